@@ -41,7 +41,7 @@ static const struct layer_kind *const kinds[NN_KINDS] = {
 
 /* "line 12: layer 3 (dense): ..." */
 __attribute__((format(printf, 3, 4))) static int
-refuse(const struct layer *layer, struct why *why, const char *format, ...)
+refuse_layer(const struct layer *layer, struct why *why, const char *format, ...)
 {
     char text[224];
     va_list list;
@@ -75,7 +75,7 @@ static int
 residual_open(struct nest *nest, struct layer *layer, struct why *why)
 {
     if (nest->depth == NN_NEST_MAX)
-        return refuse(layer, why, "nested more than %d deep", NN_NEST_MAX);
+        return refuse_layer(layer, why, "nested more than %d deep", NN_NEST_MAX);
     nest->open[nest->depth++] = layer->index;
     nest->at[nest->depth] = 0;
     return 0;
@@ -88,9 +88,9 @@ residual_close(struct nest *nest, struct nn_model *model, struct layer *end, str
     begin->partner = end->index;
     end->partner = begin->index;
     if (end->index == begin->index + 1)
-        return refuse(begin, why, "no layers, expected at least one");
+        return refuse_layer(begin, why, "no layers, expected at least one");
     if (!shape_equal(&begin->in, &end->in))
-        return refuse(
+        return refuse_layer(
             begin, why,
             "its layers make another shape of their input, so they cannot be added to it");
     return 0;
@@ -102,7 +102,7 @@ layer_place(struct nest *nest, struct layer *layer, enum nn_kind kind, struct wh
 {
     if (kind == NN_RESIDUAL_END && nest->depth == 0) {
         path_write(nest, layer->path);
-        return refuse(layer, why, "the end of no residual");
+        return refuse_layer(layer, why, "the end of no residual");
     }
     nest->depth -= kind == NN_RESIDUAL_END;
     path_write(nest, layer->path);
@@ -127,17 +127,17 @@ layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct n
     layer->in = *in;
     layer->in_size = shape_size(in);
     if ((unsigned)spec->kind >= NN_KINDS)
-        return refuse(layer, why, "kind = %d, expected 0..%d", (int)spec->kind, NN_KINDS - 1);
+        return refuse_layer(layer, why, "kind = %d, expected 0..%d", (int)spec->kind, NN_KINDS - 1);
     layer->kind = kinds[spec->kind];
     name_write(layer);
     if (spec->stride == 0)
         layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
     if (layer->kind->shape(layer, &text) != 0)
-        return refuse(layer, why, "%s", text.line);
+        return refuse_layer(layer, why, "%s", text.line);
     layer->out_size = shape_size(&layer->out);
     layer->weight_count = layer->weight.dims == 0 ? 0 : shape_size(&layer->weight);
     if (layer->out_size == 0 || (layer->weight.dims != 0 && layer->weight_count == 0))
-        return refuse(layer, why, "too large, expected at most %d elements", NN_PARAMS_MAX);
+        return refuse_layer(layer, why, "too large, expected at most %d elements", NN_PARAMS_MAX);
     return 0;
 }
 
@@ -181,12 +181,12 @@ static int
 tie(struct layer *table, struct layer *dense, struct why *why)
 {
     if (table->kind != &embedding_kind || !shape_equal(&table->weight, &dense->weight))
-        return refuse(
+        return refuse_layer(
             dense, why,
             "tied to no embedding of %zu tokens and %zu units, expected as the first layer",
             dense->weight.dim[0], dense->weight.dim[1]);
     if (table->tied != NULL)
-        return refuse(dense, why, "another layer is tied to the embedding");
+        return refuse_layer(dense, why, "another layer is tied to the embedding");
     dense->weight_first = table->weight_first;
     dense->tied = table;
     table->tied = dense;
@@ -219,7 +219,7 @@ params_place(struct nn_model *model, struct layer *layer, struct why *why)
         model->tensor[model->tensor_count - 1].average = layer->spec.momentum;
     }
     if (model->param_count > NN_PARAMS_MAX)
-        return refuse(layer, why, "more than %d parameters", NN_PARAMS_MAX);
+        return refuse_layer(layer, why, "more than %d parameters", NN_PARAMS_MAX);
     return 0;
 }
 
@@ -287,14 +287,15 @@ loss_check(const struct nn_model *model, struct why *why)
         return why_error(why, -EINVAL, "loss = %d, expected 0..%d", (int)loss, NN_COUNT);
     bool sequence = loss == NN_CROSS_ENTROPY && last->out.dims == 2;
     if (last->out.dims != 1 && !sequence)
-        return refuse(last, why, "the last output has %zu dimensions, expected 1; add flatten",
-                      last->out.dims);
+        return refuse_layer(last, why,
+                            "the last output has %zu dimensions, expected 1; add flatten",
+                            last->out.dims);
     if (loss == NN_LOGISTIC && last->out_size != 1)
-        return refuse(last, why, "%zu outputs, the logistic loss expects 1", last->out_size);
+        return refuse_layer(last, why, "%zu outputs, the logistic loss expects 1", last->out_size);
     if (loss == NN_CROSS_ENTROPY && last->out.dim[last->out.dims - 1] < 2)
-        return refuse(last, why, "1 output, the cross-entropy loss expects at least 2");
+        return refuse_layer(last, why, "1 output, the cross-entropy loss expects at least 2");
     if (model->param_count == 0)
-        return refuse(last, why, "the model has no parameters to train");
+        return refuse_layer(last, why, "the model has no parameters to train");
     return 0;
 }
 
@@ -320,7 +321,7 @@ model_init(struct nn_model *model, const struct nn_layer_spec *layers, struct wh
         in = &layer->out;
     }
     if (nest.depth > 0)
-        return refuse(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
+        return refuse_layer(&model->layer[nest.open[nest.depth - 1]], why, "has no end");
     places_choose(model);
     relus_join(model->layer, model->layer_count);
     gelus_join(model->layer, model->layer_count);

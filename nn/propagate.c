@@ -17,8 +17,8 @@ share_of(const struct nn_pass *pass, const struct layer *layer, size_t size)
 }
 
 static void
-forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
-        const struct nn_context *context)
+propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
+                  const struct nn_context *context)
 {
     const struct layer *layer = &model->layer[l];
     pass->live = layer->segment;
@@ -46,7 +46,7 @@ nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const f
     assert(model == pass->model);
     assert(l < model->layer_count);
     assert(pass->batch.rows <= pass->rows_max);
-    forward(model, l, pass, params, context);
+    propagate_forward(model, l, pass, params, context);
 }
 
 /* Compute the insides of the segment of layer `l` again, unless they are there. */
@@ -65,7 +65,7 @@ recompute(const struct nn_model *model, size_t l, struct nn_pass *pass, const fl
     end -= last->kept && !last->in_place && layer_saved(last) == 0; /* what it gave is there */
     pass->live = last->segment;
     for (; first < end; first++)
-        forward(model, first, pass, params, context);
+        propagate_forward(model, first, pass, params, context);
 }
 
 struct loss_call {
@@ -121,8 +121,9 @@ weights_backward(const struct nn_pass *pass, const struct layer *layer, struct l
 }
 
 static void
-backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const float *params,
-         const struct nn_context *context, const struct nn_sink *sink, float *dx)
+propagate_backward(const struct nn_model *model, size_t l, struct nn_pass *pass,
+                   const float *params, const struct nn_context *context,
+                   const struct nn_sink *sink, float *dx)
 {
     const struct layer *layer = &model->layer[l];
     struct layer_io io = {
@@ -165,7 +166,8 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     const struct layer *layer = &model->layer[l];
     recompute(model, l, pass, params, context);
     if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
-        backward(model, l, pass, params, context, sink, layer->wants_dx ? pass->grad[l - 1] : NULL);
+        propagate_backward(model, l, pass, params, context, sink,
+                           layer->wants_dx ? pass->grad[l - 1] : NULL);
 }
 
 void
@@ -178,5 +180,5 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     if (model->layer[l].weight_count == 0)
         return;
     recompute(model, l, pass, params, context);
-    backward(model, l, pass, params, context, sink, NULL);
+    propagate_backward(model, l, pass, params, context, sink, NULL);
 }

@@ -92,7 +92,7 @@ bytes_put_raw(struct bytes_out *out, const void *data, size_t size)
 }
 
 static void
-put(struct bytes_out *out, uint64_t value, size_t size)
+put_uint(struct bytes_out *out, uint64_t value, size_t size)
 {
     uint8_t little[8];
     for (size_t i = 0; i < size; i++)
@@ -103,17 +103,17 @@ put(struct bytes_out *out, uint64_t value, size_t size)
 void
 bytes_put_u8(struct bytes_out *out, uint8_t value)
 {
-    put(out, value, 1);
+    put_uint(out, value, 1);
 }
 
 void
 bytes_put_u16(struct bytes_out *out, uint16_t value)
 {
-    put(out, value, 2);
+    put_uint(out, value, 2);
 }
 
 void
 bytes_put_u64(struct bytes_out *out, uint64_t value)
 {
-    put(out, value, 8);
+    put_uint(out, value, 8);
 }

@@ -172,7 +172,7 @@ fail_listed(int argc, char *const argv[])
 }
 
 static void
-tell(const char *name, unsigned long hit, enum action action)
+fail_tell(const char *name, unsigned long hit, enum action action)
 {
     char line[RULE_MAX];
     struct timespec now;
@@ -195,7 +195,7 @@ static int
 act(const struct rule *rule, unsigned long hit, void *data, size_t size)
 {
     if (rule->action != SLEEP || hit == rule->count)
-        tell(name_of(rule->point), hit, rule->action);
+        fail_tell(name_of(rule->point), hit, rule->action);
     switch (rule->action) {
     case KILL:
         kill(getpid(), SIGKILL);

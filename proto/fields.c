@@ -10,7 +10,7 @@
 #include "proto/text.h"
 
 static uint64_t
-load(const void *from, size_t width)
+load_uint(const void *from, size_t width)
 {
     uint16_t u16;
     uint32_t u32;
@@ -63,7 +63,7 @@ static void
 write_list(struct pack_out *out, const struct field *field, const uint8_t *base)
 {
     const uint8_t *items = base + field->offset;
-    uint64_t count = load(base + field->count_offset, sizeof(size_t));
+    uint64_t count = load_uint(base + field->count_offset, sizeof(size_t));
     assert(count >= field->min);
     assert(count <= field->max);
     if (field->indirect)
@@ -94,7 +94,7 @@ fields_write(struct pack_out *out, const struct field *fields, size_t count, con
             pack_bool(out, *(const bool *)from);
             break;
         case FIELD_UINT:
-            write_uint(out, field, load(from, field->width));
+            write_uint(out, field, load_uint(from, field->width));
             break;
         case FIELD_TEXT:
         case FIELD_HOST:
@@ -146,7 +146,7 @@ read_uint(struct reader *reader, const struct field *field, uint8_t *to)
 }
 
 static int
-read_text(struct reader *reader, const struct field *field, char *to)
+read_string(struct reader *reader, const struct field *field, char *to)
 {
     const char *text;
     size_t size;
@@ -214,7 +214,7 @@ read_field(struct reader *reader, const struct field *field, uint8_t *base)
     case FIELD_LIST:
         return read_list(reader, field, base);
     default:
-        return read_text(reader, field, (char *)to);
+        return read_string(reader, field, (char *)to);
     }
 }
 

@@ -28,18 +28,18 @@ enum { BUFFER = (128 << 20) + (1 << 16) }; /* 32 << 22 bytes and some pages in 0
 
 /* A function as POSIX means dlsym to be used; ISO C has no conversion for it. */
 static void
-find(void *handle, const char *name, void *function, size_t size)
+symbol_find(void *handle, const char *name, void *function, size_t size)
 {
     void *at = dlsym(handle, name);
     assert(size == sizeof at);
     memcpy(function, &at, size);
 }
 
-#define FIND(handle, name, member) find(handle, name, &library.member, sizeof library.member)
+#define FIND(handle, name, member) symbol_find(handle, name, &library.member, sizeof library.member)
 
 /* It reads these when it is loaded. Idle threads of its pool would spin for 2^26 cycles; 2^4 is the least. */
 static void *
-load(void)
+openblas_load(void)
 {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     setenv("OPENBLAS_THREAD_TIMEOUT", "4", 1);
@@ -50,7 +50,7 @@ load(void)
 const char *
 blas_open(void)
 {
-    void *handle = library.sgemm ? NULL : load();
+    void *handle = library.sgemm ? NULL : openblas_load();
     if (handle) {
         FIND(handle, "cblas_sgemm", sgemm);
         FIND(handle, "openblas_get_corename", corename);

@@ -62,7 +62,7 @@ tile_run(int rows, int vectors, const struct tile *tile)
 {
     vec s[ROWS][VECTORS];
     if (tile->add)
-        load(rows, vectors, tile->c, tile->ldc, s);
+        load_sums(rows, vectors, tile->c, tile->ldc, s);
     else
         zero(rows, vectors, s);
     if (tile->lying.rows > 0)

@@ -35,7 +35,7 @@ tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stre
     if (stretch->begins)
         zero(rows, vectors, s);
     else
-        load(rows, vectors, tile->c, tile->ld, s);
+        load_sums(rows, vectors, tile->c, tile->ld, s);
     chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
           tile->b + stretch->from * COLUMNS, COLUMNS, s);
 }
@@ -217,7 +217,7 @@ packed_at(size_t j, size_t n, size_t k, size_t depth)
 void
 SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *packed)
 {
-    size_t wide = share(n, product_blocks.wide, COLUMNS), deep = share(k, PRODUCT_DEPTH, 1);
+    size_t wide = share_of(n, product_blocks.wide, COLUMNS), deep = share_of(k, PRODUCT_DEPTH, 1);
     for (size_t j = 0; j < n; j += wide)
         for (size_t t = 0; t < k; t += deep) {
             size_t here = least(n - j, wide);
@@ -280,8 +280,9 @@ run_rows(const struct product *p, struct block block, size_t tall, float *scratc
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
-    size_t wide = share(p->n, product_blocks.wide, COLUMNS), deep = share(p->k, PRODUCT_DEPTH, 1),
-           tall = share(p->m, product_blocks.tall, GROUP);
+    size_t wide = share_of(p->n, product_blocks.wide, COLUMNS),
+           deep = share_of(p->k, PRODUCT_DEPTH, 1),
+           tall = share_of(p->m, product_blocks.tall, GROUP);
     for (size_t j = 0; j < p->n; j += wide) {
         struct block block = {.j = j, .n = least(p->n - j, wide), .ldb = direct_b(p)};
         do {
@@ -327,7 +328,7 @@ stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
     out->count = 0;
     size_t left = sum->end[part] - k;
     if (left > PRODUCT_DEPTH || k > begin) {
-        depth = share(left, PRODUCT_DEPTH, 1);
+        depth = share_of(left, PRODUCT_DEPTH, 1);
         out->at[out->count++] = (struct stretch){part, 0, depth, k == begin, depth == left};
         return depth;
     }
@@ -486,7 +487,8 @@ block_add(struct sum_block *block, size_t depth, const float *a, const float *b)
 void
 SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *scratch)
 {
-    size_t wide = share(p->n, PRODUCT_WIDE_SUM, COLUMNS), tall = share(p->m, PRODUCT_TALL, GROUP);
+    size_t wide = share_of(p->n, PRODUCT_WIDE_SUM, COLUMNS),
+           tall = share_of(p->m, PRODUCT_TALL, GROUP);
     size_t deep = least(p->k, PRODUCT_DEPTH);
     float *b = scratch + tall * deep;
     struct sum_block block = {.sum = sum, .unfinished = b + wide * deep};

@@ -30,7 +30,7 @@ enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
 
 /* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
 static inline size_t
-share(size_t n, size_t most, size_t unit)
+share_of(size_t n, size_t most, size_t unit)
 {
     size_t count = (n + most - 1) / most;
     size_t even = count == 0 ? 0 : (n + count - 1) / count;
@@ -207,7 +207,7 @@ chain(int rows, int vectors, size_t k, const float *a, const float *b, size_t ld
 }
 
 INLINE void
-load(int rows, int vectors, const float *c, size_t ldc, vec s[ROWS][VECTORS])
+load_sums(int rows, int vectors, const float *c, size_t ldc, vec s[ROWS][VECTORS])
 {
     UNROLL
     for (int i = 0; i < rows; i++, c += ldc) {

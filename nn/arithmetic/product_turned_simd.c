@@ -59,8 +59,8 @@ enum { TOLD = 8 * GROUP }; /* columns that are complete before `done` hears of t
 void
 SIMD_NAME(product_turned)(const struct product *p, float *scratch)
 {
-    size_t deep = share(p->k, PRODUCT_DEPTH_TURNED, 1),
-           rows = share(p->m, product_turned_rows(deep), COLUMNS);
+    size_t deep = share_of(p->k, PRODUCT_DEPTH_TURNED, 1),
+           rows = share_of(p->m, product_turned_rows(deep), COLUMNS);
     struct turned t = {.p = p, .panels = scratch};
     for (; t.j < p->m; t.j += rows) {
         t.m = least(p->m - t.j, rows);

@@ -161,7 +161,7 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
     if (tile->begins)
         zero(rows, vectors, s);
     else
-        load(rows, vectors, tile->chain, COLUMNS, s);
+        load_sums(rows, vectors, tile->chain, COLUMNS, s);
     for (size_t l = 0; l < tile->lines; l++, a += tile->columns * GROUP, b += tile->line)
         chain(rows, vectors, tile->columns, a, b, tile->step, s);
     store(rows, vectors, s, tile->chain, COLUMNS);
@@ -283,7 +283,7 @@ tile_sparse(int runs, int vectors, const struct sparse_tile *tile)
     if (tile->begins)
         zero(runs, vectors, s);
     else
-        load(runs, vectors, tile->chain, tile->between, s);
+        load_sums(runs, vectors, tile->chain, tile->between, s);
     for (size_t n = 0; n < tile->count; n++) {
         const float *b = tile->b + tile->at[n];
         UNROLL

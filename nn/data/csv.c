@@ -21,7 +21,7 @@ csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size
 
 /* Any bytes as at most SHOWN_MAX printable characters. */
 static const char *
-show(struct csv_text s, char out[SHOWN_MAX + 4])
+show_cell(struct csv_text s, char out[SHOWN_MAX + 4])
 {
     size_t n = s.size < SHOWN_MAX ? s.size : SHOWN_MAX;
     for (size_t i = 0; i < n; i++)
@@ -35,8 +35,8 @@ csv_refuse(const struct csv_reader *csv, struct csv_text s, const char *expected
 {
     char shown[SHOWN_MAX + 4];
     return why_error(csv->why, -EBADMSG, "%s: line %zu, column %zu (byte %zu): \"%s\", expected %s",
-                     csv->name, csv->line, csv->column, (size_t)(s.at - csv->text), show(s, shown),
-                     expected);
+                     csv->name, csv->line, csv->column, (size_t)(s.at - csv->text),
+                     show_cell(s, shown), expected);
 }
 
 int

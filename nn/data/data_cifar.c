@@ -105,8 +105,8 @@ data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct da
 
 /* In data.dir or in the archive's folder below it. */
 static int
-find(const struct data_spec *spec, const struct kind *kind, const char *name,
-     char path[DATA_PATH_SIZE], struct why *why)
+cifar_find(const struct data_spec *spec, const struct kind *kind, const char *name,
+           char path[DATA_PATH_SIZE], struct why *why)
 {
     int rc = data_file_path(path, spec->dir, "", name, why);
     if (rc || access(path, F_OK) == 0)
@@ -124,7 +124,7 @@ load_files(const struct data_spec *spec, const struct kind *kind, const char *co
     for (; *name; name++) {
         char path[DATA_PATH_SIZE];
         struct data_file *file;
-        int rc = find(spec, kind, *name, path, why);
+        int rc = cifar_find(spec, kind, *name, path, why);
         rc = rc ? rc : data_file_open(&file, path, why);
         if (rc)
             return rc;
@@ -179,7 +179,7 @@ load_names(struct data_set *set, const struct data_spec *spec, const struct kind
 {
     char path[DATA_PATH_SIZE];
     struct data_file *file;
-    int rc = find(spec, kind, kind->names, path, why);
+    int rc = cifar_find(spec, kind, kind->names, path, why);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = data_file_open(&file, path, why);

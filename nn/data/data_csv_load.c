@@ -28,7 +28,7 @@ check_kind(struct data_file *file, uint64_t before)
 
 /* The whole file into text[size]. NUL bytes are refused piece by piece, so a sparse file costs one piece. */
 static int
-read_text(struct data_file *file, char *text, size_t size)
+read_whole(struct data_file *file, char *text, size_t size)
 {
     for (size_t done = 0; done < size;) {
         size_t n = size - done < READ_SIZE ? size - done : READ_SIZE;
@@ -55,7 +55,7 @@ read_file_text(struct data_file *file, uint64_t before, char **out, size_t *size
     if (!text)
         return data_file_refuse(file, -ENOMEM, "no memory for its %zu bytes", *size);
     text[*size] = 0;
-    return read_text(file, text, *size);
+    return read_whole(file, text, *size);
 }
 
 /* All texts at once, as labels point into them until the rows are read. */

@@ -95,7 +95,7 @@ data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, struct d
 
 /* The first name that exists, of: NAME, NAME.gz, and the same with ".idx" for "-idx", as some copies have it. */
 static int
-find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], struct why *why)
+idx_find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZE], struct why *why)
 {
     static const char *const ending[] = {"", ".gz"};
     for (size_t i = 0; i < 4; i++) {
@@ -135,8 +135,8 @@ find_names(const struct data_spec *spec, enum data_part part, struct names *name
         {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}};
     const char *images = part == DATA_TRAIN ? spec->train_images : spec->test_images;
     const char *labels = part == DATA_TRAIN ? spec->train_labels : spec->test_labels;
-    int rc = find(spec, images ? images : standard[part][0], names->images, why);
-    return rc ? rc : find(spec, labels ? labels : standard[part][1], names->labels, why);
+    int rc = idx_find(spec, images ? images : standard[part][0], names->images, why);
+    return rc ? rc : idx_find(spec, labels ? labels : standard[part][1], names->labels, why);
 }
 
 /* Widen the labels; `classes` is their bound when not 0. */

@@ -138,7 +138,7 @@ read_all(struct images *s, unsigned threads, struct why *why)
 /* The set ----------------------------------------------------------------------------------------- */
 
 static int
-fill(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
+read_image(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
 {
     const struct images *s = ctx;
     size_t i = part == DATA_TRAIN ? sample : s->train + sample;
@@ -218,7 +218,7 @@ deal(const struct images *s, struct data_set *set, const struct data_list *class
 }
 
 static int
-load(struct images *s, struct data_set *set, const struct data_spec *spec, struct why *why)
+load_images(struct images *s, struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     struct data_list classes = {0};
     int rc = images_find(s, spec, &classes, why);
@@ -262,9 +262,9 @@ data_images_load(struct data_set *set, const struct data_spec *spec, struct why 
     set->planes = set->far->planes = 1;
     set->far->norm[0] = data_norm_of(0.5, 1);
     set->far->black = set->far->norm[0].shift;
-    set->far->fill = fill;
+    set->far->fill = read_image;
     set->far->close = images_close;
     set->far->ctx = s;
     set->info.input = (struct nn_shape){3, {s->channels, s->side, s->side}};
-    return spec->bare ? load_bare(s, set, spec, why) : load(s, set, spec, why);
+    return spec->bare ? load_bare(s, set, spec, why) : load_images(s, set, spec, why);
 }

@@ -12,7 +12,7 @@
 #include "nn/data/data_set.h"
 
 static int
-add(struct data_list *list, const char *name)
+list_add(struct data_list *list, const char *name)
 {
     if (list->count == list->room) {
         size_t room = list->room ? 2 * list->room : 64;
@@ -45,7 +45,7 @@ data_list_read(struct data_list *list, const char *folder,
     }
     for (struct dirent *entry; rc >= 0 && (errno = 0, entry = readdir(dir)) != NULL;) {
         rc = entry->d_name[0] == '.' ? 0 : wanted(ctx, entry->d_name);
-        if (rc > 0 && (rc = add(list, entry->d_name)) != 0)
+        if (rc > 0 && (rc = list_add(list, entry->d_name)) != 0)
             why_set(why, "%s: no memory for its list of files", folder);
     }
     if (rc == 0 && errno != 0) {
@@ -88,7 +88,7 @@ take_one(struct data_list *list, const struct data_spec *spec, const char *name,
 {
     char path[DATA_PATH_SIZE];
     int rc = data_find(spec, name, "", path, why);
-    if (!rc && (rc = add(list, path)) != 0)
+    if (!rc && (rc = list_add(list, path)) != 0)
         why_set(why, "%s: no memory", name);
     return rc;
 }

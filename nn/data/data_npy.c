@@ -41,7 +41,7 @@ row_of(const struct source *s, int part, uint32_t sample)
 }
 
 static int
-fill(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
+read_sample(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why)
 {
     const struct source *s = ctx;
     const struct npys *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
@@ -73,7 +73,7 @@ struct labels {
 };
 
 static int
-take(void *ctx, uint64_t row, double value)
+take_label(void *ctx, uint64_t row, double value)
 {
     struct labels *l = ctx;
     size_t classes = l->classes ? l->classes : DATA_CLASSES_MAX;
@@ -99,7 +99,7 @@ read_labels(struct labels *l, size_t column, bool regression)
         l->label = calloc(l->rows, sizeof *l->label);
     if (!l->target && !l->label)
         return why_error(l->why, -ENOMEM, "%s: no memory for its labels", npys_name(l->array));
-    return npys_column(l->array, column, take, l, l->why);
+    return npys_column(l->array, column, take_label, l, l->why);
 }
 
 /* To the samples of a part, with the rows that they are. */
@@ -267,7 +267,7 @@ load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, 
 }
 
 static int
-load(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
+load_source(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
 {
     bool table = spec->file && *spec->file;
     bool apart =
@@ -309,10 +309,10 @@ data_npy_load(struct data_set *set, const struct data_spec *spec, struct why *wh
     s->far = set->far;
     set->far->planes = 1;
     set->far->norm[0] = data_norm_of(0.5, 1);
-    set->far->fill = fill;
+    set->far->fill = read_sample;
     set->far->close = source_close;
     set->far->ctx = s;
-    rc = spec->bare ? load_bare(set, s, spec, why) : load(set, s, spec, &labels);
+    rc = spec->bare ? load_bare(set, s, spec, why) : load_source(set, s, spec, &labels);
     free(labels.label);
     free(labels.target);
     return rc;

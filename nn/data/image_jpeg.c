@@ -49,7 +49,7 @@ on_error(j_common_ptr jpeg)
 
 /* Of what libjpeg warns of, the cases in which it makes pixels up. */
 static void
-on_message(j_common_ptr jpeg, int level)
+count_warning(j_common_ptr jpeg, int level)
 {
     switch (level < 0 ? jpeg->err->msg_code : 0) {
     case JWRN_HIT_MARKER:
@@ -109,7 +109,7 @@ check(const struct reader *r)
 }
 
 static int
-prepare(struct reader *r)
+prepare_jpeg(struct reader *r)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
     jpeg_mem_src(jpeg, r->file->bytes, (unsigned long)r->file->size);
@@ -166,7 +166,7 @@ decode(struct reader *r)
         return;
     jpeg_create_decompress(&r->jpeg);
     r->jpeg.progress = &r->progress;
-    r->rc = prepare(r);
+    r->rc = prepare_jpeg(r);
     if (!r->rc)
         read_pixels(r);
 }
@@ -178,7 +178,7 @@ image_jpeg(const struct image_file *file)
     r.jpeg.err = jpeg_std_error(&r.error);
     r.jpeg.client_data = &r;
     r.error.error_exit = on_error;
-    r.error.emit_message = on_message;
+    r.error.emit_message = count_warning;
     decode(&r);
     jpeg_destroy_decompress(&r.jpeg);
     free(r.line);

@@ -65,7 +65,7 @@ check_size(const struct reader *r, size_t width, size_t height, unsigned bits)
 }
 
 static int
-prepare(struct reader *r)
+prepare_png(struct reader *r)
 {
     png_set_user_limits(r->png, IMAGE_SIDE_MAX, IMAGE_SIDE_MAX);
     png_set_chunk_cache_max(r->png, CHUNKS_MAX);
@@ -115,7 +115,7 @@ decode(struct reader *r)
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (!r->info)
         r->rc = image_refuse(r->file, -ENOMEM, "no memory to decode it");
-    r->rc = r->rc ? r->rc : prepare(r);
+    r->rc = r->rc ? r->rc : prepare_png(r);
     r->rc = r->rc ? r->rc : read_pixels(r);
 }
 

@@ -173,7 +173,7 @@ check_holes(const struct npy *array, uint64_t size, const struct npy_desk *desk)
 }
 
 static int
-prepare(struct npy *array, uint64_t file_size, const struct npy_desk *desk)
+prepare_array(struct npy *array, uint64_t file_size, const struct npy_desk *desk)
 {
     uint8_t head[NPY_HEADER_MAX];
     struct npy_header *h = &array->header;
@@ -215,7 +215,7 @@ npy_open(struct npy **out, const char *path, struct why *why)
     }
     array->fd = fd;
     memcpy(array->name, path, name);
-    int rc = prepare(array, size, &desk);
+    int rc = prepare_array(array, size, &desk);
     if (rc)
         npy_close(&array);
     *out = array;

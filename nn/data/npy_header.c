@@ -186,7 +186,7 @@ read_pair(struct text *t, struct npy_header *h, unsigned *seen)
 }
 
 static int
-read_text(struct text *t, struct npy_header *h)
+read_dict(struct text *t, struct npy_header *h)
 {
     unsigned seen = 0;
     int rc = text_expect(t, '{');
@@ -205,7 +205,7 @@ read_text(struct text *t, struct npy_header *h)
 
 /* Sizes that follow from the dimensions, none of which may overflow. */
 static int
-measure(struct npy_header *h, uint64_t file_size, const struct npy_desk *desk)
+measure_shape(struct npy_header *h, uint64_t file_size, const struct npy_desk *desk)
 {
     h->bytes = h->item;
     for (size_t i = 0; i < h->dims; i++) {
@@ -264,6 +264,6 @@ npy_header_parse(struct npy_header *out, const uint8_t *bytes, size_t size, uint
     const char *start = (const char *)bytes + fixed;
     struct text text = {&desk, start, start, start + length, fixed};
     out->start = fixed + length;
-    rc = read_text(&text, out);
-    return rc ? rc : measure(out, file_size, &desk);
+    rc = read_dict(&text, out);
+    return rc ? rc : measure_shape(out, file_size, &desk);
 }

@@ -121,7 +121,7 @@ npys_hash(const struct npys *s)
 
 /* The array that has this row: the last one that begins at or before it. */
 static size_t
-find(const struct npys *s, uint64_t row)
+npys_find(const struct npys *s, uint64_t row)
 {
     size_t low = 0, high = s->count;
     while (high - low > 1) {
@@ -138,7 +138,7 @@ int
 npys_row(const struct npys *s, uint64_t row, size_t first, size_t count, float *out,
          struct why *why)
 {
-    size_t i = find(s, row);
+    size_t i = npys_find(s, row);
     return npy_row(s->array[i], row - s->first[i], first, count, out, why);
 }
 

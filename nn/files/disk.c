@@ -92,7 +92,8 @@ compare(int fd, const struct disk_piece *piece, size_t count)
 }
 
 static int
-fill(int fd, const char *path, const struct disk_piece *piece, size_t count, struct why *why)
+write_pieces(int fd, const char *path, const struct disk_piece *piece, size_t count,
+             struct why *why)
 {
     for (size_t i = 0; i < count; i++)
         if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || write_piece(fd, piece[i].data, piece[i].size))
@@ -136,7 +137,7 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, struc
                  : open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return failed(path, "cannot create", why);
-    int rc = fill(fd, path, piece, count, why);
+    int rc = write_pieces(fd, path, piece, count, why);
     if (close(fd) && !rc)
         rc = failed(path, "cannot close", why);
     if (!rc && (fail_hit(FAIL_FILE_RENAME, NULL, 0) || rename(temp, path)))
@@ -151,8 +152,8 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, struc
 }
 
 static int
-load(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
-     struct why *why)
+read_open(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
+          struct why *why)
 {
     struct stat stat;
     if (fstat(fd, &stat))
@@ -194,7 +195,7 @@ disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, s
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
         return failed(path, "cannot open", why);
-    int rc = load(fd, path, size_max, data, got, size, why);
+    int rc = read_open(fd, path, size_max, data, got, size, why);
     close(fd);
     return rc;
 }

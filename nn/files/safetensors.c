@@ -37,7 +37,7 @@ struct reading {
 
 /* What a file says may hold anything: only printable ASCII goes on. */
 static int __attribute__((format(printf, 3, 4)))
-refuse(const struct reading *r, int rc, const char *format, ...)
+refuse_file(const struct reading *r, int rc, const char *format, ...)
 {
     va_list args;
     char text[WHY_SIZE];
@@ -151,7 +151,8 @@ check_shape(const struct reading *r, const json_t *shape, const struct nn_tensor
     for (size_t d = 0; d < tensor->dims; d++)
         snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s%zu",
                  d ? ", " : "", tensor->dim[d]);
-    return refuse(r, -EINVAL, "tensor %s has shape %s, expected %s]", tensor->name, got, expected);
+    return refuse_file(r, -EINVAL, "tensor %s has shape %s, expected %s]", tensor->name, got,
+                       expected);
 }
 
 static int
@@ -160,14 +161,15 @@ read_offsets(const struct reading *r, const json_t *pair, const struct nn_tensor
 {
     const json_t *from = json_array_get(pair, 0), *to = json_array_get(pair, 1);
     if (json_array_size(pair) != 2 || !json_is_integer(from) || !json_is_integer(to))
-        return refuse(r, -EBADMSG, "tensor %s: data_offsets are not two integers", tensor->name);
+        return refuse_file(r, -EBADMSG, "tensor %s: data_offsets are not two integers",
+                           tensor->name);
     json_int_t a = json_integer_value(from), b = json_integer_value(to);
     if (a < 0 || b < a || (uint64_t)b > r->data_size ||
         (uint64_t)(b - a) != tensor->count * sizeof(float))
-        return refuse(r, -EBADMSG,
-                      "tensor %s: data_offsets %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
-                      ", expected %zu bytes within %zu",
-                      tensor->name, a, b, tensor->count * sizeof(float), r->data_size);
+        return refuse_file(r, -EBADMSG,
+                           "tensor %s: data_offsets %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
+                           ", expected %zu bytes within %zu",
+                           tensor->name, a, b, tensor->count * sizeof(float), r->data_size);
     *begin = (size_t)a;
     return 0;
 }
@@ -179,16 +181,17 @@ check_tensor(const struct reading *r, const json_t *header, const struct nn_tens
     const json_t *entry = json_object_get(header, tensor->name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     if (json_object_size(entry) != 3 || !dtype)
-        return refuse(r, -EBADMSG, "tensor %s: expected dtype, shape and data_offsets",
-                      tensor->name);
+        return refuse_file(r, -EBADMSG, "tensor %s: expected dtype, shape and data_offsets",
+                           tensor->name);
     if (strcmp(dtype, "F32") != 0)
-        return refuse(r, -EINVAL, "tensor %s has dtype %.16s, expected F32", tensor->name, dtype);
+        return refuse_file(r, -EINVAL, "tensor %s has dtype %.16s, expected F32", tensor->name,
+                           dtype);
     int rc = check_shape(r, json_object_get(entry, "shape"), tensor);
     return rc ? rc : read_offsets(r, json_object_get(entry, "data_offsets"), tensor, begin);
 }
 
 static const struct nn_tensor *
-find(const struct nn_model *model, const char *name)
+find_tensor(const struct nn_model *model, const char *name)
 {
     for (size_t i = 0; i < nn_tensor_count(model); i++)
         if (strcmp(nn_tensor(model, i)->name, name) == 0)
@@ -231,16 +234,16 @@ check_names(const struct reading *r, json_t *header)
             names_add(&missing, nn_tensor(r->model, i)->name);
     json_object_foreach(header, name, value)
     {
-        if (strcmp(name, metadata_key) != 0 && !find(r->model, name))
+        if (strcmp(name, metadata_key) != 0 && !find_tensor(r->model, name))
             names_add(&surplus, name);
     }
     names_end(&missing);
     names_end(&surplus);
     if (missing.count == 0 && surplus.count == 0)
         return 0;
-    return refuse(r, -EINVAL, "%s%s%s%s%s", missing.count ? "missing tensor " : "", missing.text,
-                  missing.count && surplus.count ? "; " : "",
-                  surplus.count ? "surplus tensor " : "", surplus.text);
+    return refuse_file(r, -EINVAL, "%s%s%s%s%s", missing.count ? "missing tensor " : "",
+                       missing.text, missing.count && surplus.count ? "; " : "",
+                       surplus.count ? "surplus tensor " : "", surplus.text);
 }
 
 static int
@@ -249,11 +252,11 @@ check_metadata(const struct reading *r, json_t *header)
     const char *key;
     json_t *metadata = json_object_get(header, metadata_key), *text;
     if (metadata && !json_is_object(metadata))
-        return refuse(r, -EBADMSG, "__metadata__ is not an object");
+        return refuse_file(r, -EBADMSG, "__metadata__ is not an object");
     json_object_foreach(metadata, key, text)
     {
         if (!json_is_string(text))
-            return refuse(r, -EBADMSG, "__metadata__ %.64s is not a string", key);
+            return refuse_file(r, -EBADMSG, "__metadata__ %.64s is not a string", key);
     }
     return 0;
 }
@@ -277,12 +280,14 @@ check_cover(const struct reading *r, struct extent *extent, size_t count)
     qsort(extent, count, sizeof *extent, by_begin);
     for (size_t i = 0; i < count; i++) {
         if (extent[i].begin != end)
-            return refuse(r, -EBADMSG, "tensors overlap or leave a hole at byte %zu of the data",
-                          end < extent[i].begin ? end : extent[i].begin);
+            return refuse_file(r, -EBADMSG,
+                               "tensors overlap or leave a hole at byte %zu of the data",
+                               end < extent[i].begin ? end : extent[i].begin);
         end = extent[i].end;
     }
     if (end != r->data_size)
-        return refuse(r, -EBADMSG, "%zu bytes of data belong to no tensor", r->data_size - end);
+        return refuse_file(r, -EBADMSG, "%zu bytes of data belong to no tensor",
+                           r->data_size - end);
     return 0;
 }
 
@@ -291,7 +296,7 @@ static int
 check_tensors(const struct reading *r, json_t *header, size_t *begin)
 {
     size_t count = nn_tensor_count(r->model);
-    int rc = json_is_object(header) ? 0 : refuse(r, -EBADMSG, "the header is not an object");
+    int rc = json_is_object(header) ? 0 : refuse_file(r, -EBADMSG, "the header is not an object");
     if (!rc)
         rc = check_names(r, header);
     for (size_t i = 0; !rc && i < count; i++)
@@ -300,7 +305,7 @@ check_tensors(const struct reading *r, json_t *header, size_t *begin)
         rc = check_metadata(r, header);
     struct extent *extent = rc ? NULL : calloc(count + 1, sizeof *extent);
     if (!extent)
-        return rc ? rc : refuse(r, -ENOMEM, "no memory");
+        return rc ? rc : refuse_file(r, -ENOMEM, "no memory");
     for (size_t i = 0; i < count; i++) {
         extent[i].begin = begin[i];
         extent[i].end = begin[i] + nn_tensor(r->model, i)->count * sizeof(float);
@@ -333,10 +338,10 @@ load_header(const struct reading *r, const uint8_t *text, size_t length, json_t 
     size_t values = values_in(text, length);
     *out = NULL;
     if (values > VALUES_MAX)
-        return refuse(r, -EBADMSG, "header with %zu values, expected at most %d", values,
-                      VALUES_MAX);
+        return refuse_file(r, -EBADMSG, "header with %zu values, expected at most %d", values,
+                           VALUES_MAX);
     *out = json_loadb((const char *)text, length, JSON_REJECT_DUPLICATES, &error);
-    return *out ? 0 : refuse(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
+    return *out ? 0 : refuse_file(r, -EBADMSG, "header, byte %d: %s", error.position, error.text);
 }
 
 static int
@@ -344,7 +349,7 @@ parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t
 {
     json_t *header;
     if (length == 0 || text[0] != '{')
-        return refuse(r, -EBADMSG, "the header does not begin with {");
+        return refuse_file(r, -EBADMSG, "the header does not begin with {");
     int rc = load_header(r, text, length, &header);
     rc = rc ? rc : check_tensors(r, header, begin);
     json_decref(header);
@@ -358,20 +363,21 @@ safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t siz
     struct reading r = {.name = name, .model = model, .why = why};
     uint64_t length = 0;
     if (size < LENGTH)
-        return refuse(&r, -EBADMSG, "%zu bytes are no safetensors file", size);
+        return refuse_file(&r, -EBADMSG, "%zu bytes are no safetensors file", size);
     for (int i = LENGTH; i-- > 0;)
         length = length << 8 | data[i];
     if (length > size - LENGTH && have > LENGTH && data[LENGTH] != '{')
-        return refuse(&r, -EBADMSG, "is no safetensors file");
+        return refuse_file(&r, -EBADMSG, "is no safetensors file");
     if (length > size - LENGTH)
-        return refuse(&r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", length, size);
+        return refuse_file(&r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", length,
+                           size);
     if (length > header_max(model))
-        return refuse(&r, -EBADMSG, "header of %" PRIu64 " bytes, expected at most %zu", length,
-                      header_max(model));
+        return refuse_file(&r, -EBADMSG, "header of %" PRIu64 " bytes, expected at most %zu",
+                           length, header_max(model));
     r.data_size = size - LENGTH - (size_t)length;
     size_t *begin = calloc(nn_tensor_count(model) + 1, sizeof *begin);
     if (!begin)
-        return refuse(&r, -ENOMEM, "no memory");
+        return refuse_file(&r, -ENOMEM, "no memory");
     int rc = parse_header(&r, data + LENGTH, (size_t)length, begin);
     assert(rc || have == size);
     const uint8_t *values = data + LENGTH + length;
@@ -406,7 +412,7 @@ safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, j
     for (int i = LENGTH; size >= LENGTH && i-- > 0;)
         length = length << 8 | data[i];
     if (length == 0 || length > size - LENGTH || data[LENGTH] != '{')
-        return refuse(&r, -EBADMSG, "is no safetensors file");
+        return refuse_file(&r, -EBADMSG, "is no safetensors file");
     json_t *header;
     int rc = load_header(&r, data + LENGTH, (size_t)length, &header);
     rc = rc ? rc : check_metadata(&r, header);

@@ -38,7 +38,7 @@ struct head {
 };
 
 static int
-shape(struct layer *layer, struct why *why)
+attention_shape(struct layer *layer, struct why *why)
 {
     size_t heads = layer->spec.units, features = layer->in.dim[1];
     if (layer->in.dims != 2)
@@ -65,13 +65,13 @@ strip_width(const struct layer *layer)
 }
 
 static size_t
-saved(const struct layer *layer)
+attention_saved(const struct layer *layer)
 {
     return layer->spec.units * layer->in.dim[0] * 2 * sizeof(float);
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+attention_scratch(const struct layer *layer, size_t rows)
 {
     (void)rows;
     size_t T = layer->in.dim[0], d = layer->out.dim[1] / layer->spec.units;
@@ -98,7 +98,7 @@ head_of(const struct layer *layer, const struct layer_io *io, size_t row, size_t
 
 /* Half of two products [T, C] by [C, T], the other half being zero. */
 static double
-flops(const struct layer *layer)
+attention_flops(const struct layer *layer)
 {
     return 2.0 * (double)layer->in.dim[0] * (double)layer->out_size;
 }
@@ -219,7 +219,7 @@ head_forward(const struct head *head, float *y)
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+attention_forward(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t r = 0; r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
@@ -249,7 +249,7 @@ head_backward(const struct head *head, const float *dy, float *dx)
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+attention_backward(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t r = 0; io->dx != NULL && r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
@@ -289,7 +289,7 @@ softmax_naive(const struct head *head, size_t i)
 }
 
 static void
-forward_naive(const struct layer *layer, const struct layer_io *io)
+attention_forward_naive(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t r = 0; r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
@@ -334,7 +334,7 @@ query_backward_naive(const struct head *head, size_t i, const float *dy, float *
 }
 
 static void
-backward_naive(const struct layer *layer, const struct layer_io *io)
+attention_backward_naive(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t r = 0; r < io->rows; r++)
         for (size_t h = 0; h < layer->spec.units; h++) {
@@ -348,12 +348,12 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 const struct layer_kind attention_kind = {
     .word = "attention",
     .by_rows = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
+    .shape = attention_shape,
+    .saved = attention_saved,
+    .scratch = attention_scratch,
+    .flops = attention_flops,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .forward_naive = attention_forward_naive,
+    .backward_naive = attention_backward_naive,
 };

@@ -44,7 +44,7 @@ channel_of(const struct layer *layer, size_t rows)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+batchnorm_shape(struct layer *layer, struct why *why)
 {
     float epsilon = layer->spec.epsilon, momentum = layer->spec.momentum;
     if (!(epsilon > 0) || !(epsilon <= 1))
@@ -62,7 +62,7 @@ shape(struct layer *layer, struct why *why)
 /* Mean and variance of each channel, and the sums of backward: dx is often asked for in a call of its own, after the
  * gradient. They are of all rows, but memory is counted by the row. */
 static size_t
-saved(const struct layer *layer)
+batchnorm_saved(const struct layer *layer)
 {
     return channels_of(layer) * (2 * sizeof(float) + 2 * sizeof(double));
 }
@@ -76,13 +76,13 @@ sums_of(const struct layer *layer, const struct layer_io *io)
 
 /* 4 numbers per channel for the sink, and transposed x and dy. */
 static size_t
-scratch(const struct layer *layer, size_t rows)
+batchnorm_scratch(const struct layer *layer, size_t rows)
 {
     return 4 * channels_of(layer) + (features(layer) ? 2 * rows * layer->in_size : 0);
 }
 
 static double
-flops(const struct layer *layer)
+batchnorm_flops(const struct layer *layer)
 {
     return 4.0 * (double)layer->in_size;
 }
@@ -113,7 +113,7 @@ statistics(const struct batchnorm_channel *c, const float *x, float *mean, float
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+batchnorm_layer_forward(const struct layer *layer, const struct layer_io *io)
 {
     const struct batchnorm_channel c = channel_of(layer, io->rows);
     size_t n = channels_of(layer);
@@ -168,7 +168,7 @@ sums_find(const struct layer *layer, const struct layer_io *io, const float *x, 
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+batchnorm_layer_backward(const struct layer *layer, const struct layer_io *io)
 {
     assert(io->context->training);
     const struct batchnorm_channel c = channel_of(layer, io->rows);
@@ -207,12 +207,12 @@ backward(const struct layer *layer, const struct layer_io *io)
 const struct layer_kind batchnorm_kind = {
     .word = "batchnorm",
     .running = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
+    .shape = batchnorm_shape,
+    .saved = batchnorm_saved,
+    .scratch = batchnorm_scratch,
+    .flops = batchnorm_flops,
     .joins_relu = true,
     .joins_relu_grad = true,
-    .forward = forward,
-    .backward = backward,
+    .forward = batchnorm_layer_forward,
+    .backward = batchnorm_layer_backward,
 };

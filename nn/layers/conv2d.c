@@ -71,7 +71,7 @@ windows_of(const struct conv *c)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+conv2d_shape(struct layer *layer, struct why *why)
 {
     if (layer->spec.units == 0)
         return why_error(why, -EINVAL, "filters = 0, expected at least 1");
@@ -118,7 +118,7 @@ phase_windows(const struct conv *c, const struct phase *rows, const struct phase
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+conv2d_scratch(const struct layer *layer, size_t rows)
 {
     const struct conv c = conv_of(layer);
     const struct windows windows = windows_of(&c);
@@ -135,7 +135,7 @@ scratch(const struct layer *layer, size_t rows)
 }
 
 static double
-flops(const struct layer *layer)
+conv2d_flops(const struct layer *layer)
 {
     struct conv c = conv_of(layer);
     return 2.0 * (double)c.K * (double)c.P * (double)c.filters;
@@ -153,7 +153,7 @@ filters_pack(const struct conv *c, const float *w, float *out)
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+conv2d_forward(const struct layer *layer, const struct layer_io *io)
 {
     const struct conv c = conv_of(layer);
     const struct windows_product product = {
@@ -176,7 +176,7 @@ forward(const struct layer *layer, const struct layer_io *io)
 
 /* Units of `unit` filters that are this part's share: filters [first, end). */
 static size_t
-share(const struct conv *c, const struct layer_io *io, size_t unit, size_t *first)
+conv2d_share(const struct conv *c, const struct layer_io *io, size_t unit, size_t *first)
 {
     size_t units = (c->filters + unit - 1) / unit, parts = io->parts > 0 ? io->parts : 1;
     *first = units * io->part / parts * unit;
@@ -193,7 +193,8 @@ gradient_of(const struct conv *c, const struct layer_io *io, size_t first, size_
 static void
 weights_backward_floats(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    size_t first, end = share(c, io, PIECE, &first), most = least(c->filters, WINDOWS_FILTERS);
+    size_t first, end = conv2d_share(c, io, PIECE, &first),
+                  most = least(c->filters, WINDOWS_FILTERS);
     for (size_t next; first < end; first = next) {
         next = least(end, first + WINDOWS_FILTERS);
         struct windows_gradient g = gradient_of(c, io, first, next);
@@ -224,7 +225,7 @@ weights_backward_sum(const struct conv *c, const struct layer *layer, const stru
 {
     const struct nn_sink *sink = io->sink;
     const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
-    size_t first, last = share(c, io, PRODUCT_GROUP, &first);
+    size_t first, last = conv2d_share(c, io, PRODUCT_GROUP, &first);
     struct windows_gradient g = gradient_of(c, io, first, last);
     g.sparse = layer->sparse_after;
     struct outside outside = {layer, io};
@@ -315,7 +316,7 @@ inputs_backward(const struct conv *c, const struct layer *layer, const struct la
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+conv2d_backward(const struct layer *layer, const struct layer_io *io)
 {
     struct conv c = conv_of(layer);
     if (io->sink != NULL && io->sink->integers != NULL)
@@ -341,7 +342,7 @@ source(const struct conv *c, size_t p, size_t k)
 }
 
 static void
-forward_naive(const struct layer *layer, const struct layer_io *io)
+conv2d_forward_naive(const struct layer *layer, const struct layer_io *io)
 {
     struct conv c = conv_of(layer);
     for (size_t r = 0; r < io->rows; r++)
@@ -378,7 +379,7 @@ scatter_naive(const struct layer *layer, const struct layer_io *io, size_t r, si
 }
 
 static void
-backward_naive(const struct layer *layer, const struct layer_io *io)
+conv2d_backward_naive(const struct layer *layer, const struct layer_io *io)
 {
     struct conv c = conv_of(layer);
     memset(io->scratch, 0, (layer->weight_count + c.filters) * sizeof *io->scratch);
@@ -399,11 +400,11 @@ const struct layer_kind conv2d_kind = {
     .by_units = true,
     .by_shards = true,
     .joins_relu = true,
-    .shape = shape,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
+    .shape = conv2d_shape,
+    .scratch = conv2d_scratch,
+    .flops = conv2d_flops,
+    .forward = conv2d_forward,
+    .backward = conv2d_backward,
+    .forward_naive = conv2d_forward_naive,
+    .backward_naive = conv2d_backward_naive,
 };

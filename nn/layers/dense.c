@@ -28,7 +28,7 @@ vectors(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+dense_shape(struct layer *layer, struct why *why)
 {
     if (layer->in.dims > 2)
         return why_error(why, -EINVAL, "input has %zu dimensions; put a flatten layer before",
@@ -42,7 +42,7 @@ shape(struct layer *layer, struct why *why)
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+dense_scratch(const struct layer *layer, size_t rows)
 {
     size_t in = inputs(layer), out = layer->spec.units;
     rows *= layer->in_size / in;
@@ -51,7 +51,7 @@ scratch(const struct layer *layer, size_t rows)
 }
 
 static double
-flops(const struct layer *layer)
+dense_flops(const struct layer *layer)
 {
     return 2.0 * (double)layer->weight_count * (double)(layer->in_size / inputs(layer));
 }
@@ -136,7 +136,7 @@ forward_blas(const struct layer *layer, const struct layer_io *io, size_t first,
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+dense_forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, out, &first);
     struct beside beside = beside_forward(layer, io, first);
@@ -215,13 +215,13 @@ inputs_backward(const struct layer *layer, const struct layer_io *io)
 
 /* Of a tied layer: dy, from which the embedding computes the gradient of the weight, its own with it. */
 static size_t
-saved(const struct layer *layer)
+dense_saved(const struct layer *layer)
 {
     return layer->tied != NULL ? layer->out_size * sizeof(float) : 0;
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+dense_backward(const struct layer *layer, const struct layer_io *io)
 {
     if (layer->tied == NULL && io->sink != NULL)
         dense_weights_backward(layer, io);
@@ -234,7 +234,7 @@ backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static void
-forward_naive(const struct layer *layer, const struct layer_io *io)
+dense_forward_naive(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units;
     for (size_t r = 0; r < vectors(layer, io); r++)
@@ -265,7 +265,7 @@ unit_gradient(const struct layer *layer, const struct layer_io *io, size_t o)
 }
 
 static void
-backward_naive(const struct layer *layer, const struct layer_io *io)
+dense_backward_naive(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = inputs(layer), out = layer->spec.units;
     for (size_t o = 0; o < out; o++) {
@@ -292,12 +292,12 @@ const struct layer_kind dense_kind = {
     .by_shards = true,
     .joins_relu = true,
     .saves_gradient = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
+    .shape = dense_shape,
+    .saved = dense_saved,
+    .scratch = dense_scratch,
+    .flops = dense_flops,
+    .forward = dense_forward,
+    .backward = dense_backward,
+    .forward_naive = dense_forward_naive,
+    .backward_naive = dense_backward_naive,
 };

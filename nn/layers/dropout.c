@@ -12,7 +12,7 @@
 #include "nn/rng.h"
 
 static int
-shape(struct layer *layer, struct why *why)
+dropout_shape(struct layer *layer, struct why *why)
 {
     float p = layer->spec.drop;
     if (!(p >= 0) || !(p < 1))
@@ -51,13 +51,13 @@ mask(const struct layer *layer, const struct layer_io *io, const float *x, float
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+dropout_forward(const struct layer *layer, const struct layer_io *io)
 {
     mask(layer, io, io->x, io->y);
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+dropout_backward(const struct layer *layer, const struct layer_io *io)
 {
     mask(layer, io, io->dy, io->dy);
 }
@@ -67,7 +67,7 @@ const struct layer_kind dropout_kind = {
     .by_rows = true,
     .element_wise = true,
     .draws = true,
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
+    .shape = dropout_shape,
+    .forward = dropout_forward,
+    .backward = dropout_backward,
 };

@@ -16,7 +16,7 @@
 #include "nn/layers/layer.h"
 
 static int
-shape(struct layer *layer, struct why *why)
+embedding_shape(struct layer *layer, struct why *why)
 {
     const struct nn_layer_spec *spec = &layer->spec;
     if (layer->index != 0)
@@ -38,7 +38,7 @@ shape(struct layer *layer, struct why *why)
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+embedding_scratch(const struct layer *layer, size_t rows)
 {
     const struct layer *tied = layer->tied;
     return layer->weight_count + (tied != NULL ? tied->kind->scratch(tied, rows) : 0);
@@ -56,7 +56,7 @@ token_of(const struct layer *layer, float x)
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+embedding_forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t n = layer->spec.units;
     const float *w = io->params + layer->weight_first;
@@ -97,7 +97,7 @@ tied_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+embedding_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t n = layer->spec.units;
     if (io->sink == NULL)
@@ -176,11 +176,11 @@ positions_backward(const struct layer *layer, const struct layer_io *io)
 const struct layer_kind embedding_kind = {
     .word = "embedding",
     .by_rows = true,
-    .shape = shape,
-    .scratch = scratch,
+    .shape = embedding_shape,
+    .scratch = embedding_scratch,
     .flops = lookup_flops,
-    .forward = forward,
-    .backward = backward,
+    .forward = embedding_forward,
+    .backward = embedding_backward,
 };
 
 const struct layer_kind positions_kind = {

@@ -25,7 +25,7 @@ width(const struct layer *layer)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+norm_shape(struct layer *layer, struct why *why)
 {
     float epsilon = layer->spec.epsilon;
     if (!(epsilon > 0) || !(epsilon <= 1))
@@ -40,24 +40,24 @@ static int
 rms_shape(struct layer *layer, struct why *why)
 {
     layer->spec.no_bias = true;
-    return shape(layer, why);
+    return norm_shape(layer, why);
 }
 
 static size_t
-saved(const struct layer *layer)
+norm_saved(const struct layer *layer)
 {
     return layer->in_size / width(layer) * STATS * sizeof(float);
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+norm_scratch(const struct layer *layer, size_t rows)
 {
     (void)rows;
     return 2 * width(layer);
 }
 
 static double
-flops(const struct layer *layer)
+norm_flops(const struct layer *layer)
 {
     return 5.0 * (double)layer->in_size;
 }
@@ -118,10 +118,10 @@ rms_backward(const struct layer *layer, const struct layer_io *io)
 const struct layer_kind layernorm_kind = {
     .word = "layernorm",
     .by_rows = true,
-    .shape = shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
+    .shape = norm_shape,
+    .saved = norm_saved,
+    .scratch = norm_scratch,
+    .flops = norm_flops,
     .forward = layer_forward,
     .backward = layer_backward,
 };
@@ -130,9 +130,9 @@ const struct layer_kind rmsnorm_kind = {
     .word = "rmsnorm",
     .by_rows = true,
     .shape = rms_shape,
-    .saved = saved,
-    .scratch = scratch,
-    .flops = flops,
+    .saved = norm_saved,
+    .scratch = norm_scratch,
+    .flops = norm_flops,
     .forward = rms_forward,
     .backward = rms_backward,
 };

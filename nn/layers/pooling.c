@@ -39,7 +39,7 @@ max_saved(const struct layer *layer)
 }
 
 static double
-flops(const struct layer *layer)
+pooling_flops(const struct layer *layer)
 {
     return (double)layer->out_size * layer->spec.kernel * layer->spec.kernel;
 }
@@ -250,7 +250,7 @@ global_backward(const struct layer *layer, const struct layer_io *io)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+pooling_shape(struct layer *layer, struct why *why)
 {
     int rc = layer_window_shape(layer, why);
     layer->out.dim[0] = layer->in.dim[0];
@@ -260,10 +260,10 @@ shape(struct layer *layer, struct why *why)
 const struct layer_kind maxpool_kind = {
     .word = "maxpool",
     .by_rows = true,
-    .shape = shape,
+    .shape = pooling_shape,
     .saved = max_saved,
     .scratch = max_scratch,
-    .flops = flops,
+    .flops = pooling_flops,
     .forward = max_forward,
     .backward = max_backward,
     .joins_relu_before = true,
@@ -283,8 +283,8 @@ const struct layer_kind globalpool_kind = {
 const struct layer_kind avgpool_kind = {
     .word = "avgpool",
     .by_rows = true,
-    .shape = shape,
-    .flops = flops,
+    .shape = pooling_shape,
+    .flops = pooling_flops,
     .forward = average_forward,
     .backward = average_backward,
 };

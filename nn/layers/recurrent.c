@@ -42,7 +42,7 @@ gates_of(const struct layer *layer)
 }
 
 static int
-shape(struct layer *layer, struct why *why)
+recurrent_shape(struct layer *layer, struct why *why)
 {
     size_t units = layer->spec.units, gates = gates_of(layer);
     size_t most = (size_t)sqrt((double)(NN_PARAMS_MAX / (int)gates)); /* of W_hh */
@@ -73,14 +73,14 @@ tape_line(const struct layer *layer, size_t steps, size_t states)
 }
 
 static size_t
-saved(const struct layer *layer)
+recurrent_saved(const struct layer *layer)
 {
     size_t T = layer->in.dim[0];
     return tape_line(layer, T, T + 1) * sizeof(float);
 }
 
 static size_t
-scratch(const struct layer *layer, size_t rows)
+recurrent_scratch(const struct layer *layer, size_t rows)
 {
     size_t T = layer->in.dim[0], F = layer->in.dim[1], H = layer->spec.units;
     size_t G = gates_of(layer) * H, most = rows + ROWS_AT_ONCE;
@@ -92,7 +92,7 @@ scratch(const struct layer *layer, size_t rows)
 }
 
 static double
-flops(const struct layer *layer)
+recurrent_flops(const struct layer *layer)
 {
     size_t width = layer->in.dim[1] + layer->spec.units;
     return 2.0 * (double)layer->in.dim[0] * (double)layer->weight.dim[0] * (double)width;
@@ -249,7 +249,7 @@ step_forward(const struct layer *layer, const struct tape *tape, const struct fo
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+recurrent_forward(const struct layer *layer, const struct layer_io *io)
 {
     const struct tape tape = recurrent_tape(layer, io);
     const struct forward f = forward_memory(&tape);
@@ -326,7 +326,7 @@ hidden_gradient(const struct tape *tape, const struct recurrent_part *part, size
 
 /* Back-propagation through time: turns the tape into gradients. */
 static void
-prepare(const struct layer *layer, const struct layer_io *io)
+recurrent_prepare(const struct layer *layer, const struct layer_io *io)
 {
     const struct tape tape = recurrent_tape(layer, io);
     struct recurrent_part part[2];
@@ -433,11 +433,11 @@ inputs_backward(const struct tape *tape, const struct layer_io *io)
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+recurrent_backward(const struct layer *layer, const struct layer_io *io)
 {
     const struct tape tape = recurrent_tape(layer, io);
     size_t shards = io->end == NULL ? 1 : io->shards;
-    prepare(layer, io);
+    recurrent_prepare(layer, io);
     if (io->sink != NULL)
         weights_backward(layer, &tape, io);
     for (size_t s = 0, row = 0, end; io->sink != NULL && layer_part(io, 0) && s < shards; s++) {
@@ -453,8 +453,9 @@ backward(const struct layer *layer, const struct layer_io *io)
 #define KIND(name)                                                                                 \
     {                                                                                              \
         .word = (name), .recurrent = true, .by_rows = true, .by_units = true, .by_shards = true,   \
-        .shape = shape, .saved = saved, .scratch = scratch, .flops = flops, .forward = forward,    \
-        .prepare = prepare, .backward = backward, .forward_naive = recurrent_forward_naive,        \
+        .shape = recurrent_shape, .saved = recurrent_saved, .scratch = recurrent_scratch,          \
+        .flops = recurrent_flops, .forward = recurrent_forward, .prepare = recurrent_prepare,      \
+        .backward = recurrent_backward, .forward_naive = recurrent_forward_naive,                  \
         .backward_naive = recurrent_backward_naive,                                                \
     }
 

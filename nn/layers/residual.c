@@ -28,7 +28,7 @@ add_saved(const struct layer *layer)
 }
 
 static void
-add(const struct layer *layer, const struct layer_io *io)
+residual_add(const struct layer *layer, const struct layer_io *io)
 {
     vmath_add(io->x, io->held, io->y, io->rows * layer->out_size);
 }
@@ -56,6 +56,6 @@ const struct layer_kind residual_end_kind = {
     .shape = layer_same_shape,
     .saves_gradient = true,
     .saved = add_saved,
-    .forward = add,
+    .forward = residual_add,
     .backward = add_backward,
 };

@@ -11,7 +11,7 @@
 #include "nn/layers/layer.h"
 
 static int
-shape(struct layer *layer, struct why *why)
+upsample_shape(struct layer *layer, struct why *why)
 {
     const size_t *dim = layer->in.dim, factor = layer->spec.kernel;
     if (layer->in.dims != 3)
@@ -35,7 +35,7 @@ widen(const float *x, size_t width, size_t factor, float *y)
 }
 
 static void
-forward(const struct layer *layer, const struct layer_io *io)
+upsample_forward(const struct layer *layer, const struct layer_io *io)
 {
     size_t factor = layer->spec.kernel, in = layer->in.dim[2], out = layer->out.dim[2];
     float *y = io->y;
@@ -48,7 +48,7 @@ forward(const struct layer *layer, const struct layer_io *io)
 }
 
 static void
-backward(const struct layer *layer, const struct layer_io *io)
+upsample_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t factor = layer->spec.kernel, in = layer->in.dim[2];
     const float *dy = io->dy;
@@ -72,14 +72,14 @@ source(const struct layer *layer, size_t i)
 }
 
 static void
-forward_naive(const struct layer *layer, const struct layer_io *io)
+upsample_forward_naive(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t i = 0; i < io->rows * layer->out_size; i++)
         io->y[i] = io->x[source(layer, i)];
 }
 
 static void
-backward_naive(const struct layer *layer, const struct layer_io *io)
+upsample_backward_naive(const struct layer *layer, const struct layer_io *io)
 {
     for (size_t i = 0; io->dx != NULL && i < io->rows * layer->in_size; i++)
         io->dx[i] = 0;
@@ -89,9 +89,9 @@ backward_naive(const struct layer *layer, const struct layer_io *io)
 
 const struct layer_kind upsample_kind = {
     .word = "upsample",
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
-    .forward_naive = forward_naive,
-    .backward_naive = backward_naive,
+    .shape = upsample_shape,
+    .forward = upsample_forward,
+    .backward = upsample_backward,
+    .forward_naive = upsample_forward_naive,
+    .backward_naive = upsample_backward_naive,
 };

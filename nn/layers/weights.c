@@ -65,7 +65,7 @@ outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
 
 /* Part `part` of n, in multiples of `unit`: [*from, *to). */
 static void
-share(const struct layer_io *io, size_t n, size_t unit, size_t *from, size_t *to)
+weights_share(const struct layer_io *io, size_t n, size_t unit, size_t *from, size_t *to)
 {
     size_t units = (n + unit - 1) / unit, parts = io->parts ? io->parts : 1;
     *from = least(n, units * io->part / parts * unit);
@@ -80,9 +80,9 @@ as_integers(const struct layer_io *io, const struct layer_weights *w)
     const struct nn_integers rule = sink->integers(sink->ctx, w->tensor);
     size_t from = 0, to = w->units, left = 0, right = w->n, end[SHARDS_MAX];
     if (w->n > w->units)
-        share(io, w->n, PRODUCT_COLUMNS_MAX, &left, &right);
+        weights_share(io, w->n, PRODUCT_COLUMNS_MAX, &left, &right);
     else
-        share(io, w->units, PRODUCT_GROUP, &from, &to);
+        weights_share(io, w->units, PRODUCT_GROUP, &from, &to);
     if (from >= to || left >= right)
         return;
     struct outside outside = {io, w->tensor};

@@ -102,7 +102,7 @@ catch_stops(void)
 
 /* The job file with the options applied and checked. 0 or an exit status. */
 static int
-load(struct config **config, const char *path, const struct options *options)
+load_job(struct config **config, const char *path, const struct options *options)
 {
     struct why why;
     int rc = config_load(config, path, &why);
@@ -192,7 +192,7 @@ run_join(const struct options *options, const char *const *args)
     if (!args[0])
         return run_help_out(options);
     struct config *config = NULL;
-    int status = load(&config, args[0], options);
+    int status = load_job(&config, args[0], options);
     if (status)
         return status;
     status = train_run(config, options_start(options));
@@ -205,7 +205,7 @@ static int
 run_with_job(const struct command *command, const struct options *options, const char *const *args)
 {
     struct config *config = NULL;
-    int status = load(&config, args[0], options);
+    int status = load_job(&config, args[0], options);
     bool model = strstr(command->usage, "JOB.yaml MODEL") != NULL;
     enum kind kind = model && !status ? kind_of(args[1]) : KIND_MODEL;
     if (kind != KIND_MODEL && kind != KIND_UNKNOWN)

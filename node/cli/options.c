@@ -174,7 +174,7 @@ set_temperature(struct cursor *cursor, const char *value)
 }
 
 static int
-take(struct cursor *cursor, const struct option *option, const char *value)
+apply_option(struct cursor *cursor, const struct option *option, const char *value)
 {
     struct options *options = cursor->options;
     if (option->key)
@@ -230,7 +230,7 @@ take_option(struct cursor *cursor)
     }
     if (option->key && !*option->key && !strchr(value, '='))
         return fail_set(cursor, value);
-    return take(cursor, option, value);
+    return apply_option(cursor, option, value);
 }
 
 static int

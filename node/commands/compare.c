@@ -125,7 +125,7 @@ print_table(FILE *file, const struct compare_result *results, size_t count)
 }
 
 static bool
-same(const struct compare_result *a, const struct compare_result *b)
+same_model(const struct compare_result *a, const struct compare_result *b)
 {
     return strcmp(a->params_sha256, b->params_sha256) == 0 &&
            strcmp(a->state_sha256, b->state_sha256) == 0;
@@ -156,7 +156,7 @@ compare_print(FILE *file, const struct compare_result *results, size_t count, un
     size_t other = 0;
     for (size_t i = 0; i < count; i++) {
         wall_s = fmax(wall_s, results[i].wall_s);
-        other = other == 0 && !same(&results[0], &results[i]) ? i : other;
+        other = other == 0 && !same_model(&results[0], &results[i]) ? i : other;
     }
     if (other > 0) {
         fprintf(file, "the nodes hold DIFFERENT bits: node %u weights %.12s state %.12s, ",

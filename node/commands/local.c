@@ -284,7 +284,7 @@ show_meeting(struct local *local, const char *line)
 
 /* Steps and evaluations are those of all nodes: no number is before them. */
 static void
-show(struct local *local, unsigned index, const char *line)
+show_line(struct local *local, unsigned index, const char *line)
 {
     char text[LINE_SIZE + 16];
     bool alarm = starts(line, "warning: ") || starts(line, "error: ") || starts(line, "meshnode: ");
@@ -305,7 +305,7 @@ show_rest(struct local *local, unsigned index)
     struct child *child = &local->child[index];
     child->line[child->used] = '\0';
     if (child->used > 0)
-        show(local, index, child->line);
+        show_line(local, index, child->line);
     child->used = 0;
 }
 

@@ -45,7 +45,7 @@ gradient_at(const struct push_ranges *ranges, unsigned range)
 
 /* All that it was computed from is there. */
 static int
-compute(struct replay *replay, struct replay_computed *c)
+compute_ticket(struct replay *replay, struct replay_computed *c)
 {
     const struct push_ranges *ranges = &replay->ranges;
     c->gradient = malloc(gradient_at(ranges, ranges->count));
@@ -69,7 +69,7 @@ compute(struct replay *replay, struct replay_computed *c)
 
 /* A worker reads a range as it is now. */
 static int
-give(struct replay *replay, struct replay_computed *c, unsigned range)
+give_range(struct replay *replay, struct replay_computed *c, unsigned range)
 {
     const struct push_ranges *ranges = &replay->ranges;
     if (!c->params) {
@@ -84,7 +84,7 @@ give(struct replay *replay, struct replay_computed *c, unsigned range)
     push_ranges_value(ranges, &replay->held, range, value);
     push_ranges_read(ranges, range, value, c->params, c->exponent);
     free(value);
-    return --c->missing == 0 ? compute(replay, c) : 0;
+    return --c->missing == 0 ? compute_ticket(replay, c) : 0;
 }
 
 /* --- Readers: which gradients were computed from which place of a chain ------------------------------- */
@@ -129,14 +129,14 @@ serve(struct replay *replay, unsigned range)
     int rc = 0;
     for (; *served < replay->reader_count && pair[2 * *served] == replay->at[range] && !rc;
          ++*served)
-        rc = give(replay, &replay->index.computed[pair[2 * *served + 1]], range);
+        rc = give_range(replay, &replay->index.computed[pair[2 * *served + 1]], range);
     return rc;
 }
 
 /* --- Replaying ---------------------------------------------------------------------------------------- */
 
 static void
-take(struct replay *replay, unsigned range, struct replay_link *link)
+take_update(struct replay *replay, unsigned range, struct replay_link *link)
 {
     struct replay_computed *c = link->computed;
     const struct push_ranges *ranges = &replay->ranges;
@@ -157,7 +157,7 @@ take(struct replay *replay, unsigned range, struct replay_link *link)
 
 /* As far as the gradients are there. Returns how many links, or a negative errno. */
 static long
-advance(struct replay *replay, unsigned range)
+advance_range(struct replay *replay, unsigned range)
 {
     struct replay_index *index = &replay->index;
     long done = 0;
@@ -166,7 +166,7 @@ advance(struct replay *replay, unsigned range)
         struct replay_link *link = index->chain[range][replay->at[range]];
         if (!link->restored && !link->computed->gradient)
             break;
-        take(replay, range, link);
+        take_update(replay, range, link);
         replay->at[range]++;
         done++;
         rc = serve(replay, range);
@@ -181,7 +181,7 @@ run_chains(struct replay *replay, struct why *why)
     for (; all > 0;) {
         all = 0;
         for (unsigned r = 0; r < replay->ranges.count; r++, all += done)
-            if ((done = advance(replay, r)) < 0)
+            if ((done = advance_range(replay, r)) < 0)
                 return why_error(why, (int)done, "not enough memory for a replay");
     }
     for (unsigned r = 0; r < replay->ranges.count; r++)
@@ -345,7 +345,7 @@ judge_lines(const struct replay *replay, struct verify_folders *folders)
 }
 
 static int
-tell(struct replay *replay, struct verify_folders *folders)
+tell_results(struct replay *replay, struct verify_folders *folders)
 {
     char hex[REPLAY_HEX_SIZE];
     FILE *out = folders->out;
@@ -373,7 +373,7 @@ replay_run(struct verify_folders *folders, const struct config *config)
     term_fini(&replay.base.term);
     if (rc)
         term_fail("%s", why.line);
-    int status = rc ? 2 : tell(&replay, folders);
+    int status = rc ? 2 : tell_results(&replay, folders);
     close_replay(&replay);
     return status;
 }

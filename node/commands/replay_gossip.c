@@ -64,7 +64,7 @@ allocate(const struct replay *r, struct actor *a)
 
 /* The task that was read, with the values that were read then. `update` gets the update. */
 static void
-compute(struct replay *r, struct actor *a)
+compute_update(struct replay *r, struct actor *a)
 {
     const struct replica replica = {&a->state,
                                     &r->next,
@@ -112,7 +112,7 @@ on_updated(struct replay *r, struct actor *a)
 {
     if (!a->computing)
         return IMPOSSIBLE;
-    compute(r, a);
+    compute_update(r, a);
     gossip_flow_add(a->values, r->update, r->count);
     return DONE;
 }
@@ -138,7 +138,7 @@ had_state(struct replay *r, struct actor *old, uint64_t hash)
     if (replica_hash(&old->state) == hash)
         return true;
     if (old->computing) {
-        compute(r, old);
+        compute_update(r, old);
     } else if (old->ended) {
         gossip_flow_snapshot(r->scratch, old->values, r->count);
         replica_result(&old->state, r->scratch);
@@ -281,7 +281,7 @@ go_to_next(const struct replay *r, struct actor *a)
 
 /* As far as what it needs is there. Returns how many events were done, or a negative errno. */
 static long
-advance(struct replay *r, struct actor *a)
+advance_actor(struct replay *r, struct actor *a)
 {
     long done = 0;
     int rc = DONE;
@@ -299,7 +299,7 @@ do_all(struct replay *r, struct why *why)
     for (long all = 1, done; all > 0;) {
         all = 0;
         for (size_t s = 0; s < starts; s++, all += done)
-            if ((done = advance(r, &r->actor[s])) == -ENOMEM)
+            if ((done = advance_actor(r, &r->actor[s])) == -ENOMEM)
                 return why_error(why, -ENOMEM, "not enough memory for a replay");
             else if (done < 0)
                 return why_error(why, -EBADMSG,
@@ -428,7 +428,7 @@ judge_lines(struct replay *r, struct verify_folders *folders)
 
 /* Of each folder the result of its last start that has one. */
 static int
-tell(struct replay *r, struct verify_folders *folders)
+tell_results(struct replay *r, struct verify_folders *folders)
 {
     const struct replay_cover cover = {r->base.job.begun, state_steps_total(&r->next),
                                        r->base.config->train.shards, r->async, r->push_sum};
@@ -462,7 +462,7 @@ replay_gossip_run(struct verify_folders *folders, const struct config *config)
     term_fini(&replay.base.term);
     if (rc)
         term_fail("%s", why.line);
-    int status = rc ? 2 : tell(&replay, folders);
+    int status = rc ? 2 : tell_results(&replay, folders);
     close_replay(&replay);
     return status;
 }

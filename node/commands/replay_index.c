@@ -271,7 +271,7 @@ replay_index_updates(const struct replay_index *index, const struct replay_link 
 /* --- Life --------------------------------------------------------------------------------------------- */
 
 static int
-fill(struct replay_index *index, struct why *why)
+fill_index(struct replay_index *index, struct why *why)
 {
     bool any = false;
     int rc = pass(index, why);
@@ -306,7 +306,7 @@ replay_index_init(struct replay_index *index, const struct replay_journals *jour
     index->length = calloc(job->ranges, sizeof *index->length);
     if (said || !index->final || !index->chain || !index->length)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
-    return fill(index, why);
+    return fill_index(index, why);
 }
 
 void

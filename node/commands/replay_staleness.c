@@ -11,7 +11,7 @@ struct wrong {
 };
 
 static void
-judge(const struct replay_index *index, struct replay_link *link, struct wrong *wrong)
+judge_link(const struct replay_index *index, struct replay_link *link, struct wrong *wrong)
 {
     const struct push_taken said = link->taken;
     struct push_taken *due = &link->taken;
@@ -29,7 +29,7 @@ judge(const struct replay_index *index, struct replay_link *link, struct wrong *
 }
 
 static void
-tell(struct verify_folders *folders, const char *dir, const struct wrong *wrong)
+tell_wrong(struct verify_folders *folders, const char *dir, const struct wrong *wrong)
 {
     bool old = wrong->said.tau != wrong->due.tau, place = wrong->said.count != wrong->due.count;
     verify_find(folders, dir, JOURNAL_FILE,
@@ -55,10 +55,10 @@ replay_staleness_judge(const struct replay_index *index, struct verify_folders *
     for (unsigned r = 0; r < index->ranges; r++)
         for (size_t k = 0; k < index->length[r]; k++)
             if (!index->chain[r][k]->restored)
-                judge(index, index->chain[r][k], &wrong[index->chain[r][k]->journal]);
+                judge_link(index, index->chain[r][k], &wrong[index->chain[r][k]->journal]);
     for (size_t t = 0; t < index->journals->count; t++)
         if (wrong[t].count)
-            tell(folders, index->journals->dir[t], &wrong[t]);
+            tell_wrong(folders, index->journals->dir[t], &wrong[t]);
 }
 
 void

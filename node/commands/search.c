@@ -27,7 +27,7 @@ say(void *ctx, int level, const char *line)
 }
 
 static void
-tell(void *ctx, const struct mesh_status *status, uint64_t searching_us)
+tell_search(void *ctx, const struct mesh_status *status, uint64_t searching_us)
 {
     struct search *search = ctx;
     uint64_t now = clock_us();
@@ -55,7 +55,7 @@ search_job(const struct config *config, char *text, char *from, struct why *why)
         .seed_count = config->mesh.seed_count,
         .log = say,
         .log_ctx = &search,
-        .searching = tell,
+        .searching = tell_search,
         .searching_ctx = &search,
     };
     int rc;

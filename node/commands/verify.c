@@ -57,7 +57,7 @@ place(const struct proof *proof, unsigned dir, const char *file, uint64_t line, 
 /* --- Reading ------------------------------------------------------------------------------------- */
 
 static void
-keep(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t line)
+keep_line(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t line)
 {
     if (proof->entry_count == proof->room) {
         size_t room = proof->room ? proof->room * 2 : 1024;
@@ -93,7 +93,7 @@ read_lines(struct proof *proof, unsigned dir)
         else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
             verify_find(proof->folders, where, "", "%s", why.line);
         else if (rc == 0)
-            keep(proof, &said, dir, line);
+            keep_line(proof, &said, dir, line);
     }
     proof->cut += rc == 1;
     fclose(file);
@@ -266,7 +266,7 @@ same_step(const struct proof *proof, size_t i)
 
 /* Through the job from its first step to the last one that a line speaks of; returns that step. */
 static uint64_t
-judge(struct proof *proof)
+judge_entries(struct proof *proof)
 {
     uint64_t step = proof->job.begun, ledger = 0, limit = proof->job.steps;
     bool lost = false; /* the gap was too large to follow the running hash through it */
@@ -357,7 +357,7 @@ prove(struct verify_folders *folders)
         verify_find(folders, "meshnode", "", "out of memory after %zu lines", proof.entry_count);
     if (proof.entry_count)
         qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
-    uint64_t steps = judge(&proof);
+    uint64_t steps = judge_entries(&proof);
     if (steps == proof.job.begun)
         verify_find(folders, folders->folder[folders->first].dir, "", "no step was made");
     verdict(&proof, steps);

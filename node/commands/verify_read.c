@@ -73,7 +73,7 @@ hash(struct reading *reading, const char *name)
 }
 
 static int
-finish(const struct reading *reading, const char *wrong, struct why *why)
+finish_line(const struct reading *reading, const char *wrong, struct why *why)
 {
     if (reading->wrong)
         why_set(why, "%s is missing or of the wrong kind", reading->wrong);
@@ -140,7 +140,7 @@ verify_read_job(struct verify_job *out, const char *text, size_t size, struct wh
                         : out->begun >= out->steps ? "begun is out of range"
                         : !read_parts(object, out) ? "parts are not steps that rise"
                                                    : NULL;
-    int rc = finish(&reading, wrong, why);
+    int rc = finish_line(&reading, wrong, why);
     json_decref(object);
     return rc;
 }
@@ -173,7 +173,7 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
         if (!json_is_true(json_object_get(object, "followed")))
             out->plan = hash(&reading, "plan");
     }
-    int rc = finish(&reading, NULL, why);
+    int rc = finish_line(&reading, NULL, why);
     json_decref(object);
     return rc ? rc : none;
 }

@@ -37,7 +37,7 @@ static const struct hint keys[] = {
 };
 
 static const char *
-find(const struct hint *hint, size_t count, const char *name)
+find_hint(const struct hint *hint, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(hint[i].name, name) == 0)
@@ -48,18 +48,18 @@ find(const struct hint *hint, size_t count, const char *name)
 const char *
 config_hint_layer(const char *word)
 {
-    return find(layers, sizeof layers / sizeof layers[0], word);
+    return find_hint(layers, sizeof layers / sizeof layers[0], word);
 }
 
 const char *
 config_hint_key(const char *name)
 {
-    return find(keys, sizeof keys / sizeof keys[0], name);
+    return find_hint(keys, sizeof keys / sizeof keys[0], name);
 }
 
 /* People write options with dashes. */
 static bool
-same(const char *key, const char *option)
+same_word(const char *key, const char *option)
 {
     while (*key && (*key == *option || (*key == '_' && *option == '-')))
         key++, option++;
@@ -77,7 +77,7 @@ hint_word(const char *name, char *path, size_t size)
                      key->kind == CONFIG_UINT ||
                      (key->words && strcmp(key->words->name, "yes") == 0);
         for (const struct config_word *word = other ? NULL : key->words; word && word->name; word++)
-            if (same(word->name, name)) {
+            if (same_word(word->name, name)) {
                 config_key_path(key, of, sizeof of);
                 snprintf(path, size, "%s=%s", of, word->name);
                 return true;
@@ -94,7 +94,7 @@ config_hint_option(const char *name, char *path, size_t size)
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         bool plain = !strchr(key->section, '.') && strcmp(key->section, "model") != 0;
-        if (!plain || !same(key->name, name))
+        if (!plain || !same_word(key->name, name))
             continue;
         config_key_path(key, path, size);
         found++;

@@ -179,7 +179,7 @@ config_differ_state(const struct config *left, const struct config *right,
 /* --- train.past --- */
 
 static int
-refuse(const struct config *config, const char *reason, struct why *why)
+refuse_past(const struct config *config, const char *reason, struct why *why)
 {
     char shown[REASON_SIZE / 2];
     parse_escape(shown, sizeof shown, config->train.past);
@@ -238,17 +238,17 @@ read_part(struct config_parts *parts, const struct config *present, char *text, 
     struct config **part = &parts->config[parts->count];
     uint64_t until, before = parts->count ? parts->until[parts->count - 1] : 0;
     if (!word || parse_uint(word, &until) || until <= before || until > INT64_MAX)
-        return refuse(present, "expected steps that rise, each with the keys up to it", why);
+        return refuse_past(present, "expected steps that rise, each with the keys up to it", why);
     int rc = config_copy(part, present, why);
     parts->until[parts->count++] = until;
     while (!rc && (word = strtok_r(NULL, " ", &rest))) {
         if (config_set(*part, word, &reason))
-            return refuse(present, reason.line, why);
+            return refuse_past(present, reason.line, why);
     }
     if (rc || !config_differ_fixed(*part, present, &difference))
         return rc;
     why_set(&reason, "but %s cannot change in a run", difference.key);
-    return refuse(present, reason.line, why);
+    return refuse_past(present, reason.line, why);
 }
 
 int
@@ -260,7 +260,7 @@ config_parts_init(struct config_parts *out, const struct config *config, struct 
     int rc = 0;
     for (char *part = strtok_r(text, ";", &rest); part && !rc; part = strtok_r(NULL, ";", &rest))
         rc = out->count < CONFIG_PARTS_MAX ? read_part(out, config, part, why)
-                                           : refuse(config, "expected at most 16 parts", why);
+                                           : refuse_past(config, "expected at most 16 parts", why);
     for (size_t i = out->count; i-- > 0 && !rc;)
         rc = set_past(out->config[i], out, i, why);
     return rc;

@@ -162,7 +162,7 @@ is_absent(const struct config *config, const struct config_key *key)
 }
 
 static void
-show(const struct config *config, const struct config_key *key, char out[VALUE_SIZE])
+show_value(const struct config *config, const struct config_key *key, char out[VALUE_SIZE])
 {
     if (key->kind == CONFIG_CHOICE)
         snprintf(out, VALUE_SIZE, "%s", config_key_word(key, config));
@@ -191,7 +191,7 @@ holds(const struct config *config, const char *text)
     double have = 0, limit = 0;
     if (is_absent(config, condition.key))
         return false;
-    show(config, condition.key, value);
+    show_value(config, condition.key, value);
     if (strchr(condition.sign, '='))
         return is_one_of(value, condition.value) == (condition.sign[0] == '=');
     int rc = parse_real(condition.value, &limit);
@@ -238,8 +238,8 @@ fail_rule(const struct config *config, const struct config_rule *rule, struct wh
     char reason[2 * REASON_SIZE];
     config_key_path(first.key, path, sizeof path);
     config_key_path(second.key, other, sizeof other);
-    show(config, first.key, value);
-    show(config, second.key, its);
+    show_value(config, first.key, value);
+    show_value(config, second.key, its);
     snprintf(reason, sizeof reason, "= %s cannot go with %s = %s: %s", value, other, its,
              rule->say);
     unsigned line = line_of(config, first.key);

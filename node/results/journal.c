@@ -261,7 +261,7 @@ is_part(const struct journal_start *start, uint64_t job_hash)
 
 /* How much of the file to keep: all of a journal of this run, but what is cut off. */
 static int
-keep(const char *path, const struct journal_start *start, uint64_t *at, struct why *why)
+keep_length(const char *path, const struct journal_start *start, uint64_t *at, struct why *why)
 {
     struct journal_text text;
     *at = 0;
@@ -299,7 +299,7 @@ write_head(struct journal *journal)
 }
 
 static int
-begin(struct journal *journal, const struct journal_start *start)
+write_start(struct journal *journal, const struct journal_start *start)
 {
     uint8_t who[JOURNAL_START_SIZE];
     struct bytes_out out = bytes_out(who, sizeof who);
@@ -322,7 +322,7 @@ journal_open(struct journal **out, const char *dir, const struct journal_start *
     *out = NULL;
     if (snprintf(path, sizeof path, "%s/" JOURNAL_FILE, dir) >= (int)sizeof path)
         return why_error(why, -ENAMETOOLONG, "%s: path too long", dir);
-    int rc = keep(path, start, &at, why);
+    int rc = keep_length(path, start, &at, why);
     if (rc)
         return rc;
     struct journal *journal = calloc(1, sizeof *journal);
@@ -330,7 +330,7 @@ journal_open(struct journal **out, const char *dir, const struct journal_start *
         return why_error(why, -ENOMEM, "no memory for %s", path);
     journal->at = journal->kept = at;
     journal->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    rc = journal->fd < 0 ? -errno : begin(journal, start);
+    rc = journal->fd < 0 ? -errno : write_start(journal, start);
     if (rc) {
         journal_close(&journal);
         return why_error(why, rc, "%s: cannot write: %s", path, strerror(-rc));

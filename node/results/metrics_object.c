@@ -15,24 +15,24 @@ number(double value)
 
 /* 0..1; negative means that there is none. */
 static json_t *
-share(double value)
+share_json(double value)
 {
     return value < 0 ? json_null() : number(value);
 }
 
 /* JSON's integers end at 2^63 - 1 here. */
 static json_t *
-whole(uint64_t value)
+integer_json(uint64_t value)
 {
     return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
 
 static json_t *
-wholes(const uint64_t *value, size_t count)
+integers_json(const uint64_t *value, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, whole(value[i]));
+        json_array_append_new(array, integer_json(value[i]));
     return array;
 }
 
@@ -56,33 +56,33 @@ void
 metrics_test_set(json_t *object, const struct metrics_step *step)
 {
     json_object_set_new(object, "test_loss", number(step->test_loss));
-    json_object_set_new(object, "test_accuracy", share(step->test_accuracy));
+    json_object_set_new(object, "test_accuracy", share_json(step->test_accuracy));
     if (!step->test_of)
         return;
     json_object_set_new(object, "test_of", json_string(step->test_of));
-    json_object_set_new(object, "test_step", whole(step->test_step));
+    json_object_set_new(object, "test_step", integer_json(step->test_step));
 }
 
 json_t *
 metrics_step_object(const struct metrics_step *step, double time_s, const char *alarm)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "step", whole(step->step));
+    json_object_set_new(object, "step", integer_json(step->step));
     json_object_set_new(object, "time_s", number(time_s));
-    json_object_set_new(object, "epoch", whole(step->epoch));
+    json_object_set_new(object, "epoch", integer_json(step->epoch));
     json_object_set_new(object, "loss", number(step->loss));
-    json_object_set_new(object, "accuracy", share(step->accuracy));
-    json_object_set_new(object, "peers", whole(step->peers));
+    json_object_set_new(object, "accuracy", share_json(step->accuracy));
+    json_object_set_new(object, "peers", integer_json(step->peers));
     if (step->followed)
         json_object_set_new(object, "followed", json_true());
     else
         json_object_set_new(object, "plan", hash_text(step->plan));
     if (step->servers) {
-        json_object_set_new(object, "servers", whole(step->servers));
-        json_object_set_new(object, "served_bytes", whole(step->served_bytes));
+        json_object_set_new(object, "servers", integer_json(step->servers));
+        json_object_set_new(object, "served_bytes", integer_json(step->served_bytes));
     }
-    json_object_set_new(object, "samples", whole(step->samples));
-    json_object_set_new(object, "first", whole(step->first));
+    json_object_set_new(object, "samples", integer_json(step->samples));
+    json_object_set_new(object, "first", integer_json(step->first));
     json_object_set_new(object, "coverage", hash_text(step->coverage));
     json_object_set_new(object, "shards", hash_text(step->shards));
     json_object_set_new(object, "rows", hash_text(step->rows));
@@ -91,8 +91,8 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
                         number(step->mesh_samples / fmax(step->mesh_s, 1e-9)));
     json_object_set_new(object, "compute_s", number(step->compute_s));
     json_object_set_new(object, "wait_s", number(step->wait_s));
-    json_object_set_new(object, "tx_bytes", whole(step->tx_bytes));
-    json_object_set_new(object, "rx_bytes", whole(step->rx_bytes));
+    json_object_set_new(object, "tx_bytes", integer_json(step->tx_bytes));
+    json_object_set_new(object, "rx_bytes", integer_json(step->rx_bytes));
     json_object_set_new(object, "state_hash", hash_text(step->state_hash));
     if (step->distance > 0)
         json_object_set_new(object, "distance", number(step->distance));
@@ -132,28 +132,28 @@ metrics_result_object(const struct metrics_result *result, uint64_t warnings)
     json_t *object = json_object();
     json_object_set_new(object, "run", safe_text(result->run));
     json_object_set_new(object, "node", safe_text(result->node));
-    json_object_set_new(object, "steps", whole(result->steps));
-    json_object_set_new(object, "epochs", whole(result->epochs));
-    json_object_set_new(object, "samples", whole(result->samples));
+    json_object_set_new(object, "steps", integer_json(result->steps));
+    json_object_set_new(object, "epochs", integer_json(result->epochs));
+    json_object_set_new(object, "samples", integer_json(result->samples));
     json_object_set_new(object, "train_loss", number(result->train_loss));
     json_object_set_new(object, "test_loss", number(result->test_loss));
-    json_object_set_new(object, "test_accuracy", share(result->test_accuracy));
+    json_object_set_new(object, "test_accuracy", share_json(result->test_accuracy));
     json_object_set_new(object, "wall_s", number(result->wall_s));
     json_object_set_new(object, "exact", json_boolean(result->exact));
     json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
     json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
-    json_object_set_new(object, "peers_max", whole(result->peers_max));
+    json_object_set_new(object, "peers_max", integer_json(result->peers_max));
     json_object_set_new(object, "alone", json_boolean(result->alone));
     json_object_set_new(object, "unmet", unmet(result->mesh));
-    json_object_set_new(object, "plans", whole(result->plans));
-    json_object_set_new(object, "aborts", whole(result->aborts));
-    json_object_set_new(object, "damages", whole(result->damages));
-    json_object_set_new(object, "audits", whole(result->audits));
-    json_object_set_new(object, "expelled", whole(result->expelled));
-    json_object_set_new(object, "lost", whole(result->lost));
-    json_object_set_new(object, "tx_bytes", whole(result->tx_bytes));
-    json_object_set_new(object, "rx_bytes", whole(result->rx_bytes));
-    json_object_set_new(object, "warnings", whole(warnings));
+    json_object_set_new(object, "plans", integer_json(result->plans));
+    json_object_set_new(object, "aborts", integer_json(result->aborts));
+    json_object_set_new(object, "damages", integer_json(result->damages));
+    json_object_set_new(object, "audits", integer_json(result->audits));
+    json_object_set_new(object, "expelled", integer_json(result->expelled));
+    json_object_set_new(object, "lost", integer_json(result->lost));
+    json_object_set_new(object, "tx_bytes", integer_json(result->tx_bytes));
+    json_object_set_new(object, "rx_bytes", integer_json(result->rx_bytes));
+    json_object_set_new(object, "warnings", integer_json(warnings));
     return object;
 }
 
@@ -163,16 +163,16 @@ metrics_job_object(const struct metrics_job *job)
     json_t *object = json_object();
     json_object_set_new(object, "run", safe_text(job->run));
     json_object_set_new(object, "job", hash_text(job->job));
-    json_object_set_new(object, "seed", whole(job->seed));
-    json_object_set_new(object, "train", whole(job->train));
-    json_object_set_new(object, "batch", whole(job->batch));
-    json_object_set_new(object, "shards", whole(job->shards));
-    json_object_set_new(object, "steps", whole(job->steps));
-    json_object_set_new(object, "local_steps", whole(job->local_steps));
+    json_object_set_new(object, "seed", integer_json(job->seed));
+    json_object_set_new(object, "train", integer_json(job->train));
+    json_object_set_new(object, "batch", integer_json(job->batch));
+    json_object_set_new(object, "shards", integer_json(job->shards));
+    json_object_set_new(object, "steps", integer_json(job->steps));
+    json_object_set_new(object, "local_steps", integer_json(job->local_steps));
     if (job->begun)
-        json_object_set_new(object, "begun", whole(job->begun));
+        json_object_set_new(object, "begun", integer_json(job->begun));
     if (job->part_count)
-        json_object_set_new(object, "parts", wholes(job->part, job->part_count));
+        json_object_set_new(object, "parts", integers_json(job->part, job->part_count));
     json_object_set_new(object, "data", hash_text(job->data));
     if (job->from)
         json_object_set_new(object, "from", hash_text(job->from));

@@ -49,7 +49,7 @@ struct pairs {
 
 /* Takes `value`; NULL: leaves it out. */
 static void
-add(struct pairs *pairs, const char *name, char *value)
+add_pair(struct pairs *pairs, const char *name, char *value)
 {
     if (!value)
         return;
@@ -64,14 +64,14 @@ add_number(struct pairs *pairs, const char *name, double value)
     char text[NUMBER];
     snprintf(text, sizeof text, "%.12g", value);
     if (isfinite(value))
-        add(pairs, name, strdup(text));
+        add_pair(pairs, name, strdup(text));
 }
 
 /* Takes the list. */
 static void
 add_list(struct pairs *pairs, const char *name, json_t *list)
 {
-    add(pairs, name, list ? json_dumps(list, JSON_REAL_PRECISION(17)) : NULL);
+    add_pair(pairs, name, list ? json_dumps(list, JSON_REAL_PRECISION(17)) : NULL);
     json_decref(list);
 }
 
@@ -122,17 +122,17 @@ model_file_write(const char *path, const struct config *config, const struct job
     char hash[NUMBER];
     data_scaling(job->data, &scaling);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(job, config));
-    add(&pairs, "run", strdup(config->run.name));
+    add_pair(&pairs, "run", strdup(config->run.name));
     add_number(&pairs, "step", (double)file->step);
     add_number(&pairs, "epoch", (double)file->epoch);
     add_number(&pairs, "train_loss", file->train_loss);
     add_number(&pairs, "test_loss", file->test_loss);
     add_number(&pairs, "test_accuracy", file->test_accuracy);
     if (file->whose)
-        add(&pairs, "weights", strdup(file->whose));
-    add(&pairs, "params_sha256", strdup(file->params_sha256));
-    add(&pairs, "job", strdup(hash));
-    add(&pairs, "config", strdup(config->text));
+        add_pair(&pairs, "weights", strdup(file->whose));
+    add_pair(&pairs, "params_sha256", strdup(file->params_sha256));
+    add_pair(&pairs, "job", strdup(hash));
+    add_pair(&pairs, "config", strdup(config->text));
     add_scaling(&pairs, &scaling);
     add_classes(&pairs, job->data);
     int rc = safetensors_write(path, job->model, weights, pairs.text, why);
@@ -150,7 +150,7 @@ struct reading {
 };
 
 static int
-refuse(const struct reading *r, const char *name, const char *expected)
+refuse_metadata(const struct reading *r, const char *name, const char *expected)
 {
     return why_error(r->why, -EBADMSG, "%s: %s in its metadata is not %s", r->path, name, expected);
 }
@@ -170,7 +170,7 @@ read_list(const struct reading *r, const char *name, size_t most, const char *ex
         return 0;
     }
     json_decref(list);
-    return refuse(r, name, expected);
+    return refuse_metadata(r, name, expected);
 }
 
 /* Sets the elements of a sample; 0: unknown. */
@@ -188,7 +188,7 @@ read_input(struct nn_shape *out, const struct reading *r, size_t *width)
         out->dim[i] = good ? (size_t)dim : 0;
     }
     if (list && product == 0)
-        rc = refuse(r, "input", expected);
+        rc = refuse_metadata(r, "input", expected);
     out->dims = product ? json_array_size(list) : 0;
     *width = product;
     json_decref(list);
@@ -217,7 +217,7 @@ read_norm(struct data_scaling *scaling, const struct reading *r, size_t width)
         good = read_pair(&scaling->norm[i], json_array_get(list, i)) && good;
     scaling->planes = good ? json_array_size(list) : 0;
     json_decref(list);
-    return good ? rc : refuse(r, "norm", expected);
+    return good ? rc : refuse_metadata(r, "norm", expected);
 }
 
 /* False: not `width` numbers. */
@@ -248,7 +248,7 @@ read_columns(struct model_note *note, const struct reading *r, size_t width)
             why_set(r->why, "%s: no memory for its metadata", r->path);
             rc = -ENOMEM;
         } else if (!fits || !take_columns(note->column, mean, scale, width)) {
-            rc = refuse(r, json_array_size(mean) == width ? "scale" : "mean", expected);
+            rc = refuse_metadata(r, json_array_size(mean) == width ? "scale" : "mean", expected);
         }
     }
     note->scaling.column = note->column;
@@ -271,7 +271,7 @@ read_classes(struct model_note *note, const struct reading *r)
         parse_escape(name, sizeof name, text ? text : "");
         note->class_name[i] = strdup(name);
         note->class_count = i + 1;
-        rc = text ? 0 : refuse(r, "classes", expected);
+        rc = text ? 0 : refuse_metadata(r, "classes", expected);
     }
     json_decref(list);
     return rc;

@@ -104,7 +104,7 @@ evaluation_piece(struct evaluation *evaluation, const struct run *run, uint64_t 
 }
 
 static void
-begin(struct evaluation *evaluation, const struct run *run)
+begin_evaluation(struct evaluation *evaluation, const struct run *run)
 {
     scores_begin(&evaluation->scores, evaluation->last);
     memcpy(evaluation->params, run->state.params, run->state.param_count * sizeof(float));
@@ -167,7 +167,7 @@ evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t s
         save(evaluation, run, news);
     if (next) {
         evaluation->last = now;
-        begin(evaluation, run);
+        begin_evaluation(evaluation, run);
     }
     return any;
 }

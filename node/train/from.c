@@ -9,7 +9,7 @@
 #include "proto/hash.h"
 
 static int
-refuse(const struct config *config, int rc, const char *reason, struct why *why)
+refuse_from(const struct config *config, int rc, const char *reason, struct why *why)
 {
     return why_error(why, rc, "%s: train.from: %s", config->file, reason);
 }
@@ -75,7 +75,7 @@ check_writer(const struct config *config, uint64_t job_hash, struct why *why)
     left_fini(&left);
     if (!writer) {
         why_set(&reason, "%s: no job.json beside it says which model and optimizer it is of", path);
-        return refuse(config, -EINVAL, reason.line, why);
+        return refuse_from(config, -EINVAL, reason.line, why);
     }
     bool differ = config_differ_state(writer, config, &difference);
     config_destroy(&writer);
@@ -83,7 +83,7 @@ check_writer(const struct config *config, uint64_t job_hash, struct why *why)
         return 0;
     why_set(&reason, "%s: %s is %s there, %s here; model.from takes the weights alone", path,
             difference.key, difference.left, difference.right);
-    return refuse(config, -EINVAL, reason.line, why);
+    return refuse_from(config, -EINVAL, reason.line, why);
 }
 
 static int
@@ -100,7 +100,7 @@ check_state(const struct job *job, const struct config *config, struct why *why)
                 config->train.steps == total ? "steps" : "epochs",
                 (unsigned long long)(config->train.steps == total ? total : config->train.epochs),
                 (unsigned long long)total);
-        return refuse(config, -EINVAL, reason.line, why);
+        return refuse_from(config, -EINVAL, reason.line, why);
     }
     return 0;
 }
@@ -119,11 +119,11 @@ read_state(struct job *job, const struct config *config, size_t size,
     };
     int rc = checkpoint_read(config->train.from, &checkpoint, &reason);
     if (rc)
-        return refuse(config, rc, reason.line, why);
+        return refuse_from(config, rc, reason.line, why);
     if (state_restart(job->start, size, nn_param_count(job->model), job->exact))
         return 0;
     why_set(&reason, "%s: the state in it is damaged", config->train.from);
-    return refuse(config, -EBADMSG, reason.line, why);
+    return refuse_from(config, -EBADMSG, reason.line, why);
 }
 
 int
@@ -137,7 +137,7 @@ from_read(struct job *job, const struct config *config, struct why *why)
     if (rc && kind_of(config->train.from) == KIND_MODEL)
         why_append(&reason, ": model.from takes it");
     if (rc)
-        return refuse(config, rc, reason.line, why);
+        return refuse_from(config, rc, reason.line, why);
     rc = check_writer(config, head.job_hash, why);
     if (rc)
         return rc;
@@ -145,7 +145,7 @@ from_read(struct job *job, const struct config *config, struct why *why)
     size_t size = state_size(&outer, nn_param_count(job->model), exact_blocks(job->exact));
     job->start = calloc(1, size);
     if (!job->start)
-        return refuse(config, -ENOMEM, "not enough memory", why);
+        return refuse_from(config, -ENOMEM, "not enough memory", why);
     rc = read_state(job, config, size, &head, why);
     if (!rc)
         rc = check_state(job, config, why);

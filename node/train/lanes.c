@@ -115,7 +115,7 @@ work_shard_rows(const struct work *work, unsigned shard)
 
 /* The first n of the set bits, which are taken away. */
 static uint64_t
-take(uint64_t *bits, size_t n)
+take_bits(uint64_t *bits, size_t n)
 {
     uint64_t taken = 0;
     for (; n > 0; n--, *bits &= *bits - 1)
@@ -131,7 +131,7 @@ assign_parts(struct lane *lane)
     lane->parts = count < most ? count : most;
     for (size_t p = 0; p < lane->parts; p++) {
         size_t n = count * (p + 1) / lane->parts - count * p / lane->parts;
-        lane->part[p] = (struct part){.lane = lane, .shards = take(&left, n)};
+        lane->part[p] = (struct part){.lane = lane, .shards = take_bits(&left, n)};
     }
     lane->count = 0;
 }
@@ -143,7 +143,7 @@ lanes_assign(struct work *work, uint64_t shards)
     work->used = count < work->lane_count ? count : work->lane_count;
     for (size_t i = 0; i < work->used; i++) {
         struct lane *lane = &work->lane[i];
-        lane->shards = take(&shards, count * (i + 1) / work->used - count * i / work->used);
+        lane->shards = take_bits(&shards, count * (i + 1) / work->used - count * i / work->used);
         assign_parts(lane);
     }
     assert(shards == 0);

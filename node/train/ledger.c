@@ -42,7 +42,7 @@ get(const int32_t *slot, int word)
 }
 
 static void
-add(int32_t *slot, int word, uint64_t value)
+add_u64(int32_t *slot, int word, uint64_t value)
 {
     slot[word] = (int32_t)((uint32_t)slot[word] + (uint32_t)value);
     slot[word + 1] = (int32_t)((uint32_t)slot[word + 1] + (uint32_t)(value >> 32));
@@ -53,8 +53,8 @@ ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check)
 {
     int32_t *slot = slots + ledger_words(shard);
     slot[COUNT]++;
-    add(slot, ROWS, rows);
-    add(slot, CHECK, check);
+    add_u64(slot, ROWS, rows);
+    add_u64(slot, CHECK, check);
 }
 
 uint64_t

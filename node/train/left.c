@@ -19,7 +19,7 @@ hash_of(const json_t *object, const char *name)
 
 /* The job of the text in job.json. A version that writes texts otherwise has other hashes, too. */
 static void
-read_text(struct left *left, const char *text, size_t size)
+read_job(struct left *left, const char *text, size_t size)
 {
     struct why why;
     json_t *object = json_loadb(text, size, 0, NULL);
@@ -66,7 +66,7 @@ left_read(struct left *out, const char *dir)
     text = read_object(out, dir, "job.json", &size);
     out->known = text && verify_read_job(&out->job, (const char *)text, size, &why) == 0;
     if (out->known)
-        read_text(out, (const char *)text, size);
+        read_job(out, (const char *)text, size);
     free(text);
 }
 

@@ -37,7 +37,7 @@ local_sgd_begin(struct local_sgd *local, const struct optim_spec *optim, const f
 }
 
 static void
-take(void *ctx, size_t first, const float *g, size_t n)
+take_gradient(void *ctx, size_t first, const float *g, size_t n)
 {
     memcpy(((struct local_sgd *)ctx)->gradient + first, g, n * sizeof *g);
 }
@@ -45,7 +45,7 @@ take(void *ctx, size_t first, const float *g, size_t n)
 struct nn_sink
 local_sgd_sink(struct local_sgd *local)
 {
-    return (struct nn_sink){.add = take, .ctx = local};
+    return (struct nn_sink){.add = take_gradient, .ctx = local};
 }
 
 /* Of the gradient, without the shares of running averages. */

@@ -122,7 +122,7 @@ larger(uint64_t a, uint64_t b)
 }
 
 static void
-measure(struct memory *m, const struct config *config, const struct job *job)
+measure_job(struct memory *m, const struct config *config, const struct job *job)
 {
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     unsigned shards = config->train.shards;
@@ -175,7 +175,7 @@ measure(struct memory *m, const struct config *config, const struct job *job)
 int
 memory_plan(struct memory *m, const struct config *config, const struct job *job, struct why *why)
 {
-    measure(m, config, job);
+    measure_job(m, config, job);
     unsigned threads = config->threads > 0 ? config->threads : 1;
     if (fewer_lanes(m, threads))
         return 0;

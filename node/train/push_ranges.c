@@ -44,7 +44,7 @@ blocks_of_range(const struct push_ranges *ranges)
 }
 
 static void
-measure(struct push_ranges *ranges)
+measure_ranges(struct push_ranges *ranges)
 {
     for (unsigned r = 0; r < ranges->count; r++) {
         struct part p = part_of(ranges, r);
@@ -79,7 +79,7 @@ push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned
         return -ENOMEM;
     for (unsigned r = 0; r <= ranges->count; r++)
         ranges->first_block[r] = r * each < ranges->block_count ? r * each : ranges->block_count;
-    measure(ranges);
+    measure_ranges(ranges);
     return 0;
 }
 
@@ -226,7 +226,7 @@ push_ranges_hash(const struct push_ranges *ranges, const struct push_held *held,
 }
 
 static uint8_t *
-put(uint8_t *out, const void *from, size_t size)
+put_bytes(uint8_t *out, const void *from, size_t size)
 {
     memcpy(out, from, size);
     return out + size;
@@ -254,12 +254,12 @@ push_ranges_copy(const struct push_ranges *ranges, const struct push_held *held,
 {
     struct part p = part_of(ranges, range);
     size_t size = p.count * sizeof(float);
-    uint8_t *at = put(out, held->params + p.first, size);
+    uint8_t *at = put_bytes(out, held->params + p.first, size);
     for (size_t s = 0; s < ranges->slot_count; s++)
-        at = put(at, held->slot[s] + p.first, size);
+        at = put_bytes(at, held->slot[s] + p.first, size);
     if (held->sum)
-        at = put(at, held->sum + p.first, size);
-    put(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
+        at = put_bytes(at, held->sum + p.first, size);
+    put_bytes(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
 }
 
 void
@@ -281,8 +281,8 @@ push_ranges_value(const struct push_ranges *ranges, const struct push_held *held
                   void *out)
 {
     struct part p = part_of(ranges, range);
-    uint8_t *at = put(out, held->params + p.first, p.count * sizeof(float));
-    put(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
+    uint8_t *at = put_bytes(out, held->params + p.first, p.count * sizeof(float));
+    put_bytes(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
 }
 
 void
@@ -316,9 +316,9 @@ push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int
                      const int16_t *exponent, void *out)
 {
     struct part p = part_of(ranges, range);
-    uint8_t *at = put(out, own + p.first, p.count * sizeof(int32_t));
+    uint8_t *at = put_bytes(out, own + p.first, p.count * sizeof(int32_t));
     const int16_t left_out = PUSH_LEFT_OUT;
     bool bad = own[ranges->param_count + TAIL_BAD] != 0;
     for (size_t b = p.block; b < p.block + p.blocks; b++)
-        at = put(at, bad ? &left_out : &exponent[b], sizeof left_out);
+        at = put_bytes(at, bad ? &left_out : &exponent[b], sizeof left_out);
 }

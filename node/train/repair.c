@@ -49,7 +49,7 @@ salvage(struct mending *m)
 
 /* A page has come. */
 static void
-take(struct mending *m, const struct mesh_task *task)
+take_page(struct mending *m, const struct mesh_task *task)
 {
     if (m->file.round == 0) { /* ours did not even tell the round */
         m->file.round = task->round;
@@ -103,7 +103,7 @@ collect(struct mending *m)
         if (task.kind != MESH_PAGE)
             continue;
         if (task.size > 0)
-            take(m, &task);
+            take_page(m, &task);
         mesh_stats(m->repair->mesh, &stats);
         m->repair->met = m->repair->met || stats.core.peers > 0;
         if (task.size == 0 && ahead(m, &stats))
@@ -119,7 +119,7 @@ collect(struct mending *m)
 
 /* Every page is whole: is it one file? Then it is the state, and takes the damaged one's place. */
 static enum repair_end
-finish(struct mending *m, struct why *why)
+finish_file(struct mending *m, struct why *why)
 {
     struct repair *repair = m->repair;
     char name[64];
@@ -163,7 +163,7 @@ repair_one(struct repair *repair, uint64_t step, struct why *why)
             (unsigned long long)step, m.bad, m.pages);
         end = collect(&m);
         if (end == REPAIR_DONE)
-            end = finish(&m, why);
+            end = finish_file(&m, why);
         else if (end == REPAIR_FAILED)
             tell_missing(&m, why);
     }

@@ -123,7 +123,7 @@ save_file(const struct save *save, struct state *state)
 
 /* Read the page that was asked for. The lock is held, but not meanwhile. */
 static void
-answer(struct save *save)
+answer_page(struct save *save)
 {
     struct checkpoint file = file_of(save, NULL);
     size_t page = (size_t)save->ask_page;
@@ -185,7 +185,7 @@ run(void *arg)
         while (!(save->full && !save->held) && !save->model_full && !save->asked && !save->stop)
             pthread_cond_wait(&save->turn, &save->lock);
         if (save->asked) {
-            answer(save);
+            answer_page(save);
             continue;
         }
         bool full = save->full && !save->held;
@@ -248,7 +248,7 @@ save_idle(struct save *save)
 }
 
 static bool
-begin(struct save *save, const struct state *state, bool held)
+begin_save(struct save *save, const struct state *state, bool held)
 {
     if (!save_idle(save)) {
         char line[LINE];
@@ -270,13 +270,13 @@ begin(struct save *save, const struct state *state, bool held)
 bool
 save_now(struct save *save, const struct state *state)
 {
-    return begin(save, state, false);
+    return begin_save(save, state, false);
 }
 
 bool
 save_held(struct save *save, const struct state *state)
 {
-    return begin(save, state, true);
+    return begin_save(save, state, true);
 }
 
 void
@@ -394,7 +394,7 @@ save_forget(struct save *save)
 }
 
 static void *
-take(const struct save_setup *setup, size_t size)
+take_memory(const struct save_setup *setup, size_t size)
 {
     return setup->spill ? spill_take(setup->spill, size) : malloc(size);
 }
@@ -418,8 +418,9 @@ save_new(struct save **out, const struct save_setup *setup, struct why *why)
         save->setup = *setup;
         struct checkpoint checkpoint = file_of(save, NULL);
         save->size = checkpoint_size(&checkpoint);
-        save->image = take(setup, save->size);
-        save->weights = setup->model ? take(setup, setup->weight_count * sizeof(float)) : NULL;
+        save->image = take_memory(setup, save->size);
+        save->weights =
+            setup->model ? take_memory(setup, setup->weight_count * sizeof(float)) : NULL;
     }
     if (!save || !save->image || (setup->model && !save->weights)) {
         why_set(why, "not enough memory for a copy of the state, %zu bytes", setup->size);

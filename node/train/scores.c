@@ -33,7 +33,7 @@ rows_of(const struct scores *scores, unsigned shard)
 
 /* The first one counts: with async, or after a change of the plan, two nodes may have had the same shard. */
 static bool
-put(struct scores_of *evaluation, const struct proto_score *score)
+put_score(struct scores_of *evaluation, const struct proto_score *score)
 {
     if (evaluation->covered >> score->shard & 1)
         return false;
@@ -69,7 +69,7 @@ scores_add(struct scores *scores, unsigned shard, const struct nn_result *result
         .loss = bad ? UINT64_MAX : (uint64_t)(result->loss / UNIT + 0.5),
         .correct = (uint64_t)result->correct,
     };
-    if (put(&scores->mine, &score))
+    if (put_score(&scores->mine, &score))
         scores->untold |= UINT64_C(1) << shard;
     pthread_mutex_unlock(&scores->lock);
 }
@@ -84,12 +84,12 @@ scores_hear(struct scores *scores, const struct proto_score *score)
     pthread_mutex_lock(&scores->lock);
     struct scores_of *ahead = &scores->ahead;
     if (score->evaluation == scores->mine.name) {
-        put(&scores->mine, score);
+        put_score(&scores->mine, score);
     } else if (score->evaluation > scores->mine.name) {
         if (score->evaluation > ahead->name)
             *ahead = (struct scores_of){.name = score->evaluation};
         if (score->evaluation == ahead->name)
-            put(ahead, score);
+            put_score(ahead, score);
     }
     pthread_mutex_unlock(&scores->lock);
 }

@@ -29,7 +29,7 @@ track_fini(struct track *track)
 
 /* In units, cut off at the ends. */
 static int32_t
-whole(float gradient)
+to_units(float gradient)
 {
     double units = nearbyint((double)gradient / UNIT);
     return units >= TRACK_MAX ? TRACK_MAX : units <= -TRACK_MAX ? -TRACK_MAX : (int32_t)units;
@@ -50,7 +50,7 @@ track_turn(void *ctx, size_t first, float *g, size_t n)
     const int32_t *estimate = track->estimate + first, *last = track->last + first;
     int32_t *change = track->change + first;
     for (size_t k = 0; k < n; k++) {
-        change[k] = whole(g[k]) - last[k];
+        change[k] = to_units(g[k]) - last[k];
         g[k] = (float)((double)((int64_t)estimate[k] + change[k]) * UNIT);
     }
 }

@@ -102,7 +102,7 @@ advance_lane(void *ctx, size_t i)
 
 /* Of `shards` of the round after `state`, as far as layer `end`, on from where it stopped the last time. */
 static void
-advance(struct work *work, const struct state *state, uint64_t shards, size_t end)
+advance_layers(struct work *work, const struct state *state, uint64_t shards, size_t end)
 {
     uint64_t round = state->header->round;
     if (!work->begun || work->begun_round != round || work->begun_shards != shards) {
@@ -152,7 +152,7 @@ work_begin(struct work *work, const struct state *next, uint64_t shards, size_t 
             break;
     }
     if (end > 0)
-        advance(work, next, first_wave(work, shards), end);
+        advance_layers(work, next, first_wave(work, shards), end);
 }
 
 /* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
@@ -342,7 +342,7 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
     if (work->walks)
         lanes_assign(work, shards);
     else
-        advance(work, state, shards, nn_layer_count(work->setup.model));
+        advance_layers(work, state, shards, nn_layer_count(work->setup.model));
     work->begun = false;
     if (work->walks)
         local_sgd_wave(work);

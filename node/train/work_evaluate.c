@@ -4,7 +4,7 @@
 #include "proto/bits.h"
 
 static void
-tell(struct work *work, size_t rows)
+tell_progress(struct work *work, size_t rows)
 {
     uint64_t done = atomic_fetch_add(&work->tested, rows) + rows;
     if (work->setup.evaluates)
@@ -94,7 +94,7 @@ evaluate_all(struct lane *lane, struct reader *reader)
             sum->correct += lane->result[p].correct;
             sum->bad |= lane->result[p].bad;
         }
-        tell(work, lane->rows);
+        tell_progress(work, lane->rows);
     }
 }
 
