@@ -61,7 +61,8 @@ struct core {
     uint64_t state_hash;
     size_t first_bucket;
     bool done;
-    bool pinned; /* the shards of `round` stay where they were in the round before: core.h */
+    bool others_train; /* a node that was heard trains: config.peers_min counts no more */
+    bool pinned;       /* the shards of `round` stay where they were in the round before: core.h */
     bool leaving;
     bool finished;
 

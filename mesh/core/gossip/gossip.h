@@ -290,8 +290,7 @@ struct gossip {
     struct gossip_peer of[PEERS_MAX];
     struct gossip_plan plan;
     struct gossip_copy copy;
-    bool others_train; /* a node that was heard trains: peers_min counts no more */
-    bool on;           /* a phase runs */
+    bool on; /* a phase runs */
     uint64_t phase;
     uint64_t takes, gives;           /* ranks */
     uint64_t takes_left, gives_left; /* parts */

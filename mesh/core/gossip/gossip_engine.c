@@ -123,8 +123,9 @@ refuse(const struct core *core, int i, const struct proto_replica *said)
 }
 
 static void
-on_replica(struct gossip *g, const struct core *core, int i, const struct proto_replica *said)
+on_replica(struct core *core, int i, const struct proto_replica *said)
 {
+    struct gossip *g = core->gossip;
     uint64_t most = gossip_count_most(core);
     bool sound = said->stage < GOSSIP_STAGES && said->units <= most && said->step <= most &&
                  said->start_units <= most;
@@ -134,7 +135,7 @@ on_replica(struct gossip *g, const struct core *core, int i, const struct proto_
         return;
     }
     g->of[i].said = *said;
-    g->others_train |= said->stage > GOSSIP_NEW;
+    core->others_train |= said->stage > GOSSIP_NEW;
     g->of[i].known = true;
     gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
     gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},
@@ -146,7 +147,7 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
 {
     struct gossip *g = core->gossip;
     if (msg->type == PROTO_REPLICA)
-        on_replica(g, core, i, &msg->replica);
+        on_replica(core, i, &msg->replica);
     if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
         g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
         gossip_plan_changed(g, core);

@@ -11,6 +11,7 @@
 
 #include "mesh/core/gossip/gossip.h"
 #include "mesh/core/group/divide.h"
+#include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 
 enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, DEAF_US = 6 * CORE_HEARTBEAT_US };
@@ -36,47 +37,26 @@ wants_in(const struct gossip *g, const struct core *core, int i)
            !gossip_wait_out(g, core->peers.peers[i].node, core->awake);
 }
 
+/* Bitmap of the peers that a plan may have, but for `left_out`. */
 static uint64_t
-id_of(const struct core *core, int i)
+wanted(const struct gossip *g, const struct core *core, uint64_t left_out)
 {
-    return i < 0 ? core->config.self.id : core->peers.peers[i].node.id;
-}
-
-/* The next peer in the order of ids after `id`, or -1; `left_out`: peers that are not meant. */
-static int
-next_by_id(const struct gossip *g, const struct core *core, uint64_t left_out, uint64_t id)
-{
-    int best = -1;
+    uint64_t all = 0;
     for (int i = 0; i < core->peers.high; i++)
-        if (wants_in(g, core, i) && !(left_out >> i & 1) && id_of(core, i) > id &&
-            (best < 0 || id_of(core, i) < id_of(core, best)))
-            best = i;
-    return best;
+        all |= (uint64_t)wants_in(g, core, i) << i;
+    return all & ~left_out;
 }
 
-struct choice {
-    size_t count;
-    int peer[PROTO_PEERS_MAX]; /* -1: this node; by rising id */
-};
-
-static bool
-hears_all(const struct core *core, const struct choice *choice, int i)
+static struct group_choice
+choose_members(const struct gossip *g, const struct core *core)
 {
-    for (size_t k = 0; k < choice->count; k++)
-        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
-            return false;
-    return true;
-}
-
-static struct choice
-choose(const struct gossip *g, const struct core *core)
-{
-    struct choice choice = {.count = 1, .peer = {-1}};
+    struct group_choice choice = {.count = 1, .peer = {-1}};
     uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(g, core);
     if (left_out >> PEERS_MAX & 1)
         return choice; /* it is this node: alone */
-    for (int i; (i = next_by_id(g, core, left_out, id)) >= 0; id = id_of(core, i))
-        if (hears_all(core, &choice, i))
+    uint64_t others = wanted(g, core, left_out);
+    for (int i; (i = group_next(core, others, id)) >= 0; id = group_node(core, i).id)
+        if (group_hears(core, choice.peer, choice.count, i))
             choice.peer[choice.count++] = i;
     return choice;
 }
@@ -84,8 +64,8 @@ choose(const struct gossip *g, const struct core *core)
 static bool
 lowest(const struct gossip *g, const struct core *core)
 {
-    int first = next_by_id(g, core, gossip_wait_left_out(g, core), 0);
-    return first < 0 || id_of(core, first) > core->config.self.id;
+    int first = group_next(core, wanted(g, core, gossip_wait_left_out(g, core)), 0);
+    return first < 0 || group_node(core, first).id > core->config.self.id;
 }
 
 /* --- Is there a plan? ------------------------------------------------------------------------------ */
@@ -151,7 +131,7 @@ gossip_plan_waits(const struct gossip *g, const struct core *core)
 {
     if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
         return false;
-    size_t here = choose(g, core).count;
+    size_t here = choose_members(g, core).count;
     for (int i = 0; i < core->peers.high; i++) {
         if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.stage != GOSSIP_NEW)
             continue;
@@ -159,32 +139,28 @@ gossip_plan_waits(const struct gossip *g, const struct core *core)
             return true; /* it goes on from a later checkpoint, and this node will join */
         here += g->of[i].said.saved < g->saved;
     }
-    if (core->config.peers_min > 1 && !g->others_train)
-        return here < core->config.peers_min;
-    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
-    return !quiet && awake_since(core->awake, core->started_at) < core->config.gather_us;
+    return !group_gathered(core, here);
 }
 
 static bool
-same(const struct gossip *g, const struct core *core, const struct choice *choice)
+same(const struct gossip *g, const struct core *core, const struct group_choice *choice)
 {
     const struct proto_plan *plan = &g->plan.now;
     bool equal = g->plan.active && ours(core, plan->leader) && plan->count == choice->count;
     for (size_t k = 0; equal && k < choice->count; k++)
-        equal = plan->members[k].node.id == id_of(core, choice->peer[k]);
+        equal = plan->members[k].node.id == group_node(core, choice->peer[k]).id;
     return equal;
 }
 
 static void
-propose(struct gossip *g, const struct core *core, const struct choice *choice)
+propose(struct gossip *g, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_PLAN};
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t equal[PROTO_PEERS_MAX] = {0};
     divide_shards(core->all, choice->count, none, equal, shards);
     for (size_t k = 0; k < choice->count; k++) {
-        int i = choice->peer[k];
-        msg.plan.members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
+        msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];
     }
     msg.plan.round = g->step;
@@ -202,7 +178,7 @@ propose(struct gossip *g, const struct core *core, const struct choice *choice)
 
 /* Sends the plan again to those who do not have it. True: some have dropped it, and another one is needed. */
 static bool
-repeat(struct gossip *g, const struct core *core, const struct choice *choice)
+repeat(struct gossip *g, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_PLAN, .plan = g->plan.now};
     bool missing = false;
@@ -221,7 +197,7 @@ repeat(struct gossip *g, const struct core *core, const struct choice *choice)
 void
 gossip_plan_again(struct gossip *g, const struct core *core)
 {
-    struct choice choice = choose(g, core);
+    struct group_choice choice = choose_members(g, core);
     propose(g, core, &choice);
 }
 
@@ -234,7 +210,7 @@ lead(struct gossip *g, const struct core *core)
         gossip_wait_left_out(g, core) >> PEERS_MAX & 1; /* no other one has us in its plan */
     if ((!lowest(g, core) && !hungry && !mine && !alone) || gossip_plan_waits(g, core))
         return false;
-    struct choice choice = choose(g, core);
+    struct group_choice choice = choose_members(g, core);
     if (same(g, core, &choice) && !repeat(g, core, &choice))
         return false;
     propose(g, core, &choice);

@@ -178,8 +178,6 @@ const char *
 plan_on_beat(struct plan *plan, const struct core *core, int i)
 {
     plan_heard(plan, i);
-    plan->others_train |=
-        core->view.of[i].beat.speed > 0; /* it has computed since it was started */
     judge_stuck(plan, core, i);
     mark_behind(plan, core, i);
     if (!plan->active)

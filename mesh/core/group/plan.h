@@ -103,7 +103,6 @@ struct plan {
     uint64_t dead[PLAN_DEAD_MAX];
     unsigned dead_next;
     uint64_t plans;
-    bool others_train; /* a node that was heard has computed something: nobody is waited for */
     uint64_t aborts;
     struct plan_draft draft; /* the plan to adopt next */
     uint64_t

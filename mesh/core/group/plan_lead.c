@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "mesh/core/group/divide.h"
+#include "mesh/core/group/group.h"
 #include "mesh/core/group/plan_elect.h"
 #include "mesh/core/internal.h"
 
@@ -49,8 +50,7 @@ starved(const struct core *core)
 static bool
 begins(const struct core *core)
 {
-    return core->plan.plans == 0 && !core->plan.others_train &&
-           core->divergence.dispute <= core->round;
+    return core->plan.plans == 0 && !core->others_train && core->divergence.dispute <= core->round;
 }
 
 /* Has everybody come who is waited for before the first plan? */
@@ -62,10 +62,7 @@ gathered(const struct core *core)
     unsigned here = 1;
     for (int i = 0; i < core->peers.high; i++)
         here += wants_in(core, i);
-    if (core->config.peers_min > 1)
-        return here >= core->config.peers_min;
-    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
-    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
+    return group_gathered(core, here);
 }
 
 bool
@@ -124,75 +121,27 @@ plan_waits_us(const struct core *core)
 
 /* --- Choosing the members ------------------------------------------------------------------------ */
 
-struct choice {
-    size_t n;
-    int peer[PROTO_PEERS_MAX]; /* -1 myself */
-    bool wait;                 /* somebody else may be ready soon */
-};
-
+/* Members by and by in the order of ids, each hearing and heard by all before it. True: somebody else may be ready soon. */
 static bool
-chosen(const struct choice *choice, int i)
+choose_members(const struct core *core, bool hungry, struct group_choice *choice)
 {
-    for (size_t k = 0; k < choice->n; k++)
-        if (choice->peer[k] == i)
-            return true;
-    return false;
-}
-
-static bool
-hears_all(const struct core *core, const struct choice *choice, int i)
-{
-    for (size_t k = 0; k < choice->n; k++)
-        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
-            return false;
-    return true;
-}
-
-static uint64_t
-id_of(const struct core *core, int i)
-{
-    return i < 0 ? core->config.self.id : core->peers.peers[i].node.id;
-}
-
-static void
-choice_add(const struct core *core, struct choice *choice, int i)
-{
-    size_t k = choice->n++;
-    for (; k > 0 && id_of(core, choice->peer[k - 1]) > id_of(core, i); k--)
-        choice->peer[k] = choice->peer[k - 1];
-    choice->peer[k] = i;
-}
-
-/* The next peer in the order of ids after `id`, or -1. */
-static int
-next_by_id(const struct core *core, uint64_t id)
-{
-    int best = -1;
+    uint64_t id = hungry ? core->config.self.id : 0, wanted = 0;
+    bool wait = false;
+    *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int i = 0; i < core->peers.high; i++)
-        if (wants_in(core, i) && id_of(core, i) > id &&
-            (best < 0 || id_of(core, i) < id_of(core, best)))
-            best = i;
-    return best;
-}
-
-/* Members by and by in the order of ids, each hearing and heard by all before it. */
-static void
-choose(const struct core *core, bool hungry, struct choice *choice)
-{
-    *choice = (struct choice){.n = 0};
-    choice_add(core, choice, -1);
-    uint64_t id = hungry ? core->config.self.id : 0;
-    for (int i; (i = next_by_id(core, id)) >= 0; id = id_of(core, i)) {
+        wanted |= (uint64_t)wants_in(core, i) << i;
+    for (int i; (i = group_next(core, wanted, id)) >= 0; id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool idle = plan_says_idle(core, i);
-        if (!hears_all(core, choice, i))
+        if (!group_hears(core, choice->peer, choice->count, i))
             continue;
         if (idle && said->round == core->round)
-            choice_add(core, choice, i);
+            group_add(core, choice, i);
         else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
                  (!core->plan.held || said->ready || !idle || chases(core, i)))
-            choice->wait = true;
+            wait = true;
     }
+    return wait;
 }
 
 /* Is somebody about to catch up, who is waited for up to a round? */
@@ -234,21 +183,21 @@ waited(const struct core *core)
 
 /* All who are waited for have come, but have they heard of one another? */
 static bool
-too_few(const struct core *core, const struct choice *choice)
+too_few(const struct core *core, const struct group_choice *choice)
 {
-    return begins(core) && choice->n < core->config.peers_min;
+    return begins(core) && choice->count < core->config.peers_min;
 }
 
 /* --- Making the plan ----------------------------------------------------------------------------- */
 
 /* Who did not get in is not waited for again at once. */
 static void
-hold_later(struct plan *plan, const struct core *core, const struct choice *choice)
+hold_later(struct plan *plan, const struct core *core, const struct group_choice *choice)
 {
     plan->in_vain = 0;
     for (int i = 0; i < core->peers.high; i++) {
         struct plan_peer *peer = &plan->of[i];
-        if (chosen(choice, i)) {
+        if (group_has(choice->peer, choice->count, i)) {
             peer->hold_us = peer->chase_us = 0;
             continue;
         }
@@ -260,39 +209,39 @@ hold_later(struct plan *plan, const struct core *core, const struct choice *choi
             continue;
         peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
         peer->hold_at = awake_after(core->awake, peer->hold_us);
-        if (wants_in(core, i) && hears_all(core, choice, i))
+        if (wants_in(core, i) && group_hears(core, choice->peer, choice->count, i))
             plan->in_vain |= UINT64_C(1) << i;
     }
 }
 
 /* Sets the members' shards. */
 static void
-divide(const struct core *core, const struct choice *choice, struct proto_plan *plan)
+divide(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
 {
     uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t speed[PROTO_PEERS_MAX] = {0};
-    for (size_t k = 0; k < choice->n; k++) {
+    for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k];
         have[k] = i < 0 ? contribution_keeps(core) : core->view.of[i].beat.have;
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
-    divide_shards(core->all, choice->n, have, speed, shards);
-    if (core_mutant(MUTANT_TWICE) && choice->n > 1)
+    divide_shards(core->all, choice->count, have, speed, shards);
+    if (core_mutant(MUTANT_TWICE) && choice->count > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
-    for (size_t k = 0; k < choice->n; k++)
+    for (size_t k = 0; k < choice->count; k++)
         plan->members[k].shards = shards[k];
     plan->complete = core->all;
 }
 
 static void
-propose(struct plan *plan, const struct core *core, const struct choice *choice)
+propose(struct plan *plan, const struct core *core, const struct group_choice *choice)
 {
     struct plan_draft *draft = &plan->draft;
     struct proto_msg msg = {.type = PROTO_PLAN};
-    for (size_t k = 0; k < choice->n; k++) {
+    for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k];
-        msg.plan.members[k].node = i < 0 ? core->config.self : core->peers.peers[i].node;
+        msg.plan.members[k].node = group_node(core, i);
         draft->peer[k] = i;
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
@@ -300,12 +249,12 @@ propose(struct plan *plan, const struct core *core, const struct choice *choice)
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
-    msg.plan.count = choice->n;
+    msg.plan.count = choice->count;
     hold_later(plan, core, choice);
     draft->plan = msg.plan;
     plan_elect(plan, core, draft);
     msg.plan = draft->plan;
-    for (size_t k = 0; k < choice->n; k++)
+    for (size_t k = 0; k < choice->count; k++)
         if (choice->peer[k] >= 0)
             peers_send(core, choice->peer[k], &msg);
     draft->hash = proto_plan_hash(&msg.plan);
@@ -315,12 +264,12 @@ bool
 plan_lead(struct plan *plan, const struct core *core)
 {
     bool hungry = starved(core);
-    struct choice choice = {.n = 1, .peer = {-1}};
+    struct group_choice choice = {.count = 1, .peer = {-1}};
     if (!leads_next(core, hungry))
         return false;
     if (plan->fails < PLAN_FAILS || plan->fails_round != core->round) {
-        choose(core, hungry, &choice);
-        if (!hungry && ((choice.wait && !waited(core)) || too_few(core, &choice)))
+        bool wait = choose_members(core, hungry, &choice);
+        if (!hungry && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
     propose(plan, core, &choice);
@@ -339,15 +288,6 @@ plan_hold(struct plan *plan, const struct core *core)
     plan_tell(plan, core, &msg);
 }
 
-static bool
-hears_plan(const struct plan *plan, const struct core *core, int i)
-{
-    for (size_t r = 0; r < plan->now.count; r++)
-        if (plan->peer[r] >= 0 && !view_mutual(core, plan->peer[r], i))
-            return false;
-    return true;
-}
-
 const char *
 plan_consider(struct plan *plan, const struct core *core, int i)
 {
@@ -361,7 +301,7 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         return "another group is ahead";
     if (said->done || straggler_benched(core, i) ||
         awake_before(core->awake, plan->of[i].hold_at) || core_mutant(MUTANT_HOLD) ||
-        !hears_plan(plan, core, i) || plan->hold != UINT64_MAX)
+        !group_hears(core, plan->peer, plan->now.count, i) || plan->hold != UINT64_MAX)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;

@@ -146,6 +146,7 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
     switch (msg->type) {
     case PROTO_CLAIM:
         carry_out(core, push_group_on_claim(push, core, i, &msg->claim));
+        core->others_train |= push->of[i].said.group_hash != 0;
         break;
     case PROTO_GROUP:
         carry_out(core, push_group_on_group(push, core, i, &msg->group));

@@ -279,9 +279,8 @@ struct push {
     uint64_t begun; /* the base with which this node began; 0: it began with nothing */
     unsigned rank;
     bool leads;
-    bool others_train; /* a node that was heard is in a group: peers_min counts no more */
-    uint64_t told;     /* bitmap of ranks whose holdings came */
-    uint64_t counter;  /* highest one known */
+    uint64_t told;    /* bitmap of ranks whose holdings came */
+    uint64_t counter; /* highest one known */
     uint64_t claim_number;
     struct wall claim_at; /* when the next one is due */
     /* When the group began, when it was told last, and since when somebody is to be left out, or another history to stay. */

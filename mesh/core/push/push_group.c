@@ -6,6 +6,7 @@
  * without a base holds nothing and goes with everybody. */
 #include <assert.h>
 
+#include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 #include "mesh/core/push/push.h"
 #include "proto/mix.h"
@@ -14,18 +15,7 @@ struct standing {
     uint64_t group, base;
 };
 
-struct choice {
-    size_t n;
-    int peer[PROTO_PEERS_MAX]; /* -1: this node; in the order of ids */
-};
-
 /* --- Questions ------------------------------------------------------------------------------------ */
-
-static struct proto_node
-node_of(const struct core *core, int i)
-{
-    return i < 0 ? core->config.self : core->peers.peers[i].node;
-}
 
 static int
 seat_of(const struct proto_group *group, struct proto_node node)
@@ -39,7 +29,7 @@ seat_of(const struct proto_group *group, struct proto_node node)
 int
 push_group_rank(const struct push *push, const struct core *core, int i)
 {
-    return seat_of(&push->group, node_of(core, i));
+    return seat_of(&push->group, group_node(core, i));
 }
 
 /* What a member told us of what it holds may come before the claim that it is in our group. */
@@ -80,7 +70,7 @@ push_group_finished(const struct push *push, const struct core *core, int i)
 static bool
 was_with(const struct push *push, const struct core *core, int i)
 {
-    return seat_of(&push->base_group, node_of(core, i)) >= 0;
+    return seat_of(&push->base_group, group_node(core, i)) >= 0;
 }
 
 /* Did peers[i], of this node's group, say that it took up a later one? Perhaps GROUP, with a seat for this node, comes. */
@@ -131,65 +121,44 @@ push_group_bulk(const struct push *push, const struct core *core, unsigned rank,
 
 /* Has peers[i] another history than a chosen one? */
 static bool
-parts(const struct push *push, const struct core *core, const struct choice *choice, int i)
+parts(const struct push *push, const struct core *core, const struct group_choice *choice, int i)
 {
-    for (size_t k = 0; k < choice->n; k++)
+    for (size_t k = 0; k < choice->count; k++)
         if (!one_history(standing_of(push, core, choice->peer[k]), standing_of(push, core, i)))
             return true;
     return false;
 }
 
-/* Do all chosen ones and peers[i] hear one another, and have one history? */
-static bool
-fits(const struct push *push, const struct core *core, const struct choice *choice, int i)
+/* Bitmap of the peers that may be chosen: members of the present group, or others. */
+static uint64_t
+wanted(const struct push *push, const struct core *core, bool members)
 {
-    for (size_t k = 0; k < choice->n; k++)
-        if (choice->peer[k] >= 0 && !view_mutual(core, choice->peer[k], i))
-            return false;
-    return !parts(push, core, choice, i);
-}
-
-static void
-choice_add(const struct core *core, struct choice *choice, int i)
-{
-    size_t k = choice->n++;
-    for (; k > 0 && node_of(core, choice->peer[k - 1]).id > node_of(core, i).id; k--)
-        choice->peer[k] = choice->peer[k - 1];
-    choice->peer[k] = i;
-}
-
-/* The next peer in the order of ids after `id`, of the members of the present group or of the others; or -1. */
-static int
-next_by_id(const struct push *push, const struct core *core, uint64_t id, bool members)
-{
-    int best = -1;
-    for (int i = 0; i < core->peers.high; i++)
-        if (counts(push, core, i) && push->of[i].said.final_hash == 0 &&
-            (push_group_rank(push, core, i) >= 0) == members && core->peers.peers[i].node.id > id &&
-            (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
-            best = i;
-    return best;
+    uint64_t all = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        bool may = counts(push, core, i) && push->of[i].said.final_hash == 0;
+        all |= (uint64_t)(may && (push_group_rank(push, core, i) >= 0) == members) << i;
+    }
+    return all;
 }
 
 /* Members first: a node that has just come, and whom not all hear yet, puts nobody out. */
 static void
-choose(const struct push *push, const struct core *core, struct choice *choice)
+choose_members(const struct push *push, const struct core *core, struct group_choice *choice)
 {
-    *choice = (struct choice){.n = 1, .peer = {-1}};
+    *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int pass = 0; pass < 2; pass++) {
-        uint64_t id = 0;
-        for (int i; (i = next_by_id(push, core, id, pass == 0)) >= 0;
-             id = core->peers.peers[i].node.id)
-            if (fits(push, core, choice, i))
-                choice_add(core, choice, i);
+        uint64_t id = 0, of = wanted(push, core, pass == 0);
+        for (int i; (i = group_next(core, of, id)) >= 0; id = group_node(core, i).id)
+            if (group_hears(core, choice->peer, choice->count, i) && !parts(push, core, choice, i))
+                group_add(core, choice, i);
     }
 }
 
 /* The lowest id of those that hold something; if nobody does, the lowest id. */
 static bool
-leads(const struct push *push, const struct core *core, const struct choice *choice)
+leads(const struct push *push, const struct core *core, const struct group_choice *choice)
 {
-    for (size_t k = 0; k < choice->n; k++)
+    for (size_t k = 0; k < choice->count; k++)
         if (standing_of(push, core, choice->peer[k]).base != 0)
             return choice->peer[k] < 0;
     return choice->peer[0] < 0;
@@ -206,19 +175,16 @@ invited(const struct push *push, const struct core *core)
 }
 
 static bool
-gathered(const struct push *push, const struct core *core, const struct choice *choice)
+gathered(const struct push *push, const struct core *core, const struct group_choice *choice)
 {
-    size_t here = choice->n; /* who hear one another, and those whom no group can have with them */
+    size_t here =
+        choice->count; /* who hear one another, and those whom no group can have with them */
     for (int i = 0; i < core->peers.high; i++)
         here += counts(push, core, i) && parts(push, core, choice, i);
     if (push->base == 0 && push->forgot_at.us &&
         !awake_reached(core->awake, awake_after(push->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
-    bool waits = core->config.peers_min > 1 && !push->others_train;
-    if (push->groups > 0 || waits)
-        return push->groups > 0 || here >= core->config.peers_min;
-    return (choice->n > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US) ||
-           awake_since(core->awake, core->started_at) >= core->config.gather_us;
+    return push->groups > 0 || group_gathered(core, here);
 }
 
 /* --- Making a group ------------------------------------------------------------------------------- */
@@ -256,16 +222,16 @@ next_counter(const struct push *push, const struct core *core)
 }
 
 static void
-propose(struct push *push, const struct core *core, const struct choice *choice)
+propose(struct push *push, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_GROUP,
                             .group = {.counter = next_counter(push, core),
                                       .leader = core->config.self,
                                       .parent = push->group_hash,
                                       .base = push->base,
-                                      .count = choice->n}};
-    for (size_t k = 0; k < choice->n; k++)
-        msg.group.seats[k].node = node_of(core, choice->peer[k]);
+                                      .count = choice->count}};
+    for (size_t k = 0; k < choice->count; k++)
+        msg.group.seats[k].node = group_node(core, choice->peer[k]);
     push_elect(push, core, &msg.group);
     take_up(push, core, &msg.group);
     for (unsigned r = 0; r < push->group.count; r++)
@@ -291,21 +257,12 @@ propose_again(struct push *push, const struct core *core)
  * one is left out that still has a session, since it does not hear another one, or has another history. */
 enum change { NONE, CAME, GONE, LEFT_OUT };
 
-static bool
-chosen(const struct choice *choice, int i)
-{
-    for (size_t k = 0; k < choice->n; k++)
-        if (choice->peer[k] == i)
-            return true;
-    return false;
-}
-
 static enum change
-change_of(const struct push *push, const struct core *core, const struct choice *choice)
+change_of(const struct push *push, const struct core *core, const struct group_choice *choice)
 {
     size_t same = 0;
     bool moved = false, gone = push->group_hash == 0;
-    for (size_t k = 0; k < choice->n; k++) {
+    for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k], rank = push_group_rank(push, core, i);
         same += rank >= 0;
         moved |= i >= 0 && rank >= 0 && push->of[i].said.counter >= push->group.counter &&
@@ -313,18 +270,18 @@ change_of(const struct push *push, const struct core *core, const struct choice 
     }
     for (size_t r = 0; r < push->group.count; r++) {
         int i = r == push->rank ? -1 : peers_find(core, push->group.seats[r].node);
-        if (r == push->rank || (i >= 0 && chosen(choice, i)))
+        if (r == push->rank || (i >= 0 && group_has(choice->peer, choice->count, i)))
             continue;
         if (i >= 0 && !core->view.of[i].suspected)
             return LEFT_OUT;
         gone = true;
     }
-    return gone ? GONE : same < choice->n || moved ? CAME : NONE;
+    return gone ? GONE : same < choice->count || moved ? CAME : NONE;
 }
 
 /* Would a range be lost with those who are not chosen, which may still come back? Who forgot what it held is lost, too. */
 static bool
-loses(const struct push *push, const struct core *core, const struct choice *choice)
+loses(const struct push *push, const struct core *core, const struct group_choice *choice)
 {
     uint64_t stay = 0, there = 0;
     for (unsigned r = 0; r < push->base_group.count; r++) {
@@ -332,7 +289,8 @@ loses(const struct push *push, const struct core *core, const struct choice *cho
         int i = peers_find(core, node);
         bool self = core_node_equal(node, core->config.self);
         there |= (uint64_t)(i >= 0) << r;
-        bool holds = i >= 0 && chosen(choice, i) && standing_of(push, core, i).base != 0;
+        bool holds = i >= 0 && group_has(choice->peer, choice->count, i) &&
+                     standing_of(push, core, i).base != 0;
         stay |= (uint64_t)(self || holds) << r;
     }
     return push->base && push_elect_loses(push, stay, there) && !core_mutant(MUTANT_PUSH_HASTY);
@@ -341,12 +299,13 @@ loses(const struct push *push, const struct core *core, const struct choice *cho
 /* Have those whom this node is about to leave out gone on without it? If it is alone, and sees a node of another history,
  * it is the one who is late. */
 static bool
-left_behind(const struct push *push, const struct core *core, const struct choice *choice)
+left_behind(const struct push *push, const struct core *core, const struct group_choice *choice)
 {
-    bool alone = choice->n == 1 && push->groups > 0;
+    bool alone = choice->count == 1 && push->groups > 0;
     for (int i = 0; i < core->peers.high; i++)
-        if (!chosen(choice, i) && (went_on(push, core, i) || (alone && counts(push, core, i) &&
-                                                              parts(push, core, choice, i))))
+        if (!group_has(choice->peer, choice->count, i) &&
+            (went_on(push, core, i) ||
+             (alone && counts(push, core, i) && parts(push, core, choice, i))))
             return true;
     return false;
 }
@@ -354,7 +313,8 @@ left_behind(const struct push *push, const struct core *core, const struct choic
 /* A change that may pass by itself waits: what nodes say of one another is some time old, and who is silent may only be
  * starved. The longer, the more it costs. */
 static bool
-waits(struct push *push, const struct core *core, const struct choice *choice, enum change change)
+waits(struct push *push, const struct core *core, const struct group_choice *choice,
+      enum change change)
 {
     bool fewer = change == GONE || change == LEFT_OUT;
     bool late = fewer && left_behind(push, core, choice);
@@ -374,8 +334,8 @@ waits(struct push *push, const struct core *core, const struct choice *choice, e
 static enum push_verdict
 lead(struct push *push, const struct core *core)
 {
-    struct choice choice;
-    choose(push, core, &choice);
+    struct group_choice choice;
+    choose_members(push, core, &choice);
     if (!leads(push, core, &choice) || invited(push, core) || !gathered(push, core, &choice)) {
         push->left_out_at.us = 0;
         return PUSH_AS_BEFORE;
@@ -490,8 +450,7 @@ push_group_on_claim(struct push *push, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
-    push->others_train |= claim->group_hash != 0;
-    bool leader = push->group_hash && core_node_equal(push->group.leader, node_of(core, from));
+    bool leader = push->group_hash && core_node_equal(push->group.leader, group_node(core, from));
     if (leader && claim->group_hash == push->group_hash && claim->tickets == push->config.tickets)
         push_set_raise(&push->leases.done, claim->tickets);
     bool forgot = claim->group_hash == 0 && claim->base == 0 && claim->counter >= push->counter;

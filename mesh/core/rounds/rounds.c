@@ -367,6 +367,8 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     for (uint64_t left = news->healed; left; left &= left - 1)
         plan_healed(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
+    core->others_train |=
+        core->view.of[i].beat.speed > 0; /* it has computed since it was started */
     rounds_abort(core, plan_on_beat(&core->plan, core, i));
     plan_heard(&core->plan, i);
 }

@@ -1,0 +1,73 @@
+/* group.h - who trains together: what the engines share when they choose the members of a plan or group.
+ *
+ * The members of a group hear one another. They are chosen one by one, by rising id; each must hear all that were chosen
+ * before it, and be heard by them. Which peers may be chosen at all, the engine says, as a bitmap. */
+#ifndef MESH_GROUP_H
+#define MESH_GROUP_H
+
+#include "mesh/core/internal.h"
+
+struct group_choice {
+    size_t count;
+    int peer[PROTO_PEERS_MAX]; /* -1: this node; by rising id */
+};
+
+static inline struct proto_node
+group_node(const struct core *core, int i)
+{
+    return i < 0 ? core->config.self : core->peers.peers[i].node;
+}
+
+/* Of the peers in the bitmap `of` the one with the lowest id above `id`; -1: there is none. */
+static inline int
+group_next(const struct core *core, uint64_t of, uint64_t id)
+{
+    int next = -1;
+    for (uint64_t left = of; left; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        uint64_t its = group_node(core, i).id;
+        if (its > id && (next < 0 || its < group_node(core, next).id))
+            next = i;
+    }
+    return next;
+}
+
+static inline bool
+group_has(const int *peer, size_t count, int i)
+{
+    for (size_t k = 0; k < count; k++)
+        if (peer[k] == i)
+            return true;
+    return false;
+}
+
+/* Do peers[i] and all of these hear one another? */
+static inline bool
+group_hears(const struct core *core, const int *peer, size_t count, int i)
+{
+    for (size_t k = 0; k < count; k++)
+        if (peer[k] >= 0 && !view_mutual(core, peer[k], i))
+            return false;
+    return true;
+}
+
+static inline void
+group_add(const struct core *core, struct group_choice *choice, int i)
+{
+    size_t k = choice->count++;
+    for (; k > 0 && group_node(core, choice->peer[k - 1]).id > group_node(core, i).id; k--)
+        choice->peer[k] = choice->peer[k - 1];
+    choice->peer[k] = i;
+}
+
+/* Have those come who are waited for before the first group? `here` nodes have, with this one. */
+static inline bool
+group_gathered(const struct core *core, size_t here)
+{
+    if (core->config.peers_min > 1 && !core->others_train)
+        return here >= core->config.peers_min;
+    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
+}
+
+#endif
