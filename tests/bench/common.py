@@ -125,6 +125,10 @@ class Place:
     def rate(self, rate):
         subprocess.run([NETNS, "rate", self.tag, str(self.count), rate], check=True)
 
+    def line(self, rank, rate):
+        """Of one of them."""
+        subprocess.run([NETNS, "line", self.tag, str(rank), rate], check=True)
+
 
 @contextlib.contextmanager
 def place(count, rate=None):

@@ -38,7 +38,7 @@ def mlp(steps, nodes, options, work):
     return job
 
 
-def ours(programs, where, job, settings, work, nodes=NODES, quotas=None):
+def trained(programs, where, job, settings, work, nodes=NODES, quotas=None):
     """The lines of the metrics of each node, or None."""
     folders = [tempfile.mkdtemp(dir=work) for _ in range(nodes)]
     commands = []
@@ -48,8 +48,13 @@ def ours(programs, where, job, settings, work, nodes=NODES, quotas=None):
         commands.append(quotas[rank].inside(own) if quotas else own)
     if run_together(commands, {}, 600) is None:
         return None
-    lines = [[json.loads(line) for line in open(os.path.join(f, "metrics.jsonl"))] for f in folders]
-    return lines if all_took_part(lines, nodes, " ".join(settings) or "ring") else None
+    return [[json.loads(line) for line in open(os.path.join(f, "metrics.jsonl"))] for f in folders]
+
+
+def ours(programs, where, job, settings, work, nodes=NODES, quotas=None):
+    """The same, if all trained in all steps that count."""
+    lines = trained(programs, where, job, settings, work, nodes, quotas)
+    return lines if lines and all_took_part(lines, nodes, " ".join(settings) or "ring") else None
 
 
 def counted(lines):

@@ -13,9 +13,9 @@
 # As a library:                                 As a program:
 #     . tests/support/netns.sh                      netns.sh up TAG COUNT [RATE]
 #     netns_need           # or skips, says why     netns.sh rate TAG COUNT RATE
-#     trap netns_down EXIT                          netns.sh down TAG
-#     netns_up 4 100mbit   # 0 = loopback, TAG-0    netns.sh own COMMAND ...
-#     netns_exec 2 command ...
+#     trap netns_down EXIT                          netns.sh line TAG INDEX RATE
+#     netns_up 4 100mbit   # 0 = loopback, TAG-0    netns.sh down TAG
+#     netns_exec 2 command ...                      netns.sh own COMMAND ...
 #     netns_cut 2; netns_mend 2 # pull the cable, plug it in
 
 NETNS_TAG=${NETNS_TAG:-mn$$}
@@ -138,11 +138,14 @@ netns_shape() { # NAMESPACE DEVICE RATE
         ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 128kb limit 256kb
 }
 
-netns_rate() { # RATE, as tc writes it, or "none"
+netns_line() { # INDEX RATE, as tc writes it, or "none"
+    netns_shape "$NETNS_TAG-$1" eth0 "$2" && netns_shape "$NETNS_TAG-sw" "p$1" "$2"
+}
+
+netns_rate() { # RATE
     local index
     for ((index = 0; index < NETNS_COUNT; index++)); do
-        netns_shape "$NETNS_TAG-$index" eth0 "$1" &&
-            netns_shape "$NETNS_TAG-sw" "p$index" "$1" || return 1
+        netns_line "$index" "$1" || return 1
     done
 }
 
@@ -173,6 +176,7 @@ netns_main() {
         fi
         ;;
     rate:4) NETNS_COUNT=$3 && netns_rate "$4" ;;
+    line:4) netns_line "$3" "$4" ;;
     down:2) netns_down ;;
     own:*) shift && netns_own "$@" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;

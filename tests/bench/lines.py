@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Is the mesh on slow lines as fast as the better of "all four" and "one alone", and always equally fast?
+
+    lines.py [--cases alike,line,cpu] [--jobs mlp:36,mlp:200,cnn:36,cnn:200] [--runs 10] [--rate 100mbit] [--check]
+    lines.py --predict [--nodes 2,3,4,6,8] [--lines 10mbit,100mbit,1gbit] [--models mlp,cnn] [--check]
+
+Four nodes in namespaces with lines of 100 Mbit/s train a job with default settings; all four with equal shares; and one node
+alone: interleaved. Cases: all alike; the line of one node has 10 Mbit/s; one node has a fifth of the CPU of the others. A run
+counts from the end of the first step to the end of the last one, at the first node that has it. Equal shares are measured in a
+few steps only. *Changes*: in how many steps other nodes trained than in the step before.
+
+--predict: what `meshnode check --peers N` says that a step takes, against a mesh in which all train with equal shares. Each node
+has a fifth of a CPU, so that many fit on this machine. --check: status 1 when a goal is missed. Needs root."""
+import argparse
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from common import CALM, FAILED, MISSED, ROOT, busy_by_others, load, loud, place, run_together, table  # noqa: E402
+from exchange import EVEN, NODES, trained  # noqa: E402
+from models import write_job  # noqa: E402
+from quota import Quota  # noqa: E402
+
+SLOW_LINE, SHARE, SLOW = "10mbit", 0.4, 5
+EVEN_STEPS = 10  # enough to know how long a step takes
+SHARE_PREDICT, STEPS_PREDICT = 0.2, 8
+GOAL_SPREAD, GOAL_BETTER, GOAL_PREDICTED = 1.3, 1.1, 0.15
+LINES = {"10mbit": "10 Mbit/s", "100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s"}  # as check calls them
+
+
+# ---- one run ----
+
+def shares(count, share, slow=1):
+    """Quotas of `count` nodes; the last one has a `slow` th."""
+    return [Quota("lines%d-%d" % (os.getpid(), r), share / (slow if r == count - 1 else 1)) for r in range(count)]
+
+
+def run(options, where, model, steps, settings, nodes, quotas, work):
+    job = os.path.join(work, "lines.yaml")
+    write_job(job, "lines", model, steps, peers=nodes)
+    return trained({"meshnode": options.program}, where, job, settings, work, nodes, quotas)
+
+
+def ends(lines):
+    """{step: when the first node had it}, of training steps."""
+    out = {}
+    for line in (line for node in lines for line in node if line["samples"]):
+        out[line["step"]] = min(line["time_s"], out.get(line["step"], float("inf")))
+    return out
+
+
+def seconds(lines):
+    """From the end of the first step to that of the last one; and of how many steps."""
+    at = ends(lines)
+    return at[max(at)] - at[min(at)], max(at) - min(at)
+
+
+def changes(lines):
+    """How often others computed a step than the step before."""
+    who = {}
+    for rank, node in enumerate(lines):
+        for line in node:
+            if line["samples"] and int(line["shards"], 16):
+                who.setdefault(line["step"], set()).add(rank)
+    return sum(who[step] != who.get(step - 1, who[step]) for step in who)
+
+
+# ---- the mesh beside the better of two ----
+
+def measure(options, where, case, model, steps, work):
+    """{contender: [(seconds, changes), ...]}"""
+    found = {"mesh": [], "all": [], "alone": []}
+    for number in range(options.runs):
+        for name in found:
+            many = min(steps, EVEN_STEPS) if name == "all" else steps
+            nodes = 1 if name == "alone" else NODES
+            quotas = shares(nodes, SHARE, SLOW if nodes > 1 else 1) if case == "cpu" else None
+            try:
+                lines = run(options, where, model, many, [EVEN] if name == "all" else [], nodes, quotas, work)
+            finally:
+                for quota in quotas or []:
+                    quota.remove()
+            if lines:
+                took, counted = seconds(lines)
+                found[name].append((took * (steps - 1) / counted, changes(lines)))
+            print("  %s, %s, %d steps, run %d: %s %s, load %.0f" % (
+                case, model, steps, number + 1, name, found[name][-1:], os.getloadavg()[0]), file=sys.stderr, flush=True)
+    return found
+
+
+def row(case, model, steps, found):
+    times = sorted(took for took, _ in found["mesh"])
+    if not all(found.values()):
+        return [case, model, str(steps)] + 7 * ["–"]
+    better = min(statistics.median(took for took, _ in found[name]) for name in ("all", "alone"))
+    spread, ratio = times[-1] / times[0], statistics.median(times) / better
+    for value, goal, what in ((spread, GOAL_SPREAD, "slowest / fastest"), (ratio, GOAL_BETTER, "median / the better")):
+        if value > goal:
+            MISSED.append("%s, %s, %d steps: %s %.2f (goal %.1f)" % (case, model, steps, what, value, goal))
+    return [case, model, str(steps), *("%.2f s" % t for t in (times[0], statistics.median(times), times[-1])),
+            "%.2f" % spread, *("%.2f s" % statistics.median(took for took, _ in found[n]) for n in ("all", "alone")),
+            "%.2f" % ratio, "%.1f" % statistics.mean(many for _, many in found["mesh"])]
+
+
+def cases(options, work):
+    rows = []
+    for case in options.cases.split(","):
+        if case == "cpu" and not Quota.usable():
+            loud("NOT MEASURED: a slow CPU: no cgroup with a CPU quota can be made here (root)")
+            continue
+        with place(NODES, options.rate) as where:
+            if not where:
+                continue
+            if case == "line":
+                where.line(NODES - 1, SLOW_LINE)
+            for job in options.jobs.split(","):
+                model, steps = job.split(":")
+                rows.append(row(case, model, int(steps), measure(options, where, case, model, int(steps), work)))
+    table(["case", "job", "steps", "fastest", "median", "slowest", "slowest / fastest", "all, even", "one alone",
+           "median / the better", "changes"], rows)
+
+
+# ---- predicted beside measured ----
+
+def predicted(options, where, model, nodes, line, work):
+    """Seconds of a step of so many nodes on this line, as check says; None: it does not."""
+    job = os.path.join(work, "lines.yaml")
+    write_job(job, "lines", model, 1)
+    quota = shares(1, SHARE_PREDICT)[0]
+    try:
+        command = where.inside(0, [options.program, "check", job, "--threads", "1", "--peers", str(nodes)])
+        text = run_together([quota.inside(command)], {}, 120)
+    finally:
+        quota.remove()
+    said = re.search(r"^ *on %s: (.*)" % re.escape(LINES[line]), text or "", re.M)
+    found = re.search(r"\b%d nodes ([0-9.]+) s" % nodes, said[1]) if said else None
+    return float(found[1]) if found else None
+
+
+def measured(options, where, model, nodes, work):
+    """The median of the steps."""
+    quotas = shares(nodes, SHARE_PREDICT)
+    try:
+        lines = run(options, where, model, STEPS_PREDICT, [EVEN], nodes, quotas, work)
+    finally:
+        for quota in quotas:
+            quota.remove()
+    at = sorted(ends(lines).values()) if lines else []
+    return statistics.median(b - a for a, b in zip(at, at[1:])) if len(at) > 1 else None
+
+
+def predictions(options, work):
+    rows = []
+    for line in options.lines.split(","):
+        for nodes in [int(n) for n in options.nodes.split(",")]:
+            with place(nodes, line) as where:
+                for model in options.models.split(",") if where else []:
+                    one, two = predicted(options, where, model, nodes, line, work), measured(options, where, model, nodes, work)
+                    far = abs(one / two - 1) > GOAL_PREDICTED if one and two else True
+                    if far:
+                        MISSED.append("%s, %d nodes, %s: predicted %s, measured %s" % (LINES[line], nodes, model, one, two))
+                    rows.append([LINES[line], str(nodes), model, *("%.3f s" % t if t else "–" for t in (one, two)),
+                                 "%.2f%s" % (one / two, " MISSED" if far else "") if one and two else "–"])
+                    print("  " + ", ".join(rows[-1]), file=sys.stderr, flush=True)
+    table(["line", "nodes", "model", "a step, predicted", "measured", "predicted / measured"], rows)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default="alike,line,cpu")
+    parser.add_argument("--jobs", default="mlp:36,mlp:200,cnn:36,cnn:200")
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--rate", default="100mbit")
+    parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--nodes", default="2,3,4,6,8")
+    parser.add_argument("--lines", default=",".join(LINES))
+    parser.add_argument("--models", default="mlp,cnn")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--program", default=os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode")))
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    CALM["seconds"] = 0
+    work, others = tempfile.mkdtemp(prefix="meshnode-lines-"), busy_by_others()
+    try:
+        (predictions if options.predict else cases)(options, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print("%d CPUs. %s" % (os.cpu_count(), load(others)))
+    for text in MISSED:
+        loud("missed: " + text)
+    return 1 if FAILED or (MISSED and options.check) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
