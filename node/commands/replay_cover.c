@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/core/group/divide.h"
+#include "mesh/core/group/cost.h"
 #include "proto/bits.h"
 
 struct covering {
@@ -33,7 +33,7 @@ judge_shards(struct covering *c, const struct replay_read *read)
     uint64_t none[PROTO_PEERS_MAX] = {0}, all = bits_below(c->rules->shards);
     uint32_t equal[PROTO_PEERS_MAX] = {0};
     if (c->members != read->members)
-        divide_shards(all, read->members, none, equal, c->part);
+        cost_divide(all, read->members, none, equal, c->part);
     c->members = read->members;
     if (read->shards != c->part[read->rank])
         verify_find(c->folders, dir_of(c, read), JOURNAL_FILE,

@@ -1,6 +1,6 @@
 /* replay_cover.h - did the steps of the replicas use the shards that their plans gave them? For replay_gossip.c.
  *
- * A plan divides the shards of a step over its members: by their number and rank alone (divide.h). So
+ * A plan divides the shards of a step over its members: by their number and rank alone (cost.h). So
  *
  *     a node computes the shards of its rank, and its steps follow one another: none is left out, and none is done again
  *     a rank of a plan is one node's, and all its members know how many they are

@@ -8,7 +8,7 @@ is not static; a file that asserts nothing."""
 import collections, glob, os, re, statistics, subprocess, sys
 
 STOREYS = [  # from the bottom to the top
-    ('base', 'clock backoff mutant divide servers gossip_flow gossip_graph push_tickets'),
+    ('base', 'clock backoff mutant cost servers gossip_flow gossip_graph push_tickets'),
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
     ('parts', 'group plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_internal fetch_copy '

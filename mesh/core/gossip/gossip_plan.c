@@ -10,7 +10,7 @@
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip.h"
-#include "mesh/core/group/divide.h"
+#include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 
@@ -158,7 +158,7 @@ propose(struct gossip *g, const struct core *core, const struct group_choice *ch
     struct proto_msg msg = {.type = PROTO_PLAN};
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t equal[PROTO_PEERS_MAX] = {0};
-    divide_shards(core->all, choice->count, none, equal, shards);
+    cost_divide(core->all, choice->count, none, equal, shards);
     for (size_t k = 0; k < choice->count; k++) {
         msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];

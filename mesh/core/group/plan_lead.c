@@ -1,7 +1,7 @@
 /* plan_lead.c - the leader: who is to be in the next plan, and when the present one is held. See plan.h. */
 #include <assert.h>
 
-#include "mesh/core/group/divide.h"
+#include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
 #include "mesh/core/group/plan_elect.h"
 #include "mesh/core/internal.h"
@@ -226,7 +226,7 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }
-    divide_shards(core->all, choice->count, have, speed, shards);
+    cost_divide(core->all, choice->count, have, speed, shards);
     if (core_mutant(MUTANT_TWICE) && choice->count > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
     for (size_t k = 0; k < choice->count; k++)
@@ -326,9 +326,9 @@ unbalanced(const struct plan *plan, const struct core *core)
         if (speed[m] == 0) /* who has nothing to compute would never show how fast it is */
             return mine[m] == 0 && n <= core->config.shards;
     }
-    divide_shards(core->all, n, none, speed, better);
-    uint64_t now_us = divide_makespan_us(n, mine, speed),
-             then_us = divide_makespan_us(n, better, speed);
+    cost_divide(core->all, n, none, speed, better);
+    uint64_t now_us = cost_computed_us(n, mine, speed),
+             then_us = cost_computed_us(n, better, speed);
     return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
 }
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/group/divide.h"
+#include "mesh/core/group/cost.h"
 #include "mesh/core/internal.h"
 #include "proto/bits.h"
 
@@ -95,8 +95,8 @@ makespan_us(const struct straggler_input *view, uint64_t set)
         if (set >> m & 1)
             speed[n++] = view->speed[m] ? view->speed[m] : least; /* it has computed nothing yet */
     uint64_t all = bits_below(view->shards);
-    divide_shards(all, n, none, speed, shards);
-    return divide_makespan_us(n, shards, speed);
+    cost_divide(all, n, none, speed, shards);
+    return cost_computed_us(n, shards, speed);
 }
 
 uint64_t

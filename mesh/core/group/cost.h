@@ -1,0 +1,91 @@
+/* cost.h - how long a round takes: for any members, with any division of the shards, by any route of the sums.
+ *
+ *     computing   | forward | back-propagation: bucket 0 is ready, bucket 1, ... | the last one |
+ *     lines                                      [bucket 0] [bucket 1] ...        [the last one] trips
+ *     applying                                                                                        [apply]
+ *
+ * The slowest member decides about each of the three. A bucket goes on the lines when it is ready and those before it
+ * have left. The line of a member carries what it sends in one direction and what it receives in the other one. So
+ * for a bucket of `bytes` among n members each direction carries:
+ *
+ *     ring     2(n-1)/n x bytes in 2(n-1) trips
+ *     direct   (n-1) x bytes in one trip
+ *     star     own x (n-1) + (bytes - own) in two trips; own: what the member serves, its share by weight
+ *
+ * Bytes to a line to which several send at once take COST_CROWD quarters of their time.
+ *
+ * A prediction for members that have not trained together yet is fitted to the measured time of those that do: if a
+ * round takes longer than predicted, so much longer are the lines.
+ *
+ * Pure functions. The leader asks with what was measured, `meshnode check` with what it assumes. */
+#ifndef MESH_COST_H
+#define MESH_COST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mesh/core/core.h"
+
+enum {
+    COST_HOP_US = 150,     /* a trip of a small message from member to member, about */
+    COST_MESSAGE_US = 10,  /* what a message costs beside its bytes, about */
+    COST_PASS_US = 300,    /* what a MiB costs a server more than a member of the ring, about */
+    COST_CROWD = 5,        /* quarters */
+    COST_LAN_RATE = 125000 /* bytes per ms: a line of 1 Gbit/s, where nothing is measured */
+};
+
+struct cost_member {
+    uint32_t speed;    /* shards per 1e6 seconds; 0: unknown, counts as the slowest known one */
+    uint32_t apply_us; /* to apply a sum */
+    uint32_t rate;     /* of its line in each direction, bytes per ms; 0: it costs no time */
+    uint32_t weight;   /* as a server (servers.h); 0: it serves nothing */
+};
+
+struct cost {
+    size_t n; /* members, in ring order, at least 1 */
+    struct cost_member of[PROTO_PEERS_MAX];
+    unsigned shards;
+    bool even;                         /* all get equally many shards */
+    uint32_t fixed_us;                 /* of computing: beside the shards */
+    const struct core_bucket *buckets; /* [bucket_count], borrowed: those that a round exchanges */
+    size_t bucket_count;
+    uint32_t chunk_elems;
+    uint64_t direct_bytes; /* at most so many go directly to everyone, where it pays */
+    /* servers sum buckets of more than `above` bytes and at most `upto` */
+    uint64_t above, upto;
+    uint32_t hop_us; /* 0: COST_HOP_US */
+    /* lines take so many 256ths of what rates say: cost_fit; 0: unknown, counts as 256 */
+    uint32_t fit;
+};
+
+/* Microseconds of the parts of a round: until the last member has computed; what lines and trips take beyond that; and
+ * until the last one has applied the sum. */
+struct cost_round {
+    uint64_t compute_us, lines_us, apply_us;
+};
+
+/* Divides `all` shards, a bitmap, over n members. have[i] is what member i has already computed; it keeps all of these
+ * that no other member has. Each of the other shards goes to the member that finishes it first. speed[i] is in shards
+ * per 1e6 seconds; if one of them is 0, all count as equal. */
+void cost_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
+                 uint64_t *shards);
+/* Microseconds until the last of n members has computed its shards. No speed may be 0. */
+uint64_t cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *speed);
+/* A round of the members in `set`, a bitmap of ranks that is not empty. */
+struct cost_round cost_round(const struct cost *cost, uint64_t set);
+/* The sum of the three. */
+uint64_t cost_round_us(const struct cost *cost, uint64_t set);
+/* A round of the members in `set` was measured: sets cost->fit. */
+void cost_fit(struct cost *cost, uint64_t set, uint64_t measured_us);
+/* Sums of a round with all members, without computing and applying. */
+uint64_t cost_sums_us(const struct cost *cost);
+/* Time of one bucket among all members, by each route. cost_star_us: somebody serves it. */
+uint64_t cost_ring_us(const struct cost *cost, uint64_t bytes);
+uint64_t cost_direct_us(const struct cost *cost, uint64_t bytes);
+uint64_t cost_star_us(const struct cost *cost, uint64_t bytes);
+/* Does a bucket of at most this many bytes go directly from everyone to everyone? It is the same for all members of a
+ * plan, so it depends on no measurement: it pays on a line of COST_LAN_RATE. */
+bool cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes);
+
+#endif

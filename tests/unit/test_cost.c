@@ -1,0 +1,280 @@
+/* How shards are divided over the members of a plan, and how long a round takes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/group/cost.h"
+#include "proto/proto.h"
+#include "tests/support/rand.h"
+
+enum { ALL = 0xfff, MS = 1000, MIB = 1 << 20 };
+
+static void
+divisions_are_disjoint_and_complete_whatever_goes_in(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (int k = 0; k < 5000; k++) {
+        size_t n = (size_t)rand_range(&rand, 1, PROTO_PEERS_MAX);
+        unsigned count = (unsigned)rand_range(&rand, 1, 64);
+        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
+        uint64_t have[PROTO_PEERS_MAX], shards[PROTO_PEERS_MAX], seen = 0;
+        uint32_t speed[PROTO_PEERS_MAX];
+        for (size_t m = 0; m < n; m++) {
+            have[m] = rand_bool(&rand) ? rand_any(&rand) : 0;
+            speed[m] = (uint32_t)rand_any(&rand);
+        }
+        cost_divide(all, n, have, speed, shards);
+        for (size_t m = 0; m < n; m++) {
+            assert_int_equal(seen & shards[m], 0);
+            seen |= shards[m];
+        }
+        assert_true(seen == all);
+    }
+}
+
+static void
+equals_get_equal_shares(void **state)
+{
+    (void)state;
+    uint64_t have[5] = {0}, shards[5];
+    uint32_t unknown[5] = {0, 9, 9, 9, 9};
+    cost_divide(ALL, 5, have, unknown, shards);
+    for (int m = 0; m < 5; m++)
+        assert_in_range(__builtin_popcountll(shards[m]), 2, 3);
+}
+
+static void
+the_fast_get_more(void **state)
+{
+    (void)state;
+    uint64_t have[3] = {0}, shards[3];
+    uint32_t speed[3] = {10, 20, 30};
+    cost_divide(ALL, 3, have, speed, shards);
+    for (int m = 0; m < 3; m++)
+        assert_int_equal(__builtin_popcountll(shards[m]), 2 * (m + 1));
+}
+
+static void
+what_is_computed_already_is_kept_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    uint64_t have[3] = {0x0f0, 0x00f, 0x810}, shards[3];
+    uint32_t speed[3] = {0};
+    cost_divide(ALL, 3, have, speed, shards);
+    assert_int_equal(shards[0] & 0x0f0, 0x0f0);
+    assert_int_equal(shards[1] & 0x00f, 0x00f);
+    assert_int_equal(shards[0] | shards[1] | shards[2], ALL);
+    assert_int_equal(shards[2], 0xf00); /* overlaps with the first: starts anew */
+}
+
+static void
+the_last_member_to_finish_decides_how_long_it_takes(void **state)
+{
+    (void)state;
+    const uint32_t speed[3] = {100000000, 50000000, 1}; /* a shard in 10 ms, in 20, in 1e6 s */
+    assert_int_equal(cost_computed_us(3, (uint64_t[]){0x7, 0x8, 0}, speed), 30000);
+    assert_int_equal(cost_computed_us(3, (uint64_t[]){0x1, 0x6, 0}, speed), 40000);
+    assert_int_equal(cost_computed_us(3, (uint64_t[]){0, 0, UINT64_MAX}, speed),
+                     UINT64_C(64000000000000));
+    assert_int_equal(cost_computed_us(0, NULL, NULL), 0);
+}
+
+/* --- Rounds --------------------------------------------------------------------------------------- */
+
+static const struct core_bucket one_bucket[] = {{0, 500000}}; /* 2 MB */
+
+/* n equal members: a shard in 10 ms, lines of 100 Mbit/s. */
+static struct cost
+equal(size_t n)
+{
+    struct cost cost = {.n = n,
+                        .shards = 12,
+                        .buckets = one_bucket,
+                        .bucket_count = 1,
+                        .chunk_elems = PROTO_CHUNK_MAX};
+    for (size_t m = 0; m < n; m++)
+        cost.of[m] = (struct cost_member){.speed = 100000000, .apply_us = MS, .rate = 12500};
+    return cost;
+}
+
+static uint64_t
+all_of(const struct cost *cost)
+{
+    return (UINT64_C(1) << cost->n) - 1;
+}
+
+/* 2 MB at 12.5 MB/s: 160 ms one way. */
+static void
+bytes_on_the_lines_are_those_of_the_route(void **state)
+{
+    (void)state;
+    struct cost cost = equal(4);
+    assert_in_range(cost_ring_us(&cost, 2000000), 240 * MS, 243 * MS); /* 2 x 3/4 */
+    assert_int_equal(cost_sums_us(&cost), cost_ring_us(&cost, 2000000));
+    assert_in_range(cost_direct_us(&cost, 2000000), 600 * MS, 602 * MS); /* 3, crowded */
+    for (size_t m = 0; m < 4; m++)
+        cost.of[m].weight = 1;
+    assert_in_range(cost_star_us(&cost, 2000000), 300 * MS, 303 * MS); /* 2 x 3/4, crowded */
+    for (size_t m = 1; m < 4; m++)
+        cost.of[m].weight = 0;
+    assert_in_range(cost_star_us(&cost, 2000000), 600 * MS, 603 * MS); /* all to one */
+    cost = equal(2);
+    assert_in_range(cost_direct_us(&cost, 2000000), 160 * MS, 161 * MS);
+    assert_in_range(cost_ring_us(&cost, 2000000), 160 * MS, 161 * MS);
+    for (size_t m = 0; m < 2; m++)
+        cost.of[m].rate = 0;
+    assert_in_range(cost_ring_us(&cost, 2000000), 1, MS);
+}
+
+static void
+alone_a_round_is_computed_and_applied(void **state)
+{
+    (void)state;
+    struct cost cost = equal(4);
+    cost.fixed_us = 2 * MS;
+    assert_int_equal(cost_round_us(&cost, 1), 123 * MS);
+    cost.of[0].speed *= 2;
+    assert_int_equal(cost_round_us(&cost, 1), 63 * MS);
+    assert_int_equal(cost_round_us(&cost, 2), 123 * MS);
+    for (size_t m = 0; m < 4; m++)
+        cost.of[m].speed = 0;
+    assert_int_equal(cost_round(&cost, 15).compute_us, 0);
+}
+
+static void
+a_bucket_travels_while_the_next_one_is_computed(void **state)
+{
+    (void)state;
+    const struct core_bucket four[] = {
+        {0, 125000}, {125000, 125000}, {250000, 125000}, {375000, 125000}};
+    struct cost cost = equal(4), late = cost;
+    cost.buckets = four;
+    cost.bucket_count = 4;
+    assert_in_range(cost_round(&late, 15).compute_us, 30 * MS, 30 * MS);
+    assert_in_range(cost_round(&late, 15).lines_us, 240 * MS, 242 * MS);
+    /* the lines are busy from the first bucket on, after 10 + 5 ms */
+    assert_in_range(cost_round(&cost, 15).lines_us, 225 * MS, 227 * MS);
+    for (size_t m = 0; m < 4; m++)
+        cost.of[m].speed /= 100;
+    assert_in_range(cost_round(&cost, 15).lines_us, 60 * MS, 62 * MS); /* the last bucket */
+}
+
+static void
+the_slowest_line_and_the_slowest_trainer_decide(void **state)
+{
+    (void)state;
+    struct cost cost = equal(4);
+    uint64_t before_us = cost_round_us(&cost, 15);
+    cost.of[2].rate = 1250;
+    assert_in_range(cost_round_us(&cost, 15), before_us + 2159 * MS, before_us + 2161 * MS);
+    assert_in_range(cost_round(&cost, 11).lines_us, 213 * MS, 215 * MS); /* 2 x 2/3 */
+    cost.of[1].apply_us = 50 * MS;
+    assert_int_equal(cost_round(&cost, 11).apply_us, 50 * MS);
+    assert_int_equal(cost_round(&cost, 13).apply_us, MS);
+}
+
+static void
+who_is_slow_gets_fewer_shards_but_for_equal_parts(void **state)
+{
+    (void)state;
+    struct cost cost = equal(2);
+    cost.of[1].speed /= 5;
+    assert_int_equal(cost_round(&cost, 3).compute_us, 100 * MS); /* 10 and 2 */
+    cost.even = true;
+    assert_int_equal(cost_round(&cost, 3).compute_us, 300 * MS);
+}
+
+/* The rounds of all sets against the same question asked of the members alone. */
+static void
+a_set_costs_what_its_members_cost_by_themselves(void **state)
+{
+    (void)state;
+    struct rand rand = {28};
+    for (int k = 0; k < 300; k++) {
+        struct cost cost = equal((size_t)rand_range(&rand, 1, 6));
+        for (size_t m = 0; m < cost.n; m++)
+            cost.of[m] = (struct cost_member){.speed = (uint32_t)rand_any(&rand) | 1,
+                                              .apply_us = (uint32_t)rand_range(&rand, 0, MIB),
+                                              .rate = (uint32_t)rand_range(&rand, 0, MIB)};
+        for (uint64_t set = 1; set <= all_of(&cost); set++) {
+            struct cost own = cost;
+            own.n = 0;
+            for (size_t m = 0; m < cost.n; m++)
+                if (set >> m & 1)
+                    own.of[own.n++] = cost.of[m];
+            assert_int_equal(cost_round_us(&cost, set), cost_round_us(&own, all_of(&own)));
+            struct cost_round round = cost_round(&cost, set);
+            assert_int_equal(cost_round_us(&cost, set),
+                             round.compute_us + round.lines_us + round.apply_us);
+            assert_true(round.lines_us == 0 || own.n > 1);
+        }
+    }
+}
+
+static void
+a_fit_gives_the_measured_time_and_makes_other_lines_longer_too(void **state)
+{
+    (void)state;
+    struct cost cost = equal(4);
+    uint64_t all_us = cost_round_us(&cost, 15), three_us = cost_round_us(&cost, 7),
+             one_us = cost_round_us(&cost, 1);
+    cost_fit(&cost, 15, all_us - 10 * MS);
+    assert_int_equal(cost_round_us(&cost, 15), all_us);
+    cost_fit(&cost, 15, 2 * all_us);
+    assert_in_range(cost_round_us(&cost, 15), 2 * all_us - 5 * MS, 2 * all_us + 5 * MS);
+    assert_in_range(cost_round_us(&cost, 7), three_us + 100 * MS, 2 * three_us);
+    assert_int_equal(cost_round_us(&cost, 1), one_us);
+}
+
+/* Nothing overflows into a small time, whatever members say of themselves. */
+static void
+any_claims_have_a_time(void **state)
+{
+    (void)state;
+    struct cost cost = equal(4);
+    cost.of[3] = (struct cost_member){.speed = 1, .apply_us = UINT32_MAX, .rate = 1};
+    assert_true(cost_round_us(&cost, 15) > 3600 * UINT64_C(1000000));
+    cost_fit(&cost, 15, UINT64_MAX);
+    assert_true(cost_round_us(&cost, 15) > cost_round_us(&cost, 7));
+}
+
+/* At 64 KiB and fewer, by hand: between 4, 3 x 65 kB take 2 ms directly, and 6 trips 1.7 ms. */
+static void
+small_buckets_go_directly_only_where_that_pays(void **state)
+{
+    (void)state;
+    enum { SMALL = 64 << 10 };
+    assert_true(cost_direct_pays(1, 0, 2 * MIB) && cost_direct_pays(2, SMALL, MIB));
+    assert_false(cost_direct_pays(2, 0, 4) || cost_direct_pays(2, SMALL, 2 * MIB));
+    for (size_t n = 3; n <= 64; n++) {
+        assert_true(cost_direct_pays(n, SMALL, 4 << 10));
+        assert_false(cost_direct_pays(n, SMALL, SMALL + 4));
+        assert_false(cost_direct_pays(n, SMALL, SMALL) && n > 3);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divisions_are_disjoint_and_complete_whatever_goes_in),
+        cmocka_unit_test(equals_get_equal_shares),
+        cmocka_unit_test(the_fast_get_more),
+        cmocka_unit_test(what_is_computed_already_is_kept_whole_or_not_at_all),
+        cmocka_unit_test(the_last_member_to_finish_decides_how_long_it_takes),
+        cmocka_unit_test(bytes_on_the_lines_are_those_of_the_route),
+        cmocka_unit_test(alone_a_round_is_computed_and_applied),
+        cmocka_unit_test(a_bucket_travels_while_the_next_one_is_computed),
+        cmocka_unit_test(the_slowest_line_and_the_slowest_trainer_decide),
+        cmocka_unit_test(who_is_slow_gets_fewer_shards_but_for_equal_parts),
+        cmocka_unit_test(a_set_costs_what_its_members_cost_by_themselves),
+        cmocka_unit_test(a_fit_gives_the_measured_time_and_makes_other_lines_longer_too),
+        cmocka_unit_test(any_claims_have_a_time),
+        cmocka_unit_test(small_buckets_go_directly_only_where_that_pays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
