@@ -97,7 +97,7 @@ equal(size_t n)
                         .bucket_count = 1,
                         .chunk_elems = PROTO_CHUNK_MAX};
     for (size_t m = 0; m < n; m++)
-        cost.of[m] = (struct cost_member){.speed = 100000000, .apply_us = MS, .rate = 12500};
+        cost.of[m] = (struct cost_member){.speed = 100000000, .apply_us = MS, .line = 12500000};
     return cost;
 }
 
@@ -126,7 +126,7 @@ bytes_on_the_lines_are_those_of_the_route(void **state)
     assert_in_range(cost_direct_us(&cost, 2000000), 160 * MS, 161 * MS);
     assert_in_range(cost_ring_us(&cost, 2000000), 160 * MS, 161 * MS);
     for (size_t m = 0; m < 2; m++)
-        cost.of[m].rate = 0;
+        cost.of[m].line = 0;
     assert_in_range(cost_ring_us(&cost, 2000000), 1, MS);
 }
 
@@ -169,7 +169,7 @@ the_slowest_line_and_the_slowest_trainer_decide(void **state)
     (void)state;
     struct cost cost = equal(4);
     uint64_t before_us = cost_round_us(&cost, 15);
-    cost.of[2].rate = 1250;
+    cost.of[2].line = 1250000;
     assert_in_range(cost_round_us(&cost, 15), before_us + 2159 * MS, before_us + 2161 * MS);
     assert_in_range(cost_round(&cost, 11).lines_us, 213 * MS, 215 * MS); /* 2 x 2/3 */
     cost.of[1].apply_us = 50 * MS;
@@ -199,7 +199,7 @@ a_set_costs_what_its_members_cost_by_themselves(void **state)
         for (size_t m = 0; m < cost.n; m++)
             cost.of[m] = (struct cost_member){.speed = (uint32_t)rand_any(&rand) | 1,
                                               .apply_us = (uint32_t)rand_range(&rand, 0, MIB),
-                                              .rate = (uint32_t)rand_range(&rand, 0, MIB)};
+                                              .line = (uint32_t)rand_range(&rand, 0, MIB)};
         for (uint64_t set = 1; set <= all_of(&cost); set++) {
             struct cost own = cost;
             own.n = 0;
@@ -236,7 +236,7 @@ any_claims_have_a_time(void **state)
 {
     (void)state;
     struct cost cost = equal(4);
-    cost.of[3] = (struct cost_member){.speed = 1, .apply_us = UINT32_MAX, .rate = 1};
+    cost.of[3] = (struct cost_member){.speed = 1, .apply_us = UINT32_MAX, .line = 1};
     assert_true(cost_round_us(&cost, 15) > 3600 * UINT64_C(1000000));
     cost_fit(&cost, 15, UINT64_MAX);
     assert_true(cost_round_us(&cost, 15) > cost_round_us(&cost, 7));

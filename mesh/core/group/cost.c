@@ -6,7 +6,7 @@
 #include "proto/bits.h"
 #include "proto/proto.h"
 
-enum { MIB = 1 << 20 };
+enum { MIB = 1 << 20, LINE_MAX_S = 1 << 16 };
 
 static uint64_t
 larger(uint64_t a, uint64_t b)
@@ -87,8 +87,12 @@ hop_us(const struct cost *cost)
 static uint64_t
 line_us(const struct cost *cost, size_t m, uint64_t bytes)
 {
-    uint64_t fit = cost->fit ? cost->fit : 256;
-    return cost->of[m].rate ? bytes * 1000 / cost->of[m].rate * fit / 256 : 0;
+    uint64_t fit = cost->fit ? cost->fit : 256, line = cost->of[m].line;
+    if (line == 0)
+        return 0;
+    if (bytes / line >= LINE_MAX_S)
+        return LINE_MAX_S * UINT64_C(1000000);
+    return (bytes / line * 1000000 + bytes % line * 1000000 / line) * fit / 256;
 }
 
 /* The same where several send to it at once. */
@@ -190,7 +194,7 @@ cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes)
     if (n <= 2) /* the bytes of a ring in half the trips */
         return n < 2 || (direct_bytes > 0 && bytes <= PROTO_CHUNK_MAX * sizeof(int32_t));
     for (size_t m = 0; m < n; m++)
-        lan.of[m].rate = COST_LAN_RATE;
+        lan.of[m].line = COST_LAN;
     return bytes <= direct_bytes && cost_direct_us(&lan, bytes) <= cost_ring_us(&lan, bytes);
 }
 

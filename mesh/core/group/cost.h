@@ -28,17 +28,17 @@
 #include "mesh/core/core.h"
 
 enum {
-    COST_HOP_US = 150,     /* a trip of a small message from member to member, about */
-    COST_MESSAGE_US = 10,  /* what a message costs beside its bytes, about */
-    COST_PASS_US = 300,    /* what a MiB costs a server more than a member of the ring, about */
-    COST_CROWD = 5,        /* quarters */
-    COST_LAN_RATE = 125000 /* bytes per ms: a line of 1 Gbit/s, where nothing is measured */
+    COST_HOP_US = 150,    /* a trip of a small message from member to member, about */
+    COST_MESSAGE_US = 10, /* what a message costs beside its bytes, about */
+    COST_PASS_US = 300,   /* what a MiB costs a server more than a member of the ring, about */
+    COST_CROWD = 5,       /* quarters */
+    COST_LAN = 125000000  /* bytes per second: a line of 1 Gbit/s, where nothing is measured */
 };
 
 struct cost_member {
     uint32_t speed;    /* shards per 1e6 seconds; 0: unknown, counts as the slowest known one */
     uint32_t apply_us; /* to apply a sum */
-    uint32_t rate;     /* of its line in each direction, bytes per ms; 0: it costs no time */
+    uint32_t line;     /* bytes per second in each direction; 0: it costs no time */
     uint32_t weight;   /* as a server (servers.h); 0: it serves nothing */
 };
 
@@ -55,7 +55,7 @@ struct cost {
     /* servers sum buckets of more than `above` bytes and at most `upto` */
     uint64_t above, upto;
     uint32_t hop_us; /* 0: COST_HOP_US */
-    /* lines take so many 256ths of what rates say: cost_fit; 0: unknown, counts as 256 */
+    /* lines take so many 256ths of that: cost_fit; 0: unknown, counts as 256 */
     uint32_t fit;
 };
 
@@ -85,7 +85,7 @@ uint64_t cost_ring_us(const struct cost *cost, uint64_t bytes);
 uint64_t cost_direct_us(const struct cost *cost, uint64_t bytes);
 uint64_t cost_star_us(const struct cost *cost, uint64_t bytes);
 /* Does a bucket of at most this many bytes go directly from everyone to everyone? It is the same for all members of a
- * plan, so it depends on no measurement: it pays on a line of COST_LAN_RATE. */
+ * plan, so it depends on no measurement: it pays on a line of COST_LAN. */
 bool cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes);
 
 #endif
