@@ -142,7 +142,6 @@
     (UINT64_C(1) << 8) /* what a start has computed counts whenever it is told */
 #define MUTANT_GOSSIP_STALE                                                                        \
     (UINT64_C(1) << 12) /* that an old flow was taken drops the present one */
-#define MUTANT_GOSSIP_EXTRA (UINT64_C(1) << 10) /* a joiner copies values that are no parameters */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

@@ -27,7 +27,6 @@ struct actor {
     int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
     int32_t *read, *copied;        /* values that were read last; copies that have come */
     struct gossip_task task;
-    struct track track;
     struct state state;
     bool ended; /* it has a result: */
     char hex[REPLAY_HEX_SIZE];
@@ -39,10 +38,8 @@ struct replay {
     struct replay_pieces pieces;
     struct actor *actor; /* [pieces.start_count] */
     bool async, push_sum;
-    bool gradients; /* gossip.of */
-    size_t params, count, part_size,
-        part_count;    /* count: values, the first of which are parameters */
-    struct state next; /* scratch, as are the following */
+    size_t count, part_size, part_count; /* count: values */
+    struct state next;                   /* scratch, as are the following */
     float *before;
     int32_t *scratch, *update;
     uint64_t steps;

@@ -100,8 +100,7 @@ static int
 on_adopted(const struct replay *r, struct actor *a)
 {
     if (!r->push_sum) {
-        gossip_flow_set(a->values, a->copied, r->params);
-        memset(a->values + r->params, 0, (r->count - r->params) * sizeof *a->values);
+        gossip_flow_set(a->values, a->copied, r->count);
         return DONE;
     }
     memset(a->values, 0, r->count * sizeof *a->values);
@@ -140,7 +139,7 @@ end(struct replay *r, struct actor *a)
     a->ended = true;
     gossip_flow_snapshot(r->scratch, a->values, r->count);
     replica_result(&r->next, r->scratch);
-    replay_hex(r->next.params, r->params, a->hex);
+    replay_hex(r->next.params, r->count, a->hex);
     return DONE;
 }
 

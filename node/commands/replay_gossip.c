@@ -22,7 +22,6 @@ forget_values(struct actor *a)
     free(a->weight);
     free(a->read);
     free(a->copied);
-    track_fini(&a->track);
     a->values = a->weight = NULL;
     a->read = a->copied = NULL;
 }
@@ -55,9 +54,7 @@ allocate(const struct replay *r, struct actor *a)
     a->copied = calloc(r->count, sizeof *a->copied);
     if (!a->values || !a->weight || !a->read || !a->copied)
         return -ENOMEM;
-    if (r->gradients && track_init(&a->track, r->params))
-        return -ENOMEM;
-    return state_init(&a->state, &job, r->base.job.exact, r->params);
+    return state_init(&a->state, &job, r->base.job.exact, r->count);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -66,20 +63,15 @@ allocate(const struct replay *r, struct actor *a)
 static void
 compute_update(struct replay *r, struct actor *a)
 {
-    const struct replica replica = {&a->state,
-                                    &r->next,
-                                    r->base.work,
-                                    r->base.pool,
-                                    r->before,
-                                    r->async,
-                                    r->gradients ? &a->track : NULL};
+    const struct replica replica = {&a->state,    &r->next,  r->base.work,
+                                    r->base.pool, r->before, r->async};
     struct state_event event;
     const int32_t *values = a->read;
     if (r->push_sum) {
         gossip_flow_debias(r->scratch, a->read, a->read_weight, r->part_size, r->count);
         values = r->scratch;
     }
-    replica_begin(&replica, &a->task, values, a->read);
+    replica_begin(&replica, &a->task, values);
     do
         replica_round(&replica, replica_shards(&replica, &a->task), r->base.own, &event, NULL,
                       NULL);
@@ -161,12 +153,12 @@ on_saved(const struct replay *r, struct actor *a)
         return DONE;
     forget_cut(a);
     a->cut = a->note.number;
-    a->cut_values = malloc(r->params * sizeof *a->cut_values);
+    a->cut_values = malloc(r->count * sizeof *a->cut_values);
     a->cut_weight = malloc(r->part_count * sizeof *a->cut_weight);
     a->cut_state = malloc(a->state.size);
     if (!a->cut_values || !a->cut_weight || !a->cut_state)
         return -ENOMEM;
-    memcpy(a->cut_values, a->values, r->params * sizeof *a->cut_values);
+    memcpy(a->cut_values, a->values, r->count * sizeof *a->cut_values);
     memcpy(a->cut_weight, a->weight, r->part_count * sizeof *a->cut_weight);
     memcpy(a->cut_state, a->state.block, a->state.size);
     return DONE;
@@ -187,7 +179,7 @@ static void
 take_cut(const struct replay *r, struct actor *a, const struct actor *from)
 {
     memcpy(a->state.block, from->cut_state, a->state.size);
-    memcpy(a->values, from->cut_values, r->params * sizeof *a->values);
+    memcpy(a->values, from->cut_values, r->count * sizeof *a->values);
     memcpy(a->weight, from->cut_weight, r->part_count * sizeof *a->weight);
     a->began = true;
 }
@@ -225,7 +217,7 @@ on_began(struct replay *r, struct actor *a)
     else if ((rc = go_on(r, a)) != DONE)
         return rc;
     replica_values(&a->state, r->scratch);
-    gossip_flow_set(a->values, r->scratch, r->params);
+    gossip_flow_set(a->values, r->scratch, r->count);
     set_weights(r, a, GOSSIP_ONE);
     a->began = true;
     return DONE;
@@ -345,19 +337,17 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
 {
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
-    r->params = nn_param_count(r->base.job.model);
-    r->gradients = config->gossip.gradients;
-    r->count = track_values(r->gradients, r->params);
+    r->count = nn_param_count(r->base.job.model);
     r->part_size = r->count < MESH_CHUNK_ELEMS ? r->count : MESH_CHUNK_ELEMS;
     r->part_count = (r->count + r->part_size - 1) / r->part_size;
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
-    r->before = calloc(r->params, sizeof *r->before);
+    r->before = calloc(r->count, sizeof *r->before);
     r->scratch = calloc(r->count, sizeof *r->scratch);
     r->update = calloc(r->count, sizeof *r->update);
     if (!r->before || !r->scratch || !r->update ||
-        state_init(&r->next, &job, r->base.job.exact, r->params))
-        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->params);
+        state_init(&r->next, &job, r->base.job.exact, r->count))
+        return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->count);
     const struct replay_rules rules = {
         .push_sum = r->push_sum,
         .part_count = r->part_count,

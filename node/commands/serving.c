@@ -12,7 +12,6 @@
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
 #include "node/train/push_shard.h"
-#include "node/train/track.h"
 
 enum {
     EXAMPLE_NODES = 4,
@@ -154,13 +153,12 @@ print_gossip(const struct config *config, const struct job *job)
     unsigned nodes = (unsigned)nodes_of(config);
     bool async = config->mesh.sync == CONFIG_ASYNC;
     unsigned to = async ? nodes > 1 : neighbours(config, nodes);
-    size_t values = track_values(config->gossip.gradients, nn_param_count(job->model));
-    uint64_t model = values * sizeof(int32_t);
+    uint64_t model = nn_param_count(job->model) * sizeof(int32_t);
     char bytes[MEMORY_TEXT];
     memory_text(bytes, (double)(async ? 2 * to * model : to * model));
-    printf("gossip  graph %s, method %s, of %s, %u nodes%s: after each step a node ",
-           word(config, "gossip.graph"), word(config, "gossip.method"), word(config, "gossip.of"),
-           nodes, config->mesh.peers ? "" : " (for example)");
+    printf("gossip  graph %s, method %s, %u nodes%s: after each step a node ",
+           word(config, "gossip.graph"), word(config, "gossip.method"), nodes,
+           config->mesh.peers ? "" : " (for example)");
     if (async)
         printf("asks %u neighbour and answers about as many, without waiting; it sends about %s\n",
                to, bytes);

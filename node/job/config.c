@@ -40,8 +40,7 @@ static uint64_t
 gossip_hash(const struct config *config)
 {
     uint64_t way = mix64_pair(strlen("gossip"), (uint64_t)config->gossip.graph);
-    uint64_t method = config->gossip.push_sum + 2 * (uint64_t)config->gossip.gradients;
-    return mix64_pair(config->job_hash, mix64_pair(way, method));
+    return mix64_pair(config->job_hash, mix64_pair(way, config->gossip.push_sum));
 }
 
 /* Bring text and hashes up to date with the values. */

@@ -106,7 +106,6 @@ struct config {
     struct {       /* with topology gossip: mesh/core/gossip/gossip.h */
         int graph; /* enum gossip_kind */
         bool push_sum;
-        bool gradients; /* of: what is averaged: node/train/track.h */
     } gossip;
     char name[PROTO_NAME_MAX]; /* of this node, for people; "" = that of the machine: host_name */
     unsigned threads; /* workers of this node; config_check replaces 0 by the number of CPUs */

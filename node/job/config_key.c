@@ -115,7 +115,6 @@ static const struct config_word graphs[] = {
     {NULL, 0},
 };
 static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {NULL, 0}};
-static const struct config_word averaged[] = {{"parameters", 0}, {"gradients", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -284,7 +283,6 @@ const struct config_key config_keys[] = {
 
     ENUM("gossip", "graph", CONFIG_SHARED, MEMBER(gossip.graph), graphs, "one-peer"),
     ENUM("gossip", "method", CONFIG_SHARED, MEMBER(gossip.push_sum), methods, "average"),
-    ENUM("gossip", "of", CONFIG_SHARED, MEMBER(gossip.gradients), averaged, "parameters"),
 
     TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),

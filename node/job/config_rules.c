@@ -110,10 +110,6 @@ const struct config_rule config_rules[] = {
      "gossip gives all nodes equal shares anyway; leave out mesh.division"},
     {"gossip.graph != one-peer", "mesh.topology != gossip", GOSSIP_ONLY("gossip.graph")},
     {"gossip.method != average", "mesh.topology != gossip", GOSSIP_ONLY("gossip.method")},
-    {"gossip.of != parameters", "mesh.topology != gossip", GOSSIP_ONLY("gossip.of")},
-    {"gossip.of = gradients", "mesh.sync = async",
-     "nodes that make unlike numbers of steps cannot correct each other; set mesh.sync = bsp or "
-     "gossip.of = parameters"},
     {"gossip.method = push_sum", "mesh.sync = async",
      "push-sum waits for its neighbours; set mesh.sync = bsp or gossip.method = average"},
     {"mesh.audit > 0", "mesh.topology = gossip",

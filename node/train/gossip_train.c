@@ -15,8 +15,6 @@
 
 struct gossip_run {
     struct replica replica;
-    struct track track; /* gossip.of: gradients */
-    size_t count;       /* values */
     uint64_t
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct gossip_names names; /* in the journal */
@@ -159,8 +157,7 @@ gossip_train_config(struct run *run)
         .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
         .steps = state_steps_total(&run->state),
-        .count = track_values(config->gossip.gradients, run->state.param_count),
-        .extra = config->gossip.gradients ? run->state.param_count : 0,
+        .count = run->state.param_count,
         .save_every = config->train.checkpoint_every,
         .saved = run->gossip && run->gossip->begins ? &run->gossip->saved : NULL,
     };
@@ -168,23 +165,15 @@ gossip_train_config(struct run *run)
 
 /* --- Life ------------------------------------------------------------------------------------------ */
 
-/* Values that are no parameters are not in the file: `more` has zeros behind the others. Who goes on begins with them. */
 static int
 open_more(struct gossip_run *gossip, size_t params)
 {
-    gossip->part_size = gossip->count < MESH_CHUNK_ELEMS ? gossip->count : MESH_CHUNK_ELEMS;
-    gossip->part_count = (gossip->count + gossip->part_size - 1) / gossip->part_size;
-    size_t words = WEIGHTS + gossip->part_count;
-    gossip->more_size = (words + params) * sizeof *gossip->more;
-    gossip->more = calloc(words + gossip->count, sizeof *gossip->more);
+    gossip->part_size = params < MESH_CHUNK_ELEMS ? params : MESH_CHUNK_ELEMS;
+    gossip->part_count = (params + gossip->part_size - 1) / gossip->part_size;
+    size_t words = WEIGHTS + gossip->part_count + params;
+    gossip->more_size = words * sizeof *gossip->more;
+    gossip->more = calloc(words, sizeof *gossip->more);
     return gossip->more ? 0 : -ENOMEM;
-}
-
-static int
-open_track(struct gossip_run *gossip, size_t params)
-{
-    gossip->replica.track = &gossip->track;
-    return track_init(&gossip->track, params);
 }
 
 int
@@ -192,7 +181,6 @@ gossip_train_open(struct run *run)
 {
     struct gossip_run *gossip = run->gossip = calloc(1, sizeof *gossip);
     size_t params = run->state.param_count;
-    bool gradients = run->config->gossip.gradients;
     if (!gossip)
         return -ENOMEM;
     gossip->replica = (struct replica){
@@ -203,21 +191,14 @@ gossip_train_open(struct run *run)
         .before = calloc(params, sizeof(float)),
         .async = run->config->mesh.sync == CONFIG_ASYNC,
     };
-    gossip->count = track_values(gradients, params);
     run->state.header->train_loss = (double)NAN; /* a slow node may complete no epoch */
-    if (!gossip->replica.before || open_more(gossip, params) ||
-        (gradients && open_track(gossip, params)))
-        return -ENOMEM;
-    return 0;
+    return gossip->replica.before ? open_more(gossip, params) : -ENOMEM;
 }
 
 void
 gossip_train_values(struct run *run)
 {
-    size_t params = run->state.param_count;
-    int32_t *own = mesh_own(run->mesh);
-    replica_values(&run->state, own);
-    memset(own + params, 0, (run->gossip->count - params) * sizeof *own);
+    replica_values(&run->state, mesh_own(run->mesh));
     if (run->found.whole)
         run->gossip->from =
             run->gossip->begins ? run->gossip->saved.cut : replica_hash(&run->state);
@@ -229,7 +210,6 @@ gossip_train_close(struct run *run)
     if (!run->gossip)
         return;
     free(run->gossip->replica.before);
-    track_fini(&run->gossip->track);
     free(run->gossip->more);
     free(run->gossip);
     run->gossip = NULL;
@@ -302,7 +282,7 @@ gossip_train_step(struct run *run, const struct mesh_task *task)
     const struct gossip_task step = {task->round, task->shards, task->known};
     double start = clock_s();
     size_t buckets;
-    replica_begin(replica, &step, mesh_values(run->mesh), mesh_sum(run->mesh));
+    replica_begin(replica, &step, mesh_values(run->mesh));
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     uint64_t hash = advance(run, replica_shards(replica, &step));
     run->event.skipped |= !replica_update(replica, mesh_own(run->mesh));

@@ -17,7 +17,7 @@ int gossip_train_open(struct run *run);
  *
  *     cut, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
- *     weights of the parts, int64 | values that are parameters, int64; who goes on begins with 0 in others
+ *     weights of the parts, int64 | values, int64
  *
  * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
 void *gossip_train_more(struct run *run, size_t *size);

@@ -20,7 +20,6 @@
 #include "node/train/local_sgd.h"
 #include "node/train/push_shard.h"
 #include "node/train/state.h"
-#include "node/train/track.h"
 #include "node/train/work.h"
 
 enum {
@@ -94,13 +93,12 @@ fewer_lanes(struct memory *m, unsigned least)
     return fits(m);
 }
 
-/* The engine's memory, the replica before its step and as it is evaluated, and what tracks gradients. */
+/* The engine's memory, the replica before its step and as it is evaluated. */
 static uint64_t
 gossip_bytes(const struct config *config, size_t params)
 {
-    uint64_t replicas = 1 + (config->train.eval_every > 0) + 2 * config->gossip.gradients;
-    return gossip_size(track_values(config->gossip.gradients, params), MESH_CHUNK_ELEMS) +
-           replicas * params * sizeof(float);
+    uint64_t replicas = 1 + (config->train.eval_every > 0);
+    return gossip_size(params, MESH_CHUNK_ELEMS) + replicas * params * sizeof(float);
 }
 
 /* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
@@ -115,25 +113,18 @@ kept_bytes(const struct config *config, uint64_t vector)
     return (nodes - 1) * vector / (servers < nodes ? servers : nodes);
 }
 
-static uint64_t
-larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void
 measure_job(struct memory *m, const struct config *config, const struct job *job)
 {
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     unsigned shards = config->train.shards;
-    uint64_t values = track_values(config->gossip.gradients, params) * sizeof(int32_t);
-    uint64_t vector = larger(buckets_vector(job->exact, params, shards) * sizeof(int32_t), values);
+    uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     bool gossips = strcmp(config->mesh.topology, "gossip") == 0;
     bool pushes = config->mesh.sync != CONFIG_BSP && !gossips;
     unsigned lanes = pushes ? push_step_of(config).each : shards;
     const struct optim_spec outer = job_outer(config);
-    uint64_t state = state_size(&outer, params, blocks), room = larger(state, values) - state;
+    uint64_t state = state_size(&outer, params, blocks);
     *m = (struct memory){
         .program = pushes ? PROGRAM_PUSH : PROGRAM,
         .data = data_bytes(job->data),
@@ -149,12 +140,12 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
             vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
                      * an update gathers, here, in a checkpoint, and in copies that are on their way */
         .kept = kept_bytes(config, vector),
-        .gossip = gossips ? gossip_bytes(config, params) + room : 0,
+        .gossip = gossips ? gossip_bytes(config, params) : 0,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
         .log = gossips || pushes ? 0 : mesh_log_size(vector),
-        .log_file = mesh_log_size(vector) + room,
+        .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
         .states = pushes ? STATES_PUSH : STATES,
         .lanes = lanes,

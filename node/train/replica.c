@@ -65,12 +65,9 @@ replica_show(struct state *state, const int32_t *values, uint64_t step)
 }
 
 void
-replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values,
-              const int32_t *held)
+replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values)
 {
     struct state *state = replica->state;
-    if (replica->track)
-        track_begin(replica->track, held + state->param_count, values + state->param_count);
     place(state, replica->async, task);
     take_values(state, values);
     memcpy(replica->before, state->params, state->param_count * sizeof(float));
@@ -114,19 +111,6 @@ bucket_ready(void *ctx, size_t bucket)
         sign->alive(sign->ctx);
 }
 
-/* F. The optimizer may be given something else than the gradient. */
-static uint64_t
-advance(const struct replica *replica, const int32_t *total, struct state_event *event)
-{
-    struct state *next = replica->next;
-    state_begin(next, replica->state, total, event);
-    if (replica->track) {
-        next->turn = track_turn;
-        next->turn_ctx = replica->track;
-    }
-    return state_finish(next, replica->state, total, replica->pool);
-}
-
 uint64_t
 replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
               struct state_event *event, void (*alive)(void *ctx), void *ctx)
@@ -138,7 +122,7 @@ replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
     work_round(replica->work, replica->state, shards, true, own, bucket_ready, &sign);
     if (!evaluation)
         scale(replica->state, own);
-    uint64_t hash = advance(replica, own, event);
+    uint64_t hash = state_advance(replica->next, replica->state, own, event, replica->pool);
     state_swap(replica->state, replica->next);
     event->coverage = shards;
     return hash;
@@ -157,8 +141,6 @@ replica_update(const struct replica *replica, int32_t *out)
     }
     if (!finite)
         memset(out, 0, count * sizeof *out);
-    if (replica->track)
-        track_update(replica->track, out + count);
     return finite;
 }
 

@@ -398,7 +398,6 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     atomic_store(&next->changed, false);
     next->moves = false;
     next->factor = 1.0f;
-    next->turn = NULL;
     memset(event, 0, sizeof *event);
     event->samples = (uint64_t)tail[TAIL_SAMPLES];
     if (event->samples) {

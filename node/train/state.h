@@ -135,14 +135,10 @@ struct state {
     float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimizers */
     uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
     /* While the state is being built: */
-    bool moves;   /* the round changes the parameters */
-    bool settle;  /* it is the first one that does */
-    double rate;  /* learning rate */
-    float factor; /* factor of the gradient: clipping */
-    /* What the optimizer is given instead of the gradient g[n] from parameter `first` on, written to g: from state_begin on
-     * the caller may set it. Several threads call it at a time, and again for the same range. NULL: the gradient. */
-    void (*turn)(void *ctx, size_t first, float *g, size_t n);
-    void *turn_ctx;
+    bool moves;      /* the round changes the parameters */
+    bool settle;     /* it is the first one that does */
+    double rate;     /* learning rate */
+    float factor;    /* factor of the gradient: clipping */
     bool *applied;   /* [block_count] parameters, slots and exponent of this block are done */
     uint64_t *check; /* [block_count] checksum of what was applied of the total, for these blocks */
     /* [block_count] hash of parameters and slots of each block when it was built; 0: not known. Behind them, as many of

@@ -33,15 +33,6 @@ average_of(const struct state *state, size_t block)
     return state->job.average ? state->job.average[block] : 0;
 }
 
-/* What the optimizer is given instead of the gradient of a block. */
-static void
-turn(const struct update *u, size_t block, float *g, size_t n)
-{
-    const struct state *next = u->next;
-    if (next->turn && !(average_of(next, block) > 0))
-        next->turn(next->turn_ctx, exact_block_first(next->exact, block), g, n);
-}
-
 /* g[EXACT_BLOCK] = the gradient of a block; returns how many elements it has. */
 static size_t
 read_block(const struct update *u, size_t block, float *g)
@@ -49,7 +40,6 @@ read_block(const struct update *u, size_t block, float *g)
     size_t first = exact_block_first(u->now->exact, block);
     size_t n = exact_block_first(u->now->exact, block + 1) - first;
     exact_read(u->now->exact, u->now->exponent, u->total, first, g, n);
-    turn(u, block, g, n);
     return n;
 }
 
@@ -147,7 +137,6 @@ update_block(struct update *u, size_t i, size_t block)
            n = exact_block_first(next->exact, block + 1) - first;
     uint32_t bits;
     next->check[block] = exact_take(next->exact, u->now->exponent, u->total, block, g, &bits);
-    turn(u, block, g, n);
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;

@@ -13,7 +13,6 @@
 #include "node/train/gossip_train.h"
 #include "node/train/left.h"
 #include "node/train/push_train.h"
-#include "node/train/track.h"
 #include "proto/mix.h"
 
 static int
@@ -147,19 +146,11 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     config_destroy(&other);
 }
 
-static size_t
-larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 static int
 open_mesh(struct run *run, struct why *why)
 {
     struct config *config = run->config;
-    size_t values = track_values(config->gossip.gradients, run->state.param_count);
-    size_t vector = larger(work_vector_count(run->work), values);
-    size_t room = larger(run->state.size, values * sizeof(int32_t));
+    size_t vector = work_vector_count(run->work);
     struct mesh_setup setup = {
         .group = config->mesh.group,
         .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
@@ -173,8 +164,8 @@ open_mesh(struct run *run, struct why *why)
         .servers = strcmp(config->mesh.topology, "server") == 0 ? config->mesh.servers : 0,
         .gather_ms = config->mesh.gather_ms,
         .vector_count = vector,
-        .state_size = room,
-        .idle = idle_memory(run, mesh_idle_size(room, vector * sizeof(int32_t))),
+        .state_size = run->state.size,
+        .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = config->text,
         .want = serve_page,
         .want_ctx = run,

@@ -273,7 +273,7 @@ void
 train_way(const struct config *config, char *out, size_t size)
 {
     static const char *const keys[] = {"mesh.topology", "gossip.graph", "gossip.method",
-                                       "gossip.of", "mesh.sync"};
+                                       "mesh.sync"};
     out[0] = '\0';
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const struct config_key *key = config_key_find(NULL, keys[i]);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """free.py - accidents in the ways to train whose result depends on the timing of the nodes: async, ssp and softsync on servers,
-gossip with bsp and async, push-sum, gossip of gradients. One node at a time is killed or stopped at a random instant, and
+gossip with bsp and async, push-sum. One node at a time is killed or stopped at a random instant, and
 comes back a moment later; new nodes join.
 
 What must hold in each run: the others go on at once, nothing hangs, all that run at the end have one model and one state.
@@ -21,8 +21,7 @@ import mesh as chaos
 import ways as free
 
 STEPS = {"async": 2400, "ssp": 2400, "softsync": 2400,  # of a run of about ten seconds
-         "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000,
-         "gossip-tracking": 6000}
+         "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000}
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
 CALM_S = (2.0, 2.5)  # a run with --calm trains so long, and so much longer for each accident

@@ -16,7 +16,6 @@ WAYS = {
     "gossip-bsp": [*GOSSIP, "gossip.graph=ring"],
     "gossip-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.graph=random"],
     "push-sum": [*GOSSIP, "gossip.graph=one-peer", "--set", "gossip.method=push_sum"],
-    "gossip-tracking": [*GOSSIP, "gossip.graph=ring", "--set", "gossip.of=gradients"],
 }
 TICKETS = 6  # of a step of twelve shards: mesh.ticket_shards
 REPLAY_S = 600  # all nodes' work, done again by one

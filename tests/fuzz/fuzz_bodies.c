@@ -42,7 +42,6 @@ struct trainers {
     float *ahead;
     int16_t *ahead_exponent;
     struct replica replica;
-    struct track track;
     float *before;
     int32_t *own, *values;
     uint8_t *body;
@@ -162,12 +161,11 @@ open_trainers(struct trainers *t, unsigned modes)
     t->ahead_exponent = calloc(t->state.block_count, sizeof *t->ahead_exponent);
     t->before = calloc(set.params, sizeof *t->before);
     t->own = calloc(set.vector, sizeof *t->own);
-    t->values = calloc(2 * set.params, sizeof *t->values);
+    t->values = calloc(set.params, sizeof *t->values);
     for (unsigned r = 0; r < t->ranges.count; r++)
         if (t->ranges.size[r].copy > t->body_size)
             t->body_size = t->ranges.size[r].copy;
     t->body = malloc(t->body_size);
-    assert(track_init(&t->track, set.params) == 0);
     t->replica = (struct replica){
         .state = &t->state,
         .next = &t->next,
@@ -175,7 +173,6 @@ open_trainers(struct trainers *t, unsigned modes)
         .pool = set.pool,
         .before = t->before,
         .async = modes >> 5 & 1,
-        .track = modes >> 6 & 1 ? &t->track : NULL,
     };
 }
 
@@ -191,7 +188,6 @@ close_trainers(struct trainers *t)
     free(t->own);
     free(t->values);
     free(t->body);
-    track_fini(&t->track);
     push_ranges_fini(&t->ranges);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         state_fini(all[k]);
@@ -297,8 +293,8 @@ gossips(struct trainers *t, struct input *in)
                                .shards = 1 + byte(in) % ((1 << SHARDS) - 1),
                                .total = number(in) % PROTO_ROUND_MAX};
     unsigned rounds = 0;
-    fill(in, t->values, 2 * set.params * sizeof *t->values);
-    replica_begin(&t->replica, &task, t->values, t->values);
+    fill(in, t->values, set.params * sizeof *t->values);
+    replica_begin(&t->replica, &task, t->values);
     do
         replica_round(&t->replica, replica_shards(&t->replica, &task), t->own, &event, NULL, NULL);
     while (!event.stepped && ++rounds < ROUNDS_MAX);

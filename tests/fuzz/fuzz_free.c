@@ -41,8 +41,7 @@ configure(struct node *node)
                                           .async = (modes >> 3 & 3) == 2,
                                           .steps = TICKETS / SHARDS,
                                           .save_every = modes >> 6,
-                                          .count = VALUES,
-                                          .extra = node->world->more ? VALUES / 2 : 0};
+                                          .count = VALUES};
 }
 
 static void

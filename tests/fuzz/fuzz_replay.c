@@ -326,7 +326,6 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
                        .actor = actor,
                        .async = async,
                        .push_sum = push_sum,
-                       .params = VALUES,
                        .count = VALUES,
                        .part_size = PART_SIZE,
                        .part_count = PARTS,

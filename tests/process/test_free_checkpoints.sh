@@ -63,8 +63,7 @@ for sync in async ssp softsync; do
 done
 
 way=0
-for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async" \
-    "--set gossip.of=gradients" "--set gossip.of=gradients --set gossip.method=push_sum"; do
+for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
     way=$((way + 1))
     # shellcheck disable=SC2086 # a list of words
     killed_whole gossip$way --set mesh.topology=gossip $options
@@ -126,7 +125,6 @@ done
 both_parts gossip --set mesh.topology=gossip
 both_parts push_sum --set mesh.topology=gossip --set gossip.method=push_sum
 both_parts gossip-async --set mesh.topology=gossip --set mesh.sync=async
-both_parts gradients --set mesh.topology=gossip --set gossip.of=gradients
 
 echo "train.from of a free run, and of an exact one"
 goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoint after STEP, and ends after 70 steps
@@ -156,8 +154,6 @@ server="--set mesh.topology=server --set mesh.sync=async"
     replayed async3
     way=$(ls "$WORK"/gossip2-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
     goes_on ring3 "$WORK/gossip2-a/checkpoint-$way" "$way"
-    way=$(ls "$WORK"/gossip4-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
-    goes_on ring4 "$WORK/gossip4-a/checkpoint-$way" "$way"
     goes_on alone4 "$WORK/gossip3-a/checkpoint-60" 60 --set mesh.topology=gossip
     replayed alone4
     goes_on alone5 "$WORK/ring/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75

@@ -110,7 +110,6 @@ all_have_saved() { # NAME ...
 
 replicas_stop ring --set gossip.graph=ring
 replicas_stop push_sum --set gossip.method=push_sum
-replicas_stop tracking --set gossip.graph=ring --set gossip.of=gradients
 replicas_stop pairs --set mesh.sync=async
 for sync in async ssp softsync; do
     stops $sync --set mesh.topology=server --set mesh.sync=$sync

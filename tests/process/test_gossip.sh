@@ -149,20 +149,6 @@ finished 60 other
 timeout -k 5 300 "$MESHNODE" verify --replay "$WORK"/1[ab] "$WORK/other" >"$WORK/out" 2>&1 && fail "replayed: $(cat "$WORK/out")"
 grep -Eq "^meshnode: $WORK/1[ab]/journal has values from node .*, whose journal is missing; " "$WORK/out" || fail "replay: $(cat "$WORK/out")"
 
-echo "gradients are tracked"
-tracks=(--set gossip.of=gradients)
-learned() { # ACCURACY NAME
-    awk "BEGIN { exit !($(result "$2" test_accuracy) >= $1) }" ||
-        fail "$2 has an accuracy of $(result "$2" test_accuracy), expected at least $1"
-}
-three_train --set gossip.graph=ring "${tracks[@]}"
-learned 0.9 ${way}a
-verify 1 "^$WORK/${way}a/job.json: is of another job: gossip[a-z._]* is .*, but .* in $WORK/1a$" --replay "$WORK"/1[abc] "$WORK/${way}a"
-three_train --set gossip.method=push_sum "${tracks[@]}"
-learned 0.9 ${way}a
-members_change "${tracks[@]}"
-members_change --set gossip.method=push_sum "${tracks[@]}"
-
 echo "what cannot go together"
 refused() { # PATTERN OPTION ...
     local pattern=$1
@@ -173,8 +159,6 @@ refused() { # PATTERN OPTION ...
 }
 refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=async
 refused "leave out gossip.graph" --set gossip.graph=torus
-refused "leave out gossip.of" --set gossip.of=gradients
-refused "unlike numbers of steps" $(gossip) --set mesh.sync=async "${tracks[@]}"
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
 
@@ -186,10 +170,9 @@ check() { # PATTERN OPTION ...
     grep -q "$pattern" "$WORK/out" || fail "check $*: no '$pattern' in $(cat "$WORK/out")"
     ! grep -q "of gradients per node" "$WORK/out" || fail "check $*: says what a ring sends"
 }
-check "graph ring, method average, of parameters, 4 nodes: .* averages with 2 nodes, .* it sends 593.8 KiB" $(gossip) --set gossip.graph=ring
+check "graph ring, method average, 4 nodes: .* averages with 2 nodes, .* it sends 593.8 KiB" $(gossip) --set gossip.graph=ring
 check "^  gossip  " $(gossip)
-check "method push_sum, of parameters, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
-check "of gradients, 4 nodes: .* averages with 2 nodes, .* it sends 1.2 MiB" $(gossip) --set gossip.graph=ring "${tracks[@]}"
+check "method push_sum, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
 check "asks 1 neighbour" $(gossip) --set mesh.sync=async
 check "servers 2 of 4 nodes own ranges .* a backup on another server" \
     --set mesh.topology=server --set mesh.servers=2 --set mesh.sync=async

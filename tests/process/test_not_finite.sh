@@ -73,7 +73,6 @@ servers="--set mesh.topology=server" gossip="--set mesh.topology=gossip"
     way gossip $gossip
     way gossip-async $gossip --set mesh.sync=async
     way push-sum $gossip --set gossip.method=push_sum
-    way tracking $gossip --set gossip.of=gradients
     run rate "$WORK/fast.yaml" $servers --set mesh.sync=async
     stopped rate
     run rate "$WORK/fast.yaml" $gossip

@@ -46,7 +46,6 @@ measure() { # NAME LEAST SETTING ...: LEAST percent of what check says must be h
 
 measure server 33 mesh.topology=server mesh.servers=1
 measure gossip 33 mesh.topology=gossip
-measure tracking 33 mesh.topology=gossip gossip.of=gradients
 measure pairs 33 mesh.topology=gossip mesh.sync=async
 measure async 60 mesh.topology=server mesh.sync=async
 measure softsync 60 mesh.topology=server mesh.sync=softsync mesh.softsync=2

@@ -106,7 +106,7 @@ power_fails() { # exact|free NAME OPTION ...
 
 servers="mesh.topology=server"
 gossip="mesh.topology=gossip"
-WAYS=${*:-ring servers local inexact async ssp softsync gossip push_sum gossip-async gradients}
+WAYS=${*:-ring servers local inexact async ssp softsync gossip push_sum gossip-async}
 for way in $WAYS; do
     case $way in
     ring) power_fails exact ring ;;
@@ -117,7 +117,6 @@ for way in $WAYS; do
     gossip) power_fails free gossip --set $gossip ;;
     push_sum) power_fails free push_sum --set $gossip --set gossip.method=push_sum ;;
     gossip-async) power_fails free gossip-async --set $gossip --set mesh.sync=async ;;
-    gradients) power_fails free gradients --set $gossip --set gossip.of=gradients ;;
     *) fail "no way to train: $way" ;;
     esac
 done

@@ -93,9 +93,6 @@ begin(struct sim *sim)
     sim_gossip_judge_begin(sim);
     memset(sim_gossip_disk, 0, sizeof sim_gossip_disk);
     uint64_t bits = mix64_pair(sim->seed, 0x5a7ed);
-    bool tracks =
-        sim->play.scenario ? sim->play.scenario->way == SCENARIO_GOSSIP_TRACKING : bits >> 32 & 1;
-    sim_gossip_config.extra = tracks ? sim_gossip_config.count / 2 : 0;
     sim_gossip_config.save_every = bits % 3 && !sim->play.scenario ? 1 + bits / 3 % 6 : 0;
 }
 

@@ -334,11 +334,9 @@ static void
 on_adopted(struct sim *sim, struct sim_node *node)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    size_t params =
-        sim_gossip_config.push_sum ? 0 : sim_gossip_config.count - sim_gossip_config.extra;
     (void)sim;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
-        appear(books, k, k < params ? books->copied[k] : 0);
+        appear(books, k, sim_gossip_config.push_sum ? 0 : books->copied[k]);
     if (sim_gossip_config.push_sum)
         set_weights(books, 0);
 }

@@ -132,7 +132,6 @@ static const struct plant plants_gossip[] = {
      NULL},
     {"the leader makes no checkpoint for who is told to end", MUTANT_GOSSIP_DEAF, 100, 0, NULL},
     {"what a node has computed counts whenever it is told", MUTANT_GOSSIP_COUNT, 100, 0, NULL},
-    {"who joins copies values that are no parameters", MUTANT_GOSSIP_EXTRA, 400, 0, NULL},
 };
 
 static const struct plant plants_push[] = {

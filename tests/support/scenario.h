@@ -64,7 +64,6 @@ enum scenario_way {
     SCENARIO_GOSSIP_BSP,
     SCENARIO_GOSSIP_ASYNC,
     SCENARIO_PUSH_SUM,
-    SCENARIO_GOSSIP_TRACKING, /* of gradients */
     SCENARIO_WAYS,
 };
 

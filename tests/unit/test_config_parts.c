@@ -179,7 +179,6 @@ the_way_is_named_where_one_of_them_gossips(void **state)
         {{gossip}, {gossip, "mesh.peers=3"}, NULL},
         {{gossip}, {gossip, "gossip.graph=ring"}, "gossip.graph"},
         {{gossip}, {gossip, "gossip.method=push_sum"}, "gossip.method"},
-        {{gossip}, {gossip, "gossip.of=gradients"}, "gossip.of"},
         {{gossip}, {gossip, "mesh.sync=async"}, "mesh.sync"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {

@@ -242,7 +242,6 @@ static const struct {
     {"mesh.ticket_shards=2", "mesh.topology=server mesh.sync=async"},
     {"mesh.read_ahead=yes", "mesh.topology=server mesh.sync=async"},
     {"gossip.method=push_sum", "mesh.topology=gossip"},
-    {"gossip.of=gradients", "mesh.topology=gossip"},
     {"train.clip_norm=1", ""},
     {"train.ema=0.9", ""},
 };
@@ -311,22 +310,9 @@ static const char *const refused[][2] = {
     {"train.ema=0.9", "gossip.method=push_sum"},
     {"mesh.division=even", "mesh.topology=gossip"},
     {"mesh.division=even", "gossip.method=push_sum"},
-    {"mesh.division=even", "gossip.of=gradients"},
     {"mesh.division=even", "mesh.sync=async"},
     {"mesh.division=even", "mesh.ticket_shards=2"},
     {"mesh.division=even", "mesh.read_ahead=yes"},
-    {"gossip.of=gradients", "mesh.topology=ring"},
-    {"gossip.of=gradients", "mesh.topology=server"},
-    {"gossip.of=gradients", "mesh.servers=3"},
-    {"gossip.of=gradients", "mesh.sync=async"},
-    {"gossip.of=gradients", "mesh.read_ahead=yes"},
-    {"gossip.of=gradients", "mesh.ticket_shards=2"},
-    {"gossip.of=gradients", "mesh.audit=0.1"},
-    {"gossip.of=gradients", "train.exact=no"},
-    {"gossip.of=gradients", "run.numerics=openblas"},
-    {"gossip.of=gradients", "train.local_steps=4"},
-    {"gossip.of=gradients", "train.block_momentum=0.5"},
-    {"gossip.of=gradients", "train.ema=0.9"},
 };
 
 static bool
@@ -388,7 +374,6 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         const char *set, *line; /* NULL: accepted */
     } row[] = {
         {"train.clip_norm=1", NULL},
-        {"gossip.of=gradients", "unlike numbers of steps"},
         {"train.optimizer=lars", NULL},
         {"train.optimizer=lamb", NULL},
         {"train.ema=0.9", "the mean of the replicas"},

@@ -229,27 +229,6 @@ what_cannot_fit_is_refused(void **state)
     assert_non_null(strstr(why.line, "of memory, this machine or container has 10;"));
 }
 
-/* Twice the values: in the engine, in what it exchanges, and for a state without slots where values are read. And the
- * gradient before, and what changed. */
-static void
-tracking_takes_twice_the_values(void **state)
-{
-    (void)state;
-    static const char *const plain[] = {"mesh.topology=gossip", "train.optimizer=sgd", NULL};
-    static const char *const tracked[] = {"mesh.topology=gossip", "train.optimizer=sgd",
-                                          "gossip.of=gradients", NULL};
-    struct memory with, without;
-    assert_int_equal(plan(plain, &without), 0);
-    assert_int_equal(plan(tracked, &with), 0);
-    uint64_t vector = without.weights, params = vector / sizeof(float);
-    uint64_t engine =
-        gossip_size(2 * params, MESH_CHUNK_ELEMS) - gossip_size(params, MESH_CHUNK_ELEMS);
-    assert_true(engine > 2 * vector);
-    assert_in_range(with.gossip - without.gossip, engine + 2 * vector, engine + 3 * vector);
-    assert_in_range(with.sums - without.sums, 7 * vector / 2, 4 * vector);
-    assert_int_equal(with.slots, 0);
-}
-
 int
 main(void)
 {
@@ -262,7 +241,6 @@ main(void)
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused),
-        cmocka_unit_test(tracking_takes_twice_the_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,11 +146,9 @@ struct gossip_config {
     void *trainer_ctx;
     enum gossip_kind graph;
     bool push_sum;
-    bool async;     /* average only */
-    uint64_t steps; /* of the run: it ends when so many were done, of all shards together */
-    size_t count;   /* values: the first elements of own and sum; >= 1 */
-    size_t extra; /* the last so many of them are no parameters: who joins begins with 0 there, and
-                   * no distance counts them. < count */
+    bool async;          /* average only */
+    uint64_t steps;      /* of the run: it ends when so many were done, of all shards together */
+    size_t count;        /* values: the first elements of own and sum; >= 1 */
     uint64_t save_every; /* steps between checkpoints; 0: by time */
     const struct gossip_saved
         *saved; /* begin with this; NULL: with what is in own. Borrowed until core_on_applied */
@@ -467,15 +465,6 @@ static inline size_t
 gossip_count(const struct core_config *config, size_t part)
 {
     size_t rest = config->gossip->count - gossip_first(config, part);
-    return rest < config->chunk_elems ? rest : config->chunk_elems;
-}
-
-/* Values of a part that are parameters. */
-static inline size_t
-gossip_params(const struct core_config *config, size_t part)
-{
-    size_t params = config->gossip->count - config->gossip->extra;
-    size_t first = gossip_first(config, part), rest = params > first ? params - first : 0;
     return rest < config->chunk_elems ? rest : config->chunk_elems;
 }
 

@@ -273,12 +273,8 @@ choose(struct gossip *g, const struct core *core)
 static void
 joined(struct gossip *g, const struct core *core)
 {
-    const struct gossip_config *config = core->config.gossip;
-    size_t params =
-        core_mutant(MUTANT_GOSSIP_EXTRA) ? config->count : config->count - config->extra;
     uint64_t total;
-    memset(g->values, 0, config->count * sizeof *g->values);
-    gossip_flow_set(g->values, core->config.own, params);
+    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
     g->copy.what = GOSSIP_FETCH_NONE;
     g->stage = GOSSIP_TRAINING;
     gossip_count_join(g, core, &g->step, &total);

@@ -44,7 +44,7 @@ static int
 on_start(struct core *core)
 {
     const struct core_config *config = &core->config;
-    assert(config->gossip && config->gossip->extra < config->gossip->count);
+    assert(config->gossip && config->gossip->count >= 1);
     assert(!(config->gossip->async && config->gossip->push_sum));
     size_t chunk = config->chunk_elems;
     if (chunk > config->gossip->count)

@@ -90,8 +90,7 @@ compute_flow(struct gossip *g, const struct core *core, struct gossip_slot *slot
         slot->head.weight = (uint64_t)(g->weight_at[p] / slot->share);
         g->weight[p] -= (int64_t)slot->head.weight;
     } else {
-        size_t params = gossip_params(&core->config, p);
-        gossip_measure(g, gossip_flow_distance(mine, body, params), params);
+        gossip_measure(g, gossip_flow_distance(mine, body, count), count);
         gossip_flow_average(slot->flow, g->values + first, mine, body, slot->share, count);
     }
 }

@@ -238,7 +238,7 @@ measure(struct gossip *g, const struct core *core, const struct gossip_link *lin
         const struct proto_flow *flow, const void *body)
 {
     static const int32_t zero[1];
-    size_t count = gossip_params(&core->config, flow->part);
+    size_t count = gossip_count(&core->config, flow->part);
     bool now =
         core->config.gossip->async || (flow->plan_hash == g->plan.hash && flow->phase == g->phase);
     if (core->config.gossip->push_sum || !now || gossip_rank(g, link->node) < 0)
