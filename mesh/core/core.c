@@ -64,13 +64,13 @@ core_destroy(struct core **core)
  * where they come late, since our threads wait for a processor or have much to add, what others send waits, too. So a
  * late one counts as if it had been in time, which stretches each deadline by as much as we are late. */
 static uint64_t
-core_heed(uint64_t passed)
+awake_passed(uint64_t passed)
 {
-    uint64_t least = passed / CORE_LATE_MAX, us = passed < CORE_DUE_US ? passed : CORE_DUE_US;
+    uint64_t least = passed / CORE_STRETCH_MAX, us = passed < CORE_GAP_US ? passed : CORE_GAP_US;
     us = us > least ? us : least;
     if (core_mutant(MUTANT_LATE))
         us = passed;
-    return us < CORE_NAP_US ? us : CORE_NAP_US;
+    return us < CORE_GAP_MAX_US ? us : CORE_GAP_MAX_US;
 }
 
 static void
@@ -78,7 +78,7 @@ core_clock(struct core *core, uint64_t now)
 {
     if (now > core->now.us)
         core->now.us = now;
-    core->awake = awake_after(core->tick_awake, core_heed(wall_since(core->now, core->tick_at)));
+    core->awake = awake_after(core->tick_awake, awake_passed(wall_since(core->now, core->tick_at)));
 }
 
 /* Every event begins and ends with these two. No callback may start another event meanwhile. Returns false when we have
@@ -101,7 +101,7 @@ event_end(struct core *core)
 
 /* The node may end when everybody it knows has what it has. */
 static void
-core_finish(struct core *core)
+core_try_finish(struct core *core)
 {
     core->finished = core->finished || core->engine->may_end(core);
 }
@@ -173,11 +173,11 @@ core_settle(struct core *core)
     if (core->engine->equal_states)
         page_repair_step(&core->repair, core);
     core->engine->step(core);
-    core_finish(core);
+    core_try_finish(core);
 }
 
 static void
-on_tick(struct core *core)
+core_tick(struct core *core)
 {
     core_watch(core);
     sessions_tick(&core->peers, core);
@@ -195,7 +195,7 @@ core_on_tick(struct core *core, uint64_t now)
     core->tick_at = core->now;
     core->tick_awake = core->awake;
     if (here)
-        on_tick(core);
+        core_tick(core);
     event_end(core);
 }
 
@@ -240,7 +240,7 @@ core_on_link_down(struct core *core, uint64_t now, unsigned link)
 }
 
 static void
-on_job(struct core *core, int from, const void *body, size_t body_size)
+core_job(struct core *core, int from, const void *body, size_t body_size)
 {
     if (body_size > 0) {
         char who[PROTO_WHO_MAX];
@@ -257,15 +257,15 @@ on_job(struct core *core, int from, const void *body, size_t body_size)
 }
 
 static void
-on_peers(struct core *core, const struct proto_peers *peers)
+core_peer_list(struct core *core, const struct proto_peers *peers)
 {
     for (size_t k = 0; k < peers->count; k++)
         sessions_found(&core->peers, core, &peers->endpoints[k], (struct proto_node){0, 0}, false);
 }
 
 static void
-on_hello(struct core *core, struct proto_node from, const char *host,
-         const struct proto_hello *hello)
+core_hello(struct core *core, struct proto_node from, const char *host,
+           const struct proto_hello *hello)
 {
     size_t length = strlen(host);
     if (length >= PROTO_HOST_MAX || !text_host(host, length))
@@ -279,13 +279,13 @@ on_hello(struct core *core, struct proto_node from, const char *host,
 
 /* A message of a peer with a session; it is only a helper when it wants a job. */
 static void
-on_session(struct core *core, int i, const struct proto_msg *msg, const void *body,
-           size_t body_size)
+core_session_message(struct core *core, int i, const struct proto_msg *msg, const void *body,
+                     size_t body_size)
 {
     struct heartbeat_news news;
     core_heard(core, i);
     if (msg->type == PROTO_JOB) {
-        on_job(core, i, body, body_size);
+        core_job(core, i, body, body_size);
         return;
     }
     if (msg->type == PROTO_BYE) {
@@ -296,7 +296,7 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
         return;
     switch (msg->type) {
     case PROTO_PEERS:
-        on_peers(core, &msg->peers);
+        core_peer_list(core, &msg->peers);
         break;
     case PROTO_HEARTBEAT:
         news = heartbeat_take(&core->view, core, i, &msg->heartbeat);
@@ -317,18 +317,18 @@ on_session(struct core *core, int i, const struct proto_msg *msg, const void *bo
 }
 
 static void
-on_message(struct core *core, struct proto_node from, const char *host, const struct proto_msg *msg,
-           const void *body, size_t body_size)
+core_message(struct core *core, struct proto_node from, const char *host,
+             const struct proto_msg *msg, const void *body, size_t body_size)
 {
     if (msg->type == PROTO_HELLO) {
-        on_hello(core, from, host, &msg->hello);
+        core_hello(core, from, host, &msg->hello);
     } else if (msg->type == PROTO_REFUSE) {
         sessions_refused(&core->peers, core, from, host, &msg->refuse, body,
                          body_size < PROTO_JOB_MAX ? body_size : 0);
     } else {
         int i = peers_find(core, from);
         if (i >= 0)
-            on_session(core, i, msg, body, body_size);
+            core_session_message(core, i, msg, body, body_size);
     }
     core_settle(core);
 }
@@ -338,13 +338,13 @@ core_on_message(struct core *core, uint64_t now, struct proto_node from, const c
                 const struct proto_msg *msg, const void *body, size_t body_size)
 {
     if (event_begin(core, now) && from.id != 0)
-        on_message(core, from, from_host, msg, body, body_size);
+        core_message(core, from, from_host, msg, body, body_size);
     event_end(core);
 }
 
 static void
-on_bulk(struct core *core, struct proto_node from, const struct proto_msg *msg,
-        struct core_frame *frame)
+core_bulk(struct core *core, struct proto_node from, const struct proto_msg *msg,
+          struct core_frame *frame)
 {
     int i = peers_find(core, from);
     if (i < 0 || !core->peers.peers[i].announced)
@@ -362,7 +362,7 @@ core_on_bulk(struct core *core, uint64_t now, struct proto_node from, const stru
              struct core_frame *frame)
 {
     if (event_begin(core, now))
-        on_bulk(core, from, msg, frame);
+        core_bulk(core, from, msg, frame);
     event_end(core);
 }
 

@@ -10,7 +10,7 @@
  *       ^                  |                                                         |
  *       +----- ABORT, a member died, no progress, HOLD reached ----------------------+
  *
- * A *round* is one exact integer all-reduce of a vector of int32. The vector is cut into buckets that become ready
+ * A *round* is one exact integer all-reduce of a vector of int32. The vector is divided into buckets that become ready
  * one after the other during back-propagation. Only the trainer knows what a round means: a training step, an
  * evaluation, or a repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays
  * valid round after round until it is aborted or held. The leader is the node with the lowest usable id. A wrong

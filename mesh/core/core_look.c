@@ -19,7 +19,7 @@ core_wrong(const struct core *core)
     for (int i = 0; i < core->peers.high; i++) {
         uint64_t silent_us = awake_since(core->awake, core->view.of[i].heard_at);
         bool up = core->peers.peers[i].state == PEER_UP;
-        if (up && silent_us > CORE_FORGET_US + 2 * CORE_NAP_US)
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAP_MAX_US)
             return "a peer that is silent still has a session";
     }
     return core->engine->wrong(core);

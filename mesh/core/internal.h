@@ -30,12 +30,10 @@
 #include "mesh/core/transfer/transfer.h"
 
 enum {
-    /* after a longer gap between two ticks, this node is late */
-    CORE_DUE_US = CORE_TICK_US + 2000,
-    CORE_LATE_MAX = 8, /* deadlines become at most this many times longer */
-    CORE_NAP_US = 3 *
-                  /* a gap counts for at most this much: in a longer one this node did not run */
-                  CORE_TICK_US,
+    CORE_GAP_US = CORE_TICK_US + 2000, /* after a longer gap between two ticks, this node is late */
+    CORE_STRETCH_MAX = 8,              /* deadlines become at most this many times longer */
+    /* a gap counts for at most this much: in a longer one this node did not run */
+    CORE_GAP_MAX_US = 3 * CORE_TICK_US,
     CORE_LINE_MAX = 512,    /* bytes of a log line */
     CORE_SWEEP_US = 500000, /* time between two releases of frames that no plan wants */
 };

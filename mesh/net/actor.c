@@ -36,46 +36,46 @@ enum {
 /* ---- what happens to the core ---- */
 
 static void
-on_link_up(void *ctx, unsigned link)
+actor_link_up(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
     core_on_link_up(mesh->core, clock_us(), link);
 }
 
 static void
-on_link_down(void *ctx, unsigned link)
+actor_link_down(void *ctx, unsigned link)
 {
     struct mesh *mesh = ctx;
     core_on_link_down(mesh->core, clock_us(), link);
 }
 
 static void
-on_message(void *ctx, struct proto_node from, const char *host, const struct proto_msg *msg,
-           const void *body, size_t size)
+actor_message(void *ctx, struct proto_node from, const char *host, const struct proto_msg *msg,
+              const void *body, size_t size)
 {
     struct mesh *mesh = ctx;
     core_on_message(mesh->core, clock_us(), from, host, msg, body, size);
 }
 
 static void
-on_bulk(void *ctx, struct proto_node from, const struct proto_msg *msg, struct core_frame *frame)
+actor_bulk(void *ctx, struct proto_node from, const struct proto_msg *msg, struct core_frame *frame)
 {
     struct mesh *mesh = ctx;
     core_on_bulk(mesh->core, clock_us(), from, msg, frame);
 }
 
 static void
-on_found(void *ctx, const struct proto_endpoint *at, struct proto_node node)
+actor_found(void *ctx, const struct proto_endpoint *at, struct proto_node node)
 {
     struct mesh *mesh = ctx;
     core_on_found(mesh->core, clock_us(), at, node);
 }
 
 const struct wire_events actor_wire_events = {
-    .link_up = on_link_up,
-    .link_down = on_link_down,
-    .message = on_message,
-    .bulk = on_bulk,
+    .link_up = actor_link_up,
+    .link_down = actor_link_down,
+    .message = actor_message,
+    .bulk = actor_bulk,
     .log = actor_log,
 };
 
@@ -162,7 +162,7 @@ look_starved(struct mesh *mesh, uint64_t now)
 
 /* What has come meanwhile is read before the core judges who is silent. */
 static void
-tick(struct mesh *mesh)
+actor_tick(struct mesh *mesh)
 {
     uint64_t now = clock_us();
     if (now >= mesh->tick_at) {
@@ -172,12 +172,12 @@ tick(struct mesh *mesh)
         core_on_tick(mesh->core, now);
         if (wire_tick(mesh->wire, now))
             mesh->more_control = mesh->more_bulk = true;
-        discover_read(mesh->discover, on_found, mesh);
+        discover_read(mesh->discover, actor_found, mesh);
         mesh->tick_at = now + CORE_TICK_US;
     }
     if (now < mesh->discover_at)
         return;
-    mesh->discover_at = discover_tick(mesh->discover, now, on_found, mesh);
+    mesh->discover_at = discover_tick(mesh->discover, now, actor_found, mesh);
     follow_address(mesh);
 }
 
@@ -230,7 +230,7 @@ actor_turn(struct mesh *mesh, bool trainer)
     for (int i = 0; i < count; i++)
         handle(mesh, events[i].data.u64);
     read_all(mesh);
-    tick(mesh);
+    actor_tick(mesh);
     actor_settle_some(mesh);
 }
 

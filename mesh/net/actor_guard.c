@@ -144,7 +144,7 @@ peer_name(int fd, char who[GUARD_WHO_MAX])
 
 /* Reset a connection. Unlike shutdown, this also drops what waits in the kernel, which ZeroMQ would still read. */
 static void
-reset(int fd)
+line_reset(int fd)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
     if (connect(fd, &none, sizeof none) != 0)
@@ -163,7 +163,7 @@ end_connection(struct guard *guard, int fd, const uint64_t *cookie, uint64_t byt
         return;
     if (cookie_of(guard->pin, &found) && (!cookie || found == *cookie)) {
         bool named = peer_name(guard->pin, who);
-        reset(guard->pin);
+        line_reset(guard->pin);
         if (named)
             guard->setup.ended(guard->setup.ctx, who, bytes);
     }
@@ -256,7 +256,7 @@ too_much(const struct guard *guard, const struct line *line)
 
 /* False when it is gone. */
 static bool
-measure(struct line *line, int fd)
+line_measure(struct line *line, int fd)
 {
     uint64_t taken;
     if (line->heard) {
@@ -272,10 +272,10 @@ measure(struct line *line, int fd)
 }
 
 static void
-look_at(struct guard *guard, int fd, uint64_t spare)
+line_check(struct guard *guard, int fd, uint64_t spare)
 {
     struct line *line = &guard->lines[fd];
-    if (!measure(line, fd)) {
+    if (!line_measure(line, fd)) {
         drop_line(guard, fd);
         return;
     }
@@ -316,7 +316,7 @@ guard_check(struct guard *guard, uint64_t now_us)
     guard->spare_us %= 1000000;
     for (int fd = 0; fd < guard->high; fd++)
         if (guard->lines[fd].used)
-            look_at(guard, fd, spare);
+            line_check(guard, fd, spare);
     while (strangers_hold(guard, false, &most) > GUARD_STRANGERS_MAX)
         suspect(guard, &guard->lines[most], true);
     while (strangers_hold(guard, true, &most) > guard->setup.limits[GUARD_BULK].queue)

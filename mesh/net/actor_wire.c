@@ -82,7 +82,7 @@ wire_ready(struct wire *wire, uint64_t tag)
         break;
     case TAG_ROOM:
         if (wire->links[link].bulk.socket)
-            wire_queue_ship(wire, link);
+            wire_queue_send(wire, link);
         break;
     }
     return false;
@@ -243,7 +243,7 @@ new_context(void)
     return context;
 }
 
-/* Connected before the socket is bound, and with room for any number of events: see plug_watch. */
+/* Connected before the socket is bound, and with room for any number of events: see connection_watch. */
 static void *
 watch_accepted(void *socket, void *context)
 {

@@ -35,23 +35,23 @@ enum tag {
 };
 
 /* An outgoing socket and the socket that reports the events of its connection. */
-struct plug {
+struct connection {
     void *socket, *monitor;
     int monitor_fd;
 };
 
 /* A message that waits for room in a queue. */
-struct parcel {
+struct outgoing {
     zmq_msg_t header, body;
 };
 
 struct link {
-    struct plug control, bulk, express;
+    struct connection control, bulk, express;
     bool pulses;            /* it has had a heartbeat; under pulse_lock */
     bool failed;            /* wire_settle must report and close it */
     struct proto_node node; /* id 0: not accepted yet */
     char host[PROTO_HOST_MAX];
-    struct parcel *queue; /* [queue_size], a ring; allocated with the bulk socket */
+    struct outgoing *queue; /* [queue_size], a ring; allocated with the bulk socket */
     size_t queue_first, queue_count;
     bool wants_room; /* its PUSH is watched for room */
 };
@@ -116,11 +116,11 @@ bool wire_monitor_read(void *monitor, uint16_t *event, int32_t *fd);
 /* Closes the link; the next wire_settle reports it. */
 void wire_fail(struct wire *wire, unsigned link);
 void wire_close(struct wire *wire, unsigned link);
-void wire_read_monitor(struct wire *wire, unsigned link, struct plug *plug);
+void wire_read_monitor(struct wire *wire, unsigned link, struct connection *connection);
 
 /* --- actor_wire_send.c --- */
 /* Sends what waits for room in the PUSH of this link. */
-void wire_queue_ship(struct wire *wire, unsigned link);
+void wire_queue_send(struct wire *wire, unsigned link);
 /* Drops what waits. Call it before the PUSH is closed. */
 void wire_queue_close(struct wire *wire, unsigned link);
 

@@ -46,7 +46,8 @@ set_heartbeat(void *dealer)
 /* The monitor is connected before the socket: ZeroMQ's I/O thread blocks on one that nobody reads. The
  * first read finds nothing; after it the descriptor tells when there is something. */
 static int
-plug_watch(struct wire *wire, struct plug *plug, void *context, enum tag tag, unsigned link)
+connection_watch(struct wire *wire, struct connection *connection, void *context, enum tag tag,
+                 unsigned link)
 {
     char name[64];
     uint16_t event;
@@ -55,48 +56,49 @@ plug_watch(struct wire *wire, struct plug *plug, void *context, enum tag tag, un
                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
     snprintf(name, sizeof name, "inproc://monitor-%u", wire->serial);
-    if (zmq_socket_monitor(plug->socket, name, events) != 0)
+    if (zmq_socket_monitor(connection->socket, name, events) != 0)
         return -zmq_errno();
-    plug->monitor = zmq_socket(context, ZMQ_PAIR);
-    if (!plug->monitor)
+    connection->monitor = zmq_socket(context, ZMQ_PAIR);
+    if (!connection->monitor)
         return -zmq_errno();
-    wire_set(plug->monitor, ZMQ_LINGER, 0);
-    if (zmq_connect(plug->monitor, name) != 0)
+    wire_set(connection->monitor, ZMQ_LINGER, 0);
+    if (zmq_connect(connection->monitor, name) != 0)
         return -zmq_errno();
-    wire_monitor_read(plug->monitor, &event, &fd);
-    plug->monitor_fd = wire_socket_fd(plug->monitor);
-    wire_watch(wire, plug->monitor_fd, tag, link);
+    wire_monitor_read(connection->monitor, &event, &fd);
+    connection->monitor_fd = wire_socket_fd(connection->monitor);
+    wire_watch(wire, connection->monitor_fd, tag, link);
     return 0;
 }
 
 /* Stop the monitor first, so that no I/O thread writes to a socket that is gone. */
 static void
-plug_close(struct wire *wire, struct plug *plug)
+connection_close(struct wire *wire, struct connection *connection)
 {
-    if (plug->socket)
-        zmq_socket_monitor(plug->socket, NULL, 0);
-    if (plug->monitor) {
-        wire_unwatch(wire, plug->monitor_fd);
-        zmq_close(plug->monitor);
+    if (connection->socket)
+        zmq_socket_monitor(connection->socket, NULL, 0);
+    if (connection->monitor) {
+        wire_unwatch(wire, connection->monitor_fd);
+        zmq_close(connection->monitor);
     }
-    if (plug->socket)
-        zmq_close(plug->socket);
-    *plug = (struct plug){NULL, NULL, -1};
+    if (connection->socket)
+        zmq_close(connection->socket);
+    *connection = (struct connection){NULL, NULL, -1};
 }
 
 /* From the address that we listen on when that was chosen: the other side calls back there. */
 static int
-plug_connect(const struct wire *wire, struct plug *plug, const char *host, uint16_t port)
+connection_connect(const struct wire *wire, struct connection *connection, const char *host,
+                   uint16_t port)
 {
     char endpoint[PROTO_HOST_MAX + INET_ADDRSTRLEN + 32], from[INET_ADDRSTRLEN + 4] = "";
     bool v6 = strchr(host, ':') != NULL;
     if (wire->source[0] && !v6)
         snprintf(from, sizeof from, "%s:0;", wire->source);
-    wire_set(plug->socket, ZMQ_IPV6, v6);
-    wire_set(plug->socket, ZMQ_RECONNECT_IVL, -1);
-    wire_set(plug->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS);
+    wire_set(connection->socket, ZMQ_IPV6, v6);
+    wire_set(connection->socket, ZMQ_RECONNECT_IVL, -1);
+    wire_set(connection->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS);
     snprintf(endpoint, sizeof endpoint, v6 ? "tcp://%s[%s]:%u" : "tcp://%s%s:%u", from, host, port);
-    return zmq_connect(plug->socket, endpoint) == 0 ? 0 : -zmq_errno();
+    return zmq_connect(connection->socket, endpoint) == 0 ? 0 : -zmq_errno();
 }
 
 static void
@@ -109,44 +111,45 @@ routing_id(struct wire *wire, uint8_t out[WIRE_ROUTING_SIZE])
 static int
 open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
 {
-    struct plug *plug = &wire->links[index].control;
+    struct connection *connection = &wire->links[index].control;
     uint8_t id[WIRE_ROUTING_SIZE];
     fail_hit(FAIL_CONNECT, NULL, 0);
     wire->serial++;
     routing_id(wire, id);
     if (!resolve_numeric(to->host)) /* looking a name up would stop the I/O thread */
         return -EINVAL;
-    plug->socket = zmq_socket(wire->control_ctx, ZMQ_DEALER);
-    if (!plug->socket)
+    connection->socket = zmq_socket(wire->control_ctx, ZMQ_DEALER);
+    if (!connection->socket)
         return -zmq_errno();
-    wire_set_control(plug->socket);
-    set_heartbeat(plug->socket);
-    zmq_setsockopt(plug->socket, ZMQ_ROUTING_ID, id, sizeof id);
-    int rc = plug_watch(wire, plug, wire->control_ctx, TAG_CONTROL_MONITOR, index);
-    return rc != 0 ? rc : plug_connect(wire, plug, to->host, to->control_port);
+    wire_set_control(connection->socket);
+    set_heartbeat(connection->socket);
+    zmq_setsockopt(connection->socket, ZMQ_ROUTING_ID, id, sizeof id);
+    int rc = connection_watch(wire, connection, wire->control_ctx, TAG_CONTROL_MONITOR, index);
+    return rc != 0 ? rc : connection_connect(wire, connection, to->host, to->control_port);
 }
 
 /* The first message says whose connection it is: the receiver then gives it room for large ones. */
 static int
-greet(struct wire *wire, struct plug *plug)
+greet(struct wire *wire, struct connection *connection)
 {
     uint8_t node[PROTO_NODE_SIZE];
     proto_node_encode(wire->setup.self, node);
-    return zmq_send(plug->socket, node, sizeof node, ZMQ_DONTWAIT) < 0 ? -zmq_errno() : 0;
+    return zmq_send(connection->socket, node, sizeof node, ZMQ_DONTWAIT) < 0 ? -zmq_errno() : 0;
 }
 
 static int
-open_push(struct wire *wire, unsigned index, struct plug *plug, enum tag tag, uint16_t port)
+open_push(struct wire *wire, unsigned index, struct connection *connection, enum tag tag,
+          uint16_t port)
 {
     wire->serial++;
-    plug->socket = zmq_socket(wire->bulk_ctx, ZMQ_PUSH);
-    if (!plug->socket)
+    connection->socket = zmq_socket(wire->bulk_ctx, ZMQ_PUSH);
+    if (!connection->socket)
         return -zmq_errno();
-    wire_set_bulk(plug->socket);
-    int rc = plug_watch(wire, plug, wire->bulk_ctx, tag, index);
+    wire_set_bulk(connection->socket);
+    int rc = connection_watch(wire, connection, wire->bulk_ctx, tag, index);
     if (rc == 0)
-        rc = plug_connect(wire, plug, wire->links[index].host, port);
-    return rc != 0 ? rc : greet(wire, plug);
+        rc = connection_connect(wire, connection, wire->links[index].host, port);
+    return rc != 0 ? rc : greet(wire, connection);
 }
 
 static int
@@ -165,8 +168,8 @@ close_bulk(struct wire *wire, unsigned index)
 {
     struct link *link = &wire->links[index];
     wire_queue_close(wire, index);
-    plug_close(wire, &link->bulk);
-    plug_close(wire, &link->express);
+    connection_close(wire, &link->bulk);
+    connection_close(wire, &link->express);
     link->node = (struct proto_node){0, 0};
 }
 
@@ -175,7 +178,7 @@ wire_close(struct wire *wire, unsigned index)
 {
     close_bulk(wire, index);
     pthread_mutex_lock(&wire->pulse_lock);
-    plug_close(wire, &wire->links[index].control);
+    connection_close(wire, &wire->links[index].control);
     wire->links[index].pulses = false;
     pthread_mutex_unlock(&wire->pulse_lock);
     wire->links[index].failed = false;
@@ -233,20 +236,20 @@ wire_peer_down(void *ctx, unsigned link)
 }
 
 void
-wire_read_monitor(struct wire *wire, unsigned index, struct plug *plug)
+wire_read_monitor(struct wire *wire, unsigned index, struct connection *connection)
 {
     struct link *link = &wire->links[index];
     uint16_t event;
     int32_t fd;
     bool up = false;
-    while (plug->monitor && wire_monitor_read(plug->monitor, &event, &fd))
+    while (connection->monitor && wire_monitor_read(connection->monitor, &event, &fd))
         if (event == ZMQ_EVENT_CONNECTED)
             guard_add(wire->guard, fd, GUARD_OUT);
         else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             up = true;
         else
             wire_fail(wire, index);
-    if (up && plug == &link->control && !link->failed) {
+    if (up && connection == &link->control && !link->failed) {
         fail_hit(FAIL_CONNECTED, NULL, 0);
         wire->events.link_up(wire->ctx, index);
     }

@@ -111,7 +111,7 @@ complain(struct wire *wire, const char *host, int reason, const char *why)
 
 /* Whoever sends nonsense as an accepted peer loses its link; a stranger has none. */
 static void
-punish(struct wire *wire, struct proto_node node)
+fail_link_of(struct wire *wire, struct proto_node node)
 {
     for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
         if (node.id && wire->links[i].node.id == node.id &&
@@ -146,7 +146,7 @@ skip_rest(void *socket, zmq_msg_t *last)
 
 /* Tell the guard of a whole message; `from` has id 0 when it was not valid. */
 static void
-vouch(struct wire *wire, int fd, enum guard_plane plane, struct proto_node from)
+tell_guard(struct wire *wire, int fd, enum guard_plane plane, struct proto_node from)
 {
     bool member = false;
     for (unsigned i = 0; from.id && !member && i < WIRE_LINKS_MAX; i++)
@@ -179,7 +179,7 @@ take_control(struct wire *wire, zmq_msg_t *id, zmq_msg_t *header, zmq_msg_t *bod
         return from;
     }
     complain(wire, host, rc, why.line);
-    punish(wire, from);
+    fail_link_of(wire, from);
     return (struct proto_node){0, 0};
 }
 
@@ -201,7 +201,7 @@ wire_receive_control(struct wire *wire)
         zmq_msg_recv(&body, wire->router, ZMQ_DONTWAIT);
     too_long = skip_rest(wire->router, &body);
     int fd = zmq_msg_get(&header, ZMQ_SRCFD);
-    vouch(wire, fd, GUARD_CONTROL, take_control(wire, &id, &header, &body, too_long));
+    tell_guard(wire, fd, GUARD_CONTROL, take_control(wire, &id, &header, &body, too_long));
     zmq_msg_close(&id);
     zmq_msg_close(&header);
     zmq_msg_close(&body);
@@ -233,7 +233,7 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
         return from;
     }
     complain(wire, peer_host(header), rc, why.line);
-    punish(wire, from);
+    fail_link_of(wire, from);
     return (struct proto_node){0, 0};
 }
 
@@ -257,7 +257,7 @@ wire_receive_bulk(struct wire *wire)
     bool too_long = skip_rest(wire->pull, &frame->body);
     int fd = zmq_msg_get(&header, ZMQ_SRCFD);
     frame->lent = true;
-    vouch(wire, fd, GUARD_BULK, take_bulk(wire, &header, frame, too_long));
+    tell_guard(wire, fd, GUARD_BULK, take_bulk(wire, &header, frame, too_long));
     frame->lent = false;
     zmq_msg_close(&header);
     if (!frame->kept)

@@ -122,27 +122,27 @@ make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, bool
     return ok;
 }
 
-/* Returns 0, -EAGAIN when there is no room, or another error. The parcel is empty unless -EAGAIN. */
+/* Returns 0, -EAGAIN when there is no room, or another error. The message is empty unless -EAGAIN. */
 static int
-ship(void *socket, struct parcel *parcel)
+outgoing_send(void *socket, struct outgoing *outgoing)
 {
     int rc = 0;
-    if (zmq_msg_send(&parcel->header, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
+    if (zmq_msg_send(&outgoing->header, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
         rc = zmq_errno() == EAGAIN ? -EAGAIN : -EPIPE;
-    else if (zmq_msg_send(&parcel->body, socket, ZMQ_DONTWAIT) < 0)
+    else if (zmq_msg_send(&outgoing->body, socket, ZMQ_DONTWAIT) < 0)
         rc = -EPIPE; /* half a message: the connection has just gone */
     if (rc != -EAGAIN) {
-        zmq_msg_close(&parcel->header);
-        zmq_msg_close(&parcel->body);
+        zmq_msg_close(&outgoing->header);
+        zmq_msg_close(&outgoing->body);
     }
     return rc;
 }
 
 static void
-drop(struct wire *wire, unsigned link, struct parcel *parcel)
+outgoing_drop(struct wire *wire, unsigned link, struct outgoing *outgoing)
 {
-    zmq_msg_close(&parcel->header);
-    zmq_msg_close(&parcel->body);
+    zmq_msg_close(&outgoing->header);
+    zmq_msg_close(&outgoing->body);
     wire->counts.dropped++;
     wire_fail(wire, link);
 }
@@ -174,9 +174,9 @@ wire_queue_close(struct wire *wire, unsigned index)
     if (link->bulk.socket)
         watch_room(wire, index, false);
     for (; link->queue_count > 0; link->queue_count--) {
-        struct parcel *parcel = &link->queue[link->queue_first];
-        zmq_msg_close(&parcel->header);
-        zmq_msg_close(&parcel->body);
+        struct outgoing *outgoing = &link->queue[link->queue_first];
+        zmq_msg_close(&outgoing->header);
+        zmq_msg_close(&outgoing->body);
         link->queue_first = (link->queue_first + 1) % wire->setup.queue_size;
     }
     free(link->queue);
@@ -186,13 +186,14 @@ wire_queue_close(struct wire *wire, unsigned index)
 
 /* Send both frames, or queue them. What finds no room in the express goes with the others. */
 static void
-post(struct wire *wire, unsigned index, const struct proto_msg *msg, struct parcel *parcel)
+outgoing_post(struct wire *wire, unsigned index, const struct proto_msg *msg,
+              struct outgoing *outgoing)
 {
     struct link *link = &wire->links[index];
-    wire->counts.tx_bytes += zmq_msg_size(&parcel->header) + zmq_msg_size(&parcel->body);
-    int rc = by_express(wire, msg) ? ship(link->express.socket, parcel) : -EAGAIN;
+    wire->counts.tx_bytes += zmq_msg_size(&outgoing->header) + zmq_msg_size(&outgoing->body);
+    int rc = by_express(wire, msg) ? outgoing_send(link->express.socket, outgoing) : -EAGAIN;
     if (rc == -EAGAIN && link->queue_count == 0)
-        rc = ship(link->bulk.socket, parcel);
+        rc = outgoing_send(link->bulk.socket, outgoing);
     fail_message(msg->type, FAIL_SENT, NULL, 0);
     if (rc == 0)
         return;
@@ -200,14 +201,14 @@ post(struct wire *wire, unsigned index, const struct proto_msg *msg, struct parc
         wire_fail(wire, index);
     } else if (link->queue_count == wire->setup.queue_size) {
         wire_log(wire, 4, "a node has read no data for too long: its connection is closed");
-        drop(wire, index, parcel);
+        outgoing_drop(wire, index, outgoing);
     } else {
-        struct parcel *last =
+        struct outgoing *last =
             &link->queue[(link->queue_first + link->queue_count++) % wire->setup.queue_size];
         zmq_msg_init(&last->header);
         zmq_msg_init(&last->body);
-        zmq_msg_move(&last->header, &parcel->header);
-        zmq_msg_move(&last->body, &parcel->body);
+        zmq_msg_move(&last->header, &outgoing->header);
+        zmq_msg_move(&last->body, &outgoing->body);
         watch_room(wire, index, true);
     }
 }
@@ -226,20 +227,20 @@ wire_send_bulk(void *ctx, unsigned index, const struct proto_msg *msg, const voi
                size_t size, bool lent)
 {
     struct wire *wire = ctx;
-    struct parcel parcel;
+    struct outgoing outgoing;
     if (!takes_bulk(wire, index)) {
         if (lent)
             atomic_fetch_add(&wire->sent.done, 1);
         return;
     }
     fail_message(msg->type, FAIL_SEND, NULL, 0);
-    if (!make_body(wire, &parcel.body, body, size, lent)) {
+    if (!make_body(wire, &outgoing.body, body, size, lent)) {
         wire_fail(wire, index);
-    } else if (!make_header(wire, &parcel.header, msg)) {
-        zmq_msg_close(&parcel.body);
+    } else if (!make_header(wire, &outgoing.header, msg)) {
+        zmq_msg_close(&outgoing.body);
         wire_fail(wire, index);
     } else {
-        post(wire, index, msg, &parcel);
+        outgoing_post(wire, index, msg, &outgoing);
     }
 }
 
@@ -247,16 +248,16 @@ wire_send_bulk(void *ctx, unsigned index, const struct proto_msg *msg, const voi
 static void
 pass_on(struct wire *wire, unsigned index, const struct proto_msg *msg, zmq_msg_t *body)
 {
-    struct parcel parcel;
+    struct outgoing outgoing;
     if (!takes_bulk(wire, index))
         return;
-    if (!make_header(wire, &parcel.header, msg)) {
+    if (!make_header(wire, &outgoing.header, msg)) {
         wire_fail(wire, index);
         return;
     }
-    zmq_msg_init(&parcel.body);
-    zmq_msg_copy(&parcel.body, body);
-    post(wire, index, msg, &parcel);
+    zmq_msg_init(&outgoing.body);
+    zmq_msg_copy(&outgoing.body, body);
+    outgoing_post(wire, index, msg, &outgoing);
 }
 
 void
@@ -273,11 +274,11 @@ wire_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_
 }
 
 void
-wire_queue_ship(struct wire *wire, unsigned index)
+wire_queue_send(struct wire *wire, unsigned index)
 {
     struct link *link = &wire->links[index];
     while (link->queue_count > 0 && !link->failed) {
-        int rc = ship(link->bulk.socket, &link->queue[link->queue_first]);
+        int rc = outgoing_send(link->bulk.socket, &link->queue[link->queue_first]);
         if (rc == -EAGAIN)
             return;
         link->queue_first = (link->queue_first + 1) % wire->setup.queue_size;

@@ -77,7 +77,7 @@ inet_of(const struct sockaddr *address)
 }
 
 static bool
-fill(struct iface *out, const struct ifaddrs *at, const char *route)
+iface_fill(struct iface *out, const struct ifaddrs *at, const char *route)
 {
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", at->ifa_name);
@@ -123,7 +123,7 @@ list_usable(struct iface out[IFACES_MAX])
     if (getifaddrs(&all) != 0)
         return 0;
     for (struct ifaddrs *at = all; at && count < IFACES_MAX; at = at->ifa_next)
-        if (usable(at) && fill(&out[count], at, route)) {
+        if (usable(at) && iface_fill(&out[count], at, route)) {
             out[count].order = count;
             count++;
         }

@@ -126,7 +126,8 @@ start(struct resolve *resolve)
 }
 
 static void
-fill(struct resolve *resolve, const struct proto_endpoint *names, size_t count, bool *need_thread)
+resolve_fill(struct resolve *resolve, const struct proto_endpoint *names, size_t count,
+             bool *need_thread)
 {
     resolve->count = count;
     for (size_t i = 0; i < count; i++) {
@@ -159,7 +160,7 @@ resolve_new(struct resolve **out, const struct proto_endpoint *names, size_t cou
     resolve->names = calloc(count ? count : 1, sizeof *resolve->names);
     int rc = resolve->names ? 0 : -ENOMEM;
     if (rc == 0)
-        fill(resolve, names, count, &need_thread);
+        resolve_fill(resolve, names, count, &need_thread);
     if (rc == 0 && need_thread)
         rc = start(resolve);
     if (rc == 0)

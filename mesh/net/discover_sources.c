@@ -62,7 +62,7 @@ udp_open(const struct discover *discover, const struct iface *iface)
 
 /* CZMQ by itself catches signals and writes to the terminal, and it aborts on a multicast address. */
 static void
-czmq_tame(void)
+czmq_configure(void)
 {
     unsetenv("ZSYS_IPV4_MCAST_ADDRESS");
     unsetenv("ZSYS_IPV6_MCAST_ADDRESS");
@@ -121,7 +121,7 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
 {
     if (iface->loopback || !leaves_from(iface) || atomic_flag_test_and_set(&zbeacon_taken))
         return false;
-    czmq_tame();
+    czmq_configure();
     zsys_set_interface(iface->name);
     discover->zbeacon = zactor_new(zbeacon, NULL);
     char *host = NULL;
@@ -145,7 +145,7 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
 /* ---- sources ---- */
 
 static bool
-same(const struct iface *a, const struct iface *b)
+iface_same(const struct iface *a, const struct iface *b)
 {
     return strcmp(a->name, b->name) == 0 && a->address.s_addr == b->address.s_addr &&
            a->broadcast.s_addr == b->broadcast.s_addr;
@@ -155,7 +155,7 @@ static bool
 serves(const struct discover *discover, const struct iface *iface)
 {
     for (size_t i = 0; i < discover->source_count; i++)
-        if (same(&discover->source[i].iface, iface))
+        if (iface_same(&discover->source[i].iface, iface))
             return true;
     return false;
 }
@@ -192,7 +192,7 @@ close_gone(struct discover *discover, const struct iface *list, size_t count)
     for (size_t i = discover->source_count; i-- > 0;) {
         const struct iface gone = discover->source[i].iface;
         size_t k = 0;
-        while (k < count && !same(&gone, &list[k]))
+        while (k < count && !iface_same(&gone, &list[k]))
             k++;
         if (k < count)
             continue;

@@ -45,11 +45,11 @@ take_bucket(const struct proto_plan *plan, const struct core_bucket *bucket, siz
     uint64_t bytes = bucket->count * sizeof(int32_t);
     if (!servers_take(plan, bytes))
         return 0;
-    struct servers_cut cut = servers_cut(bucket, MESH_CHUNK_ELEMS, plan);
+    struct servers_ranges ranges = servers_divide(bucket, MESH_CHUNK_ELEMS, plan);
     struct servers_deal deal;
-    servers_deal(&deal, plan, bytes, b, cut.count);
-    for (size_t r = 0; r < cut.count; r++) {
-        uint64_t part = servers_end(&cut, bucket, r) - servers_begin(&cut, bucket, r);
+    servers_deal(&deal, plan, bytes, b, ranges.count);
+    for (size_t r = 0; r < ranges.count; r++) {
+        uint64_t part = servers_end(&ranges, bucket, r) - servers_begin(&ranges, bucket, r);
         unsigned owner = servers_deal_next(&deal);
         for (size_t m = 0; m < plan->count; m++)
             *(m == owner ? &share[m].sums : &share[m].other) += part * sizeof(int32_t);

@@ -24,7 +24,7 @@ is_served(const struct core *core, const struct proto_chunk *chunk)
 {
     const struct collective *c = core->collective;
     return core->plan.active && chunk->plan_hash == core->plan.hash && !chunk->direct &&
-           c->cuts[chunk->bucket].served;
+           c->layouts[chunk->bucket].served;
 }
 
 static void

@@ -224,7 +224,7 @@ static uint64_t
 star_cost(const struct rings *rings, unsigned rank, size_t b)
 {
     const struct core_bucket *bucket = &rings->buckets[b];
-    struct servers_cut cut = servers_cut(bucket, rings->chunk_elems, &rings->now);
+    struct servers_ranges cut = servers_divide(bucket, rings->chunk_elems, &rings->now);
     struct servers_deal deal;
     uint64_t elements = 0;
     servers_deal(&deal, &rings->now, bucket->count * sizeof(int32_t), b, cut.count);

@@ -60,7 +60,7 @@ late_ticks_stretch_deadlines_though_messages_come(void **state)
         lone_say(lone, 8, &alive);
     }
     core_on_tick(lone->core, lone->now);
-    assert_true(awake_since(lone->core->awake, awake) <= CORE_NAP_US);
+    assert_true(awake_since(lone->core->awake, awake) <= CORE_GAP_MAX_US);
     int i = peers_find(lone->core, lone_node(lone, 7));
     assert_true(i >= 0);
     assert_false(lone->core->view.of[i].suspected);

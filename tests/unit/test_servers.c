@@ -60,7 +60,7 @@ duties_are_packed_and_unpacked(void **state)
 static void
 check_cut(const struct core_bucket *bucket, uint32_t chunk, const struct proto_plan *plan)
 {
-    struct servers_cut cut = servers_cut(bucket, chunk, plan);
+    struct servers_ranges cut = servers_divide(bucket, chunk, plan);
     uint64_t at = bucket->first;
     for (size_t r = 0; r < cut.count; r++) {
         assert_int_equal(servers_begin(&cut, bucket, r), at);
@@ -102,7 +102,7 @@ most_ranges(const struct proto_plan *plan, uint64_t mib, size_t *ranges)
     struct core_bucket bucket = {16 * 999 + 3, mib * MIB / sizeof(int32_t)};
     struct servers_deal deal;
     size_t most = 0;
-    *ranges = servers_cut(&bucket, PROTO_CHUNK_MAX, plan).count;
+    *ranges = servers_divide(&bucket, PROTO_CHUNK_MAX, plan).count;
     servers_deal(&deal, plan, mib * MIB, 0, *ranges);
     for (size_t m = 0; m < plan->count; m++)
         most = deal.room[m] > most ? deal.room[m] : most;

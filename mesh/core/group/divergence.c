@@ -48,7 +48,7 @@ is_late(const struct core *core, int i, uint64_t round, uint64_t hash)
 /* A difference stays until the same or a later round is the same, or an earlier one differs, too: one that goes back
  * does not say which of us was right. */
 static void
-note(struct divergence *d, const struct core *core, int i, uint64_t round, uint64_t hash)
+note_state(struct divergence *d, const struct core *core, int i, uint64_t round, uint64_t hash)
 {
     struct divergence_peer *its = &d->of[i];
     uint64_t ours = round <= core->round ? divergence_past(core, round) : 0;
@@ -75,7 +75,7 @@ divergence_said(struct divergence *d, const struct core *core, int i)
         return;
     d->of[i].since = said->since;
     d->of[i].untold = false;
-    note(d, core, i, said->round, said->state_hash);
+    note_state(d, core, i, said->round, said->state_hash);
 }
 
 struct divergence_verdict
@@ -84,7 +84,7 @@ divergence_followed(struct divergence *d, const struct core *core, int i, uint64
     char who[PROTO_WHO_MAX];
     assert(i >= 0 && i < core->peers.high);
     if (hash == core->state_hash || !core->config.inexact)
-        note(d, core, i, core->round, hash);
+        note_state(d, core, i, core->round, hash);
     if (hash == core->state_hash || !core->config.inexact ||
         core->contribution.state != TRAINER_FREE)
         return (struct divergence_verdict){.back = false};
@@ -122,7 +122,7 @@ divergence_applied(struct divergence *d, const struct core *core, bool copied)
 
 /* The newest round + 1 before which peers[i] had our state. All begin with the same one. */
 static uint64_t
-agreed(const struct core *core, int i)
+last_common(const struct core *core, int i)
 {
     uint64_t same = core->divergence.of[i].same;
     return same > 0 ? same : 1;
@@ -147,7 +147,7 @@ holders(const struct core *core, uint64_t round, uint64_t hash)
         bool holds = view_usable(core, i) && !core->divergence.of[i].apart &&
                      said->round == round && said->state_hash == hash;
         held = held || holds;
-        count += holds && is_witness(core, said->since, agreed(core, i));
+        count += holds && is_witness(core, said->since, last_common(core, i));
     }
     return count == 0 && held ? 1 : count;
 }
@@ -189,7 +189,7 @@ struct count {
 /* Does it count what peers[i] had? Who is gone is a witness of an exact sum. Of inexact ones none is wrong, and all who
  * are here must count alike, or each of two keeps its own. */
 static bool
-counts(const struct core *core, int i)
+is_counted(const struct core *core, int i)
 {
     return !core->config.inexact || core->peers.peers[i].state == PEER_UP;
 }
@@ -203,7 +203,7 @@ keeps_inexact(const struct core *core, const struct count *count)
         unsigned same = 0;
         uint64_t hash = core->divergence.of[i].hash;
         for (int k = 0; k < core->peers.high && divergence_differs_from(core, i); k++)
-            same += divergence_differs_from(core, k) && counts(core, k) &&
+            same += divergence_differs_from(core, k) && is_counted(core, k) &&
                     core->divergence.of[k].hash == hash;
         kept = kept && (same < count->ours || (same == count->ours && core->state_hash < hash));
     }
@@ -218,7 +218,7 @@ is_kept(const struct core *core, const struct count *count)
 
 /* Is what it had still to be heard? How far it is, its last heartbeat does not say: that may be many rounds old. */
 static bool
-silent(const struct core *core, int i)
+is_unheard(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
     return peer->state == PEER_UP && !peer->hello.wants_job && !core->view.of[i].suspected &&
@@ -264,9 +264,9 @@ take_count(const struct core *core, uint64_t from)
     for (int i = 0; i < core->peers.high; i++) {
         if (divergence_differs_from(core, i))
             count.theirs += d->of[i].round >= from && opposes(core, i, count.origin);
-        else if (d->of[i].same > count.round && counts(core, i))
+        else if (d->of[i].same > count.round && is_counted(core, i))
             count.ours += is_witness(core, d->of[i].since, count.origin);
-        else if (silent(core, i))
+        else if (is_unheard(core, i))
             count.all = false;
     }
     count.ours += count.ours == 0;
@@ -288,7 +288,7 @@ first_open(const struct core *core)
 /* --- The verdict ------------------------------------------------------------------------------ */
 
 static void
-say(const struct core *core, int i, const char *verdict)
+difference_log(const struct core *core, int i, const char *verdict)
 {
     char who[PROTO_WHO_MAX];
     const struct divergence_peer *its = &core->divergence.of[i];
@@ -308,16 +308,17 @@ outvote(struct divergence *d, const struct core *core, uint64_t end)
         if (!divergence_differs_from(core, i) || d->of[i].outvoted || d->of[i].round >= end)
             continue;
         d->of[i].outvoted = true;
-        say(core, i,
-            core->config.inexact ? "it takes a copy of these"
-                                 : "more nodes agree with this one, which goes on without it");
+        difference_log(core, i,
+                       core->config.inexact
+                           ? "it takes a copy of these"
+                           : "more nodes agree with this one, which goes on without it");
     }
 }
 
 /* Has it been as many against as many for too often? Then we part. What it says before it has gone back, too, is what
  * it said the last time. */
 static bool
-parts(struct divergence *d, const struct core *core, int i)
+tie_part(struct divergence *d, const struct core *core, int i)
 {
     struct divergence_peer *its = &d->of[i];
     if (its->same > its->tied_round)
@@ -328,7 +329,7 @@ parts(struct divergence *d, const struct core *core, int i)
     its->tied = true;
     if (++its->ties < DIVERGENCE_TIES)
         return false;
-    say(core, i, "again and again: they no longer train together");
+    difference_log(core, i, "again and again: they no longer train together");
     its->apart = true;
     its->hash = 0;
     return true;
@@ -340,13 +341,13 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
     for (int i = 0; i < core->peers.high; i++) {
         if (!divergence_differs_from(core, i) || d->of[i].round < count->round ||
-            (tie && parts(d, core, i)))
+            (tie && tie_part(d, core, i)))
             continue;
         leaves = true;
-        say(core, i,
-            tie                    ? "equally many agree with each, so both go back"
-            : core->config.inexact ? "taking a copy of its weights"
-                                   : "more agree with it: going back");
+        difference_log(core, i,
+                       tie                    ? "equally many agree with each, so both go back"
+                       : core->config.inexact ? "taking a copy of its weights"
+                                              : "more agree with it: going back");
     }
     d->dispute = tie ? count->round : 0;
     uint64_t sure = core->config.inexact         ? UINT64_MAX

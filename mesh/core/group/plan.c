@@ -46,26 +46,26 @@ plan_adopt(struct plan *plan, const struct core *core)
 }
 
 static bool
-is_dead(const struct plan *plan, uint64_t hash)
+has_ended(const struct plan *plan, uint64_t hash)
 {
-    for (unsigned k = 0; k < PLAN_DEAD_MAX; k++)
-        if (plan->dead[k] == hash)
+    for (unsigned k = 0; k < PLAN_ENDED_MAX; k++)
+        if (plan->ended[k] == hash)
             return !core_mutant(MUTANT_DEAD);
     return false;
 }
 
 /* Each member says so of the same plan: it takes one place. */
 static void
-bury(struct plan *plan, uint64_t hash)
+ended_add(struct plan *plan, uint64_t hash)
 {
-    if (!is_dead(plan, hash))
-        plan->dead[plan->dead_next++ % PLAN_DEAD_MAX] = hash;
+    if (!has_ended(plan, hash))
+        plan->ended[plan->ended_next++ % PLAN_ENDED_MAX] = hash;
 }
 
 void
-plan_rest(struct plan *plan, const struct core *core)
+plan_end(struct plan *plan, const struct core *core)
 {
-    bury(plan, plan->hash);
+    ended_add(plan, plan->hash);
     plan->active = false;
     plan->hold = UINT64_MAX;
     plan->idle_at = core->awake;
@@ -86,13 +86,13 @@ plan_drop(struct plan *plan, const struct core *core, const char *why, bool diff
                             .abort = {.plan_hash = plan->hash, .differ = differ}};
     plan_tell(plan, core, &msg);
     members_busy(plan);
-    plan_rest(plan, core);
+    plan_end(plan, core);
 }
 
 bool
 plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
 {
-    plan->patience = 0;
+    plan->doublings = 0;
     if (!plan->active) {
         plan->idle_at = core->awake;
         return false;
@@ -129,7 +129,7 @@ stuck_us(const struct core *core, int i)
 }
 
 static void
-judge_stuck(struct plan *plan, const struct core *core, int i)
+check_stuck(struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     char who[PROTO_WHO_MAX];
@@ -166,8 +166,8 @@ contradiction(const struct plan *plan, const struct core *core, int i)
     if (plan->of[i].stuck)
         return "a member's trainer hangs";
     /* One that is a round ahead has sent all of this round: it may still be on the way. */
-    uint64_t patience_us = said->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
-    if (said->idle && age_us > PLAN_GRACE_US && still_us > patience_us)
+    uint64_t limit_us = said->round > core->round ? CORE_SUSPECT_US : CORE_HEARTBEAT_US;
+    if (said->idle && age_us > PLAN_GRACE_US && still_us > limit_us)
         return "a member is idle";
     if (said->round > core->round + 1)
         return "a member is ahead";
@@ -178,7 +178,7 @@ const char *
 plan_on_beat(struct plan *plan, const struct core *core, int i)
 {
     plan_heard(plan, i);
-    judge_stuck(plan, core, i);
+    check_stuck(plan, core, i);
     mark_behind(plan, core, i);
     if (!plan->active)
         return NULL;
@@ -196,10 +196,10 @@ plan_tick(struct plan *plan, const struct core *core)
     if (core->contribution.state != TRAINER_FREE)
         plan_progress(plan,
                       core->awake); /* my own computing and applying take the time they take */
-    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->patience;
+    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->doublings;
     if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {
-        if (plan->patience < PLAN_PATIENCE_MAX)
-            plan->patience++;
+        if (plan->doublings < PLAN_DOUBLINGS_MAX)
+            plan->doublings++;
         return "no progress";
     }
     if (plan_leads(plan, core->config.self))
@@ -280,11 +280,11 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
         !core_node_equal(msg->leader, core->peers.peers[from].node))
         return false;
     bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
-                 !core->done && !core->leaving && core->fetch.stage != FETCH_COMPLETE &&
+                 !core->done && !core->leaving && core->fetch.state != FETCH_COMPLETE &&
                  of_round(core, msg) && (!plan->active || replaces(plan, msg));
     plan->draft.plan = *msg;
     plan->draft.hash = hash;
-    if (ready && !is_dead(plan, hash) && covers(core, msg) && resolve(core, &plan->draft))
+    if (ready && !has_ended(plan, hash) && covers(core, msg) && resolve(core, &plan->draft))
         return true;
     struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan_hash = hash}};
     peers_send(core, from, &no);
@@ -305,11 +305,11 @@ plan_on_hold(struct plan *plan, const struct core *core, int from, const struct 
     return true;
 }
 
-enum plan_end
+enum plan_abort
 plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg)
 {
     if (plan->active && msg->plan_hash == plan->hash && plan_member(plan, from))
         return msg->differ ? PLAN_DIFFERS : PLAN_ABORTED;
-    bury(plan, msg->plan_hash);
+    ended_add(plan, msg->plan_hash);
     return PLAN_GOES_ON;
 }

@@ -42,9 +42,9 @@ enum {
     PLAN_FAILS = 3,
     PLAN_QUIET_US = 300000, /* no new peer came for this long: go on before gather_us is over */
     PLAN_RECENT = 8,        /* rounds whose time is remembered */
-    PLAN_PATIENCE_MAX = 6,  /* how often the limit for progress may double */
+    PLAN_DOUBLINGS_MAX = 6, /* how often the limit for progress may double */
     /* plans that are over and remembered, for a PLAN that arrives late or twice */
-    PLAN_DEAD_MAX = 8,
+    PLAN_ENDED_MAX = 8,
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
     PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */
     PLAN_AGAIN_MAX_US = 8000000,
@@ -95,18 +95,18 @@ struct plan {
     struct awake round_at; /* when the present round began */
     uint64_t recent_us[PLAN_RECENT];
     unsigned recent_next;
-    unsigned patience;
+    unsigned doublings; /* of the limit for progress */
     unsigned fails;
     uint64_t fails_round;
     struct awake balance_at; /* no new division before this time */
     uint64_t balance_us;
-    uint64_t dead[PLAN_DEAD_MAX];
-    unsigned dead_next;
+    uint64_t ended[PLAN_ENDED_MAX];
+    unsigned ended_next;
     uint64_t plans;
     uint64_t aborts;
     struct plan_draft draft; /* the plan to adopt next */
     uint64_t
-        in_vain; /* bitmap of peers for which the last plan was held, and which are not in this one */
+        not_joined; /* bitmap of peers for which the last plan was held, and which are not in this one */
 };
 
 static inline void
@@ -123,7 +123,7 @@ void plan_round(struct plan *plan, const struct core *core); /* a round of it be
 /* The plan is over without the round; `differ`: as members hold different states. The members are told. */
 void plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ);
 /* No plan any more. */
-void plan_rest(struct plan *plan, const struct core *core);
+void plan_end(struct plan *plan, const struct core *core);
 /* The round took `us` and was applied; core->round is the next one. True: it was the last of this plan. */
 bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
 /* The members finish core->round and stop before the round after it. */
@@ -145,8 +145,8 @@ bool plan_on_plan(struct plan *plan, const struct core *core, int from,
 /* True: the plan ends here and now. */
 bool plan_on_hold(struct plan *plan, const struct core *core, int from,
                   const struct proto_hold *msg);
-enum plan_end { PLAN_GOES_ON, PLAN_ABORTED, PLAN_DIFFERS };
-enum plan_end plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg);
+enum plan_abort { PLAN_GOES_ON, PLAN_ABORTED, PLAN_DIFFERS };
+enum plan_abort plan_on_abort(struct plan *plan, int from, const struct proto_abort *msg);
 
 /* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
 
@@ -174,7 +174,7 @@ plan_up(struct plan *plan, int i)
 
 /* What kept a peer out of the plan is over: it is worth a hold at once. */
 static inline void
-plan_healed(struct plan *plan, int i)
+plan_readmit(struct plan *plan, int i)
 {
     plan->of[i].hold_us = plan->of[i].chase_us = 0;
     plan->of[i].hold_at.us = plan->of[i].chase_at.us = 0;
@@ -221,12 +221,12 @@ plan_progress(struct plan *plan, struct awake now)
 
 /* The trainer of peers[i] has made progress. */
 static inline void
-plan_moves(struct plan *plan, int i)
+plan_trainer_moves(struct plan *plan, int i)
 {
     if (!plan->of[i].stuck)
         return;
     plan->of[i].stuck = false;
-    plan_healed(plan, i);
+    plan_readmit(plan, i);
 }
 
 #endif

@@ -106,7 +106,7 @@ chases(const struct core *core, int i)
 static bool
 leads_next(const struct core *core, bool hungry)
 {
-    if (!plan_idle(core) || core->done || core->leaving || core->fetch.stage == FETCH_COMPLETE ||
+    if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
         divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
         return false;
     return hungry || (!somebody_ahead(core) && is_leader(core));
@@ -194,7 +194,7 @@ too_few(const struct core *core, const struct group_choice *choice)
 static void
 hold_later(struct plan *plan, const struct core *core, const struct group_choice *choice)
 {
-    plan->in_vain = 0;
+    plan->not_joined = 0;
     for (int i = 0; i < core->peers.high; i++) {
         struct plan_peer *peer = &plan->of[i];
         if (group_has(choice->peer, choice->count, i)) {
@@ -210,7 +210,7 @@ hold_later(struct plan *plan, const struct core *core, const struct group_choice
         peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
         peer->hold_at = awake_after(core->awake, peer->hold_us);
         if (wants_in(core, i) && group_hears(core, choice->peer, choice->count, i))
-            plan->in_vain |= UINT64_C(1) << i;
+            plan->not_joined |= UINT64_C(1) << i;
     }
 }
 

@@ -406,7 +406,7 @@ crawls(struct straggler *s, const struct core *core)
 }
 
 void
-straggler_held_in_vain(struct straggler *s, const struct core *core, int i)
+straggler_not_joined(struct straggler *s, const struct core *core, int i)
 {
     if (!core->view.of[i].beat.ready || ++s->of[i].vain < STRAGGLER_VAIN_MAX ||
         core_mutant(MUTANT_PACE))

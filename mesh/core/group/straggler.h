@@ -129,7 +129,7 @@ enum straggler_verdict straggler_tick(struct straggler *s, const struct core *co
 enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core *core,
                                           const struct proto_bench *msg);
 /* A plan was held for peers[i], but it did not join. */
-void straggler_held_in_vain(struct straggler *s, const struct core *core, int i);
+void straggler_not_joined(struct straggler *s, const struct core *core, int i);
 /* A prediction, made longer by the factor by which the last one was too short. */
 uint64_t straggler_sober(const struct straggler *s, const struct core *core, uint64_t us);
 

@@ -45,7 +45,7 @@ audit_round(struct audit *audit, const struct core *core)
 }
 
 static bool
-present(const struct audit *audit, const struct core *core)
+is_current(const struct audit *audit, const struct core *core)
 {
     return audit_present(audit, &core->plan, core->round);
 }
@@ -78,21 +78,21 @@ audit_begin(struct audit *audit, const struct core *core)
 
 /* Out for good: we are sure. */
 static struct audit_verdict
-expel(struct audit *audit, const struct core *core)
+audit_expel(struct audit *audit, const struct core *core)
 {
     struct proto_node node = audit->accused;
     audit->accused = (struct proto_node){0, 0};
-    return (struct audit_verdict){.expel = node, .abort = present(audit, core)};
+    return (struct audit_verdict){.expel = node, .abort = is_current(audit, core)};
 }
 
 /* With the plan gone, or only the two of us in it, there is nobody to wait for. */
 struct audit_verdict
 audit_tick(struct audit *audit, const struct core *core)
 {
-    bool others = present(audit, core) && core->plan.now.count > 2;
+    bool others = is_current(audit, core) && core->plan.now.count > 2;
     if (audit->accused.id &&
         (!others || awake_since(core->awake, audit->accused_at) >= AUDIT_GRACE_US))
-        return expel(audit, core);
+        return audit_expel(audit, core);
     return (struct audit_verdict){.expel = {0, 0}};
 }
 
@@ -108,7 +108,7 @@ who_is(const struct core *core, uint64_t id, char out[PROTO_WHO_MAX])
 }
 
 static void
-accuse(struct audit *audit, const struct core *core, uint64_t shard)
+audit_accuse(struct audit *audit, const struct core *core, uint64_t shard)
 {
     char who[PROTO_WHO_MAX];
     struct proto_msg msg = {.type = PROTO_ACCUSE,
@@ -132,8 +132,8 @@ audit_answer(struct audit *audit, const struct core *core, bool equal)
     assert(shard != 0);
     audit->asked = 0;
     if (!equal)
-        accuse(audit, core, shard);
-    else if (present(audit, core) && audit->owner_plan == audit->plan)
+        audit_accuse(audit, core, shard);
+    else if (is_current(audit, core) && audit->owner_plan == audit->plan)
         audit->due &= ~shard;
     return audit_tick(audit, core);
 }
@@ -151,8 +151,8 @@ audit_on_accuse(struct audit *audit, const struct core *core, int from,
              report_who(core, from, who), who_is(core, msg->accused, accused),
              (unsigned)msg->shard);
     suspect_add(audit, msg->accused);
-    if (!present(audit, core) || msg->plan_hash != core->plan.hash || msg->round != core->round ||
-        core->first_bucket > core->config.audit_bucket)
+    if (!is_current(audit, core) || msg->plan_hash != core->plan.hash ||
+        msg->round != core->round || core->first_bucket > core->config.audit_bucket)
         return;
     const struct proto_member *member = owner_of(core, shard);
     if (member && member->node.id == msg->accused)

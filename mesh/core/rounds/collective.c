@@ -9,7 +9,7 @@
 
 /* stride * n <= chunks of the bucket + 2n for every n up to PROTO_PEERS_MAX. */
 static size_t
-stages_max(const struct collective *c)
+chunks_max(const struct collective *c)
 {
     size_t total = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++)
@@ -19,11 +19,11 @@ stages_max(const struct collective *c)
 
 /* Each bucket gets room for its ranges. Returns how many there may be of all. */
 static size_t
-cut_room(struct collective *c)
+ranges_reserve(struct collective *c)
 {
     size_t ranges = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
-        c->cuts[b].range = ranges;
+        c->layouts[b].first = ranges;
         ranges += servers_ranges_max(&c->setup.buckets[b], c->setup.chunk_elems);
     }
     return ranges;
@@ -42,14 +42,14 @@ collective_new(struct collective **out, const struct collective_setup *setup,
         c->setup.direct_bytes = coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX);
     c->ops = *ops;
     c->ctx = ctx;
-    c->cuts = calloc(setup->bucket_count + 1, sizeof *c->cuts);
-    size_t stages = stages_max(c), ranges = c->cuts ? cut_room(c) : 0;
-    c->kept_max = 2 * stages + PROTO_PEERS_MAX * ranges;
+    c->layouts = calloc(setup->bucket_count + 1, sizeof *c->layouts);
+    size_t chunks = chunks_max(c), ranges = c->layouts ? ranges_reserve(c) : 0;
+    c->kept_max = 2 * chunks + PROTO_PEERS_MAX * ranges;
     c->ranges = calloc(ranges + 1, sizeof *c->ranges);
     c->lanes = calloc(setup->bucket_count + 1, sizeof *c->lanes);
-    c->stages = calloc(stages + 1, 1);
+    c->chunks = calloc(chunks + 1, 1);
     c->kept = calloc(c->kept_max + 1, sizeof *c->kept);
-    if (!c->cuts || !c->ranges || !c->lanes || !c->stages || !c->kept) {
+    if (!c->layouts || !c->ranges || !c->lanes || !c->chunks || !c->kept) {
         collective_destroy(&c);
         return -ENOMEM;
     }
@@ -71,10 +71,10 @@ collective_destroy(struct collective **c)
         return;
     while ((*c)->kept_count > 0)
         kept_remove(*c, (*c)->kept_count - 1);
-    free((*c)->cuts);
+    free((*c)->layouts);
     free((*c)->ranges);
     free((*c)->lanes);
-    free((*c)->stages);
+    free((*c)->chunks);
     free((*c)->kept);
     free(*c);
     *c = NULL;
@@ -82,18 +82,20 @@ collective_destroy(struct collective **c)
 
 /* The ranges of a bucket get their servers. */
 static void
-cut_owners(struct collective *c, const struct proto_plan *plan, size_t b)
+ranges_assign(struct collective *c, const struct proto_plan *plan, size_t b)
 {
     const struct core_bucket *bucket = &c->setup.buckets[b];
-    struct cut *cut = &c->cuts[b];
+    struct layout *layout = &c->layouts[b];
     struct servers_deal deal;
-    cut->by = servers_cut(bucket, c->setup.chunk_elems, plan);
-    assert(cut->by.count <= servers_ranges_max(bucket, c->setup.chunk_elems));
-    servers_deal(&deal, plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b, cut->by.count);
-    for (size_t r = 0; r < cut->by.count; r++) {
+    layout->ranges = servers_divide(bucket, c->setup.chunk_elems, plan);
+    assert(layout->ranges.count <= servers_ranges_max(bucket, c->setup.chunk_elems));
+    servers_deal(&deal, plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b,
+                 layout->ranges.count);
+    for (size_t r = 0; r < layout->ranges.count; r++) {
         unsigned owner = servers_deal_next(&deal);
-        uint64_t elems = servers_end(&cut->by, bucket, r) - servers_begin(&cut->by, bucket, r);
-        c->ranges[cut->range + r].owner = (uint8_t)owner;
+        uint64_t elems =
+            servers_end(&layout->ranges, bucket, r) - servers_begin(&layout->ranges, bucket, r);
+        c->ranges[layout->first + r].owner = (uint8_t)owner;
         c->serves += owner == c->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
         c->served += coding_bytes(PROTO_CODING_RAW, elems);
     }
@@ -101,14 +103,14 @@ cut_owners(struct collective *c, const struct proto_plan *plan, size_t b)
 
 /* Which buckets have servers under this plan? */
 static void
-cut_plan(struct collective *c, const struct proto_plan *plan)
+layouts_plan(struct collective *c, const struct proto_plan *plan)
 {
     c->serves = c->served = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
         uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[b].count);
-        c->cuts[b].served = c->n > 1 && servers_take(plan, bytes);
-        if (c->cuts[b].served)
-            cut_owners(c, plan, b);
+        c->layouts[b].served = c->n > 1 && servers_take(plan, bytes);
+        if (c->layouts[b].served)
+            ranges_assign(c, plan, b);
     }
 }
 
@@ -126,7 +128,7 @@ collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t ha
     c->complete = plan->complete;
     for (size_t m = 0; m < plan->count; m++)
         c->members[m] = plan->members[m].node;
-    cut_plan(c, plan);
+    layouts_plan(c, plan);
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash != hash)
             kept_remove(c, k);
@@ -159,16 +161,16 @@ collective_tick(struct collective *c)
 /* --- Receiving -------------------------------------------------------------------------------- */
 
 static enum verdict
-another_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
+fail_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
 {
     c->diverged = true;
     c->diverged_rank = from;
     c->diverged_state = chunk->state_hash;
-    return bad(c, "another state", chunk);
+    return collective_refuse(c, "another state", chunk);
 }
 
 static int
-member_of(const struct collective *c, struct proto_node node)
+rank_of(const struct collective *c, struct proto_node node)
 {
     for (unsigned r = 0; r < c->n; r++)
         if (c->members[r].id == node.id && c->members[r].incarnation == node.incarnation)
@@ -178,30 +180,30 @@ member_of(const struct collective *c, struct proto_node node)
 
 /* A chunk of the present plan and round. */
 static enum verdict
-take(struct collective *c, struct proto_node node, enum proto_type type,
-     const struct proto_chunk *chunk, struct core_frame *frame)
+chunk_accept(struct collective *c, struct proto_node node, enum proto_type type,
+             const struct proto_chunk *chunk, struct core_frame *frame)
 {
-    int from = member_of(c, node);
+    int from = rank_of(c, node);
     if (from >= 0 && from != (int)c->rank && chunk->state_hash != c->state &&
         !core_mutant(MUTANT_ODD))
-        return another_state(c, (unsigned)from, chunk);
+        return fail_state(c, (unsigned)from, chunk);
     if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
         chunk->bucket < c->first_bucket)
-        return bad(c, "not of this plan", chunk);
+        return collective_refuse(c, "not of this plan", chunk);
     if (!coding_fits(chunk->coding, chunk->count, frame->size))
-        return bad(c, "wrong size", chunk);
+        return collective_refuse(c, "wrong size", chunk);
     if (c->lanes[chunk->bucket].left == 0)
         return VERDICT_DONE;
     const struct route *route = c->lanes[chunk->bucket].route;
     if (type == PROTO_GATHER)
         return route->gather(c, chunk, (unsigned)from, frame);
     if (chunk->direct != route->direct)
-        return bad(c, "wrong range", chunk);
+        return collective_refuse(c, "wrong range", chunk);
     return route->reduce(c, chunk, (unsigned)from, frame);
 }
 
 static bool
-fenced(const struct collective *c, const struct proto_chunk *chunk)
+chunk_foreign(const struct collective *c, const struct proto_chunk *chunk)
 {
     if (!c->planned)
         return true;
@@ -210,25 +212,26 @@ fenced(const struct collective *c, const struct proto_chunk *chunk)
 
 /* Is its plan or its round not the present one? */
 static bool
-waits(const struct collective *c, const struct proto_chunk *chunk)
+chunk_early(const struct collective *c, const struct proto_chunk *chunk)
 {
-    bool fence = fenced(c, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
+    bool fence = chunk_foreign(c, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
     bool round = chunk->round != c->round && !core_mutant(MUTANT_DRAIN_ROUND);
     return fence || round;
 }
 
 /* Everything kept that has become possible; taking one chunk may make another possible. */
 static void
-drain(struct collective *c)
+kept_accept(struct collective *c)
 {
     bool again = c->running;
     while (again && !c->broken) {
         again = false;
         for (size_t k = c->kept_count; k-- > 0 && !c->broken;) {
             struct kept *kept = &c->kept[k];
-            if (waits(c, &kept->chunk))
+            if (chunk_early(c, &kept->chunk))
                 continue;
-            if (take(c, kept->from, kept->type, &kept->chunk, &kept->frame) == VERDICT_LATER)
+            if (chunk_accept(c, kept->from, kept->type, &kept->chunk, &kept->frame) ==
+                VERDICT_LATER)
                 continue;
             kept_remove(c, k);
             again = true;
@@ -250,8 +253,8 @@ kept_already(const struct collective *c, struct proto_node from, const struct pr
 }
 
 static void
-keep(struct collective *c, struct proto_node from, const struct proto_msg *msg,
-     struct core_frame *frame)
+kept_add(struct collective *c, struct proto_node from, const struct proto_msg *msg,
+         struct core_frame *frame)
 {
     if (msg->chunk.bucket >= c->setup.bucket_count)
         return;
@@ -274,16 +277,16 @@ collective_chunk(struct collective *c, struct proto_node from, const struct prot
     const struct proto_chunk *chunk = &msg->chunk;
     if (c->broken && c->planned && chunk->plan_hash == c->plan)
         return;
-    if (!fenced(c, chunk) && c->running && chunk->round == c->round) {
-        if (take(c, from, msg->type, chunk, frame) == VERDICT_LATER) {
-            keep(c, from, msg, frame);
+    if (!chunk_foreign(c, chunk) && c->running && chunk->round == c->round) {
+        if (chunk_accept(c, from, msg->type, chunk, frame) == VERDICT_LATER) {
+            kept_add(c, from, msg, frame);
             return;
         }
-        drain(c);
+        kept_accept(c);
         return;
     }
     if (chunk->round == round || chunk->round == round + 1)
-        keep(c, from, msg, frame);
+        kept_add(c, from, msg, frame);
 }
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
@@ -300,16 +303,16 @@ static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
     bool small = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
-    if (c->cuts[bucket].served)
+    if (c->layouts[bucket].served)
         return &route_star;
     return c->n == 1 || small ? &route_direct : &route_ring;
 }
 
-/* Returns how many stages the lane has. */
+/* Returns how many chunks the lane has. */
 static size_t
-lane_begin(struct collective *c, size_t bucket, size_t stage)
+lane_begin(struct collective *c, size_t bucket, size_t chunk)
 {
-    c->lanes[bucket] = (struct lane){.route = route_of(c, bucket), .stage = stage};
+    c->lanes[bucket] = (struct lane){.route = route_of(c, bucket), .chunk = chunk};
     if (c->setup.buckets[bucket].count == 0)
         return 0;
     return c->lanes[bucket].route->begin(c, bucket);
@@ -328,19 +331,19 @@ collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint
     c->first_bucket = first_bucket;
     c->ready = 0;
     c->left = 0;
-    size_t stage = 0;
+    size_t chunk = 0;
     for (size_t b = first_bucket; b < c->setup.bucket_count; b++) {
-        stage += lane_begin(c, b, stage);
+        chunk += lane_begin(c, b, chunk);
         c->left += c->lanes[b].left > 0;
     }
-    memset(c->stages, STAGE_WAITING, stage);
+    memset(c->chunks, CHUNK_WAITING, chunk);
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash == c->plan && c->kept[k].chunk.round < round)
             kept_remove(c, k);
 }
 
 static void
-lane_push(struct collective *c, size_t bucket)
+lane_send(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     if (!lane->sent && lane->left > 0 && c->n > 1)
@@ -351,11 +354,11 @@ lane_push(struct collective *c, size_t bucket)
 }
 
 static void
-push(struct collective *c)
+lanes_send(struct collective *c)
 {
     for (size_t b = c->first_bucket; b < c->ready; b++)
-        lane_push(c, b);
-    drain(c);
+        lane_send(c, b);
+    kept_accept(c);
 }
 
 void
@@ -365,7 +368,7 @@ collective_open(struct collective *c)
         return;
     c->open = true;
     if (c->served > 0)
-        drain(c);
+        kept_accept(c);
 }
 
 void
@@ -376,13 +379,13 @@ collective_ready(struct collective *c, size_t end)
         return;
     c->open = true;
     c->ready = end;
-    push(c);
+    lanes_send(c);
 }
 
 /* --- Lending ---------------------------------------------------------------------------------- */
 
 static bool
-lend(struct collective *c, size_t bucket)
+lane_lend(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     bool can = lane->left == 0 && !lane->lent;
@@ -396,12 +399,12 @@ collective_final(struct collective *c, size_t *bucket)
     size_t last = c->setup.bucket_count - 1;
     if (collective_status(c) != COLLECTIVE_RUNNING || c->ready <= last || c->lanes[last].left > 0)
         return false;
-    if (lend(c, last)) {
+    if (lane_lend(c, last)) {
         *bucket = last;
         return true;
     }
     for (size_t b = c->first_bucket; b < last; b++)
-        if (lend(c, b)) {
+        if (lane_lend(c, b)) {
             *bucket = b;
             return true;
         }

@@ -1,6 +1,6 @@
 /* collective.h - exact all-reduces of an int32 vector, one after the other.
  *
- * There are n members in a ring, each with a contribution own[]. A bucket of c elements is cut into n segments,
+ * There are n members in a ring, each with a contribution own[]. A bucket of c elements is divided into n segments,
  * segment s = [c*s/n, c*(s+1)/n). Each segment is sent in chunks of chunk_elems:
  *
  *     reduce-scatter  rank s sends own[segment s] to its right neighbour as soon as the bucket is ready;
@@ -9,7 +9,7 @@
  *
  * So each member sends 2(n-1)/n of the vector, for any n (Patarasuk and Yuan, JPDC 2009). A bucket of at most
  * direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step instead of
- * 2(n-1). A bucket that has servers under the plan (servers.h) is cut into ranges: each member sends its contribution
+ * 2(n-1). A bucket that has servers under the plan (servers.h) is divided into ranges: each member sends its contribution
  * to a range to the server of the range, which sends the total to all. Each of these ways is a *route*, a table of
  * functions in a file of its own (route_ring.c, route_direct.c, route_star.c): all pass through the same nets. The
  * states of a chunk in the ring:

@@ -14,13 +14,13 @@
 #include "mesh/core/rounds/collective.h"
 #include "mesh/core/rounds/servers.h"
 
-enum stage { STAGE_WAITING, STAGE_PASSED, STAGE_FINAL };
+enum chunk_status { CHUNK_WAITING, CHUNK_PASSED, CHUNK_FINAL };
 enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
 
 /* The way that a bucket takes. */
 struct route {
     bool direct; /* its chunks say so */
-    /* The stages that it needs in lane->stages; sets lane->left. */
+    /* Returns how many entries of c->chunks it needs, from lane->chunk on; sets lane->left. */
     size_t (*begin)(struct collective *c, size_t bucket);
     /* My contribution is complete: sends it. */
     void (*send)(struct collective *c, size_t bucket);
@@ -45,11 +45,11 @@ struct range {
     uint64_t check;   /* of sum */
 };
 
-/* How a bucket is cut when servers sum it. */
-struct cut {
-    struct servers_cut by; /* in this plan, if it is served */
-    size_t range;          /* index of its first range in c->ranges */
-    bool served;           /* somebody serves it, in this plan */
+/* Where the ranges of a bucket lie when servers sum it. */
+struct layout {
+    struct servers_ranges ranges; /* in this plan, if it is served */
+    size_t first;                 /* index of its first range in c->ranges */
+    bool served;                  /* somebody serves it, in this plan */
 };
 
 /* One bucket in the present round. */
@@ -58,7 +58,7 @@ struct lane {
     bool sent;        /* my contribution is on its way */
     bool lent;        /* collective_final has named it */
     bool begun;       /* direct only: sum may be written */
-    size_t stage;     /* index of its first chunk in c->stages */
+    size_t chunk;     /* index of its first chunk in c->chunks */
     size_t stride;    /* ring only: chunks of the longest segment */
     uint64_t covered; /* direct only: shards in sum */
     size_t left;      /* chunks or contributions that are not final */
@@ -77,8 +77,8 @@ struct collective {
     struct collective_ops ops;
     void *ctx;
     struct lane *lanes;
-    uint8_t *stages;
-    struct cut *cuts; /* [bucket_count] */
+    uint8_t *chunks;
+    struct layout *layouts; /* [bucket_count] */
     struct range *ranges;
     struct kept *kept;
     size_t kept_count, kept_max;
@@ -116,7 +116,7 @@ chunks_of(const struct collective *c, uint64_t count)
 /* --- The checks of a route: fence and state are in collective.c ------------------------------------------------ */
 
 static inline void
-fail(struct collective *c, const char *what, const struct proto_chunk *chunk)
+collective_fail(struct collective *c, const char *what, const struct proto_chunk *chunk)
 {
     c->broken = true;
     snprintf(c->why, sizeof c->why, "%s in bucket %u, elements %llu+%u, hop %u", what,
@@ -125,9 +125,9 @@ fail(struct collective *c, const char *what, const struct proto_chunk *chunk)
 }
 
 static inline enum verdict
-bad(struct collective *c, const char *what, const struct proto_chunk *chunk)
+collective_refuse(struct collective *c, const char *what, const struct proto_chunk *chunk)
 {
-    fail(c, what, chunk);
+    collective_fail(c, what, chunk);
     return VERDICT_BAD;
 }
 
@@ -164,21 +164,22 @@ check_differs(uint64_t a, uint64_t b)
 
 /* Shards that coverage is about: all. */
 static inline uint64_t
-counted(void)
+covered_shards(void)
 {
     return core_mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
 }
 
 static inline bool
-overlaps(uint64_t a, uint64_t b)
+covers_twice(uint64_t a, uint64_t b)
 {
-    return (a & b & counted()) != 0 && !core_mutant(MUTANT_COVERAGE);
+    return (a & b & covered_shards()) != 0 && !core_mutant(MUTANT_COVERAGE);
 }
 
 static inline bool
-whole(const struct collective *c, uint64_t coverage)
+covers_all(const struct collective *c, uint64_t coverage)
 {
-    return (coverage & counted()) == (c->complete & counted()) || core_mutant(MUTANT_COVERAGE);
+    return (coverage & covered_shards()) == (c->complete & covered_shards()) ||
+           core_mutant(MUTANT_COVERAGE);
 }
 
 static inline void

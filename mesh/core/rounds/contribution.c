@@ -36,7 +36,7 @@ contribution_starved(struct contribution *own, const struct core *core, uint64_t
 
 /* May own[] be rewritten, of which `in_flight` sends are under way? */
 static bool
-drained(struct contribution *own, const struct core *core)
+own_is_writable(struct contribution *own, const struct core *core)
 {
     if (own->in_flight == 0 || core_mutant(MUTANT_SENT))
         return true;
@@ -59,7 +59,7 @@ fill_zeros(struct contribution *own, const struct core *core)
 }
 
 static void
-compute(struct contribution *own, const struct core *core, uint64_t need)
+ask_compute(struct contribution *own, const struct core *core, uint64_t need)
 {
     bool extra = (own->has & ~need) != 0 && !core_mutant(MUTANT_FRESH);
     bool fresh = !own->filled || own->has == 0 || extra;
@@ -79,12 +79,12 @@ contribution_fill(struct contribution *own, const struct core *core, uint64_t ne
     if (own->state == TRAINER_FREE && !(own->filled && own->has == need)) {
         if (core_mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
-        else if (!drained(own, core))
+        else if (!own_is_writable(own, core))
             return 0;
         else if (need == 0)
             fill_zeros(own, core);
         else
-            compute(own, core, need);
+            ask_compute(own, core, need);
     }
     if (own->lent && !core_mutant(MUTANT_LENT))
         return 0; /* sum is written from here on */
@@ -133,7 +133,7 @@ measure_speed(struct contribution *own, unsigned shards)
 }
 
 static void
-computed(struct contribution *own, const struct core *core)
+compute_done(struct contribution *own, const struct core *core)
 {
     unsigned shards = (unsigned)__builtin_popcountll(own->computing);
     own->compute_us = wall_since(core->now, own->compute_at) + own->saved_us;
@@ -156,7 +156,7 @@ contribution_bucket(struct contribution *own, const struct core *core, size_t bu
     own->ready = bucket + 1;
     own->moved_at = core->awake;
     if (own->ready == core->config.bucket_count)
-        computed(own, core);
+        compute_done(own, core);
     return true;
 }
 

@@ -11,7 +11,7 @@
 
 /* A round of it begins. */
 static void
-begin(struct core *core)
+round_begin(struct core *core)
 {
     plan_round(&core->plan, core);
     collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
@@ -20,7 +20,7 @@ begin(struct core *core)
 
 /* core->plan.draft is the plan from now on. */
 static void
-adopt(struct core *core)
+plan_begin(struct core *core)
 {
     assert(contribution_settled(&core->contribution));
     if (core->plan.active) /* the same leader's newer plan replaces it */
@@ -29,7 +29,7 @@ adopt(struct core *core)
     plan_adopt(&core->plan, core);
     collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
     straggler_plan(&core->straggler, core);
-    begin(core);
+    round_begin(core);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ catch_up(struct core *core)
 {
     struct fetch *fetch = &core->fetch;
     bool goes_on = fetch_step(fetch, core);
-    if (goes_on && fetch->stage == FETCH_FOLLOWING)
+    if (goes_on && fetch->state == FETCH_FOLLOWING)
         rounds_on_fetch(core, fetch_follow_step(fetch, core));
     if (goes_on && fetch_uses_state_in(fetch)) {
         serve_yield(&core->serve);
@@ -53,18 +53,18 @@ catch_up(struct core *core)
 }
 
 static void
-lead(struct core *core)
+rounds_lead(struct core *core)
 {
     if (!plan_lead(&core->plan, core))
         return;
-    for (uint64_t left = core->plan.in_vain; left; left &= left - 1)
-        straggler_held_in_vain(&core->straggler, core, __builtin_ctzll(left));
-    adopt(core);
+    for (uint64_t left = core->plan.not_joined; left; left &= left - 1)
+        straggler_not_joined(&core->straggler, core, __builtin_ctzll(left));
+    plan_begin(core);
 }
 
 /* What this node adds to the running round. */
 static void
-contribute(struct core *core)
+round_contribute(struct core *core)
 {
     struct contribution *own = &core->contribution;
     size_t all = core->config.bucket_count;
@@ -83,7 +83,7 @@ contribute(struct core *core)
 }
 
 static void
-commit(struct core *core)
+round_commit(struct core *core)
 {
     if (!core->plan.active || !contribution_settled(&core->contribution) ||
         collective_status(core->collective) != COLLECTIVE_FINAL)
@@ -95,7 +95,7 @@ commit(struct core *core)
 
 /* A claim that is final is computed again when the trainer has nothing else to do. */
 static void
-audit(struct core *core)
+round_audit(struct core *core)
 {
     struct contribution *own = &core->contribution;
     if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
@@ -109,19 +109,19 @@ audit(struct core *core)
 }
 
 static void
-on_step(struct core *core)
+rounds_step(struct core *core)
 {
     rounds_on_broken(core);
     catch_up(core);
-    lead(core);
-    contribute(core);
-    commit(core);
-    audit(core);
+    rounds_lead(core);
+    round_contribute(core);
+    round_commit(core);
+    round_audit(core);
     rounds_on_broken(core);
 }
 
 static void
-on_tick(struct core *core)
+rounds_tick(struct core *core)
 {
     rounds_abort(core, plan_tick(&core->plan, core));
     rounds_drop_blockers(core);
@@ -136,17 +136,17 @@ on_tick(struct core *core)
 /* --- Messages ------------------------------------------------------------------------------------- */
 
 static void
-on_message(struct core *core, int i, const struct proto_msg *msg)
+rounds_message(struct core *core, int i, const struct proto_msg *msg)
 {
-    enum plan_end end = PLAN_GOES_ON;
+    enum plan_abort end = PLAN_GOES_ON;
     switch (msg->type) {
     case PROTO_PLAN:
         if (plan_on_plan(&core->plan, core, i, &msg->plan))
-            adopt(core);
+            plan_begin(core);
         break;
     case PROTO_HOLD:
         if (plan_on_hold(&core->plan, core, i, &msg->hold))
-            rounds_rest(core);
+            rounds_end_plan(core);
         break;
     case PROTO_ABORT:
         end = plan_on_abort(&core->plan, i, &msg->abort);
@@ -173,7 +173,7 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
 }
 
 static void
-on_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+rounds_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
     if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
         straggler_chunk(&core->straggler, core, i, &msg->chunk);
@@ -184,12 +184,12 @@ on_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_fram
 }
 
 static void
-on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+rounds_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
     switch (msg->type) {
     case PROTO_REDUCE:
     case PROTO_GATHER:
-        on_chunk(core, i, msg, frame);
+        rounds_chunk(core, i, msg, frame);
         break;
     case PROTO_STATE:
         fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
@@ -206,7 +206,7 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
 }
 
 static bool
-on_sent(struct core *core)
+rounds_sent(struct core *core)
 {
     assert(core->contribution.in_flight > 0);
     core->contribution.in_flight--;
@@ -214,7 +214,7 @@ on_sent(struct core *core)
 }
 
 static void
-on_leave(struct core *core)
+rounds_leave(struct core *core)
 {
     rounds_abort(core, "this node leaves");
 }
@@ -247,7 +247,7 @@ on_returned(struct core *core)
 
 /* What the task that has just ended says about the state before it. */
 static void
-agreed(struct core *core, enum trainer_state was, uint64_t round)
+note_agreement(struct core *core, enum trainer_state was, uint64_t round)
 {
     if (was == TRAINER_COMMITTING && (!core->plan.active || core->plan.now.count > 1))
         divergence_agreed(&core->divergence, core->round);
@@ -256,22 +256,22 @@ agreed(struct core *core, enum trainer_state was, uint64_t round)
 }
 
 static void
-next_round(struct core *core)
+round_next(struct core *core)
 {
     uint64_t us = 0;
     bool active = core->plan.active, last = plan_applied(&core->plan, core, &us);
     if (!active) {
-        rounds_tell(core);
+        rounds_heartbeat(core);
         return;
     }
     enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
     if (verdict == STRAGGLER_BENCHED)
-        rounds_tell(core);
+        rounds_heartbeat(core);
     if (last) {
-        rounds_rest(core);
+        rounds_end_plan(core);
         return;
     }
-    begin(core);
+    round_begin(core);
     if (verdict != STRAGGLER_GO_ON)
         plan_hold(&core->plan, core);
     else
@@ -288,7 +288,7 @@ on_applied(struct core *core, const struct core_state *now)
     if (core->contribution.commit_at.us > 0)
         straggler_applied(&core->straggler, core);
     enum trainer_state was = core->contribution.state;
-    agreed(core, was, now->round);
+    note_agreement(core, was, now->round);
     contribution_applied(&core->contribution);
     fetch_applied(&core->fetch, core, now->round);
     core->round = now->round;
@@ -299,7 +299,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->done = now->done;
     core->pinned = now->pinned;
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
-    next_round(core);
+    round_next(core);
 }
 
 static void
@@ -363,9 +363,9 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
     straggler_beat(&core->straggler, core, i, news->back);
     if (news->moves)
-        plan_moves(&core->plan, i);
+        plan_trainer_moves(&core->plan, i);
     for (uint64_t left = news->healed; left; left &= left - 1)
-        plan_healed(&core->plan, __builtin_ctzll(left));
+        plan_readmit(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
     core->others_train |=
         core->view.of[i].beat.speed > 0; /* it has computed since it was started */
@@ -376,7 +376,7 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
 static void
 on_peer_back(struct core *core, int i)
 {
-    plan_healed(&core->plan, i);
+    plan_readmit(&core->plan, i);
 }
 
 static void
@@ -412,12 +412,12 @@ const struct engine engine_rounds = {
     .equal_states = true,
     .start = rounds_start,
     .end = rounds_end,
-    .step = on_step,
-    .tick = on_tick,
-    .message = on_message,
-    .bulk = on_bulk,
-    .sent = on_sent,
-    .leave = on_leave,
+    .step = rounds_step,
+    .tick = rounds_tick,
+    .message = rounds_message,
+    .bulk = rounds_bulk,
+    .sent = rounds_sent,
+    .leave = rounds_leave,
     .bucket = on_bucket,
     .lend = on_lend,
     .returned = on_returned,

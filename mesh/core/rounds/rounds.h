@@ -14,8 +14,8 @@ bool rounds_may_end(const struct core *core);
 void rounds_stats(const struct core *core, struct core_stats *out);
 const char *rounds_wrong(const struct core *core);
 
-void rounds_tell(struct core *core); /* sends a heartbeat now */
-void rounds_rest(struct core *core); /* the plan is over, and the next one may begin */
+void rounds_heartbeat(struct core *core); /* sends one now */
+void rounds_end_plan(struct core *core);  /* the plan is over, and the next one may begin */
 /* Drops the plan, if there is one and a reason; because its members hold different states. */
 void rounds_abort(struct core *core, const char *why);
 void rounds_differ(struct core *core);

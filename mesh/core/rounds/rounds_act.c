@@ -8,13 +8,13 @@
 /* --- Plans end ------------------------------------------------------------------------------------ */
 
 void
-rounds_tell(struct core *core)
+rounds_heartbeat(struct core *core)
 {
     core_tell(core);
 }
 
 static void
-stop(struct core *core)
+end_collective(struct core *core)
 {
     collective_stop(core->collective);
     core_tell(core);
@@ -22,10 +22,10 @@ stop(struct core *core)
 
 /* The plan is over and the next one may begin. */
 void
-rounds_rest(struct core *core)
+rounds_end_plan(struct core *core)
 {
-    plan_rest(&core->plan, core);
-    stop(core);
+    plan_end(&core->plan, core);
+    end_collective(core);
 }
 
 void
@@ -34,7 +34,7 @@ rounds_abort(struct core *core, const char *why)
     if (!why || !core->plan.active)
         return;
     plan_drop(&core->plan, core, why, false);
-    stop(core);
+    end_collective(core);
 }
 
 void
@@ -44,7 +44,7 @@ rounds_differ(struct core *core)
         return;
     divergence_warn(&core->divergence, core);
     plan_drop(&core->plan, core, "its members hold different states", true);
-    stop(core);
+    end_collective(core);
 }
 
 /* The state is not what it was said to be: nothing of it may get to the others. */
@@ -147,7 +147,7 @@ rounds_drop_blockers(struct core *core)
 
 /* A chunk as it leaves. */
 static struct proto_msg
-stamp(const struct core *core, const struct proto_msg *msg)
+chunk_stamped(const struct core *core, const struct proto_msg *msg)
 {
     struct proto_msg stamped = {.type = msg->type, .chunk = msg->chunk};
     stamped.chunk.sent_us = core->now.us;
@@ -163,7 +163,7 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
     if (peer->state != PEER_UP || !peer->announced)
         return;
     core->contribution.in_flight++;
-    struct proto_msg stamped = stamp(core, msg);
+    struct proto_msg stamped = chunk_stamped(core, msg);
     core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &stamped, body,
                                  body_size, true);
 }
@@ -180,7 +180,7 @@ on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_f
         if (peer->state == PEER_UP && peer->announced)
             links[count++] = (unsigned)peer->link;
     }
-    struct proto_msg stamped = stamp(core, msg);
+    struct proto_msg stamped = chunk_stamped(core, msg);
     if (count > 0)
         core->config.wire->pass_on(core->config.wire_ctx, links, count, &stamped, frame);
 }
@@ -233,7 +233,7 @@ rounds_end(struct core *core)
 
 /* Whom a node that is done still has to serve. */
 static bool
-lags(const struct core *core, int i)
+must_serve(const struct core *core, int i)
 {
     bool has = core->view.of[i].beat.done && !divergence_excludes(core, i);
     assert(core->done);
@@ -247,14 +247,14 @@ rounds_may_end(const struct core *core)
     if (!core->done || divergence_open(core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (lags(core, i))
+        if (must_serve(core, i))
             return false;
     return true;
 }
 
 /* Nobody does much less than an equal share of shards but for its speed, unless there are too few shards. */
 static void
-slow_of(const struct core *core, struct core_stats *out)
+find_slow(const struct core *core, struct core_stats *out)
 {
     const struct plan *plan = &core->plan;
     uint64_t work[PROTO_PEERS_MAX];
@@ -275,7 +275,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->damages = core->damages;
     out->audits = core->audit.audits;
     out->expulsions = core->peers.admit.expulsions;
-    out->catching_up = core->fetch.stage != FETCH_NONE;
+    out->catching_up = core->fetch.state != FETCH_NONE;
     out->benched = core->straggler.benched;
     out->shared = core->shared;
     for (int i = 0; i < core->peers.high; i++) {
@@ -295,7 +295,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
         out->servers += core->plan.now.members[m].duties != 0;
     out->served = collective_served(core->collective, &out->by_servers);
     out->leader = plan_leads(&core->plan, core->config.self);
-    slow_of(core, out);
+    find_slow(core, out);
 }
 
 const char *
@@ -315,7 +315,7 @@ rounds_wrong(const struct core *core)
         return "a plan without its collective";
     if (!plan->active && collective_status(core->collective) != COLLECTIVE_OFF)
         return "a collective without its plan";
-    if (plan->active && core->fetch.stage != FETCH_NONE)
+    if (plan->active && core->fetch.state != FETCH_NONE)
         return "a member of a plan still catches up";
     if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
         return "a fetched state and the copy for others are in one memory";

@@ -5,7 +5,7 @@
 #include "mesh/core/rounds/collective_internal.h"
 
 static void
-send(struct collective *c, size_t bucket)
+direct_send(struct collective *c, size_t bucket)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
     struct proto_chunk chunk = own_chunk(c, bucket, b->first, b->count);
@@ -15,15 +15,15 @@ send(struct collective *c, size_t bucket)
 
 /* Sum starts as my contribution, with others it is written when the first comes. */
 static void
-open_bucket(struct collective *c, size_t bucket)
+direct_open(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     const struct core_bucket *b = &c->setup.buckets[bucket];
     if (lane->begun || lane->left == 0)
         return;
-    if (lane->left == 1 && !whole(c, c->mine)) {
+    if (lane->left == 1 && !covers_all(c, c->mine)) {
         struct proto_chunk chunk = own_chunk(c, bucket, b->first, 0);
-        fail(c, "a shard is missing", &chunk);
+        collective_fail(c, "a shard is missing", &chunk);
         return;
     }
     lane->begun = true;
@@ -34,45 +34,46 @@ open_bucket(struct collective *c, size_t bucket)
 }
 
 static enum verdict
-take(struct collective *c, const struct proto_chunk *chunk, unsigned from, struct core_frame *frame)
+direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+              struct core_frame *frame)
 {
     struct lane *lane = &c->lanes[chunk->bucket];
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
     assert(chunk->direct && c->n > 1);
     if (chunk->first != b->first || chunk->count != b->count)
-        return bad(c, "wrong range", chunk);
+        return collective_refuse(c, "wrong range", chunk);
     if (!lane->begun)
         return VERDICT_LATER;
-    uint8_t *taken = &c->stages[lane->stage + from];
+    uint8_t *taken = &c->chunks[lane->chunk + from];
     if (*taken && !core_mutant(MUTANT_DIRECT_AGAIN))
         return VERDICT_DONE;
-    if (overlaps(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
-        return bad(c, "a shard counted twice", chunk);
+    if (covers_twice(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
+        return collective_refuse(c, "a shard counted twice", chunk);
     int32_t *sum = c->setup.sum + b->first;
     bool first = lane->left == c->n - 1;
     uint64_t before, after;
     check_sum(sum, first ? c->setup.own + b->first : sum, frame->data, b->count, &before, &after);
     if (check_differs(check_add(before, chunk->check), after))
-        return bad(c, "wrong checksum", chunk);
-    *taken = STAGE_FINAL;
+        return collective_refuse(c, "wrong checksum", chunk);
+    *taken = CHUNK_FINAL;
     lane->covered |= chunk->coverage;
-    if (lane->left == 1 && !whole(c, lane->covered))
-        return bad(c, "a shard is missing", chunk);
+    if (lane->left == 1 && !covers_all(c, lane->covered))
+        return collective_refuse(c, "a shard is missing", chunk);
     lane_count(c, lane);
     return VERDICT_DONE;
 }
 
 /* What is sent directly is final where it arrives. */
 static enum verdict
-no_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
-          struct core_frame *frame)
+direct_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+              struct core_frame *frame)
 {
     (void)from, (void)frame;
-    return bad(c, "wrong range", chunk);
+    return collective_refuse(c, "wrong range", chunk);
 }
 
 static size_t
-begin(struct collective *c, size_t bucket)
+direct_begin(struct collective *c, size_t bucket)
 {
     c->lanes[bucket].left = c->n;
     return c->n;
@@ -80,9 +81,9 @@ begin(struct collective *c, size_t bucket)
 
 const struct route route_direct = {
     .direct = true,
-    .begin = begin,
-    .send = send,
-    .open = open_bucket,
-    .reduce = take,
-    .gather = no_gather,
+    .begin = direct_begin,
+    .send = direct_send,
+    .open = direct_open,
+    .reduce = direct_reduce,
+    .gather = direct_gather,
 };

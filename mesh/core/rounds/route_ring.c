@@ -1,4 +1,4 @@
-/* route_ring.c - a bucket is cut into n segments, which go round the ring of members twice: reduce-scatter, all-gather.
+/* route_ring.c - a bucket is divided into n segments, which go round the ring of members twice: reduce-scatter, all-gather.
  * Each member sends 2(n-1)/n of the bucket, for any n (Patarasuk and Yuan, JPDC 2009). See collective.h for the picture. */
 #include <assert.h>
 
@@ -14,39 +14,39 @@ segment_first(const struct collective *c, size_t bucket, unsigned s)
     return inside ? first / CHECK_LANES * CHECK_LANES : first;
 }
 
-/* Chunks of the longest segment of any bucket cut among n members. */
+/* Chunks of the longest segment of a bucket among n members. */
 static size_t
-stride_of(const struct collective *c, size_t bucket)
+segment_chunks(const struct collective *c, size_t bucket)
 {
     return chunks_of(c, (c->setup.buckets[bucket].count + c->n - 1) / c->n);
 }
 
 static unsigned
-right_of(const struct collective *c)
+right_neighbour(const struct collective *c)
 {
     return (c->rank + 1) % c->n;
 }
 
 /* Steps from rank a to rank b along the ring. */
 static unsigned
-steps(const struct collective *c, unsigned a, unsigned b)
+ring_distance(const struct collective *c, unsigned a, unsigned b)
 {
     return (b + c->n - a) % c->n;
 }
 
 static size_t
-begin(struct collective *c, size_t bucket)
+ring_begin(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     assert(c->n > 1);
-    lane->stride = stride_of(c, bucket);
+    lane->stride = segment_chunks(c, bucket);
     for (unsigned s = 0; s < c->n; s++)
         lane->left += chunks_of(c, segment_first(c, bucket, s + 1) - segment_first(c, bucket, s));
     return lane->stride * c->n;
 }
 
 static void
-send(struct collective *c, size_t bucket)
+ring_send(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     uint64_t first = segment_first(c, bucket, c->rank);
@@ -56,24 +56,24 @@ send(struct collective *c, size_t bucket)
         if (count > c->setup.chunk_elems)
             count = c->setup.chunk_elems;
         struct proto_chunk chunk = own_chunk(c, bucket, first, count);
-        c->stages[lane->stage + c->rank * lane->stride + k] = STAGE_PASSED;
-        send_own(c, right_of(c), &chunk);
+        c->chunks[lane->chunk + c->rank * lane->stride + k] = CHUNK_PASSED;
+        send_own(c, right_neighbour(c), &chunk);
     }
 }
 
 /* Send a received chunk on to the right neighbour, with what we made of its body. */
 static void
-pass_on(struct collective *c, enum proto_type type, const struct proto_chunk *chunk,
-        struct core_frame *frame)
+ring_pass_on(struct collective *c, enum proto_type type, const struct proto_chunk *chunk,
+             struct core_frame *frame)
 {
     struct proto_msg msg = {.type = type, .chunk = *chunk};
-    c->ops.pass_on(c->ctx, UINT64_C(1) << right_of(c), &msg, frame);
+    c->ops.pass_on(c->ctx, UINT64_C(1) << right_neighbour(c), &msg, frame);
 }
 
 /* The net of ranges: which chunk of which segment is this? False if it is none. */
 static bool
 chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *segment,
-            size_t *stage)
+            size_t *status)
 {
     const struct lane *lane = &c->lanes[chunk->bucket];
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
@@ -90,43 +90,43 @@ chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigne
     if (!exact && !core_mutant(MUTANT_RANGE))
         return false;
     *segment = s;
-    *stage = lane->stage + s * lane->stride + (size_t)(offset / c->setup.chunk_elems);
+    *status = lane->chunk + s * lane->stride + (size_t)(offset / c->setup.chunk_elems);
     return true;
 }
 
 /* The sum becomes final here and starts its second trip. */
 static enum verdict
-reduce_last(struct collective *c, struct proto_chunk *chunk, uint8_t *stage,
-            struct core_frame *frame)
+ring_reduce_last(struct collective *c, struct proto_chunk *chunk, uint8_t *status,
+                 struct core_frame *frame)
 {
-    if (!whole(c, chunk->coverage))
-        return bad(c, "a shard is missing", chunk);
-    *stage = STAGE_FINAL;
+    if (!covers_all(c, chunk->coverage))
+        return collective_refuse(c, "a shard is missing", chunk);
+    *status = CHUNK_FINAL;
     lane_count(c, &c->lanes[chunk->bucket]);
     chunk->hop = 0;
-    pass_on(c, PROTO_GATHER, chunk, frame);
+    ring_pass_on(c, PROTO_GATHER, chunk, frame);
     return VERDICT_DONE;
 }
 
 static enum verdict
-take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
     unsigned s = 0;
     size_t at = 0;
     if (!chunk_place(c, chunk, &s, &at))
-        return bad(c, "wrong range", chunk);
+        return collective_refuse(c, "wrong range", chunk);
     if (from != (c->rank + c->n - 1) % c->n || s == c->rank ||
-        chunk->hop + 1u != steps(c, s, c->rank))
-        return bad(c, "wrong hop", chunk);
-    uint8_t *stage = &c->stages[at];
-    if (*stage != STAGE_WAITING)
+        chunk->hop + 1u != ring_distance(c, s, c->rank))
+        return collective_refuse(c, "wrong hop", chunk);
+    uint8_t *status = &c->chunks[at];
+    if (*status != CHUNK_WAITING)
         return VERDICT_DONE;
-    bool last = right_of(c) == s; /* nothing more to add */
+    bool last = right_neighbour(c) == s; /* nothing more to add */
     if (c->ready <= chunk->bucket)
         return VERDICT_LATER;
-    if (overlaps(chunk->coverage, c->mine))
-        return bad(c, "a shard counted twice", chunk);
+    if (covers_twice(chunk->coverage, c->mine))
+        return collective_refuse(c, "a shard counted twice", chunk);
     const int32_t *own = c->setup.own + chunk->first;
     uint64_t mine, sum;
     if (last)
@@ -134,61 +134,61 @@ take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
     else
         check_sum(frame->data, own, frame->data, chunk->count, &mine, &sum);
     if (check_differs(check_add(chunk->check, mine), sum))
-        return bad(c, "wrong checksum", chunk);
+        return collective_refuse(c, "wrong checksum", chunk);
     struct proto_chunk next = *chunk;
     next.check = sum;
     next.coverage |= c->mine;
     next.hop++;
     if (last)
-        return reduce_last(c, &next, stage, frame);
-    *stage = STAGE_PASSED;
+        return ring_reduce_last(c, &next, status, frame);
+    *status = CHUNK_PASSED;
     c->progress++;
-    pass_on(c, PROTO_REDUCE, &next, frame);
+    ring_pass_on(c, PROTO_REDUCE, &next, frame);
     return VERDICT_DONE;
 }
 
 static enum verdict
-take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
     struct lane *lane = &c->lanes[chunk->bucket];
     unsigned s = 0;
     size_t at = 0;
     if (!chunk_place(c, chunk, &s, &at))
-        return bad(c, "wrong range", chunk);
-    if (from != (c->rank + c->n - 1) % c->n || right_of(c) == s ||
-        chunk->hop != steps(c, s, c->rank))
-        return bad(c, "wrong hop", chunk);
-    uint8_t *stage = &c->stages[at];
-    if (*stage == STAGE_FINAL)
+        return collective_refuse(c, "wrong range", chunk);
+    if (from != (c->rank + c->n - 1) % c->n || right_neighbour(c) == s ||
+        chunk->hop != ring_distance(c, s, c->rank))
+        return collective_refuse(c, "wrong hop", chunk);
+    uint8_t *status = &c->chunks[at];
+    if (*status == CHUNK_FINAL)
         return VERDICT_DONE;
-    if (*stage == STAGE_WAITING) /* overtook the sum it was made of */
+    if (*status == CHUNK_WAITING) /* overtook the sum it was made of */
         return VERDICT_LATER;
-    if (!whole(c, chunk->coverage))
-        return bad(c, "a shard is missing", chunk);
+    if (!covers_all(c, chunk->coverage))
+        return collective_refuse(c, "a shard is missing", chunk);
     uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
     if (check_differs(check, chunk->check))
-        return bad(c, "wrong checksum", chunk);
-    *stage = STAGE_FINAL;
+        return collective_refuse(c, "wrong checksum", chunk);
+    *status = CHUNK_FINAL;
     lane_count(c, lane);
     if (chunk->hop + 2u < c->n) {
         struct proto_chunk next = *chunk;
         next.hop++;
-        pass_on(c, PROTO_GATHER, &next, frame);
+        ring_pass_on(c, PROTO_GATHER, &next, frame);
     }
     return VERDICT_DONE;
 }
 
 static void
-open_bucket(struct collective *c, size_t bucket)
+ring_open(struct collective *c, size_t bucket)
 {
     (void)c, (void)bucket; /* each chunk of sum is written once, as a whole */
 }
 
 const struct route route_ring = {
-    .begin = begin,
-    .send = send,
-    .open = open_bucket,
-    .reduce = take_reduce,
-    .gather = take_gather,
+    .begin = ring_begin,
+    .send = ring_send,
+    .open = ring_open,
+    .reduce = ring_reduce,
+    .gather = ring_gather,
 };

@@ -1,4 +1,4 @@
-/* route_star.c - a bucket is cut into ranges, each with a server among the members (servers.h). All others send their
+/* route_star.c - a bucket is divided into ranges, each with a server among the members (servers.h). All others send their
  * contribution to a range to its server; it adds them as they come, straight from the received frame, and sends the
  * total to all as soon as it has the last one. A member has STAR_WINDOW contributions to a server under way: each total
  * that comes back lets it send one more. So while one range is summed, others are on their way in both directions, but
@@ -24,86 +24,87 @@
 
 enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };
 
-static const struct cut *
-cut_of(const struct collective *c, size_t bucket)
+static const struct layout *
+layout_of(const struct collective *c, size_t bucket)
 {
-    return &c->cuts[bucket];
+    return &c->layouts[bucket];
 }
 
 static size_t
-begin(struct collective *c, size_t bucket)
+star_begin(struct collective *c, size_t bucket)
 {
-    const struct cut *cut = cut_of(c, bucket);
-    assert(c->n > 1 && cut->served);
-    for (size_t r = 0; r < cut->by.count; r++) {
-        struct range *range = &c->ranges[cut->range + r];
+    const struct layout *layout = layout_of(c, bucket);
+    assert(c->n > 1 && layout->served);
+    for (size_t r = 0; r < layout->ranges.count; r++) {
+        struct range *range = &c->ranges[layout->first + r];
         *range = (struct range){.owner = range->owner, .covered = c->mine};
     }
-    c->lanes[bucket].left = cut->by.count;
+    c->lanes[bucket].left = layout->ranges.count;
     return 0;
 }
 
 static uint16_t
-hop_of(size_t r)
+range_hop(size_t r)
 {
     return (uint16_t)(r % PROTO_PEERS_MAX);
 }
 
 static void
-send_range(struct collective *c, size_t bucket, size_t r)
+range_send(struct collective *c, size_t bucket, size_t r)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
-    const struct cut *cut = cut_of(c, bucket);
-    uint64_t first = servers_begin(&cut->by, b, r);
-    struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
-    chunk.hop = hop_of(r);
-    send_own(c, c->ranges[cut->range + r].owner, &chunk);
+    const struct layout *layout = layout_of(c, bucket);
+    uint64_t first = servers_begin(&layout->ranges, b, r);
+    struct proto_chunk chunk =
+        own_chunk(c, bucket, first, servers_end(&layout->ranges, b, r) - first);
+    chunk.hop = range_hop(r);
+    send_own(c, c->ranges[layout->first + r].owner, &chunk);
 }
 
 /* The first range of `owner` from r on; the number of ranges: none. */
 static size_t
-range_from(const struct collective *c, const struct cut *cut, unsigned owner, size_t r)
+range_from(const struct collective *c, const struct layout *layout, unsigned owner, size_t r)
 {
-    while (r < cut->by.count && c->ranges[cut->range + r].owner != owner)
+    while (r < layout->ranges.count && c->ranges[layout->first + r].owner != owner)
         r++;
     return r;
 }
 
 /* The range that comes `many` after r among those of its server; the number of ranges: none. */
 static size_t
-range_after(const struct collective *c, const struct cut *cut, size_t r, unsigned many)
+range_after(const struct collective *c, const struct layout *layout, size_t r, unsigned many)
 {
-    unsigned owner = c->ranges[cut->range + r].owner;
-    for (; many > 0 && r < cut->by.count; many--)
-        r = range_from(c, cut, owner, r + 1);
+    unsigned owner = c->ranges[layout->first + r].owner;
+    for (; many > 0 && r < layout->ranges.count; many--)
+        r = range_from(c, layout, owner, r + 1);
     return r;
 }
 
 /* The first ranges of each server, one of each, beginning with the next rank, then another of each: no two members send
  * to one server at a time, and all contributions to a range come at about the same time. */
 static void
-send(struct collective *c, size_t bucket)
+star_send(struct collective *c, size_t bucket)
 {
-    const struct cut *cut = cut_of(c, bucket);
+    const struct layout *layout = layout_of(c, bucket);
     size_t next[PROTO_PEERS_MAX] = {0};
     for (unsigned w = 0; w < STAR_WINDOW; w++)
         for (unsigned k = 1; k < c->n; k++) {
             unsigned owner = (c->rank + k) % c->n;
-            size_t r = range_from(c, cut, owner, next[owner]);
+            size_t r = range_from(c, layout, owner, next[owner]);
             next[owner] = r + 1;
-            if (r < cut->by.count)
-                send_range(c, bucket, r);
+            if (r < layout->ranges.count)
+                range_send(c, bucket, r);
         }
 }
 
 /* A total came from its server: it may have one more contribution. */
 static void
-send_next(struct collective *c, size_t bucket, size_t r)
+range_send_next(struct collective *c, size_t bucket, size_t r)
 {
-    const struct cut *cut = cut_of(c, bucket);
-    size_t next = range_after(c, cut, r, STAR_WINDOW);
-    if (next < cut->by.count)
-        send_range(c, bucket, next);
+    const struct layout *layout = layout_of(c, bucket);
+    size_t next = range_after(c, layout, r, STAR_WINDOW);
+    if (next < layout->ranges.count)
+        range_send(c, bucket, next);
 }
 
 /* The net of ranges: which one is this? NULL if it is none. */
@@ -111,21 +112,21 @@ static struct range *
 range_of(const struct collective *c, const struct proto_chunk *chunk)
 {
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
-    const struct cut *cut = cut_of(c, chunk->bucket);
+    const struct layout *layout = layout_of(c, chunk->bucket);
     if (chunk->first < b->first || chunk->first - b->first >= b->count || chunk->count == 0 ||
         chunk->count > b->count - (chunk->first - b->first))
         return NULL;
-    size_t r = (size_t)((chunk->first - cut->by.first) / cut->by.elems);
-    bool exact = chunk->first == servers_begin(&cut->by, b, r) &&
-                 chunk->first + chunk->count == servers_end(&cut->by, b, r);
-    if (!exact || chunk->hop != hop_of(r))
+    size_t r = (size_t)((chunk->first - layout->ranges.first) / layout->ranges.elems);
+    bool exact = chunk->first == servers_begin(&layout->ranges, b, r) &&
+                 chunk->first + chunk->count == servers_end(&layout->ranges, b, r);
+    if (!exact || chunk->hop != range_hop(r))
         return NULL;
-    return &c->ranges[cut->range + r];
+    return &c->ranges[layout->first + r];
 }
 
 /* Is this member the server of the range? */
 static bool
-owned_by(const struct range *range, unsigned rank)
+range_served_by(const struct range *range, unsigned rank)
 {
     return range->owner == rank || core_mutant(MUTANT_STAR_OWNER);
 }
@@ -134,7 +135,7 @@ owned_by(const struct range *range, unsigned rank)
 
 /* Our own contribution, for ranges to which others came first. */
 static void
-add_own(struct collective *c, struct range *range, const struct proto_chunk *chunk)
+range_add_own(struct collective *c, struct range *range, const struct proto_chunk *chunk)
 {
     int32_t *sum = c->setup.sum + chunk->first;
     uint64_t mine, after;
@@ -142,31 +143,32 @@ add_own(struct collective *c, struct range *range, const struct proto_chunk *chu
     range->taken |= UINT64_C(1) << c->rank;
     range->check = check_add(range->check, mine);
     if (check_differs(range->check, after))
-        fail(c, "wrong checksum", chunk);
+        collective_fail(c, "wrong checksum", chunk);
 }
 
 static void
-open_bucket(struct collective *c, size_t bucket)
+star_open(struct collective *c, size_t bucket)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
-    const struct cut *cut = cut_of(c, bucket);
+    const struct layout *layout = layout_of(c, bucket);
     struct lane *lane = &c->lanes[bucket];
     bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
-    for (size_t r = 0; !again && r < cut->by.count; r++) {
-        struct range *range = &c->ranges[cut->range + r];
+    for (size_t r = 0; !again && r < layout->ranges.count; r++) {
+        struct range *range = &c->ranges[layout->first + r];
         if (range->owner != c->rank || range->taken == 0 || range->final)
             continue;
-        uint64_t first = servers_begin(&cut->by, b, r);
-        struct proto_chunk chunk = own_chunk(c, bucket, first, servers_end(&cut->by, b, r) - first);
-        add_own(c, range, &chunk);
+        uint64_t first = servers_begin(&layout->ranges, b, r);
+        struct proto_chunk chunk =
+            own_chunk(c, bucket, first, servers_end(&layout->ranges, b, r) - first);
+        range_add_own(c, range, &chunk);
     }
     lane->begun = true;
 }
 
 /* The first contribution of the others when our own one is not ready. False: a checksum is wrong. */
 static bool
-add_first(struct collective *c, struct range *range, const struct proto_chunk *chunk,
-          const struct core_frame *frame)
+range_add_first(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+                const struct core_frame *frame)
 {
     uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
     range->check = chunk->check;
@@ -175,15 +177,15 @@ add_first(struct collective *c, struct range *range, const struct proto_chunk *c
 
 /* Adds a contribution to sum, or to our own one; with `last` its frame has the total, too. */
 static bool
-add(struct collective *c, struct range *range, const struct proto_chunk *chunk,
-    struct core_frame *frame, bool last)
+range_add(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+          struct core_frame *frame, bool last)
 {
     int32_t *sum = c->setup.sum + chunk->first;
     bool first = range->taken == 0;
     const int32_t *base = first ? c->setup.own + chunk->first : sum;
     uint64_t before, after;
     if (first && c->ready <= chunk->bucket)
-        return add_first(c, range, chunk, frame);
+        return range_add_first(c, range, chunk, frame);
     if (last)
         check_sum_copy(sum, base, frame->data, chunk->count, &before, &after);
     else
@@ -198,12 +200,12 @@ add(struct collective *c, struct range *range, const struct proto_chunk *chunk,
 
 /* All have contributed: the total goes to all others. */
 static enum verdict
-finish(struct collective *c, struct range *range, const struct proto_chunk *chunk,
-       struct core_frame *frame)
+range_finish(struct collective *c, struct range *range, const struct proto_chunk *chunk,
+             struct core_frame *frame)
 {
     bool early = core_mutant(MUTANT_STAR_EARLY);
-    if (!whole(c, range->covered) && !early)
-        return bad(c, "a shard is missing", chunk);
+    if (!covers_all(c, range->covered) && !early)
+        return collective_refuse(c, "a shard is missing", chunk);
     struct proto_msg msg = {.type = PROTO_GATHER, .chunk = *chunk};
     msg.chunk.coverage = early ? c->complete : range->covered;
     msg.chunk.check = range->check;
@@ -216,7 +218,7 @@ finish(struct collective *c, struct range *range, const struct proto_chunk *chun
 
 /* Is this the last contribution of the others? */
 static bool
-completes(const struct collective *c, const struct range *range)
+is_last_contribution(const struct collective *c, const struct range *range)
 {
     uint64_t others = range->taken & ~(UINT64_C(1) << c->rank);
     unsigned missing = c->n - 1 - (unsigned)__builtin_popcountll(others);
@@ -224,59 +226,60 @@ completes(const struct collective *c, const struct range *range)
 }
 
 static enum verdict
-take_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+star_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
     struct range *range = range_of(c, chunk);
     if (!range)
-        return bad(c, "wrong range", chunk);
-    if (!owned_by(range, c->rank))
-        return bad(c, "a range of another server", chunk);
+        return collective_refuse(c, "wrong range", chunk);
+    if (!range_served_by(range, c->rank))
+        return collective_refuse(c, "a range of another server", chunk);
     if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
         return VERDICT_DONE;
-    bool last = completes(c, range);
+    bool last = is_last_contribution(c, range);
     if (!c->open || (last && c->ready <= chunk->bucket))
         return VERDICT_LATER;
-    if (overlaps(chunk->coverage, range->covered))
-        return bad(c, "a shard counted twice", chunk);
-    if (!add(c, range, chunk, frame, last))
-        return bad(c, "wrong checksum", chunk);
+    if (covers_twice(chunk->coverage, range->covered))
+        return collective_refuse(c, "a shard counted twice", chunk);
+    if (!range_add(c, range, chunk, frame, last))
+        return collective_refuse(c, "wrong checksum", chunk);
     range->taken |= UINT64_C(1) << from;
     range->covered |= chunk->coverage;
     c->progress++;
-    return last ? finish(c, range, chunk, frame) : VERDICT_DONE;
+    return last ? range_finish(c, range, chunk, frame) : VERDICT_DONE;
 }
 
 /* --- At the others -------------------------------------------------------------------------------- */
 
 static enum verdict
-take_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
+star_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
     struct range *range = range_of(c, chunk);
     if (!range)
-        return bad(c, "wrong range", chunk);
-    if (!owned_by(range, from))
-        return bad(c, "a total from another member than the server", chunk);
+        return collective_refuse(c, "wrong range", chunk);
+    if (!range_served_by(range, from))
+        return collective_refuse(c, "a total from another member than the server", chunk);
     if (range->final)
         return VERDICT_DONE;
     if (!c->lanes[chunk->bucket].sent)
-        return bad(c, "a total without this node", chunk);
-    if (!whole(c, chunk->coverage))
-        return bad(c, "a shard is missing", chunk);
+        return collective_refuse(c, "a total without this node", chunk);
+    if (!covers_all(c, chunk->coverage))
+        return collective_refuse(c, "a shard is missing", chunk);
     uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
     if (check_differs(check, chunk->check))
-        return bad(c, "wrong checksum", chunk);
+        return collective_refuse(c, "wrong checksum", chunk);
     range->final = true;
     lane_count(c, &c->lanes[chunk->bucket]);
-    send_next(c, chunk->bucket, (size_t)(range - c->ranges) - cut_of(c, chunk->bucket)->range);
+    range_send_next(c, chunk->bucket,
+                    (size_t)(range - c->ranges) - layout_of(c, chunk->bucket)->first);
     return VERDICT_DONE;
 }
 
 const struct route route_star = {
-    .begin = begin,
-    .send = send,
-    .open = open_bucket,
-    .reduce = take_reduce,
-    .gather = take_gather,
+    .begin = star_begin,
+    .send = star_send,
+    .open = star_open,
+    .reduce = star_reduce,
+    .gather = star_gather,
 };

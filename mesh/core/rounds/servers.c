@@ -60,9 +60,9 @@ servers_take(const struct proto_plan *plan, uint64_t bytes)
 
 /* --- The geometry --------------------------------------------------------------------------------- */
 
-/* Into how many equal parts a bucket is to be cut: one for each server, and more if they are not alike. */
+/* Into how many equal parts a bucket is to be ranges: one for each server, and more if they are not alike. */
 static uint64_t
-parts_of(const struct proto_plan *plan, uint64_t bytes)
+shares_wanted(const struct proto_plan *plan, uint64_t bytes)
 {
     uint64_t servers = 0;
     unsigned least = SERVERS_WEIGHT_MAX, most = 0;
@@ -78,18 +78,18 @@ parts_of(const struct proto_plan *plan, uint64_t bytes)
 }
 
 /* Ranges of so many elements, rounded: they begin where copies may bypass the caches. */
-static struct servers_cut
-cut_by(const struct core_bucket *bucket, uint32_t chunk_elems, uint64_t elems)
+static struct servers_ranges
+ranges_of(const struct core_bucket *bucket, uint32_t chunk_elems, uint64_t elems)
 {
     elems = (elems + CHECK_LANES - 1) / CHECK_LANES * CHECK_LANES;
     elems = elems < SERVERS_RANGE_MIN ? SERVERS_RANGE_MIN : elems;
     elems = elems > chunk_elems ? chunk_elems : elems;
-    struct servers_cut cut = {.first = bucket->first, .elems = (uint32_t)elems};
+    struct servers_ranges ranges = {.first = bucket->first, .elems = (uint32_t)elems};
     if (elems >= CHECK_STREAM && elems % CHECK_LANES == 0)
-        cut.first -= bucket->first % CHECK_LANES;
-    cut.count = (size_t)((bucket->first + bucket->count - cut.first + elems - 1) / elems);
-    cut.count = bucket->count == 0 ? 0 : cut.count;
-    return cut;
+        ranges.first -= bucket->first % CHECK_LANES;
+    ranges.count = (size_t)((bucket->first + bucket->count - ranges.first + elems - 1) / elems);
+    ranges.count = bucket->count == 0 ? 0 : ranges.count;
+    return ranges;
 }
 
 static uint32_t
@@ -100,15 +100,16 @@ half_of(uint32_t elems)
 
 /* A part that is longer than a chunk has as many ranges as it takes for none to be longer than half a chunk: then its server
  * sums one of them in its caches while others are on their way. */
-struct servers_cut
-servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems, const struct proto_plan *plan)
+struct servers_ranges
+servers_divide(const struct core_bucket *bucket, uint32_t chunk_elems,
+               const struct proto_plan *plan)
 {
     assert(chunk_elems > 0);
-    uint64_t parts = parts_of(plan, coding_bytes(PROTO_CODING_RAW, bucket->count));
+    uint64_t parts = shares_wanted(plan, coding_bytes(PROTO_CODING_RAW, bucket->count));
     uint64_t part = (bucket->count + bucket->first % CHECK_LANES + parts - 1) / parts;
     uint64_t most = part > chunk_elems ? half_of(chunk_elems) : chunk_elems;
     uint64_t each = (part + most - 1) / most;
-    return cut_by(bucket, chunk_elems, each ? (part + each - 1) / each : 0);
+    return ranges_of(bucket, chunk_elems, each ? (part + each - 1) / each : 0);
 }
 
 /* A part of one range is not shorter than the first of these, a range of several not than the second. */
@@ -116,7 +117,7 @@ size_t
 servers_ranges_max(const struct core_bucket *bucket, uint32_t chunk_elems)
 {
     uint64_t part = bucket->count / SERVERS_PARTS_MAX, half = half_of(half_of(chunk_elems));
-    return cut_by(bucket, chunk_elems, part < half ? part : half).count;
+    return ranges_of(bucket, chunk_elems, part < half ? part : half).count;
 }
 
 /* --- Who serves which range ------------------------------------------------------------------------- */
@@ -159,7 +160,7 @@ servers_deal_next(struct servers_deal *deal)
 
 /* The part of the best that a member has, in sixteenths; who is unknown counts as the best. */
 static unsigned
-part_of(const uint32_t *values, size_t n, size_t m)
+share_of_best(const uint32_t *values, size_t n, size_t m)
 {
     uint32_t most = 0;
     for (size_t k = 0; k < n; k++)
@@ -173,7 +174,8 @@ part_of(const uint32_t *values, size_t n, size_t m)
 static unsigned
 weigh(const struct servers_view *view, size_t m)
 {
-    unsigned speed = part_of(view->speed, view->n, m), line = part_of(view->rate, view->n, m);
+    unsigned speed = share_of_best(view->speed, view->n, m),
+             line = share_of_best(view->rate, view->n, m);
     return speed < line ? speed : line;
 }
 
@@ -255,7 +257,7 @@ uint64_t
 servers_star_us(const struct servers_view *view, const struct proto_plan *plan, uint64_t bytes)
 {
     struct core_bucket bucket = {0, (bytes + sizeof(int32_t) - 1) / sizeof(int32_t)};
-    uint64_t ranges = servers_cut(&bucket, view->chunk_elems, plan).count, all = 0;
+    uint64_t ranges = servers_divide(&bucket, view->chunk_elems, plan).count, all = 0;
     uint64_t range = bytes / ranges;
     struct servers_deal deal;
     servers_deal(&deal, plan, bytes, 0, ranges);

@@ -1,6 +1,6 @@
 /* servers.h - elected servers: which members sum which ranges of a bucket. The leader decides it, the plan carries it.
  *
- * A bucket that servers sum is cut into *ranges*: as few as give each server its share, as messages have a price; but
+ * A bucket that servers sum is divided into *ranges*: as few as give each server its share, as messages have a price; but
  * where a share is longer than a chunk, none is longer than half of one, so that a server sums in its caches. Each
  * range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Trans. Netw. 1998): a
  * server draws `weight` numbers from the range, its own id and a counter, and the highest number of all servers wins.
@@ -56,30 +56,31 @@ bool servers_valid(const struct proto_plan *plan);
 
 /* --- The geometry --------------------------------------------------------------------------------- */
 
-/* Range r of a bucket is [first + r * elems, first + (r + 1) * elems), cut to the bucket. `first` may lie before the
+/* Range r of a bucket is [first + r * elems, first + (r + 1) * elems), within the bucket. `first` may lie before the
  * bucket, so that ranges begin where copies may bypass the caches. */
-struct servers_cut {
+struct servers_ranges {
     uint64_t first;
     uint32_t elems;
     size_t count; /* of ranges */
 };
 
-/* How a bucket is cut under this plan; somebody serves it. */
-struct servers_cut servers_cut(const struct core_bucket *bucket, uint32_t chunk_elems,
-                               const struct proto_plan *plan);
+/* The ranges of a bucket under this plan; somebody serves it. */
+struct servers_ranges servers_divide(const struct core_bucket *bucket, uint32_t chunk_elems,
+                                     const struct proto_plan *plan);
 /* The most ranges that it may have under any plan. */
 size_t servers_ranges_max(const struct core_bucket *bucket, uint32_t chunk_elems);
 
 static inline uint64_t
-servers_begin(const struct servers_cut *cut, const struct core_bucket *bucket, size_t r)
+servers_begin(const struct servers_ranges *ranges, const struct core_bucket *bucket, size_t r)
 {
-    return r == 0 ? bucket->first : cut->first + r * cut->elems;
+    return r == 0 ? bucket->first : ranges->first + r * ranges->elems;
 }
 
 static inline uint64_t
-servers_end(const struct servers_cut *cut, const struct core_bucket *bucket, size_t r)
+servers_end(const struct servers_ranges *ranges, const struct core_bucket *bucket, size_t r)
 {
-    return r + 1 >= cut->count ? bucket->first + bucket->count : cut->first + (r + 1) * cut->elems;
+    return r + 1 >= ranges->count ? bucket->first + bucket->count
+                                  : ranges->first + (r + 1) * ranges->elems;
 }
 
 /* --- Who serves ----------------------------------------------------------------------------------- */

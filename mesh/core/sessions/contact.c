@@ -8,7 +8,7 @@
 #include "proto/text.h"
 
 static struct contact *
-find(struct contacts *contacts, struct proto_node node)
+contact_find(struct contacts *contacts, struct proto_node node)
 {
     for (int i = 0; i < CONTACTS_MAX; i++)
         if (contacts->list[i].node.id == node.id)
@@ -45,10 +45,10 @@ make_room(struct contacts *contacts)
 
 /* The record of a node of which there is a sign; NULL: there is no room, or the sign is an old one. */
 static struct contact *
-note(struct contacts *contacts, const struct core *core, struct proto_node node,
-     const struct proto_endpoint *at)
+contact_note(struct contacts *contacts, const struct core *core, struct proto_node node,
+             const struct proto_endpoint *at)
 {
-    struct contact *contact = find(contacts, node);
+    struct contact *contact = contact_find(contacts, node);
     if (contact && node.incarnation < contact->node.incarnation)
         return NULL;
     if (!contact || node.incarnation > contact->node.incarnation) {
@@ -71,14 +71,14 @@ void
 contact_heard(struct contacts *contacts, const struct core *core, struct proto_node node,
               const struct proto_endpoint *at)
 {
-    note(contacts, core, node, at);
+    contact_note(contacts, core, node, at);
 }
 
 void
 contact_hello(struct contacts *contacts, const struct core *core, struct proto_node node,
               const struct proto_endpoint *at, const char *name)
 {
-    struct contact *contact = note(contacts, core, node, at);
+    struct contact *contact = contact_note(contacts, core, node, at);
     if (!contact)
         return;
     contact->hello_at = core->awake;
@@ -88,7 +88,7 @@ contact_hello(struct contacts *contacts, const struct core *core, struct proto_n
 void
 contact_link(struct contacts *contacts, const struct core *core, struct proto_node node)
 {
-    struct contact *contact = find(contacts, node);
+    struct contact *contact = contact_find(contacts, node);
     if (contact)
         contact->link_at = core->awake;
 }
@@ -96,7 +96,7 @@ contact_link(struct contacts *contacts, const struct core *core, struct proto_no
 void
 contact_met(struct contacts *contacts, struct proto_node node)
 {
-    struct contact *contact = find(contacts, node);
+    struct contact *contact = contact_find(contacts, node);
     assert(node.id != 0);
     if (!contact)
         return;
@@ -107,7 +107,7 @@ contact_met(struct contacts *contacts, struct proto_node node)
 void
 contact_lost(struct contacts *contacts, const struct core *core, struct proto_node node)
 {
-    struct contact *contact = find(contacts, node);
+    struct contact *contact = contact_find(contacts, node);
     if (!contact)
         return;
     contact->here = false;
@@ -117,13 +117,13 @@ contact_lost(struct contacts *contacts, const struct core *core, struct proto_no
 void
 contact_settled(struct contacts *contacts, struct proto_node node)
 {
-    struct contact *contact = find(contacts, node);
+    struct contact *contact = contact_find(contacts, node);
     if (contact)
         contact->settled = true;
 }
 
 static bool
-recent(const struct core *core, struct awake at)
+is_recent(const struct core *core, struct awake at)
 {
     return at.us > 0 && awake_since(core->awake, at) <= CONTACT_HEARD_US;
 }
@@ -132,7 +132,7 @@ static bool
 linked(const struct core *core, const struct contact *contact)
 {
     int i = peers_by_id(core, contact->node.id);
-    return recent(core, contact->link_at) || (i >= 0 && core->peers.peers[i].link_up);
+    return is_recent(core, contact->link_at) || (i >= 0 && core->peers.peers[i].link_up);
 }
 
 /* How far the connection to it got, see core.h. */
@@ -140,10 +140,10 @@ static enum core_gap
 contact_gap(const struct core *core, const struct contact *contact)
 {
     if (contact->node.id == 0 || contact->here || contact->settled ||
-        !recent(core, contact->heard_at) ||
+        !is_recent(core, contact->heard_at) ||
         awake_since(core->awake, contact->since) < CONTACT_PATIENCE_US)
         return CORE_GAP_NONE;
-    bool ours = linked(core, contact), theirs = recent(core, contact->hello_at);
+    bool ours = linked(core, contact), theirs = is_recent(core, contact->hello_at);
     if (ours)
         return theirs ? CORE_GAP_BOTH : CORE_GAP_THEIRS;
     return theirs ? CORE_GAP_OURS : CORE_GAP_SILENT;
@@ -208,7 +208,7 @@ contact_tick(struct contacts *contacts, const struct core *core)
 }
 
 static void
-list(const struct core *core, struct core_status *out, bool here)
+contact_fill(const struct core *core, struct core_status *out, bool here)
 {
     for (int i = 0; i < CONTACTS_MAX && out->contact_count < PROTO_PEERS_MAX; i++) {
         const struct contact *contact = &core->peers.contacts.list[i];
@@ -227,6 +227,6 @@ list(const struct core *core, struct core_status *out, bool here)
 void
 contact_list(const struct core *core, struct core_status *out)
 {
-    list(core, out, true);
-    list(core, out, false);
+    contact_fill(core, out, true);
+    contact_fill(core, out, false);
 }

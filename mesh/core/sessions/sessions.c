@@ -388,7 +388,7 @@ peer_replaced(const struct core *core, int i)
 
 /* It was neither found nor reached for long. */
 static bool
-stale(const struct core *core, const struct peer *peer)
+peer_stale(const struct core *core, const struct peer *peer)
 {
     return wall_since(core->now, peer->found_at) > PEERS_STALE_US;
 }
@@ -397,7 +397,7 @@ static void
 greeting_tick(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];
-    if (stale(core, peer)) {
+    if (peer_stale(core, peer)) {
         peers_unlink(peers, core, i);
         peers_forget(peers, i);
     } else if (wall_since(core->now, peer->since) > PEERS_HELLO_US) {
@@ -432,7 +432,7 @@ peer_tick(struct peers *peers, const struct core *core, int i)
     case PEER_UP: /* heartbeat.c watches it */
         break;
     case PEER_KNOWN:
-        if (stale(core, peer))
+        if (peer_stale(core, peer))
             peers_forget(peers, i);
         else if (wall_reached(core->now, peer->retry_at))
             peers_connect(peers, core, i);

@@ -1,4 +1,4 @@
-/* fetch.c - the stages of catching up, how each begins, and whom it may be learnt from: see fetch.h. What is done in
+/* fetch.c - the states of catching up, how each begins, and whom this node may learn from: see fetch.h. What is done in
  * them is in fetch_copy.c and fetch_follow.c, which stand on this file. */
 #include <assert.h>
 #include <errno.h>
@@ -37,12 +37,12 @@ fetch_fini(struct fetch *fetch, const struct core *core)
 }
 
 void
-fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next)
+fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next)
 {
-    if (fetch->stage == FETCH_FOLLOWING)
+    if (fetch->state == FETCH_FOLLOWING)
         fetch_kept_drop(fetch, core);
     assert(fetch->kept_count == 0);
-    fetch->stage = next;
+    fetch->state = next;
     fetch->sure = false;
     fetch->since = core->awake;
     fetch->progress_at = core->awake;
@@ -55,7 +55,7 @@ fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next)
 void
 fetch_reset(struct fetch *fetch, const struct core *core)
 {
-    if (fetch->stage != FETCH_NONE)
+    if (fetch->state != FETCH_NONE)
         fetch_enter(fetch, core, FETCH_NONE);
     fetch->listed = false;
     fetch->adopted = false;
@@ -65,7 +65,7 @@ void
 fetch_planned(struct fetch *fetch, const struct core *core)
 {
     fetch_reset(fetch, core);
-    fetch->rest_us = 0;
+    fetch->retry_us = 0;
     fetch->copies = 0;
 }
 
@@ -124,9 +124,9 @@ bool
 fetch_moving(const struct core *core, uint64_t us)
 {
     const struct fetch *fetch = &core->fetch;
-    if (fetch->stage == FETCH_NONE)
-        return awake_before(core->awake, fetch->rest_at) && fetch_anybody(core, fetch_runs);
-    bool later = fetch->stage == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
+    if (fetch->state == FETCH_NONE)
+        return awake_before(core->awake, fetch->retry_at) && fetch_anybody(core, fetch_runs);
+    bool later = fetch->state == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
                                                  : fetch_anybody(core, fetch_runs);
     return later || awake_since(core->awake, fetch->progress_at) < us;
 }
@@ -136,7 +136,7 @@ fetch_ready(const struct core *core)
 {
     const struct fetch *fetch = &core->fetch;
     bool sure = fetch->sure || awake_since(core->awake, fetch->since) >= FETCH_SURE_US;
-    if (fetch->stage != FETCH_FOLLOWING || fetch->from < 0 || !sure || core->plan.active ||
+    if (fetch->state != FETCH_FOLLOWING || fetch->from < 0 || !sure || core->plan.active ||
         core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++)
@@ -148,15 +148,15 @@ fetch_ready(const struct core *core)
 void
 fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
 {
-    bool follows_on = fetch->stage == FETCH_FOLLOWING && round == core->round + 1;
-    if (fetch->stage == FETCH_COMPLETE && round == fetch->list.round) {
+    bool follows_on = fetch->state == FETCH_FOLLOWING && round == core->round + 1;
+    if (fetch->state == FETCH_COMPLETE && round == fetch->list.round) {
         fetch_enter(fetch, core, FETCH_FOLLOWING);
         fetch->listed = false;
         fetch->adopted = fetch->sure = true;
         fetch->copies = 0;
     } else if (follows_on && !core->plan.active) {
         fetch->block = 0;
-    } else if (fetch->stage != FETCH_NONE) {
+    } else if (fetch->state != FETCH_NONE) {
         fetch_reset(fetch, core);
     }
 }
@@ -196,7 +196,7 @@ runs_here(const struct core *core, int i)
 
 /* It is at rest, perhaps for our sake. */
 static bool
-rests_ahead(const struct core *core, int i)
+idle_ahead(const struct core *core, int i)
 {
     return fetch_ahead(core, i) && plan_says_idle(core, i);
 }
@@ -206,10 +206,10 @@ static void
 none_step(struct fetch *fetch, const struct core *core)
 {
     bool waits = awake_since(core->awake, core->plan.idle_at) >= FETCH_IDLE_US;
-    bool rested = awake_reached(core->awake, fetch->rest_at) || fetch_anybody(core, rests_ahead);
+    bool retries = awake_reached(core->awake, fetch->retry_at) || fetch_anybody(core, idle_ahead);
     if (fetch->copies && fetch_anybody(core, fetch_ahead))
         fetch_ask_begin(fetch, core, fetch_name_round(core));
-    else if (rested &&
+    else if (retries &&
              (fetch_anybody(core, fetch_ahead) || (waits && fetch_anybody(core, runs_here))))
         fetch_enter(fetch, core, FETCH_FOLLOWING);
 }
@@ -219,16 +219,16 @@ fetch_step(struct fetch *fetch, const struct core *core)
 {
     bool adopting = core->contribution.state == TRAINER_ADOPTING;
     if (core->plan.active || core->leaving || core->done) {
-        if (fetch->stage != FETCH_NONE && !adopting)
+        if (fetch->state != FETCH_NONE && !adopting)
             fetch_reset(fetch, core);
         return false;
     }
-    if (fetch->stage == FETCH_COMPLETE && !adopting &&
+    if (fetch->state == FETCH_COMPLETE && !adopting &&
         !divergence_trusts(core, fetch->list.round, fetch->list.hash))
         fetch_reset(fetch, core);
     if (!contribution_settled(&core->contribution))
         return false;
-    if (fetch->stage == FETCH_NONE)
+    if (fetch->state == FETCH_NONE)
         none_step(fetch, core);
     return true;
 }

@@ -49,12 +49,12 @@ enum {
     FETCH_FOLLOW_MAX = 128,       /* and at most this many */
     FETCH_AGAIN_US = 20000,       /* nobody to follow: ask again after this time */
     /* overtaken by the mesh: ask again after this time, doubled each time */
-    FETCH_REST_US = 250000,
-    FETCH_REST_MAX_US = 8000000,
+    FETCH_RETRY_US = 250000,
+    FETCH_RETRY_MAX_US = 8000000,
     FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
 };
 
-enum fetch_stage { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
+enum fetch_state { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
 
 /* An offered state. Equal lists mean equal states. */
 struct fetch_list {
@@ -81,8 +81,8 @@ struct fetch_peer {
 
 struct fetch {
     struct fetch_peer of[PEERS_MAX]; /* index: as in struct peers */
-    enum fetch_stage stage;
-    struct awake progress_at; /* when anything came, or the stage began */
+    enum fetch_state state;
+    struct awake progress_at; /* when anything came, or this state began */
     struct awake asked_at;
     uint64_t ask_us;
     uint64_t wanted;         /* the round named in ASKING */
@@ -103,15 +103,15 @@ struct fetch {
      * another one, + 1; 0: not so. */
     uint64_t copies;
     bool sure;          /* the donor has the totals */
-    struct awake since; /* when the stage began */
+    struct awake since; /* when this state began */
     bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
     uint64_t block;     /* next block of the total of core->round, */
     uint64_t commit;    /* and which total of the donor's that is: as in struct proto_total */
     uint64_t told_round, told_block;          /* from the last FOLLOW */
     struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
     size_t kept_count;
-    struct awake rest_at; /* nobody is asked before this time */
-    uint64_t rest_us;
+    struct awake retry_at; /* nobody is asked before this time */
+    uint64_t retry_us;
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -126,7 +126,7 @@ struct fetch_verdict {
 
 int fetch_init(struct fetch *fetch, const struct core *core);
 void fetch_fini(struct fetch *fetch, const struct core *core);
-/* Begins and ends stages. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or else
+/* Goes from one state to the next. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or else
  * with fetch_copy_step. */
 bool fetch_step(struct fetch *fetch, const struct core *core);
 struct fetch_verdict fetch_follow_step(struct fetch *fetch, const struct core *core);
@@ -166,8 +166,8 @@ fetch_needs_copy(struct fetch *fetch, uint64_t round)
 static inline bool
 fetch_uses_state_in(const struct fetch *fetch)
 {
-    return fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS ||
-           fetch->stage == FETCH_COMPLETE;
+    return fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS ||
+           fetch->state == FETCH_COMPLETE;
 }
 
 /* A copy for others lies in the memory in which blocks of an earlier try may have been: they are lost. */

@@ -11,7 +11,7 @@ enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high 
 /* --- Asking -------------------------------------------------------------------------------------- */
 
 static void
-ask(struct fetch *fetch, const struct core *core, int i)
+offer_ask(struct fetch *fetch, const struct core *core, int i)
 {
     fetch->donors[i].asked = true;
     struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = fetch->wanted}};
@@ -19,14 +19,14 @@ ask(struct fetch *fetch, const struct core *core, int i)
 }
 
 static void
-ask_again(struct fetch *fetch, const struct core *core)
+offers_ask(struct fetch *fetch, const struct core *core)
 {
     bool again = awake_since(core->awake, fetch->asked_at) >= fetch->ask_us;
     for (int i = 0; i < core->peers.high; i++) {
         const struct fetch_donor *donor = &fetch->donors[i];
         if (fetch_ahead(core, i) &&
             (!donor->asked || (again && (!donor->offered || !fetch->listed))))
-            ask(fetch, core, i);
+            offer_ask(fetch, core, i);
     }
     if (!again)
         return;
@@ -48,7 +48,7 @@ list_take(struct fetch *fetch, const struct core *core, const struct fetch_list 
 
 /* Has peers[i] gone on from the state that ours differed from? */
 static bool
-is_beyond(const struct core *core, int i)
+has_gone_on(const struct core *core, int i)
 {
     return fetch_fit(core, i) && core->view.of[i].beat.round >= core->fetch.copies;
 }
@@ -56,21 +56,21 @@ is_beyond(const struct core *core, int i)
 /* One that has got no further than this node had may have the state that this node gave up. It gives none while somebody
  * who has got further may offer his: he may be far away, and be the last to answer. */
 static bool
-waits_for_others(const struct core *core, int i)
+offer_too_early(const struct core *core, int i)
 {
     bool early = core->fetch.copies && awake_since(core->awake, core->fetch.since) < FETCH_LOST_US;
-    return early && !is_beyond(core, i) && fetch_anybody(core, is_beyond);
+    return early && !has_gone_on(core, i) && fetch_anybody(core, has_gone_on);
 }
 
 void
 fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
                const struct proto_offer *offer, const void *body, size_t size)
 {
-    bool asks = fetch->stage == FETCH_ASKING || fetch->stage == FETCH_BLOCKS;
+    bool asks = fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS;
     if (!asks || offer->round + core_mutant(MUTANT_OFFER_ROUND) <= core->round ||
         offer->size != core->config.state_size ||
         size != core->transfer.blocks * sizeof *core->transfer.hashes ||
-        transfer_offer_check(offer, body, size) != offer->check || waits_for_others(core, from))
+        transfer_offer_check(offer, body, size) != offer->check || offer_too_early(core, from))
         return;
     struct fetch_donor *donor = &fetch->donors[from];
     donor->offered = true;
@@ -78,7 +78,7 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
     fetch->progress_at = core->awake;
     if (fetch->offered_at.us == 0)
         fetch->offered_at = core->awake;
-    bool wanted = fetch->stage == FETCH_BLOCKS
+    bool wanted = fetch->state == FETCH_BLOCKS
                       ? !fetch->listed && fetch_list_equal(&donor->list, &fetch->list)
                       : !fetch->listed || fetch->here == 0;
     if (wanted)
@@ -86,7 +86,7 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
 }
 
 static unsigned
-votes(const struct fetch *fetch, const struct core *core, int i)
+offer_votes(const struct fetch *fetch, const struct core *core, int i)
 {
     unsigned count = 0;
     const struct fetch_donor *donors = fetch->donors;
@@ -106,7 +106,7 @@ best_offer(const struct fetch *fetch, const struct core *core, unsigned *most, b
     *all = true;
     for (int i = 0; i < core->peers.high; i++) {
         bool offers = fetch_ahead(core, i) && fetch->donors[i].offered;
-        unsigned count = offers ? votes(fetch, core, i) : 0;
+        unsigned count = offers ? offer_votes(fetch, core, i) : 0;
         *all = *all && (offers || !fetch_ahead(core, i));
         if (count > *most || (count > 0 && count == *most &&
                               fetch->donors[i].list.round > fetch->donors[best].list.round)) {
@@ -119,7 +119,7 @@ best_offer(const struct fetch *fetch, const struct core *core, unsigned *most, b
 
 /* This list, whose hashes are not here: those who offer it send it again. */
 static void
-list_ask(struct fetch *fetch, const struct core *core, const struct fetch_list *list)
+list_request(struct fetch *fetch, const struct core *core, const struct fetch_list *list)
 {
     fetch->listed = false;
     fetch->list = *list;
@@ -127,12 +127,12 @@ list_ask(struct fetch *fetch, const struct core *core, const struct fetch_list *
     fetch->asked_at = core->awake;
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
-            ask(fetch, core, i);
+            offer_ask(fetch, core, i);
 }
 
 /* What most offer; one who has offered nothing yet is waited for a moment. */
 static void
-choose(struct fetch *fetch, const struct core *core)
+offer_choose(struct fetch *fetch, const struct core *core)
 {
     unsigned most;
     bool all;
@@ -141,8 +141,8 @@ choose(struct fetch *fetch, const struct core *core)
         return;
     const struct fetch_list *list = &fetch->donors[best].list;
     if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
-        list_ask(fetch, core, list);
-    fetch->stage = FETCH_BLOCKS;
+        list_request(fetch, core, list);
+    fetch->state = FETCH_BLOCKS;
     if (fetch->said_at.us && awake_since(core->awake, fetch->said_at) < FETCH_SAY_US)
         return;
     fetch->said_at = core->awake;
@@ -157,8 +157,8 @@ asking_step(struct fetch *fetch, const struct core *core)
         fetch_enter(fetch, core, FETCH_NONE);
         return;
     }
-    ask_again(fetch, core);
-    choose(fetch, core);
+    offers_ask(fetch, core);
+    offer_choose(fetch, core);
 }
 
 /* --- Blocks -------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ fetch_gone(struct fetch *fetch, const struct core *core, int i)
 
 /* The next run of missing blocks, at most a window. */
 static uint64_t
-missing(const struct fetch *fetch, const struct core *core, uint64_t *first)
+blocks_missing(const struct fetch *fetch, const struct core *core, uint64_t *first)
 {
     uint64_t all = core->transfer.blocks, count = 0;
     for (*first = fetch->next; *first < all && fetch->blocks[*first] != FETCH_MISSING; ++*first)
@@ -243,7 +243,7 @@ donor_step(struct fetch *fetch, const struct core *core, int i)
         return; /* the others first */
     }
     uint64_t first, count;
-    while (donor->under_way <= FETCH_WINDOW && (count = missing(fetch, core, &first)) > 0) {
+    while (donor->under_way <= FETCH_WINDOW && (count = blocks_missing(fetch, core, &first)) > 0) {
         fetch->next = first;
         blocks_ask(fetch, core, i, first, count);
     }
@@ -262,7 +262,7 @@ blocks_step(struct fetch *fetch, const struct core *core)
         return;
     }
     if (!fetch->listed) {
-        ask_again(fetch, core);
+        offers_ask(fetch, core);
         return;
     }
     for (int i = 0; i < core->peers.high; i++)
@@ -307,7 +307,7 @@ block_take(struct fetch *fetch, const struct core *core, int from, uint64_t bloc
     fetch->progress_at = core->awake;
     assert(fetch->here < core->transfer.blocks);
     if (++fetch->here == core->transfer.blocks)
-        fetch->stage = FETCH_COMPLETE;
+        fetch->state = FETCH_COMPLETE;
 }
 
 void
@@ -315,7 +315,7 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
                const struct proto_state *msg, const void *body, size_t size)
 {
     uint64_t block = msg->block;
-    if (fetch->stage != FETCH_BLOCKS || !fetch->listed || !fetch_gives(core, from) ||
+    if (fetch->state != FETCH_BLOCKS || !fetch->listed || !fetch_gives(core, from) ||
         msg->round != fetch->list.round || block >= core->transfer.blocks)
         return;
     if (size == 0 && core->config.state_size > 0) { /* it has the copy no more */
@@ -344,11 +344,11 @@ complete_step(const struct fetch *fetch, const struct core *core)
 struct fetch_verdict
 fetch_copy_step(struct fetch *fetch, const struct core *core)
 {
-    if (fetch->stage == FETCH_ASKING)
+    if (fetch->state == FETCH_ASKING)
         asking_step(fetch, core);
-    if (fetch->stage == FETCH_BLOCKS)
+    if (fetch->state == FETCH_BLOCKS)
         blocks_step(fetch, core);
-    if (fetch->stage == FETCH_COMPLETE)
+    if (fetch->state == FETCH_COMPLETE)
         return complete_step(fetch, core);
     return (struct fetch_verdict){.adopt = false};
 }

@@ -15,7 +15,7 @@ follow_window(const struct core *core)
 }
 
 static void
-follow(struct fetch *fetch, const struct core *core, bool again)
+send_follow(struct fetch *fetch, const struct core *core, bool again)
 {
     struct proto_msg msg = {.type = PROTO_FOLLOW,
                             .follow = {.round = core->round,
@@ -51,29 +51,29 @@ follow_begin(struct fetch *fetch, const struct core *core)
     fetch->ask_us = FETCH_FOLLOW_US;
     fetch->progress_at = core->awake;
     if (best >= 0)
-        follow(fetch, core, true);
+        send_follow(fetch, core, true);
 }
 
 /* Nobody has the totals, or has them no more. */
 static void
-overtaken(struct fetch *fetch, const struct core *core)
+follow_fail(struct fetch *fetch, const struct core *core)
 {
     if (!fetch->adopted && fetch_anybody(core, fetch_ahead)) {
         fetch_ask_begin(fetch, core, fetch_name_round(core));
         return;
     }
-    fetch->rest_at = awake_after(core->awake, FETCH_AGAIN_US);
+    fetch->retry_at = awake_after(core->awake, FETCH_AGAIN_US);
     if (fetch->adopted && fetch->tried) {
-        if (fetch->rest_us == 0)
+        if (fetch->retry_us == 0)
             core_log(core, 4, "this node receives more slowly than the others train: trying again");
-        fetch->rest_us = backoff_us(fetch->rest_us, FETCH_REST_US, FETCH_REST_MAX_US);
-        fetch->rest_at = awake_after(core->awake, fetch->rest_us);
+        fetch->retry_us = backoff_us(fetch->retry_us, FETCH_RETRY_US, FETCH_RETRY_MAX_US);
+        fetch->retry_at = awake_after(core->awake, fetch->retry_us);
     }
     fetch_reset(fetch, core);
 }
 
 static void
-scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
+total_scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
 {
     for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
         uint64_t whole = core->buckets[b].count * sizeof(int32_t);
@@ -92,7 +92,7 @@ scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
 /* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of one
  * that is gone only totals are left, which were kept: nobody is there to differ from. */
 static struct fetch_verdict
-told(struct fetch *fetch, const struct core *core, uint64_t hash)
+check_state(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
     struct fetch_verdict verdict = {.told = fetch->from >= 0, .from = fetch->from, .hash = hash};
     if (core_mutant(MUTANT_FOLLOW_STATE))
@@ -104,7 +104,7 @@ told(struct fetch *fetch, const struct core *core, uint64_t hash)
 
 /* The total is to come again from its first block on. */
 static void
-anew(struct fetch *fetch, const struct core *core)
+total_restart(struct fetch *fetch, const struct core *core)
 {
     fetch->block = 0;
     fetch->told_round = core->round;
@@ -114,7 +114,7 @@ anew(struct fetch *fetch, const struct core *core)
 /* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact sums
  * are equal then. */
 static bool
-of_another_total(const struct core *core, const struct proto_total *total)
+total_is_other(const struct core *core, const struct proto_total *total)
 {
     const struct fetch *fetch = &core->fetch;
     return core->config.inexact && fetch->block > 0 && total->commit != fetch->commit &&
@@ -134,15 +134,15 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
     if (transfer_total_check(total, body, size) != total->check ||
         (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
-    struct fetch_verdict verdict = told(fetch, core, total->state_hash);
+    struct fetch_verdict verdict = check_state(fetch, core, total->state_hash);
     /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
-    if (fetch->stage != FETCH_FOLLOWING || !fits)
+    if (fetch->state != FETCH_FOLLOWING || !fits)
         return verdict;
-    if (of_another_total(core, total)) {
-        anew(fetch, core);
+    if (total_is_other(core, total)) {
+        total_restart(fetch, core);
         return verdict;
     }
-    scatter(core, at, body, size);
+    total_scatter(core, at, body, size);
     fetch->commit = total->commit;
     fetch->block++;
     fetch->sure = true;
@@ -153,14 +153,14 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
 
 /* May sum be written, and the trainer be asked? */
 static bool
-follows(const struct core *core)
+may_take_total(const struct core *core)
 {
-    return core->fetch.stage == FETCH_FOLLOWING && core->contribution.state == TRAINER_FREE &&
+    return core->fetch.state == FETCH_FOLLOWING && core->contribution.state == TRAINER_FREE &&
            !core->contribution.lent && !core->plan.active;
 }
 
 static bool
-its_turn(const struct core *core, const struct proto_total *total)
+total_is_next(const struct core *core, const struct proto_total *total)
 {
     bool before = core_mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
     return (total->round == core->round || before) && total->block == core->fetch.block;
@@ -168,7 +168,7 @@ its_turn(const struct core *core, const struct proto_total *total)
 
 /* Is the turn of this total still to come? */
 static bool
-later(const struct core *core, const struct proto_total *total)
+total_is_early(const struct core *core, const struct proto_total *total)
 {
     return total->round > core->round ||
            (total->round == core->round && total->block > core->fetch.block);
@@ -178,13 +178,13 @@ static struct fetch_verdict
 kept_take(struct fetch *fetch, const struct core *core)
 {
     struct fetch_verdict verdict = {.commit = false};
-    for (size_t k = 0; k < fetch->kept_count && follows(core) && !verdict.commit;) {
+    for (size_t k = 0; k < fetch->kept_count && may_take_total(core) && !verdict.commit;) {
         const struct fetch_kept *kept = &fetch->kept[k];
-        if (its_turn(core, &kept->total)) {
+        if (total_is_next(core, &kept->total)) {
             verdict = total_take(fetch, core, &kept->total, kept->frame.data, kept->frame.size);
-            if (fetch->stage != FETCH_FOLLOWING)
+            if (fetch->state != FETCH_FOLLOWING)
                 return verdict; /* nothing is kept any more */
-        } else if (later(core, &kept->total)) {
+        } else if (total_is_early(core, &kept->total)) {
             k++;
             continue;
         }
@@ -212,12 +212,12 @@ total_keep(struct fetch *fetch, const struct core *core, const struct proto_tota
 
 /* The donor does not have the total: its state was another one before this round, or its log is shorter. */
 static struct fetch_verdict
-none_there(struct fetch *fetch, const struct core *core, const struct proto_total *total)
+total_absent(struct fetch *fetch, const struct core *core, const struct proto_total *total)
 {
     struct fetch_verdict verdict = {.told = false};
     if (total->state_hash != 0 && transfer_total_check(total, "", 0) == total->check)
-        verdict = told(fetch, core, total->state_hash);
-    if (fetch->stage != FETCH_FOLLOWING)
+        verdict = check_state(fetch, core, total->state_hash);
+    if (fetch->state != FETCH_FOLLOWING)
         return verdict;
     /* when not even the first total came, the others hardly have more */
     fetch->tried |= fetch->sure ? 1ull << fetch->from : UINT64_MAX;
@@ -230,11 +230,11 @@ fetch_on_total(struct fetch *fetch, const struct core *core, int from,
                const struct proto_total *total, struct core_frame *frame)
 {
     struct fetch_verdict nothing = {.commit = false};
-    if (fetch->stage != FETCH_FOLLOWING || fetch->from != from)
+    if (fetch->state != FETCH_FOLLOWING || fetch->from != from)
         return nothing;
     if (frame->size == 0)
-        return its_turn(core, total) ? none_there(fetch, core, total) : nothing;
-    if (follows(core) && its_turn(core, total))
+        return total_is_next(core, total) ? total_absent(fetch, core, total) : nothing;
+    if (may_take_total(core) && total_is_next(core, total))
         return total_take(fetch, core, total, frame->data, frame->size);
     total_keep(fetch, core, total, frame);
     return nothing;
@@ -243,8 +243,8 @@ fetch_on_total(struct fetch *fetch, const struct core *core, int from,
 void
 fetch_total_bad(struct fetch *fetch, const struct core *core)
 {
-    if (fetch->stage == FETCH_FOLLOWING)
-        anew(fetch, core);
+    if (fetch->state == FETCH_FOLLOWING)
+        total_restart(fetch, core);
 }
 
 /* Half of what was allowed has come, or nothing for long. */
@@ -257,9 +257,9 @@ follow_more(struct fetch *fetch, const struct core *core)
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
     if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
-        follow(fetch, core, true); /* a total was bad */
+        send_follow(fetch, core, true); /* a total was bad */
     } else if (came >= fetch->told_block + follow_window(core) / 2) {
-        follow(fetch, core, false);
+        send_follow(fetch, core, false);
     } else if (awake_since(core->awake, fetch->progress_at) >
                    (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
                fetch_anybody(core, fetch_ahead)) {
@@ -267,16 +267,16 @@ follow_more(struct fetch *fetch, const struct core *core)
         fetch->from = -1;
     } else if (awake_since(core->awake, since) >= fetch->ask_us) {
         fetch_ask_later(fetch);
-        follow(fetch, core, true);
+        send_follow(fetch, core, true);
     }
 }
 
 struct fetch_verdict
 fetch_follow_step(struct fetch *fetch, const struct core *core)
 {
-    assert(fetch->stage == FETCH_FOLLOWING);
+    assert(fetch->state == FETCH_FOLLOWING);
     struct fetch_verdict verdict = kept_take(fetch, core);
-    if (verdict.commit || fetch->stage != FETCH_FOLLOWING)
+    if (verdict.commit || fetch->state != FETCH_FOLLOWING)
         return verdict;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;
@@ -287,6 +287,6 @@ fetch_follow_step(struct fetch *fetch, const struct core *core)
     if (fetch->from >= 0)
         follow_more(fetch, core);
     else
-        overtaken(fetch, core);
+        follow_fail(fetch, core);
     return verdict;
 }

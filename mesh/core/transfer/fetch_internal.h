@@ -1,11 +1,11 @@
-/* fetch_internal.h - what the files of catching up share. fetch.c has the stages, how each begins and whom it may be
- * learnt from. On it stand fetch_copy.c with ASKING, BLOCKS and COMPLETE, and fetch_follow.c with FOLLOWING. */
+/* fetch_internal.h - what the files of catching up share. fetch.c has the states, how each begins and whom this node may
+ * learn from. On it stand fetch_copy.c with ASKING, BLOCKS and COMPLETE, and fetch_follow.c with FOLLOWING. */
 #ifndef MESH_FETCH_INTERNAL_H
 #define MESH_FETCH_INTERNAL_H
 
 #include "mesh/core/internal.h"
 
-void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_stage next);
+void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next);
 /* Asks all nodes ahead for a copy of the state before `round`. */
 void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
 /* A round that none of the nodes ahead has finished when it hears of it. */

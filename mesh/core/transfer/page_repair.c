@@ -25,8 +25,8 @@ page_repair_want(struct page_repair *repair, const struct core *core, const stru
 }
 
 static void
-give(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
-     size_t size)
+page_deliver(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+             size_t size)
 {
     assert(repair->wants);
     repair->wants = false;
@@ -36,7 +36,7 @@ give(struct page_repair *repair, const struct core *core, uint64_t round, const 
 }
 
 static void
-give_up_on(struct page_repair *repair, int i)
+ask_another(struct page_repair *repair, int i)
 {
     assert(repair->asked == i);
     repair->tried |= core_mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
@@ -56,7 +56,7 @@ next_to_ask(const struct page_repair *repair, const struct core *core)
 }
 
 static void
-ask(struct page_repair *repair, const struct core *core, int i)
+page_ask(struct page_repair *repair, const struct core *core, int i)
 {
     struct proto_msg msg = {.type = PROTO_WANT, .page = repair->want};
     repair->asked = i;
@@ -74,9 +74,9 @@ page_repair_on_page(struct page_repair *repair, const struct core *core, int fro
     if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
         (repair->want.round != 0 && page->round != repair->want.round &&
          !core_mutant(MUTANT_PAGE_ROUND)))
-        give_up_on(repair, from);
+        ask_another(repair, from);
     else
-        give(repair, core, page->round, body, size);
+        page_deliver(repair, core, page->round, body, size);
 }
 
 /* --- Answering --------------------------------------------------------------------------------- */
@@ -93,12 +93,12 @@ page_repair_gone(struct page_repair *repair, int i)
 {
     repair->waiting &= ~(1ull << i);
     if (repair->asked == i && !core_mutant(MUTANT_PAGE_ASKED))
-        give_up_on(repair, i);
+        ask_another(repair, i);
 }
 
 static void
-answer(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
-       size_t size)
+page_answer(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
+            size_t size)
 {
     struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
     int i = peers_find(core,
@@ -115,7 +115,7 @@ page_repair_read(struct page_repair *repair, const struct core *core, uint64_t r
 {
     assert(repair->answering);
     assert(size <= PROTO_PAGE_MAX);
-    answer(repair, core, round, data, size);
+    page_answer(repair, core, round, data, size);
 }
 
 /* False: we have no checkpoints. */
@@ -128,7 +128,7 @@ ask_program(const struct core *core, const struct proto_page *page)
 }
 
 static void
-answer_next(struct page_repair *repair, const struct core *core)
+answer_waiting(struct page_repair *repair, const struct core *core)
 {
     while (repair->waiting && !repair->answering) {
         int i = __builtin_ctzll(repair->waiting);
@@ -137,25 +137,25 @@ answer_next(struct page_repair *repair, const struct core *core)
         repair->answer_to = core->peers.peers[i].node;
         repair->answering = true;
         if (!ask_program(core, &repair->answer))
-            answer(repair, core, 0, NULL, 0);
+            page_answer(repair, core, 0, NULL, 0);
     }
 }
 
 void
 page_repair_step(struct page_repair *repair, const struct core *core)
 {
-    answer_next(repair, core);
+    answer_waiting(repair, core);
     if (!repair->wants)
         return;
     if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
         (!view_usable(core, repair->asked) ||
          awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US))
-        give_up_on(repair, repair->asked);
+        ask_another(repair, repair->asked);
     if (repair->asked >= 0)
         return;
     int i = next_to_ask(repair, core);
     if (i >= 0)
-        ask(repair, core, i);
+        page_ask(repair, core, i);
     else if (awake_since(core->awake, repair->wanted_at) >= PAGE_REPAIR_REST_US)
-        give(repair, core, 0, NULL, 0);
+        page_deliver(repair, core, 0, NULL, 0);
 }

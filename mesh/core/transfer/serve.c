@@ -78,7 +78,7 @@ serve_finish(struct serve *serve, const struct core *core)
 }
 
 static void
-offer(struct serve *serve, const struct core *core, int to)
+offer_send(struct serve *serve, const struct core *core, int to)
 {
     assert(serve->copied == core->transfer.blocks);
     struct serve_peer *served = &serve->of[to];
@@ -115,7 +115,7 @@ send_none(const struct core *core, int to, const struct proto_fetch *fetch)
 
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
 static void
-ask(struct serve *serve, const struct core *core, int from, uint64_t round)
+copy_want(struct serve *serve, const struct core *core, int from, uint64_t round)
 {
     uint64_t his = core->view.of[from].beat.round;
     if (his >= core->round)
@@ -141,7 +141,7 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
         return;
     serve->asked_at = core->awake;
     if (fetch->count == 0) {
-        ask(serve, core, from, fetch->round);
+        copy_want(serve, core, from, fetch->round);
         return;
     }
     bool again = served->served_at.us > 0 && served->served_block == fetch->block &&
@@ -232,7 +232,7 @@ send_total(struct serve *serve, const struct core *core, int to, uint64_t round,
 
 /* Push what this follower may have and there is. */
 static void
-push(struct serve *serve, const struct core *core, int to)
+totals_send(struct serve *serve, const struct core *core, int to)
 {
     struct serve_follower *f = &serve->followers[to];
     while (f->on && f->round < core->round &&
@@ -275,7 +275,7 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     f->on = true;
     f->end_round = follow->round + (follow->block + follow->count) / all;
     f->end_block = (follow->block + follow->count) % all;
-    push(serve, core, from);
+    totals_send(serve, core, from);
 }
 
 /* --- Steps --------------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ serve_step(struct serve *serve, const struct core *core)
     if (serve->state == SERVE_COPYING && contribution_settled(&core->contribution))
         copy_some(serve, core, SERVE_COPY_BLOCKS);
     for (; serve->state == SERVE_COPIED && serve->due; serve->due &= serve->due - 1)
-        offer(serve, core, __builtin_ctzll(serve->due));
+        offer_send(serve, core, __builtin_ctzll(serve->due));
     for (int i = 0; serve->logs && i < core->peers.high; i++)
-        push(serve, core, i);
+        totals_send(serve, core, i);
 }

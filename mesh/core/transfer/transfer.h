@@ -1,7 +1,7 @@
 /* transfer.h - what both sides of catching up compute in the same way: sizes, checksums, and the memory of one state.
  *
- * A state is cut into blocks of config.block_size bytes; the last one may be shorter, and an empty state is one empty
- * block. A total is cut into blocks in the same way, with its buckets one after the other.
+ * A state is divided into blocks of config.block_size bytes; the last one may be shorter, and an empty state is one empty
+ * block. A total is divided into blocks in the same way, with its buckets one after the other.
  *
  * config.state_in and the hashes have room for one state. Either it is being fetched (fetch.h), or it is the copy that
  * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. */
