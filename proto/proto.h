@@ -358,7 +358,7 @@ struct proto_holdings {
 };
 
 struct proto_pull {
-    uint64_t group_hash; /* 0: whatever group, as all tickets are done */
+    uint64_t group_hash; /* or the final_hash of the final model that is wanted */
     uint16_t range;
     uint64_t number;  /* which compute of the sender it is for */
     uint64_t in_hand; /* the ticket of it; whole, with a number: the cut */
@@ -366,9 +366,9 @@ struct proto_pull {
 };
 
 struct proto_value {
-    uint64_t group_hash;
+    uint64_t group_hash; /* of the PULL, as is the number */
     uint16_t range;
-    uint64_t number;  /* of the PULL */
+    uint64_t number;
     uint64_t taken;   /* gradients that the range has taken */
     uint64_t history; /* hash of what it has taken, in order */
     bool whole;

@@ -52,8 +52,8 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                     pick(sim, 300), pick(sim, 300), 0};
         break;
     case PROTO_PULL:
-        msg->pull = (struct proto_pull){pick(sim, 4) ? group : 0, range, push->number, in_hand,
-                                        pick(sim, 2)};
+        msg->pull = (struct proto_pull){pick(sim, 4) ? group : push->final_hash, range,
+                                        push->number, in_hand, pick(sim, 2)};
         break;
     case PROTO_APPLIED:
         msg->applied = (struct proto_applied){group, range, pick(sim, 4) ? in_hand : 0, taken,
@@ -80,9 +80,14 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                         0};
         break;
     case PROTO_VALUE:
-        msg->value =
-            (struct proto_value){pick(sim, 4) ? group : 0, range,        push->number, taken,
-                                 rand_u64(&sim->rand),     pick(sim, 2), pick(sim, 2), 0};
+        msg->value = (struct proto_value){pick(sim, 4) ? group : push->model,
+                                          range,
+                                          push->number,
+                                          taken,
+                                          rand_u64(&sim->rand),
+                                          pick(sim, 2),
+                                          pick(sim, 2),
+                                          0};
         break;
     default: /* a group that it leads, with this node */
         msg->type = PROTO_GROUP;

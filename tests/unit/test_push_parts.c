@@ -26,7 +26,7 @@ static struct {
     struct push *push;
     struct push_range *range;
     struct proto_msg sent, bulk; /* the last ones; type 0: none */
-    unsigned taken, copied;
+    unsigned taken, copied, read;
 } at;
 
 static uint64_t gradient = 3;
@@ -67,6 +67,19 @@ on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint6
 }
 
 static void
+on_read(void *ctx, unsigned range, const void *value)
+{
+    (void)ctx, (void)range, (void)value;
+    at.read++;
+}
+
+static void
+on_finish(void *ctx, const uint64_t *history)
+{
+    (void)ctx, (void)history;
+}
+
+static void
 on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
 {
     (void)ctx, (void)link, (void)body, (void)size;
@@ -101,6 +114,9 @@ open_as(unsigned rank, uint64_t mutant)
                                                 .hash = on_hash,
                                                 .gradient = on_gradient,
                                                 .copy = on_copy,
+                                                .value = on_copy,
+                                                .read = on_read,
+                                                .finish = on_finish,
                                                 .save_range = on_save_range};
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
@@ -319,6 +335,68 @@ no_copy_of_a_cut_comes_into_the_final_model(void **state)
     assert_false(takes_a_copy_of_the_cut(true));
 }
 
+/* --- Final models ----------------------------------------------------------------------------------- */
+
+/* A node that was elsewhere asks for the final model of this node, which has number 9: by another number, it gets nothing. */
+static bool
+gives_its_model(uint64_t model)
+{
+    open_as(1, 0);
+    at.push->final_hash = 9;
+    const struct proto_pull pull = {.group_hash = model, .number = 1};
+    push_copy_on_pull(at.push, at.core, 0, &pull);
+    bool gives = at.bulk.type == PROTO_VALUE && at.bulk.value.group_hash == model;
+    close_all();
+    return gives;
+}
+
+static void
+a_node_gives_the_final_model_that_it_is_asked_for(void **state)
+{
+    (void)state;
+    assert_true(gives_its_model(9));
+    assert_false(gives_its_model(8)); /* it had that one, and took over another */
+    assert_false(gives_its_model(0));
+}
+
+/* Node 2 says that it has this final model. */
+static void
+says_final(uint64_t model)
+{
+    at.core->view.of[0].hears_me = true;
+    at.push->of[0] = (struct push_claim){true, {.number = 1, .final_hash = model}};
+    push_work_step(at.push, at.core);
+    assert_int_equal(at.push->work, PUSH_GATHERING);
+    assert_int_equal(at.sent.type, PROTO_PULL);
+    assert_int_equal(at.sent.pull.group_hash, model);
+}
+
+/* The range comes from node 2, as it is in this final model. */
+static bool
+reads(uint64_t model)
+{
+    uint8_t body[PUSH_SET_SIZE + sizeof gradient] = {0};
+    struct proto_value value = {.group_hash = model, .number = at.sent.pull.number, .taken = 8};
+    value.check = push_body_check(model, 0, value.number, body, sizeof body);
+    struct core_frame frame = {body, sizeof body, body};
+    unsigned before = at.read;
+    push_work_on_value(at.push, at.core, 0, &value, &frame);
+    return at.read > before;
+}
+
+static void
+a_final_model_is_read_from_one_and_no_other(void **state)
+{
+    (void)state;
+    open_as(1, 0);
+    says_final(8);
+    assert_false(reads(9)); /* it has taken over another one meanwhile, and says so later */
+    says_final(9);
+    assert_false(reads(8));
+    assert_true(reads(9));
+    close_all();
+}
+
 int
 main(void)
 {
@@ -329,6 +407,8 @@ main(void)
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
         cmocka_unit_test(no_copy_of_a_cut_comes_into_the_final_model),
+        cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),
+        cmocka_unit_test(a_final_model_is_read_from_one_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,8 +315,9 @@ struct push {
     struct push_mean ticket; /* of a compute, with what this node was starved; */
     struct wall ticket_at;   /* when the present one began */
     struct push_trip reads, pushes;
-    bool wanted; /* the leader was asked for a ticket ahead */
-    int source;  /* gathering from peers[source]; -1: from the owners */
+    bool wanted;    /* the leader was asked for a ticket ahead */
+    int source;     /* gathering from peers[source]; -1: from the owners */
+    uint64_t model; /* what is gathered: hash of the final model of that peer, or of the group */
     /* Checkpoints: the cut that is being copied, 0: none; under which number; and the last one that was. */
     uint64_t cut, cut_number, saved;
     struct awake saved_at,

@@ -185,11 +185,11 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
     if (pull->range >= push->config.range_count)
         return;
     struct push_range *r = &push->range[pull->range];
-    struct proto_value value = {.group_hash = pull->group_hash,
-                                .number = pull->number,
-                                .whole = pull->whole && pull->group_hash != 0};
-    if (pull->group_hash == 0) {
-        if (push->final_hash && r->held)
+    struct proto_value value = {
+        .group_hash = pull->group_hash, .number = pull->number, .whole = pull->whole};
+    if (push->final_hash && pull->group_hash == push->final_hash) {
+        value.whole = false;
+        if (r->held)
             send_value(push, core, from, pull->range, &value);
         return;
     }

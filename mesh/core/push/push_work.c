@@ -90,7 +90,7 @@ pull(struct push *push, const struct core *core)
 {
     bool now = push_work_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
     struct proto_msg msg = {.type = PROTO_PULL,
-                            .pull = {.group_hash = push->source >= 0 ? 0 : push->group_hash,
+                            .pull = {.group_hash = works ? push->group_hash : push->model,
                                      .number = works ? push->job[PUSH_AHEAD].number : push->number,
                                      .in_hand = works ? push->job[PUSH_AHEAD].in_hand : 0}};
     for (unsigned k = 0; k < push->config.range_count; k++) {
@@ -118,7 +118,8 @@ asked(const struct push *push, const struct core *core, int from, const struct p
         value->taken > push->config.tickets)
         return false;
     if (gathers && push->source >= 0)
-        return push->source == from && value->group_hash == 0 && value->number == push->number;
+        return push->source == from && value->group_hash == push->model &&
+               value->number == push->number;
     uint64_t number = gathers ? push->number : push->job[PUSH_AHEAD].number;
     return (gathers || (push->work == PUSH_WORKING && ahead)) && push->group_hash != 0 &&
            value->group_hash == push->group_hash && value->number == number &&
@@ -393,8 +394,10 @@ gather(struct push *push, const struct core *core, int source)
 {
     if (push->job[PUSH_NOW].in_hand && !push->computed) /* the trainer is busy */
         return;
-    if (push->work != PUSH_GATHERING || (source != push->source && push->to_pull > 0)) {
+    uint64_t model = source < 0 ? push->group_hash : push->of[source].said.final_hash;
+    if (push->work != PUSH_GATHERING || source != push->source || model != push->model) {
         push->work = PUSH_GATHERING;
+        push->model = model;
         push->cut = 0; /* a copy that comes late would be read over the final model */
         push->source = source;
         push->number++;
