@@ -46,7 +46,6 @@
 #include "mesh/core/core.h"
 #include "proto/why.h"
 
-struct gossip_config;
 struct mesh;
 struct mesh_status;
 
@@ -70,12 +69,15 @@ struct mesh_setup {
     const struct core_bucket *buckets;
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets; with gossip at least its values */
-    size_t state_size;     /* bytes of a state; with push-sum at least of int32 values */
+    size_t state_size;     /* bytes of a state */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
-    const struct push_config *push; /* not NULL: the engine push trains, not rounds. Borrowed. */
-    const struct gossip_config *
-        gossip; /* not NULL: the engine gossip. Of its trainer only `note`, `synced` and `save` are called, with the mesh locked. Borrowed. */
+    /* As in struct core_config: engine NULL is rounds. The keepers of the others are called with the mesh locked. Borrowed. */
+    const struct engine *engine;
+    const struct push_config *push;
+    const struct gossip_config *gossip;
+    /* Of the engine, beside those of the buckets: chunks that may go to one node at a time, and frames that are kept. */
+    size_t chunks, frames;
     bool inexact;    /* nodes that trained apart may have different states: core.h */
     const char *job; /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
@@ -121,12 +123,8 @@ enum mesh_task_kind {
     MESH_ADOPT,
     MESH_AUDIT, /* an audit: core.h */
     MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
-    /* gossip: mesh_values() are those before step `round` of this node. Write the update by `shards` to mesh_own(), in
-     * units of 2^-24, then mesh_bucket() with the last bucket */
-    MESH_REPLICA,
-    MESH_RESULT,      /* gossip: mesh_sum() is the result: mesh_state() with its hash, done */
-    MESH_DONE,        /* the run is complete on every node we know of */
-    MESH_INTERRUPTED, /* mesh_interrupt was called */
+    MESH_DONE, /* the run is complete on every node we know of */
+    MESH_INTERRUPTED, /* mesh_interrupt was called; or, after mesh_ends_later, this node may end */
     MESH_PAGE,        /* the answer to mesh_want */
     MESH_IDLE,        /* nothing to do for MESH_IDLE_MS: the mesh is waiting */
 };
@@ -138,16 +136,17 @@ struct mesh_task {
     /* MESH_COMPUTE: set own to zero; _SUMMED, _COMMIT: the first task of this plan and round */
     bool fresh;
     size_t bucket; /* MESH_SUMMED */
-    /* MESH_COMMIT: nodes in the plan that made the sum; 0: another node sent the sum */
+    /* The same: nodes in the plan; 0: another node sent the sum */
     unsigned members;
     unsigned servers;    /* MESH_COMMIT: members of the plan that were servers, */
     uint64_t served;     /* and bytes of the sum of which this node was the server */
     uint64_t state_hash; /* MESH_ADOPT */
     size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
-    uint64_t known; /* MESH_REPLICA: shards that all nodes have computed, as far as is known */
-    uint64_t plan,
-        mine; /* MESH_COMMIT, _REPLICA: hash of the plan, and the shards that it gave this node */
+    uint64_t known;                /* MESH_COMPUTE: as in struct core_task */
+    /* MESH_COMMIT; with gossip MESH_COMPUTE: hash of the plan, and the shards that it gave this node */
+    uint64_t plan, mine;
+    bool saved; /* MESH_INTERRUPTED: as of core_trainer's `ended` */
 };
 
 struct mesh_stats {
@@ -190,12 +189,7 @@ int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte ali
 const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */
 const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
 
-const int32_t *
-mesh_values(const struct mesh *mesh); /* valid from MESH_REPLICA to its mesh_bucket */
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
-/* For the trainer of a free engine, from within its callbacks only: this task is the next one. With the engine push
- * MESH_COMPUTE is answered with mesh_bucket(mesh, 0), and MESH_COMMIT, all is read, with mesh_state, done. */
-void mesh_post(struct mesh *mesh, const struct mesh_task *task);
 void mesh_bucket(struct mesh *mesh, size_t bucket);
 /* The trainer's state is now `block` [state_size], of which `state` says what the core has to know: core.h. The mesh
  * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,

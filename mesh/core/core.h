@@ -97,14 +97,35 @@ struct core_program {
     void (*log)(void *ctx, int level, const char *line);
 };
 
-/* The trainer of the engine rounds. */
-struct rounds_trainer {
-    /* Compute `shards` of `round` and add them to own (set it to zero first if `fresh`). Report each bucket with
-     * core_on_bucket. There is one compute at a time: the next one comes only after the last bucket. */
-    void (*compute)(void *ctx, uint64_t round, uint64_t shards, bool fresh);
+/* What a trainer is to compute. */
+struct core_task {
+    uint64_t round;  /* push: the ticket; gossip: the step of this node, which names the data */
+    uint64_t shards; /* which of its shards; push: nothing */
+    bool fresh;      /* rounds: set own to zero first */
+    uint64_t known;  /* gossip: shards that the whole mesh has computed, as far as is known */
+};
+
+/* The trainer, whatever the engine is. What it is asked for here is a task: it takes long, so the call only begins it, and the
+ * answer comes later. There is one at a time. What must be answered at once, from within a call of the core, each engine asks
+ * elsewhere: push in struct push_keeper, gossip in struct gossip_keeper, rounds in the last two here. */
+struct core_trainer {
+    /* Compute task->shards of task->round, and report each bucket with core_on_bucket; the next task comes only after the last
+     * bucket.
+     *
+     *     rounds    add them to own
+     *     push      one ticket, from what was read last; keeper->begin was called before. The only bucket is 0, and
+     *               keeper->collect asks for what was computed
+     *     gossip    `sum` has the values, and keeps them until the last bucket is told, the only one that is. Write their
+     *               update to own[count] */
+    void (*compute)(void *ctx, const struct core_task *task);
     /* `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or call
-     * core_on_total_bad if the total cannot be right. */
+     * core_on_total_bad if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result is in
+     * `sum`. Both: core_on_applied with its hash and `done`. */
     void (*commit)(void *ctx, uint64_t round);
+    /* Push and gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
+     * changed since. */
+    void (*ended)(void *ctx, bool saved);
+    /* Only rounds: */
     /* state_in has a state before `round`, of the right length. Check its hash, take it over, then call
      * core_on_applied; or call core_on_state_bad. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
@@ -125,6 +146,7 @@ struct rounds_trainer {
 
 struct engine;
 struct gossip_config;
+extern const struct engine engine_rounds, engine_push, engine_gossip; /* engine.h */
 
 struct core_config {
     const struct engine *engine;        /* NULL: rounds; see engine.h */
@@ -133,7 +155,7 @@ struct core_config {
     void *wire_ctx;
     const struct core_program *program;
     void *program_ctx;
-    const struct rounds_trainer *trainer;
+    const struct core_trainer *trainer;
     void *trainer_ctx;
     const struct push_config *push; /* with the engine push, see push.h; copied */
     struct proto_node self;

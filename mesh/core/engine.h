@@ -16,6 +16,7 @@
 struct engine {
     bool
         equal_states; /* nodes at the same round hold the same state and write equal files, bit for bit */
+    bool sums;        /* it uses the shell's `sum` */
 
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);
@@ -59,8 +60,6 @@ struct engine {
     void (*stats)(const struct core *core, struct core_stats *out);
     const char *(*wrong)(const struct core *core); /* an invariant that does not hold, or NULL */
 };
-
-extern const struct engine engine_rounds, engine_gossip, engine_push;
 
 /* For stats: n members, peer[n] as in slow of core_stats, do so much work. */
 static inline void

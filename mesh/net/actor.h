@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
 #include "mesh/net/actor_pulse.h"
 #include "mesh/net/actor_starve.h"
@@ -56,9 +55,6 @@ struct mesh {
     bool thread_runs;
     int32_t *own, *sum;
     uint8_t *state_in, *log;
-    struct gossip_config gossip;         /* with actor_gossip as its trainer */
-    const struct gossip_trainer *keeper; /* of the journal: its note is called; may be NULL */
-    void *keeper_ctx;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
     bool *express;  /* [bucket_count]: the bucket is small */
@@ -77,8 +73,7 @@ actor_wake(struct mesh *mesh)
 }
 
 /* What the core asks of us, beside the wire, and what the sockets report; ctx: the mesh. */
-extern const struct rounds_trainer actor_trainer;
-extern const struct gossip_trainer actor_gossip;
+extern const struct core_trainer actor_trainer;
 extern const struct core_program actor_program;
 extern const struct wire_events actor_wire_events;
 void actor_log(void *ctx, int level, const char *line);

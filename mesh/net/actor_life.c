@@ -2,9 +2,6 @@
  * short life of a node that only looks for a job. */
 #include "mesh/net/actor.h"
 
-#include "mesh/core/engine.h"
-#include "mesh/core/push/push.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
@@ -107,11 +104,11 @@ new_block(size_t size)
     return block;
 }
 
-/* What only rounds and gossip use: with push it is never touched, so it costs no memory. */
+/* For sums. What no engine touches costs no memory. */
 static void *
-spare_block(const struct mesh_setup *setup, size_t size)
+sum_block(const struct mesh_setup *setup, size_t size)
 {
-    return setup->push ? malloc(size) : new_block(size);
+    return setup->engine->sums ? new_block(size) : malloc(size);
 }
 
 static int
@@ -152,9 +149,9 @@ open_memory(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
-    mesh->sum = spare_block(setup, setup->vector_count * sizeof *mesh->sum);
+    mesh->sum = sum_block(setup, setup->vector_count * sizeof *mesh->sum);
     mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
-    mesh->state_in = setup->idle ? setup->idle : spare_block(setup, setup->state_size);
+    mesh->state_in = setup->idle ? setup->idle : sum_block(setup, setup->state_size);
     mesh->log =
         setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);
     mesh->buckets = calloc(setup->bucket_count + 1, sizeof *mesh->buckets);
@@ -196,17 +193,17 @@ chunks_max(const struct mesh_setup *setup)
     for (size_t b = 0; b < setup->bucket_count; b++)
         star += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
     star = ring > star ? ring : star;
-    return setup->push && star < 2 * setup->push->range_count ? 2 * setup->push->range_count : star;
+    return setup->chunks > star ? setup->chunks : star;
 }
 
 /* Frames of ranges that wait for our own bucket: at a server one of each other member. */
 static size_t
 frames_max(const struct mesh_setup *setup)
 {
-    size_t ranges = setup->push ? PUSH_QUEUE_MAX / PROTO_PEERS_MAX : 0;
+    size_t ranges = 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
         ranges += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
-    return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges;
+    return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges + setup->frames;
 }
 
 static int
@@ -239,8 +236,9 @@ open_core(struct mesh *mesh)
         .wire_ctx = mesh->wire,
         .program = &actor_program,
         .program_ctx = mesh,
-        .engine = setup->push ? &engine_push : NULL,
+        .engine = setup->engine,
         .push = setup->push,
+        .gossip = setup->gossip,
         .trainer = &actor_trainer,
         .trainer_ctx = mesh,
         .job = setup->job,
@@ -266,15 +264,6 @@ open_core(struct mesh *mesh)
         .audit_bucket = setup->audit_bucket,
         .inexact = setup->inexact,
     };
-    if (setup->gossip) {
-        mesh->gossip = *setup->gossip;
-        mesh->keeper = setup->gossip->trainer;
-        mesh->keeper_ctx = setup->gossip->trainer_ctx;
-        mesh->gossip.trainer = &actor_gossip;
-        mesh->gossip.trainer_ctx = mesh;
-        config.engine = &engine_gossip;
-        config.gossip = &mesh->gossip;
-    }
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;
     text_copy(config.hello.mesh, sizeof config.hello.mesh, setup->group ? setup->group : "");
@@ -362,6 +351,8 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
     if (!mesh)
         return why_error(why, -ENOMEM, "mesh: out of memory");
     mesh->setup = *setup;
+    if (!mesh->setup.engine)
+        mesh->setup.engine = &engine_rounds;
     if (mesh->setup.chunk_elems == 0)
         mesh->setup.chunk_elems = MESH_CHUNK_ELEMS;
     if (mesh->setup.direct_bytes == 0)

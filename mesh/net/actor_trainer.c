@@ -21,17 +21,28 @@ push_task(struct mesh *mesh, struct mesh_task task)
     mesh->tasks[(mesh->task_first + mesh->task_count++) % ACTOR_TASKS_MAX] = task;
 }
 
-void
-mesh_post(struct mesh *mesh, const struct mesh_task *task)
+/* With what the present plan is like: it may be over when the trainer gets the task. */
+static void
+push_planned(struct mesh *mesh, struct mesh_task task)
 {
-    push_task(mesh, *task);
+    struct core_stats stats;
+    core_stats(mesh->core, &stats);
+    task.members = stats.members;
+    task.servers = stats.servers;
+    task.served = stats.served;
+    task.plan = stats.plan;
+    task.mine = stats.mine;
+    push_task(mesh, task);
 }
 
 static void
-on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+on_compute(void *ctx, const struct core_task *task)
 {
-    push_task(ctx, (struct mesh_task){
-                       .kind = MESH_COMPUTE, .round = round, .shards = shards, .fresh = fresh});
+    push_planned(ctx, (struct mesh_task){.kind = MESH_COMPUTE,
+                                         .round = task->round,
+                                         .shards = task->shards,
+                                         .fresh = task->fresh,
+                                         .known = task->known});
 }
 
 static void
@@ -41,15 +52,7 @@ on_commit(void *ctx, uint64_t round)
     size_t first = mesh->first_bucket > 0 ? mesh->setup.buckets[mesh->first_bucket].first : 0;
     fail_hit(FAIL_LAST_CHUNK, mesh->sum + first,
              (mesh->setup.vector_count - first) * sizeof *mesh->sum);
-    struct core_stats stats;
-    core_stats(mesh->core, &stats); /* the plan may be over when the trainer gets it */
-    push_task(ctx, (struct mesh_task){.kind = MESH_COMMIT,
-                                      .round = round,
-                                      .members = stats.members,
-                                      .servers = stats.servers,
-                                      .served = stats.served,
-                                      .plan = stats.plan,
-                                      .mine = stats.mine});
+    push_planned(mesh, (struct mesh_task){.kind = MESH_COMMIT, .round = round});
 }
 
 static void
@@ -146,57 +149,9 @@ on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 }
 
 static void
-on_replica(void *ctx, const struct gossip_task *task)
+on_ended(void *ctx, bool saved)
 {
-    struct mesh *mesh = ctx;
-    struct core_stats stats;
-    core_stats(mesh->core, &stats);
-    if (mesh->gossip.push_sum)
-        gossip_flow_debias((int32_t *)(void *)mesh->state_in, mesh->sum,
-                           gossip_read_weights(mesh->core), mesh->setup.chunk_elems,
-                           mesh->gossip.count);
-    push_task(ctx, (struct mesh_task){.kind = MESH_REPLICA,
-                                      .round = task->step,
-                                      .shards = task->shards,
-                                      .known = task->total,
-                                      .members = stats.members,
-                                      .plan = stats.plan,
-                                      .mine = stats.mine});
-}
-
-static void
-on_result(void *ctx)
-{
-    push_task(ctx, (struct mesh_task){.kind = MESH_RESULT});
-}
-
-static void
-on_note(void *ctx, const struct gossip_note *note)
-{
-    const struct mesh *mesh = ctx;
-    if (mesh->keeper && mesh->keeper->note)
-        mesh->keeper->note(mesh->keeper_ctx, note);
-}
-
-static bool
-on_synced(void *ctx)
-{
-    const struct mesh *mesh = ctx;
-    return !mesh->keeper || !mesh->keeper->synced || mesh->keeper->synced(mesh->keeper_ctx);
-}
-
-static void
-on_save(void *ctx, const struct gossip_saved *saved)
-{
-    const struct mesh *mesh = ctx;
-    if (mesh->keeper && mesh->keeper->save)
-        mesh->keeper->save(mesh->keeper_ctx, saved);
-}
-
-static void
-on_ended(void *ctx)
-{
-    push_task(ctx, (struct mesh_task){.kind = MESH_INTERRUPTED});
+    push_task(ctx, (struct mesh_task){.kind = MESH_INTERRUPTED, .saved = saved});
 }
 
 void
@@ -207,23 +162,15 @@ actor_log(void *ctx, int level, const char *line)
         mesh->setup.log(mesh->setup.log_ctx, level, line);
 }
 
-const struct rounds_trainer actor_trainer = {
+const struct core_trainer actor_trainer = {
     .compute = on_compute,
     .commit = on_commit,
+    .ended = on_ended,
     .adopt = on_adopt,
     .back = on_back,
     .audit = on_audit,
     .state = on_state,
     .forget = on_forget,
-};
-
-const struct gossip_trainer actor_gossip = {
-    .compute = on_replica,
-    .finish = on_result,
-    .note = on_note,
-    .synced = on_synced,
-    .save = on_save,
-    .ended = on_ended,
 };
 
 const struct core_program actor_program = {
@@ -474,12 +421,6 @@ const int32_t *
 mesh_sum(const struct mesh *mesh)
 {
     return mesh->sum;
-}
-
-const int32_t *
-mesh_values(const struct mesh *mesh)
-{
-    return mesh->gossip.push_sum ? (const int32_t *)(const void *)mesh->state_in : mesh->sum;
 }
 
 const uint8_t *

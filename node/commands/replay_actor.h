@@ -26,7 +26,7 @@ struct actor {
     int64_t *values;
     int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
     int32_t *read, *copied;        /* values that were read last; copies that have come */
-    struct gossip_task task;
+    struct core_task task;
     struct state state;
     bool ended; /* it has a result: */
     char hex[REPLAY_HEX_SIZE];

@@ -94,7 +94,8 @@ on_read(const struct replay *r, struct actor *a)
             return IMPOSSIBLE;
     if (a->computing)
         return IMPOSSIBLE;
-    a->task = (struct gossip_task){a->note.step, a->note.shards, a->note.total};
+    a->task =
+        (struct core_task){.round = a->note.step, .shards = a->note.shards, .known = a->note.total};
     a->computing = true;
     return DONE;
 }

@@ -14,7 +14,9 @@
 #include "proto/fail.h"
 
 struct gossip_run {
+    struct gossip_config config;
     struct replica replica;
+    const int64_t *weight; /* of the parts of the values of this step */
     uint64_t
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct gossip_names names; /* in the journal */
@@ -50,6 +52,12 @@ on_note(void *ctx, const struct gossip_note *note)
         event.number = gossip->from;
     size_t size = gossip_journal_put(&gossip->names, &event, data);
     train_journal_add(run, event.event, data, size);
+}
+
+static void
+on_weigh(void *ctx, const int64_t *weight)
+{
+    ((struct run *)ctx)->gossip->weight = weight;
 }
 
 /* --- Checkpoints ----------------------------------------------------------------------------------- */
@@ -144,23 +152,26 @@ gossip_train_ends_later(struct run *run)
     return first && mesh_ends_later(run->mesh);
 }
 
-struct gossip_config
+const struct gossip_config *
 gossip_train_config(struct run *run)
 {
-    static const struct gossip_trainer keeper = {
-        .note = on_note, .synced = train_journal_synced, .save = on_save};
+    static const struct gossip_keeper keeper = {
+        .note = on_note, .weigh = on_weigh, .synced = train_journal_synced, .save = on_save};
     const struct config *config = run->config;
-    return (struct gossip_config){
-        .trainer = &keeper,
-        .trainer_ctx = run,
+    if (!run->gossip)
+        return NULL;
+    run->gossip->config = (struct gossip_config){
+        .keeper = &keeper,
+        .keeper_ctx = run,
         .graph = (enum gossip_kind)config->gossip.graph,
         .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
         .steps = state_steps_total(&run->state),
         .count = run->state.param_count,
         .save_every = config->train.checkpoint_every,
-        .saved = run->gossip && run->gossip->begins ? &run->gossip->saved : NULL,
+        .saved = run->gossip->begins ? &run->gossip->saved : NULL,
     };
+    return &run->gossip->config;
 }
 
 /* --- Life ------------------------------------------------------------------------------------------ */
@@ -275,14 +286,28 @@ piece_rows(const struct run *run, const struct mesh_task *task)
     return mine / (pieces ? pieces : 1) + 1;
 }
 
+/* With push-sum by weight; own is free until the step is computed. */
+static const int32_t *
+values_of(const struct run *run)
+{
+    const struct gossip_run *gossip = run->gossip;
+    const int32_t *values = mesh_sum(run->mesh);
+    int32_t *own = mesh_own(run->mesh);
+    if (!run->config->gossip.push_sum)
+        return values;
+    gossip_flow_debias(own, values, gossip->weight, gossip->part_size, run->state.param_count);
+    return own;
+}
+
 bool
 gossip_train_step(struct run *run, const struct mesh_task *task)
 {
     const struct replica *replica = &run->gossip->replica;
-    const struct gossip_task step = {task->round, task->shards, task->known};
+    const struct core_task step = {
+        .round = task->round, .shards = task->shards, .known = task->known};
     double start = clock_s();
     size_t buckets;
-    replica_begin(replica, &step, mesh_values(run->mesh));
+    replica_begin(replica, &step, values_of(run));
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     uint64_t hash = advance(run, replica_shards(replica, &step));
     run->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
@@ -319,8 +344,9 @@ evaluate_result(struct run *run, uint64_t result)
 
 /* The mesh is told of the result before it is evaluated: so all agree on one at once, however long that takes. */
 void
-gossip_train_finish(struct run *run)
+gossip_train_finish(struct run *run, const struct mesh_task *task)
 {
+    (void)task;
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;

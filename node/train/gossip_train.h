@@ -24,15 +24,15 @@ void *gossip_train_more(struct run *run, size_t *size);
 /* The state and `more` were read from a checkpoint: begin with them. False: `more` cannot be. */
 bool gossip_train_resume(struct run *run);
 void gossip_train_close(struct run *run);
-/* For mesh_setup; borrows the run. */
-struct gossip_config gossip_train_config(struct run *run);
+/* For mesh_setup; borrowed. */
+const struct gossip_config *gossip_train_config(struct run *run);
 /* mesh_own() gets the values that this node begins with. */
 void gossip_train_values(struct run *run);
 /* The user wants the node to end. True: not yet, as a checkpoint is being made; MESH_INTERRUPTED comes again. */
 bool gossip_train_ends_later(struct run *run);
-/* MESH_REPLICA: one step. True: this node is to stop, as its gradients are not finite any more. */
+/* MESH_COMPUTE: one step. True: this node is to stop, as its gradients are not finite any more. */
 bool gossip_train_step(struct run *run, const struct mesh_task *task);
-/* MESH_RESULT: the mean of all replicas is the model. */
-void gossip_train_finish(struct run *run);
+/* MESH_COMMIT: the mean of all replicas is the model. */
+void gossip_train_finish(struct run *run, const struct mesh_task *task);
 
 #endif

@@ -50,7 +50,7 @@ forget_first(struct push_run *push)
 }
 
 static void
-on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+on_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
     struct push_run *push = run->push;
@@ -58,7 +58,6 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     forget_first(push);
     push_save_read(run);
     note_computed(run, ticket, number, history);
-    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMPUTE, .round = ticket});
 }
 
 static void
@@ -156,7 +155,7 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 }
 
 static void
-on_finish(void *ctx, const uint64_t *history)
+on_end(void *ctx, const uint64_t *history)
 {
     struct run *run = ctx;
     push_save_read(run);
@@ -164,19 +163,10 @@ on_finish(void *ctx, const uint64_t *history)
     if (train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_FINAL, run->push->note,
                           put_histories(run->push, history, run->push->note));
-    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_COMMIT});
 }
 
-static void
-on_ended(void *ctx, bool saved)
-{
-    struct run *run = ctx;
-    run->push->ends_saved = saved;
-    mesh_post(run->mesh, &(struct mesh_task){.kind = MESH_INTERRUPTED});
-}
-
-static const struct push_trainer push_trainer = {
-    .compute = on_compute,
+static const struct push_keeper push_keeper = {
+    .begin = on_begin,
     .collect = on_collect,
     .gradient = on_gradient,
     .take = on_take,
@@ -190,8 +180,7 @@ static const struct push_trainer push_trainer = {
     .save_range = push_save_range,
     .synced = train_journal_synced,
     .save = push_save_cut,
-    .ended = on_ended,
-    .finish = on_finish,
+    .end = on_end,
 };
 
 /* --- Computing ---------------------------------------------------------------------------------------- */
@@ -309,13 +298,14 @@ finish(struct run *run)
 
 /* The user wants the node to end. True: not yet, as a checkpoint is being made. */
 static bool
-ends_later(struct run *run)
+ends_later(struct run *run, const struct mesh_task *task)
 {
     struct push_run *push = run->push;
     bool first = !push->ends;
     push->ends = true;
     if (first && mesh_ends_later(run->mesh))
         return true;
+    push->ends_saved = task->saved;
     if (push->ends_saved)
         run->hash = state_hash_anew(&run->state, run->pool);
     return false;
@@ -344,7 +334,8 @@ push_train_follow(struct run *run)
         } else if (task.kind == MESH_IDLE) {
             metrics_alive(run->metrics);
             train_tell_doing(run);
-        } else if (task.kind == MESH_DONE || (task.kind == MESH_INTERRUPTED && !ends_later(run))) {
+        } else if (task.kind == MESH_DONE ||
+                   (task.kind == MESH_INTERRUPTED && !ends_later(run, &task))) {
             return task.kind;
         }
     }
@@ -399,8 +390,8 @@ push_train_open(struct run *run, struct why *why)
     push->step = step;
     push->ranges.first = run->job.begun * step.tickets;
     push->config = (struct push_config){
-        .trainer = &push_trainer,
-        .trainer_ctx = run,
+        .keeper = &push_keeper,
+        .keeper_ctx = run,
         .tickets = state_steps_total(&run->state) * step.tickets,
         .per_step = step.tickets,
         .bound = config->mesh.sync == CONFIG_SSP ? config->mesh.staleness : PUSH_UNBOUND,

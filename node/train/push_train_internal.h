@@ -31,7 +31,7 @@ struct push_run {
 
 /* What was read last is what this node computes from, or the model. */
 void push_save_read(struct run *run);
-/* As in struct push_trainer; ctx is the run. */
+/* As in struct push_keeper; ctx is the run. */
 void push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history);
 void push_save_cut(void *ctx, uint64_t tickets);
 /* All is done: what a checkpoint says of the model. The optimizer begins anew from it. */

@@ -42,12 +42,12 @@ replica_hash(const struct state *state)
 /* Before which step is the replica? It may have joined late; nobody's steps are counted but its own. With async the
  * mesh's common progress decides on the rate, and on the data: a slow node does not stay behind. */
 static void
-place(struct state *state, bool async, const struct gossip_task *task)
+place(struct state *state, bool async, const struct core_task *task)
 {
     struct state_header *h = state->header;
     const struct state_job *job = &state->job;
     uint64_t total = state_steps_total(state);
-    uint64_t step = async ? task->total / job->shards : task->step;
+    uint64_t step = async ? task->known / job->shards : task->round;
     h->done = 0;
     h->phase = STATE_TRAIN;
     state_place(state, step < total ? step : total - 1);
@@ -65,7 +65,7 @@ replica_show(struct state *state, const int32_t *values, uint64_t step)
 }
 
 void
-replica_begin(const struct replica *replica, const struct gossip_task *task, const int32_t *values)
+replica_begin(const struct replica *replica, const struct core_task *task, const int32_t *values)
 {
     struct state *state = replica->state;
     place(state, replica->async, task);
@@ -75,9 +75,9 @@ replica_begin(const struct replica *replica, const struct gossip_task *task, con
 
 /* With async a fast node may make several steps while the mesh makes one: each with other shards of it. */
 uint64_t
-replica_shards(const struct replica *replica, const struct gossip_task *task)
+replica_shards(const struct replica *replica, const struct core_task *task)
 {
-    unsigned shards = replica->state->job.shards, by = (unsigned)(task->step % shards);
+    unsigned shards = replica->state->job.shards, by = (unsigned)(task->round % shards);
     uint64_t all = bits_below(shards);
     if (!replica->async || by == 0)
         return task->shards;

@@ -25,10 +25,10 @@ struct replica {
 /* The values that a node with this state begins with. */
 void replica_values(const struct state *state, int32_t *out);
 /* The state goes to the step that the task is, with these values. */
-void replica_begin(const struct replica *replica, const struct gossip_task *task,
+void replica_begin(const struct replica *replica, const struct core_task *task,
                    const int32_t *values);
 /* The shards that it computes for a task. */
-uint64_t replica_shards(const struct replica *replica, const struct gossip_task *task);
+uint64_t replica_shards(const struct replica *replica, const struct core_task *task);
 /* One round of the state machine on this node alone: a step, a repeat with larger exponents, or an evaluation. `own`: a
  * vector of `work`. Calls `alive` now and then, if it is not NULL. Returns the hash of the state after it. */
 uint64_t replica_round(const struct replica *replica, uint64_t shards, int32_t *own,

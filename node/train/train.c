@@ -363,13 +363,16 @@ follow_mesh(struct run *run)
         train_tell_lonely(run);
         switch (task.kind) {
         case MESH_COMPUTE:
-            compute(run, &task);
+            if (run->gossip && gossip_train_step(run, &task))
+                return MESH_INTERRUPTED;
+            if (!run->gossip)
+                compute(run, &task);
             break;
         case MESH_SUMMED:
             work_ahead(run, &task);
             break;
         case MESH_COMMIT:
-            commit(run, &task);
+            (run->gossip ? gossip_train_finish : commit)(run, &task);
             break;
         case MESH_ADOPT:
             adopt(run, &task);
@@ -379,13 +382,6 @@ follow_mesh(struct run *run)
             break;
         case MESH_BACK:
             retreat(run, task.round);
-            break;
-        case MESH_REPLICA:
-            if (gossip_train_step(run, &task))
-                return MESH_INTERRUPTED;
-            break;
-        case MESH_RESULT:
-            gossip_train_finish(run);
             break;
         case MESH_PAGE: /* asked for and not waited for */
             break;

@@ -9,6 +9,7 @@
 
 #include <sodium.h>
 
+#include "mesh/core/push/push.h"
 #include "node/commands/host.h"
 #include "node/train/gossip_train.h"
 #include "node/train/left.h"
@@ -177,8 +178,11 @@ open_mesh(struct run *run, struct why *why)
         .log = train_log,
         .log_ctx = run,
     };
-    const struct gossip_config gossip = gossip_train_config(run);
-    setup.gossip = gossip_train_is(config) ? &gossip : NULL;
+    setup.gossip = gossip_train_config(run);
+    setup.push = push_train_config(run);
+    setup.engine = setup.gossip ? &engine_gossip : setup.push ? &engine_push : NULL;
+    setup.chunks = setup.push ? 2 * setup.push->range_count : 0;
+    setup.frames = setup.push ? PUSH_QUEUE_MAX : 0;
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
     setup.audit = config->mesh.audit;
     setup.inexact = !config->train.exact;
@@ -188,7 +192,6 @@ open_mesh(struct run *run, struct why *why)
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
     setup.hello.numerics = nn_fingerprint();
-    setup.push = push_train_config(run);
     if (setup.push)
         setup.want = NULL; /* pages are repaired only in the engine rounds */
     int rc = mesh_new(&run->mesh, &setup, why);

@@ -139,8 +139,6 @@ run(struct bench *bench)
         case MESH_PAGE:
         case MESH_AUDIT:
         case MESH_BACK:
-        case MESH_REPLICA:
-        case MESH_RESULT:
         case MESH_IDLE:
             break;
         default:

@@ -288,11 +288,18 @@ held(void *ctx, unsigned range)
 }
 
 static void
-push_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+push_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
-    struct node *node = ctx;
+    const struct node *node = ctx;
     demand(node->busy == FREE && ticket < TICKETS && number > 0);
     (void)history;
+}
+
+static void
+push_compute(void *ctx, const struct core_task *task)
+{
+    struct node *node = ctx;
+    (void)task;
     node->busy = COMPUTING;
     node->computed = false;
 }
@@ -372,10 +379,18 @@ push_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 }
 
 static void
-push_finish(void *ctx, const uint64_t *history)
+push_end(void *ctx, const uint64_t *history)
+{
+    const struct node *node = ctx;
+    (void)history;
+    demand(node->busy == FREE);
+}
+
+static void
+commit(void *ctx, uint64_t round)
 {
     struct node *node = ctx;
-    (void)history;
+    (void)round;
     demand(node->busy == FREE);
     node->busy = FINISHING;
 }
@@ -406,8 +421,14 @@ push_ended(void *ctx, bool saved)
     node->ended = true;
 }
 
-static const struct push_trainer push_trainer = {
+static const struct core_trainer push_trainer = {
     .compute = push_compute,
+    .commit = commit,
+    .ended = push_ended,
+};
+
+static const struct push_keeper push_keeper = {
+    .begin = push_begin,
     .collect = push_collect,
     .gradient = push_gradient,
     .take = push_take,
@@ -420,26 +441,17 @@ static const struct push_trainer push_trainer = {
     .restore = push_restore,
     .save_range = push_save_range,
     .save = push_save,
-    .ended = push_ended,
-    .finish = push_finish,
+    .end = push_end,
 };
 
 /* --- The trainer of gossip ------------------------------------------------------------------------ */
 
 static void
-gossip_compute(void *ctx, const struct gossip_task *task)
+gossip_compute(void *ctx, const struct core_task *task)
 {
     struct node *node = ctx;
     demand(node->busy == FREE && task->shards != 0 && task->shards >> SHARDS == 0);
     node->busy = COMPUTING;
-}
-
-static void
-gossip_finish(void *ctx)
-{
-    struct node *node = ctx;
-    demand(node->busy == FREE);
-    node->busy = FINISHING;
 }
 
 static void
@@ -460,17 +472,21 @@ gossip_save(void *ctx, const struct gossip_saved *saved)
 }
 
 static void
-gossip_ended(void *ctx)
+gossip_ended(void *ctx, bool saved)
 {
     struct node *node = ctx;
+    (void)saved;
     demand(node->told_to_end && !node->ended);
     node->ended = true;
 }
 
-static const struct gossip_trainer gossip_trainer = {
-    .ended = gossip_ended,
+static const struct core_trainer gossip_trainer = {
     .compute = gossip_compute,
-    .finish = gossip_finish,
+    .commit = commit,
+    .ended = gossip_ended,
+};
+
+static const struct gossip_keeper gossip_keeper = {
     .note = gossip_noted,
     .save = gossip_save,
 };

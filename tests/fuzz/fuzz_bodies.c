@@ -289,9 +289,9 @@ static void
 gossips(struct trainers *t, struct input *in)
 {
     struct state_event event = {.stepped = false};
-    struct gossip_task task = {.step = number(in) % PROTO_ROUND_MAX,
-                               .shards = 1 + byte(in) % ((1 << SHARDS) - 1),
-                               .total = number(in) % PROTO_ROUND_MAX};
+    struct core_task task = {.round = number(in) % PROTO_ROUND_MAX,
+                             .shards = 1 + byte(in) % ((1 << SHARDS) - 1),
+                             .known = number(in) % PROTO_ROUND_MAX};
     unsigned rounds = 0;
     fill(in, t->values, set.params * sizeof *t->values);
     replica_begin(&t->replica, &task, t->values);

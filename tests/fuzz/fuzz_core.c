@@ -149,12 +149,11 @@ on_release(void *ctx, void *handle)
 }
 
 static void
-on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+on_compute(void *ctx, const struct core_task *task)
 {
     struct world *world = ctx;
-    (void)fresh;
     demand(!world->computing && !world->committing && !world->adopting && !world->back);
-    demand(round == world->round && shards != 0);
+    demand(task->round == world->round && task->shards != 0);
     demand(world->in_flight == 0);
     memset(world->own, 1, sizeof world->own);
     world->computing = true;
@@ -248,7 +247,7 @@ static const struct core_program program = {
     .log = on_log,
 };
 
-static const struct rounds_trainer trainer = {
+static const struct core_trainer trainer = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,

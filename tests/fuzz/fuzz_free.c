@@ -23,8 +23,8 @@ configure(struct node *node)
     static const struct push_size sizes[RANGES] = {{8, 8, 8}, {8, 8, 8}, {8, 8, 8}};
     static const uint64_t bounds[] = {PUSH_UNBOUND, 0, 1, 3};
     uint8_t modes = node->world->modes;
-    node->push = (struct push_config){.trainer = &push_trainer,
-                                      .trainer_ctx = node,
+    node->push = (struct push_config){.keeper = &push_keeper,
+                                      .keeper_ctx = node,
                                       .tickets = TICKETS,
                                       .per_step = SHARDS,
                                       .bound = bounds[modes & 3],
@@ -34,8 +34,8 @@ configure(struct node *node)
                                       .range_count = RANGES,
                                       .save_every = modes >> 6,
                                       .size = sizes};
-    node->gossip = (struct gossip_config){.trainer = &gossip_trainer,
-                                          .trainer_ctx = node,
+    node->gossip = (struct gossip_config){.keeper = &gossip_keeper,
+                                          .keeper_ctx = node,
                                           .graph = (enum gossip_kind)(modes % 8 % GOSSIP_KINDS),
                                           .push_sum = modes >> 3 & 1,
                                           .async = (modes >> 3 & 3) == 2,
@@ -55,6 +55,8 @@ node_open(struct node *node)
         .engine = world->engine ? &engine_gossip : &engine_push,
         .gossip = world->engine ? &node->gossip : NULL,
         .push = world->engine ? NULL : &node->push,
+        .trainer = world->engine ? &gossip_trainer : &push_trainer,
+        .trainer_ctx = node,
         .wire = &wire,
         .wire_ctx = node,
         .program = &program,

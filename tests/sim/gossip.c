@@ -99,7 +99,7 @@ begin(struct sim *sim)
 /* --- The trainer --------------------------------------------------------------------------------- */
 
 static void
-on_compute(void *ctx, const struct gossip_task *task)
+on_compute(void *ctx, const struct core_task *task)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
@@ -107,7 +107,7 @@ on_compute(void *ctx, const struct gossip_task *task)
     if (node->busy != SIM_FREE)
         sim_fail(sim, "node %u: asked to compute while busy", node->index);
     node->busy = SIM_COMPUTING;
-    node->task_round = task->step;
+    node->task_round = task->round;
     node->task_shards = task->shards;
     uint64_t us =
         sim->profile.compute_us[node->index] * (uint64_t)__builtin_popcountll(task->shards);
@@ -116,9 +116,10 @@ on_compute(void *ctx, const struct gossip_task *task)
 }
 
 static void
-on_finish(void *ctx)
+on_commit(void *ctx, uint64_t round)
 {
     struct shell *shell = ctx;
+    (void)round;
     if (shell->node->busy != SIM_FREE)
         sim_fail(shell->sim, "node %u: the result comes while it computes", shell->node->index);
     shell->node->busy = SIM_COMMITTING;
@@ -164,21 +165,21 @@ on_save(void *ctx, const struct gossip_saved *saved)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct gossip_trainer callbacks = {.compute = on_compute,
-                                                    .finish = on_finish,
-                                                    .note = on_note,
-                                                    .synced = on_synced,
-                                                    .save = on_save,
-                                                    .ended = sim_gossip_ended};
+    static const struct core_trainer callbacks = {
+        .compute = on_compute, .commit = on_commit, .ended = sim_gossip_ended};
+    static const struct gossip_keeper keeper = {
+        .note = on_note, .synced = on_synced, .save = on_save};
     struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];
-    sim_gossip_config.trainer = &callbacks;
+    sim_gossip_config.keeper = &keeper;
     /* each core has its own copy of the config, with its own ctx */
     static struct gossip_config configs[SIM_NODES_MAX];
     configs[shell->node->index] = sim_gossip_config;
-    configs[shell->node->index].trainer_ctx = shell;
+    configs[shell->node->index].keeper_ctx = shell;
     disk->there &= shell->node->id == shell->node->index + 1; /* else it starts without its disk */
     configs[shell->node->index].saved = disk->there ? &disk->saved : NULL;
     config->engine = &engine_gossip;
+    config->trainer = &callbacks;
+    config->trainer_ctx = shell;
     config->gossip = &configs[shell->node->index];
     config->chunk_elems = sim_gossip_chunk;
     sim_gossip_mute_wire(config);

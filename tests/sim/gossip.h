@@ -42,7 +42,7 @@ void sim_gossip_mute_computed(struct sim *sim, const struct sim_node *node);
 /* gossip_end.c: in some schedules nodes are told to end; that is done, and they do. */
 void sim_gossip_end_begin(struct sim *sim);
 void sim_gossip_end(struct sim *sim, struct sim_node *node);
-void sim_gossip_ended(void *ctx);
+void sim_gossip_ended(void *ctx, bool saved);
 
 /* gossip_judge.c: every event of a core's journal is followed, with arithmetic of its own. */
 void sim_gossip_judge_begin(struct sim *sim);

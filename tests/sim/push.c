@@ -63,7 +63,7 @@ node_of(void *ctx)
 }
 
 static void
-on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
+on_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
@@ -89,6 +89,16 @@ on_compute(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
         params[r] = node->read[r].params;
     for (unsigned r = 0; r < ranges; r++)
         node->computed[r] = sim_push_gradient(ticket, r, params, ranges);
+}
+
+static void
+on_compute(void *ctx, const struct core_task *task)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_push *push = sim_push_run;
+    struct sim_push_node *node = node_of(ctx);
+    (void)task;
     shell->node->busy = SIM_COMPUTING;
     if (push->hangs == shell->node->index && ++node->computes > push->hangs_after &&
         !shell->node->hung_until) {
@@ -252,18 +262,24 @@ on_save(void *ctx, uint64_t tickets)
 }
 
 static void
-on_finish(void *ctx, const uint64_t *history)
+on_end(void *ctx, const uint64_t *history)
 {
-    struct shell *shell = ctx;
     struct sim_push_node *node = node_of(ctx);
     memcpy(node->final, history, sim_push_run->config.range_count * sizeof *history);
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    struct shell *shell = ctx;
+    (void)round;
     shell->node->busy = SIM_COMMITTING;
     sim_push(shell->sim, shell->sim->now + 1 + rand_below(&shell->sim->rand, 300), SIM_APPLIED,
              shell->node->index, 0, 0, NULL);
 }
 
-static const struct push_trainer push_trainer = {
-    .compute = on_compute,
+static const struct push_keeper push_keeper = {
+    .begin = on_begin,
     .collect = on_collect,
     .gradient = on_gradient,
     .take = on_take,
@@ -277,8 +293,7 @@ static const struct push_trainer push_trainer = {
     .save_range = on_save_range,
     .synced = on_synced,
     .save = on_save,
-    .ended = sim_push_ended,
-    .finish = on_finish,
+    .end = on_end,
 };
 
 static uint64_t
@@ -318,9 +333,13 @@ start(struct sim *sim, struct sim_node *node)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
+    static const struct core_trainer callbacks = {
+        .compute = on_compute, .commit = on_commit, .ended = sim_push_ended};
     config->engine = &engine_push;
+    config->trainer = &callbacks;
+    config->trainer_ctx = shell;
     config->push = &sim_push_run->config;
-    sim_push_run->config.trainer_ctx = shell;
+    sim_push_run->config.keeper_ctx = shell;
     struct sim_push_node *node = &sim_push_run->node[shell->node->index];
     struct sim_push_file *disk = &sim_push_run->disk[shell->node->index];
     memset(node, 0, sizeof *node);
@@ -415,7 +434,7 @@ begin(struct sim *sim)
         config->range_count = SIM_RANGES_MAX;
         config->servers = p->servers[0] == CORE_SERVERS_AUTO ? 0 : p->servers[0];
     }
-    config->trainer = &push_trainer;
+    config->keeper = &push_keeper;
     uint64_t bits = mix64_pair(sim->seed, 13); /* not from sim->rand: the schedules stay */
     config->ahead = !sim->fixed.nodes && bits >> 40 & 1;
     config->save_every = sim->play.scenario ? 4 : bits % 3 ? 1 + bits / 3 % 4 : 0;

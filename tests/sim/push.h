@@ -109,7 +109,7 @@ const char *sim_push_replay(struct sim_push *push, const uint64_t *final, bool c
 /* push_end.c: which nodes are to be told to end; that is done, and they do. */
 void sim_push_end_plan(struct sim *sim);
 void sim_push_end(struct sim *sim, struct sim_node *node);
-/* As in struct push_trainer. */
+/* As in struct core_trainer. */
 void sim_push_ended(void *ctx, bool saved);
 
 /* push_hostile.c: maybe this node is told something. */

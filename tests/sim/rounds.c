@@ -49,24 +49,24 @@ free_at(const struct sim *sim, const struct sim_node *node)
 }
 
 static void
-on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+on_compute(void *ctx, const struct core_task *task)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
     struct sim_node *node = shell->node;
     if (node->busy != SIM_FREE)
         sim_fail(sim, "node %u: asked to compute while busy", node->index);
-    if (round != node->round)
-        sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index, round,
-                 node->round);
+    if (task->round != node->round)
+        sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index,
+                 task->round, node->round);
     node->busy = SIM_COMPUTING;
-    node->task_round = round;
-    node->task_shards = shards;
-    if (fresh)
+    node->task_round = task->round;
+    node->task_shards = task->shards;
+    if (task->fresh)
         memset(node->own, 0, sizeof node->own);
     size_t first = sim_rounds_first_bucket(sim, &node->state), last = sim->profile.buckets - 1;
     uint64_t each_us = sim->profile.compute_us[node->index] *
-                       (uint64_t)__builtin_popcountll(shards) / (last - first + 1);
+                       (uint64_t)__builtin_popcountll(task->shards) / (last - first + 1);
     uint64_t at = free_at(sim, node);
     for (size_t b = first; b <= last; b++) {
         at += 1 + each_us / 2 + rand_below(&sim->rand, each_us + 1);
@@ -393,7 +393,7 @@ on_forget(void *ctx)
 void
 sim_rounds_trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct rounds_trainer callbacks = {
+    static const struct core_trainer callbacks = {
         .compute = on_compute,
         .commit = on_commit,
         .adopt = on_adopt,

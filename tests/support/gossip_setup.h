@@ -2,6 +2,7 @@
 #ifndef TEST_GOSSIP_SETUP_H
 #define TEST_GOSSIP_SETUP_H
 
+#include "mesh/core/gossip/gossip.h"
 #include "mesh/net/actor.h"
 
 enum { GOSSIP_SETUP_SHARDS = 12, GOSSIP_SETUP_CHUNK = 16 };
@@ -22,6 +23,7 @@ gossip_setup(const char *group, unsigned nodes, const struct core_bucket *bucket
         .vector_count = gossip->count,
         .state_size = state_size,
         .chunk_elems = GOSSIP_SETUP_CHUNK,
+        .engine = &engine_gossip,
         .gossip = gossip,
     };
 }

@@ -121,15 +121,15 @@ on_release(void *ctx, void *handle)
 }
 
 static void
-on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+on_compute(void *ctx, const struct core_task *task)
 {
     struct lone *lone = ctx;
     contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "compute while busy");
     contract(lone->in_flight == 0, "compute while own is being sent");
     lone->compute = true;
-    lone->fresh = fresh;
-    lone->round = round;
-    lone->shards = shards;
+    lone->fresh = task->fresh;
+    lone->round = task->round;
+    lone->shards = task->shards;
 }
 
 static void
@@ -257,7 +257,7 @@ static const struct core_program program = {
     .log = on_log,
 };
 
-static const struct rounds_trainer trainer = {
+static const struct core_trainer trainer = {
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,

@@ -42,10 +42,10 @@ start_another_event(void *ctx, uint64_t round)
 
 /* The last bucket is told later: a callback may not. */
 static void
-compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+compute(void *ctx, const struct core_task *task)
 {
     bool *asked = ctx;
-    (void)round, (void)shards, (void)fresh;
+    (void)task;
     *asked = true;
 }
 
@@ -59,7 +59,7 @@ commit_with(void (*commit)(void *ctx, uint64_t round))
     int32_t own[8], sum[8];
     uint8_t state[16];
     bool asked = false;
-    const struct rounds_trainer trainer = {.compute = compute, .commit = commit};
+    const struct core_trainer trainer = {.compute = compute, .commit = commit};
     const struct core_config config = {
         .wire = &wire,
         .program = &program,

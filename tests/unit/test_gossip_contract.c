@@ -65,7 +65,7 @@ on_note(void *ctx, const struct gossip_note *note)
     node->count++;
 }
 
-static const struct gossip_trainer keeper = {.note = on_note};
+static const struct gossip_keeper keeper = {.note = on_note};
 
 static void *
 train(void *arg)
@@ -77,12 +77,12 @@ train(void *arg)
     mesh_state(node->mesh, node->state, &(struct core_state){.hash = 1});
     while (task.kind != MESH_DONE) {
         mesh_next(node->mesh, &task);
-        if (task.kind == MESH_REPLICA) {
+        if (task.kind == MESH_COMPUTE) {
             if (task.round == 0)
                 made_up_meet(&meeting, node->nodes);
             memset(mesh_own(node->mesh), 0, COUNT * sizeof(int32_t));
             mesh_bucket(node->mesh, 0);
-        } else if (task.kind == MESH_RESULT) {
+        } else if (task.kind == MESH_COMMIT) {
             uint64_t hash = made_up_hash(mesh_sum(node->mesh), COUNT);
             mesh_state(node->mesh, node->state,
                        &(struct core_state){.round = STEPS, .hash = hash, .done = true});
@@ -95,14 +95,12 @@ static void
 start(struct node *node, unsigned index, unsigned nodes, enum gossip_kind graph, const char *group)
 {
     struct why why = {""};
-    *node = (struct node){.index = index,
-                          .nodes = nodes,
-                          .bucket = {0, COUNT},
-                          .gossip = {.trainer = &keeper,
-                                     .trainer_ctx = node,
-                                     .graph = graph,
-                                     .steps = STEPS,
-                                     .count = COUNT}};
+    *node = (struct node){
+        .index = index,
+        .nodes = nodes,
+        .bucket = {0, COUNT},
+        .gossip = {
+            .keeper = &keeper, .keeper_ctx = node, .graph = graph, .steps = STEPS, .count = COUNT}};
     const struct mesh_setup setup =
         gossip_setup(group, nodes, &node->bucket, &node->gossip, sizeof node->state);
     if (mesh_new(&node->mesh, &setup, &why) != 0)

@@ -41,9 +41,9 @@ open_with(uint64_t mutant)
     static const struct core_bucket bucket = {0, VALUES};
     static const struct core_wire wire = {.send_bulk = on_send_bulk, .release = on_handle};
     static const struct core_program program = {.log = NULL};
-    static const struct gossip_trainer trainer = {.note = NULL};
+    static const struct gossip_keeper keeper = {.note = NULL};
     static const struct gossip_config gossip = {
-        .trainer = &trainer, .async = true, .steps = 9, .count = VALUES};
+        .keeper = &keeper, .async = true, .steps = 9, .count = VALUES};
     const struct core_config config = {.engine = &engine_gossip,
                                        .gossip = &gossip,
                                        .wire = &wire,

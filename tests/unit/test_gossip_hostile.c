@@ -218,7 +218,7 @@ on_note(void *ctx, const struct gossip_note *note)
         atomic_fetch_add(&node->broken, 1);
 }
 
-static const struct gossip_trainer keeper = {.note = on_note};
+static const struct gossip_keeper keeper = {.note = on_note};
 
 /* --- Nodes ---------------------------------------------------------------------------------------- */
 
@@ -292,9 +292,9 @@ train(void *arg)
     mesh_state(node->mesh, &node->state, &(struct core_state){.hash = 1});
     while (task.kind != MESH_DONE) {
         mesh_next(node->mesh, &task);
-        if (task.kind == MESH_REPLICA)
+        if (task.kind == MESH_COMPUTE)
             compute(node, &task);
-        else if (task.kind == MESH_RESULT)
+        else if (task.kind == MESH_COMMIT)
             finish(node);
     }
     return NULL;
@@ -308,8 +308,8 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
                           .way = way,
                           .bucket = {0, COUNT},
                           .draw = 77 + index,
-                          .gossip = {.trainer = &keeper,
-                                     .trainer_ctx = node,
+                          .gossip = {.keeper = &keeper,
+                                     .keeper_ctx = node,
                                      .graph = way->graph,
                                      .push_sum = way->push_sum,
                                      .async = way->async,

@@ -23,8 +23,8 @@ open_waiting(void)
     static const struct core_bucket bucket = {0, VALUES};
     static const struct core_wire wire = {.send_bulk = NULL};
     static const struct core_program program = {.log = NULL};
-    static const struct gossip_trainer trainer = {.note = NULL};
-    static const struct gossip_config gossip = {.trainer = &trainer, .steps = 9, .count = VALUES};
+    static const struct gossip_keeper keeper = {.note = NULL};
+    static const struct gossip_config gossip = {.keeper = &keeper, .steps = 9, .count = VALUES};
     const struct core_config config = {.engine = &engine_gossip,
                                        .gossip = &gossip,
                                        .wire = &wire,

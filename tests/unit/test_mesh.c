@@ -323,8 +323,6 @@ train(void *arg)
         case MESH_PAGE:
         case MESH_AUDIT:
         case MESH_BACK:
-        case MESH_REPLICA:
-        case MESH_RESULT:
         case MESH_IDLE:
             break;
         }

@@ -74,9 +74,15 @@ on_read(void *ctx, unsigned range, const void *value)
 }
 
 static void
-on_finish(void *ctx, const uint64_t *history)
+on_end(void *ctx, const uint64_t *history)
 {
     (void)ctx, (void)history;
+}
+
+static void
+on_commit(void *ctx, uint64_t round)
+{
+    (void)ctx, (void)round;
 }
 
 static void
@@ -110,19 +116,20 @@ on_handle(void *ctx, void *handle)
 static void
 open_as(unsigned rank, uint64_t mutant)
 {
-    static const struct push_trainer trainer = {.take = on_take,
-                                                .hash = on_hash,
-                                                .gradient = on_gradient,
-                                                .copy = on_copy,
-                                                .value = on_copy,
-                                                .read = on_read,
-                                                .finish = on_finish,
-                                                .save_range = on_save_range};
+    static const struct push_keeper keeper = {.take = on_take,
+                                              .hash = on_hash,
+                                              .gradient = on_gradient,
+                                              .copy = on_copy,
+                                              .value = on_copy,
+                                              .read = on_read,
+                                              .end = on_end,
+                                              .save_range = on_save_range};
+    static const struct core_trainer trainer = {.commit = on_commit};
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
     static const struct core_program program = {.log = NULL};
     static const struct push_size size = {sizeof gradient, sizeof gradient, sizeof gradient};
-    static const struct push_config config = {.trainer = &trainer,
+    static const struct push_config config = {.keeper = &keeper,
                                               .tickets = TICKETS,
                                               .per_step = 4,
                                               .bound = PUSH_UNBOUND,
@@ -130,6 +137,7 @@ open_as(unsigned rank, uint64_t mutant)
                                               .range_count = 1,
                                               .size = &size};
     const struct core_config setup = {.engine = &engine_push,
+                                      .trainer = &trainer,
                                       .push = &config,
                                       .wire = &wire,
                                       .program = &program,

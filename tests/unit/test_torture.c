@@ -138,10 +138,10 @@ struct alone {
 static struct alone alone;
 
 static void
-on_compute(void *ctx, uint64_t round, uint64_t shards, bool fresh)
+on_compute(void *ctx, const struct core_task *task)
 {
     struct alone *node = ctx;
-    (void)round, (void)shards, (void)fresh;
+    (void)task;
     node->compute = true;
 }
 
@@ -156,7 +156,7 @@ on_commit(void *ctx, uint64_t round)
 /* It has no peers, so nothing is sent. */
 static const struct core_wire no_wire;
 static const struct core_program no_program;
-static const struct rounds_trainer trainer = {.compute = on_compute, .commit = on_commit};
+static const struct core_trainer trainer = {.compute = on_compute, .commit = on_commit};
 
 static int
 make_core(void **out)

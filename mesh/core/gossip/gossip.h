@@ -104,12 +104,6 @@ struct gossip_note {
     size_t count;
 };
 
-struct gossip_task {
-    uint64_t step;   /* of this node: names the data */
-    uint64_t shards; /* which of them */
-    uint64_t total; /* shards that the whole mesh has computed, as far as is known: for schedules */
-};
-
 /* What a start of a node has computed: one node is another one after each start. */
 struct gossip_start {
     struct proto_node node;
@@ -124,26 +118,23 @@ struct gossip_saved {
     const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
 };
 
-struct gossip_trainer {
-    /* `sum` has the values and gossip_weights the weights of its parts. Compute the update of these shards, write it to
-     * own[count], then call core_on_bucket with the last bucket. There is one at a time. Other nodes' values change
-     * `sum` only after that. */
-    void (*compute)(void *ctx, const struct gossip_task *task);
-    /* The result is in `sum`. Call core_on_applied with its hash and `done`. */
-    void (*finish)(void *ctx);
+/* Who keeps journal and checkpoints, beside struct core_trainer: it answers at once. Called from within core_on_*, none may
+ * call the core. */
+struct gossip_keeper {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
+    /* trainer->compute follows: the parts of the values in `sum` have these weights, which stay as long as the values do. NULL:
+     * nobody asks. */
+    void (*weigh)(void *ctx, const int64_t *weight);
     /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked, again and
      * again, whether what it noted so far is on the disk. NULL: yes. So when flows are noted after `save`, what all members
      * noted is, or some went without. */
     bool (*synced)(void *ctx);
     void (*save)(void *ctx, const struct gossip_saved *saved);
-    /* After core_on_interrupt: this node may end. NULL: it always may. */
-    void (*ended)(void *ctx);
 };
 
 struct gossip_config {
-    const struct gossip_trainer *trainer;
-    void *trainer_ctx;
+    const struct gossip_keeper *keeper;
+    void *keeper_ctx;
     enum gossip_kind graph;
     bool push_sum;
     bool async;          /* average only */
@@ -319,8 +310,6 @@ uint64_t gossip_size(size_t count, uint32_t chunk_elems);
 /* For tests: the values [config.gossip->count], and the weights of the parts. */
 const int64_t *gossip_values(const struct core *core);
 const int64_t *gossip_weights(const struct core *core);
-/* The weights of the parts when the trainer was given the values. */
-const int64_t *gossip_read_weights(const struct core *core);
 
 /* --- gossip_link.c -------------------------------------------------------------------------------- */
 
@@ -523,8 +512,8 @@ gossip_graph_of(const struct gossip *g, const struct core_config *config)
 static inline void
 gossip_note(const struct core_config *config, const struct gossip_note *note)
 {
-    if (config->gossip->trainer->note)
-        config->gossip->trainer->note(config->gossip->trainer_ctx, note);
+    if (config->gossip->keeper->note)
+        config->gossip->keeper->note(config->gossip->keeper_ctx, note);
 }
 
 #endif

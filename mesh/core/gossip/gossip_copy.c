@@ -166,7 +166,7 @@ finish(struct gossip *g, const struct core *core)
     gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = g->weight_at[p] = GOSSIP_ONE;
-    core->config.gossip->trainer->finish(core->config.gossip->trainer_ctx);
+    core->config.trainer->commit(core->config.trainer_ctx, 0);
 }
 
 static void

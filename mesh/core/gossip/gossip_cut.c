@@ -126,7 +126,7 @@ save(struct gossip *g, const struct core *core)
     g->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, g->units};
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_SAVED, .number = g->cut, .step = g->step});
-    config->trainer->save(config->trainer_ctx, &saved);
+    config->keeper->save(config->keeper_ctx, &saved);
 }
 
 /* A checkpoint counts on the journals of all. */
@@ -134,13 +134,13 @@ static bool
 synced(const struct core *core)
 {
     const struct gossip_config *config = core->config.gossip;
-    return !config->trainer->synced || config->trainer->synced(config->trainer_ctx);
+    return !config->keeper->synced || config->keeper->synced(config->keeper_ctx);
 }
 
 bool
 gossip_cut_step(struct gossip *g, const struct core *core, bool trained)
 {
-    if (!core->config.gossip->trainer->save || !g->plan.active || g->stage < GOSSIP_TRAINING ||
+    if (!core->config.gossip->keeper->save || !g->plan.active || g->stage < GOSSIP_TRAINING ||
         g->stage > GOSSIP_QUIET)
         return false;
     bool leads = core_node_equal(g->plan.now.leader, core->config.self);
@@ -175,9 +175,8 @@ gossip_cut_say(const struct gossip *g)
 bool
 gossip_cut_end(struct gossip *g, const struct core *core)
 {
-    const struct gossip_trainer *trainer = core->config.gossip->trainer;
     bool trains = g->stage == GOSSIP_TRAINING || g->stage == GOSSIP_FROZEN;
-    if (!trainer->save || !trainer->ended || !g->plan.active || !trains)
+    if (!core->config.gossip->keeper->save || !g->plan.active || !trains)
         return false;
     g->ends = g->ends ? g->ends : GOSSIP_ENDS;
     g->ends_at = core->awake;
@@ -192,7 +191,7 @@ gossip_cut_ends(struct gossip *g, const struct core *core)
     if (!g->ends || g->stage > GOSSIP_QUIET || !(saved || late))
         return false;
     if (!g->ended)
-        core->config.gossip->trainer->ended(core->config.gossip->trainer_ctx);
+        core->config.trainer->ended(core->config.trainer_ctx, g->ends == GOSSIP_ENDS_SAVED);
     g->ended = true;
     return true;
 }

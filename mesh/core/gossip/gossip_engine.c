@@ -394,14 +394,8 @@ gossip_weights(const struct core *core)
     return core->gossip->weight;
 }
 
-const int64_t *
-gossip_read_weights(const struct core *core)
-{
-    return core->gossip->weight_at;
-}
-
 const struct engine engine_gossip = {
-    .equal_states = false,
+    .sums = true,
     .start = on_start,
     .end = on_end,
     .step = on_step,

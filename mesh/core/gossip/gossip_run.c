@@ -58,18 +58,21 @@ read_values(struct gossip *g, const struct core *core)
 static void
 compute(struct gossip *g, const struct core *core)
 {
-    const struct gossip_task task = {g->step, g->plan.now.members[g->plan.rank].shards, g->total};
+    const struct core_task task = {
+        .round = g->step, .shards = g->plan.now.members[g->plan.rank].shards, .known = g->total};
     g->computing = true;
     g->shards = task.shards;
     g->compute_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_READ,
-                                                     .step = task.step,
+                                                     .step = task.round,
                                                      .shards = task.shards,
-                                                     .total = task.total,
+                                                     .total = task.known,
                                                      .plan = g->plan.hash,
                                                      .number = g->plan.now.count,
                                                      .part = g->plan.rank});
-    core->config.gossip->trainer->compute(core->config.gossip->trainer_ctx, &task);
+    if (core->config.gossip->keeper->weigh)
+        core->config.gossip->keeper->weigh(core->config.gossip->keeper_ctx, g->weight_at);
+    core->config.trainer->compute(core->config.trainer_ctx, &task);
 }
 
 /* --- Phases: bsp --------------------------------------------------------------------------------- */

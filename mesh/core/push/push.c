@@ -338,7 +338,6 @@ wrong(const struct core *core)
 }
 
 const struct engine engine_push = {
-    .equal_states = false,
     .start = start,
     .end = end,
     .step = on_step,

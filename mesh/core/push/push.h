@@ -120,11 +120,12 @@ push_first_history(unsigned range)
     return mix64(range);
 }
 
-/* Called from within core_on_*, none may call the core, and none takes long except `compute`, which only begins. */
-struct push_trainer {
-    /* Compute this ticket from what was read last; then call core_on_bucket(core, now, 0). Take a copy of what was read:
-     * ranges are read for the next ticket meanwhile. `history[ranges]`: of what was read. */
-    void (*compute)(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history);
+/* Who keeps ranges, journal and checkpoints, beside struct core_trainer: it answers at once, as the next message may need
+ * what it did. Called from within core_on_*, none may call the core, and none takes long. */
+struct push_keeper {
+    /* trainer->compute of this ticket follows. Take a copy of what was read last: ranges are read for the next ticket
+     * meanwhile. `history[ranges]`: of what was read. */
+    void (*begin)(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history);
     /* What was computed is now to be pushed: it is what `gradient` gives. */
     void (*collect)(void *ctx);
     /* What is pushed to a range; unchanged until `collect`. */
@@ -143,16 +144,14 @@ struct push_trainer {
     void (*restore)(void *ctx, unsigned range, uint64_t before, uint64_t after);
     /* Of a cut: a copy of a range, as in `adopt`, with its count and history; it also is what was read last. Then, when
      * all have come: these tickets are done, save it. The trainer computes nothing meanwhile. NULL: nobody saves. Before
-     * `save` the trainer is asked, again and again, whether what it was told so far is on the disk. NULL: yes. So when it is
+     * `save` the keeper is asked, again and again, whether what it was told so far is on the disk. NULL: yes. So when it is
      * told anything after `save`, that of all members is, or some went without. */
     void (*save_range)(void *ctx, unsigned range, const void *copy, uint64_t taken,
                        uint64_t history);
     bool (*synced)(void *ctx);
     void (*save)(void *ctx, uint64_t tickets);
-    /* After core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has changed since. */
-    void (*ended)(void *ctx, bool saved);
-    /* All ranges were read, and all tickets are in them: then call core_on_applied, done. */
-    void (*finish)(void *ctx, const uint64_t *history);
+    /* trainer->commit follows: all ranges were read, and all tickets are in them. */
+    void (*end)(void *ctx, const uint64_t *history);
 };
 
 /* What a checkpoint says of the ranges. The trainer holds them as of then when the core begins. */
@@ -162,8 +161,8 @@ struct push_saved {
 };
 
 struct push_config {
-    const struct push_trainer *trainer;
-    void *trainer_ctx;
+    const struct push_keeper *keeper;
+    void *keeper_ctx;
     uint64_t tickets;             /* of the run; 1.. */
     unsigned per_step;            /* tickets of a step; 1.. */
     uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */

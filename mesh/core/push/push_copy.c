@@ -9,10 +9,10 @@
 
 enum { HOLDING_SIZE = 16, /* with the history */ RESTORED = 1 };
 
-static const struct push_trainer *
-trainer(const struct push *push)
+static const struct push_keeper *
+keeper(const struct push *push)
 {
-    return push->config.trainer;
+    return push->config.keeper;
 }
 
 /* --- What is held ---------------------------------------------------------------------------------- */
@@ -131,8 +131,8 @@ send_value(struct push *push, const struct core *core, int to, unsigned range,
     size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : of->value);
     assert(r->held);
     push_set_write(&r->set, push->body);
-    (value->whole ? trainer(push)->copy : trainer(push)->value)(push->config.trainer_ctx, range,
-                                                                push->body + PUSH_SET_SIZE);
+    (value->whole ? keeper(push)->copy : keeper(push)->value)(push->config.keeper_ctx, range,
+                                                              push->body + PUSH_SET_SIZE);
     value->range = (uint16_t)range;
     value->taken = r->taken;
     value->history = r->history;
@@ -167,14 +167,14 @@ restore(struct push *push, unsigned range)
         r->taken = r->read_taken;
         r->history = mix64_pair(r->read_history, RESTORED);
         r->set = r->read_set;
-        trainer(push)->restore(push->config.trainer_ctx, range, r->read_history, r->history);
+        keeper(push)->restore(push->config.keeper_ctx, range, r->read_history, r->history);
     } else {
         r->taken = push->config.first;
         r->history = push_first_history(range);
         r->set = (struct push_set){.floor = push->config.first};
-        trainer(push)->initial(push->config.trainer_ctx, range);
+        keeper(push)->initial(push->config.keeper_ctx, range);
     }
-    r->hash = trainer(push)->hash(push->config.trainer_ctx, range);
+    r->hash = keeper(push)->hash(push->config.keeper_ctx, range);
 }
 
 void
@@ -270,11 +270,11 @@ adopt(struct push *push, const struct proto_value *value, const uint8_t *body)
 {
     struct push_range *r = &push->range[value->range];
     push_set_read(&r->set, body);
-    trainer(push)->adopt(push->config.trainer_ctx, value->range, body + PUSH_SET_SIZE);
+    keeper(push)->adopt(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
     r->held = true;
     r->taken = value->taken;
     r->history = value->history;
-    r->hash = trainer(push)->hash(push->config.trainer_ctx, value->range);
+    r->hash = keeper(push)->hash(push->config.keeper_ctx, value->range);
     push_group_hold(push);
 }
 
@@ -318,6 +318,6 @@ push_copy_keep(struct push *push)
         r->history = r->read_history;
         r->set = r->read_set;
         push->missing += push->config.tickets - r->taken;
-        trainer(push)->restore(push->config.trainer_ctx, k, r->history, r->history);
+        keeper(push)->restore(push->config.keeper_ctx, k, r->history, r->history);
     }
 }

@@ -96,8 +96,8 @@ have(struct push *push, unsigned range, const uint8_t *body, uint64_t taken, uin
     r->read = r->cut_here = true;
     r->read_taken = taken;
     r->read_history = history;
-    push->config.trainer->save_range(push->config.trainer_ctx, range, body + PUSH_SET_SIZE, taken,
-                                     history);
+    push->config.keeper->save_range(push->config.keeper_ctx, range, body + PUSH_SET_SIZE, taken,
+                                    history);
 }
 
 static void
@@ -107,7 +107,7 @@ have_own(struct push *push, unsigned range)
     if (r->stage != PUSH_SERVING || !push_cut_exact(&r->set, push->cut))
         return;
     push_set_write(&r->set, push->body);
-    push->config.trainer->copy(push->config.trainer_ctx, range, push->body + PUSH_SET_SIZE);
+    push->config.keeper->copy(push->config.keeper_ctx, range, push->body + PUSH_SET_SIZE);
     have(push, range, push->body, r->taken, r->history);
 }
 
@@ -152,7 +152,7 @@ push_cut_end(struct push *push, const struct core *core)
 {
     const struct push_leases *leases = &push->leases;
     bool nothing = push->group_hash == 0 || (push->leads && leases->end <= push->saved);
-    if (!push->config.trainer->save || !push->started || push->work >= PUSH_FINISHING || nothing)
+    if (!push->config.keeper->save || !push->started || push->work >= PUSH_FINISHING || nothing)
         return false;
     push->ends = push->ends ? push->ends : PUSH_ENDS;
     push->ends_at = core->awake;
@@ -169,15 +169,15 @@ end_in_time(struct push *push, const struct core *core)
     if (push->ended || !(late || (saved && wanted(push, core) != push->saved)))
         return;
     push->ended = true;
-    push->config.trainer->ended(push->config.trainer_ctx, saved);
+    core->config.trainer->ended(core->config.trainer_ctx, saved);
 }
 
 /* Is what this node did on the disk? A checkpoint counts on the journals of all. */
 static bool
 synced(const struct push *push)
 {
-    const struct push_trainer *trainer = push->config.trainer;
-    return !trainer->synced || trainer->synced(push->config.trainer_ctx);
+    const struct push_keeper *keeper = push->config.keeper;
+    return !keeper->synced || keeper->synced(push->config.keeper_ctx);
 }
 
 /* --- Steps -------------------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ push_cut_step(struct push *push, const struct core *core)
 {
     if (push->ends)
         end_in_time(push, core);
-    if (!push->config.trainer->save || push->work != PUSH_WORKING || !push_group_stands(push))
+    if (!push->config.keeper->save || push->work != PUSH_WORKING || !push_group_stands(push))
         return;
     if (push->leads)
         lead(push, core);
@@ -203,7 +203,7 @@ push_cut_step(struct push *push, const struct core *core)
     if (!hangs && (gather(push, core) > 0 || !synced(push)))
         return;
     if (!hangs)
-        push->config.trainer->save(push->config.trainer_ctx, cut);
+        push->config.keeper->save(push->config.keeper_ctx, cut);
     if (!hangs && push->ends && !core_mutant(MUTANT_PUSH_BUSY))
         push->ends = PUSH_ENDS_SAVED;
     push->saved = cut;
@@ -253,7 +253,7 @@ void
 push_cut_begin(struct push *push, const struct core *core)
 {
     const struct push_saved *saved = push->config.saved;
-    const struct push_trainer *trainer = push->config.trainer;
+    const struct push_keeper *keeper = push->config.keeper;
     push->saved_at = core->awake;
     if (!saved)
         return;
@@ -265,7 +265,7 @@ push_cut_begin(struct push *push, const struct core *core)
         r->taken = saved->taken[k];
         r->history = saved->history[k];
         r->set = (struct push_set){.floor = saved->tickets};
-        r->hash = trainer->hash(push->config.trainer_ctx, k);
+        r->hash = keeper->hash(push->config.keeper_ctx, k);
         base = mix64_pair(base, r->history);
     }
     push->base = push->begun = base ? base : 1;

@@ -5,10 +5,10 @@
 #include "mesh/core/push/push.h"
 #include "proto/mix.h"
 
-static const struct push_trainer *
-trainer(const struct push *push)
+static const struct push_keeper *
+keeper(const struct push *push)
 {
-    return push->config.trainer;
+    return push->config.keeper;
 }
 
 /* --- Pushes that wait ----------------------------------------------------------------------------- */
@@ -66,11 +66,11 @@ take(struct push *push, unsigned range, const struct push_waiting *from)
         .before = r->history,
     };
     taken.after = push_taken_after(&taken);
-    trainer(push)->take(push->config.trainer_ctx, &taken, from->gradient);
+    keeper(push)->take(push->config.keeper_ctx, &taken, from->gradient);
     push_set_add(&r->set, from->ticket);
     r->taken++;
     r->history = taken.after;
-    r->hash = trainer(push)->hash(push->config.trainer_ctx, range);
+    r->hash = keeper(push)->hash(push->config.keeper_ctx, range);
 }
 
 static bool
@@ -195,7 +195,7 @@ push_range_own(struct push *push, const struct core *core, unsigned range)
                                     .number = push->job[PUSH_BEHIND].number,
                                     .who = core->config.self,
                                     .gradient =
-                                        trainer(push)->gradient(push->config.trainer_ctx, range)};
+                                        keeper(push)->gradient(push->config.keeper_ctx, range)};
     if (enter(push, core, range, &in) >= 0)
         advance(push, core, range);
 }

@@ -75,8 +75,8 @@ read_own(struct push *push, unsigned range)
 {
     struct push_range *r = &push->range[range];
     uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_AHEAD].in_hand : 0;
-    push->config.trainer->value(push->config.trainer_ctx, range, push->body);
-    push->config.trainer->read(push->config.trainer_ctx, range, push->body);
+    push->config.keeper->value(push->config.keeper_ctx, range, push->body);
+    push->config.keeper->read(push->config.keeper_ctx, range, push->body);
     r->read = true;
     r->read_taken = r->taken;
     r->read_history = r->history;
@@ -138,7 +138,7 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     struct push_range *r = &push->range[value->range];
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
-    push->config.trainer->read(push->config.trainer_ctx, value->range, body + PUSH_SET_SIZE);
+    push->config.keeper->read(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
     r->read = push->source < 0; /* else it is of another history, and nothing to go on from here */
     r->read_taken = value->taken;
     r->read_history = value->history;
@@ -188,8 +188,10 @@ compute(struct push *push, const struct core *core)
     push->computed = false;
     push->compute_at = core->awake;
     push->ticket_at = core->now;
-    push->config.trainer->compute(push->config.trainer_ctx, push->job[PUSH_NOW].in_hand - 1,
-                                  push->job[PUSH_NOW].number, histories(push));
+    uint64_t ticket = push->job[PUSH_NOW].in_hand - 1;
+    push->config.keeper->begin(push->config.keeper_ctx, ticket, push->job[PUSH_NOW].number,
+                               histories(push));
+    core->config.trainer->compute(core->config.trainer_ctx, &(struct core_task){.round = ticket});
 }
 
 void
@@ -211,7 +213,7 @@ advance(struct push *push, const struct core *core)
     const struct push_job *job = push->job;
     if (job[PUSH_NOW].in_hand && push->computed && !job[PUSH_BEHIND].in_hand) {
         move(push, PUSH_NOW, PUSH_BEHIND);
-        push->config.trainer->collect(push->config.trainer_ctx);
+        push->config.keeper->collect(push->config.keeper_ctx);
         push->again = false;
         push->to_push = 0;
         push->push_at.us = 0;
@@ -250,7 +252,7 @@ push_to(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->range[range];
     const struct push_job *job = &push->job[PUSH_BEHIND];
-    const void *gradient = push->config.trainer->gradient(push->config.trainer_ctx, range);
+    const void *gradient = push->config.keeper->gradient(push->config.keeper_ctx, range);
     size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
                             .push = {.group_hash = push->group_hash,
@@ -410,18 +412,17 @@ gather(struct push *push, const struct core *core, int source)
              (unsigned long long)push->config.tickets,
              push->source < 0 ? "the owners" : "a node that has it");
     push->work = PUSH_FINISHING;
-    push->config.trainer->finish(push->config.trainer_ctx, histories(push));
+    push->config.keeper->end(push->config.keeper_ctx, histories(push));
+    core->config.trainer->commit(core->config.trainer_ctx, 0);
 }
 
 void
 push_work_finished(struct push *push, uint64_t hash)
 {
     push->work = PUSH_FINISHED;
-    push->final_hash = hash ? hash : 1;
-    uint64_t final = push->final_hash;
     if (push->source >= 0) /* another part of the mesh was first: our group counts no more */
         push_group_forget(push);
-    push->final_hash = final;
+    push->final_hash = hash ? hash : 1;
     push->source = -1;
     push_set_raise(&push->leases.done, push->config.tickets);
 }

@@ -70,7 +70,9 @@ ask_compute(struct contribution *own, const struct core *core, uint64_t need)
     contribution_ask(own, core, TRAINER_COMPUTING);
     own->filled = true;
     own->compute_at = core->now;
-    core->config.trainer->compute(core->config.trainer_ctx, core->round, own->computing, fresh);
+    core->config.trainer->compute(
+        core->config.trainer_ctx,
+        &(struct core_task){.round = core->round, .shards = own->computing, .fresh = fresh});
 }
 
 size_t

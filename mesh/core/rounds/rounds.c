@@ -410,6 +410,7 @@ on_peer_forget(struct core *core, int i)
 
 const struct engine engine_rounds = {
     .equal_states = true,
+    .sums = true,
     .start = rounds_start,
     .end = rounds_end,
     .step = rounds_step,
