@@ -89,7 +89,6 @@ struct config {
         unsigned softsync;      /* gradients of an update */
         unsigned ticket_shards; /* of a gradient that is pushed; CONFIG_TICKET_AUTO */
         bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
-        bool read_ahead;        /* for the next ticket, while one is computed */
         bool even;              /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */

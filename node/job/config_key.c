@@ -270,7 +270,6 @@ const struct config_key config_keys[] = {
     {"mesh", "ticket_shards", CONFIG_UINT, CONFIG_JOB, MEMBER(mesh.ticket_shards), 1, PROTO_SHARDS_MAX, ticket_shards,
      "auto", NULL},
     ENUM("mesh", "staleness_scaling", CONFIG_JOB, MEMBER(mesh.staleness_scaling), yes_no, "yes"),
-    ENUM("mesh", "read_ahead", CONFIG_SHARED, MEMBER(mesh.read_ahead), yes_no, "no"),
     TEXT(CONFIG_NAME, "mesh", "group", CONFIG_NODE, MEMBER(mesh.group)),
     TEXT(CONFIG_TEXT, "mesh", "interface", CONFIG_NODE, MEMBER(mesh.interface)),
     UINT("mesh", "peers", CONFIG_SHARED, MEMBER(mesh.peers), 0, PROTO_PEERS_MAX, "0"),

@@ -99,10 +99,6 @@ const struct config_rule config_rules[] = {
      "only servers scale gradients; leave out mesh.staleness_scaling"},
     {"mesh.staleness_scaling = no", "mesh.sync = bsp",
      "with bsp no gradient is old; leave out mesh.staleness_scaling"},
-    {"mesh.read_ahead = yes", "mesh.topology = gossip",
-     "gossip reads nothing for a step; leave out mesh.read_ahead"},
-    {"mesh.read_ahead = yes", "mesh.sync = bsp",
-     "with bsp there are no tickets to read for; leave out mesh.read_ahead"},
     /* gossip */
     {"mesh.sync = ssp|softsync", "mesh.topology = gossip",
      "neighbours wait for each other, or nobody does; set mesh.sync = bsp or async"},

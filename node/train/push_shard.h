@@ -5,7 +5,7 @@
  * a step has many: fewer bytes, but gradients of more samples are under way at a time, and a slow node has all of a ticket
  * to compute. mesh.ticket_shards says how many; `auto`: so many that a step still has PUSH_STEP_TICKETS tickets. That is a
  * function of the job, so all nodes and a replay agree on it. Six: gradients of four nodes are about two and a half updates
- * old (eight or nine if nodes read ahead), and those that are about a step old teach less. */
+ * old, and those that are about a step old teach less. */
 #ifndef NODE_PUSH_SHARD_H
 #define NODE_PUSH_SHARD_H
 

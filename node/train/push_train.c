@@ -397,7 +397,6 @@ push_train_open(struct run *run, struct why *why)
         .bound = config->mesh.sync == CONFIG_SSP ? config->mesh.staleness : PUSH_UNBOUND,
         .group = push->ranges.group,
         .servers = config->mesh.servers == CORE_SERVERS_AUTO ? 0 : config->mesh.servers,
-        .ahead = config->mesh.read_ahead,
         .range_count = push->ranges.count,
         .size = push->ranges.size,
         .first = push->ranges.first,

@@ -88,7 +88,6 @@ struct world {
     struct bytes_in in;
     uint64_t now;
     uint8_t engine, modes;
-    bool more;
     unsigned ticks;
     bool cut[NODES][NODES];
     uint64_t incarnations;

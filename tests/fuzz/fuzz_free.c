@@ -1,6 +1,6 @@
 /* fuzz_free.c - the engines push and gossip: three cores, and whatever happens between them.
  *
- * The first byte chooses the engine, and whether workers read ahead, or gossip carries values that are no parameters; the
+ * The first byte chooses the engine, the
  * second its modes. The rest is a list of actions (see `actions`), each a byte and its arguments. Cores talk to one
  * another, so a few bytes of calm bring them far; the other actions lose, repeat, reorder and forge what they send, cut
  * lines, restart nodes and let them be late. Forged messages and bodies have a check that fits, if the bytes want it so.
@@ -30,7 +30,6 @@ configure(struct node *node)
                                       .bound = bounds[modes & 3],
                                       .group = 1 + (modes >> 2 & 3),
                                       .servers = modes >> 4 & 3,
-                                      .ahead = node->world->more,
                                       .range_count = RANGES,
                                       .save_every = modes >> 6,
                                       .size = sizes};
@@ -431,9 +430,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&world, 0, offsetof(struct world, letters));
     world.next = 0;
     world.in = bytes_in(data, size);
-    uint8_t first = u8(&world);
-    world.engine = first & 1;
-    world.more = first >> 1 & 1;
+    world.engine = u8(&world) & 1;
     world.modes = u8(&world);
     for (unsigned k = 0; k < NODES; k++) {
         world.nodes[k] = (struct node){.world = &world, .index = k};

@@ -436,7 +436,6 @@ begin(struct sim *sim)
     }
     config->keeper = &push_keeper;
     uint64_t bits = mix64_pair(sim->seed, 13); /* not from sim->rand: the schedules stay */
-    config->ahead = !sim->fixed.nodes && bits >> 40 & 1;
     config->save_every = sim->play.scenario ? 4 : bits % 3 ? 1 + bits / 3 % 4 : 0;
     if (sim->fixed.nodes)
         plan_fixed(config);

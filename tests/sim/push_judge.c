@@ -14,7 +14,7 @@ works_at(const struct push *push, uint64_t ticket)
 {
     for (unsigned p = 0; p < PUSH_HANDS; p++)
         if (push->job[p].in_hand == ticket + 1 && push->job[p].leased_in == push->group_hash)
-            return !(p == PUSH_NOW && push->forget);
+            return !(p == PUSH_COMPUTES && push->forget);
     return false;
 }
 
@@ -258,9 +258,9 @@ sim_push_judge_end(struct sim *sim)
                      ", in hand %" PRIu64 ", %" PRIu64 ", %" PRIu64,
                      i, node->core->push->leases.done.floor, sim_push_run->config.tickets,
                      (int)node->core->push->work, node->core->push->group_hash,
-                     node->core->push->job[PUSH_AHEAD].in_hand,
-                     node->core->push->job[PUSH_NOW].in_hand,
-                     node->core->push->job[PUSH_BEHIND].in_hand);
+                     node->core->push->job[PUSH_READS].in_hand,
+                     node->core->push->job[PUSH_COMPUTES].in_hand,
+                     node->core->push->job[PUSH_PUSHES].in_hand);
         else if (!sim_push_done(sim))
             sim_fail(sim, "node %u has another model than others", i);
         else

@@ -240,7 +240,6 @@ static const struct {
     {"mesh.topology=gossip", ""},
     {"mesh.sync=async", "mesh.topology=server"},
     {"mesh.ticket_shards=2", "mesh.topology=server mesh.sync=async"},
-    {"mesh.read_ahead=yes", "mesh.topology=server mesh.sync=async"},
     {"gossip.method=push_sum", "mesh.topology=gossip"},
     {"train.clip_norm=1", ""},
     {"train.ema=0.9", ""},
@@ -283,16 +282,6 @@ static const char *const refused[][2] = {
     {"gossip.method=push_sum", "mesh.ticket_shards=2"},
     {"train.clip_norm=1", "mesh.ticket_shards=2"},
     {"train.ema=0.9", "mesh.ticket_shards=2"},
-    {"train.exact=no", "mesh.read_ahead=yes"},
-    {"run.numerics=openblas", "mesh.read_ahead=yes"},
-    {"mesh.audit=0.1", "mesh.read_ahead=yes"},
-    {"train.local_steps=4", "mesh.read_ahead=yes"},
-    {"train.block_momentum=0.5", "mesh.read_ahead=yes"},
-    {"mesh.topology=ring", "mesh.read_ahead=yes"},
-    {"mesh.topology=gossip", "mesh.read_ahead=yes"},
-    {"gossip.method=push_sum", "mesh.read_ahead=yes"},
-    {"train.clip_norm=1", "mesh.read_ahead=yes"},
-    {"train.ema=0.9", "mesh.read_ahead=yes"},
     {"train.exact=no", "gossip.method=push_sum"},
     {"run.numerics=openblas", "gossip.method=push_sum"},
     {"mesh.audit=0.1", "gossip.method=push_sum"},
@@ -312,7 +301,6 @@ static const char *const refused[][2] = {
     {"mesh.division=even", "gossip.method=push_sum"},
     {"mesh.division=even", "mesh.sync=async"},
     {"mesh.division=even", "mesh.ticket_shards=2"},
-    {"mesh.division=even", "mesh.read_ahead=yes"},
 };
 
 static bool
@@ -383,7 +371,6 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         {"mesh.audit=0.1", "replicas differ"},
         {"mesh.staleness_scaling=no", "only servers scale gradients"},
         {"mesh.ticket_shards=2", "only servers have tickets"},
-        {"mesh.read_ahead=yes", "gossip reads nothing"},
         {"mesh.division=even", "equal shares anyway"},
     };
     (void)state;

@@ -246,7 +246,7 @@ static bool
 computes_again(uint64_t taken, uint64_t mutant)
 {
     open_as(1, mutant);
-    at.push->job[PUSH_BEHIND] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->job[PUSH_PUSHES] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
     at.push->to_push = 1;
     at.range->behind_read = 5;
     const struct proto_applied applied = {.group_hash = GROUP, .in_hand = 7, .taken = taken};
@@ -271,7 +271,7 @@ static bool
 pushed_again(uint64_t mutant)
 {
     open_as(1, mutant);
-    at.push->job[PUSH_BEHIND] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->job[PUSH_PUSHES] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
     at.push->to_push = 1; /* another range does not have it yet */
     at.range->pushed = true;
     push_work_group(at.push, at.core);

@@ -330,9 +330,9 @@ wrong(const struct core *core)
         if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
             return "a push waits for a range that is not served";
     }
-    bool reads = push->job[PUSH_AHEAD].in_hand || push->work == PUSH_GATHERING;
+    bool reads = push->job[PUSH_READS].in_hand || push->work == PUSH_GATHERING;
     if ((reads && to_pull != push->to_pull) ||
-        to_push * (push->job[PUSH_BEHIND].in_hand != 0) != push->to_push)
+        to_push * (push->job[PUSH_PUSHES].in_hand != 0) != push->to_push)
         return "the ranges that did not answer are miscounted";
     return NULL;
 }

@@ -17,10 +17,8 @@
  *     |                      |                         |<- APPLIED(hash) -------|
  *     |                      |<- APPLIED --------------| applies it: the hashes are equal
  *
- * A worker has one ticket in hand: it reads when all ranges have the last one. So of n workers a gradient is at most about
- * n updates old. With `ahead`, computing does not wait for that: it has up to three, one *ahead*, for which it reads; one
- * *now*, which it computes; one *behind*, which it pushes. It asks for the one ahead as late as it can: early enough to have
- * read when the present one is computed, by how long both took lately. Then gradients are some 2 n updates old.
+ * A worker reads for its next ticket when all ranges have the last one. So of n workers a gradient is at most about n updates
+ * old. (To read while it computes, for which it had up to three tickets in hand, gained nothing at 100 Mbit/s.)
  *
  * (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.) A gradient that was computed
  * from parameters tau updates old is scaled by 1 / max(1, tau) (Zhang et al., IJCAI 2016). With `group` = c, a range
@@ -168,7 +166,6 @@ struct push_config {
     uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */
     unsigned group;               /* gradients of an update; 1.. */
     unsigned servers;             /* members that own ranges; 0: all */
-    bool ahead;                   /* workers read for the next ticket while they compute one */
     unsigned range_count;         /* 1..PUSH_RANGES_MAX */
     const struct push_size *size; /* [range_count]; borrowed */
     uint64_t first;               /* ticket of the run: those before were done by another one */
@@ -196,12 +193,12 @@ struct push_range {
     bool read;
     uint64_t read_taken, read_history;
     struct push_set read_set;
-    bool pulled; /* for the ticket ahead, or the final model, */
+    bool pulled; /* for the ticket that it reads for, or the final model, */
     bool known;  /* which it has taken already */
     /* Of the ticket that is computed, and of the one that is pushed: what the range had taken when it was read. */
     uint64_t now_read, behind_read;
     bool now_known;
-    bool pushed; /* the range has the ticket behind */
+    bool pushed; /* the range has the ticket that is pushed */
     /* In the group: */
     unsigned owner, backup; /* ranks; backup == owner: there is none */
     /* Bitmaps of ranks of the base group: who has the newest copy if the range was not served there yet, and if it was. */
@@ -233,7 +230,7 @@ enum push_work_state {
 };
 
 /* A ticket of this node's worker. */
-enum push_place { PUSH_AHEAD, PUSH_NOW, PUSH_BEHIND };
+enum push_place { PUSH_READS, PUSH_COMPUTES, PUSH_PUSHES };
 
 struct push_job {
     uint64_t in_hand;   /* the ticket, plus one; 0: none */
@@ -300,21 +297,19 @@ struct push {
     enum push_work_state work;
     struct push_job job[PUSH_HANDS]; /* [enum push_place] */
     bool forget;                     /* what the trainer computes is not wanted any more */
-    bool computed;                   /* it has computed the ticket of now */
-    bool again;                      /* a range does not take the ticket behind: compute it again */
-    unsigned to_pull, to_push;       /* ranges that did not answer yet */
-    uint64_t number;                 /* of computes */
-    uint64_t got;                    /* leases in this group */
+    bool computed;                   /* it has computed its ticket */
+    bool again; /* a range does not take the ticket that is pushed: compute it again */
+    unsigned to_pull, to_push; /* ranges that did not answer yet */
+    uint64_t number;           /* of computes */
+    uint64_t got;              /* leases in this group */
     /* When the last question was sent, or answered in part; 0: now is the time for it. */
     struct awake take_at, pull_at, push_at;
-    uint64_t again_us; /* after this time bodies are asked for, or sent, again */
-    /* How long a compute takes, and reading for one; since when the present ones are going on, 0: they are not. */
-    uint64_t compute_us, read_us;
-    struct awake compute_at, read_at;
+    uint64_t again_us;       /* after this time bodies are asked for, or sent, again */
+    bool reading;            /* for a ticket, and not all has come yet */
     struct push_mean ticket; /* of a compute, with what this node was starved; */
     struct wall ticket_at;   /* when the present one began */
     struct push_trip reads, pushes;
-    bool wanted;    /* the leader was asked for a ticket ahead */
+    bool wanted;    /* the leader was asked for a ticket */
     int source;     /* gathering from peers[source]; -1: from the owners */
     uint64_t model; /* what is gathered: hash of the final model of that peer, or of the group */
     /* Checkpoints: the cut that is being copied, 0: none; under which number; and the last one that was. */
@@ -338,15 +333,6 @@ push_slower(struct push *push)
 {
     push->again_us =
         push->again_us < PUSH_AGAIN_MAX_US / 2 ? 2 * push->again_us : PUSH_AGAIN_MAX_US;
-}
-
-/* Lately; what is longer than usual counts less, or, if `most`, what is shorter. */
-static inline void
-push_usual(uint64_t *usual_us, uint64_t us, bool most)
-{
-    uint64_t more = us > *usual_us ? us - *usual_us : 0, less = us > *usual_us ? 0 : *usual_us - us;
-    *usual_us += *usual_us == 0 || most ? more : more / 4;
-    *usual_us -= most ? less / 4 : less;
 }
 
 /* --- push_group.c: who belongs together ----------------------------------------------------------- */
@@ -545,8 +531,8 @@ void push_lease_more(struct push *push, const struct core *core);
 
 void push_work_group(struct push *push, const struct core *core); /* another group */
 void push_work_forget(struct push *push);
-/* What it has ahead is not needed any more. */
-void push_work_drop_ahead(struct push *push);
+/* What it reads for is not needed any more. */
+void push_work_drop_read(struct push *push);
 /* Is it time to ask for bodies, for the first time (0) or again? Then it is as if that was done. */
 bool push_work_due(struct push *push, const struct core *core, struct awake *asked_at);
 void push_work_step(struct push *push, const struct core *core);

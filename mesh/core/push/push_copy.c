@@ -28,7 +28,7 @@ void
 push_copy_end(struct push *push)
 {
     uint64_t end = push->leases.end;
-    for (enum push_place p = PUSH_AHEAD; p <= PUSH_BEHIND; p++)
+    for (enum push_place p = PUSH_READS; p <= PUSH_PUSHES; p++)
         end = push->job[p].in_hand > end ? push->job[p].in_hand : end;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         const struct push_range *r = &push->range[k];
@@ -56,8 +56,8 @@ push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool q
         .type = PROTO_HOLDINGS,
         .holdings = {.group_hash = push->group_hash,
                      .answer = question,
-                     .in_hand = push->forget ? 0 : push->job[PUSH_NOW].in_hand,
-                     .finished = push->to_push ? push->job[PUSH_BEHIND].in_hand : 0,
+                     .in_hand = push->forget ? 0 : push->job[PUSH_COMPUTES].in_hand,
+                     .finished = push->to_push ? push->job[PUSH_PUSHES].in_hand : 0,
                      .tickets = push->leases.done.floor,
                      .leased = push->leases.end}};
 

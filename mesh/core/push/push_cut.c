@@ -140,7 +140,7 @@ begin(struct push *push, uint64_t cut)
     push->cut = cut;
     push->cut_number = ++push->number;
     push->pull_at.us = 0;
-    push_work_drop_ahead(push); /* it is done: another member was faster */
+    push_work_drop_read(push); /* it is done: another member was faster */
     for (unsigned k = 0; k < push->config.range_count; k++)
         push->range[k].cut_here = false;
 }
@@ -197,7 +197,7 @@ push_cut_step(struct push *push, const struct core *core)
         return;
     }
     bool hangs =
-        push->job[PUSH_NOW].in_hand != 0; /* its ticket was leased again: it goes without */
+        push->job[PUSH_COMPUTES].in_hand != 0; /* its ticket was leased again: it goes without */
     if (push->cut != cut)
         begin(push, cut);
     if (!hangs && (gather(push, core) > 0 || !synced(push)))
@@ -220,7 +220,7 @@ push_cut_on_copy(struct push *push, const struct core *core, int from,
         return;
     struct push_range *r = &push->range[value->range];
     struct push_set set;
-    if (value->number != push->cut_number || r->cut_here || push->job[PUSH_NOW].in_hand ||
+    if (value->number != push->cut_number || r->cut_here || push->job[PUSH_COMPUTES].in_hand ||
         push_group_rank(push, core, from) != (int)r->owner ||
         frame->size != PUSH_SET_SIZE + push->config.size[value->range].copy ||
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,

@@ -92,7 +92,7 @@ answer(struct push *push, const struct core *core, unsigned range, unsigned rank
                                         .hash = r->hash}};
     if (rank != push->rank) {
         push_group_send(push, core, rank, &msg);
-    } else if (push->job[PUSH_BEHIND].in_hand == ticket + 1) {
+    } else if (push->job[PUSH_PUSHES].in_hand == ticket + 1) {
         push_work_pushed(push, r);
     }
 }
@@ -190,9 +190,9 @@ void
 push_range_own(struct push *push, const struct core *core, unsigned range)
 {
     const struct push_waiting in = {.rank = push->rank,
-                                    .ticket = push->job[PUSH_BEHIND].in_hand - 1,
+                                    .ticket = push->job[PUSH_PUSHES].in_hand - 1,
                                     .read = push->range[range].behind_read,
-                                    .number = push->job[PUSH_BEHIND].number,
+                                    .number = push->job[PUSH_PUSHES].number,
                                     .who = core->config.self,
                                     .gradient =
                                         keeper(push)->gradient(push->config.keeper_ctx, range)};

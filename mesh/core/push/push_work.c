@@ -30,9 +30,9 @@ drop(struct push_job *job)
 }
 
 void
-push_work_drop_ahead(struct push *push)
+push_work_drop_read(struct push *push)
 {
-    drop(&push->job[PUSH_AHEAD]);
+    drop(&push->job[PUSH_READS]);
     push->wanted = false;
 }
 
@@ -59,8 +59,8 @@ pulled(struct push *push, struct push_range *r)
 static void
 begin(struct push *push, const struct core *core, uint64_t in_hand)
 {
-    push->job[PUSH_AHEAD] = (struct push_job){in_hand, ++push->number, push->group_hash};
-    push->read_at = core->awake;
+    push->job[PUSH_READS] = (struct push_job){in_hand, ++push->number, push->group_hash};
+    push->reading = true;
     push_trip_begin(&push->reads, core->now);
     push->wanted = false;
     pull_all(push);
@@ -74,7 +74,7 @@ static void
 read_own(struct push *push, unsigned range)
 {
     struct push_range *r = &push->range[range];
-    uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_AHEAD].in_hand : 0;
+    uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_READS].in_hand : 0;
     push->config.keeper->value(push->config.keeper_ctx, range, push->body);
     push->config.keeper->read(push->config.keeper_ctx, range, push->body);
     r->read = true;
@@ -91,8 +91,8 @@ pull(struct push *push, const struct core *core)
     bool now = push_work_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
     struct proto_msg msg = {.type = PROTO_PULL,
                             .pull = {.group_hash = works ? push->group_hash : push->model,
-                                     .number = works ? push->job[PUSH_AHEAD].number : push->number,
-                                     .in_hand = works ? push->job[PUSH_AHEAD].in_hand : 0}};
+                                     .number = works ? push->job[PUSH_READS].number : push->number,
+                                     .in_hand = works ? push->job[PUSH_READS].in_hand : 0}};
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->range[k];
         msg.pull.range = (uint16_t)k;
@@ -113,15 +113,15 @@ pull(struct push *push, const struct core *core)
 static bool
 asked(const struct push *push, const struct core *core, int from, const struct proto_value *value)
 {
-    bool gathers = push->work == PUSH_GATHERING, ahead = push->job[PUSH_AHEAD].in_hand != 0;
+    bool gathers = push->work == PUSH_GATHERING, reads = push->job[PUSH_READS].in_hand != 0;
     if (value->range >= push->config.range_count || push->range[value->range].pulled ||
         value->taken > push->config.tickets)
         return false;
     if (gathers && push->source >= 0)
         return push->source == from && value->group_hash == push->model &&
                value->number == push->number;
-    uint64_t number = gathers ? push->number : push->job[PUSH_AHEAD].number;
-    return (gathers || (push->work == PUSH_WORKING && ahead)) && push->group_hash != 0 &&
+    uint64_t number = gathers ? push->number : push->job[PUSH_READS].number;
+    return (gathers || (push->work == PUSH_WORKING && reads)) && push->group_hash != 0 &&
            value->group_hash == push->group_hash && value->number == number &&
            push_group_rank(push, core, from) == (int)push->range[value->range].owner;
 }
@@ -158,7 +158,7 @@ histories(struct push *push)
     return push->history;
 }
 
-/* What has all of the ticket ahead already? */
+/* How many ranges do not have the ticket that it has read for? */
 static unsigned
 unknown(const struct push *push)
 {
@@ -184,12 +184,11 @@ compute(struct push *push, const struct core *core)
         push->range[k].now_read = push->range[k].read_taken;
         push->range[k].now_known = push->range[k].known;
     }
-    move(push, PUSH_AHEAD, PUSH_NOW);
+    move(push, PUSH_READS, PUSH_COMPUTES);
     push->computed = false;
-    push->compute_at = core->awake;
     push->ticket_at = core->now;
-    uint64_t ticket = push->job[PUSH_NOW].in_hand - 1;
-    push->config.keeper->begin(push->config.keeper_ctx, ticket, push->job[PUSH_NOW].number,
+    uint64_t ticket = push->job[PUSH_COMPUTES].in_hand - 1;
+    push->config.keeper->begin(push->config.keeper_ctx, ticket, push->job[PUSH_COMPUTES].number,
                                histories(push));
     core->config.trainer->compute(core->config.trainer_ctx, &(struct core_task){.round = ticket});
 }
@@ -197,12 +196,11 @@ compute(struct push *push, const struct core *core)
 void
 push_work_computed(struct push *push, const struct core *core)
 {
-    assert(push->job[PUSH_NOW].in_hand && !push->computed);
+    assert(push->job[PUSH_COMPUTES].in_hand && !push->computed);
     push->computed = true;
-    push_usual(&push->compute_us, awake_since(core->awake, push->compute_at), false);
     push_mean_learn(&push->ticket, wall_since(core->now, push->ticket_at));
     if (push->forget)
-        drop(&push->job[PUSH_NOW]);
+        drop(&push->job[PUSH_COMPUTES]);
     push->forget = false;
 }
 
@@ -211,8 +209,8 @@ static void
 advance(struct push *push, const struct core *core)
 {
     const struct push_job *job = push->job;
-    if (job[PUSH_NOW].in_hand && push->computed && !job[PUSH_BEHIND].in_hand) {
-        move(push, PUSH_NOW, PUSH_BEHIND);
+    if (job[PUSH_COMPUTES].in_hand && push->computed && !job[PUSH_PUSHES].in_hand) {
+        move(push, PUSH_COMPUTES, PUSH_PUSHES);
         push->config.keeper->collect(push->config.keeper_ctx);
         push->again = false;
         push->to_push = 0;
@@ -225,19 +223,17 @@ advance(struct push *push, const struct core *core)
             push->to_push += !r->pushed;
         }
     }
-    if (!job[PUSH_AHEAD].in_hand || push->to_pull > 0)
+    if (!job[PUSH_READS].in_hand || push->to_pull > 0)
         return;
-    if (push->read_at.us) {
-        push_usual(&push->read_us, awake_since(core->awake, push->read_at), true);
+    if (push->reading)
         push->again_us -= (push->again_us - PUSH_AGAIN_US) / 4;
-    }
-    push->read_at.us = 0;
-    if (job[PUSH_NOW].in_hand)
+    push->reading = false;
+    if (job[PUSH_COMPUTES].in_hand)
         return;
     if (unknown(push) > 0) {
         compute(push, core);
-    } else if (!job[PUSH_BEHIND].in_hand) { /* all ranges have it: it is done */
-        move(push, PUSH_AHEAD, PUSH_BEHIND);
+    } else if (!job[PUSH_PUSHES].in_hand) { /* all ranges have it: it is done */
+        move(push, PUSH_READS, PUSH_PUSHES);
         push->again = false;
         push->to_push = 0;
         for (unsigned k = 0; k < push->config.range_count; k++)
@@ -251,7 +247,7 @@ static void
 push_to(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->range[range];
-    const struct push_job *job = &push->job[PUSH_BEHIND];
+    const struct push_job *job = &push->job[PUSH_PUSHES];
     const void *gradient = push->config.keeper->gradient(push->config.keeper_ctx, range);
     size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
@@ -285,7 +281,7 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
                      const struct proto_applied *applied)
 {
     struct push_range *r = &push->range[applied->range];
-    uint64_t in_hand = push->job[PUSH_BEHIND].in_hand;
+    uint64_t in_hand = push->job[PUSH_PUSHES].in_hand;
     if (push->work != PUSH_WORKING || in_hand == 0 || applied->in_hand != in_hand || r->pushed ||
         push_group_rank(push, core, from) != (int)r->owner)
         return;
@@ -302,15 +298,15 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
 static void
 leased(struct push *push, const struct core *core, const struct proto_lease *lease)
 {
-    if (lease->finished && lease->finished == push->job[PUSH_BEHIND].in_hand && push->to_push == 0)
-        drop(&push->job[PUSH_BEHIND]);
+    if (lease->finished && lease->finished == push->job[PUSH_PUSHES].in_hand && push->to_push == 0)
+        drop(&push->job[PUSH_PUSHES]);
     push_set_raise(&push->leases.done,
                    lease->tickets < push->config.tickets ? lease->tickets : push->config.tickets);
     if (lease->got != push->got + 1 || lease->in_hand == 0 || lease->in_hand > push->config.tickets)
         return;
     push->got = lease->got;
     bool reads = push->work == PUSH_WORKING && push->ends != PUSH_ENDS_SAVED;
-    if (reads && !push->job[PUSH_AHEAD].in_hand && !push->cut)
+    if (reads && !push->job[PUSH_READS].in_hand && !push->cut)
         begin(push, core, lease->in_hand);
 }
 
@@ -332,20 +328,12 @@ leader_rank(const struct push *push)
     return r;
 }
 
-/* Is it time for the next ticket? When all ranges have the last one; or, to read ahead, when the present one takes no
- * longer than to get another one. */
+/* Is it time for the next ticket? When all ranges have the last one. */
 static bool
-wants(struct push *push, const struct core *core)
+wants(struct push *push)
 {
-    bool busy = push->job[PUSH_NOW].in_hand || push->to_push > 0;
-    if (push->job[PUSH_AHEAD].in_hand || (busy && !push->config.ahead))
+    if (push->job[PUSH_READS].in_hand || push->job[PUSH_COMPUTES].in_hand || push->to_push > 0)
         return false;
-    if (push->job[PUSH_NOW].in_hand && !push->computed) {
-        uint64_t early = push->read_us + CORE_TICK_US; /* read_us: of the slow ones lately */
-        uint64_t us = push->compute_us > early ? push->compute_us - early : 0;
-        if (push->compute_us == 0 || !awake_reached(core->awake, awake_after(push->compute_at, us)))
-            return false;
-    }
     if (!push->wanted)
         push->take_at.us = 0;
     return push->wanted = true;
@@ -355,12 +343,12 @@ wants(struct push *push, const struct core *core)
 static void
 tell(struct push *push, const struct core *core)
 {
-    const struct push_job *behind = &push->job[PUSH_BEHIND];
+    const struct push_job *behind = &push->job[PUSH_PUSHES];
     struct proto_msg msg = {.type = PROTO_TAKE,
                             .take = {.group_hash = push->group_hash,
                                      .finished = push->to_push == 0 ? behind->in_hand : 0,
                                      .again = push->again,
-                                     .wants = wants(push, core),
+                                     .wants = wants(push),
                                      .leaves = push->ends == PUSH_ENDS,
                                      .got = push->got}};
     const struct proto_take *take = &msg.take;
@@ -394,7 +382,7 @@ ends(const struct push *push, const struct core *core, int *source)
 static void
 gather(struct push *push, const struct core *core, int source)
 {
-    if (push->job[PUSH_NOW].in_hand && !push->computed) /* the trainer is busy */
+    if (push->job[PUSH_COMPUTES].in_hand && !push->computed) /* the trainer is busy */
         return;
     uint64_t model = source < 0 ? push->group_hash : push->of[source].said.final_hash;
     if (push->work != PUSH_GATHERING || source != push->source || model != push->model) {
@@ -449,13 +437,13 @@ push_work_step(struct push *push, const struct core *core)
     advance(push, core);
     if (push_group_stands(push))
         tell(push, core);
-    if (push->job[PUSH_AHEAD].in_hand)
+    if (push->job[PUSH_READS].in_hand)
         pull(push, core);
-    if (push->job[PUSH_BEHIND].in_hand)
+    if (push->job[PUSH_PUSHES].in_hand)
         push_all(push, core);
     /* what this node owns was answered at once */
     advance(push, core);
-    if (push->job[PUSH_BEHIND].in_hand && push->to_push == 0 && push_group_stands(push))
+    if (push->job[PUSH_PUSHES].in_hand && push->to_push == 0 && push_group_stands(push))
         tell(push, core);
 }
 
@@ -463,15 +451,15 @@ void
 push_work_group(struct push *push, const struct core *core)
 {
     /* What a range of the former group had may be lost with it: all are asked again, and recognise it. */
-    drop(&push->job[PUSH_AHEAD]);
+    drop(&push->job[PUSH_READS]);
     if (push->to_push == 0)
-        drop(&push->job[PUSH_BEHIND]);
+        drop(&push->job[PUSH_PUSHES]);
     for (unsigned k = 0; k < push->config.range_count; k++)
         push->range[k].now_known = push->range[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
-    if (push->job[PUSH_BEHIND].in_hand && !core_mutant(MUTANT_PUSH_LOST))
+    if (push->job[PUSH_PUSHES].in_hand && !core_mutant(MUTANT_PUSH_LOST))
         push->to_push = push->config.range_count;
-    for (enum push_place p = PUSH_NOW; push->leads && p <= PUSH_BEHIND; p++)
-        if (push->job[p].in_hand && !(p == PUSH_NOW && push->forget))
+    for (enum push_place p = PUSH_COMPUTES; push->leads && p <= PUSH_PUSHES; p++)
+        if (push->job[p].in_hand && !(p == PUSH_COMPUTES && push->forget))
             push_leases_give(&push->leases, push->rank, push->job[p].in_hand - 1, core->awake);
     push->again = push->wanted = false;
     push->got = 0;
@@ -485,11 +473,11 @@ push_work_group(struct push *push, const struct core *core)
 void
 push_work_forget(struct push *push)
 {
-    push->forget = push->job[PUSH_NOW].in_hand && !push->computed;
+    push->forget = push->job[PUSH_COMPUTES].in_hand && !push->computed;
     if (!push->forget)
-        drop(&push->job[PUSH_NOW]);
-    drop(&push->job[PUSH_AHEAD]);
-    drop(&push->job[PUSH_BEHIND]);
+        drop(&push->job[PUSH_COMPUTES]);
+    drop(&push->job[PUSH_READS]);
+    drop(&push->job[PUSH_PUSHES]);
     push->to_push = 0;
     push->again = push->wanted = false;
     push->got = 0;
