@@ -40,7 +40,7 @@ enum {
     PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
     PROTO_NODE_SIZE = 17,      /* bytes of an encoded node */
-    PROTO_STAGES_MAX = 16,     /* stages of a replica: mesh/core/gossip/gossip.h */
+    PROTO_STATUSES_MAX = 16,   /* of a replica: mesh/core/gossip/gossip.h */
     PROTO_PARTS_MAX = 1 << 20, /* parts of a replica */
 };
 
@@ -249,13 +249,13 @@ struct proto_bench {
 
 struct proto_replica {
     uint64_t plan_hash; /* of the present plan; 0: none */
-    uint16_t stage;     /* enum gossip_stage */
+    uint16_t status;    /* enum gossip_status */
     uint64_t step;      /* the next one here */
     uint64_t units;     /* shards computed here, */
     uint64_t known;     /* and by all nodes, as far as is known here */
     uint64_t result;    /* hash of the result; 0: there is none yet */
     uint64_t
-        cut; /* the sender rests for this checkpoint; from the leader: all are to; 0: it does not */
+        snapshot;   /* the sender rests for this one; from the leader: all are to; 0: it does not */
     uint64_t saved; /* the last one that it has saved, or began with; 0: none */
     uint64_t phase; /* of this plan */
     uint64_t

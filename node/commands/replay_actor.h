@@ -18,10 +18,10 @@ struct actor {
     struct gossip_note note; /* the next event */
     bool over;               /* there is none */
     bool keeps;              /* its last state is needed: a later start went on from it */
-    /* A later start in its folder goes on from the checkpoint of this cut; the following is of then: */
-    uint64_t cut;
-    int64_t *cut_values, *cut_weight; /* NULL: not yet */
-    uint8_t *cut_state;
+    /* A later start in its folder goes on from the checkpoint of this snapshot; the following is of then: */
+    uint64_t snapshot;
+    int64_t *snapshot_values, *snapshot_weight; /* NULL: not yet */
+    uint8_t *snapshot_state;
     bool began, computing, mean;
     int64_t *values;
     int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
@@ -72,7 +72,7 @@ set_weights(const struct replay *r, struct actor *a, int64_t weight)
 static inline void
 read_values(const struct replay *r, struct actor *a)
 {
-    gossip_flow_snapshot(a->read, a->values, r->count);
+    gossip_flow_clamp(a->read, a->values, r->count);
     memcpy(a->read_weight, a->weight, r->part_count * sizeof *a->weight);
 }
 

@@ -17,7 +17,7 @@ values_of(const struct replay *r, const struct actor *a, size_t part, int32_t *o
 {
     size_t first = first_of(r, part), n = count_of(r, part);
     if (r->async)
-        gossip_flow_snapshot(out, a->values + first, n);
+        gossip_flow_clamp(out, a->values + first, n);
     else
         memcpy(out, a->read + first, n * sizeof *out);
 }
@@ -75,8 +75,7 @@ on_copied(const struct replay *r, const struct actor *a, struct replay_piece *pi
 {
     if (!(piece->body = new_body(r, piece)))
         return -ENOMEM;
-    gossip_flow_snapshot(piece->body, a->values + first_of(r, piece->part),
-                         count_of(r, piece->part));
+    gossip_flow_clamp(piece->body, a->values + first_of(r, piece->part), count_of(r, piece->part));
     piece->weight = a->weight[piece->part];
     return DONE;
 }
@@ -137,7 +136,7 @@ end(struct replay *r, struct actor *a)
     set_weights(r, a, GOSSIP_ONE);
     a->mean = false;
     a->ended = true;
-    gossip_flow_snapshot(r->scratch, a->values, r->count);
+    gossip_flow_clamp(r->scratch, a->values, r->count);
     replica_result(&r->next, r->scratch);
     replay_hex(r->next.params, r->count, a->hex);
     return DONE;

@@ -27,13 +27,13 @@ forget_values(struct actor *a)
 }
 
 static void
-forget_cut(struct actor *a)
+forget_snapshot(struct actor *a)
 {
-    free(a->cut_values);
-    free(a->cut_weight);
-    free(a->cut_state);
-    a->cut_values = a->cut_weight = NULL;
-    a->cut_state = NULL;
+    free(a->snapshot_values);
+    free(a->snapshot_weight);
+    free(a->snapshot_state);
+    a->snapshot_values = a->snapshot_weight = NULL;
+    a->snapshot_state = NULL;
 }
 
 static void
@@ -133,13 +133,13 @@ had_state(struct replay *r, struct actor *old, uint64_t hash)
     if (old->computing) {
         compute_update(r, old);
     } else if (old->ended) {
-        gossip_flow_snapshot(r->scratch, old->values, r->count);
+        gossip_flow_clamp(r->scratch, old->values, r->count);
         replica_result(&old->state, r->scratch);
     }
     return replica_hash(&old->state) == hash;
 }
 
-/* A later start goes on from here. A cut has one name in the whole run, and this node saves it once. */
+/* A later start goes on from here. A snapshot has one name in the whole run, and this node saves it once. */
 static int
 on_saved(const struct replay *r, struct actor *a)
 {
@@ -152,36 +152,36 @@ on_saved(const struct replay *r, struct actor *a)
         return IMPOSSIBLE;
     if (!needed)
         return DONE;
-    forget_cut(a);
-    a->cut = a->note.number;
-    a->cut_values = malloc(r->count * sizeof *a->cut_values);
-    a->cut_weight = malloc(r->part_count * sizeof *a->cut_weight);
-    a->cut_state = malloc(a->state.size);
-    if (!a->cut_values || !a->cut_weight || !a->cut_state)
+    forget_snapshot(a);
+    a->snapshot = a->note.number;
+    a->snapshot_values = malloc(r->count * sizeof *a->snapshot_values);
+    a->snapshot_weight = malloc(r->part_count * sizeof *a->snapshot_weight);
+    a->snapshot_state = malloc(a->state.size);
+    if (!a->snapshot_values || !a->snapshot_weight || !a->snapshot_state)
         return -ENOMEM;
-    memcpy(a->cut_values, a->values, r->count * sizeof *a->cut_values);
-    memcpy(a->cut_weight, a->weight, r->part_count * sizeof *a->cut_weight);
-    memcpy(a->cut_state, a->state.block, a->state.size);
+    memcpy(a->snapshot_values, a->values, r->count * sizeof *a->snapshot_values);
+    memcpy(a->snapshot_weight, a->weight, r->part_count * sizeof *a->snapshot_weight);
+    memcpy(a->snapshot_state, a->state.block, a->state.size);
     return DONE;
 }
 
-/* The start that saved this cut, and went on with another one later or not at all. */
+/* The start that saved this snapshot, and went on with another one later or not at all. */
 static struct actor *
 saver(const struct replay *r, const struct actor *a)
 {
     for (struct actor *old = r->actor + (a - r->actor);
          old-- > r->actor && old->start->folder == a->start->folder;)
-        if (old->cut == a->note.number && old->cut_values)
+        if (old->snapshot == a->note.number && old->snapshot_values)
             return old;
     return NULL;
 }
 
 static void
-take_cut(const struct replay *r, struct actor *a, const struct actor *from)
+restore(const struct replay *r, struct actor *a, const struct actor *from)
 {
-    memcpy(a->state.block, from->cut_state, a->state.size);
-    memcpy(a->values, from->cut_values, r->count * sizeof *a->values);
-    memcpy(a->weight, from->cut_weight, r->part_count * sizeof *a->weight);
+    memcpy(a->state.block, from->snapshot_state, a->state.size);
+    memcpy(a->values, from->snapshot_values, r->count * sizeof *a->values);
+    memcpy(a->weight, from->snapshot_weight, r->part_count * sizeof *a->weight);
     a->began = true;
 }
 
@@ -210,7 +210,7 @@ on_began(struct replay *r, struct actor *a)
         return rc;
     const struct actor *from = a->note.number ? saver(r, a) : NULL;
     if (from) {
-        take_cut(r, a, from);
+        restore(r, a, from);
         return DONE;
     }
     if (a->note.number == 0)
@@ -366,7 +366,7 @@ close_replay(struct replay *r)
     for (size_t s = 0; r->actor && s < r->pieces.start_count; s++) {
         forget_values(&r->actor[s]);
         forget_state(&r->actor[s]);
-        forget_cut(&r->actor[s]);
+        forget_snapshot(&r->actor[s]);
     }
     if (r->next.block)
         state_fini(&r->next);

@@ -325,13 +325,14 @@ find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
     return rc || push_sum ? rc : each(pieces, check_asked, why);
 }
 
-/* Does a later start in the same folder go on from this cut? */
+/* Does a later start in the same folder go on from this snapshot? */
 static bool
-goes_on_from(const struct replay_pieces *pieces, const struct replay_start *start, uint64_t cut)
+goes_on_from(const struct replay_pieces *pieces, const struct replay_start *start,
+             uint64_t snapshot)
 {
     const struct replay_start *later = start + 1, *end = pieces->start + pieces->start_count;
     for (; later < end && later->folder == start->folder; later++)
-        if (later->from == cut)
+        if (later->from == snapshot)
             return true;
     return false;
 }

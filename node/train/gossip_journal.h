@@ -3,7 +3,7 @@
  * A record is one event of mesh/core/gossip/gossip.h, in the order in which the node noted them; its type is the event. The data
  * are those numbers of the note from which the run follows, as varint.h says:
  *
- *     BEGAN     the cut that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
+ *     BEGAN     the snapshot that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
  *               with those of the job
  *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes, how
  *               many members it has, and the rank of this node
@@ -12,7 +12,7 @@
  *     TOOK      peer, link, number, part
  *     COPIED    number, part
  *     GOT       peer, number, part
- *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this cut
+ *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this snapshot
  *
  *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
  *

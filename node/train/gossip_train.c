@@ -64,7 +64,7 @@ on_weigh(void *ctx, const int64_t *weight)
 
 /* Words of `more`; a start has START_WORDS. */
 enum {
-    CUT,
+    SNAPSHOT,
     STEP,
     TOTAL,
     STARTS,
@@ -84,7 +84,7 @@ show(struct run *run, const struct gossip_saved *saved)
     uint64_t total = state_steps_total(state);
     bool async = run->config->mesh.sync == CONFIG_ASYNC;
     uint64_t step = async ? saved->total / state->job.shards : saved->step;
-    gossip_flow_snapshot(values, saved->values, state->param_count);
+    gossip_flow_clamp(values, saved->values, state->param_count);
     if (run->config->gossip.push_sum)
         gossip_flow_debias(values, values, saved->weight, gossip->part_size, state->param_count);
     replica_show(state, values, step < total ? step : total - 1);
@@ -103,7 +103,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
     for (size_t p = 0; p < gossip->part_count; p++)
         if (saved->weight[p] <= 0)
             return; /* it joined with weight 0 and has got nothing yet */
-    gossip->more[CUT] = saved->cut;
+    gossip->more[SNAPSHOT] = saved->snapshot;
     gossip->more[STEP] = saved->step;
     gossip->more[TOTAL] = saved->total;
     memcpy(gossip->more + STARTS, saved->starts, (GOSSIP_STARTS + 1) * sizeof *saved->starts);
@@ -129,17 +129,17 @@ gossip_train_resume(struct run *run)
     const uint64_t *more = gossip->more;
     bool sound = more[STEP] <= PROTO_ROUND_MAX && more[TOTAL] <= PROTO_ROUND_MAX;
     gossip->saved = (struct gossip_saved){
-        .cut = more[CUT],
+        .snapshot = more[SNAPSHOT],
         .step = more[STEP],
         .total = more[TOTAL],
         .starts = (const struct gossip_start *)(const void *)(more + STARTS),
         .weight = (const int64_t *)(const void *)(more + WEIGHTS),
         .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->part_count),
     };
-    for (size_t p = 0; p < gossip->part_count && more[CUT]; p++)
+    for (size_t p = 0; p < gossip->part_count && more[SNAPSHOT]; p++)
         sound =
             sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
-    gossip->begins = more[CUT] != 0;
+    gossip->begins = more[SNAPSHOT] != 0;
     return sound;
 }
 
@@ -212,7 +212,7 @@ gossip_train_values(struct run *run)
     replica_values(&run->state, mesh_own(run->mesh));
     if (run->found.whole)
         run->gossip->from =
-            run->gossip->begins ? run->gossip->saved.cut : replica_hash(&run->state);
+            run->gossip->begins ? run->gossip->saved.snapshot : replica_hash(&run->state);
 }
 
 void
@@ -355,7 +355,7 @@ gossip_train_finish(struct run *run, const struct mesh_task *task)
         report_news(run, &news, run->peers_max);
     run->train_loss = state_train_loss(state->header); /* what this node's steps were like */
     replica_result(state, sum);
-    run->gossip->more[CUT] = 0;
+    run->gossip->more[SNAPSHOT] = 0;
     state->header->done = 1;
     run->round = state->header->round = 1;
     mesh_state(run->mesh, state->block,

@@ -15,7 +15,7 @@ bool gossip_train_is(const struct config *config);
 int gossip_train_open(struct run *run);
 /* What a checkpoint has beside the state, the section "gossip":
  *
- *     cut, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
+ *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
  *     weights of the parts, int64 | values, int64
  *

@@ -467,7 +467,7 @@ static void
 gossip_save(void *ctx, const struct gossip_saved *saved)
 {
     const struct node *node = ctx;
-    demand(node->busy == FREE && saved->cut != 0);
+    demand(node->busy == FREE && saved->snapshot != 0);
 }
 
 static void

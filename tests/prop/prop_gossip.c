@@ -27,7 +27,7 @@ phase(const struct gossip_graph *graph, unsigned n, uint64_t k)
     int32_t flow[VALUES];
     memcpy(weight_at, weight, sizeof weight);
     for (unsigned i = 0; i < n; i++)
-        gossip_flow_snapshot(at[i], x[i], VALUES);
+        gossip_flow_clamp(at[i], x[i], VALUES);
     for (unsigned i = 0; i < n; i++) /* gives */
         for (unsigned j = 0; j < n; j++) {
             if (!(gossip_graph_to(graph, n, i, k) >> j & 1) || (!graph->directed && j > i))

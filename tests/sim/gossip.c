@@ -151,7 +151,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
     if (shell->node->busy != SIM_FREE)
         sim_fail(shell->sim, "node %u: saves while it computes", shell->node->index);
     sim_gossip_judge_saved(shell->sim, shell->node, saved);
-    if (mix64_pair(shell->sim->seed, saved->cut + shell->node->index) % 8 == 0)
+    if (mix64_pair(shell->sim->seed, saved->snapshot + shell->node->index) % 8 == 0)
         return;
     *file = (struct sim_gossip_file){.there = true, .saved = *saved};
     memcpy(file->values, saved->values, sim_gossip_config.count * sizeof *saved->values);

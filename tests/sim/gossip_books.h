@@ -5,7 +5,7 @@
 
 #include "tests/sim/gossip.h"
 
-/* The most records are those of push-sum, 8 nodes, 120 steps, a cut after each step, during which the phases go on: 24 edges,
+/* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go on: 24 edges,
  * 4 parts and two or three phases a step are some 30,000; three quarters of the places are used. */
 enum { VALUES = 32, PARTS = 32, RECORDS = 1 << 16 };
 
@@ -44,11 +44,11 @@ struct gossip_book {
     int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
     int64_t dead[VALUES];   /* what the dead had */
     uint64_t units; /* shards computed by anybody: with async not fewer than were promised */
-    /* The last cut: who was in its plan, and what they had when the first one saved it. */
+    /* The last snapshot: who was in its plan, and what they had when the first one saved it. */
     struct {
         uint64_t name, members;
         int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
-    } cut;
+    } snapshot;
 };
 extern struct gossip_book sim_gossip_book;
 

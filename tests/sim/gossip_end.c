@@ -1,4 +1,4 @@
-/* gossip_end.c - nodes that are told to end (Ctrl-C), one or all of them, while the network is quiet: each saves a cut before
+/* gossip_end.c - nodes that are told to end (Ctrl-C), one or all of them, while the network is quiet: each saves a snapshot before
  * it goes, and those that stay go on to one result. */
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
@@ -59,9 +59,9 @@ sim_gossip_end(struct sim *sim, struct sim_node *node)
     if (end.ended & bit) {
         leave(sim, node);
     } else if (end.told & bit) {
-        if (node->core->gossip->stage > GOSSIP_QUIET)
+        if (node->core->gossip->status > GOSSIP_QUIET)
             sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
-    } else if ((end.nodes & bit) && node->core->gossip->stage >= GOSSIP_TRAINING &&
+    } else if ((end.nodes & bit) && node->core->gossip->status >= GOSSIP_TRAINING &&
                sim->now >= end.from_us + after_us) {
         end.told |= bit;
         if (!core_on_interrupt(node->core, sim->now))

@@ -21,7 +21,7 @@ sim_gossip_judge_begin(struct sim *sim)
         sim_gossip_book.records[sim_gossip_book.name[r]].key = 0;
     sim_gossip_book.used = 0;
     sim_gossip_book.units = 0;
-    memset(&sim_gossip_book.cut, 0, sizeof sim_gossip_book.cut);
+    memset(&sim_gossip_book.snapshot, 0, sizeof sim_gossip_book.snapshot);
     memset(sim_gossip_book.of, 0, sizeof sim_gossip_book.of);
     memset(sim_gossip_book.ledger, 0, sizeof sim_gossip_book.ledger);
     memset(sim_gossip_book.dead, 0, sizeof sim_gossip_book.dead);
@@ -41,7 +41,7 @@ count_of(size_t part)
 }
 
 static int32_t
-cut_off(int64_t value)
+clamp(int64_t value)
 {
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
@@ -126,7 +126,7 @@ on_read(struct sim *sim, struct sim_node *node)
 {
     struct books *books = &sim_gossip_book.of[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
-        books->read[k] = cut_off(books->value[k]);
+        books->read[k] = clamp(books->value[k]);
         if (node->sum[k] != books->read[k])
             sim_fail(sim, "node %u: value %zu is read as %d, it is %d", node->index, k,
                      node->sum[k], books->read[k]);
@@ -179,7 +179,7 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
                               .first = first_of(note->part),
                               .count = count_of(note->part)};
     for (size_t k = 0; k < record->count; k++)
-        record->theirs[k] = sim_gossip_config.async ? cut_off(books->value[record->first + k])
+        record->theirs[k] = sim_gossip_config.async ? clamp(books->value[record->first + k])
                                                     : books->read[record->first + k];
 }
 
@@ -200,7 +200,7 @@ static int32_t
 flow_of(const struct books *books, const struct record *record, size_t k, unsigned share)
 {
     size_t at = record->first + k;
-    int64_t mine = sim_gossip_config.async ? cut_off(books->value[at]) : (int64_t)books->read[at];
+    int64_t mine = sim_gossip_config.async ? clamp(books->value[at]) : (int64_t)books->read[at];
     int64_t whole = sim_gossip_config.push_sum ? mine : mine - record->theirs[k];
     int64_t size = whole < 0 ? -whole : whole;
     return (int32_t)(whole < 0 ? -(size / share) : size / share);
@@ -304,7 +304,7 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
                               .count = count_of(note->part),
                               .weight = books->weight[note->part]};
     for (size_t k = 0; k < record->count; k++)
-        record->body[k] = cut_off(books->value[record->first + k]);
+        record->body[k] = clamp(books->value[record->first + k]);
     if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
         sim_fail(sim, "node %u: gives its values to the last mean while a flow is under way to it",
                  node->index);
@@ -349,7 +349,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
         sim_fail(sim, "node %u: makes the last mean while a flow is under way to it", node->index);
     books->mean = true;
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
-        books->read[k] = cut_off(books->value[k]);
+        books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);
     }
     memcpy(books->read_weight, books->weight, sizeof books->weight);

@@ -18,27 +18,27 @@ is_member(const struct sim *sim, const struct sim_node *node, unsigned i)
            other->core->gossip->plan.hash == node->core->gossip->plan.hash;
 }
 
-/* The first one saves: what all have now is the cut, and nothing is under way between them. */
+/* The first one saves: what all have now is the snapshot, and nothing is under way between them. */
 static void
-begin_cut(struct sim *sim, const struct sim_node *node, uint64_t name)
+begin_snapshot(struct sim *sim, const struct sim_node *node, uint64_t name)
 {
-    sim_gossip_book.cut.name = name;
-    sim_gossip_book.cut.members = 0;
+    sim_gossip_book.snapshot.name = name;
+    sim_gossip_book.snapshot.members = 0;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        sim_gossip_book.cut.members |= (uint64_t)is_member(sim, node, i) << i;
-        memcpy(sim_gossip_book.cut.value[i], sim_gossip_book.of[i].value,
-               sizeof sim_gossip_book.cut.value[i]);
-        memcpy(sim_gossip_book.cut.weight[i], sim_gossip_book.of[i].weight,
-               sizeof sim_gossip_book.cut.weight[i]);
+        sim_gossip_book.snapshot.members |= (uint64_t)is_member(sim, node, i) << i;
+        memcpy(sim_gossip_book.snapshot.value[i], sim_gossip_book.of[i].value,
+               sizeof sim_gossip_book.snapshot.value[i]);
+        memcpy(sim_gossip_book.snapshot.weight[i], sim_gossip_book.of[i].weight,
+               sizeof sim_gossip_book.snapshot.weight[i]);
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {
         const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
-        bool both = (sim_gossip_book.cut.members >> record->from &
-                     sim_gossip_book.cut.members >> record->to & 1) &&
+        bool both = (sim_gossip_book.snapshot.members >> record->from &
+                     sim_gossip_book.snapshot.members >> record->to & 1) &&
                     record->from_incarnation == sim->nodes[record->from].incarnation &&
                     record->to_incarnation == sim->nodes[record->to].incarnation;
         if (both && record->given && !record->taken && !record->lost)
-            sim_fail(sim, "node %u: saves a cut while a flow from node %u to %u is under way",
+            sim_fail(sim, "node %u: saves a snapshot while a flow from node %u to %u is under way",
                      node->index, record->from, record->to);
     }
 }
@@ -51,16 +51,18 @@ sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
 {
     if (sim->failed)
         return;
-    if (sim_gossip_book.cut.name != saved->cut)
-        begin_cut(sim, node, saved->cut);
+    if (sim_gossip_book.snapshot.name != saved->snapshot)
+        begin_snapshot(sim, node, saved->snapshot);
     for (size_t k = 0; k < sim_gossip_config.count; k++)
-        if (saved->values[k] != sim_gossip_book.cut.value[node->index][k])
-            sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the cut it is %" PRId64,
-                     node->index, k, saved->values[k], sim_gossip_book.cut.value[node->index][k]);
+        if (saved->values[k] != sim_gossip_book.snapshot.value[node->index][k])
+            sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the snapshot it is %" PRId64,
+                     node->index, k, saved->values[k],
+                     sim_gossip_book.snapshot.value[node->index][k]);
     for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (saved->weight[p] != sim_gossip_book.cut.weight[node->index][p])
-            sim_fail(sim, "node %u: saves weight %zu as %" PRId64 ", in the cut it is %" PRId64,
-                     node->index, p, saved->weight[p], sim_gossip_book.cut.weight[node->index][p]);
+        if (saved->weight[p] != sim_gossip_book.snapshot.weight[node->index][p])
+            sim_fail(
+                sim, "node %u: saves weight %zu as %" PRId64 ", in the snapshot it is %" PRId64,
+                node->index, p, saved->weight[p], sim_gossip_book.snapshot.weight[node->index][p]);
 }
 
 /* --- Verdicts ------------------------------------------------------------------------------------ */
@@ -168,11 +170,11 @@ sim_gossip_judge_end(struct sim *sim)
             continue;
         if (!node->done)
             sim_fail(sim,
-                     "node %u hangs at stage %d, step %" PRIu64 ", %" PRIu64
-                     " shards, plan %" PRIx64 ", cut %" PRIx64 ", saved %" PRIx64,
-                     i, (int)node->core->gossip->stage, node->core->gossip->step,
+                     "node %u hangs with status %d, step %" PRIu64 ", %" PRIu64
+                     " shards, plan %" PRIx64 ", snapshot %" PRIx64 ", saved %" PRIx64,
+                     i, (int)node->core->gossip->status, node->core->gossip->step,
                      node->core->gossip->total, node->core->gossip->plan.hash,
-                     node->core->gossip->cut, node->core->gossip->saved);
+                     node->core->gossip->snapshot, node->core->gossip->saved);
         else if (result && node->task_hash != result && hears_all(sim, node))
             sim_fail(sim, "node %u has another result than those before it", i);
         result = hears_all(sim, node) ? node->task_hash : result;

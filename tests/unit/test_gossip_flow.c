@@ -15,8 +15,8 @@ an_average_flows_from_one_end_to_the_other(void **state)
     (void)state;
     int64_t giver[4] = {9, -9, 10, 0}, taker[4] = {0, 0, 3, 0};
     int32_t mine[4], theirs[4], flow[4];
-    gossip_flow_snapshot(mine, giver, 4);
-    gossip_flow_snapshot(theirs, taker, 4);
+    gossip_flow_clamp(mine, giver, 4);
+    gossip_flow_clamp(theirs, taker, 4);
     gossip_flow_average(flow, giver, mine, theirs, 2, 4);
     gossip_flow_add(taker, flow, 4);
     const int64_t left[4] = {5, -5, 7, 0}, came[4] = {4, -4, 6, 0}; /* remainders stay */
@@ -50,7 +50,7 @@ shares_leave_the_rest_at_home(void **state)
     (void)state;
     int64_t values[3] = {10, -10, 1};
     int32_t mine[3], flow[3];
-    gossip_flow_snapshot(mine, values, 3);
+    gossip_flow_clamp(mine, values, 3);
     gossip_flow_share(flow, values, mine, 3, 3);
     const int32_t part[3] = {3, -3, 0};
     const int64_t rest[3] = {7, -7, 1};
@@ -67,7 +67,7 @@ extremes_do_not_overflow(void **state)
     gossip_flow_average(flow, giver, mine, theirs, 2, 2);
     assert_int_equal(flow[0], INT32_MAX);
     assert_int_equal(giver[0], 0);
-    gossip_flow_snapshot(out, far, 2);
+    gossip_flow_clamp(out, far, 2);
     assert_int_equal(out[0], INT32_MAX);
     assert_int_equal(out[1], INT32_MIN);
     assert_true(gossip_flow_fits(GOSSIP_WEIGHT_MAX - 5, 5));

@@ -60,7 +60,7 @@ open_with(uint64_t mutant)
     assert_int_equal(core_new(&core, &config, 1000000), 0);
     core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
     core->peers.high = 1;
-    core->gossip->stage = GOSSIP_TRAINING;
+    core->gossip->status = GOSSIP_TRAINING;
 }
 
 static void

@@ -39,13 +39,13 @@ open_waiting(void)
     assert_int_equal(core_new(&core, &config, 1000000), 0);
     core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
     core->peers.high = 1;
-    core->gossip->stage = GOSSIP_NEW;
+    core->gossip->status = GOSSIP_NEW;
 }
 
 static void
-hears(enum gossip_stage stage)
+hears(enum gossip_status status)
 {
-    struct proto_msg msg = {.type = PROTO_REPLICA, .replica = {.stage = (uint16_t)stage}};
+    struct proto_msg msg = {.type = PROTO_REPLICA, .replica = {.status = (uint16_t)status}};
     engine_gossip.message(core, 0, &msg);
 }
 

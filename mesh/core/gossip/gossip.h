@@ -1,6 +1,6 @@
 /* gossip.h - the engine "gossip": each node trains its own replica, and neighbours average theirs.
  *
- * The values of a node are whole numbers (gossip_flow.h), cut into *parts* of config.chunk_elems. Everything happens part
+ * The values of a node are whole numbers (gossip_flow.h), divided into *parts* of config.chunk_elems. Everything happens part
  * by part. What moves is a flow. The taker asks for it, and the giver answers:
  *
  *     taker                                              giver
@@ -21,24 +21,24 @@
  *                      answers at once, and nobody waits to compute
  *     push-sum, bsp    SGP (Assran et al., ICML 2019): directed; an ASK has no values, and the flow has a weight
  *
- * A plan says who has which rank (gossip_plan.c). The stages of a node:
+ * A plan says who has which rank (gossip_plan.c). The status of a node:
  *
  *     START --values--> NEW --a plan--> TRAINING --all steps done--> FROZEN --all are--> QUIET --+--> ENDING --> DONE
  *                        |                 ^                                                    |
  *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
  *                     others are ahead
  *
- * Checkpoints. Now and then the leader says a *cut*. All members stop to compute, as at the end of the run, and come to rest;
+ * Checkpoints. Now and then the leader says a *snapshot*. All members stop to compute, as at the end of the run, and come to rest;
  * when all are, nothing is under way, and each has its journal on the disk and saves its own values. When all have, the leader makes another plan, and
- * they go on. So the values of one cut fit together to the last unit. When a member is lost meanwhile, the plan ends, and
- * all go on; who has saved keeps it. Nodes that begin with one cut go on together; with an older one, a node joins.
+ * they go on. So the values of one snapshot fit together to the last unit. When a member is lost meanwhile, the plan ends, and
+ * all go on; who has saved keeps it. Nodes that begin with one snapshot go on together; with an older one, a node joins.
  *
  * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
  *
  * The files: gossip_graph.c who with whom; gossip_flow.c the arithmetic; gossip_link.c links and taking; gossip_give.c
  * giving; gossip_settle.c what is under way; gossip_count.c how much all have computed; gossip_wait.c who does not
- * answer; gossip_copy.c copies; gossip_plan.c ranks; gossip_cut.c checkpoints; gossip_run.c phases and stages;
+ * answer; gossip_copy.c copies; gossip_plan.c ranks; gossip_snapshot.c checkpoints; gossip_run.c phases, and the status of a node;
  * gossip_engine.c the engine's table. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
@@ -64,12 +64,12 @@ enum {
     GOSSIP_OUT_MAX_US = 60000000, /* then for twice the time, and so on */
     GOSSIP_STARTS = 128,          /* starts of nodes whose counts are remembered */
     GOSSIP_HUNG_US = 2000000,     /* a member computes for so long, beside four steps: it hangs */
-    GOSSIP_CUT_MAX_US = 60000000, /* who does not come to rest in this time goes without, */
-    GOSSIP_END_US = 4000000,      /* and who is told to end, in this time; */
-    GOSSIP_WANTED_US = 500000,    /* not sooner after the last one, whoever asks */
+    GOSSIP_SNAPSHOT_MAX_US = 60000000, /* who does not come to rest in this time goes without, */
+    GOSSIP_END_US = 4000000,           /* and who is told to end, in this time; */
+    GOSSIP_WANTED_US = 500000,         /* not sooner after the last one, whoever asks */
 };
-/* Instead of the name of a cut: the member is told to end, and wants one. */
-#define GOSSIP_CUT_WANTED UINT64_MAX
+/* Instead of the name of a snapshot: the member is told to end, and wants one. */
+#define GOSSIP_SNAPSHOT_WANTED UINT64_MAX
 
 /* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
  * compute the run again. */
@@ -89,7 +89,7 @@ enum gossip_event {
     GOSSIP_MEAN_VOID,  /* the last mean is not made: the values are as before */
     GOSSIP_MEAN,       /* the copies of the last mean are complete: this is the result */
     GOSSIP_RESULT,     /* the copies of a result are complete */
-    GOSSIP_SAVED,      /* the values are saved as those of cut `number` */
+    GOSSIP_SAVED,      /* the values are saved as those of snapshot `number` */
 };
 
 struct gossip_note {
@@ -112,7 +112,7 @@ struct gossip_start {
 
 /* What a checkpoint has of the values. */
 struct gossip_saved {
-    uint64_t cut, step, total;         /* as in struct gossip */
+    uint64_t snapshot, step, total;    /* as in struct gossip */
     const int64_t *values;             /* [count] */
     const int64_t *weight;             /* [parts] */
     const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
@@ -145,7 +145,7 @@ struct gossip_config {
         *saved; /* begin with this; NULL: with what is in own. Borrowed until core_on_applied */
 };
 
-enum gossip_stage {
+enum gossip_status {
     GOSSIP_START,
     GOSSIP_JOINING,
     GOSSIP_NEW, /* it has values, and nobody has computed anything */
@@ -154,13 +154,13 @@ enum gossip_stage {
     GOSSIP_QUIET,
     GOSSIP_ENDING, /* the trainer has the result */
     GOSSIP_DONE,
-    GOSSIP_STAGES,
+    GOSSIP_STATUSES,
 };
 
 /* Was this node told to end? */
 enum gossip_end {
     GOSSIP_GOES_ON,
-    GOSSIP_ENDS,       /* yes: it wants a cut, */
+    GOSSIP_ENDS,       /* yes: it wants a snapshot, */
     GOSSIP_ENDS_SAVED, /* and has one: when that is over, it begins nothing any more */
 };
 
@@ -189,7 +189,7 @@ struct gossip_link {
     struct awake used_at;
     struct awake retry_at; /* when what is under way is settled */
     uint64_t retry_us;
-    struct awake ask_at;     /* no ASK before, since the last one was in vain */
+    struct awake ask_at;     /* no ASK before, since the last answer was a void flow */
     struct awake heard_at;   /* when something came of it that counts */
     struct awake owes_since; /* it owed nothing until then */
     struct awake out_until;  /* it is left out, */
@@ -253,7 +253,7 @@ struct gossip_copy {
 };
 
 struct gossip {
-    enum gossip_stage stage;
+    enum gossip_status status;
     uint64_t step;         /* the next one here */
     uint64_t units, total; /* shards computed here, and by all as far as known */
     uint64_t base; /* before all starts that count: by those that this node's values come from */
@@ -263,9 +263,9 @@ struct gossip {
     uint64_t begun;                                /* `total` when this node began */
     /* Checkpoints: the one that this node rests for, 0: none; the last one; how far the mesh was then, and when; since
      * when the leader waits for one, and how long it did. */
-    uint64_t cut, saved, saved_step;
-    struct awake saved_at, cut_at;
-    uint64_t cut_us;
+    uint64_t snapshot, saved, saved_step;
+    struct awake saved_at, snapshot_at;
+    uint64_t snapshot_us;
     size_t part_count;
     int64_t *values;             /* [count] */
     int64_t *weight, *weight_at; /* [part_count] now, and when `sum` was read */
@@ -296,8 +296,8 @@ struct gossip {
     uint64_t lost;    /* flows to nodes that were away, whose place was needed */
     uint64_t damaged; /* messages with a wrong check */
     uint64_t without; /* id of the node that this one leaves out; 0: nobody */
-    uint64_t told_plan, told_cut, told_saved, told_without;
-    enum gossip_stage told_stage;
+    uint64_t told_plan, told_snapshot, told_saved, told_without;
+    enum gossip_status told_status;
     enum gossip_end ends;
     bool ended; /* the trainer was told */
     bool waits; /* it was said that this node is alone and has no model */
@@ -415,24 +415,24 @@ bool gossip_plan_waits(const struct gossip *g, const struct core *core);
 /* The ranks are made anew, though the members are the same. */
 void gossip_plan_again(struct gossip *g, const struct core *core);
 
-/* --- gossip_cut.c --------------------------------------------------------------------------------- */
+/* --- gossip_snapshot.c --------------------------------------------------------------------------------- */
 
 /* Is it time for a checkpoint, is this node to rest for one, has it come to? True: all have saved it, and this node, which
  * leads, is to make the plan again. `trained`: this node has done its part of the run. */
-bool gossip_cut_step(struct gossip *g, const struct core *core, bool trained);
+bool gossip_snapshot_step(struct gossip *g, const struct core *core, bool trained);
 /* The node begins with config.saved. */
-void gossip_cut_begin(struct gossip *g, const struct core *core);
+void gossip_snapshot_begin(struct gossip *g, const struct core *core);
 /* This node is told to end. False: it may at once. */
-bool gossip_cut_end(struct gossip *g, const struct core *core);
-/* True: it was, and it has saved a cut that is over, or waited long enough. The trainer is told. */
-bool gossip_cut_ends(struct gossip *g, const struct core *core);
-/* What heartbeats say: the name of the present cut, GOSSIP_CUT_WANTED, or 0. */
-uint64_t gossip_cut_say(const struct gossip *g);
-/* Does a node that says this rest for a cut? */
+bool gossip_snapshot_end(struct gossip *g, const struct core *core);
+/* True: it was, and it has saved a snapshot that is over, or waited long enough. The trainer is told. */
+bool gossip_snapshot_ends(struct gossip *g, const struct core *core);
+/* What heartbeats say: the name of the present snapshot, GOSSIP_SNAPSHOT_WANTED, or 0. */
+uint64_t gossip_snapshot_say(const struct gossip *g);
+/* Does a node that says this rest for a snapshot? */
 static inline bool
-gossip_cut_rests(const struct proto_replica *said)
+gossip_snapshot_rests(const struct proto_replica *said)
 {
-    return said->cut && said->cut != GOSSIP_CUT_WANTED;
+    return said->snapshot && said->snapshot != GOSSIP_SNAPSHOT_WANTED;
 }
 
 /* --- gossip_run.c --------------------------------------------------------------------------------- */

@@ -10,12 +10,12 @@
 #include "proto/bits.h"
 
 static bool
-says(const struct gossip *g, const struct core *core, int i, enum gossip_stage from,
-     enum gossip_stage to)
+says(const struct gossip *g, const struct core *core, int i, enum gossip_status from,
+     enum gossip_status to)
 {
     const struct gossip_peer *peer = &g->of[i];
     return view_usable(core, i) && !gossip_wait_out(g, core->peers.peers[i].node, core->awake) &&
-           peer->known && peer->said.stage >= from && peer->said.stage <= to;
+           peer->known && peer->said.status >= from && peer->said.status <= to;
 }
 
 /* --- Sending ------------------------------------------------------------------------------------- */
@@ -25,12 +25,12 @@ may_copy(const struct gossip *g, const struct proto_ask *ask)
 {
     switch (ask->kind) {
     case PROTO_ASK_COPY:
-        return g->stage >= GOSSIP_TRAINING && g->stage <= GOSSIP_QUIET;
+        return g->status >= GOSSIP_TRAINING && g->status <= GOSSIP_QUIET;
     case PROTO_ASK_LAST:
-        return g->stage == GOSSIP_QUIET && g->plan.active && ask->plan_hash == g->plan.hash &&
+        return g->status == GOSSIP_QUIET && g->plan.active && ask->plan_hash == g->plan.hash &&
                g->copy.what == GOSSIP_FETCH_NONE;
     default:
-        return g->stage == GOSSIP_DONE;
+        return g->status == GOSSIP_DONE;
     }
 }
 
@@ -54,7 +54,7 @@ gossip_copy_on_ask(struct gossip *g, const struct core *core, int i, const struc
                                      .phase = ask->phase,
                                      .weight = (uint64_t)g->weight[ask->part]}};
     size_t count = gossip_count(&core->config, ask->part);
-    gossip_flow_snapshot(g->scratch, g->values + gossip_first(&core->config, ask->part), count);
+    gossip_flow_clamp(g->scratch, g->values + gossip_first(&core->config, ask->part), count);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = g->copy.sent,
@@ -68,7 +68,7 @@ gossip_copy_on_ask(struct gossip *g, const struct core *core, int i, const struc
 /* --- Fetching ------------------------------------------------------------------------------------ */
 
 static void
-begin(struct gossip *g, enum gossip_fetch what)
+begin_fetch(struct gossip *g, enum gossip_fetch what)
 {
     g->copy.what = what;
     g->copy.left = g->part_count;
@@ -88,7 +88,7 @@ others(const struct gossip *g)
 
 /* Asks for the next parts of a donor's copy; `of`: its rank for a mean, else 0. */
 static void
-ask(struct gossip *g, const struct core *core, int i, unsigned of)
+ask_copies(struct gossip *g, const struct core *core, int i, unsigned of)
 {
     static const enum proto_ask_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_ASK_COPY,
                                                 [GOSSIP_FETCH_RESULT] = PROTO_ASK_RESULT,
@@ -128,14 +128,14 @@ ask_missing(struct gossip *g, const struct core *core)
 {
     ask_again(g, core);
     if (g->copy.what != GOSSIP_FETCH_MEAN) {
-        ask(g, core, peers_find(core, g->copy.from), 0);
+        ask_copies(g, core, peers_find(core, g->copy.from), 0);
         return;
     }
     for (uint64_t left = others(g); left; left &= left - 1) {
         unsigned rank = (unsigned)__builtin_ctzll(left);
         int i = peers_find(core, g->plan.now.members[rank].node);
         if (i >= 0)
-            ask(g, core, i, rank);
+            ask_copies(g, core, i, rank);
     }
 }
 
@@ -145,13 +145,13 @@ ask_missing(struct gossip *g, const struct core *core)
 static bool
 mean_due(const struct gossip *g, const struct core *core)
 {
-    if (g->stage != GOSSIP_QUIET || !g->plan.active || g->cut ||
+    if (g->status != GOSSIP_QUIET || !g->plan.active || g->snapshot ||
         !core_node_equal(g->plan.now.leader, core->config.self))
         return false;
     for (uint64_t left = others(g); left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
         if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
-            gossip_cut_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
+            gossip_snapshot_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
             return false;
     }
     return true;
@@ -162,8 +162,8 @@ finish(struct gossip *g, const struct core *core)
 {
     g->copy.what = GOSSIP_FETCH_NONE;
     g->on = false;
-    g->stage = GOSSIP_ENDING;
-    gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
+    g->status = GOSSIP_ENDING;
+    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = g->weight_at[p] = GOSSIP_ONE;
     core->config.trainer->commit(core->config.trainer_ctx, 0);
@@ -172,11 +172,11 @@ finish(struct gossip *g, const struct core *core)
 static void
 mean_begin(struct gossip *g, const struct core *core)
 {
-    begin(g, GOSSIP_FETCH_MEAN);
+    begin_fetch(g, GOSSIP_FETCH_MEAN);
     g->copy.plan = g->plan.hash;
     if (others(g) == 0)
         g->copy.left = 0;
-    gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
+    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
     for (size_t p = 0; p < g->part_count; p++)
         g->weight_at[p] = g->weight[p];
     for (size_t p = 0; p < g->part_count; p++)
@@ -214,7 +214,8 @@ gossip_copy_break(struct gossip *g, const struct core *core)
 
 /* Who has what we need; -1: nobody. Of results that of the lowest id: after a split there may be two. */
 static int
-donor(const struct gossip *g, const struct core *core, enum gossip_stage from, enum gossip_stage to)
+donor(const struct gossip *g, const struct core *core, enum gossip_status from,
+      enum gossip_status to)
 {
     int best = -1;
     for (int i = 0; i < core->peers.high; i++)
@@ -236,7 +237,7 @@ gossip_copy_other(const struct gossip *g, const struct core *core)
 /* The present donor, if it still has it, else another one. */
 static int
 donor_again(const struct gossip *g, const struct core *core, enum gossip_fetch what,
-            enum gossip_stage from, enum gossip_stage to)
+            enum gossip_status from, enum gossip_status to)
 {
     int now = g->copy.what == what ? peers_find(core, g->copy.from) : -1;
     return now >= 0 && says(g, core, now, from, to) ? now : donor(g, core, from, to);
@@ -246,11 +247,11 @@ donor_again(const struct gossip *g, const struct core *core, enum gossip_fetch w
 static void
 choose(struct gossip *g, const struct core *core)
 {
-    int result = g->computing || g->stage == GOSSIP_START || g->stage == GOSSIP_ENDING ||
-                         (g->stage == GOSSIP_DONE && !gossip_copy_other(g, core))
+    int result = g->computing || g->status == GOSSIP_START || g->status == GOSSIP_ENDING ||
+                         (g->status == GOSSIP_DONE && !gossip_copy_other(g, core))
                      ? -1
                      : donor_again(g, core, GOSSIP_FETCH_RESULT, GOSSIP_DONE, GOSSIP_DONE);
-    int values = result >= 0 || g->stage != GOSSIP_JOINING
+    int values = result >= 0 || g->status != GOSSIP_JOINING
                      ? -1
                      : donor_again(g, core, GOSSIP_FETCH_VALUES, GOSSIP_TRAINING, GOSSIP_QUIET);
     enum gossip_fetch what = result >= 0   ? GOSSIP_FETCH_RESULT
@@ -263,7 +264,7 @@ choose(struct gossip *g, const struct core *core)
         gossip_copy_break(g, core);
     if (what == g->copy.what && (i < 0 || core_node_equal(g->copy.from, core->peers.peers[i].node)))
         return;
-    begin(g, what);
+    begin_fetch(g, what);
     g->copy.plan = 0;
     if (i >= 0)
         g->copy.from = core->peers.peers[i].node;
@@ -276,7 +277,7 @@ joined(struct gossip *g, const struct core *core)
     uint64_t total;
     gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
     g->copy.what = GOSSIP_FETCH_NONE;
-    g->stage = GOSSIP_TRAINING;
+    g->status = GOSSIP_TRAINING;
     gossip_count_join(g, core, &g->step, &total);
     g->total = total > g->total ? total : g->total;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ADOPTED,
@@ -296,8 +297,8 @@ has_result(struct gossip *g, const struct core *core)
 /* --- Coming -------------------------------------------------------------------------------------- */
 
 static bool
-wanted(const struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
-       unsigned *of)
+expected(const struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
+         unsigned *of)
 {
     static const enum proto_flow_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_FLOW_COPY,
                                                  [GOSSIP_FETCH_RESULT] = PROTO_FLOW_RESULT,
@@ -315,7 +316,8 @@ wanted(const struct gossip *g, const struct core *core, int i, const struct prot
 }
 
 static void
-take(struct gossip *g, const struct core *core, const struct proto_flow *flow, const void *body)
+take_copy(struct gossip *g, const struct core *core, const struct proto_flow *flow,
+          const void *body)
 {
     size_t first = gossip_first(&core->config, flow->part);
     size_t count = gossip_count(&core->config, flow->part);
@@ -333,12 +335,12 @@ gossip_copy_on_flow(struct gossip *g, const struct core *core, int i, const stru
 {
     unsigned of;
     uint64_t all = g->copy.what == GOSSIP_FETCH_MEAN ? others(g) : 1;
-    if (flow->part >= g->part_count || !wanted(g, core, i, flow, &of) ||
+    if (flow->part >= g->part_count || !expected(g, core, i, flow, &of) ||
         (g->copy.got[flow->part] >> of & 1) ||
         frame->size != gossip_count(&core->config, flow->part) * sizeof(int32_t) ||
         flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
         return;
-    take(g, core, flow, frame->data);
+    take_copy(g, core, flow, frame->data);
     gossip_wait_heard(gossip_link_of(g, core, core->peers.peers[i].node), core->awake);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
                                                      .peer = core->peers.peers[i].node,
@@ -365,7 +367,7 @@ gossip_copy_step(struct gossip *g, const struct core *core)
         ask_missing(g, core);
         return;
     }
-    assert(g->stage != GOSSIP_START && g->stage != GOSSIP_ENDING);
+    assert(g->status != GOSSIP_START && g->status != GOSSIP_ENDING);
     if (g->copy.what == GOSSIP_FETCH_MEAN)
         mean_end(g, core);
     else if (g->copy.what == GOSSIP_FETCH_RESULT)

@@ -42,7 +42,7 @@ gossip_count_hear(struct gossip *g, const struct core *core, struct proto_node n
         return;
     struct gossip_start *start = place_of(g, node);
     if (units <= start->units)
-        return; /* known, or an earlier cut; or there is no place, and the others have more */
+        return; /* known, or an earlier snapshot; or there is no place, and the others have more */
     *start = (struct gossip_start){node, units};
 }
 
@@ -50,7 +50,7 @@ void
 gossip_count_add(struct gossip *g)
 {
     uint64_t units = g->base + g->units;
-    if (g->stage < GOSSIP_TRAINING)
+    if (g->status < GOSSIP_TRAINING)
         return;
     for (int k = 0; k < GOSSIP_STARTS; k++)
         units += g->starts[k].units;
@@ -88,7 +88,7 @@ gossip_count_join(const struct gossip *g, const struct core *core, uint64_t *ste
     assert(step && total);
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_replica *said = &g->of[i].said;
-        if (!view_usable(core, i) || !g->of[i].known || said->stage < GOSSIP_TRAINING)
+        if (!view_usable(core, i) || !g->of[i].known || said->status < GOSSIP_TRAINING)
             continue;
         insert(steps, count, said->step);
         insert(totals, count, said->known < due ? said->known : due);

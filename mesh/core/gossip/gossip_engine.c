@@ -87,16 +87,16 @@ static void
 on_step(struct core *core)
 {
     struct gossip *g = core->gossip;
-    if (g->stage != GOSSIP_START)
+    if (g->status != GOSSIP_START)
         gossip_step(g, core);
-    if (g->told_plan != g->plan.hash || g->told_stage != g->stage ||
-        g->told_cut != gossip_cut_say(g) || g->told_saved != g->saved ||
+    if (g->told_plan != g->plan.hash || g->told_status != g->status ||
+        g->told_snapshot != gossip_snapshot_say(g) || g->told_saved != g->saved ||
         g->told_without != g->without)
         core_tell(core);
 }
 
 static void
-on_tick(struct core *core)
+pass_time(struct core *core)
 {
     gossip_settle_tick(core->gossip, core);
     gossip_wait_tick(core->gossip, core);
@@ -114,11 +114,11 @@ refuse(const struct core *core, int i, const struct proto_replica *said)
     core->gossip->of[i].refused = true;
     report_who(core, i, who);
     core_log(core, 3,
-             "%s says that it is in stage %u at step %llu and has computed %llu shards, another "
+             "%s says that it has status %u at step %llu and has computed %llu shards, another "
              "node %llu; "
-             "there are %d stages, and this job has at most %llu shards: it is left out",
-             who, said->stage, (unsigned long long)said->step, (unsigned long long)said->units,
-             (unsigned long long)said->start_units, GOSSIP_STAGES,
+             "there are %d of them, and this job has at most %llu shards: it is left out",
+             who, said->status, (unsigned long long)said->step, (unsigned long long)said->units,
+             (unsigned long long)said->start_units, GOSSIP_STATUSES,
              (unsigned long long)gossip_count_most(core));
 }
 
@@ -127,7 +127,7 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
 {
     struct gossip *g = core->gossip;
     uint64_t most = gossip_count_most(core);
-    bool sound = said->stage < GOSSIP_STAGES && said->units <= most && said->step <= most &&
+    bool sound = said->status < GOSSIP_STATUSES && said->units <= most && said->step <= most &&
                  said->start_units <= most;
     if (!sound) { /* without a word of it, no plan has it as a member */
         refuse(core, i, said);
@@ -135,7 +135,7 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
         return;
     }
     g->of[i].said = *said;
-    core->others_train |= said->stage > GOSSIP_NEW;
+    core->others_train |= said->status > GOSSIP_NEW;
     g->of[i].known = true;
     gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
     gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},
@@ -143,13 +143,13 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
 }
 
 static void
-on_message(struct core *core, int i, const struct proto_msg *msg)
+hear_control(struct core *core, int i, const struct proto_msg *msg)
 {
     struct gossip *g = core->gossip;
     if (msg->type == PROTO_REPLICA)
         on_replica(core, i, &msg->replica);
     if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
-        g->stage = g->stage == GOSSIP_NEW ? GOSSIP_TRAINING : g->stage;
+        g->status = g->status == GOSSIP_NEW ? GOSSIP_TRAINING : g->status;
         gossip_plan_changed(g, core);
     }
 }
@@ -172,19 +172,19 @@ on_flow(struct core *core, int i, const struct proto_flow *flow, const struct co
     struct gossip *g = core->gossip;
     if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
         return;
-    /* Members of a cut have settled what is between them. What another node sends now it sends again. */
-    bool rests = g->cut && g->stage == GOSSIP_QUIET;
+    /* Members of a snapshot have settled what is between them. What another node sends now it sends again. */
+    bool rests = g->snapshot && g->status == GOSSIP_QUIET;
     if (flow->kind >= PROTO_FLOW_COPY)
         gossip_copy_on_flow(g, core, i, flow, frame);
-    else if (g->stage < GOSSIP_ENDING && !rests) /* a result does not change */
+    else if (g->status < GOSSIP_ENDING && !rests) /* a result does not change */
         gossip_link_on_flow(g, core, i, flow, frame);
 }
 
 static void
-on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
+hear_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
     bool ours = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
-    if (core->gossip->stage == GOSSIP_START || !ours ||
+    if (core->gossip->status == GOSSIP_START || !ours ||
         !gossip_link_sound(core->gossip, core, i, msg, frame))
         return;
     if (msg->type == PROTO_ASK)
@@ -223,10 +223,10 @@ static void
 on_applied(struct core *core, const struct core_state *now)
 {
     struct gossip *g = core->gossip;
-    assert(g->stage == GOSSIP_START || g->stage == GOSSIP_ENDING);
+    assert(g->status == GOSSIP_START || g->status == GOSSIP_ENDING);
     core->applied_at = core->awake;
-    if (g->stage == GOSSIP_ENDING) {
-        g->stage = GOSSIP_DONE;
+    if (g->status == GOSSIP_ENDING) {
+        g->status = GOSSIP_DONE;
         g->result = now->hash;
         return;
     }
@@ -236,9 +236,9 @@ on_applied(struct core *core, const struct core_state *now)
     g->step = now->round;
     g->total = (now->done ? core->config.gossip->steps : g->step) * core->config.shards;
     g->base = g->total;
-    gossip_cut_begin(g, core);
+    gossip_snapshot_begin(g, core);
     g->begun = g->total;
-    g->stage = GOSSIP_NEW;
+    g->status = GOSSIP_NEW;
     core->started_at = g->plan.idle_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
 }
@@ -259,12 +259,12 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     struct gossip_start start = gossip_count_tell(g);
     struct proto_msg msg = {.type = PROTO_REPLICA,
                             .replica = {.plan_hash = g->plan.hash,
-                                        .stage = (uint16_t)g->stage,
+                                        .status = (uint16_t)g->status,
                                         .step = sayable(g->step),
                                         .units = sayable(g->units),
                                         .known = sayable(g->total),
                                         .result = g->result,
-                                        .cut = gossip_cut_say(g),
+                                        .snapshot = gossip_snapshot_say(g),
                                         .saved = g->saved,
                                         .phase = sayable(g->phase),
                                         .without = g->without,
@@ -273,11 +273,11 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
                                         .start_units = start.units}};
     beat->round = sayable(g->step);
     beat->idle = !g->plan.active;
-    beat->done = g->stage == GOSSIP_DONE;
+    beat->done = g->status == GOSSIP_DONE;
     beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
     g->told_plan = g->plan.hash;
-    g->told_stage = g->stage;
-    g->told_cut = gossip_cut_say(g);
+    g->told_status = g->status;
+    g->told_snapshot = gossip_snapshot_say(g);
     g->told_saved = g->saved;
     g->told_without = g->without;
     peers_send_all(core, &msg);
@@ -286,7 +286,7 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
 static bool
 on_interrupt(struct core *core)
 {
-    return gossip_cut_end(core->gossip, core);
+    return gossip_snapshot_end(core->gossip, core);
 }
 
 static void
@@ -316,14 +316,14 @@ static bool
 differs(const struct core *core, int i)
 {
     const struct gossip_peer *peer = &core->gossip->of[i];
-    return peer->known && peer->said.stage == GOSSIP_DONE &&
+    return peer->known && peer->said.status == GOSSIP_DONE &&
            peer->said.result != core->gossip->result;
 }
 
 static bool
 may_end(const struct core *core)
 {
-    if (core->gossip->stage != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
+    if (core->gossip->status != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if ((!core->view.of[i].beat.done || differs(core, i)) &&
@@ -333,7 +333,7 @@ may_end(const struct core *core)
 }
 
 static bool
-waits(const struct core *core)
+waits_for_peers(const struct core *core)
 {
     return core->config.peers_min > 1 && gossip_plan_waits(core->gossip, core);
 }
@@ -348,7 +348,7 @@ stats(const struct core *core, struct core_stats *out)
     out->step_us = g->compute_us;
     out->shared = g->shared;
     out->distance = g->distance;
-    out->catching_up = g->stage == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
+    out->catching_up = g->status == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
     if (!g->plan.active)
         return;
     out->members = (unsigned)g->plan.now.count;
@@ -377,7 +377,7 @@ wrong(const struct core *core)
         return "frames that wait are miscounted";
     if (g->on && !g->plan.active)
         return "a phase without a plan";
-    if (g->stage == GOSSIP_QUIET && (g->on || g->computing))
+    if (g->status == GOSSIP_QUIET && (g->on || g->computing))
         return "a node at rest is in a phase";
     return NULL;
 }
@@ -399,9 +399,9 @@ const struct engine engine_gossip = {
     .start = on_start,
     .end = on_end,
     .step = on_step,
-    .tick = on_tick,
-    .message = on_message,
-    .bulk = on_bulk,
+    .tick = pass_time,
+    .message = hear_control,
+    .bulk = hear_bulk,
     .bucket = on_bucket,
     .applied = on_applied,
     .starved = on_starved,
@@ -411,7 +411,7 @@ const struct engine engine_gossip = {
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,
     .may_end = may_end,
-    .waits = waits,
+    .waits = waits_for_peers,
     .stats = stats,
     .wrong = wrong,
 };

@@ -7,7 +7,7 @@
 #include "mesh/core/mutant.h"
 
 static int32_t
-cut_off(int64_t value)
+clamp(int64_t value)
 {
     return (int32_t)(value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : value);
 }
@@ -22,10 +22,10 @@ at(const void *body, size_t k)
 }
 
 void
-gossip_flow_snapshot(int32_t *out, const int64_t *values, size_t count)
+gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        out[k] = cut_off(values[k]);
+        out[k] = clamp(values[k]);
 }
 
 void
@@ -76,7 +76,7 @@ gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, s
                    size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        out[k] = cut_off(gossip_flow_ratio(values[k], weight[k / part]));
+        out[k] = clamp(gossip_flow_ratio(values[k], weight[k / part]));
 }
 
 double

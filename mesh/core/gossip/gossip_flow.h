@@ -1,7 +1,7 @@
 /* gossip_flow.h - the arithmetic of gossip: whole numbers that move from one node to another.
  *
  * A value is a fixed-point number in units of 2^-24. Each node keeps its values as int64; on the wire, and for the
- * trainer, they are int32, so that a weight between -128 and 128 is exact, and one beyond is cut off there. What two nodes
+ * trainer, they are int32, so that a weight between -128 and 128 is exact, and one beyond is clamped. What two nodes
  * exchange is a *flow*: the giver takes it away from its values, the taker adds it. Divisions are rounded towards zero
  * and the remainder stays where it was, so the sum over all nodes does not change by a single unit, whatever the order.
  *
@@ -19,8 +19,8 @@
 #define GOSSIP_ONE        (INT64_C(1) << 24) /* units of 1: of values, and of weights */
 #define GOSSIP_WEIGHT_MAX (INT64_C(1) << 36) /* of one node; all together have at most 64 */
 
-/* Values as int32: what is beyond is cut off. */
-void gossip_flow_snapshot(int32_t *out, const int64_t *values, size_t count);
+/* Values as int32: what is beyond is clamped. */
+void gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count);
 /* Averaging: of `mine` and `body`, the values of the taker, one part in `parts` of the difference flows to the taker.
  * Writes it to `flow` and takes it away from `values`. */
 void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,

@@ -82,7 +82,7 @@ compute_flow(struct gossip *g, const struct core *core, struct gossip_slot *slot
     size_t count = gossip_count(&core->config, p);
     const int32_t *mine = core->config.sum + first;
     if (config->async) {
-        gossip_flow_snapshot(g->scratch, g->values + first, count);
+        gossip_flow_clamp(g->scratch, g->values + first, count);
         mine = g->scratch;
     }
     if (config->push_sum) {
@@ -144,11 +144,11 @@ judge(const struct gossip *g, const struct core *core, const struct gossip_link 
       const struct proto_ask *ask)
 {
     bool async = core->config.gossip->async;
-    if (g->stage > GOSSIP_QUIET)
+    if (g->status > GOSSIP_QUIET)
         return NOTHING;
     int rank = gossip_rank(g, link->node);
     if (async)
-        return g->stage == GOSSIP_TRAINING || g->stage == GOSSIP_FROZEN ? GIVE : NOTHING;
+        return g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN ? GIVE : NOTHING;
     if (ask->plan_hash != g->plan.hash || !g->plan.active)
         return gossip_plan_was(g, ask->plan_hash) ? NOTHING : WAIT;
     if (rank < 0 || (ask->phase < g->phase && !core_mutant(MUTANT_GOSSIP_PHASE)))
@@ -156,7 +156,7 @@ judge(const struct gossip *g, const struct core *core, const struct gossip_link 
     if (core_mutant(MUTANT_GOSSIP_PHASE))
         return g->on ? GIVE : WAIT;
     if (!g->on || ask->phase > g->phase)
-        return g->stage == GOSSIP_QUIET ? NOTHING : WAIT;
+        return g->status == GOSSIP_QUIET ? NOTHING : WAIT;
     return g->gives >> rank & 1 ? GIVE : NOTHING;
 }
 

@@ -178,7 +178,7 @@ gossip_link_send(struct gossip *g, const struct core *core, int i, const struct 
     size_t count = kind == PROTO_ASK_VALUES ? gossip_count(&core->config, p) : 0;
     const int32_t *values = core->config.sum + gossip_first(&core->config, p);
     if (core->config.gossip->async && count > 0) {
-        gossip_flow_snapshot(g->scratch, g->values + gossip_first(&core->config, p), count);
+        gossip_flow_clamp(g->scratch, g->values + gossip_first(&core->config, p), count);
         values = g->scratch;
     }
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
@@ -251,8 +251,8 @@ measure(struct gossip *g, const struct core *core, const struct gossip_link *lin
 
 /* The flow counts: it is added, and the giver is told. */
 static void
-take(struct gossip *g, const struct core *core, struct gossip_link *link,
-     const struct proto_flow *flow, const void *body)
+take_flow(struct gossip *g, const struct core *core, struct gossip_link *link,
+          const struct proto_flow *flow, const void *body)
 {
     struct gossip_part *part = &link->parts[flow->part];
     gossip_flow_add(g->values + gossip_first(&core->config, flow->part), body,
@@ -295,7 +295,7 @@ gossip_link_on_flow(struct gossip *g, const struct core *core, int i, const stru
     bool next = part->open && flow->number == part->taken + 1;
     if (next || (core_mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
         if (flow->kind == PROTO_FLOW_GIVEN)
-            take(g, core, link, flow, frame->data);
+            take_flow(g, core, link, flow, frame->data);
         else
             link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
         part->taken = flow->number;

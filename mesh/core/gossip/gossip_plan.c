@@ -30,16 +30,16 @@ wants_in(const struct gossip *g, const struct core *core, int i)
     /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so later. */
     bool late =
         g->total > g->begun && !(g->plan.active && gossip_rank(g, core->peers.peers[i].node) >= 0);
-    enum gossip_stage first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
-    bool fits = peer->said.stage != GOSSIP_NEW || peer->said.saved == g->saved;
-    return view_usable(core, i) && peer->known && peer->said.stage >= first && fits &&
-           peer->said.stage <= GOSSIP_QUIET && !hangs(g, core, i) &&
+    enum gossip_status first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
+    bool fits = peer->said.status != GOSSIP_NEW || peer->said.saved == g->saved;
+    return view_usable(core, i) && peer->known && peer->said.status >= first && fits &&
+           peer->said.status <= GOSSIP_QUIET && !hangs(g, core, i) &&
            !gossip_wait_out(g, core->peers.peers[i].node, core->awake);
 }
 
 /* Bitmap of the peers that a plan may have, but for `left_out`. */
 static uint64_t
-wanted(const struct gossip *g, const struct core *core, uint64_t left_out)
+joinable(const struct gossip *g, const struct core *core, uint64_t left_out)
 {
     uint64_t all = 0;
     for (int i = 0; i < core->peers.high; i++)
@@ -54,7 +54,7 @@ choose_members(const struct gossip *g, const struct core *core)
     uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(g, core);
     if (left_out >> PEERS_MAX & 1)
         return choice; /* it is this node: alone */
-    uint64_t others = wanted(g, core, left_out);
+    uint64_t others = joinable(g, core, left_out);
     for (int i; (i = group_next(core, others, id)) >= 0; id = group_node(core, i).id)
         if (group_hears(core, choice.peer, choice.count, i))
             choice.peer[choice.count++] = i;
@@ -64,14 +64,14 @@ choose_members(const struct gossip *g, const struct core *core)
 static bool
 lowest(const struct gossip *g, const struct core *core)
 {
-    int first = group_next(core, wanted(g, core, gossip_wait_left_out(g, core)), 0);
+    int first = group_next(core, joinable(g, core, gossip_wait_left_out(g, core)), 0);
     return first < 0 || group_node(core, first).id > core->config.self.id;
 }
 
 /* --- Is there a plan? ------------------------------------------------------------------------------ */
 
 static void
-bury(struct gossip *g, const struct core *core)
+drop_plan(struct gossip *g, const struct core *core)
 {
     g->plan.past[g->plan.past_next++ % GOSSIP_PASTS] = g->plan.hash;
     g->plan.active = false;
@@ -80,10 +80,10 @@ bury(struct gossip *g, const struct core *core)
 }
 
 static void
-adopt(struct gossip *g, const struct core *core, const struct proto_plan *plan, unsigned rank)
+adopt_plan(struct gossip *g, const struct core *core, const struct proto_plan *plan, unsigned rank)
 {
     if (g->plan.active)
-        bury(g, core);
+        drop_plan(g, core);
     g->plan.active = true;
     g->plan.now = *plan;
     g->plan.hash = proto_plan_hash(plan);
@@ -129,11 +129,11 @@ whole(const struct gossip *g, const struct core *core, const struct proto_plan *
 bool
 gossip_plan_waits(const struct gossip *g, const struct core *core)
 {
-    if (g->plan.plans > 0 || g->stage != GOSSIP_NEW)
+    if (g->plan.plans > 0 || g->status != GOSSIP_NEW)
         return false;
     size_t here = choose_members(g, core).count;
     for (int i = 0; i < core->peers.high; i++) {
-        if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.stage != GOSSIP_NEW)
+        if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.status != GOSSIP_NEW)
             continue;
         if (g->of[i].said.saved > g->saved)
             return true; /* it goes on from a later checkpoint, and this node will join */
@@ -172,7 +172,7 @@ propose(struct gossip *g, const struct core *core, const struct group_choice *ch
         if (choice->peer[k] >= 0)
             peers_send(core, choice->peer[k], &msg);
     assert(choice->peer[0] == -1);
-    adopt(g, core, &msg.plan, 0);
+    adopt_plan(g, core, &msg.plan, 0);
     g->plan.told_at = core->awake;
 }
 
@@ -202,13 +202,13 @@ gossip_plan_again(struct gossip *g, const struct core *core)
 }
 
 static bool
-lead(struct gossip *g, const struct core *core)
+lead_plan(struct gossip *g, const struct core *core)
 {
-    bool hungry = !g->plan.active && awake_since(core->awake, g->plan.idle_at) > CORE_STARVED_US;
+    bool starved = !g->plan.active && awake_since(core->awake, g->plan.idle_at) > CORE_STARVED_US;
     bool mine = g->plan.active && ours(core, g->plan.now.leader);
     bool alone =
         gossip_wait_left_out(g, core) >> PEERS_MAX & 1; /* no other one has us in its plan */
-    if ((!lowest(g, core) && !hungry && !mine && !alone) || gossip_plan_waits(g, core))
+    if ((!lowest(g, core) && !starved && !mine && !alone) || gossip_plan_waits(g, core))
         return false;
     struct group_choice choice = choose_members(g, core);
     if (same(g, core, &choice) && !repeat(g, core, &choice))
@@ -221,12 +221,12 @@ bool
 gossip_plan_step(struct gossip *g, const struct core *core)
 {
     bool before = g->plan.active;
-    bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
+    bool part = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
     if (before && (!part || !whole(g, core, &g->plan.now))) {
-        bury(g, core);
+        drop_plan(g, core);
         g->plan.aborts++;
     }
-    return (part && lead(g, core)) || before != g->plan.active;
+    return (part && lead_plan(g, core)) || before != g->plan.active;
 }
 
 /* --- Obeying --------------------------------------------------------------------------------------- */
@@ -251,10 +251,10 @@ gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
     for (size_t r = 0; r < plan->count; r++)
         if (ours(core, plan->members[r].node))
             rank = (int)r;
-    bool part = g->stage >= GOSSIP_NEW && g->stage <= GOSSIP_QUIET;
+    bool part = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
     if (!part || rank < 0 || !core_node_equal(plan->leader, core->peers.peers[from].node) ||
         !precedes(g, plan) || gossip_plan_was(g, proto_plan_hash(plan)) || !whole(g, core, plan))
         return false;
-    adopt(g, core, plan, (unsigned)rank);
+    adopt_plan(g, core, plan, (unsigned)rank);
     return true;
 }

@@ -1,4 +1,4 @@
-/* gossip_run.c - what a node of a gossip mesh does by itself: phases, pairs, and its stages. See gossip.h. */
+/* gossip_run.c - what a node of a gossip mesh does by itself: phases, pairs, and its status. See gossip.h. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip.h"
@@ -21,12 +21,13 @@ trained(const struct gossip *g, const struct core *core)
 static bool
 all_frozen(const struct gossip *g, const struct core *core)
 {
-    if (g->stage < GOSSIP_FROZEN || !g->plan.active)
+    if (g->status < GOSSIP_FROZEN || !g->plan.active)
         return false;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         int i = peers_find(core, g->plan.now.members[r].node);
-        if (r != g->plan.rank && (i < 0 || !g->of[i].known || g->of[i].said.stage < GOSSIP_FROZEN ||
-                                  g->of[i].said.plan_hash != g->plan.hash))
+        if (r != g->plan.rank &&
+            (i < 0 || !g->of[i].known || g->of[i].said.status < GOSSIP_FROZEN ||
+             g->of[i].said.plan_hash != g->plan.hash))
             return false;
     }
     return true;
@@ -48,7 +49,7 @@ static void
 read_values(struct gossip *g, const struct core *core)
 {
     assert(!g->computing);
-    gossip_flow_snapshot(core->config.sum, g->values, core->config.gossip->count);
+    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
     memcpy(g->weight_at, g->weight, g->part_count * sizeof *g->weight);
     g->distance = g->square_count ? g->square / (double)g->square_count : g->distance;
     g->square = 0;
@@ -56,7 +57,7 @@ read_values(struct gossip *g, const struct core *core)
 }
 
 static void
-compute(struct gossip *g, const struct core *core)
+begin_compute(struct gossip *g, const struct core *core)
 {
     const struct core_task task = {
         .round = g->step, .shards = g->plan.now.members[g->plan.rank].shards, .known = g->total};
@@ -121,10 +122,10 @@ begin_phase(struct gossip *g, const struct core *core)
                                                      .phase = g->phase,
                                                      .number = g->plan.now.count,
                                                      .part = g->plan.rank});
-    if (g->stage != GOSSIP_TRAINING)
+    if (g->status != GOSSIP_TRAINING)
         return;
     if (weighs(g, g->weight_at) && g->plan.now.members[g->plan.rank].shards)
-        compute(g, core);
+        begin_compute(g, core);
     else
         g->step++; /* it joins with weight 0, or there are more members than shards */
 }
@@ -167,11 +168,11 @@ bsp_step(struct gossip *g, const struct core *core)
         g->on = false;
         g->phase++;
     }
-    if (!g->on && !rest && g->stage == GOSSIP_TRAINING && (g->cut || trained(g, core)))
-        g->stage = GOSSIP_FROZEN;
+    if (!g->on && !rest && g->status == GOSSIP_TRAINING && (g->snapshot || trained(g, core)))
+        g->status = GOSSIP_FROZEN;
     if (g->on && all_frozen(g, core))
         stop_phase(g, core);
-    bool takes_part = g->stage == GOSSIP_TRAINING || g->stage == GOSSIP_FROZEN;
+    bool takes_part = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
     if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core)) {
         if (model_in_plan(g, core))
             begin_phase(g, core);
@@ -214,11 +215,11 @@ static void
 exchange(struct gossip *g, const struct core *core)
 {
     int i = g->partner.id ? peers_find(core, g->partner) : -1;
-    bool serves = i >= 0 && g->of[i].known && g->of[i].said.stage >= GOSSIP_TRAINING &&
-                  g->of[i].said.stage <= GOSSIP_FROZEN;
+    bool serves = i >= 0 && g->of[i].known && g->of[i].said.status >= GOSSIP_TRAINING &&
+                  g->of[i].said.status <= GOSSIP_FROZEN;
     if (!serves || has_all(g, gossip_link_of(g, core, g->partner)))
         g->partner = (struct proto_node){0, 0};
-    if (!g->partner.id && g->due && g->stage == GOSSIP_TRAINING)
+    if (!g->partner.id && g->due && g->status == GOSSIP_TRAINING)
         choose_partner(g, core);
     i = g->partner.id ? peers_find(core, g->partner) : -1;
     if (i >= 0)
@@ -229,19 +230,19 @@ static void
 async_step(struct gossip *g, const struct core *core)
 {
     bool rest = g->computing || g->copy.what == GOSSIP_FETCH_RESULT;
-    if (!rest && g->stage == GOSSIP_TRAINING && (g->cut || trained(g, core)))
-        g->stage = GOSSIP_FROZEN;
-    if (g->plan.active && g->stage <= GOSSIP_FROZEN)
+    if (!rest && g->status == GOSSIP_TRAINING && (g->snapshot || trained(g, core)))
+        g->status = GOSSIP_FROZEN;
+    if (g->plan.active && g->status <= GOSSIP_FROZEN)
         exchange(g, core);
-    if (rest || g->stage != GOSSIP_TRAINING || !g->plan.active)
+    if (rest || g->status != GOSSIP_TRAINING || !g->plan.active)
         return;
     if (!g->plan.now.members[g->plan.rank].shards)
         return; /* more members than shards: it only averages */
     read_values(g, core);
-    compute(g, core);
+    begin_compute(g, core);
 }
 
-/* --- Stages -------------------------------------------------------------------------------------- */
+/* --- Status -------------------------------------------------------------------------------------- */
 
 /* Somebody who has trained; -1: nobody. */
 static int
@@ -249,7 +250,7 @@ ahead(const struct gossip *g, const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && g->of[i].known && g->of[i].said.units > 0 &&
-            g->of[i].said.known >= g->total && g->of[i].said.stage >= GOSSIP_TRAINING)
+            g->of[i].said.known >= g->total && g->of[i].said.status >= GOSSIP_TRAINING)
             return i;
     return -1;
 }
@@ -262,7 +263,7 @@ join_empty(struct gossip *g, const struct core *core)
     for (size_t p = 0; p < g->part_count; p++)
         g->weight[p] = core_mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
     gossip_count_join(g, core, &g->step, &g->total);
-    g->stage = GOSSIP_TRAINING;
+    g->status = GOSSIP_TRAINING;
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_ADOPTED, .step = g->step, .total = g->total});
 }
@@ -270,12 +271,12 @@ join_empty(struct gossip *g, const struct core *core)
 static void
 join(struct gossip *g, const struct core *core)
 {
-    int i = g->stage <= GOSSIP_NEW ? ahead(g, core) : -1;
-    if (g->stage == GOSSIP_JOINING && i < 0)
-        g->stage = GOSSIP_NEW;
-    if (g->stage != GOSSIP_NEW || i < 0)
+    int i = g->status <= GOSSIP_NEW ? ahead(g, core) : -1;
+    if (g->status == GOSSIP_JOINING && i < 0)
+        g->status = GOSSIP_NEW;
+    if (g->status != GOSSIP_NEW || i < 0)
         return;
-    g->stage = GOSSIP_JOINING;
+    g->status = GOSSIP_JOINING;
     g->base = 0; /* those that it joins count for themselves */
     if (core->config.gossip->push_sum)
         join_empty(g, core);
@@ -285,12 +286,12 @@ join(struct gossip *g, const struct core *core)
 static void
 come_to_rest(struct gossip *g, const struct core *core)
 {
-    if (g->stage != GOSSIP_FROZEN || g->on || g->computing || !all_frozen(g, core))
+    if (g->status != GOSSIP_FROZEN || g->on || g->computing || !all_frozen(g, core))
         return;
     for (size_t r = 0; r < g->plan.now.count; r++)
         if (gossip_link_open(g, g->plan.now.members[r].node) && !core_mutant(MUTANT_GOSSIP_QUIET))
             return;
-    g->stage = GOSSIP_QUIET;
+    g->status = GOSSIP_QUIET;
 }
 
 void
@@ -299,28 +300,28 @@ gossip_plan_changed(struct gossip *g, const struct core *core)
     stop_phase(g, core);
     g->phase = 0;
     gossip_copy_break(g, core);
-    if (g->stage == GOSSIP_QUIET)
-        g->stage = GOSSIP_FROZEN;
-    if (g->stage == GOSSIP_FROZEN && g->cut && !trained(g, core))
-        g->stage = GOSSIP_TRAINING;
-    g->cut = 0;
+    if (g->status == GOSSIP_QUIET)
+        g->status = GOSSIP_FROZEN;
+    if (g->status == GOSSIP_FROZEN && g->snapshot && !trained(g, core))
+        g->status = GOSSIP_TRAINING;
+    g->snapshot = 0;
 }
 
 void
 gossip_step(struct gossip *g, const struct core *core)
 {
-    assert(g->stage != GOSSIP_START);
+    assert(g->status != GOSSIP_START);
     gossip_count_add(g);
     join(g, core);
     if (gossip_plan_step(g, core))
         gossip_plan_changed(g, core);
-    if (g->stage == GOSSIP_NEW && g->plan.active)
-        g->stage = GOSSIP_TRAINING;
-    if (gossip_cut_step(g, core, trained(g, core))) {
+    if (g->status == GOSSIP_NEW && g->plan.active)
+        g->status = GOSSIP_TRAINING;
+    if (gossip_snapshot_step(g, core, trained(g, core))) {
         gossip_plan_again(g, core);
         gossip_plan_changed(g, core);
     }
-    if (gossip_cut_ends(g, core))
+    if (gossip_snapshot_ends(g, core))
         return;
     gossip_copy_step(g, core);
     if (core->config.gossip->async)
