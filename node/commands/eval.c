@@ -6,6 +6,7 @@
 
 #include "nn/files.h"
 #include "node/cli/term.h"
+#include "node/commands/estimate.h"
 #include "node/commands/host.h"
 #include "node/commands/serving.h"
 #include "node/job/job.h"
@@ -138,6 +139,8 @@ train_check(struct config *config)
         print_job(config, &job, &memory);
         rc = serving_print(config, &job);
         fits = check_fit(config, &memory);
+        if (fits && !rc && (rc = estimate_print(config, &job, &memory, &why)))
+            term_fail("%s", why.line);
     }
     job_close(&job);
     return rc ? 2 : !fits;
@@ -150,20 +153,10 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     struct work *work = NULL;
     double loss = 0, accuracy = 0;
     float *params = calloc(nn_param_count(job->model) + 1, sizeof *params);
-    struct work_setup setup = {
-        .model = job->model,
-        .data = job->data,
-        .exact = job->exact,
-        .threads = config->threads,
-        .shards = config->train.shards,
-        .local_steps = 1,
-        .batch = config->train.batch,
-        .seed = config->run.seed,
-        .exact_mode = config->train.exact,
-        .bucket_bytes = config->mesh.bucket,
-    };
+    struct work_setup setup = job_work(job, config);
     int rc = params ? pool_new(&pool, config->threads) : -1;
     setup.pool = pool;
+    setup.local_steps = 1;
     if (!rc)
         rc = work_new(&work, &setup);
     if (rc) {

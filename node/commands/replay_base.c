@@ -146,19 +146,9 @@ open_work(struct replay_base *base, unsigned shards, struct why *why)
     const struct config *config = base->config;
     unsigned threads = threads_for(base, shards);
     int rc = pool_new(&base->pool, threads);
-    const struct work_setup setup = {
-        .model = base->job.model,
-        .data = base->job.data,
-        .exact = base->job.exact,
-        .pool = base->pool,
-        .threads = threads,
-        .shards = config->train.shards,
-        .local_steps = 1,
-        .batch = config->train.batch,
-        .seed = config->run.seed,
-        .exact_mode = true,
-        .bucket_bytes = config->mesh.bucket,
-    };
+    struct work_setup setup = job_work(&base->job, config);
+    setup.pool = base->pool;
+    setup.threads = threads;
     rc = rc ? rc : work_new(&base->work, &setup);
     if (!rc)
         base->own = calloc(work_vector_count(base->work), sizeof *base->own);

@@ -345,6 +345,24 @@ job_rules(const struct job *job, const struct config *config)
     };
 }
 
+struct work_setup
+job_work(const struct job *job, const struct config *config)
+{
+    return (struct work_setup){
+        .model = job->model,
+        .data = job->data,
+        .exact = job->exact,
+        .threads = config->threads,
+        .shards = config->train.shards,
+        .batch = config->train.batch,
+        .local_steps = config->train.local_steps,
+        .seed = config->run.seed,
+        .exact_mode = config->train.exact,
+        .bucket_bytes = config->mesh.bucket,
+        .claims = config->mesh.audit > 0,
+    };
+}
+
 uint64_t
 job_hash(const struct job *job, const struct config *config)
 {

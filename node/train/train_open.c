@@ -77,24 +77,12 @@ open_work(struct run *run, struct why *why)
     int rc = pool_new(&run->pool, config->threads);
     if (rc)
         return why_error(why, rc, "%u threads: %s", config->threads, strerror(-rc));
-    struct work_setup setup = {
-        .model = run->job.model,
-        .data = run->job.data,
-        .exact = run->job.exact,
-        .pool = run->pool,
-        .threads = config->threads,
-        .shards = config->train.shards,
-        .batch = config->train.batch,
-        .local_steps = config->train.local_steps,
-        .alive = sign_of_life,
-        .evaluates = tell_evaluation,
-        .alive_ctx = run,
-        .seed = config->run.seed,
-        .exact_mode = config->train.exact,
-        .lanes = run->memory.lanes,
-        .bucket_bytes = config->mesh.bucket,
-        .claims = config->mesh.audit > 0,
-    };
+    struct work_setup setup = job_work(&run->job, config);
+    setup.pool = run->pool;
+    setup.lanes = run->memory.lanes;
+    setup.alive = sign_of_life;
+    setup.evaluates = tell_evaluation;
+    setup.alive_ctx = run;
     rc = work_new(&run->work, &setup);
     if (!rc && setup.claims) {
         run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);

@@ -7,10 +7,10 @@
 Four nodes in namespaces with lines of 100 Mbit/s train a job with default settings; all four with equal shares; and one node
 alone: interleaved. Cases: all alike; the line of one node has 10 Mbit/s; one node has a fifth of the CPU of the others. A run
 counts from the end of the first step to the end of the last one, at the first node that has it. Equal shares are measured in a
-few steps only. *Changes*: in how many steps other nodes trained than in the step before.
+few steps of all four (–: there was none). *Changes*: in how many steps other nodes trained than in the step before.
 
---predict: what `meshnode check --peers N` says that a step takes, against a mesh in which all train with equal shares. Each node
-has a fifth of a CPU, so that many fit on this machine. --check: status 1 when a goal is missed. Needs root."""
+--predict: what `meshnode check --peers N` says that a step takes, against a mesh in which all train with equal shares. The
+nodes share 80 % of the CPUs by quotas. --check: status 1 when a goal is missed. Needs root."""
 import argparse
 import os
 import re
@@ -28,7 +28,7 @@ from quota import Quota  # noqa: E402
 
 SLOW_LINE, SHARE, SLOW = "10mbit", 0.4, 5
 EVEN_STEPS = 10  # enough to know how long a step takes
-SHARE_PREDICT, STEPS_PREDICT = 0.2, 8
+STEPS_PREDICT = 8
 GOAL_SPREAD, GOAL_BETTER, GOAL_PREDICTED = 1.3, 1.1, 0.15
 LINES = {"10mbit": "10 Mbit/s", "100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s"}  # as check calls them
 
@@ -55,9 +55,16 @@ def ends(lines):
 
 
 def seconds(lines):
-    """From the end of the first step to that of the last one; and of how many steps."""
+    """From the end of the first step to that of the last one."""
     at = ends(lines)
-    return at[max(at)] - at[min(at)], max(at) - min(at)
+    return at[max(at)] - at[min(at)]
+
+
+def step_of_all(lines, nodes):
+    """The median of the steps after one of all nodes that were of all, too."""
+    at, few = ends(lines), {line["step"] for node in lines for line in node if line["peers"] != nodes}
+    whole = [at[step] - at[step - 1] for step in at if not {step, step - 1} & few and step - 1 in at]
+    return statistics.median(whole) if whole else None
 
 
 def changes(lines):
@@ -85,9 +92,11 @@ def measure(options, where, case, model, steps, work):
             finally:
                 for quota in quotas or []:
                     quota.remove()
-            if lines:
-                took, counted = seconds(lines)
-                found[name].append((took * (steps - 1) / counted, changes(lines)))
+            if lines and name == "all":
+                step = step_of_all(lines, NODES)
+                found[name] += [(step * (steps - 1), 0)] if step else []
+            elif lines:
+                found[name].append((seconds(lines), changes(lines)))
             print("  %s, %s, %d steps, run %d: %s %s, load %.0f" % (
                 case, model, steps, number + 1, name, found[name][-1:], os.getloadavg()[0]), file=sys.stderr, flush=True)
     return found
@@ -95,15 +104,16 @@ def measure(options, where, case, model, steps, work):
 
 def row(case, model, steps, found):
     times = sorted(took for took, _ in found["mesh"])
-    if not all(found.values()):
-        return [case, model, str(steps)] + 7 * ["–"]
-    better = min(statistics.median(took for took, _ in found[name]) for name in ("all", "alone"))
+    if not found["mesh"] or not found["alone"]:
+        return [case, model, str(steps)] + 8 * ["–"]
+    others = {name: statistics.median(took for took, _ in found[name]) for name in ("all", "alone") if found[name]}
+    better = min(others.values())
     spread, ratio = times[-1] / times[0], statistics.median(times) / better
     for value, goal, what in ((spread, GOAL_SPREAD, "slowest / fastest"), (ratio, GOAL_BETTER, "median / the better")):
         if value > goal:
             MISSED.append("%s, %s, %d steps: %s %.2f (goal %.1f)" % (case, model, steps, what, value, goal))
     return [case, model, str(steps), *("%.2f s" % t for t in (times[0], statistics.median(times), times[-1])),
-            "%.2f" % spread, *("%.2f s" % statistics.median(took for took, _ in found[n]) for n in ("all", "alone")),
+            "%.2f" % spread, *("%.2f s" % others[n] if n in others else "–" for n in ("all", "alone")),
             "%.2f" % ratio, "%.1f" % statistics.mean(many for _, many in found["mesh"])]
 
 
@@ -127,11 +137,15 @@ def cases(options, work):
 
 # ---- predicted beside measured ----
 
+def share_of(nodes):
+    return min(1, 0.8 * os.cpu_count() / nodes)
+
+
 def predicted(options, where, model, nodes, line, work):
     """Seconds of a step of so many nodes on this line, as check says; None: it does not."""
     job = os.path.join(work, "lines.yaml")
     write_job(job, "lines", model, 1)
-    quota = shares(1, SHARE_PREDICT)[0]
+    quota = shares(1, share_of(nodes))[0]
     try:
         command = where.inside(0, [options.program, "check", job, "--threads", "1", "--peers", str(nodes)])
         text = run_together([quota.inside(command)], {}, 120)
@@ -143,18 +157,19 @@ def predicted(options, where, model, nodes, line, work):
 
 
 def measured(options, where, model, nodes, work):
-    """The median of the steps."""
-    quotas = shares(nodes, SHARE_PREDICT)
+    quotas = shares(nodes, share_of(nodes))
     try:
         lines = run(options, where, model, STEPS_PREDICT, [EVEN], nodes, quotas, work)
     finally:
         for quota in quotas:
             quota.remove()
-    at = sorted(ends(lines).values()) if lines else []
-    return statistics.median(b - a for a, b in zip(at, at[1:])) if len(at) > 1 else None
+    return step_of_all(lines, nodes) if lines else None
 
 
 def predictions(options, work):
+    if not Quota.usable():
+        loud("NOT MEASURED: predictions: no cgroup with a CPU quota can be made here (root)")
+        return
     rows = []
     for line in options.lines.split(","):
         for nodes in [int(n) for n in options.nodes.split(",")]:

@@ -243,6 +243,24 @@ answers 'help into a closed output' 1 'standard output' '"$M" --help >&-'
 answers 'errors into a closed output' 2 '' '"$M" jobs/none.yaml 2>&-'
 answers 'nothing open' 2 '' '"$M" jobs/none.yaml <&- >&- 2>&-'
 answers 'check' 0 '' '"$M" check jobs/good.yaml'
+# estimates WHAT PATTERN ARGS...: check says it, beside how long a step takes on each line.
+estimates() {
+    what=$1 pattern=$2
+    shift 2
+    "$MESHNODE" check --threads 1 "$@" >out 2>err || complain "$what" 'fails'
+    [ "$(grep -c '^  on 1[0 MG]*bit/s: 1 node [0-9.e-]* s, 2 nodes [0-9.e-]* s.*est$' out)" = 3 ] || complain "$what" "$(cat out)"
+    grep -q "$pattern" out || complain "$what" "$(cat out)"
+}
+# 32 KB of weights and next to no computing; 2 KB, and some 10 ms
+job pays 'data: {source: glyphs, train: 480, test: 12}' 'train: {batch: 480, epochs: 1}' 'model: [conv: {filters: 16, kernel: 5}, globalpool, dense: 10]'
+estimates 'check of nodes that do not pay' 'on 10 Mbit/s: .*: one node alone is the fastest$' jobs/good.yaml --peers 4
+estimates 'check of nodes that pay' 'on 1 Gbit/s: .* 16 nodes .*: [2-9][0-9]* nodes are the fastest$\|: 1[0-2] nodes are the fastest$' jobs/pays.yaml --peers 16
+estimates 'check of servers' '3 nodes' jobs/good.yaml --peers 3 --set mesh.topology=server --set mesh.servers=2
+estimates 'check of local steps' '3 nodes' jobs/good.yaml --peers 3 --set train.local_steps=2
+answers 'check of one node' 0 '' '"$M" check jobs/good.yaml --peers 1'
+! grep -q 'fastest' out || complain 'check of one node' 'estimates'
+answers 'check of gossip' 0 '' '"$M" check jobs/good.yaml --peers 3 --set mesh.topology=gossip'
+! grep -q 'fastest' out || complain 'check of gossip' 'estimates a step that waits for all'
 answers 'check into a full disk' 1 'standard output' '"$M" check jobs/good.yaml >/dev/full'
 answers 'empty environment' 0 '' 'env -i "$M" check jobs/good.yaml'
 answers 'foreign locale' 0 '' 'LC_ALL=tr_TR.UTF-8 "$M" check jobs/good.yaml --set train.optimizer.sgd.rate=0.5'

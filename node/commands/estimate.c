@@ -1,0 +1,242 @@
+/* estimate.c - see estimate.h. */
+#include "node/commands/estimate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mesh/core/group/cost.h"
+#include "mesh/mesh.h"
+#include "nn/data.h"
+#include "node/train/pool.h"
+#include "node/train/work.h"
+#include "proto/bits.h"
+#include "proto/clock.h"
+
+enum {
+    EPOCHS = 1000000,
+    ROUNDS_MIN = 2,
+    LISTED = 4, /* then only powers of two */
+};
+static const double MEASURE_S = 1;
+static const double GOODPUT = 0.94; /* of a line, without the headers of Ethernet, IP and TCP */
+
+/* What a round takes here. */
+struct times {
+    double all_s, few_s, apply_s; /* to compute all shards and `few` of them, to apply the sum */
+    unsigned few;
+    uint64_t steps; /* of a round */
+};
+
+/* --- Measuring ------------------------------------------------------------------------------------ */
+
+struct bench {
+    struct pool *pool;
+    struct work *work;
+    struct state now, next;
+    int32_t *own;
+};
+
+static void
+bench_close(struct bench *bench)
+{
+    work_destroy(&bench->work);
+    pool_destroy(&bench->pool);
+    state_fini(&bench->now);
+    state_fini(&bench->next);
+    free(bench->own);
+}
+
+static int
+bench_open(struct bench *bench, const struct config *config, const struct job *job,
+           const struct memory *memory)
+{
+    struct work_setup setup = job_work(job, config);
+    struct state_job rules = job_rules(job, config);
+    rules.rules = (struct state_rules){.until = UINT64_MAX, /* it neither ends nor evaluates */
+                                       .optim = rules.rules.optim,
+                                       .local = rules.rules.local,
+                                       .epochs = EPOCHS};
+    rules.past_count = 0;
+    size_t params = nn_param_count(job->model);
+    if (pool_new(&bench->pool, config->threads))
+        return -ENOMEM;
+    setup.pool = bench->pool;
+    setup.lanes = memory->lanes;
+    if (work_new(&bench->work, &setup) || state_init(&bench->now, &rules, job->exact, params) ||
+        state_init(&bench->next, &rules, job->exact, params))
+        return -ENOMEM;
+    job_state(job, config, &bench->now);
+    bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
+    return bench->own ? 0 : -ENOMEM;
+}
+
+static void
+bucket_ready(void *ctx, size_t bucket)
+{
+    (void)ctx;
+    (void)bucket;
+}
+
+/* Seconds. */
+static double
+compute(struct bench *bench, unsigned shards)
+{
+    double start = clock_s();
+    work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, bucket_ready, NULL);
+    return clock_s() - start;
+}
+
+static double
+apply(struct bench *bench)
+{
+    struct state_event event;
+    double start = clock_s();
+    state_advance(&bench->next, &bench->now, bench->own, &event, bench->pool);
+    state_swap(&bench->now, &bench->next);
+    return clock_s() - start;
+}
+
+static double
+lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* Trains a few rounds; the quickest whole one counts. The first one is seldom it: exponents are not set, caches are
+ * empty. The last one of an epoch may have fewer samples. */
+static struct times
+measure(struct bench *bench, unsigned shards, unsigned nodes)
+{
+    struct times times = {HUGE_VAL, HUGE_VAL, HUGE_VAL, (shards + nodes - 1) / nodes,
+                          state_steps(&bench->now)};
+    uint64_t rows = state_rows(&bench->now);
+    double end = clock_s() + MEASURE_S;
+    for (unsigned r = 0; r < ROUNDS_MIN || clock_s() < end; r++) {
+        bool whole = state_rows(&bench->now) == rows;
+        double few_s = compute(bench, times.few), all_s = compute(bench, shards),
+               apply_s = apply(bench);
+        times.few_s = whole ? lesser(times.few_s, few_s) : times.few_s;
+        times.all_s = whole ? lesser(times.all_s, all_s) : times.all_s;
+        times.apply_s = whole ? lesser(times.apply_s, apply_s) : times.apply_s;
+    }
+    return times;
+}
+
+/* --- Asking --------------------------------------------------------------------------------------- */
+
+static uint32_t
+micros(double seconds)
+{
+    return seconds > 0 ? (uint32_t)lesser(1e6 * seconds, UINT32_MAX) : 0;
+}
+
+/* `most` members like this machine; what a round costs beside its shards follows from the two times. */
+static struct cost
+cost_here(const struct config *config, const struct work *work, const struct times *times,
+          unsigned most)
+{
+    struct cost cost = {.n = most,
+                        .shards = config->train.shards,
+                        .even = config->mesh.even,
+                        .chunk_elems = MESH_CHUNK_ELEMS,
+                        .direct_bytes = MESH_DIRECT_BYTES};
+    unsigned more = cost.shards - times->few;
+    double shard_s = more ? (times->all_s - times->few_s) / more : times->all_s / cost.shards;
+    shard_s =
+        shard_s > 0 ? lesser(shard_s, times->all_s / cost.shards) : times->all_s / cost.shards;
+    cost.fixed_us = micros(times->all_s - cost.shards * shard_s);
+    cost.buckets = work_buckets(work, &cost.bucket_count);
+    for (unsigned m = 0; m < most; m++) {
+        cost.of[m].speed = (uint32_t)lesser(1e6 / (shard_s + 1e-9), UINT32_MAX);
+        cost.of[m].apply_us = micros(times->apply_s);
+    }
+    return cost;
+}
+
+/* Seconds of a step. With servers: auto, sums go by the quicker way. */
+static double
+step_s(const struct config *config, struct cost *cost, unsigned nodes, uint64_t steps)
+{
+    bool server = strcmp(config->mesh.topology, "server") == 0;
+    bool automatic = config->mesh.servers == CORE_SERVERS_AUTO;
+    cost->n = nodes;
+    cost->upto = 0;
+    uint64_t us = cost_round_us(cost, bits_below(nodes));
+    if (server) {
+        for (unsigned m = 0; m < nodes; m++)
+            cost->of[m].weight = automatic || m < config->mesh.servers;
+        cost->upto = UINT64_MAX;
+        uint64_t star_us = cost_round_us(cost, bits_below(nodes));
+        us = automatic && us < star_us ? us : star_us;
+    }
+    return (double)us / 1e6 / (double)steps;
+}
+
+/* --- Telling -------------------------------------------------------------------------------------- */
+
+static bool
+listed(unsigned nodes, unsigned most, unsigned best)
+{
+    return nodes <= LISTED || (nodes & (nodes - 1)) == 0 || nodes == most || nodes == best;
+}
+
+static void
+print_line(const struct config *config, struct cost *cost, const struct times *times,
+           const char *name, double bits)
+{
+    unsigned most = (unsigned)config->mesh.peers, best = 1;
+    double took_s[PROTO_PEERS_MAX + 1];
+    for (unsigned m = 0; m < most; m++)
+        cost->of[m].line = (uint32_t)(GOODPUT * bits / 8);
+    for (unsigned n = 1; n <= most; n++) {
+        took_s[n] = step_s(config, cost, n, times->steps);
+        best = took_s[n] < took_s[best] ? n : best;
+    }
+    printf("  on %s:", name);
+    for (unsigned n = 1; n <= most; n++)
+        if (listed(n, most, best))
+            printf("%s %u node%s %.3g s", n > 1 ? "," : "", n, n > 1 ? "s" : "", took_s[n]);
+    if (best == 1)
+        printf(": one node alone is the fastest\n");
+    else
+        printf(": %u nodes are the fastest\n", best);
+}
+
+static void
+print_lines(const struct config *config, const struct work *work, const struct times *times)
+{
+    static const struct {
+        const char *name;
+        double bits;
+    } lines[] = {{"10 Mbit/s", 1e7}, {"100 Mbit/s", 1e8}, {"1 Gbit/s", 1e9}};
+    struct cost cost = cost_here(config, work, times, (unsigned)config->mesh.peers);
+    printf("nodes   a step with nodes like this machine, measured here, %u thread%s\n",
+           config->threads, config->threads > 1 ? "s" : "");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        print_line(config, &cost, times, lines[i].name, lines[i].bits);
+}
+
+int
+estimate_print(const struct config *config, const struct job *job, const struct memory *memory,
+               struct why *why)
+{
+    struct bench bench = {0};
+    bool sums = config->mesh.sync == CONFIG_BSP && strcmp(config->mesh.topology, "gossip") != 0;
+    if (!sums || config->mesh.peers < 2)
+        return 0;
+    int rc = bench_open(&bench, config, job, memory);
+    if (rc) {
+        why_set(why, "not enough memory to compute a step");
+    } else {
+        struct times times = measure(&bench, config->train.shards, (unsigned)config->mesh.peers);
+        const char *failed = data_failed(job->data);
+        if (!failed)
+            print_lines(config, bench.work, &times);
+        rc = failed ? why_error(why, -EIO, "%s", failed) : 0;
+    }
+    bench_close(&bench);
+    return rc;
+}

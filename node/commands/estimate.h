@@ -1,0 +1,17 @@
+/* estimate.h - for `meshnode check --peers N`: how long a step takes with 1..N nodes like this machine, and how many pay.
+ *
+ * It computes a few steps of the job here, and asks mesh/core/group/cost.h what they take together on lines of 10 Mbit/s,
+ * 100 Mbit/s and 1 Gbit/s. */
+#ifndef NODE_ESTIMATE_H
+#define NODE_ESTIMATE_H
+
+#include "node/job/job.h"
+#include "node/train/memory.h"
+#include "proto/why.h"
+
+/* Prints a table for people; nothing for one node, and where nodes do not wait for the sum of a step. Returns 0, or
+ * -ENOMEM or -EIO with a line in `why`. */
+int estimate_print(const struct config *config, const struct job *job, const struct memory *memory,
+                   struct why *why);
+
+#endif
