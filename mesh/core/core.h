@@ -253,10 +253,9 @@ struct core_stats {
     uint64_t ahead; /* highest round of a usable peer; 0: none */
     unsigned equal; /* other nodes that have, or had when they were heard last, this node's state */
     uint64_t plan;  /* hash of the present plan; 0 when idle */
-    uint64_t plan_round; /* the first round of the present plan */
-    uint64_t mine;       /* the shards that the present plan gives to this node */
-    unsigned servers;    /* members that sum ranges for the others in the present plan */
-    uint64_t served;     /* bytes of a round's sum that this node is the server of */
+    uint64_t mine;  /* the shards that the present plan gives to this node */
+    unsigned servers; /* members that sum ranges for the others in the present plan */
+    uint64_t served;  /* bytes of a round's sum that this node is the server of */
     uint64_t
         by_servers; /* bytes of a round's sum that have a server; the others go round the ring */
     uint64_t plans; /* adopted so far */
@@ -276,7 +275,6 @@ struct core_stats {
     int slow;
     char slow_who[PROTO_WHO_MAX];
     double slow_share;
-    bool leader;
     bool catching_up; /* this node takes the state of others, or follows their totals */
     bool benched;     /* this node was left out for a while, see straggler.h */
 };
@@ -339,8 +337,6 @@ void core_leave(struct core *core, uint64_t now);
 bool core_finished(const struct core *core);
 
 void core_stats(const struct core *core, struct core_stats *out);
-/* Which invariant of the core does not hold, in a few words; NULL: all hold. For the simulator and tests. */
-const char *core_wrong(const struct core *core);
 void core_status(const struct core *core, struct core_status *out);
 
 enum {

@@ -12,19 +12,6 @@ core_finished(const struct core *core)
     return core->finished;
 }
 
-const char *
-core_wrong(const struct core *core)
-{
-    assert(!core->inside); /* they hold between two events */
-    for (int i = 0; i < core->peers.high; i++) {
-        uint64_t silent_us = awake_since(core->awake, core->view.of[i].heard_at);
-        bool up = core->peers.peers[i].state == PEER_UP;
-        if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAP_MAX_US)
-            return "a peer that is silent still has a session";
-    }
-    return core->engine->wrong(core);
-}
-
 /* Peers that are accepted and heard. */
 static unsigned
 core_heard_peers(const struct core *core)
@@ -44,6 +31,7 @@ core_stats(const struct core *core, struct core_stats *out)
                                .unreached = core->peers.contacts.unreached,
                                .slow_share = -1};
     core->engine->stats(core, out);
+    assert(out->slow_share < 0 || out->slow < core->peers.high);
     if (out->slow_share >= 0 && out->slow >= 0)
         report_who(core, out->slow, out->slow_who);
     else if (out->slow_share >= 0)

@@ -58,7 +58,6 @@ struct engine {
     bool (*may_end)(const struct core *core); /* has everybody we know what we have? */
     bool (*waits)(const struct core *core); /* not begun, as fewer than peers_min nodes were seen */
     void (*stats)(const struct core *core, struct core_stats *out);
-    const char *(*wrong)(const struct core *core); /* an invariant that does not hold, or NULL */
 };
 
 /* For stats: n members, peer[n] as in slow of core_stats, do so much work. */

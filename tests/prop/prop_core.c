@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/rounds/route.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
 
@@ -230,7 +231,7 @@ no_course_of_events_breaks_a_core(void **state)
                                  .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX)});
         for (int k = 0; k < STEPS; k++) {
             one_thing(lone, &rand);
-            assert_true(lone->kept <= collective_keep_max(lone->core->collective));
+            assert_true(lone->kept <= lone->core->collective->kept_max);
             kept_most = lone->kept > kept_most ? lone->kept : kept_most;
         }
         struct core_stats stats;

@@ -246,9 +246,9 @@ judge_hands(struct sim *sim, const struct sim_node *node, const struct core_stat
 static void
 judge_plan(struct sim *sim, struct sim_node *node, const struct core_stats *stats)
 {
-    if (stats->round != stats->plan_round)
+    if (stats->round != node->core->plan.now.round)
         sim_fail(sim, "node %u: takes up a plan of round %" PRIu64 " at %" PRIu64, node->index,
-                 stats->plan_round, stats->round);
+                 node->core->plan.now.round, stats->round);
     for (unsigned k = 0; k < SIM_PLANS; k++)
         if (node->plans[k] == stats->plan)
             sim_fail(sim, "node %u: takes up a plan again in round %" PRIu64, node->index,

@@ -4,6 +4,7 @@
 
 #include "proto/mix.h"
 #include "tests/sim/shell.h"
+#include "tests/support/invariants.h"
 
 enum { BEACON_US = 250000 }; /* as in discover.c */
 

@@ -4,7 +4,7 @@
  * state must still be the reference's. */
 #include "compress/check.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/rounds/collective_internal.h"
+#include "mesh/core/rounds/route.h"
 #include "proto/mix.h"
 #include "tests/sim/shell.h"
 

@@ -1,4 +1,4 @@
-/* judged.h - the events of a core, each followed by the question whether its invariants hold (core_wrong).
+/* judged.h - the events of a core, each followed by the question whether its invariants hold (invariants.h).
  *
  * A test that includes this file instead of mesh/core/core.h, or tests/support/lone.h, calls core_on_tick and the others
  * as always. A core that is wrong after one of them aborts the test, with the event and the invariant on stderr. */
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "mesh/core/core.h"
+#include "tests/support/invariants.h"
 
 static inline void
 core_judge(const struct core *core, const char *event)

@@ -36,7 +36,7 @@ on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
 }
 
 static void
-link_close(struct lone *lone, unsigned link, bool peer)
+lone_link_close(struct lone *lone, unsigned link, bool peer)
 {
     contract(link < LONE_LINKS && lone->links[link].open, "close of a closed link");
     contract(lone->links[link].peer == peer, "disconnect and peer_down mixed up");
@@ -46,7 +46,7 @@ link_close(struct lone *lone, unsigned link, bool peer)
 static void
 on_disconnect(void *ctx, unsigned link)
 {
-    link_close(ctx, link, false);
+    lone_link_close(ctx, link, false);
 }
 
 static void
@@ -62,7 +62,7 @@ on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 static void
 on_peer_down(void *ctx, unsigned link)
 {
-    link_close(ctx, link, true);
+    lone_link_close(ctx, link, true);
 }
 
 static void

@@ -11,7 +11,9 @@
 #ifndef SUPPORT_RINGS_H
 #define SUPPORT_RINGS_H
 
-#include "mesh/core/rounds/collective.h"
+#include "tests/support/mutant.h" /* before the core */
+
+#include "mesh/core/rounds/route.h"
 #include "tests/support/rand.h"
 
 enum { RINGS_MAX = 16, RINGS_SHARDS = 16 };

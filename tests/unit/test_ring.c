@@ -158,10 +158,9 @@ what_comes_before_the_bucket_is_kept(void **state)
         rings_ready(rings, i, 1);
     while (rings_waiting(rings) > 0)
         rings_deliver(rings, 0);
-    assert_int_equal(collective_kept(rings->nodes[0].ring),
-                     3); /* one of each other peer's segments */
+    assert_int_equal(rings->nodes[0].ring->kept_count, 3); /* one of each other peer's segments */
     rings_ready(rings, 0, 1);
-    assert_int_equal(collective_kept(rings->nodes[0].ring), 0);
+    assert_int_equal(rings->nodes[0].ring->kept_count, 0);
     while (rings_waiting(rings) > 0)
         rings_deliver(rings, 0);
     for (unsigned i = 0; i < 4; i++)
@@ -265,16 +264,16 @@ frames_kept_are_bounded(void **state)
     int32_t body[1] = {1};
     struct core_frame frame = {body, 4, &message};
     struct collective *ring = rings->nodes[0].ring;
-    for (uint64_t k = 0; k < 3 * collective_keep_max(ring); k++) {
+    for (uint64_t k = 0; k < 3 * ring->kept_max; k++) {
         struct proto_msg msg = good_chunk(body);
         msg.chunk.plan_hash = 100 + k;
         collective_chunk(ring, third, &msg, &frame, 0);
     }
-    assert_int_equal(collective_kept(ring), collective_keep_max(ring));
+    assert_int_equal(ring->kept_count, ring->kept_max);
     collective_tick(ring);
-    assert_int_equal(collective_kept(ring), collective_keep_max(ring));
+    assert_int_equal(ring->kept_count, ring->kept_max);
     collective_tick(ring);
-    assert_int_equal(collective_kept(ring), 0);
+    assert_int_equal(ring->kept_count, 0);
     rings_destroy(&rings);
 }
 

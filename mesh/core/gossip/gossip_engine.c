@@ -353,33 +353,7 @@ stats(const struct core *core, struct core_stats *out)
         return;
     out->members = (unsigned)g->plan.now.count;
     out->plan = g->plan.hash;
-    out->plan_round = g->plan.now.round;
     out->mine = g->plan.now.members[g->plan.rank].shards;
-    out->leader = core_node_equal(g->plan.now.leader, core->config.self);
-}
-
-static const char *
-wrong(const struct core *core)
-{
-    const struct gossip *g = core->gossip;
-    unsigned kept = 0, used = 0;
-    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
-        kept += g->parts[p].frame.handle != NULL;
-        used += g->parts[p].slot >= 0;
-        if (g->parts[p].slot >= 0 && !g->slots[g->parts[p].slot].used)
-            return "a flow that is kept has no place";
-    }
-    for (size_t s = 0; s < g->slot_count; s++)
-        used -= g->slots[s].used;
-    if (used != 0)
-        return "a place of a flow is lost";
-    if (kept != g->kept)
-        return "frames that wait are miscounted";
-    if (g->on && !g->plan.active)
-        return "a phase without a plan";
-    if (g->status == GOSSIP_QUIET && (g->on || g->computing))
-        return "a node at rest is in a phase";
-    return NULL;
 }
 
 const int64_t *
@@ -413,5 +387,4 @@ const struct engine engine_gossip = {
     .may_end = may_end,
     .waits = waits_for_peers,
     .stats = stats,
-    .wrong = wrong,
 };

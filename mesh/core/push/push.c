@@ -306,7 +306,6 @@ stats(const struct core *core, struct core_stats *out)
     out->plans = push->groups;
     out->plan = push->group_hash;
     out->members = (unsigned)push->group.count;
-    out->leader = push->leads;
     out->catching_up = push->started && push->base == 0 && push->groups > 0;
     out->lost = push->final_hash ? push->missing : push->lost;
     out->shared = push->shared;
@@ -314,27 +313,6 @@ stats(const struct core *core, struct core_stats *out)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;
     slow_of(core, out);
-}
-
-static const char *
-wrong(const struct core *core)
-{
-    const struct push *push = core->push;
-    unsigned to_pull = 0, to_push = 0;
-    for (unsigned k = 0; k < push->config.range_count; k++) {
-        const struct push_range *r = &push->range[k];
-        to_pull += !r->pulled;
-        to_push += !r->pushed;
-        if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
-            return "a range is served that this node does not own or hold";
-        if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
-            return "a push waits for a range that is not served";
-    }
-    bool reads = push->job[PUSH_READS].in_hand || push->work == PUSH_GATHERING;
-    if ((reads && to_pull != push->to_pull) ||
-        to_push * (push->job[PUSH_PUSHES].in_hand != 0) != push->to_push)
-        return "the ranges that did not answer are miscounted";
-    return NULL;
 }
 
 const struct engine engine_push = {
@@ -354,5 +332,4 @@ const struct engine engine_push = {
     .may_end = may_end,
     .waits = waits,
     .stats = stats,
-    .wrong = wrong,
 };

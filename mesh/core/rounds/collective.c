@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/core/rounds/collective_internal.h"
+#include "mesh/core/rounds/route.h"
 
 /* --- Life ------------------------------------------------------------------------------------- */
 
@@ -456,16 +456,4 @@ uint64_t
 collective_progress(const struct collective *c)
 {
     return c->progress;
-}
-
-size_t
-collective_keep_max(const struct collective *c)
-{
-    return c->kept_max;
-}
-
-size_t
-collective_kept(const struct collective *c)
-{
-    return c->kept_count;
 }

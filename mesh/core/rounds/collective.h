@@ -27,9 +27,9 @@
  * the hash of the state that the chunk was computed from with the hash of its own state, so a sum becomes final
  * only if all members agree. A failed check breaks the round: no error is ever added without being noticed.
  *
- * Chunks that come too early (bucket not computed here, next round, plan not yet known) are kept, at most
- * collective_keep_max of them. A sender never has more than one round's chunks under way, because no round completes
- * without us. No allocation after collective_new. */
+ * Chunks that come too early (bucket not computed here, next round, plan not yet known) are kept, at most two rounds of
+ * the largest mesh. A sender never has more than one round's chunks under way, because no round completes without us.
+ * No allocation after collective_new. */
 #ifndef MESH_COLLECTIVE_H
 #define MESH_COLLECTIVE_H
 
@@ -99,8 +99,5 @@ const char *collective_why(const struct collective *c);
 bool collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state);
 /* Number of chunks taken so far; it rises with progress. */
 uint64_t collective_progress(const struct collective *c);
-/* Maximum number of kept frames: two rounds of chunks of the largest mesh. */
-size_t collective_keep_max(const struct collective *c);
-size_t collective_kept(const struct collective *c);
 
 #endif

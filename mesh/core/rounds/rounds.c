@@ -438,5 +438,4 @@ const struct engine engine_rounds = {
     .may_end = rounds_may_end,
     .waits = plan_waits_for_peers,
     .stats = rounds_stats,
-    .wrong = rounds_wrong,
 };

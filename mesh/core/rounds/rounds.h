@@ -12,7 +12,6 @@ int rounds_start(struct core *core);
 void rounds_end(struct core *core);
 bool rounds_may_end(const struct core *core);
 void rounds_stats(const struct core *core, struct core_stats *out);
-const char *rounds_wrong(const struct core *core);
 
 void rounds_heartbeat(struct core *core); /* sends one now */
 void rounds_end_plan(struct core *core);  /* the plan is over, and the next one may begin */

@@ -2,7 +2,7 @@
  * a ring. A member that is alone takes it, too. */
 #include <assert.h>
 
-#include "mesh/core/rounds/collective_internal.h"
+#include "mesh/core/rounds/route.h"
 
 static void
 direct_send(struct collective *c, size_t bucket)

@@ -2,7 +2,7 @@
  * Each member sends 2(n-1)/n of the bucket, for any n (Patarasuk and Yuan, JPDC 2009). See collective.h for the picture. */
 #include <assert.h>
 
-#include "mesh/core/rounds/collective_internal.h"
+#include "mesh/core/rounds/route.h"
 
 /* Long segments begin where copies may bypass the caches. */
 static uint64_t

@@ -19,7 +19,7 @@
  * a copy. */
 #include <assert.h>
 
-#include "mesh/core/rounds/collective_internal.h"
+#include "mesh/core/rounds/route.h"
 #include "proto/bits.h"
 
 enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };

@@ -1,9 +1,10 @@
-/* collective_internal.h - what the collective and its routes share. collective.c has the members, the rounds, and what
- * came too early; a route has the way of one bucket. collective.c
- * checks sender, fence, state and size before it calls a route; a route checks range, coverage and checksum with the
- * functions below, at every chunk that it adds or takes. */
-#ifndef MESH_COLLECTIVE_INTERNAL_H
-#define MESH_COLLECTIVE_INTERNAL_H
+/* route.h - the way of one bucket through a collective, as a table of functions, and what the routes share.
+ *
+ * collective.c has the members, the rounds, and what came too early. It checks sender, fence, state and size before it
+ * calls a route. A route checks range, coverage and checksum of every chunk that it adds or takes, with the functions
+ * below. */
+#ifndef MESH_ROUTE_H
+#define MESH_ROUTE_H
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,0 +1,100 @@
+/* invariants.h - what must hold of a core between two events, whatever happens to it. For the simulator and tests. */
+#ifndef SUPPORT_INVARIANTS_H
+#define SUPPORT_INVARIANTS_H
+
+#include <assert.h>
+
+#include "tests/support/mutant.h" /* before the core */
+
+#include "mesh/core/engine.h"
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/push/push.h"
+
+static inline const char *
+rounds_wrong(const struct core *core)
+{
+    const struct plan *plan = &core->plan;
+    for (int i = 0; i < core->peers.high; i++) {
+        bool up = core->peers.peers[i].state == PEER_UP;
+        if (plan_member(plan, i) && (!up || core->view.of[i].suspected))
+            return "a member of the plan has no session, or is suspected";
+        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
+            return "a peer without a session is served";
+    }
+    if (plan->active && plan->now.round > core->round)
+        return "a plan is of a later round";
+    if (plan->active && collective_status(core->collective) == COLLECTIVE_OFF)
+        return "a plan without its collective";
+    if (!plan->active && collective_status(core->collective) != COLLECTIVE_OFF)
+        return "a collective without its plan";
+    if (plan->active && core->fetch.state != FETCH_NONE)
+        return "a member of a plan still catches up";
+    if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
+        return "a fetched state and the copy for others are in one memory";
+    if (core->contribution.has & ~core->all)
+        return "a contribution has shards that the job does not have";
+    return NULL;
+}
+
+static inline const char *
+push_wrong(const struct core *core)
+{
+    const struct push *push = core->push;
+    unsigned to_pull = 0, to_push = 0;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        const struct push_range *r = &push->range[k];
+        to_pull += !r->pulled;
+        to_push += !r->pushed;
+        if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
+            return "a range is served that this node does not own or hold";
+        if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
+            return "a push waits for a range that is not served";
+    }
+    bool reads = push->job[PUSH_READS].in_hand || push->work == PUSH_GATHERING;
+    if ((reads && to_pull != push->to_pull) ||
+        to_push * (push->job[PUSH_PUSHES].in_hand != 0) != push->to_push)
+        return "the ranges that did not answer are miscounted";
+    return NULL;
+}
+
+static inline const char *
+gossip_wrong(const struct core *core)
+{
+    const struct gossip *g = core->gossip;
+    unsigned kept = 0, used = 0;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
+        kept += g->parts[p].frame.handle != NULL;
+        used += g->parts[p].slot >= 0;
+        if (g->parts[p].slot >= 0 && !g->slots[g->parts[p].slot].used)
+            return "a flow that is kept has no place";
+    }
+    for (size_t s = 0; s < g->slot_count; s++)
+        used -= g->slots[s].used;
+    if (used != 0)
+        return "a place of a flow is lost";
+    if (kept != g->kept)
+        return "frames that wait are miscounted";
+    if (g->on && !g->plan.active)
+        return "a phase without a plan";
+    if (g->status == GOSSIP_QUIET && (g->on || g->computing))
+        return "a node at rest is in a phase";
+    return NULL;
+}
+
+/* Which invariant of the core does not hold, in a few words; NULL: all hold. */
+static inline const char *
+core_wrong(const struct core *core)
+{
+    assert(!core->inside); /* they hold between two events */
+    for (int i = 0; i < core->peers.high; i++) {
+        uint64_t silent_us = awake_since(core->awake, core->view.of[i].heard_at);
+        bool up = core->peers.peers[i].state == PEER_UP;
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAP_MAX_US)
+            return "a peer that is silent still has a session";
+    }
+    return core->engine == &engine_push     ? push_wrong(core)
+           : core->engine == &engine_gossip ? gossip_wrong(core)
+                                            : rounds_wrong(core);
+}
+
+#endif
