@@ -283,3 +283,15 @@ proto_group_hash(const struct proto_group *group)
     }
     return hash ? hash : 1;
 }
+
+uint64_t
+proto_hears_hash(const struct proto_hears *hears)
+{
+    uint64_t hash = hears->count;
+    for (size_t i = 0; i < hears->count; i++) {
+        const struct proto_hearing *hearing = &hears->nodes[i];
+        hash = mix64_pair(mix64_pair(hash, hearing->node.id), hearing->node.incarnation);
+        hash = mix64_pair(hash, hearing->lag_us);
+    }
+    return hash ? hash : 1;
+}

@@ -25,23 +25,24 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 10,
+    PROTO_VERSION = 11,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
     PROTO_HOST_MAX = 256,  /* bytes of a host, with the final 0 */
     PROTO_WHO_MAX = 336,  /* what people call a node: "pc3 (192.168.7.13:20002)"; not on the wire */
     PROTO_TEXT_MAX = 256, /* bytes of a reason, with the final 0 */
-    PROTO_FRAME_MAX = 8192,    /* bytes of an encoded header frame */
-    PROTO_CHUNK_MAX = 1 << 18, /* elements of one tensor chunk: 1 MiB */
-    PROTO_BLOCK_MAX = 1 << 20, /* bytes of one block of state or total */
-    PROTO_COUNT_MAX = 1024,    /* blocks that may be asked for at a time */
-    PROTO_PAGE_MAX = 1 << 16,  /* bytes of a page of a checkpoint */
-    PROTO_JOB_MAX = 1 << 16,   /* bytes of a job's text */
-    PROTO_BEACON_MAX = 255,    /* bytes of a beacon: zbeacon's limit */
-    PROTO_NODE_SIZE = 17,      /* bytes of an encoded node */
-    PROTO_STATUSES_MAX = 16,   /* of a replica: mesh/core/gossip/gossip.h */
-    PROTO_PARTS_MAX = 1 << 20, /* parts of a replica */
+    PROTO_FRAME_MAX = 8192,       /* bytes of an encoded header frame */
+    PROTO_CHUNK_MAX = 1 << 18,    /* elements of one tensor chunk: 1 MiB */
+    PROTO_BLOCK_MAX = 1 << 20,    /* bytes of one block of state or total */
+    PROTO_COUNT_MAX = 1024,       /* blocks that may be asked for at a time */
+    PROTO_PAGE_MAX = 1 << 16,     /* bytes of a page of a checkpoint */
+    PROTO_JOB_MAX = 1 << 16,      /* bytes of a job's text */
+    PROTO_BEACON_MAX = 255,       /* bytes of a beacon: zbeacon's limit */
+    PROTO_NODE_SIZE = 17,         /* bytes of an encoded node */
+    PROTO_STATUSES_MAX = 16,      /* of a replica: mesh/core/gossip/gossip.h */
+    PROTO_PARTS_MAX = 1 << 20,    /* parts of a replica */
+    PROTO_PAUSE_MAX_US = 1000000, /* between two heartbeats */
 };
 
 /* Rounds, elements of a vector and bytes of a file stay below 2^48, so sums of them never overflow. */
@@ -122,6 +123,44 @@ struct proto_hearing {
         lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/group/straggler.h) */
 };
 
+/* What the engine push says of a node in its heartbeat: mesh/core/push/push.h. */
+struct proto_claim {
+    uint64_t group_hash; /* the group that the sender took up last; 0: none */
+    uint64_t base;       /* the group whose ranges it holds; 0: it holds none */
+    uint64_t counter;    /* the highest one of a group that it knows */
+    uint64_t number;     /* of this claim; rises */
+    uint64_t tickets;    /* done, as far as the sender knows */
+    uint64_t
+        final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
+    bool leads;     /* its group */
+    /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
+     * And the last one of which the sender has all ranges. */
+    uint64_t cut, saved;
+    uint32_t
+        compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
+    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
+    uint32_t line_us;
+};
+
+/* The same of the engine gossip. */
+struct proto_replica {
+    uint64_t plan_hash; /* of the present plan; 0: none */
+    uint16_t status;    /* enum gossip_status */
+    uint64_t step;      /* the next one here */
+    uint64_t units;     /* shards computed here, */
+    uint64_t known;     /* and by all nodes, as far as is known here */
+    uint64_t result;    /* hash of the result; 0: there is none yet */
+    uint64_t
+        snapshot;   /* the sender rests for this one; from the leader: all are to; 0: it does not */
+    uint64_t saved; /* the last one that it has saved, or began with; 0: none */
+    uint64_t phase; /* of this plan */
+    uint64_t
+        without; /* id of a node that is connected, does not answer, and is left out; 0: nobody */
+    /* shards that another start of a node has computed, as far as is known; id 0: none. Each message tells the next
+     * one: so all hear of those that are dead */
+    uint64_t start_id, start_incarnation, start_units;
+};
+
 struct proto_heartbeat {
     uint64_t round; /* next round to be committed; rounds are 0..PROTO_ROUND_MAX everywhere */
     bool idle;      /* I am in no plan */
@@ -135,12 +174,21 @@ struct proto_heartbeat {
     /* I took a copy of another node's state before this round, and have computed my states since, each from the one
      * before; 0: I never took one. */
     uint64_t since;
-    uint32_t speed;     /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
-    uint64_t busy_us;   /* how long the trainer has made no progress; 0: it has nothing to do */
-    uint32_t apply_us;  /* time to apply a sum; 0: unknown */
-    uint64_t sent_us;   /* by my clock */
-    size_t hears_count; /* nodes that I hear, in this incarnation */
-    struct proto_hearing hears[PROTO_PEERS_MAX];
+    uint32_t speed;    /* micro-shards per second: 1e6 / seconds per shard; 0: unknown */
+    uint64_t busy_us;  /* how long the trainer has made no progress; 0: it has nothing to do */
+    uint32_t apply_us; /* time to apply a sum; 0: unknown */
+    uint64_t sent_us;  /* by my clock */
+    /* my next heartbeat to you follows after so long: mesh/core/sessions/heartbeat.h */
+    uint32_t pause_us;
+    uint64_t hears_hash;               /* proto_hears_hash of the list of whom I hear; never 0 */
+    size_t claim_count, replica_count; /* 0 or 1 of each, by the engine that runs */
+    struct proto_claim claims[1];
+    struct proto_replica replicas[1];
+};
+
+struct proto_hears {
+    size_t count;
+    struct proto_hearing nodes[PROTO_PEERS_MAX]; /* whom I hear, in this incarnation */
 };
 
 struct proto_member {
@@ -247,24 +295,6 @@ struct proto_bench {
     uint64_t without_us; /* time of a round without you; 0: come back */
 };
 
-struct proto_replica {
-    uint64_t plan_hash; /* of the present plan; 0: none */
-    uint16_t status;    /* enum gossip_status */
-    uint64_t step;      /* the next one here */
-    uint64_t units;     /* shards computed here, */
-    uint64_t known;     /* and by all nodes, as far as is known here */
-    uint64_t result;    /* hash of the result; 0: there is none yet */
-    uint64_t
-        snapshot;   /* the sender rests for this one; from the leader: all are to; 0: it does not */
-    uint64_t saved; /* the last one that it has saved, or began with; 0: none */
-    uint64_t phase; /* of this plan */
-    uint64_t
-        without; /* id of a node that is connected, does not answer, and is left out; 0: nobody */
-    /* shards that another start of a node has computed, as far as is known; id 0: none. Each message tells the next
-     * one: so all hear of those that are dead */
-    uint64_t start_id, start_incarnation, start_units;
-};
-
 /* One shard of the test part. node/train/scores.h says which evaluations there are. */
 struct proto_score {
     uint64_t evaluation;
@@ -315,24 +345,6 @@ struct proto_flow {
 };
 
 /* --- The engine push: mesh/core/push/push.h. A ticket in hand is its number plus one; 0: none. --------- */
-
-struct proto_claim {
-    uint64_t group_hash; /* the group that the sender took up last; 0: none */
-    uint64_t base;       /* the group whose ranges it holds; 0: it holds none */
-    uint64_t counter;    /* the highest one of a group that it knows */
-    uint64_t number;     /* of this claim; rises */
-    uint64_t tickets;    /* done, as far as the sender knows */
-    uint64_t
-        final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
-    bool leads;     /* its group */
-    /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
-     * And the last one of which the sender has all ranges. */
-    uint64_t cut, saved;
-    uint32_t
-        compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
-    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
-    uint32_t line_us;
-};
 
 struct proto_seat {
     struct proto_node node;
@@ -419,6 +431,7 @@ struct proto_msg {
         struct proto_refuse refuse;
         struct proto_peers peers;
         struct proto_heartbeat heartbeat;
+        struct proto_hears hears;
         struct proto_plan plan;
         struct proto_hold hold;
         struct proto_abort abort;
@@ -431,10 +444,8 @@ struct proto_msg {
         struct proto_page page;
         struct proto_accuse accuse;
         struct proto_bench bench;
-        struct proto_replica replica;
         struct proto_ask ask;
         struct proto_flow flow;
-        struct proto_claim claim;
         struct proto_group group;
         struct proto_holdings holdings;
         struct proto_pull pull;
@@ -465,8 +476,9 @@ const char *proto_type_name(enum proto_type type);
 
 /* Identifies a plan: a hash of round, counter, leader and every member. Never 0. */
 uint64_t proto_plan_hash(const struct proto_plan *plan);
-/* The same of a group of the engine push. */
+/* The same of a group of the engine push, and of a list of whom a node hears. */
 uint64_t proto_group_hash(const struct proto_group *group);
+uint64_t proto_hears_hash(const struct proto_hears *hears);
 
 /* What a node broadcasts, in at most PROTO_BEACON_MAX bytes. A beacon is only a hint: all it can cause is a
  * connection. */

@@ -99,13 +99,6 @@ event_end(struct core *core)
     core->inside = false;
 }
 
-/* The node may end when everybody it knows has what it has. */
-static void
-core_try_finish(struct core *core)
-{
-    core->finished = core->finished || core->engine->may_end(core);
-}
-
 /* peers[i] is suspected, or its session has ended. */
 static void
 core_lost(struct core *core, int i, const char *why)
@@ -134,9 +127,9 @@ core_news(struct core *core)
         int i = __builtin_ctzll(left);
         heartbeat_up(&core->view, core, i);
         core->engine->peer_up(core, i);
-        if (core->peers.peers[i].announced || core->config.hello.wants_job)
-            core_tell(core);
     }
+    if (wall_reached(core->now, core->view.beat_at))
+        core_tell(core);
 }
 
 /* A message of peers[i] came. */
@@ -173,7 +166,7 @@ core_settle(struct core *core)
     if (core->engine->equal_states)
         page_repair_step(&core->repair, core);
     core->engine->step(core);
-    core_try_finish(core);
+    core->finished = core->finished || core->engine->may_end(core);
 }
 
 static void
@@ -182,9 +175,8 @@ core_tick(struct core *core)
     core_watch(core);
     sessions_tick(&core->peers, core);
     core_news(core);
-    if (wall_reached(core->now, core->view.beat_at))
-        core_tell(core);
-    core->engine->tick(core);
+    if (core->engine->tick)
+        core->engine->tick(core);
     core_settle(core);
 }
 
@@ -300,8 +292,13 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         break;
     case PROTO_HEARTBEAT:
         news = heartbeat_take(&core->view, core, i, &msg->heartbeat);
-        if (core->engine->beat)
-            core->engine->beat(core, i, &news);
+        core->engine->beat(core, i, &news);
+        break;
+    case PROTO_HEARS:
+        heartbeat_hears(&core->view, i, &msg->hears);
+        break;
+    case PROTO_WHOM:
+        heartbeat_whom(&core->view, core, i);
         break;
     case PROTO_SCORE:
         heartbeat_score(core, &msg->score);

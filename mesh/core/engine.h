@@ -24,7 +24,7 @@ struct engine {
     /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. The last two may
      * be NULL: nothing is to be done. */
     void (*step)(struct core *core);
-    void (*tick)(struct core *core);
+    void (*tick)(struct core *core); /* NULL: nothing is to be done */
     void (*message)(struct core *core, int from, const struct proto_msg *msg);
     void (*bulk)(struct core *core, int from, const struct proto_msg *msg,
                  struct core_frame *frame);
@@ -46,8 +46,8 @@ struct engine {
 
     /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost
      * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node.
-     * beat may be NULL: the view takes it, and that is all. peer_back and peer_lost may be NULL: nothing is to be done. */
-    void (*beat_out)(const struct core *core, struct proto_heartbeat *beat);
+     * peer_back and peer_lost may be NULL: nothing is to be done. */
+    void (*beat_out)(struct core *core, struct proto_heartbeat *beat);
     void (*beat)(struct core *core, int i, const struct heartbeat_news *news);
     void (*peer_back)(struct core *core, int i);
     void (*peer_lost)(struct core *core, int i, const char *why);

@@ -49,9 +49,11 @@ main(void)
                                       .coverage = 0xfff,
                                       .check = UINT64_MAX / 5}};
     measure(&msg);
-    msg = (struct proto_msg){.type = PROTO_HEARTBEAT, .heartbeat = {.hears_count = NODES}};
+    msg = (struct proto_msg){.type = PROTO_HEARTBEAT, .heartbeat = {.hears_hash = UINT64_MAX}};
+    measure(&msg);
+    msg = (struct proto_msg){.type = PROTO_HEARS, .hears = {.count = NODES}};
     for (uint64_t i = 0; i < NODES; i++)
-        msg.heartbeat.hears[i] = (struct proto_hearing){{UINT64_MAX - i, UINT64_MAX}, 0};
+        msg.hears.nodes[i] = (struct proto_hearing){{UINT64_MAX - i, UINT64_MAX}, 0};
     measure(&msg);
     msg = (struct proto_msg){.type = PROTO_PLAN,
                              .plan = {.count = NODES, .complete = UINT64_MAX >> (64 - NODES)}};

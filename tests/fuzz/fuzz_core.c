@@ -349,9 +349,12 @@ act_heartbeat(struct world *world)
                                           .have = flags >> 4,
                                           .state_hash = flags & 8 ? 1 : 0,
                                           .speed = flags}};
+    struct proto_msg list = {.type = PROTO_HEARS};
     for (uint8_t k = 0; k < NODES; k++)
         if (hears >> k & 1)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = node_of(k);
+            list.hears.nodes[list.hears.count++].node = node_of(k);
+    msg.heartbeat.hears_hash = proto_hears_hash(&list.hears);
+    deliver(world, from, &list, NULL, 0);
     deliver(world, from, &msg, NULL, 0);
 }
 
@@ -610,8 +613,12 @@ act_agree(struct world *world)
     for (uint8_t who = 0; who < NODES; who++) {
         struct proto_msg msg = {.type = PROTO_HEARTBEAT,
                                 .heartbeat = {.round = world->round, .idle = idle & 1}};
+        struct proto_msg list = {.type = PROTO_HEARS};
         for (uint8_t k = 0; k < NODES; k++)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = node_of(k);
+            list.hears.nodes[list.hears.count++].node = node_of(k);
+        msg.heartbeat.hears_hash = proto_hears_hash(&list.hears);
+        if (!(idle & 2)) /* it may not have said which list its heartbeat names */
+            deliver(world, who, &list, NULL, 0);
         deliver(world, who, &msg, NULL, 0);
     }
 }

@@ -167,7 +167,8 @@ __wrap_wire_send(void *ctx, unsigned link, const struct proto_msg *msg, const vo
 {
     static uint64_t leads; /* hash of the group that this node leads */
     struct proto_msg false_msg;
-    uint64_t group_hash = msg->type == PROTO_CLAIM   ? msg->claim.group_hash
+    bool claims = msg->type == PROTO_HEARTBEAT && msg->heartbeat.claim_count;
+    uint64_t group_hash = claims                     ? msg->heartbeat.claims[0].group_hash
                           : msg->type == PROTO_PULL  ? msg->pull.group_hash
                           : msg->type == PROTO_LEASE ? msg->lease.group_hash
                           : msg->type == PROTO_TAKE  ? msg->take.group_hash

@@ -39,17 +39,27 @@ near(struct rand *rand, uint64_t value)
 }
 
 static void
-fill_heartbeat(struct lone *lone, struct rand *rand, struct proto_heartbeat *beat)
+fill_hears(struct lone *lone, struct rand *rand, struct proto_hears *hears)
 {
+    for (unsigned id = 1; id <= NODES; id++)
+        if (rand_below(rand, 4) > 0)
+            hears->nodes[hears->count++].node = lone_node(lone, id);
+}
+
+/* It names the list that the sender said last, mostly. */
+static void
+fill_heartbeat(struct lone *lone, struct rand *rand, unsigned from, struct proto_heartbeat *beat)
+{
+    int i = peers_find(lone->core, lone_node(lone, from));
+    uint64_t hash = i < 0 ? 0 : lone->core->view.of[i].list_hash;
+    beat->hears_hash = hash && rand_below(rand, 8) ? hash : 1 + rand_below(rand, 4);
+    beat->pause_us = (uint32_t)rand_below(rand, PROTO_PAUSE_MAX_US + 1);
     beat->round = near(rand, lone->core->round);
     beat->idle = rand_bool(rand);
     beat->done = rand_below(rand, 8) == 0;
     beat->have = rand_any(rand);
     beat->state_hash = rand_any(rand);
     beat->speed = (uint32_t)rand_any(rand);
-    for (unsigned id = 1; id <= NODES; id++)
-        if (rand_below(rand, 4) > 0)
-            beat->hears[beat->hears_count++].node = lone_node(lone, id);
 }
 
 static void
@@ -110,7 +120,10 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         }
         break;
     case PROTO_HEARTBEAT:
-        fill_heartbeat(lone, rand, &msg.heartbeat);
+        fill_heartbeat(lone, rand, from, &msg.heartbeat);
+        break;
+    case PROTO_HEARS:
+        fill_hears(lone, rand, &msg.hears);
         break;
     case PROTO_PLAN:
         fill_plan(lone, rand, from, &msg.plan);

@@ -30,21 +30,27 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
     uint16_t range = (uint16_t)near(sim, pick(sim, push->config.range_count), UINT16_MAX);
     uint64_t taken =
         near(sim, push->range[range % push->config.range_count].taken, PROTO_ROUND_MAX);
-    *msg = (struct proto_msg){.type = PROTO_CLAIM + pick(sim, PROTO_LEASE - PROTO_CLAIM + 1)};
+    *msg = (struct proto_msg){.type = PROTO_GROUP + pick(sim, PROTO_LEASE - PROTO_GROUP + 1)};
+    if (pick(sim, 9) == 0)
+        msg->type = PROTO_HEARTBEAT;
     group = group ? group : 1;
     switch (msg->type) {
-    case PROTO_CLAIM:
-        msg->claim = (struct proto_claim){group,
-                                          pick(sim, 2) * group,
-                                          near(sim, push->counter, PROTO_ROUND_MAX),
-                                          1 + pick(sim, 10000),
-                                          pick(sim, 200),
-                                          pick(sim, 20) ? 0 : rand_u64(&sim->rand),
-                                          pick(sim, 2),
-                                          pick(sim, 2) ? near(sim, in_hand, PROTO_ROUND_MAX) : 0,
-                                          pick(sim, 300),
-                                          pick(sim, 1 << 20),
-                                          pick(sim, 1 << 20)};
+    case PROTO_HEARTBEAT: /* of a list that was not said, mostly */
+        msg->heartbeat.hears_hash = 1 + pick(sim, 3);
+        msg->heartbeat.pause_us = (uint32_t)pick(sim, PROTO_PAUSE_MAX_US);
+        msg->heartbeat.claim_count = pick(sim, 8) != 0;
+        msg->heartbeat.claims[0] =
+            (struct proto_claim){group,
+                                 pick(sim, 2) * group,
+                                 near(sim, push->counter, PROTO_ROUND_MAX),
+                                 1 + pick(sim, 10000),
+                                 pick(sim, 200),
+                                 pick(sim, 20) ? 0 : rand_u64(&sim->rand),
+                                 pick(sim, 2),
+                                 pick(sim, 2) ? near(sim, in_hand, PROTO_ROUND_MAX) : 0,
+                                 pick(sim, 300),
+                                 pick(sim, 1 << 20),
+                                 pick(sim, 1 << 20)};
         break;
     case PROTO_HOLDINGS:
         msg->holdings =

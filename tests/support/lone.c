@@ -414,6 +414,16 @@ lone_meet(struct lone *lone, unsigned id)
 }
 
 void
+lone_say_beat(struct lone *lone, unsigned id, struct proto_msg *beat,
+              const struct proto_hears *hears)
+{
+    struct proto_msg list = {.type = PROTO_HEARS, .hears = *hears};
+    beat->heartbeat.hears_hash = proto_hears_hash(hears);
+    lone_say(lone, id, &list);
+    lone_say(lone, id, beat);
+}
+
+void
 lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,
@@ -422,13 +432,13 @@ lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
                                           .ready = lone->ready,
                                           .state_hash = 77 + round,
                                           .speed = lone->speed}};
-    struct proto_heartbeat *beat = &msg.heartbeat;
+    struct proto_hears hears = {0};
     for (unsigned l = 0; l < LONE_LINKS; l++)
         if (lone->links[l].peer && lone->links[l].to != id)
-            beat->hears[beat->hears_count++].node = lone_node(lone, lone->links[l].to);
-    if (beat->hears_count < PROTO_PEERS_MAX)
-        beat->hears[beat->hears_count++].node = lone_node(lone, lone->id);
-    lone_say(lone, id, &msg);
+            hears.nodes[hears.count++].node = lone_node(lone, lone->links[l].to);
+    if (hears.count < PROTO_PEERS_MAX)
+        hears.nodes[hears.count++].node = lone_node(lone, lone->id);
+    lone_say_beat(lone, id, &msg, &hears);
 }
 
 static const struct lone_sent *

@@ -97,6 +97,9 @@ void lone_up(struct lone *lone, unsigned id);
 /* The connection to node `id` breaks. */
 void lone_down(struct lone *lone, unsigned id);
 void lone_meet(struct lone *lone, unsigned id);
+/* `id` says whom it hears, and a heartbeat that names this list. */
+void lone_say_beat(struct lone *lone, unsigned id, struct proto_msg *beat,
+                   const struct proto_hears *hears);
 /* A heartbeat in which `id` hears us and everybody else we met. */
 void lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle);
 /* The newest message of a type sent to `id`, or NULL. */

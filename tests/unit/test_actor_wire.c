@@ -251,7 +251,7 @@ what_is_read_late_is_not_taken_for_a_strangers(void **state)
 static void
 send_beat(struct end *end)
 {
-    const struct proto_msg beat = {.type = PROTO_HEARTBEAT};
+    const struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.hears_hash = 1}};
     wire_send(end->wire, 0, &beat, NULL, 0);
 }
 

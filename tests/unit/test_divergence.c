@@ -34,13 +34,13 @@ tell_since(struct lone *lone, unsigned id, uint64_t round, uint64_t hash, uint64
 {
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
-        .heartbeat = {
-            .round = round, .idle = true, .state_hash = hash, .since = since, .hears_count = 1}};
-    msg.heartbeat.hears[0].node = lone_node(lone, 5);
+        .heartbeat = {.round = round, .idle = true, .state_hash = hash, .since = since}};
+    struct proto_hears hears = {.count = 1};
+    hears.nodes[0].node = lone_node(lone, 5);
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++)
         if (ids[k] != id)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, ids[k]);
-    lone_say(lone, id, &msg);
+            hears.nodes[hears.count++].node = lone_node(lone, ids[k]);
+    lone_say_beat(lone, id, &msg, &hears);
 }
 
 static void
@@ -260,8 +260,8 @@ dropped_and_deaf(uint64_t mutant)
     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
     struct proto_plan plan = lone_sent(lone, 7, PROTO_PLAN)->msg.plan;
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.state_hash = 77}};
-    lone_say(lone, 7, &deaf);
-    lone_say(lone, 8, &deaf);
+    lone_say_beat(lone, 7, &deaf, &(struct proto_hears){0});
+    lone_say_beat(lone, 8, &deaf, &(struct proto_hears){0});
     assert_int_equal(members(lone), 3);
     lone_train(lone); /* its own part of the round */
     lone_return(lone);

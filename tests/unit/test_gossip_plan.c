@@ -45,8 +45,10 @@ open_waiting(void)
 static void
 hears(enum gossip_status status)
 {
-    struct proto_msg msg = {.type = PROTO_REPLICA, .replica = {.status = (uint16_t)status}};
-    engine_gossip.message(core, 0, &msg);
+    struct proto_heartbeat *beat = &core->view.of[0].beat;
+    *beat =
+        (struct proto_heartbeat){.replica_count = 1, .replicas = {{.status = (uint16_t)status}}};
+    engine_gossip.beat(core, 0, &(struct heartbeat_news){0});
 }
 
 static void

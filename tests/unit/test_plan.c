@@ -189,7 +189,7 @@ who_does_not_hear_us_is_not_planned_for(void **state)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true}};
-    lone_say(lone, 7, &deaf);
+    lone_say_beat(lone, 7, &deaf, &(struct proto_hears){0});
     lone_run(lone, 200);
     assert_true(lone->compute);
     assert_null(plan_sent(lone, 7));
@@ -207,10 +207,8 @@ a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed(void **state)
     lone_forget_sent(lone);
     lone_down(lone, 8);
     assert_non_null(lone_sent(lone, 7, PROTO_ABORT));
-    struct proto_msg beat = {
-        .type = PROTO_HEARTBEAT,
-        .heartbeat = {.idle = true, .have = theirs, .hears_count = 1, .hears = {{{5, 1}, 0}}}};
-    lone_say(lone, 7, &beat);
+    struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true, .have = theirs}};
+    lone_say_beat(lone, 7, &beat, &(struct proto_hears){1, {{{5, 1}, 0}}});
     const struct proto_plan *plan = plan_sent(lone, 7);
     assert_non_null(plan);
     assert_int_equal(plan->count, 2);
@@ -346,16 +344,14 @@ done_means_finished_without_one_who_gets_no_further(void **state)
 static void
 beat_with(struct lone *lone, unsigned id, uint64_t round, uint32_t speed, uint64_t have)
 {
-    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
-                            .heartbeat = {.round = round,
-                                          .idle = true,
-                                          .speed = speed,
-                                          .have = have,
-                                          .state_hash = 77 + round,
-                                          .hears_count = 2}};
-    msg.heartbeat.hears[0].node = lone_node(lone, 5);
-    msg.heartbeat.hears[1].node = lone_node(lone, id == 7 ? 8 : 7);
-    lone_say(lone, id, &msg);
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {
+            .round = round, .idle = true, .speed = speed, .have = have, .state_hash = 77 + round}};
+    struct proto_hears hears = {.count = 2};
+    hears.nodes[0].node = lone_node(lone, 5);
+    hears.nodes[1].node = lone_node(lone, id == 7 ? 8 : 7);
+    lone_say_beat(lone, id, &msg, &hears);
 }
 
 /* The plan of node 5 with 7 and 8, whose speeds and contributions are these; 5 has speed 1000. */
@@ -730,11 +726,12 @@ beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
     struct proto_msg msg = {
         .type = PROTO_HEARTBEAT,
         .heartbeat = {.idle = idle, .ready = idle, .busy_us = busy_ms * 1000, .state_hash = 77}};
+    struct proto_hears hears = {0};
     for (unsigned other = 7; other <= 8; other++)
         if (other != id)
-            msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, other);
-    msg.heartbeat.hears[msg.heartbeat.hears_count++].node = lone_node(lone, lone->id);
-    lone_say(lone, id, &msg);
+            hears.nodes[hears.count++].node = lone_node(lone, other);
+    hears.nodes[hears.count++].node = lone_node(lone, lone->id);
+    lone_say_beat(lone, id, &msg, &hears);
 }
 
 static void
@@ -778,11 +775,11 @@ whose_trainer_hangs_leads_nobody(void **state)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
     lone_meet(lone, 5);
     lone_beat(lone, 5, 0, true);
-    struct proto_msg msg = {
-        .type = PROTO_HEARTBEAT,
-        .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77, .hears_count = 1}};
-    msg.heartbeat.hears[0].node = lone_node(lone, 7);
-    lone_say(lone, 5, &msg);
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77}};
+    struct proto_hears hears = {.count = 1};
+    hears.nodes[0].node = lone_node(lone, 7);
+    lone_say_beat(lone, 5, &msg, &hears);
     lone_run(lone, 50);
     assert_true(lone->compute); /* though 5 is lower, and without waiting until it starves */
     assert_int_equal(lone->shards, ALL);

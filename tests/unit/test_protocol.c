@@ -39,7 +39,7 @@ static const struct field_name {
 };
 enum { FIELDS_COUNT = sizeof fields / sizeof fields[0] };
 
-static const char *const items[] = {"endpoint", "hearing", "member", "seat"};
+static const char *const items[] = {"endpoint", "hearing", "member", "seat", "claim", "replica"};
 enum { ITEMS = sizeof items / sizeof items[0] };
 
 /* Rules of the grammar: "hold = %x94 version %x06 plan-hash round". */
@@ -119,8 +119,9 @@ expect_messages(void)
     for (size_t i = 0; i < MESSAGES; i++) {
         append(header, "%s %s", i ? " /" : "", spelled(messages[i].symbol, name));
         char *line = rule_add(&expected);
-        append(line, "%s = %%x9%zX version %%x%02X", name, 2 + list_count(messages[i].list),
-               messages[i].number);
+        size_t count = 2 + list_count(messages[i].list);
+        append(line, count < 16 ? "%s = %%x9%zX" : "%s = %%xDC %%x00 %%x%02zX", name, count);
+        append(line, " version %%x%02X", messages[i].number);
         append_fields(line, messages[i].list);
     }
 }

@@ -261,11 +261,11 @@ who_says_it_was_left_out_is_not_planned_for(void **state)
     lone_beat(lone, 6, 0, true);
     lone_run(lone, 10);
     assert_int_equal(lone_sent(lone, 6, PROTO_PLAN)->msg.plan.count, 3);
-    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
-                            .heartbeat = {.idle = true, .benched = true, .hears_count = 2}};
-    msg.heartbeat.hears[0].node = lone_node(lone, 5);
-    msg.heartbeat.hears[1].node = lone_node(lone, 6);
-    lone_say(lone, 7, &msg);
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true, .benched = true}};
+    struct proto_hears hears = {.count = 2};
+    hears.nodes[0].node = lone_node(lone, 5);
+    hears.nodes[1].node = lone_node(lone, 6);
+    lone_say_beat(lone, 7, &msg, &hears);
     lone_return(lone);
     struct proto_msg over = {.type = PROTO_ABORT,
                              .abort.plan_hash =

@@ -121,7 +121,7 @@ samples_repeat_and_differ(void **state)
         messages_make(&b, type, MESSAGES_RANDOM, &two);
         messages_make(&c, type, MESSAGES_RANDOM, &three);
         assert_true(messages_equal(&a.msg, &b.msg));
-        bool empty = type == PROTO_JOB || type == PROTO_BYE;
+        bool empty = type == PROTO_JOB || type == PROTO_BYE || type == PROTO_WHOM;
         assert_int_equal(messages_equal(&a.msg, &c.msg), empty);
         b.msg.type = type == PROTO_BYE ? PROTO_JOB : PROTO_BYE;
         assert_false(messages_equal(&a.msg, &b.msg));
@@ -139,9 +139,13 @@ one_changed_field_makes_another_message(void **state)
     assert_true(messages_equal(&a.msg, &b.msg));
     b.msg.plan.members[63].shards ^= 1;
     assert_false(messages_equal(&a.msg, &b.msg));
+    messages_make(&a, PROTO_HEARS, MESSAGES_LARGE, &rand);
+    b = a;
+    b.msg.hears.nodes[63].node.incarnation ^= 1;
+    assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HEARTBEAT, MESSAGES_LARGE, &rand);
     b = a;
-    b.msg.heartbeat.hears[63].node.incarnation ^= 1;
+    b.msg.heartbeat.claims[0].counter ^= 1;
     assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HELLO, MESSAGES_LARGE, &rand);
     b = a;

@@ -146,8 +146,6 @@ static void
 hear_control(struct core *core, int i, const struct proto_msg *msg)
 {
     struct gossip *g = core->gossip;
-    if (msg->type == PROTO_REPLICA)
-        on_replica(core, i, &msg->replica);
     if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
         g->status = g->status == GOSSIP_NEW ? GOSSIP_TRAINING : g->status;
         gossip_plan_changed(g, core);
@@ -253,24 +251,24 @@ sayable(uint64_t count)
 }
 
 static void
-on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
     struct gossip *g = core->gossip;
     struct gossip_start start = gossip_count_tell(g);
-    struct proto_msg msg = {.type = PROTO_REPLICA,
-                            .replica = {.plan_hash = g->plan.hash,
-                                        .status = (uint16_t)g->status,
-                                        .step = sayable(g->step),
-                                        .units = sayable(g->units),
-                                        .known = sayable(g->total),
-                                        .result = g->result,
-                                        .snapshot = gossip_snapshot_say(g),
-                                        .saved = g->saved,
-                                        .phase = sayable(g->phase),
-                                        .without = g->without,
-                                        .start_id = start.node.id,
-                                        .start_incarnation = start.node.incarnation,
-                                        .start_units = start.units}};
+    beat->replica_count = 1;
+    beat->replicas[0] = (struct proto_replica){.plan_hash = g->plan.hash,
+                                               .status = (uint16_t)g->status,
+                                               .step = sayable(g->step),
+                                               .units = sayable(g->units),
+                                               .known = sayable(g->total),
+                                               .result = g->result,
+                                               .snapshot = gossip_snapshot_say(g),
+                                               .saved = g->saved,
+                                               .phase = sayable(g->phase),
+                                               .without = g->without,
+                                               .start_id = start.node.id,
+                                               .start_incarnation = start.node.incarnation,
+                                               .start_units = start.units};
     beat->round = sayable(g->step);
     beat->idle = !g->plan.active;
     beat->done = g->status == GOSSIP_DONE;
@@ -280,7 +278,15 @@ on_beat_out(const struct core *core, struct proto_heartbeat *beat)
     g->told_snapshot = gossip_snapshot_say(g);
     g->told_saved = g->saved;
     g->told_without = g->without;
-    peers_send_all(core, &msg);
+}
+
+static void
+on_beat(struct core *core, int i, const struct heartbeat_news *news)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    (void)news;
+    if (said->replica_count)
+        on_replica(core, i, &said->replicas[0]);
 }
 
 static bool
@@ -381,6 +387,7 @@ const struct engine engine_gossip = {
     .starved = on_starved,
     .interrupt = on_interrupt,
     .beat_out = on_beat_out,
+    .beat = on_beat,
     .peer_gone = on_peer_gone,
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,

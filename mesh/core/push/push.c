@@ -74,25 +74,6 @@ shown_us(uint64_t us)
 }
 
 static void
-claim(struct push *push, const struct core *core)
-{
-    struct proto_msg msg = {.type = PROTO_CLAIM,
-                            .claim = {.group_hash = push->group_hash,
-                                      .base = push->base,
-                                      .counter = push->counter,
-                                      .number = ++push->claim_number,
-                                      .tickets = push_set_count(&push->leases.done),
-                                      .final_hash = push->final_hash,
-                                      .leads = push->leads,
-                                      .cut = push_cut_told(push),
-                                      .saved = push->saved,
-                                      .compute_us = shown_us(push_ticket_us(push, true, -1)),
-                                      .line_us = shown_us(push_line_us(push, true, -1))}};
-    push->claim_at = wall_after(core->now, CORE_HEARTBEAT_US);
-    peers_send_all(core, &msg);
-}
-
-static void
 carry_out(struct core *core, enum push_verdict verdict)
 {
     struct push *push = core->push;
@@ -109,7 +90,7 @@ carry_out(struct core *core, enum push_verdict verdict)
         push_work_group(push, core);
         push_cut_group(push);
     }
-    claim(push, core);
+    core_tell(core);
 }
 
 static void
@@ -127,14 +108,7 @@ on_step(struct core *core)
     core->round = push->leases.done.floor;
     if (push->base != base || push->final_hash != final || push_cut_told(push) != cut ||
         push->saved != saved)
-        claim(push, core);
-}
-
-static void
-on_tick(struct core *core)
-{
-    if (core->push->started && wall_reached(core->now, core->push->claim_at))
-        claim(core->push, core);
+        core_tell(core);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */
@@ -144,10 +118,6 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
 {
     struct push *push = core->push;
     switch (msg->type) {
-    case PROTO_CLAIM:
-        carry_out(core, push_group_on_claim(push, core, i, &msg->claim));
-        core->others_train |= push->of[i].said.group_hash != 0;
-        break;
     case PROTO_GROUP:
         carry_out(core, push_group_on_group(push, core, i, &msg->group));
         break;
@@ -217,13 +187,12 @@ on_applied(struct core *core, const struct core_state *now)
         push->again_us = PUSH_AGAIN_US;
         core->started_at = core->awake;
         push_cut_begin(push, core);
-        claim(push, core);
+        core_tell(core);
         return;
     }
     push->started = core->done = true;
     push_copy_keep(push);
     push_work_finished(push, now->hash);
-    claim(push, core);
     core_tell(core);
 }
 
@@ -236,19 +205,37 @@ on_interrupt(struct core *core)
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static void
-on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
+    struct push *push = core->push;
     beat->round = core->round;
     beat->done = core->done;
     beat->idle = true;
+    if (!push->started)
+        return;
+    beat->claim_count = 1;
+    beat->claims[0] = (struct proto_claim){.group_hash = push->group_hash,
+                                           .base = push->base,
+                                           .counter = push->counter,
+                                           .number = ++push->claim_number,
+                                           .tickets = push_set_count(&push->leases.done),
+                                           .final_hash = push->final_hash,
+                                           .leads = push->leads,
+                                           .cut = push_cut_told(push),
+                                           .saved = push->saved,
+                                           .compute_us = shown_us(push_ticket_us(push, true, -1)),
+                                           .line_us = shown_us(push_line_us(push, true, -1))};
 }
 
 static void
-on_peer_up(struct core *core, int i)
+on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
-    core->push->of[i].known = false;
-    if (core->push->started)
-        claim(core->push, core);
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    (void)news;
+    if (!said->claim_count)
+        return;
+    carry_out(core, push_group_on_claim(core->push, core, i, &said->claims[0]));
+    core->others_train |= core->push->of[i].said.group_hash != 0;
 }
 
 static void
@@ -319,15 +306,15 @@ const struct engine engine_push = {
     .start = start,
     .end = end,
     .step = on_step,
-    .tick = on_tick,
     .message = on_message,
     .bulk = on_bulk,
     .bucket = on_bucket,
     .applied = on_applied,
     .interrupt = on_interrupt,
     .beat_out = on_beat_out,
+    .beat = on_beat,
     .peer_gone = on_peer_forget,
-    .peer_up = on_peer_up,
+    .peer_up = on_peer_forget,
     .peer_forget = on_peer_forget,
     .may_end = may_end,
     .waits = waits,

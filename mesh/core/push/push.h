@@ -278,7 +278,6 @@ struct push {
     uint64_t told;    /* bitmap of ranks whose holdings came */
     uint64_t counter; /* highest one known */
     uint64_t claim_number;
-    struct wall claim_at; /* when the next one is due */
     /* When the group began, when it was told last, and since when somebody is to be left out, or another history to stay. */
     struct awake grouped_at, told_at, tell_at, left_out_at, yields_at;
     uint64_t left_out_us;   /* for how long that may wait */

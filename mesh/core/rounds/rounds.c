@@ -343,7 +343,7 @@ on_starved(struct core *core, uint64_t us)
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static void
-on_beat_out(const struct core *core, struct proto_heartbeat *beat)
+on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
     beat->round = core->round;
     beat->idle = plan_idle(core);

@@ -5,7 +5,11 @@
 
 #include "mesh/core/internal.h"
 
-enum { SCORES = 8 /* are told at a time, at most */ };
+enum {
+    SCORES = 8,       /* are told at a time, at most */
+    LAG_US = 1000,    /* a lag that changes by less is not worth a word, */
+    LAGS_US = 250000, /* and lags alone are told this often at most */
+};
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
 static void
@@ -38,11 +42,84 @@ heartbeat_score(const struct core *core, const struct proto_score *score)
         program->hear_score(core->config.program_ctx, score);
 }
 
+/* --- Whom we hear --------------------------------------------------------------------------------- */
+
+/* Has the lag changed so much that the others should know? */
+static bool
+lag_moved(uint32_t from_us, uint32_t to_us)
+{
+    uint32_t less = from_us < to_us ? from_us : to_us, more = from_us + to_us - less;
+    return more - less > LAG_US + less / 4;
+}
+
+static void
+list_heard(const struct core *core, struct proto_hears *out)
+{
+    out->count = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state == PEER_UP && !core->view.of[i].suspected && !peer->hello.wants_job)
+            out->nodes[out->count++] =
+                (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
+    }
+}
+
+/* Are others heard than those that we told of, or, after a while, have lags changed? */
+static bool
+list_changed(const struct view *view, const struct core *core, const struct proto_hears *now)
+{
+    bool lags = wall_since(core->now, view->told_at) >= LAGS_US;
+    if (now->count != view->told.count)
+        return true;
+    for (size_t k = 0; k < now->count; k++) {
+        const struct proto_hearing *a = &now->nodes[k], *b = &view->told.nodes[k];
+        if (!core_node_equal(a->node, b->node) || (lags && lag_moved(a->lag_us, b->lag_us)))
+            return true;
+    }
+    return false;
+}
+
+/* Tells the list before the heartbeat that names it. When many come or go, one list tells of several. */
+static void
+tell_list(struct view *view, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_HEARS};
+    list_heard(core, &msg.hears);
+    bool due = view->told_hash == 0 || wall_since(core->now, view->told_at) >= CORE_HEARTBEAT_US;
+    if (!due || (view->told_hash != 0 && !list_changed(view, core, &msg.hears)))
+        return;
+    view->told = msg.hears;
+    view->told_hash = proto_hears_hash(&msg.hears);
+    if (msg.hears.count > 0) /* else there is nobody to tell */
+        view->told_at = core->now;
+    peers_send_all(core, &msg);
+}
+
+/* Another list is due: with the next heartbeat, which comes as soon as a list may follow the last one. */
+static void
+list_soon(struct view *view)
+{
+    struct wall at = wall_after(view->told_at, CORE_HEARTBEAT_US);
+    if (wall_before(at, view->beat_at))
+        view->beat_at = at;
+}
+
+void
+heartbeat_whom(struct view *view, const struct core *core, int i)
+{
+    struct heard *heard = &view->of[i];
+    if (view->told_hash == 0 || wall_since(core->now, heard->asked_at) < CORE_TICK_US)
+        return;
+    heard->asked_at = core->now;
+    peers_send(core, i, &(struct proto_msg){.type = PROTO_HEARS, .hears = view->told});
+}
+
+/* --- Sending ---------------------------------------------------------------------------------------- */
+
 void
 heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
-    struct proto_heartbeat *out = &msg.heartbeat;
     view->beat_at = wall_after(core->now, CORE_HEARTBEAT_US);
     if (core->leaving)
         return;
@@ -50,22 +127,22 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
         ask_for_job(core);
         return;
     }
-    out->sent_us = core->now.us;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct peer *peer = &core->peers.peers[i];
-        const struct heard *heard = &core->view.of[i];
-        if (peer->state == PEER_UP && !heard->suspected && !peer->hello.wants_job)
-            out->hears[out->hears_count++] =
-                (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
-    }
+    tell_list(view, core);
+    msg.heartbeat.sent_us = core->now.us;
+    msg.heartbeat.pause_us = CORE_HEARTBEAT_US;
+    msg.heartbeat.hears_hash = view->told_hash;
     peers_send_all(core, &msg);
     tell_scores(core);
 }
+
+/* --- Hearing ---------------------------------------------------------------------------------------- */
 
 bool
 heartbeat_heard(struct view *view, const struct core *core, int i)
 {
     bool healed = view->of[i].suspected;
+    if (healed)
+        list_soon(view);
     view->of[i].heard_at = core->awake;
     view->of[i].suspected = false;
     return healed;
@@ -86,16 +163,23 @@ take_round(struct heard *heard, const struct core *core, uint64_t round)
     heard->counted_round = round;
 }
 
-/* Whom peers[i] hears. Returns a bitmap of those who are worth a hold, as one hears another again. */
+void
+heartbeat_hears(struct view *view, int i, const struct proto_hears *hears)
+{
+    view->of[i].list = *hears;
+    view->of[i].list_hash = proto_hears_hash(hears);
+}
+
+/* Reads the list of peers[i]. Returns a bitmap of those who are worth a hold, as one hears another again. */
 static uint64_t
-take_hears(struct heard *heard, const struct core *core, int i, const struct proto_heartbeat *beat)
+read_list(struct heard *heard, const struct core *core, int i)
 {
     uint64_t before = heard->hears;
     bool deaf = !heard->hears_me;
     heard->hears = 0;
     heard->hears_me = false;
-    for (size_t h = 0; h < beat->hears_count; h++) {
-        const struct proto_hearing *hearing = &beat->hears[h];
+    for (size_t h = 0; h < heard->list.count; h++) {
+        const struct proto_hearing *hearing = &heard->list.nodes[h];
         if (core_node_equal(hearing->node, core->config.self)) {
             heard->hears_me = true;
             heard->lag_us[PEERS_MAX] = hearing->lag_us;
@@ -110,6 +194,21 @@ take_hears(struct heard *heard, const struct core *core, int i, const struct pro
     return healed || (deaf && heard->hears_me) ? healed | UINT64_C(1) << i : 0;
 }
 
+/* Whom peers[i] hears, by the list that its heartbeat names. We do not have that one: it is asked for it, and until it
+ * comes the one before counts. */
+static uint64_t
+take_hears(struct heard *heard, const struct core *core, int i, uint64_t hash)
+{
+    if (hash == heard->counts_hash)
+        return 0;
+    if (hash != heard->list_hash) {
+        peers_send(core, i, &(struct proto_msg){.type = PROTO_WHOM});
+        return 0;
+    }
+    heard->counts_hash = hash;
+    return read_list(heard, core, i);
+}
+
 struct heartbeat_news
 heartbeat_take(struct view *view, const struct core *core, int i,
                const struct proto_heartbeat *beat)
@@ -120,7 +219,7 @@ heartbeat_take(struct view *view, const struct core *core, int i,
     take_round(heard, core, beat->round);
     heard->beat = *beat;
     heard->beat.have &= core->all;
-    news.healed = take_hears(heard, core, i, beat);
+    news.healed = take_hears(heard, core, i, beat->hears_hash);
     if (news.back)
         news.healed |= UINT64_C(1) << i;
     return news;
@@ -138,6 +237,18 @@ heartbeat_up(struct view *view, const struct core *core, int i)
 {
     assert(core->peers.peers[i].state == PEER_UP);
     view->of[i] = (struct heard){.heard_at = core->awake, .moved_at = core->awake};
+    for (int j = 0; j < PEERS_MAX; j++)
+        view->of[j].counts_hash = 0; /* its list may name the new one: read it again */
+    if (core->peers.peers[i].announced || core->config.hello.wants_job)
+        list_soon(view);
+}
+
+/* Nobody hears peers[i], as far as we know. */
+static void
+heard_by_none(struct view *view, int i)
+{
+    for (int j = 0; j < PEERS_MAX; j++)
+        view->of[j].hears &= ~(UINT64_C(1) << i);
 }
 
 void
@@ -149,13 +260,14 @@ heartbeat_gone(struct view *view, int i)
     heard->beat.idle = false;
     heard->beat.ready = false;
     heard->counted_at.us = 0;
+    heard_by_none(view, i);
+    list_soon(view);
 }
 
 void
 heartbeat_forget(struct view *view, int i)
 {
-    for (int j = 0; j < PEERS_MAX; j++)
-        view->of[j].hears &= ~(UINT64_C(1) << i);
+    heard_by_none(view, i);
     view->of[i] = (struct heard){.suspected = false};
 }
 
@@ -198,6 +310,7 @@ heartbeat_watch(struct view *view, const struct core *core, int i)
     if (heard->suspected || !lost(core, i))
         return HEARTBEAT_AS_BEFORE;
     heard->suspected = true;
+    list_soon(view);
     core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
              (unsigned)(silent_us / 1000));
     return HEARTBEAT_SUSPECTED;

@@ -1,8 +1,11 @@
 /* heartbeat.h - which nodes are alive: heartbeats, and what follows when they do not come.
  *
- * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, which
- * nodes it hears, and for how long its trainer has made no progress. core.c calls these functions for what the wire
+ * Every CORE_HEARTBEAT_US, and when something changed that others wait for, a node tells all peers its round, for how
+ * long its trainer has made no progress, and what its engine has to say. core.c calls these functions for what the wire
  * brings, and the engine for the heartbeat itself.
+ *
+ * Whom a node hears, it tells when that has changed. A heartbeat only names the hash of the list, so it has as many bytes
+ * with 64 nodes as with 2. Who does not have the list asks for it.
  *
  * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
  * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.
@@ -43,6 +46,10 @@ void heartbeat_send(struct view *view, const struct core *core, const struct pro
 void heartbeat_score(const struct core *core, const struct proto_score *score);
 /* A message of peers[i] came. Returns true if it was suspected. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);
+/* peers[i] says whom it hears: that counts when a heartbeat names this list. */
+void heartbeat_hears(struct view *view, int i, const struct proto_hears *hears);
+/* peers[i] asks whom we hear. */
+void heartbeat_whom(struct view *view, const struct core *core, int i);
 struct heartbeat_news heartbeat_take(struct view *view, const struct core *core, int i,
                                      const struct proto_heartbeat *beat);
 /* A chunk of peers[i] was computed from a state with this hash before core->round. */

@@ -15,6 +15,12 @@ struct heard {
     struct wall counted_at;      /* when round_us was measured, */
     uint64_t counted_round;      /* and at which round */
     bool suspected;              /* it has been silent for too long */
+    /* Whom it hears: the list that it said last. It counts when a heartbeat names its hash; what that list says of
+     * this node and of peers is below. */
+    struct proto_hears list;
+    uint64_t list_hash;   /* 0: it has said none */
+    uint64_t counts_hash; /* of the list that the rest was read from */
+    struct wall asked_at; /* when it was told our list, since it asked */
     bool hears_me;
     uint64_t hears; /* bit i: it hears peers[i] */
     /* lag of chunks from peers[j] to it; the last entry is the lag from us */
@@ -24,6 +30,9 @@ struct heard {
 struct view {
     struct heard of[PEERS_MAX]; /* index: as in struct peers */
     struct wall beat_at;        /* when the next heartbeat is due */
+    struct proto_hears told;    /* whom we hear, as we told the peers last, */
+    uint64_t told_hash;
+    struct wall told_at; /* and when */
 };
 
 #endif
