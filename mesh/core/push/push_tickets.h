@@ -5,8 +5,8 @@
  * set is small. Each range has the set of tickets that it has taken (push.h), and each node the set of those that are done:
  * taken by all ranges.
  *
- * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member has up to
- * PUSH_HANDS tickets in hand: it pushes one, computes one, and reads for the next. With a bound (stale-synchronous
+ * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member works on one, and
+ * up to PUSH_HANDS are leased to it: the leader may not know yet what it has done or dropped. With a bound (stale-synchronous
  * parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below k - bound are done.
  *
  * A trainer may hang, and its node still answers. So when nothing else is left to lease, a ticket is leased again that its
