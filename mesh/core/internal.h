@@ -110,14 +110,6 @@ plan_says_idle(const struct core *core, int i)
     return core->view.of[i].beat.idle && !(core->plan.busy >> i & 1);
 }
 
-/* The shards of core->round that the next plan should leave with this node. */
-static inline uint64_t
-contribution_keeps(const struct core *core)
-{
-    return core->pinned && !core_mutant(MUTANT_PIN) ? core->contribution.held
-                                                    : contribution_have(&core->contribution);
-}
-
 /* Time of the longest recent round or compute, in microseconds. */
 static inline uint64_t
 plan_recent_max(const struct core *core)
@@ -181,18 +173,6 @@ divergence_open(const struct core *core)
     return open;
 }
 
-/* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns `out`. */
-static inline const char *
-report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
-{
-    bool v6 = strchr(at->host, ':') != NULL;
-    if (at->control_port == REPORT_PORT_USUAL || at->control_port == 0)
-        snprintf(out, PROTO_WHO_MAX, "%s", at->host);
-    else
-        snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
-    return out;
-}
-
 /* How people call peers[i]: "pc3 (192.168.7.13)"; only its address while its name is unknown. Returns `out`. */
 static inline const char *
 report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
@@ -208,36 +188,10 @@ report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
     return out;
 }
 
-/* Is a checkpoint by time due? The last one was made at `saved_at`, and took `took_us`. */
-static inline bool
-core_save_due(const struct core *core, struct awake saved_at, uint64_t took_us)
-{
-    enum {
-        SAVE_US = 30000000,
-        SHARE = 20
-    }; /* at least so long, and so many times as long as one takes */
-    uint64_t us = SHARE * took_us;
-    return awake_reached(core->awake, awake_after(saved_at, us > SAVE_US ? us : SAVE_US));
-}
-
 static inline bool
 core_node_equal(struct proto_node a, struct proto_node b)
 {
     return proto_node_equal(a, b);
-}
-
-static inline bool
-core_endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
-{
-    return a->control_port == b->control_port && strcmp(a->host, b->host) == 0;
-}
-
-static inline struct proto_endpoint
-core_endpoint(const char *host, uint16_t port)
-{
-    struct proto_endpoint at = {.control_port = port};
-    memcpy(at.host, host, strnlen(host, sizeof at.host - 1));
-    return at;
 }
 
 /* Index of the node with this id, or -1. */

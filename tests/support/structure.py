@@ -11,7 +11,7 @@ STOREYS = [  # from the bottom to the top
     ('base', 'clock backoff mutant cost servers gossip_flow gossip_graph push_tickets'),
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
-    ('parts', 'group plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_internal fetch_copy '
+    ('parts', 'group plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_copy '
               'fetch_follow serve audit page_repair gossip gossip_link gossip_give gossip_settle gossip_copy gossip_count gossip_wait gossip_plan gossip_snapshot gossip_run'),
     ('collective', 'collective route route_ring route_direct route_star'),
     ('engine', 'engine rounds rounds_act gossip_engine push push_group push_elect push_copy push_range push_lease push_work push_cut'),

@@ -10,6 +10,8 @@
 #include <xxhash.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/transfer/fetch_copy.h"
+#include "mesh/core/transfer/fetch_follow.h"
 #include "tests/support/lone.h"
 
 enum { BLOCKS = 21, SIZE = 20 * PROTO_BLOCK_MAX + 12345 };

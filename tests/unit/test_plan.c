@@ -477,7 +477,7 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     assert_int_equal(own->held, 0);
     lone_train(lone);
     assert_int_equal(own->held, ALL);
-    assert_int_equal(contribution_keeps(lone->core), ALL);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), ALL);
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
     core_on_bucket(lone->core, lone->now, 1);
@@ -488,7 +488,7 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     assert_int_equal(own->held, ALL);
     lone_run(lone, 700);
     core_on_damaged(lone->core, lone->now);
-    assert_int_equal(contribution_keeps(lone->core), 0);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), 0);
     lone_destroy(&lone);
 }
 

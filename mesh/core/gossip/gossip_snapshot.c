@@ -47,7 +47,7 @@ due(const struct gossip *g, const struct core *core)
         return true;
     if (every > 0)
         return progress(g, core) / every > g->saved_step / every;
-    return core_save_due(core, g->saved_at, g->snapshot_us);
+    return awake_save_due(core->awake, g->saved_at, g->snapshot_us);
 }
 
 /* Do all others train in this plan? */

@@ -222,7 +222,8 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
     uint32_t speed[PROTO_PEERS_MAX] = {0};
     for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k];
-        have[k] = i < 0 ? contribution_keeps(core) : core->view.of[i].beat.have;
+        have[k] = i < 0 ? contribution_keeps(&core->contribution, core->pinned)
+                        : core->view.of[i].beat.have;
         if (!core->config.even) /* without a speed all count as equal */
             speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
     }

@@ -23,7 +23,7 @@ next_cut(const struct push *push, const struct core *core)
     const struct push_config *config = &push->config;
     uint64_t each = config->save_every * config->per_step, at = push->leases.end;
     bool now = leaves(push);
-    if (each == 0 && !now && !core_save_due(core, push->saved_at, push->cut_us))
+    if (each == 0 && !now && !awake_save_due(core->awake, push->saved_at, push->cut_us))
         return 0;
     if (each > 0 && !now && (push->saved / each + 1) * each > at)
         at = (push->saved / each + 1) * each;

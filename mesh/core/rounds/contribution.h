@@ -16,6 +16,7 @@
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
+#include "mesh/core/mutant.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
 
@@ -93,6 +94,13 @@ contribution_have(const struct contribution *own)
     if (own->state == TRAINER_COMPUTING)
         return own->has | own->computing;
     return own->filled ? own->has : 0;
+}
+
+/* The shards of the present round that the next plan should leave with this node; `pinned` as in core_state. */
+static inline uint64_t
+contribution_keeps(const struct contribution *own, bool pinned)
+{
+    return pinned && !core_mutant(MUTANT_PIN) ? own->held : contribution_have(own);
 }
 
 /* May the core read the state and adopt a plan now? */

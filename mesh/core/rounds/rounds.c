@@ -6,6 +6,8 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/transfer/fetch_copy.h"
+#include "mesh/core/transfer/fetch_follow.h"
 
 /* --- Plans begin --------------------------------------------------------------------------------- */
 
@@ -349,7 +351,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    beat->have = contribution_keeps(core);
+    beat->have = contribution_keeps(&core->contribution, core->pinned);
     beat->state_hash = core->state_hash;
     beat->since = core->divergence.own_since;
     beat->speed = core->contribution.speed;

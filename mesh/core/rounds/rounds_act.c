@@ -4,6 +4,7 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/rounds/rounds.h"
+#include "mesh/core/transfer/fetch_copy.h"
 
 /* --- Plans end ------------------------------------------------------------------------------------ */
 

@@ -82,4 +82,16 @@ awake_later(struct awake a, struct awake b)
     return a.us > b.us ? a : b;
 }
 
+/* Is a checkpoint by time due? The last one was made at `saved_at`, and took `took_us`. */
+static inline bool
+awake_save_due(struct awake now, struct awake saved_at, uint64_t took_us)
+{
+    enum {
+        SAVE_US = 30000000,
+        SHARE = 20
+    }; /* at least so long, and so many times as long as one takes */
+    uint64_t us = SHARE * took_us;
+    return awake_reached(now, awake_after(saved_at, us > SAVE_US ? us : SAVE_US));
+}
+
 #endif

@@ -22,7 +22,7 @@ find_place(struct contacts *contacts, const struct proto_endpoint *at)
 {
     for (int i = 0; i < CONTACTS_MAX; i++) {
         struct contact *contact = &contacts->list[i];
-        if (contact->node.id != 0 && !contact->here && core_endpoint_equal(&contact->at, at))
+        if (contact->node.id != 0 && !contact->here && link_endpoint_equal(&contact->at, at))
             return contact;
     }
     return NULL;

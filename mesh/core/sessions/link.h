@@ -13,6 +13,8 @@
 #ifndef MESH_LINK_H
 #define MESH_LINK_H
 
+#include <string.h>
+
 #include "mesh/core/core.h"
 
 enum {
@@ -45,5 +47,12 @@ void link_close_announced(struct link_table *table, const struct core *core, int
 uint32_t link_number(struct link_table *table);
 /* Sends HELLO on `link`. It asks with the number `asks` and answers `answers`; 0: does not ask, does not answer. */
 void link_hello(const struct core *core, int link, uint32_t asks, uint32_t answers);
+
+/* The same place on the network? */
+static inline bool
+link_endpoint_equal(const struct proto_endpoint *a, const struct proto_endpoint *b)
+{
+    return a->control_port == b->control_port && strcmp(a->host, b->host) == 0;
+}
 
 #endif

@@ -20,7 +20,7 @@ rendezvous_add(struct rendezvous *all, const struct core *core, const struct pro
     struct rendezvous_seed *room = NULL;
     for (int s = 0; s < all->high; s++) {
         struct rendezvous_seed *seed = &all->seeds[s];
-        if (seed->used && core_endpoint_equal(&seed->at, at)) {
+        if (seed->used && link_endpoint_equal(&seed->at, at)) {
             seed->forever = seed->forever || forever;
             return;
         }
@@ -109,7 +109,7 @@ seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
         return true;
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP &&
-            core_endpoint_equal(&core->peers.peers[i].at, &seed->at))
+            link_endpoint_equal(&core->peers.peers[i].at, &seed->at))
             return true;
     return false;
 }

@@ -6,6 +6,9 @@
 #ifndef MESH_REPORT_H
 #define MESH_REPORT_H
 
+#include <stdio.h>
+#include <string.h>
+
 #include "mesh/core/core.h"
 
 enum {
@@ -33,5 +36,17 @@ void report_here(struct report *report, const struct core *core, int i);
 void report_gone(struct report *report, const struct core *core, int i, enum report_end end);
 /* Slot i may be used for another node from now on. */
 void report_forget(struct report *report, int i);
+
+/* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns `out`. */
+static inline const char *
+report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
+{
+    bool v6 = strchr(at->host, ':') != NULL;
+    if (at->control_port == REPORT_PORT_USUAL || at->control_port == 0)
+        snprintf(out, PROTO_WHO_MAX, "%s", at->host);
+    else
+        snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
+    return out;
+}
 
 #endif

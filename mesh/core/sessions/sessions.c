@@ -7,6 +7,14 @@
 #include "mesh/core/internal.h"
 #include "proto/text.h"
 
+static struct proto_endpoint
+endpoint_at(const char *host, uint16_t port)
+{
+    struct proto_endpoint at = {.control_port = port};
+    memcpy(at.host, host, strnlen(host, sizeof at.host - 1));
+    return at;
+}
+
 void
 sessions_init(struct peers *peers, const struct core *core)
 {
@@ -33,7 +41,7 @@ static bool
 dialled_elsewhere(const struct peer *peer, const struct proto_endpoint *at, uint32_t answers)
 {
     bool unknown = peer->state == PEER_GREETING && answers != peer->number;
-    return (peer->state == PEER_CONNECTING || unknown) && !core_endpoint_equal(&peer->at, at);
+    return (peer->state == PEER_CONNECTING || unknown) && !link_endpoint_equal(&peer->at, at);
 }
 
 /* It was found at `at` just now, where it may have moved: let no attempt that was begun before stand in the way. */
@@ -44,7 +52,7 @@ peer_seen(struct peers *peers, const struct core *core, int i, const struct prot
     bool late = wall_since(core->now, peer->since) >= PEERS_BEACON_US;
     bool waits = peer->state == PEER_KNOWN && (late || wall_reached(core->now, peer->retry_at));
     bool dials = (peer->state == PEER_CONNECTING || peer->state == PEER_GREETING) &&
-                 !core_endpoint_equal(&peer->at, at);
+                 !link_endpoint_equal(&peer->at, at);
     if (peer->state == PEER_KNOWN)
         peer->at = *at;
     if (!waits && !(dials && late))
@@ -126,7 +134,7 @@ refused_stranger(struct peers *peers, const struct core *core, struct proto_node
                  const char *host)
 {
     const struct rendezvous_seed *seed = rendezvous_oldest(&peers->rendezvous);
-    struct proto_endpoint at = seed ? seed->at : core_endpoint(host, 0);
+    struct proto_endpoint at = seed ? seed->at : endpoint_at(host, 0);
     int i = peers_add(peers, core, from, &at);
     if (i >= 0 && seed)
         rendezvous_answered(&peers->rendezvous, &peers->links, core, from, seed->number);
@@ -228,7 +236,7 @@ sessions_hello(struct peers *peers, const struct core *core, struct proto_node f
         rendezvous_answered(&peers->rendezvous, &peers->links, core, from, hello->asks);
         return;
     }
-    struct proto_endpoint at = core_endpoint(host, hello->control_port);
+    struct proto_endpoint at = endpoint_at(host, hello->control_port);
     int i = hello_peer(peers, core, from, &at);
     if (i < 0)
         return;
@@ -247,7 +255,7 @@ endpoint_known(const struct core *core, const struct proto_endpoint *at)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state != PEER_FREE &&
-            core_endpoint_equal(&core->peers.peers[i].at, at))
+            link_endpoint_equal(&core->peers.peers[i].at, at))
             return true;
     return false;
 }
@@ -380,7 +388,7 @@ peer_replaced(const struct core *core, int i)
         const struct peer *other = &core->peers.peers[j];
         bool there = j != i && (other->state == PEER_UP || other->state == PEER_REFUSED);
         if (there && wall_before(peer->found_at, other->found_at) &&
-            core_endpoint_equal(&other->at, &peer->at))
+            link_endpoint_equal(&other->at, &peer->at))
             return true;
     }
     return false;

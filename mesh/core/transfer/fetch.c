@@ -1,10 +1,12 @@
 /* fetch.c - the states of catching up, how each begins, and whom this node may learn from: see fetch.h. What is done in
  * them is in fetch_copy.c and fetch_follow.c, which stand on this file. */
+#include "mesh/core/transfer/fetch.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-#include "mesh/core/transfer/fetch_internal.h"
+#include "mesh/core/internal.h"
 
 int
 fetch_init(struct fetch *fetch, const struct core *core)

@@ -22,35 +22,23 @@
 #include <assert.h>
 
 #include "mesh/core/core.h"
+#include "mesh/core/sessions/backoff.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    FETCH_WINDOW = 4, /* blocks per FETCH; two FETCHes may be open with each donor */
-    /* without an offer after this time: ask again, doubled each time up to */
+    /* without an answer after this time: ask again, doubled each time up to */
     FETCH_ASK_US = 100000,
     FETCH_ASK_MAX_US = 1000000,
     FETCH_AHEAD_US = 100000, /* the named round is this far ahead of a running one */
     FETCH_AHEAD_MAX = 1024,  /* rounds */
-    FETCH_VOTE_US = 20000,   /* how long to wait for further offers */
     FETCH_BLOCK_US = 200000, /* without a block after this time: ask again, doubled each time */
-    FETCH_TRIES = 3,         /* after this many tries, this donor is not asked any more */
-    FETCH_AVOID_US = 500000, /* a donor that did not answer is not asked for this long */
-    FETCH_BAD_US = 5000000,  /* the same for donors whose state was wrong */
     FETCH_IDLE_US = 300000,  /* in no plan for this long: follow a node of the same round */
-    /* without a total after this time: ask again, doubled each time up to FETCH_ASK_MAX_US */
-    FETCH_FOLLOW_US = 200000,
     /* when the donor did not say for this long that it has no totals, it has them */
     FETCH_SURE_US = 100000,
     /* without a total that the donor should have after this time: follow another one */
     FETCH_LOST_US = 1000000,
-    FETCH_FOLLOW_BYTES = 8 << 20, /* bytes of totals that may be under way; that is */
-    FETCH_FOLLOW_LEAST = 8,       /* at least this many blocks */
-    FETCH_FOLLOW_MAX = 128,       /* and at most this many */
-    FETCH_AGAIN_US = 20000,       /* nobody to follow: ask again after this time */
-    /* overtaken by the mesh: ask again after this time, doubled each time */
-    FETCH_RETRY_US = 250000,
-    FETCH_RETRY_MAX_US = 8000000,
+    FETCH_FOLLOW_MAX = 128,  /* totals that are kept, at most */
     FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
 };
 
@@ -126,33 +114,53 @@ struct fetch_verdict {
 
 int fetch_init(struct fetch *fetch, const struct core *core);
 void fetch_fini(struct fetch *fetch, const struct core *core);
-/* Goes from one state to the next. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or else
- * with fetch_copy_step. */
+/* Goes from one state to the next. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or
+ * else with fetch_copy_step. */
 bool fetch_step(struct fetch *fetch, const struct core *core);
-struct fetch_verdict fetch_follow_step(struct fetch *fetch, const struct core *core);
-struct fetch_verdict fetch_copy_step(struct fetch *fetch, const struct core *core);
 /* The trainer has a new state, the one before `round`. */
 void fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round);
-/* The state to be adopted is wrong; the total to be committed is. */
-void fetch_bad(struct fetch *fetch, const struct core *core);
-void fetch_total_bad(struct fetch *fetch, const struct core *core);
 /* This node is in a plan. */
 void fetch_planned(struct fetch *fetch, const struct core *core);
 void fetch_reset(struct fetch *fetch, const struct core *core);
-/* The session with peers[i] ended. */
-void fetch_gone(struct fetch *fetch, const struct core *core, int i);
 /* Slot i will be another node. */
 void fetch_forget(struct fetch *fetch, int i);
-void fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
-                    const struct proto_offer *offer, const void *body, size_t size);
-void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
-                    const struct proto_state *msg, const void *body, size_t size);
-struct fetch_verdict fetch_on_total(struct fetch *fetch, const struct core *core, int from,
-                                    const struct proto_total *total, struct core_frame *frame);
 /* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
 bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */
 bool fetch_ready(const struct core *core);
+
+/* --- For fetch_copy.c and fetch_follow.c ----------------------------------------------------------- */
+
+void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next);
+/* Asks all nodes ahead for a copy of the state before `round`. */
+void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
+/* A round that none of the nodes ahead has finished when it hears of it. */
+uint64_t fetch_name_round(const struct core *core);
+
+/* Usable, and nothing is known against its state. */
+bool fetch_fit(const struct core *core, int i);
+bool fetch_ahead(const struct core *core, int i); /* fit, and at a later round */
+bool fetch_gives(const struct core *core, int i); /* it offers the state that was chosen */
+bool fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i));
+
+/* Totals that came too early. */
+void fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k);
+void fetch_kept_drop(struct fetch *fetch, const struct core *core);
+
+/* From now on, wait twice as long for an answer. */
+static inline void
+fetch_ask_later(struct fetch *fetch)
+{
+    fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
+}
+
+static inline bool
+fetch_list_equal(const struct fetch_list *a, const struct fetch_list *b)
+{
+    return a->round == b->round && a->hash == b->hash && a->check == b->check;
+}
+
+/* --- Questions ------------------------------------------------------------------------------------- */
 
 /* Before `round` we had another state than those ahead, and totals do not lead from ours to theirs: the next state that
  * comes is a copy. */

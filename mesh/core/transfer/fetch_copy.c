@@ -1,9 +1,11 @@
 /* fetch_copy.c - a copy of the state of those ahead, asked for, chosen by what most offer, and put together from blocks
  * of several donors. */
+#include "mesh/core/transfer/fetch_copy.h"
+
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/transfer/fetch_internal.h"
+#include "mesh/core/internal.h"
 #include "proto/hash.h"
 
 enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */

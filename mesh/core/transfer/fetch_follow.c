@@ -1,8 +1,10 @@
 /* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
+#include "mesh/core/transfer/fetch_follow.h"
+
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/transfer/fetch_internal.h"
+#include "mesh/core/internal.h"
 
 static uint64_t
 follow_window(const struct core *core)
