@@ -24,14 +24,12 @@
 #include "node/commands/predict.h"
 #include "node/commands/python.h"
 #include "node/commands/replay.h"
-#include "node/commands/replay_gossip.h"
 #include "node/commands/sample.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
 #include "node/job/config.h"
 #include "node/job/kind.h"
 #include "node/job/parse.h"
-#include "node/train/gossip_train.h"
 #include "node/train/train.h"
 #include "proto/fail.h"
 #include "proto/simd.h"
@@ -276,9 +274,7 @@ replay(struct verify_folders *folders, const struct options *options)
     rc = rc ? rc : config_check(config, &why);
     if (rc)
         term_fail("%s", why.line);
-    return rc                        ? 2
-           : gossip_train_is(config) ? replay_gossip_run(folders, config)
-                                     : replay_run(folders, config);
+    return rc ? 2 : replay_run(folders, config);
 }
 
 static bool

@@ -11,6 +11,7 @@
 #include "mesh/mesh.h"
 #include "nn/data.h"
 #include "node/train/pool.h"
+#include "node/train/way.h"
 #include "node/train/work.h"
 #include "proto/bits.h"
 #include "proto/clock.h"
@@ -160,7 +161,7 @@ cost_here(const struct config *config, const struct work *work, const struct tim
 static double
 step_s(const struct config *config, struct cost *cost, unsigned nodes, uint64_t steps)
 {
-    bool server = strcmp(config->mesh.topology, "server") == 0;
+    bool server = config_servers(config) > 0;
     bool automatic = config->mesh.servers == CORE_SERVERS_AUTO;
     cost->n = nodes;
     cost->upto = 0;
@@ -224,7 +225,7 @@ estimate_print(const struct config *config, const struct job *job, const struct 
                struct why *why)
 {
     struct bench bench = {0};
-    bool sums = config->mesh.sync == CONFIG_BSP && strcmp(config->mesh.topology, "gossip") != 0;
+    bool sums = !way_of(config)->free;
     if (!sums || config->mesh.peers < 2)
         return 0;
     int rc = bench_open(&bench, config, job, memory);

@@ -8,11 +8,11 @@
 #include "node/cli/term.h"
 #include "node/commands/estimate.h"
 #include "node/commands/host.h"
-#include "node/commands/serving.h"
 #include "node/job/job.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
 #include "node/train/train.h"
+#include "node/train/way.h"
 #include "node/train/work.h"
 
 static void
@@ -92,7 +92,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
            config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
     format_flop(train_flops(job->model) * batch, work, sizeof work);
     memory_text(gradients, (double)(params * sizeof(int32_t)));
-    bool sums = config->mesh.sync == CONFIG_BSP && strcmp(config->mesh.topology, "gossip") != 0;
+    bool sums = !way_of(config)->free;
     printf("step    %s of computing over the whole mesh", work);
     if (sums)
         printf(", %s of gradients per node", gradients);
@@ -137,7 +137,7 @@ train_check(struct config *config)
         term_fail("%s", why.line);
     } else {
         print_job(config, &job, &memory);
-        rc = serving_print(config, &job);
+        rc = way_of(config)->check(config, &job);
         fits = check_fit(config, &memory);
         if (fits && !rc && (rc = estimate_print(config, &job, &memory, &why)))
             term_fail("%s", why.line);

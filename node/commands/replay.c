@@ -9,6 +9,7 @@
 
 #include "node/cli/term.h"
 #include "node/commands/replay_base.h"
+#include "node/commands/replay_gossip.h"
 #include "node/commands/replay_index.h"
 #include "node/commands/replay_lines.h"
 #include "node/commands/replay_staleness.h"
@@ -292,11 +293,6 @@ open_replay(struct replay *replay, const struct config *config,
             const struct verify_folders *folders, struct why *why)
 {
     const struct push_step step = push_step_of(config);
-    if (config->mesh.sync == CONFIG_BSP)
-        return why_error(why, -EINVAL,
-                         "%s: mesh.sync = bsp needs no replay: its result is the same "
-                         "whatever happens",
-                         folders->folder[folders->first].dir);
     int rc = replay_base_open(&replay->base, config, step.each, why);
     rc = rc ? rc : open_states(replay, why);
     const struct replay_parts parts =
@@ -361,8 +357,8 @@ tell_results(struct replay *replay, struct verify_folders *folders)
     return told ? replay_verdict(folders, hex) : 2;
 }
 
-int
-replay_run(struct verify_folders *folders, const struct config *config)
+static int
+replay_push(struct verify_folders *folders, const struct config *config)
 {
     struct replay replay = {.reader_count = 0};
     struct why why = {""};
@@ -376,4 +372,24 @@ replay_run(struct verify_folders *folders, const struct config *config)
     int status = rc ? 2 : tell_results(&replay, folders);
     close_replay(&replay);
     return status;
+}
+
+static int
+replay_rounds(struct verify_folders *folders, const struct config *config)
+{
+    (void)config;
+    term_fail("%s: mesh.sync = bsp needs no replay: its result is the same whatever happens",
+              folders->folder[folders->first].dir);
+    return 2;
+}
+
+int
+replay_run(struct verify_folders *folders, const struct config *config)
+{
+    static int (*const replays[])(struct verify_folders *, const struct config *) = {
+        [CONFIG_ROUNDS] = replay_rounds,
+        [CONFIG_PUSH] = replay_push,
+        [CONFIG_GOSSIP] = replay_gossip_run,
+    };
+    return replays[config_way(config)](folders, config);
 }

@@ -1,4 +1,5 @@
-/* replay.h - computes a run of a free mode again, from its job and the journals of its nodes.
+/* replay.h - computes a run again whose result the timing decided, from its job and the journals of its nodes: a run of the way
+ * push as follows, one of the way gossip as in replay_gossip.h.
  *
  * Every folder has job.json, whose "text" is the job, and a journal; those of nodes that died belong to the run as well.
  * A folder with result.json is of a node that had the final model: its journal has the history of each range. From there

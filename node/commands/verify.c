@@ -18,8 +18,8 @@
 #include "node/commands/verify_folders.h"
 #include "node/job/config_key.h"
 #include "node/job/parse.h"
-#include "node/train/gossip_train.h"
 #include "node/train/ledger.h"
+#include "node/train/way.h"
 #include "proto/bits.h"
 
 enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, GAP_MAX = 1 << 16 };
@@ -371,19 +371,15 @@ static int
 compare_only(const struct verify_folders *folders)
 {
     const struct config *config = folders->left.config;
-    const struct config_key *sync = config_key_find(NULL, "mesh.sync");
-    char kind[64], results[64] = "";
+    char kind[SHOWN_SIZE], results[64] = "";
     if (verify_folders_verdict(folders))
         fputc('\n', folders->out);
     fflush(folders->out);
-    if (gossip_train_is(config))
-        snprintf(kind, sizeof kind, "gossip");
-    else
-        snprintf(kind, sizeof kind, "mesh.sync = %s", config_key_word(sync, config));
+    config_way_tell(config, kind, sizeof kind);
     if (!folders->findings)
         snprintf(results, sizeof results, "results in %zu of %zu folders%s; ", folders->results,
                  folders->count, folders->results > 1 ? " hold the same bits" : "");
-    term_fail("this was a run with %s; %scheck it with: meshnode verify --replay DIR...", kind,
+    term_fail("this was a run with%s; %scheck it with: meshnode verify --replay DIR...", kind + 1,
               results);
     return folders->findings ? 1 : 2;
 }
@@ -398,7 +394,7 @@ verify_run(FILE *out, const char *const *dir, size_t count)
     const struct config *config = folders.left.config;
     if (folders.first < 0)
         fprintf(out, "NOT proved: no job.json says what the job is\n");
-    else if (config && (gossip_train_is(config) || config->mesh.sync != CONFIG_BSP))
+    else if (config && way_of(config)->free)
         status = compare_only(&folders);
     else
         status = prove(&folders);

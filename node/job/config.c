@@ -29,10 +29,34 @@ key_of(const char *path)
     return config_key_find(NULL, path);
 }
 
-bool
-config_gossips(const struct config *config)
+enum config_way
+config_way(const struct config *config)
 {
-    return strcmp(config->mesh.topology, "gossip") == 0;
+    if (strcmp(config->mesh.topology, "gossip") == 0)
+        return CONFIG_GOSSIP;
+    return config->mesh.sync == CONFIG_BSP ? CONFIG_ROUNDS : CONFIG_PUSH;
+}
+
+unsigned
+config_servers(const struct config *config)
+{
+    return strcmp(config->mesh.topology, "server") == 0 ? config->mesh.servers : 0;
+}
+
+void
+config_way_tell(const struct config *config, char *out, size_t size)
+{
+    static const char *const keys[] = {"mesh.topology", "gossip.graph", "gossip.method",
+                                       "mesh.sync"};
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct config_key *key = key_of(keys[i]);
+        const char *word = config_key_word(key, config);
+        size_t used = strlen(out);
+        bool graph = i == 1 && config_way(config) == CONFIG_GOSSIP;
+        if (graph || strcmp(word, key->fallback) != 0)
+            snprintf(out + used, size - used, ", %s %s", key->name, word);
+    }
 }
 
 /* With gossip the result depends on the way, too; the other ways come to one result. */
@@ -54,7 +78,7 @@ config_refresh(struct config *config, struct why *why)
     bool all = job && exchange && text;
     if (all) {
         config->job_hash = XXH3_64bits(job, job_size);
-        if (config_gossips(config))
+        if (config_way(config) == CONFIG_GOSSIP)
             config->job_hash = gossip_hash(config);
         config->exchange_hash = XXH3_64bits(exchange, exchange_size);
     }

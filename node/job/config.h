@@ -140,8 +140,14 @@ void config_destroy(struct config **config);
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the
  * weights in model.from (0 without). It names checkpoints: how sums travel may change from run to run. */
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
-/* Is it gossip? Then the way to train is part of the job, too: mesh.topology and the keys of gossip. */
-bool config_gossips(const struct config *config);
+/* How the nodes train together: node/train/way.h. With gossip that is part of the job, too: mesh.topology and the keys of
+ * gossip. */
+enum config_way { CONFIG_ROUNDS, CONFIG_PUSH, CONFIG_GOSSIP };
+enum config_way config_way(const struct config *config);
+/* Servers that sums go to, or CORE_SERVERS_AUTO; 0: they go round a ring. */
+unsigned config_servers(const struct config *config);
+/* ", topology server, sync async": the way for people; "" with a ring. */
+void config_way_tell(const struct config *config, char *out, size_t size);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

@@ -95,7 +95,7 @@ differ_model(const struct config *left, const struct config *right, struct confi
 static bool
 is_way(const struct config_key *key, const struct config *left, const struct config *right)
 {
-    bool one = config_gossips(left), other = config_gossips(right);
+    bool one = config_way(left) == CONFIG_GOSSIP, other = config_way(right) == CONFIG_GOSSIP;
     if (strcmp(key->section, "gossip") == 0)
         return one && other;
     return one != other && key == config_key_find("mesh", "topology");

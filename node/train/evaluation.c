@@ -30,18 +30,26 @@ evaluation_fini(struct evaluation *evaluation)
     free(evaluation->params);
 }
 
-bool
-evaluation_tell(void *ctx, struct proto_score *out)
+static bool
+tell_score(void *ctx, struct proto_score *out)
 {
     struct run *run = ctx;
-    return scores_tell(&run->evaluation.scores, out);
+    return scores_tell(&run->free.evaluation.scores, out);
+}
+
+static void
+hear_score(void *ctx, const struct proto_score *score)
+{
+    struct run *run = ctx;
+    scores_hear(&run->free.evaluation.scores, score);
 }
 
 void
-evaluation_hear(void *ctx, const struct proto_score *score)
+evaluation_setup(struct run *run, struct mesh_setup *setup)
 {
-    struct run *run = ctx;
-    scores_hear(&run->evaluation.scores, score);
+    setup->scored = tell_score;
+    setup->hear_score = hear_score;
+    setup->score_ctx = run;
 }
 
 static uint64_t

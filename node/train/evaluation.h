@@ -9,6 +9,7 @@
 
 #include "node/train/scores.h"
 
+struct mesh_setup;
 struct run;
 
 enum { EVALUATION_PIECES = 50 /* of an evaluation by one node, at most */ };
@@ -52,8 +53,7 @@ bool evaluation_last(struct evaluation *evaluation, const struct run *run,
 struct score_means evaluation_result(struct evaluation *evaluation, const struct run *run,
                                      uint64_t result);
 
-/* For struct mesh_setup; ctx is the run. */
-bool evaluation_tell(void *ctx, struct proto_score *out);
-void evaluation_hear(void *ctx, const struct proto_score *score);
+/* Its part of the setup. */
+void evaluation_setup(struct run *run, struct mesh_setup *setup);
 
 #endif

@@ -13,23 +13,20 @@
 
 #include <linux/magic.h>
 
-#include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
 #include "nn/files.h"
 #include "node/train/buckets.h"
 #include "node/train/local_sgd.h"
-#include "node/train/push_shard.h"
 #include "node/train/state.h"
+#include "node/train/way.h"
 #include "node/train/work.h"
 
 enum {
-    PROGRAM = 32 << 20,      /* code, libraries, stacks, sockets */
-    PROGRAM_PUSH = 14 << 20, /* without sockets: what is in them is on its way */
-    WINDOW = 16 << 20,       /* of a file's memory, so that work goes on */
-    STATES = 4,              /* this one, the next, another node's, the checkpoint's, */
-    STATES_PUSH = 3,         /* or the worker's, the server's, the checkpoint's */
-    VECTORS = 4,             /* own, sum, and two on their way */
-    EXAMPLE_NODES = 4,       /* if mesh.peers does not say how many */
+    PROGRAM = 32 << 20, /* code, libraries, stacks, sockets */
+    WINDOW = 16 << 20,  /* of a file's memory, so that work goes on */
+    STATES = 4,         /* this one, the next, another node's, the checkpoint's */
+    VECTORS = 4,        /* own, sum, and two on their way */
+    EXAMPLE_NODES = 4,  /* if mesh.peers does not say how many */
     PAGE = 4096,
 };
 
@@ -93,24 +90,10 @@ fewer_lanes(struct memory *m, unsigned least)
     return fits(m);
 }
 
-/* The engine's memory, the replica before its step and as it is evaluated. */
-static uint64_t
-gossip_bytes(const struct config *config, size_t params)
+size_t
+memory_nodes(const struct config *config)
 {
-    uint64_t replicas = 1 + (config->train.eval_every > 0);
-    return gossip_size(params, MESH_CHUNK_ELEMS) + replicas * params * sizeof(float);
-}
-
-/* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
- * the part that it serves. */
-static uint64_t
-kept_bytes(const struct config *config, uint64_t vector)
-{
-    uint64_t nodes = config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
-    uint64_t servers = config->mesh.servers;
-    if (strcmp(config->mesh.topology, "server") != 0 || config->mesh.sync != CONFIG_BSP)
-        return 0;
-    return (nodes - 1) * vector / (servers < nodes ? servers : nodes);
+    return config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
 }
 
 static void
@@ -120,39 +103,32 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
     unsigned shards = config->train.shards;
     uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
-    bool gossips = strcmp(config->mesh.topology, "gossip") == 0;
-    bool pushes = config->mesh.sync != CONFIG_BSP && !gossips;
-    unsigned lanes = pushes ? push_step_of(config).each : shards;
     const struct optim_spec outer = job_outer(config);
     uint64_t state = state_size(&outer, params, blocks);
     *m = (struct memory){
-        .program = pushes ? PROGRAM_PUSH : PROGRAM,
+        .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
         .from = job->from    ? params * sizeof(float)
                 : job->start ? state
                              : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
-        .sums =
-            (VECTORS + (config->mesh.audit > 0) +
-             (pushes ? 3 + (config->train.eval_every > 0) : 0) +
-             4 * (config->mesh.sync == CONFIG_SOFTSYNC)) *
-            vector, /* servers that do not wait: pushed, read and evaluated, but no sum; softsync: what
-                     * an update gathers, here, in a checkpoint, and in copies that are on their way */
-        .kept = kept_bytes(config, vector),
-        .gossip = gossips ? gossip_bytes(config, params) : 0,
+        .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
-        .log = gossips || pushes ? 0 : mesh_log_size(vector),
         .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
-        .states = pushes ? STATES_PUSH : STATES,
-        .lanes = lanes,
-        .lanes_most = lanes,
+        .states = STATES,
+        .lanes = shards,
+        .lanes_most = shards,
+        .copies = "the next step's, another node's",
+        .gradients = "own, sum and what is on its way",
+        .of = "",
     };
+    way_of(config)->memory(m, config, params, vector);
     unsigned threads = config->threads > 0 ? config->threads : 1;
-    for (unsigned n = 1; n <= lanes; n++) {
+    for (unsigned n = 1; n <= m->lanes_most; n++) {
         size_t at_once = config->train.local_steps > 1 ? 1 : n; /* in a pass */
         size_t parts = work_parts(config->train.exact, threads, at_once);
         size_t each = rows * ((at_once + parts - 1) / parts);
@@ -216,19 +192,14 @@ memory_print(const struct memory *m, const struct config *config)
     row("  data", (double)m->data, "");
     row("  weights", (double)(m->weights + m->from), m->from ? "and those to start from" : "");
     row("  optimizer state", (double)m->slots, where);
-    bool pushes = m->states == STATES_PUSH;
-    snprintf(text, sizeof text, "%s, the checkpoint's%s%s",
-             pushes ? "what this node serves" : "the next step's, another node's",
-             *where ? "; " : "", where);
+    snprintf(text, sizeof text, "%s, the checkpoint's%s%s", m->copies, *where ? "; " : "", where);
     row("  copies of both", (m->states - 1) * state + (double)m->rest, text);
     row("  model file", (double)m->model,
         *where ? where : "a copy of the weights to write it from");
-    row("  gradients", (double)m->sums,
-        pushes ? "own, what is pushed and read, and what is on its way"
-               : "own, sum and what is on its way");
+    row("  gradients", (double)m->sums, m->gradients);
     if (m->kept > 0) {
         snprintf(text, sizeof text, "contributions to a server that is late, of %zu nodes",
-                 (size_t)(config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES));
+                 memory_nodes(config));
         row("  kept", (double)m->kept, text);
     }
     if (m->gossip > 0)
@@ -239,8 +210,7 @@ memory_print(const struct memory *m, const struct config *config)
         row("  sums kept for others", (double)m->log, text);
     memory_text(each, (double)m->shard);
     snprintf(text, sizeof text, "%u of %u shards%s at a time, %s each; recompute: %s", m->lanes,
-             m->lanes_most, pushes ? " of a ticket" : "", each,
-             config->train.recompute ? "yes" : "no");
+             m->lanes_most, m->of, each, config->train.recompute ? "yes" : "no");
     row("  activations", (double)activations(m), text);
     if (m->local > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);

@@ -29,6 +29,8 @@ struct memory {
     uint64_t log_file; /* room for them in a file */
     uint64_t most;     /* train.memory_max; 0: no limit */
     unsigned states;   /* copies of the state, the one that is trained included */
+    /* For people: what copies of the state there are, what gradients, and of what the shards are. */
+    const char *copies, *gradients, *of;
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
@@ -41,6 +43,8 @@ struct memory {
 /* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */
 int memory_plan(struct memory *memory, const struct config *config, const struct job *job,
                 struct why *why);
+/* Nodes of an estimate: mesh.peers, or an example. */
+size_t memory_nodes(const struct config *config);
 uint64_t memory_total(const struct memory *memory);
 enum { MEMORY_TEXT = 32 };
 /* "1.5 GiB": in the unit that fits. */

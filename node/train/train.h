@@ -1,8 +1,5 @@
-/* train.h - the run as a pure function, driven by the mesh.
- *
- * state(t+1) = F(state(t), sum over shards): see ../README.md. train_run owns the state, passes and worker threads.
- * It asks the mesh what to do, computes shards layer by layer, gives buckets to the mesh when they are complete,
- * applies committed sums, evaluates, and writes metrics, checkpoints and results. */
+/* train.h - a run: it owns the state, the passes and the worker threads, asks the mesh what to do, has its way (way.h) do it,
+ * and writes metrics, checkpoints and results. */
 #ifndef NODE_TRAIN_H
 #define NODE_TRAIN_H
 

@@ -12,6 +12,7 @@
 #include "node/train/save.h"
 #include "node/train/state.h"
 #include "node/train/train.h"
+#include "node/train/way.h"
 #include "node/train/work.h"
 #include "proto/why.h"
 
@@ -19,65 +20,86 @@ enum { TRAIN_LINE = 512 };
 
 struct train_journal;
 
-struct run {
-    struct config *config;
-    struct job job;       /* data, model, exponent blocks */
-    struct memory memory; /* how much there is, and how it is used */
-    struct spill spill;
-    struct pool *pool;
-    struct work *work;
-    uint64_t hash, round;         /* of the state that the mesh was told */
-    bool damaged;                 /* the state has changed in memory */
-    bool blind;                   /* the data cannot be read any more */
-    uint64_t reported;            /* the last round in metrics.jsonl */
-    bool before;                  /* `next` is the state that the present one was made from, */
-    uint64_t before_hash;         /* and had this hash */
-    int32_t *scratch;             /* [vector] for audits, else NULL */
-    double train_loss;            /* of the last epoch of this node's replica, with gossip */
-    struct gossip_run *gossip;    /* with gossip: gossip_train.c; else NULL */
-    struct evaluation evaluation; /* in a free way of training */
-    struct state state, next;     /* the present state; F builds the next one beside it */
-    struct state_event event;     /* of the round that leads to next */
-    bool early;                   /* next may be built bucket by bucket */
-    uint64_t shards;              /* shards computed here for the present round */
-    struct mesh *mesh;
-    struct metrics *metrics;
-    struct save *save;
+/* What an earlier run left in the folder, and what becomes of it. */
+struct train_folder {
     struct checkpoint_found found;
     bool resumed;           /* an earlier run goes on, */
     bool restarts;          /* or did not come to its first checkpoint: this is the same run */
     bool anew;              /* the first step deletes what an earlier run left */
     bool replaces;          /* and there is such a run, */
     bool ended;             /* which ended */
-    const char *unreadable; /* of the folder: as in struct left */
+    const char *unreadable; /* as in struct left */
     uint64_t kept;          /* steps whose lines in metrics.jsonl belong to this run */
-    uint64_t job_hash;
-    double started, step_started;
-    double compute_s, wait_s;   /* since the last step */
-    uint64_t tx, rx;            /* at the last step */
-    double mesh_steps, mesh_at; /* in a free way: of the whole mesh, then; and when */
-    int slow;                   /* as in core_stats, and since when */
-    double slow_since;
-    uint64_t slow_told; /* bitmap: that was said */
+};
+
+/* What ways have in common in which the timing of the nodes decides the result. */
+struct train_free {
+    struct train_journal *journal;
+    struct evaluation evaluation;
+    double mesh_steps, mesh_at; /* of the whole mesh, then; and when */
+};
+
+/* What was measured. */
+struct train_meter {
+    double started;
+    double compute_s, wait_s; /* since the last step */
+    uint64_t tx, rx;          /* at the last step */
     unsigned peers_max;
-    bool last_alone;               /* the last round was this node's alone */
-    struct train_journal *journal; /* in a free way of training; else NULL */
-    struct push_run *push;         /* with a free mesh.sync: push_train.c; else NULL */
-    bool hinted;                   /* what to check while it waits, or trains alone, was said */
-    double caught_at;              /* when it was said that this node caught up; 0: never */
-    bool watches;                  /* it was said that there is no shard for this node */
-    bool failed;
-    atomic_bool model_told; /* where model.safetensors is */
-    bool skip_told;         /* that a gradient was not finite */
-    /* In a free way of training: gradients of this node that were not finite, and how many of them were the last ones. In
-     * the others the state counts them. */
-    uint64_t skipped, skipped_row, skipped_at; /* skipped_at: step of the last gradient */
+    bool last_alone; /* the last round was this node's alone */
+};
+
+/* What people were told, and need not be told again. */
+struct train_told {
+    bool hinted;       /* what to check while it waits, or trains alone */
+    bool watches;      /* there is no shard for this node */
+    bool skipped;      /* a gradient was not finite */
+    atomic_bool model; /* where model.safetensors is */
+    int slow;          /* as in core_stats, and since when */
+    double slow_since;
+    uint64_t slow_bits; /* bitmap: that was told */
+};
+
+/* Gradients that were not finite: in a free way those of this node, else the steps of all. */
+struct train_skips {
+    uint64_t count, row; /* the last `row` ones were */
+    uint64_t at;         /* step of the last gradient */
+};
+
+struct run {
+    struct config *config;
+    struct job job; /* data, model, exponent blocks */
+    uint64_t job_hash;
+    const struct way *way;
+    void *own;            /* the way's record */
+    struct memory memory; /* how much there is, and how it is used */
+    struct spill spill;
+    struct pool *pool;
+    struct work *work;
+    struct state state, next; /* the present state; F builds the next one beside it */
+    uint64_t hash;            /* of the state that the mesh was told */
+    struct mesh *mesh;
+    struct metrics *metrics;
+    struct save *save;
+    struct train_folder folder;
+    struct train_free free;
+    struct train_meter meter;
+    struct train_told told;
+    struct train_skips skips;
 };
 
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
+/* The loop: until the run is done or this node ends. Returns the exit status. */
+int train_follow(struct run *run);
+/* A free way ends on this node, and nothing of it is to be saved but, perhaps, the model. Returns the exit status. */
+int train_leave(struct run *run, bool model);
+/* Tells the mesh of run->state, which has this hash. */
+void train_announce(struct run *run, uint64_t round, uint64_t hash);
+/* The first step deletes what an earlier run left, if it is not continued. */
+void train_begin_anew(struct run *run);
+
 /* The journal of a free way of training. It begins when the mesh has given this node its id. Returns 0 or a negative errno
  * with `why`. */
 int train_journal_open(struct run *run, struct why *why);
@@ -101,10 +123,17 @@ struct train_test {
     uint64_t step;
 };
 
-/* A step or an evaluation, for metrics.jsonl and the terminal. `hash`: of the state after it. `test` NULL: an evaluation is
- * of that state. */
-void train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
-                  uint64_t hash, const struct train_test *test);
+/* A step or an evaluation, for metrics.jsonl and the terminal. */
+struct train_step {
+    const struct state_event *event;
+    const struct mesh_task *task;
+    uint64_t hash;                 /* of the state after it */
+    const struct train_test *test; /* NULL: an evaluation is of that state */
+    double
+        reached; /* in a free way: steps that the whole mesh has made by now, about; 0: as in event */
+};
+
+void train_report(struct run *run, const struct train_step *step);
 /* In a free way of training: the mesh has made about so many steps. Writes how many since the last call. */
 void train_progress(struct run *run, double steps, struct metrics_step *line);
 /* Who does much less than the others; once for each PC. */
@@ -120,15 +149,10 @@ void train_tell_doing(struct run *run);
 /* Once, after a while: nobody answers. Others may be there, and not get through. */
 void train_tell_lonely(struct run *run);
 void train_tell_stopped(struct run *run, const char *why);
-/* In a free way of training, where others cannot help: is no whole checkpoint left? Says so. */
-bool train_tell_damaged(struct run *run);
+/* Checkpoints are damaged, and others cannot help: 0 or, if no whole one is left, the exit status. Says so. */
+int train_tell_damaged(struct run *run);
 /* Stopped in a free way of training. */
 void train_tell_left(struct run *run);
-
-/* ", topology server, sync async": how the nodes train together; "" in a ring. */
-void train_way(const struct config *config, char *out, size_t size);
-/* Does the timing of the nodes decide the result? With gossip and with servers that do not wait. */
-bool train_is_free(const struct config *config);
 
 bool train_interrupted(void);
 /* Level as in syslog. */

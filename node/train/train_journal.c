@@ -52,9 +52,9 @@ open_file(struct run *run, struct journal **out, struct why *why)
                                         .incarnation = stats.node.incarnation,
                                         .past = run->job.past_hash,
                                         .past_count = run->job.past_count,
-                                        .anew = run->anew};
+                                        .anew = run->folder.anew};
     int rc = journal_open(out, run->config->out, &start, why);
-    if (!rc && run->found.whole && journal_kept(*out) == 0)
+    if (!rc && run->folder.found.whole && journal_kept(*out) == 0)
         train_say(run, 4,
                   "%s/" JOURNAL_FILE
                   " is empty or missing: the steps before this checkpoint cannot "
@@ -82,14 +82,14 @@ train_journal_open(struct run *run, struct why *why)
         free(journal);
         return why_error(why, -rc, "no thread for the journal: %s", strerror(rc));
     }
-    run->journal = journal;
+    run->free.journal = journal;
     return 0;
 }
 
 void
 train_journal_close(struct run *run)
 {
-    struct train_journal *journal = run->journal;
+    struct train_journal *journal = run->free.journal;
     if (!journal)
         return;
     pthread_mutex_lock(&journal->lock);
@@ -101,19 +101,19 @@ train_journal_close(struct run *run)
     pthread_mutex_destroy(&journal->lock);
     journal_close(&journal->file);
     free(journal);
-    run->journal = NULL;
+    run->free.journal = NULL;
 }
 
 bool
 train_journal_writes(const struct run *run)
 {
-    return run->journal && !run->journal->failed;
+    return run->free.journal && !run->free.journal->failed;
 }
 
 void
 train_journal_add(struct run *run, unsigned type, const void *data, size_t size)
 {
-    struct train_journal *journal = run->journal;
+    struct train_journal *journal = run->free.journal;
     int rc = journal_add(journal->file, type, data, size);
     pthread_mutex_lock(&journal->lock);
     journal->added++;
@@ -128,7 +128,7 @@ train_journal_add(struct run *run, unsigned type, const void *data, size_t size)
 void
 train_journal_sync(struct run *run)
 {
-    struct train_journal *journal = run->journal;
+    struct train_journal *journal = run->free.journal;
     if (!journal)
         return;
     pthread_mutex_lock(&journal->lock);
@@ -150,7 +150,7 @@ train_journal_sync(struct run *run)
 bool
 train_journal_synced(void *ctx)
 {
-    struct train_journal *journal = ((struct run *)ctx)->journal;
+    struct train_journal *journal = ((struct run *)ctx)->free.journal;
     if (!journal)
         return true;
     pthread_mutex_lock(&journal->lock);

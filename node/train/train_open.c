@@ -9,11 +9,8 @@
 
 #include <sodium.h>
 
-#include "mesh/core/push/push.h"
 #include "node/commands/host.h"
-#include "node/train/gossip_train.h"
 #include "node/train/left.h"
-#include "node/train/push_train.h"
 #include "proto/mix.h"
 
 static int
@@ -84,14 +81,6 @@ open_work(struct run *run, struct why *why)
     setup.evaluates = tell_evaluation;
     setup.alive_ctx = run;
     rc = work_new(&run->work, &setup);
-    if (!rc && setup.claims) {
-        run->scratch = calloc(work_vector_count(run->work), sizeof *run->scratch);
-        rc = run->scratch ? 0 : -ENOMEM;
-    }
-    if (!rc && gossip_train_is(config))
-        rc = gossip_train_open(run);
-    if (!rc && train_is_free(config))
-        rc = evaluation_init(&run->evaluation, run);
     if (rc)
         why_set(why, "not enough memory for the activations of %llu samples",
                 (unsigned long long)config->train.batch);
@@ -102,12 +91,6 @@ static void
 answer_page(void *ctx, uint64_t round, const void *data, size_t size)
 {
     mesh_page(((struct run *)ctx)->mesh, round, data, size);
-}
-
-static void
-serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
-{
-    save_serve(((struct run *)ctx)->save, step, round, page);
 }
 
 /* The first key in which the job of another node, `theirs`, differs from ours. */
@@ -150,44 +133,24 @@ open_mesh(struct run *run, struct why *why)
         .shards = config->train.shards,
         .peers_min = config->mesh.peers ? config->mesh.peers : 1,
         .even = config->mesh.even,
-        .servers = strcmp(config->mesh.topology, "server") == 0 ? config->mesh.servers : 0,
         .gather_ms = config->mesh.gather_ms,
         .vector_count = vector,
         .state_size = run->state.size,
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = config->text,
-        .want = serve_page,
-        .want_ctx = run,
         .differ = tell_other_job,
         .differ_ctx = run,
-        .scored = train_is_free(config) ? evaluation_tell : NULL,
-        .hear_score = train_is_free(config) ? evaluation_hear : NULL,
-        .score_ctx = run,
         .log = train_log,
         .log_ctx = run,
     };
-    setup.gossip = gossip_train_config(run);
-    setup.push = push_train_config(run);
-    setup.engine = setup.gossip ? &engine_gossip : setup.push ? &engine_push : NULL;
-    setup.chunks = setup.push ? 2 * setup.push->range_count : 0;
-    setup.frames = setup.push ? PUSH_QUEUE_MAX : 0;
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
-    setup.audit = config->mesh.audit;
-    setup.inexact = !config->train.exact;
-    setup.audit_bucket = setup.audit > 0 ? setup.bucket_count - 2 : 0;
+    run->way->config(run, &setup);
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);
     setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
     setup.hello.numerics = nn_fingerprint();
-    if (setup.push)
-        setup.want = NULL; /* pages are repaired only in the engine rounds */
-    int rc = mesh_new(&run->mesh, &setup, why);
-    if (!rc && train_is_free(config))
-        rc = train_journal_open(run, why);
-    if (!rc && run->push && run->anew)
-        save_forget(run->save);
-    return rc;
+    return mesh_new(&run->mesh, &setup, why);
 }
 
 static void
@@ -209,12 +172,10 @@ static int
 open_save(struct run *run, struct why *why)
 {
     size_t more_size = 0;
-    void *more = run->push     ? push_train_more(run, &more_size)
-                 : run->gossip ? gossip_train_more(run, &more_size)
-                               : NULL;
+    void *more = run->way->more ? run->way->more(run, &more_size) : NULL;
     const struct save_setup setup = {
         .dir = run->config->out,
-        .more_name = run->push ? "push" : "gossip",
+        .more_name = run->way->name,
         .more = more,
         .more_size = more_size,
         .job_hash = run->job_hash,
@@ -249,14 +210,14 @@ static void
 resume_part(struct run *run, struct why *why)
 {
     const struct job *job = &run->job;
-    for (size_t i = job->past_count; i-- > 0 && !run->found.whole;) {
+    for (size_t i = job->past_count; i-- > 0 && !run->folder.found.whole;) {
         struct checkpoint_found found;
         struct why reason;
         save_find_part(run->save, job->past_hash[i], job->past[i].until, &run->state, &found,
                        &reason);
-        run->found.whole = found.whole;
+        run->folder.found.whole = found.whole;
     }
-    if (!run->found.whole)
+    if (!run->folder.found.whole)
         return;
     state_go_on(&run->state);
     why_set(why, "%s", "");
@@ -267,22 +228,23 @@ resume_part(struct run *run, struct why *why)
 static int
 resume_from(struct run *run, enum train_start start, struct why *why)
 {
-    struct checkpoint_found *found = &run->found;
+    struct checkpoint_found *found = &run->folder.found;
     struct left left;
     left_read(&left, run->config->out);
     size_t part = left_part(&left, &run->job);
     bool goes_on = part < run->job.past_count;
-    run->anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
-    run->replaces = run->anew && (left.known || left.ended);
-    run->restarts = !run->anew && left.known && left.job.job == run->job_hash;
-    run->ended = left.ended;
-    run->unreadable = left.unreadable;
-    run->kept = goes_on ? run->job.past[part].until : UINT64_MAX;
-    int rc = run->anew ? 0 : save_find(run->save, &run->state, found, why);
-    if (!run->anew && rc == -ENOENT)
+    run->folder.anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
+    run->folder.replaces = run->folder.anew && (left.known || left.ended);
+    run->folder.restarts = !run->folder.anew && left.known && left.job.job == run->job_hash;
+    run->folder.ended = left.ended;
+    run->folder.unreadable = left.unreadable;
+    run->folder.kept = goes_on ? run->job.past[part].until : UINT64_MAX;
+    int rc = run->folder.anew ? 0 : save_find(run->save, &run->state, found, why);
+    if (!run->folder.anew && rc == -ENOENT)
         resume_part(run, why);
-    run->resumed = found->whole || found->damaged_count > 0 || (goes_on && !run->anew);
-    if (run->anew || run->resumed || (rc == -ENOENT && !why->line[0])) {
+    run->folder.resumed =
+        found->whole || found->damaged_count > 0 || (goes_on && !run->folder.anew);
+    if (run->folder.anew || run->folder.resumed || (rc == -ENOENT && !why->line[0])) {
         rc = 0;
     } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */
         rc = check_left(run, &left, start, why);
@@ -293,20 +255,19 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     return rc;
 }
 
-/* In a free way of training: begins with what a checkpoint says beside the state. */
+/* Begins with what a checkpoint says beside the state. */
 static int
-resume_free(struct run *run, struct why *why)
+resume_way(struct run *run, struct why *why)
 {
-    if (!run->found.whole || !(run->push || run->gossip))
+    if (!run->folder.found.whole || !run->way->resume)
         return 0;
-    if (exact_valid(run->state.exact, run->state.exponent) &&
-        (run->push ? push_train_resume(run) : gossip_train_resume(run)))
+    if (exact_valid(run->state.exact, run->state.exponent) && run->way->resume(run))
         return 0;
     return why_error(why, -EBADMSG,
                      "%s/checkpoint-%llu: what it says of the %s cannot be; delete it, or --fresh "
                      "begins anew",
                      run->config->out, (unsigned long long)run->state.header->step,
-                     run->push ? "servers" : "replica");
+                     run->way->holds);
 }
 
 /* "from step 76 on train.epochs = 6, before 3" */
@@ -333,7 +294,7 @@ tell_job(struct run *run)
     const struct config *config = run->config;
     const struct data_info *data = data_info(run->job.data);
     char way[TRAIN_LINE];
-    train_way(config, way, sizeof way);
+    config_way_tell(config, way, sizeof way);
     train_say(run, 6, "job %s%s%s: %llu samples, %llu steps%s; results in %s", config->run.name,
               config->from[0] ? " from " : "", config->from, (unsigned long long)data->train,
               (unsigned long long)state_steps_total(&run->state), way, config->out);
@@ -377,22 +338,22 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                               });
     tell_job(run);
     tell_self(run);
-    metrics_keep(run->metrics, run->kept);
+    metrics_keep(run->metrics, run->folder.kept);
     if (!config->train.exact)
         metrics_inexact(run->metrics);
     if (config->tensorboard)
         metrics_tensorboard(run->metrics);
-    if (run->replaces)
+    if (run->folder.replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
-                  run->ended ? "ended" : "unfinished");
-    if (run->unreadable)
+                  run->folder.ended ? "ended" : "unfinished");
+    if (run->folder.unreadable)
         train_say(run, 4, "%s/%s is empty or damaged, as a power cut may leave it: passed over",
-                  config->out, run->unreadable);
-    if (run->found.whole && (!run->found.damaged_count || train_is_free(config)))
+                  config->out, run->folder.unreadable);
+    if (run->folder.found.whole && (!run->folder.found.damaged_count || !run->way->repair))
         train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
                   skipped[0] ? "; skipped " : "", skipped);
     tell_parts(run);
-    if (start == TRAIN_RESUME && !run->resumed)
+    if (start == TRAIN_RESUME && !run->folder.resumed)
         train_say(
             run, 6,
             "%s has no checkpoint to resume from: starting at step 0, or at the step of others",
@@ -444,21 +405,22 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (rc)
         return rc;
     run->job_hash = job_hash(&run->job, run->config);
-    if (run->config->mesh.sync != CONFIG_BSP && !gossip_train_is(run->config))
-        rc = push_train_open(run, why);
+    rc = run->way->open(run, why);
     if (!rc)
         rc = open_save(run, why);
     if (!rc)
         rc = resume_from(run, start, why);
     if (!rc)
-        rc = resume_free(run, why);
+        rc = resume_way(run, why);
     if (!rc)
-        rc = metrics_new(&run->metrics, run->config->out, run->resumed || run->restarts,
-                         run->config->quiet, why);
+        rc = metrics_new(&run->metrics, run->config->out,
+                         run->folder.resumed || run->folder.restarts, run->config->quiet, why);
     if (rc)
         return rc;
     const struct why skipped = *why;
     rc = open_mesh(run, why);
+    if (!rc && run->way->free)
+        rc = train_journal_open(run, why);
     if (!rc) /* else nothing but the error is said */
         tell_start(run, start, skipped.line);
     return rc;
@@ -469,13 +431,11 @@ train_close(struct run *run)
 {
     save_quiet(run->save);
     mesh_destroy(&run->mesh);
-    push_train_close(run);
-    evaluation_fini(&run->evaluation);
-    gossip_train_close(run);
+    run->way->close(run);
+    evaluation_fini(&run->free.evaluation);
     save_destroy(&run->save);
     train_journal_close(run);
     metrics_destroy(&run->metrics);
-    free(run->scratch);
     work_destroy(&run->work);
     pool_destroy(&run->pool);
     state_fini(&run->next);

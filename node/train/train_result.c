@@ -9,7 +9,6 @@
 
 #include "node/cli/waiting.h"
 #include "node/results/model_file.h"
-#include "node/train/gossip_train.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
@@ -31,13 +30,12 @@ train_model(void *ctx, const struct state_header *header, const float *weights, 
     snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
     const bool labels = job_rules(&run->job, run->config).labels > 0;
     struct model_file file = model_file_of(header, labels, weights, nn_param_count(run->job.model));
-    if (!header->done && train_is_free(run->config))
-        file.whose =
-            run->gossip ? "the replica of one node" : "as one node read them from the servers";
+    if (!header->done && run->way->whose)
+        file.whose = run->way->whose;
     int rc = model_file_write(path, run->config, &run->job, &file, weights, why);
-    if (!rc && !run->model_told)
+    if (!rc && !run->told.model)
         train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
-    run->model_told = run->model_told || !rc;
+    run->told.model = run->told.model || !rc;
     return rc;
 }
 
@@ -84,9 +82,8 @@ tell_alone(struct run *run, const struct mesh_status *status)
 static void
 tell_apart(struct run *run, const struct mesh_stats *stats)
 {
-    bool inexact = !run->config->train.exact && !train_is_free(run->config);
-    if (inexact && run->last_alone && stats->core.equal == 0 &&
-        (stats->core.shared > 0 || run->resumed))
+    if (!run->config->train.exact && run->meter.last_alone && stats->core.equal == 0 &&
+        (stats->core.shared > 0 || run->folder.resumed))
         train_say(run, 4,
                   "no other node ended together with this one. With train.exact: no, any others of "
                   "this run have other weights: compare their sha256");
@@ -108,12 +105,12 @@ train_results(struct run *run)
         .steps = h->step,
         .epochs = h->epoch,
         .samples = h->samples,
-        .train_loss = gossip_train_is(run->config) ? run->train_loss : state_train_loss(h),
+        .train_loss = state_train_loss(h),
         .test_loss = h->evaluations ? h->test_loss : (double)NAN,
         .test_accuracy = h->evaluations && run->state.job.labels ? h->test_accuracy : (double)NAN,
-        .wall_s = clock_s() - run->started,
-        .exact = run->config->train.exact && !train_is_free(run->config),
-        .peers_max = run->peers_max,
+        .wall_s = clock_s() - run->meter.started,
+        .exact = run->config->train.exact && !run->way->free,
+        .peers_max = run->meter.peers_max,
         .alone = stats.core.shared == 0,
         .mesh = &status.core,
         .plans = stats.core.plans,
@@ -125,10 +122,12 @@ train_results(struct run *run)
         .tx_bytes = stats.tx_bytes,
         .rx_bytes = stats.rx_bytes,
     };
+    if (run->way->report)
+        run->way->report(run, &result);
     sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
                result.params_sha256);
     sha256_hex(run->state.block, run->state.size, result.state_sha256);
-    run->model_told = true; /* the last lines say where it is */
+    run->told.model = true; /* the last lines say where it is */
     if (result.alone)
         tell_alone(run, &status);
     tell_apart(run, &stats);

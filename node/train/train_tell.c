@@ -7,8 +7,6 @@
 
 #include "mesh/core/gossip/gossip_flow.h"
 #include "node/cli/waiting.h"
-#include "node/job/config_key.h"
-#include "node/train/gossip_train.h"
 #include "proto/clock.h"
 
 enum { SLOW_SURE_S = 10 /* a PC is slow for so long before it is said */ };
@@ -18,9 +16,9 @@ static void
 tell_watching(struct run *run, const struct mesh_task *task)
 {
     unsigned shards = run->config->train.shards;
-    if (run->watches || task->mine || task->members <= shards)
+    if (run->told.watches || task->mine || task->members <= shards)
         return;
-    run->watches = true;
+    run->told.watches = true;
     train_say(run, 6, "%u %s, %u nodes: this node only watches for now (train.shards)", shards,
               shards == 1 ? "shard" : "shards", task->members);
 }
@@ -30,11 +28,12 @@ train_progress(struct run *run, double steps, struct metrics_step *line)
 {
     const struct state_job *job = &run->state.job;
     double each = (double)job->train / (double)state_epoch_steps(job), now = clock_s();
-    line->mesh_steps = run->mesh_steps > 0 ? fmax(steps - run->mesh_steps, 0) : (double)NAN;
+    line->mesh_steps =
+        run->free.mesh_steps > 0 ? fmax(steps - run->free.mesh_steps, 0) : (double)NAN;
     line->mesh_samples = line->mesh_steps * each;
-    line->mesh_s = now - run->mesh_at;
-    run->mesh_steps = fmax(steps, run->mesh_steps);
-    run->mesh_at = now;
+    line->mesh_s = now - run->free.mesh_at;
+    run->free.mesh_steps = fmax(steps, run->free.mesh_steps);
+    run->free.mesh_at = now;
 }
 
 /* As a share of the root mean square of the parameters. */
@@ -52,27 +51,28 @@ train_tell_slow(struct run *run, const struct core_stats *stats)
 {
     uint64_t bit = UINT64_C(1) << (stats->slow & 63);
     double now = clock_s();
-    if (stats->slow_share < 0 || stats->slow != run->slow || run->slow_since <= 0) {
-        run->slow = stats->slow;
-        run->slow_since = stats->slow_share < 0 ? 0 : now;
-    } else if (!(run->slow_told & bit) && now - run->slow_since >= SLOW_SURE_S) {
-        run->slow_told |= bit;
+    if (stats->slow_share < 0 || stats->slow != run->told.slow || run->told.slow_since <= 0) {
+        run->told.slow = stats->slow;
+        run->told.slow_since = stats->slow_share < 0 ? 0 : now;
+    } else if (!(run->told.slow_bits & bit) && now - run->told.slow_since >= SLOW_SURE_S) {
+        run->told.slow_bits |= bit;
         train_say(run, 6, "slow PC %s: %.0f %% of the work", stats->slow_who,
                   100 * stats->slow_share);
     }
 }
 
 void
-train_report(struct run *run, const struct state_event *event, const struct mesh_task *task,
-             uint64_t hash, const struct train_test *test)
+train_report(struct run *run, const struct train_step *step)
 {
     const struct state_header *h = run->state.header;
-    bool async = run->config->mesh.sync == CONFIG_ASYNC;
+    const struct state_event *event = step->event;
+    const struct mesh_task *task = step->task;
+    const struct train_test *test = step->test;
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
-    if (task->members > run->peers_max)
-        run->peers_max = task->members;
-    run->last_alone = task->members == 1;
+    if (task->members > run->meter.peers_max)
+        run->meter.peers_max = task->members;
+    run->meter.last_alone = task->members == 1;
     struct metrics_step line = {
         .step = h->step,
         .steps_total = state_steps_total(&run->state),
@@ -91,58 +91,56 @@ train_report(struct run *run, const struct state_event *event, const struct mesh
         .shards = task->mine,
         .rows = event->rows,
         .ledger = h->ledger,
-        .compute_s = run->compute_s,
-        .wait_s = run->wait_s,
-        .tx_bytes = stats.tx_bytes - run->tx,
-        .rx_bytes = stats.rx_bytes - run->rx,
-        .state_hash = hash,
+        .compute_s = run->meter.compute_s,
+        .wait_s = run->meter.wait_s,
+        .tx_bytes = stats.tx_bytes - run->meter.tx,
+        .rx_bytes = stats.rx_bytes - run->meter.rx,
+        .state_hash = step->hash,
         .mesh_steps = (double)event->steps,
         .mesh_samples = (double)event->samples,
-        .mesh_s = run->compute_s + run->wait_s,
+        .mesh_s = run->meter.compute_s + run->meter.wait_s,
         .distance = distance_of(run, stats.core.distance),
         .skipped = event->skipped,
-        .skipped_steps = train_is_free(run->config) ? run->skipped : h->skipped,
+        .skipped_steps = run->skips.count,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
         .test_of = test ? test->of : NULL,
         .test_step = test ? test->step : 0,
     };
-    if (run->gossip && event->stepped)
-        train_progress(run, async ? (double)task->known / run->state.job.shards : (double)h->step,
-                       &line);
+    if (step->reached > 0)
+        train_progress(run, step->reached, &line);
     metrics_step(run->metrics, &line);
     train_tell_slow(run, &stats.core);
     if (line.followed)
         metrics_doing(run->metrics, "catching up");
     tell_watching(run, task);
-    run->reported = h->round;
-    run->compute_s = run->wait_s = 0;
-    run->tx = stats.tx_bytes;
-    run->rx = stats.rx_bytes;
+    run->meter.compute_s = run->meter.wait_s = 0;
+    run->meter.tx = stats.tx_bytes;
+    run->meter.rx = stats.rx_bytes;
 }
 
 /* The live line counts the others. */
 void
 train_tell_skipped(struct run *run, uint64_t step)
 {
-    if (run->skip_told)
+    if (run->told.skipped)
         return;
-    run->skip_told = true;
+    run->told.skipped = true;
     train_say(run, 4,
               "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such %s",
-              (unsigned long long)step, train_is_free(run->config) ? "gradients" : "steps");
+              (unsigned long long)step, run->way->free ? "gradients" : "steps");
 }
 
 bool
 train_count(struct run *run, uint64_t step, bool skipped)
 {
-    run->skipped += skipped;
-    run->skipped_row = skipped ? run->skipped_row + 1 : 0;
-    run->skipped_at = step;
+    run->skips.count += skipped;
+    run->skips.row = skipped ? run->skips.row + 1 : 0;
+    run->skips.at = step;
     if (skipped)
         train_tell_skipped(run, step);
-    return run->skipped_row >= STATE_SKIPS_MAX;
+    return run->skips.row >= STATE_SKIPS_MAX;
 }
 
 static bool
@@ -159,19 +157,16 @@ all_finite(const float *weights, size_t count)
 bool
 train_tell_hopeless(struct run *run)
 {
-    const struct state_header *h = run->state.header;
-    bool free = train_is_free(run->config);
-    uint64_t row = free ? run->skipped_row : h->skipped_row;
+    uint64_t row = run->skips.row;
     char what[64] = "the weights are";
     if (row >= STATE_SKIPS_MAX)
         snprintf(what, sizeof what, "the last %llu gradients were", (unsigned long long)row);
-    else if (!free || all_finite(run->state.params, run->state.param_count))
+    else if (!run->way->free || all_finite(run->state.params, run->state.param_count))
         return false;
     train_say(run, 3,
               "stopped at step %llu: %s not finite (NaN or infinity). Try a smaller "
               "train.optimizer.*.rate%s.",
-              (unsigned long long)(free ? run->skipped_at : h->step), what,
-              run->push ? " or train.warmup" : ", train.warmup or train.clip_norm");
+              (unsigned long long)run->skips.at, what, run->way->remedy);
     return true;
 }
 
@@ -186,9 +181,9 @@ tell_waiting(struct run *run)
         return false;
     waiting_peers(&status, line);
     metrics_doing(run->metrics, line);
-    if (run->hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
+    if (run->told.hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
         return true;
-    run->hinted = true;
+    run->told.hinted = true;
     waiting_peers_hint(&status, line);
     train_say(run, 4, "%s", line);
     return true;
@@ -199,12 +194,12 @@ train_tell_lonely(struct run *run)
 {
     struct mesh_status status;
     char line[WAITING_LINE];
-    if (run->hinted || clock_s() - run->started < 1e-6 * WAITING_HINT_US)
+    if (run->told.hinted || clock_s() - run->meter.started < 1e-6 * WAITING_HINT_US)
         return;
     mesh_status(run->mesh, &status);
     if (status.core.waiting)
         return;
-    run->hinted = true;
+    run->told.hinted = true;
     if (status.core.contact_count > 0 || strcmp(status.names, "lo") == 0)
         return;
     waiting_alone_hint(&status, line);
@@ -252,35 +247,13 @@ train_tell_left(struct run *run)
                   "that go on have the model");
 }
 
-bool
+int
 train_tell_damaged(struct run *run)
 {
-    if (!run->found.whole)
+    if (!run->folder.found.whole)
         train_say(run, 3,
                   "%s: no whole checkpoint; --fresh takes the model of the nodes that train, or "
                   "begins anew",
                   run->config->out);
-    return !run->found.whole;
-}
-
-bool
-train_is_free(const struct config *config)
-{
-    return gossip_train_is(config) || config->mesh.sync != CONFIG_BSP;
-}
-
-void
-train_way(const struct config *config, char *out, size_t size)
-{
-    static const char *const keys[] = {"mesh.topology", "gossip.graph", "gossip.method",
-                                       "mesh.sync"};
-    out[0] = '\0';
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const struct config_key *key = config_key_find(NULL, keys[i]);
-        const char *word = config_key_word(key, config);
-        size_t used = strlen(out);
-        bool graph = i == 1 && gossip_train_is(config);
-        if (graph || strcmp(word, key->fallback) != 0)
-            snprintf(out + used, size - used, ", %s %s", key->name, word);
-    }
+    return run->folder.found.whole ? 0 : 1;
 }

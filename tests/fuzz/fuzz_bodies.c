@@ -245,7 +245,7 @@ computes(struct trainers *t, struct input *in)
     could_be_saved(t);
 }
 
-/* As push_save.c: the ranges as they are held become the state. */
+/* As way_push_save.c: the ranges as they are held become the state. */
 static void
 saves(struct trainers *t)
 {

@@ -49,7 +49,7 @@ printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/e/journal" bs=1 seek=20
 "$MESHNODE" verify --replay "$WORK"/[abce] >"$WORK/replay" 2>&1 && fail "a replay of a damaged journal"
 grep -Eq "^meshnode: $WORK/e/journal: damaged at byte [0-9]+ of [0-9]+: the (length, type or check|data) of a record$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 "$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"
-grep -q "this was a run with mesh.sync = async; .*; check it with: meshnode verify --replay DIR" "$WORK/out" || fail "$(cat "$WORK/out")"
+grep -q "this was a run with topology server, sync async; .*; check it with: meshnode verify --replay DIR" "$WORK/out" || fail "$(cat "$WORK/out")"
 run ssp 720 --set mesh.staleness=1 --set mesh.ticket_shards=2
 run softsync 360 --set mesh.softsync=3 --set mesh.ticket_shards=5 # the last ticket of a step has two
 

@@ -178,7 +178,7 @@ echo "other words"
 judge async "$WORK/asynca" && fail "a replay without all journals"
 grep -Eq "; the journals name 2 nodes, and they are of 1: name the results folders of all$" "$WORK/out" || fail "$(cat "$WORK/out")"
 judge ring "$WORK"/async[ab] && fail "verify proves a run that did not wait"
-grep -q "^meshnode: this was a run with mesh.sync = async; results in 2 of 2 folders hold the same bits; check it with: meshnode verify --replay DIR...$" \
+grep -q "^meshnode: this was a run with topology server, sync async; results in 2 of 2 folders hold the same bits; check it with: meshnode verify --replay DIR...$" \
     "$WORK/out" || fail "$(cat "$WORK/out")"
 rm "$WORK/asyncb/journal"
 judge async "$WORK"/async[ab] && fail "a replay without a journal"

@@ -1,5 +1,6 @@
-/* serving.c - see serving.h. The election is that of the mesh, among nodes that are equally fast. */
-#include "node/commands/serving.h"
+/* way_check.c - for `meshnode check`: what a step sends, in each way, and who would serve how many bytes of a sum
+ * (mesh.topology: server). The election is that of the mesh, among nodes that are equally fast. */
+#include "node/train/way.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@
 #include "node/train/push_shard.h"
 
 enum {
-    EXAMPLE_NODES = 4,
     PHASES = 16, /* of a graph that are looked at */
 };
 
@@ -71,7 +71,7 @@ print_shares(const struct proto_plan *plan, const struct share *share)
 static int
 print_cut(const struct config *config, const struct buckets *cut)
 {
-    size_t nodes = config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
+    size_t nodes = memory_nodes(config);
     struct share share[PROTO_PEERS_MAX] = {{0}};
     struct proto_plan plan;
     char served[MEMORY_TEXT], all[MEMORY_TEXT];
@@ -93,12 +93,6 @@ print_cut(const struct config *config, const struct buckets *cut)
     return 0;
 }
 
-static size_t
-nodes_of(const struct config *config)
-{
-    return config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
-}
-
 static const char *
 word(const struct config *config, const char *path)
 {
@@ -107,10 +101,10 @@ word(const struct config *config, const char *path)
 
 /* --- Servers that do not wait --- */
 
-static void
-print_push(const struct config *config, const struct job *job)
+int
+way_check_push(const struct config *config, const struct job *job)
 {
-    size_t nodes = nodes_of(config);
+    size_t nodes = memory_nodes(config);
     size_t servers = config->mesh.servers == CORE_SERVERS_AUTO ? nodes : config->mesh.servers;
     char bytes[MEMORY_TEXT];
     memory_text(bytes, (double)(nn_param_count(job->model) * sizeof(float)));
@@ -126,6 +120,7 @@ print_push(const struct config *config, const struct job *job)
         "pushes %s of gradients%s; mesh.sync: %s\n",
         step.tickets, step.each, step.shards, bytes, bytes,
         nodes > 1 ? ", which owners pass to backups" : "", word(config, "mesh.sync"));
+    return 0;
 }
 
 /* --- Gossip --- */
@@ -147,10 +142,10 @@ neighbours(const struct config *config, unsigned nodes)
 }
 
 /* A pair sends a model each way: one asks with its values, the other one answers with what flows. */
-static void
-print_gossip(const struct config *config, const struct job *job)
+int
+way_check_gossip(const struct config *config, const struct job *job)
 {
-    unsigned nodes = (unsigned)nodes_of(config);
+    unsigned nodes = (unsigned)memory_nodes(config);
     bool async = config->mesh.sync == CONFIG_ASYNC;
     unsigned to = async ? nodes > 1 : neighbours(config, nodes);
     uint64_t model = nn_param_count(job->model) * sizeof(int32_t);
@@ -167,12 +162,13 @@ print_gossip(const struct config *config, const struct job *job)
                config->gossip.push_sum ? "sends to" : "averages with", to,
                to == 1 ? "node" : "nodes",
                config->gossip.push_sum ? "those that send to it" : "them", bytes);
+    return 0;
 }
 
-/* --- Which of them --- */
+/* --- Exact sums, round a ring or by servers --- */
 
-static int
-print_servers(const struct config *config, const struct job *job)
+int
+way_check_rounds(const struct config *config, const struct job *job)
 {
     struct buckets cut = {0};
     const struct buckets_setup setup = {
@@ -182,23 +178,11 @@ print_servers(const struct config *config, const struct job *job)
         .bytes = config->mesh.bucket,
         .claims = config->mesh.audit > 0,
     };
+    if (config_servers(config) == 0)
+        return 0;
     int rc = buckets_init(&cut, &setup);
     if (!rc)
         rc = print_cut(config, &cut);
     buckets_fini(&cut);
     return rc;
-}
-
-int
-serving_print(const struct config *config, const struct job *job)
-{
-    if (strcmp(config->mesh.topology, "gossip") == 0)
-        print_gossip(config, job);
-    else if (strcmp(config->mesh.topology, "server") != 0)
-        return 0;
-    else if (config->mesh.sync != CONFIG_BSP)
-        print_push(config, job);
-    else
-        return print_servers(config, job);
-    return 0;
 }

@@ -1,6 +1,14 @@
-/* gossip_train.c - see gossip_train.h. */
-#include "node/train/gossip_train.h"
-
+/* way_gossip.c - replicas that average with their neighbours (mesh.topology: gossip); replica.h has what one computes.
+ *
+ * The state's parameters are only a copy of what the mesh holds. The result is the exact mean of all replicas. What happens to
+ * the values goes into the journal of the run's folder (gossip_journal.h). A checkpoint has beside the state the section
+ * "gossip":
+ *
+ *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
+ *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
+ *     weights of the parts, int64 | values, int64
+ *
+ * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +18,7 @@
 
 #include "node/train/gossip_journal.h"
 #include "node/train/replica.h"
+#include "node/train/train_internal.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 
@@ -24,15 +33,10 @@ struct gossip_run {
     uint64_t *more;
     size_t more_size, part_size, part_count;
     struct gossip_saved saved;
-    bool begins; /* with `saved` */
-    bool ends;   /* the user wants the node to end */
+    bool begins;              /* with `saved` */
+    struct state_event event; /* of the present step */
+    double train_loss;        /* of the last epoch of this node's replica */
 };
-
-bool
-gossip_train_is(const struct config *config)
-{
-    return strcmp(config->mesh.topology, "gossip") == 0;
-}
 
 /* --- The journal ----------------------------------------------------------------------------------- */
 
@@ -41,7 +45,7 @@ static void
 on_note(void *ctx, const struct gossip_note *note)
 {
     struct run *run = ctx;
-    struct gossip_run *gossip = run->gossip;
+    struct gossip_run *gossip = run->own;
     struct gossip_note event = *note;
     if (event.event != GOSSIP_SAVED && event.event != GOSSIP_COPIED)
         save_release(run->save); /* the mesh goes on: all have saved */
@@ -57,7 +61,8 @@ on_note(void *ctx, const struct gossip_note *note)
 static void
 on_weigh(void *ctx, const int64_t *weight)
 {
-    ((struct run *)ctx)->gossip->weight = weight;
+    struct gossip_run *gossip = ((struct run *)ctx)->own;
+    gossip->weight = weight;
 }
 
 /* --- Checkpoints ----------------------------------------------------------------------------------- */
@@ -78,7 +83,7 @@ _Static_assert(START_WORDS == 3, "id, incarnation, shards: no gap may be in the 
 static void
 show(struct run *run, const struct gossip_saved *saved)
 {
-    const struct gossip_run *gossip = run->gossip;
+    const struct gossip_run *gossip = run->own;
     struct state *state = &run->state;
     int32_t *values = mesh_own(run->mesh);
     uint64_t total = state_steps_total(state);
@@ -96,7 +101,7 @@ static void
 on_save(void *ctx, const struct gossip_saved *saved)
 {
     struct run *run = ctx;
-    struct gossip_run *gossip = run->gossip;
+    struct gossip_run *gossip = run->own;
     const struct state_header before = *run->state.header;
     if (!save_idle(run->save))
         return;
@@ -115,17 +120,18 @@ on_save(void *ctx, const struct gossip_saved *saved)
     *run->state.header = before;
 }
 
-void *
-gossip_train_more(struct run *run, size_t *size)
+static void *
+gossip_more(struct run *run, size_t *size)
 {
-    *size = run->gossip->more_size;
-    return run->gossip->more;
+    const struct gossip_run *gossip = run->own;
+    *size = gossip->more_size;
+    return gossip->more;
 }
 
-bool
-gossip_train_resume(struct run *run)
+static bool
+gossip_resume(struct run *run)
 {
-    struct gossip_run *gossip = run->gossip;
+    struct gossip_run *gossip = run->own;
     const uint64_t *more = gossip->more;
     bool sound = more[STEP] <= PROTO_ROUND_MAX && more[TOTAL] <= PROTO_ROUND_MAX;
     gossip->saved = (struct gossip_saved){
@@ -143,24 +149,14 @@ gossip_train_resume(struct run *run)
     return sound;
 }
 
-bool
-gossip_train_ends_later(struct run *run)
-{
-    bool first = run->gossip && !run->gossip->ends;
-    if (first)
-        run->gossip->ends = true;
-    return first && mesh_ends_later(run->mesh);
-}
-
-const struct gossip_config *
-gossip_train_config(struct run *run)
+static void
+configure_gossip(struct run *run, struct mesh_setup *setup)
 {
     static const struct gossip_keeper keeper = {
         .note = on_note, .weigh = on_weigh, .synced = train_journal_synced, .save = on_save};
     const struct config *config = run->config;
-    if (!run->gossip)
-        return NULL;
-    run->gossip->config = (struct gossip_config){
+    struct gossip_run *gossip = run->own;
+    gossip->config = (struct gossip_config){
         .keeper = &keeper,
         .keeper_ctx = run,
         .graph = (enum gossip_kind)config->gossip.graph,
@@ -169,9 +165,11 @@ gossip_train_config(struct run *run)
         .steps = state_steps_total(&run->state),
         .count = run->state.param_count,
         .save_every = config->train.checkpoint_every,
-        .saved = run->gossip->begins ? &run->gossip->saved : NULL,
+        .saved = gossip->begins ? &gossip->saved : NULL,
     };
-    return &run->gossip->config;
+    setup->engine = &engine_gossip;
+    setup->gossip = &gossip->config;
+    evaluation_setup(run, setup);
 }
 
 /* --- Life ------------------------------------------------------------------------------------------ */
@@ -187,43 +185,56 @@ open_more(struct gossip_run *gossip, size_t params)
     return gossip->more ? 0 : -ENOMEM;
 }
 
-int
-gossip_train_open(struct run *run)
+static int
+open_gossip(struct run *run, struct why *why)
 {
-    struct gossip_run *gossip = run->gossip = calloc(1, sizeof *gossip);
+    struct gossip_run *gossip = run->own = calloc(1, sizeof *gossip);
     size_t params = run->state.param_count;
-    if (!gossip)
-        return -ENOMEM;
-    gossip->replica = (struct replica){
-        .state = &run->state,
-        .next = &run->next,
-        .work = run->work,
-        .pool = run->pool,
-        .before = calloc(params, sizeof(float)),
-        .async = run->config->mesh.sync == CONFIG_ASYNC,
-    };
+    if (gossip)
+        gossip->replica = (struct replica){
+            .state = &run->state,
+            .next = &run->next,
+            .work = run->work,
+            .pool = run->pool,
+            .before = calloc(params, sizeof(float)),
+            .async = run->config->mesh.sync == CONFIG_ASYNC,
+        };
     run->state.header->train_loss = (double)NAN; /* a slow node may complete no epoch */
-    return gossip->replica.before ? open_more(gossip, params) : -ENOMEM;
+    if (!gossip || !gossip->replica.before || open_more(gossip, params) ||
+        evaluation_init(&run->free.evaluation, run))
+        return why_error(why, -ENOMEM, "not enough memory for a replica");
+    return 0;
 }
 
-void
-gossip_train_values(struct run *run)
+static void
+close_gossip(struct run *run)
 {
-    replica_values(&run->state, mesh_own(run->mesh));
-    if (run->found.whole)
-        run->gossip->from =
-            run->gossip->begins ? run->gossip->saved.snapshot : replica_hash(&run->state);
-}
-
-void
-gossip_train_close(struct run *run)
-{
-    if (!run->gossip)
+    struct gossip_run *gossip = run->own;
+    if (!gossip)
         return;
-    free(run->gossip->replica.before);
-    free(run->gossip->more);
-    free(run->gossip);
-    run->gossip = NULL;
+    free(gossip->replica.before);
+    free(gossip->more);
+    free(gossip);
+    run->own = NULL;
+}
+
+/* What a replica has beside its states: the engine's memory, the replica before its step, and as it is evaluated. */
+static void
+measure_gossip(struct memory *m, const struct config *config, size_t params, uint64_t vector)
+{
+    (void)vector;
+    m->gossip = gossip_size(params, MESH_CHUNK_ELEMS) +
+                (1 + (config->train.eval_every > 0)) * params * sizeof(float);
+}
+
+static void
+start_gossip(struct run *run)
+{
+    struct gossip_run *gossip = run->own;
+    replica_values(&run->state, mesh_own(run->mesh));
+    if (run->folder.found.whole)
+        gossip->from = gossip->begins ? gossip->saved.snapshot : replica_hash(&run->state);
+    train_announce(run, run->state.header->step, state_hash_anew(&run->state, run->pool));
 }
 
 /* --- A step ---------------------------------------------------------------------------------------- */
@@ -236,13 +247,14 @@ alive(void *ctx)
 
 /* Returns the hash of the replica's state after the step. */
 static uint64_t
-advance(struct run *run, uint64_t shards)
+advance_replica(struct run *run, uint64_t shards)
 {
+    struct gossip_run *gossip = run->own;
     uint64_t hash;
     do
-        hash = replica_round(&run->gossip->replica, shards, mesh_own(run->mesh), &run->event, alive,
+        hash = replica_round(&gossip->replica, shards, mesh_own(run->mesh), &gossip->event, alive,
                              run);
-    while (!run->event.stepped);
+    while (!gossip->event.stepped);
     return hash;
 }
 
@@ -255,7 +267,9 @@ report_means(struct run *run, const struct score_means *means, unsigned members,
     h->evaluations++;
     h->test_loss = means->loss;
     h->test_accuracy = means->accuracy;
-    train_report(run, &event, &(struct mesh_task){.members = members}, 0, test);
+    train_report(run, &(struct train_step){.event = &event,
+                                           .task = &(struct mesh_task){.members = members},
+                                           .test = test});
 }
 
 static void
@@ -270,7 +284,7 @@ static void
 evaluate_step(struct run *run, const struct mesh_task *task)
 {
     struct evaluation_news news;
-    if (evaluation_step(&run->evaluation, run, run->state.header->step, &news))
+    if (evaluation_step(&run->free.evaluation, run, run->state.header->step, &news))
         report_news(run, &news, task->members);
 }
 
@@ -290,7 +304,7 @@ piece_rows(const struct run *run, const struct mesh_task *task)
 static const int32_t *
 values_of(const struct run *run)
 {
-    const struct gossip_run *gossip = run->gossip;
+    const struct gossip_run *gossip = run->own;
     const int32_t *values = mesh_sum(run->mesh);
     int32_t *own = mesh_own(run->mesh);
     if (!run->config->gossip.push_sum)
@@ -299,33 +313,44 @@ values_of(const struct run *run)
     return own;
 }
 
-bool
-gossip_train_step(struct run *run, const struct mesh_task *task)
+/* By how much the whole mesh has come on. */
+static double
+reached(const struct run *run, const struct mesh_task *task)
 {
-    const struct replica *replica = &run->gossip->replica;
-    const struct core_task step = {
+    const struct gossip_run *gossip = run->own;
+    return gossip->config.async ? (double)task->known / run->state.job.shards
+                                : (double)run->state.header->step;
+}
+
+static bool
+step(struct run *run, const struct mesh_task *task)
+{
+    struct gossip_run *gossip = run->own;
+    const struct replica *replica = &gossip->replica;
+    const struct core_task what = {
         .round = task->round, .shards = task->shards, .known = task->known};
     double start = clock_s();
     size_t buckets;
-    replica_begin(replica, &step, values_of(run));
+    replica_begin(replica, &what, values_of(run));
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    uint64_t hash = advance(run, replica_shards(replica, &step));
-    run->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
-    bool hopeless = train_count(run, run->state.header->step, run->event.skipped);
-    run->compute_s += clock_s() - start;
-    train_report(run, &run->event, task, hash, NULL);
+    uint64_t hash = advance_replica(run, replica_shards(replica, &what));
+    gossip->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
+    bool hopeless = train_count(run, run->state.header->step, gossip->event.skipped);
+    run->meter.compute_s += clock_s() - start;
+    train_report(run, &(struct train_step){.event = &gossip->event,
+                                           .task = task,
+                                           .hash = hash,
+                                           .reached = reached(run, task)});
     start = clock_s();
     run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
     evaluate_step(run, task);
-    run->compute_s += clock_s() - start;
-    if (run->anew)
-        save_forget(run->save);
-    run->anew = false;
+    run->meter.compute_s += clock_s() - start;
+    train_begin_anew(run);
     work_buckets(run->work, &buckets);
     mesh_bucket(run->mesh, buckets - 1);
     start = clock_s();
-    evaluation_piece(&run->evaluation, run, piece_rows(run, task));
-    run->compute_s += clock_s() - start;
+    evaluation_piece(&run->free.evaluation, run, piece_rows(run, task));
+    run->meter.compute_s += clock_s() - start;
     return hopeless;
 }
 
@@ -335,7 +360,7 @@ static void
 evaluate_result(struct run *run, uint64_t result)
 {
     struct mesh_stats stats;
-    struct score_means means = evaluation_result(&run->evaluation, run, result);
+    struct score_means means = evaluation_result(&run->free.evaluation, run, result);
     mesh_stats(run->mesh, &stats);
     const struct train_test test = {"mean model", run->state.header->step};
     report_means(run, &means, stats.core.peers + 1, &test);
@@ -343,24 +368,67 @@ evaluate_result(struct run *run, uint64_t result)
 }
 
 /* The mesh is told of the result before it is evaluated: so all agree on one at once, however long that takes. */
-void
-gossip_train_finish(struct run *run, const struct mesh_task *task)
+static void
+finish(struct run *run)
 {
-    (void)task;
+    struct gossip_run *gossip = run->own;
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
     struct evaluation_news news;
-    if (evaluation_last(&run->evaluation, run, &news))
-        report_news(run, &news, run->peers_max);
-    run->train_loss = state_train_loss(state->header); /* what this node's steps were like */
+    if (evaluation_last(&run->free.evaluation, run, &news))
+        report_news(run, &news, run->meter.peers_max);
+    gossip->train_loss = state_train_loss(state->header); /* what this node's steps were like */
     replica_result(state, sum);
-    run->gossip->more[SNAPSHOT] = 0;
+    gossip->more[SNAPSHOT] = 0;
     state->header->done = 1;
-    run->round = state->header->round = 1;
-    mesh_state(run->mesh, state->block,
-               &(struct core_state){.round = run->round, .hash = result, .done = true});
+    state->header->round = 1;
+    train_announce(run, 1, result);
     if (state->job.test)
         evaluate_result(run, result);
     run->hash = state_hash_anew(state, run->pool);
 }
+
+static bool
+follow_gossip(struct run *run, const struct mesh_task *task)
+{
+    if (task->kind == MESH_COMPUTE)
+        return step(run, task);
+    if (task->kind == MESH_COMMIT)
+        finish(run);
+    return false;
+}
+
+/* Its checkpoints are those of all members; what it trained since is with its neighbours. */
+static int
+end_gossip(struct run *run, bool saved)
+{
+    (void)saved;
+    return train_leave(run, true);
+}
+
+static void
+report_gossip(const struct run *run, struct metrics_result *result)
+{
+    const struct gossip_run *gossip = run->own;
+    result->train_loss = gossip->train_loss;
+}
+
+const struct way way_gossip = {
+    .free = true,
+    .name = "gossip",
+    .holds = "replica",
+    .whose = "the replica of one node",
+    .remedy = ", train.warmup or train.clip_norm",
+    .memory = measure_gossip,
+    .check = way_check_gossip,
+    .open = open_gossip,
+    .close = close_gossip,
+    .more = gossip_more,
+    .resume = gossip_resume,
+    .config = configure_gossip,
+    .start = start_gossip,
+    .follow = follow_gossip,
+    .ends = end_gossip,
+    .report = report_gossip,
+};

@@ -1,17 +1,17 @@
-/* push_save.c - the checkpoints of a run in a free mode; push_train.h has the format. */
+/* way_push_save.c - the checkpoints of a run with servers that do not wait; way_push.h has the format. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "node/train/push_shard.h"
-#include "node/train/push_train_internal.h"
 #include "node/train/state_internal.h"
+#include "node/train/way_push.h"
 
 void
 push_save_read(struct run *run)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     memcpy(run->state.params, push->ahead, run->state.param_count * sizeof *push->ahead);
     memcpy(push->exponent, push->ahead_exponent, run->state.block_count * sizeof *push->exponent);
 }
@@ -21,7 +21,7 @@ void
 push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
 {
     struct run *run = ctx;
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     struct push_held to = {
         .params = push->ahead, .sum = push->more_sum, .exponent = push->ahead_exponent};
     memcpy(to.slot, run->state.slot, sizeof to.slot);
@@ -34,7 +34,7 @@ void
 push_save_cut(void *ctx, uint64_t tickets)
 {
     struct run *run = ctx;
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     struct state_header *h = run->state.header;
     push_save_read(run);
     memcpy(run->state.exponent, push->exponent, run->state.block_count * sizeof *push->exponent);
@@ -48,7 +48,7 @@ push_save_cut(void *ctx, uint64_t tickets)
 void
 push_save_end(struct run *run)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     const struct state *state = &run->state;
     memcpy(state->exponent, push->exponent, state->block_count * sizeof *push->exponent);
     for (size_t s = 0; s < state->slot_count; s++)
@@ -83,16 +83,17 @@ push_save_open(struct push_run *push, size_t params)
 }
 
 void *
-push_train_more(struct run *run, size_t *size)
+push_save_more(struct run *run, size_t *size)
 {
-    *size = more_size(run->push, run->state.param_count);
-    return run->push->more;
+    struct push_run *push = run->own;
+    *size = more_size(push, run->state.param_count);
+    return push->more;
 }
 
 bool
-push_train_resume(struct run *run)
+push_save_resume(struct run *run)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     uint64_t tickets = push->saved.tickets = push->more[0];
     bool sound = tickets == run->state.header->step * push->step.tickets &&
                  tickets >= push->config.first && tickets <= push->config.tickets;

@@ -1,6 +1,10 @@
-/* push_train.c - see push_train.h. */
-#include "node/train/push_train.h"
-
+/* way_push.c - servers that do not wait: mesh.sync ssp, softsync or async. mesh/core/push/push.h has the idea, push_ranges.h
+ * the arithmetic.
+ *
+ *     run->state    what this node's worker computes from; in the end the model
+ *     run->next     what it holds as owner and backup
+ *
+ * What it does goes into the journal of the run's folder, as push_journal.h says. */
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -10,11 +14,16 @@
 #include <xxhash.h>
 
 #include "node/train/push_shard.h"
-#include "node/train/push_train_internal.h"
 #include "node/train/state_internal.h"
+#include "node/train/way_push.h"
 #include "proto/bytes.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
+
+enum {
+    PROGRAM = 14 << 20, /* memory without sockets: what is in them is on its way */
+    STATES = 3,         /* the worker's, the server's, the checkpoint's */
+};
 
 /* --- The journal ------------------------------------------------------------------------------------ */
 
@@ -30,7 +39,7 @@ put_histories(const struct push_run *push, const uint64_t *history, uint8_t *dat
 static void
 note_computed(struct run *run, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     if (!train_journal_writes(run))
         return;
     /* what is not written, is not in `noted` either: a reader knows only the records */
@@ -53,7 +62,7 @@ static void
 on_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     save_release(run->save); /* the mesh goes on: all have saved */
     forget_first(push);
     push_save_read(run);
@@ -64,7 +73,7 @@ static void
 on_collect(void *ctx)
 {
     struct run *run = ctx;
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     for (unsigned r = 0; r < push->ranges.count; r++)
         push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh), run->state.exponent,
                              push->gradient + push->at[r]);
@@ -73,7 +82,7 @@ on_collect(void *ctx)
 static const void *
 on_gradient(void *ctx, unsigned range)
 {
-    const struct push_run *push = ((struct run *)ctx)->push;
+    const struct push_run *push = ((struct run *)ctx)->own;
     return push->gradient + push->at[range];
 }
 
@@ -81,46 +90,47 @@ static void
 on_take(void *ctx, const struct push_taken *taken, const void *gradient)
 {
     struct run *run = ctx;
+    struct push_run *push = run->own;
     uint8_t data[PUSH_TAKEN_MAX];
     save_release(run->save);
-    push_ranges_take(&run->push->ranges, &run->push->held, taken, gradient);
+    push_ranges_take(&push->ranges, &push->held, taken, gradient);
     if (train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_TAKEN, data,
-                          push_journal_put_taken(&run->push->noted, taken, data));
+                          push_journal_put_taken(&push->noted, taken, data));
 }
 
 static uint64_t
 on_hash(void *ctx, unsigned range)
 {
-    const struct push_run *push = ((struct run *)ctx)->push;
+    const struct push_run *push = ((struct run *)ctx)->own;
     return push_ranges_hash(&push->ranges, &push->held, range);
 }
 
 static void
 on_copy(void *ctx, unsigned range, void *out)
 {
-    const struct push_run *push = ((struct run *)ctx)->push;
+    const struct push_run *push = ((struct run *)ctx)->own;
     push_ranges_copy(&push->ranges, &push->held, range, out);
 }
 
 static void
 on_adopt(void *ctx, unsigned range, const void *copy)
 {
-    struct push_run *push = ((struct run *)ctx)->push;
+    struct push_run *push = ((struct run *)ctx)->own;
     push_ranges_adopt(&push->ranges, &push->held, range, copy);
 }
 
 static void
 on_value(void *ctx, unsigned range, void *out)
 {
-    const struct push_run *push = ((struct run *)ctx)->push;
+    const struct push_run *push = ((struct run *)ctx)->own;
     push_ranges_value(&push->ranges, &push->held, range, out);
 }
 
 static void
 on_read(void *ctx, unsigned range, const void *value)
 {
-    struct push_run *push = ((struct run *)ctx)->push;
+    struct push_run *push = ((struct run *)ctx)->own;
     push_ranges_read(&push->ranges, range, value, push->ahead, push->ahead_exponent);
 }
 
@@ -130,7 +140,7 @@ static void
 on_initial(void *ctx, unsigned range)
 {
     struct run *run = ctx;
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     struct state *first = &push->first;
     struct state_job job = job_rules(&run->job, run->config);
     if (!first->block) {
@@ -146,23 +156,24 @@ static void
 on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
 {
     struct run *run = ctx;
+    struct push_run *push = run->own;
     uint8_t data[PUSH_RESTORED_MAX];
-    push_ranges_begin(&run->push->ranges, &run->push->held, range, run->push->ahead, NULL,
-                      run->push->ahead_exponent);
+    push_ranges_begin(&push->ranges, &push->held, range, push->ahead, NULL, push->ahead_exponent);
     if (before != after && train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_RESTORED, data,
-                          push_journal_put_restored(&run->push->noted, range, before, after, data));
+                          push_journal_put_restored(&push->noted, range, before, after, data));
 }
 
 static void
 on_end(void *ctx, const uint64_t *history)
 {
     struct run *run = ctx;
+    struct push_run *push = run->own;
     push_save_read(run);
-    memcpy(run->push->saved.history, history, run->push->ranges.count * sizeof *history);
+    memcpy(push->saved.history, history, push->ranges.count * sizeof *history);
     if (train_journal_writes(run))
-        train_journal_add(run, PUSH_NOTE_FINAL, run->push->note,
-                          put_histories(run->push, history, run->push->note));
+        train_journal_add(run, PUSH_NOTE_FINAL, push->note,
+                          put_histories(push, history, push->note));
 }
 
 static const struct push_keeper push_keeper = {
@@ -188,14 +199,14 @@ static const struct push_keeper push_keeper = {
 static void
 report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evaluation_news *news)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     struct mesh_stats stats;
     uint64_t step = ticket / push->step.tickets;
     double rows = tail[TAIL_SAMPLES];
     const struct train_test test = news ? evaluation_name(news) : (struct train_test){.step = 0};
     mesh_stats(run->mesh, &stats);
-    if (stats.core.members > run->peers_max)
-        run->peers_max = stats.core.members;
+    if (stats.core.members > run->meter.peers_max)
+        run->meter.peers_max = stats.core.members;
     struct metrics_step line = {
         .step = step + 1,
         .steps_total = state_steps_total(&run->state),
@@ -208,12 +219,12 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
         .plan = stats.core.plan,
         .samples = (uint64_t)rows,
         .shards = push_step_shards(&push->step, ticket),
-        .compute_s = run->compute_s,
-        .wait_s = run->wait_s,
-        .tx_bytes = stats.tx_bytes - run->tx,
-        .rx_bytes = stats.rx_bytes - run->rx,
+        .compute_s = run->meter.compute_s,
+        .wait_s = run->meter.wait_s,
+        .tx_bytes = stats.tx_bytes - run->meter.tx,
+        .rx_bytes = stats.rx_bytes - run->meter.rx,
         .skipped = tail[TAIL_BAD] != 0,
-        .skipped_steps = run->skipped,
+        .skipped_steps = run->skips.count,
         .evaluated = news != NULL,
         .test_loss = news ? news->means.loss : 0,
         .test_accuracy = news ? news->means.accuracy : -1,
@@ -223,9 +234,9 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
     train_progress(run, (double)(ticket + 1) / push->step.tickets, &line);
     metrics_step(run->metrics, &line);
     train_tell_slow(run, &stats.core);
-    run->compute_s = run->wait_s = 0;
-    run->tx = stats.tx_bytes;
-    run->rx = stats.rx_bytes;
+    run->meter.compute_s = run->meter.wait_s = 0;
+    run->meter.tx = stats.tx_bytes;
+    run->meter.rx = stats.rx_bytes;
 }
 
 /* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand, and
@@ -233,30 +244,31 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
 static uint64_t
 piece_rows(const struct run *run)
 {
-    uint64_t few = 4 * (uint64_t)run->config->train.batch / run->push->step.tickets;
+    const struct push_run *push = run->own;
+    uint64_t few = 4 * (uint64_t)run->config->train.batch / push->step.tickets;
     uint64_t least = run->state.job.test / EVALUATION_PIECES + 1;
     return few > least ? few : least;
 }
 
 /* True: this node is to stop, as its gradients are not finite any more. */
 static bool
-compute(struct run *run, uint64_t ticket)
+compute_ticket(struct run *run, uint64_t ticket)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     double start = clock_s();
     struct evaluation_news news;
     int32_t *own = mesh_own(run->mesh), *tail = own + run->state.param_count;
     uint64_t step = ticket / push->step.tickets;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
-    bool any = evaluation_step(&run->evaluation, run, step, &news);
+    bool any = evaluation_step(&run->free.evaluation, run, step, &news);
     push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
-    run->compute_s += clock_s() - start;
+    run->meter.compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     bool hopeless = train_count(run, step + 1, tail[TAIL_BAD] != 0);
     report(run, ticket, tail, any ? &news : NULL);
     start = clock_s();
-    evaluation_piece(&run->evaluation, run, piece_rows(run));
-    run->compute_s += clock_s() - start;
+    evaluation_piece(&run->free.evaluation, run, piece_rows(run));
+    run->meter.compute_s += clock_s() - start;
     return hopeless;
 }
 
@@ -269,9 +281,15 @@ evaluate_result(struct run *run)
     struct state *state = &run->state;
     struct state_header *h = state->header;
     uint64_t hash = XXH3_64bits(state->params, state->param_count * sizeof *state->params);
-    struct score_means means = evaluation_result(&run->evaluation, run, hash);
+    struct score_means means = evaluation_result(&run->free.evaluation, run, hash);
     h->best_loss = h->test_loss = means.loss;
     h->test_accuracy = means.accuracy;
+}
+
+static void
+announce_push(struct run *run)
+{
+    train_announce(run, run->state.header->round, state_hash_anew(&run->state, run->pool));
 }
 
 /* All ranges are read. What is not of the model is the same on all nodes: there is one state. */
@@ -288,63 +306,35 @@ finish(struct run *run)
     push_save_end(run);
     if (run->state.job.test)
         evaluate_result(run);
-    run->hash = state_hash_anew(&run->state, run->pool);
-    run->round = h->round;
     if (again)
         train_say(run, 4, "another part of the mesh has another model: taking it");
-    mesh_state(run->mesh, run->state.block,
-               &(struct core_state){.round = h->round, .hash = run->hash, .done = true});
+    announce_push(run);
 }
 
-/* The user wants the node to end. True: not yet, as a checkpoint is being made. */
 static bool
-ends_later(struct run *run, const struct mesh_task *task)
+follow_push(struct run *run, const struct mesh_task *task)
 {
-    struct push_run *push = run->push;
-    bool first = !push->ends;
-    push->ends = true;
-    if (first && mesh_ends_later(run->mesh))
-        return true;
-    push->ends_saved = task->saved;
-    if (push->ends_saved)
-        run->hash = state_hash_anew(&run->state, run->pool);
+    if (task->kind == MESH_COMPUTE)
+        return compute_ticket(run, task->round);
+    if (task->kind == MESH_COMMIT)
+        finish(run);
     return false;
 }
 
-bool
-push_train_saved(const struct run *run)
+/* run->state fits together only if a checkpoint was saved, and nothing has changed it since. */
+static int
+end_push(struct run *run, bool saved)
 {
-    return run->push && run->push->ends_saved;
-}
-
-enum mesh_task_kind
-push_train_follow(struct run *run)
-{
-    for (;;) {
-        struct mesh_task task;
-        double start = clock_s();
-        mesh_next(run->mesh, &task);
-        run->wait_s += clock_s() - start;
-        train_tell_lonely(run);
-        if (task.kind == MESH_COMPUTE) {
-            if (compute(run, task.round))
-                return MESH_INTERRUPTED;
-        } else if (task.kind == MESH_COMMIT) {
-            finish(run);
-        } else if (task.kind == MESH_IDLE) {
-            metrics_alive(run->metrics);
-            train_tell_doing(run);
-        } else if (task.kind == MESH_DONE ||
-                   (task.kind == MESH_INTERRUPTED && !ends_later(run, &task))) {
-            return task.kind;
-        }
-    }
+    if (!saved)
+        return train_leave(run, false);
+    run->hash = state_hash_anew(&run->state, run->pool);
+    return -1;
 }
 
 /* --- Life --------------------------------------------------------------------------------------------- */
 
 static int
-open_memory(struct push_run *push, struct run *run)
+open_memory(struct push_run *push, const struct run *run)
 {
     const struct state *next = &run->next;
     size_t size = 0;
@@ -372,18 +362,19 @@ open_memory(struct push_run *push, struct run *run)
                : -ENOMEM;
 }
 
-int
-push_train_open(struct run *run, struct why *why)
+static int
+open_push(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
     bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
-    struct push_run *push = run->push = calloc(1, sizeof *push);
+    struct push_run *push = run->own = calloc(1, sizeof *push);
     const struct push_step step = push_step_of(config);
     int rc = push ? push_ranges_init(&push->ranges, &run->state, step.tickets,
                                      softsync ? config->mesh.softsync : 1,
                                      config->mesh.staleness_scaling)
                   : -ENOMEM;
     rc = rc ? rc : open_memory(push, run);
+    rc = rc ? rc : evaluation_init(&run->free.evaluation, run);
     if (rc)
         return why_error(why, rc, "not enough memory for mesh.sync");
     run->state.header->train_loss = (double)NAN;
@@ -405,10 +396,10 @@ push_train_open(struct run *run, struct why *why)
     return 0;
 }
 
-void
-push_train_close(struct run *run)
+static void
+close_push(struct run *run)
 {
-    struct push_run *push = run->push;
+    struct push_run *push = run->own;
     if (!push)
         return;
     forget_first(push);
@@ -423,11 +414,57 @@ push_train_close(struct run *run)
     free(push->note);
     push_save_close(push);
     free(push);
-    run->push = NULL;
+    run->own = NULL;
 }
 
-const struct push_config *
-push_train_config(const struct run *run)
+static void
+start_push(struct run *run)
 {
-    return run->push ? &run->push->config : NULL;
+    train_begin_anew(run);
+    announce_push(run);
 }
+
+static void
+configure_push(struct run *run, struct mesh_setup *setup)
+{
+    struct push_run *push = run->own;
+    setup->engine = &engine_push;
+    setup->push = &push->config;
+    setup->chunks = 2 * (size_t)push->config.range_count;
+    setup->frames = PUSH_QUEUE_MAX;
+    evaluation_setup(run, setup);
+}
+
+/* Servers that do not wait have what is pushed, read and evaluated, but no sum, and softsync what an update gathers, here,
+ * in a checkpoint, and in copies that are on their way. */
+static void
+measure_push(struct memory *m, const struct config *config, size_t params, uint64_t vector)
+{
+    (void)params;
+    m->program = PROGRAM;
+    m->states = STATES;
+    m->lanes = m->lanes_most = push_step_of(config).each;
+    m->sums +=
+        (3 + (config->train.eval_every > 0) + 4 * (config->mesh.sync == CONFIG_SOFTSYNC)) * vector;
+    m->copies = "what this node serves";
+    m->gradients = "own, what is pushed and read, and what is on its way";
+    m->of = " of a ticket";
+}
+
+const struct way way_push = {
+    .free = true,
+    .name = "push",
+    .holds = "servers",
+    .whose = "as one node read them from the servers",
+    .remedy = " or train.warmup",
+    .memory = measure_push,
+    .check = way_check_push,
+    .open = open_push,
+    .close = close_push,
+    .more = push_save_more,
+    .resume = push_save_resume,
+    .config = configure_push,
+    .start = start_push,
+    .follow = follow_push,
+    .ends = end_push,
+};

@@ -1,12 +1,17 @@
-/* push_train_internal.h - shared by the files of the trainer in a free mode: push_train.c has the run, push_save.c its
- * checkpoints. */
-#ifndef NODE_PUSH_TRAIN_INTERNAL_H
-#define NODE_PUSH_TRAIN_INTERNAL_H
+/* way_push.h - shared by way_push.c, which has a run with servers that do not wait, and way_push_save.c, which has its
+ * checkpoints: beside the state the section "push".
+ *
+ *     tickets, u64: all below are done, and no others | for each range how many gradients it has taken, u64 | for each
+ *     range their history, u64 | softsync: sum of the present update [parameters, float]
+ *
+ * Little-endian. The state is that after tickets / train.shards steps, the same bits on all nodes. */
+#ifndef NODE_WAY_PUSH_H
+#define NODE_WAY_PUSH_H
 
 #include "node/train/push_journal.h"
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
-#include "node/train/push_train.h"
+#include "node/train/train_internal.h"
 
 struct push_run {
     struct push_config config;
@@ -22,7 +27,6 @@ struct push_run {
     uint8_t *note;             /* of one record: a head, and 8 bytes for each range */
     struct push_journal noted; /* what the records of its journal say */
     struct state first;        /* what ranges begin with; block NULL: not needed now */
-    bool ends, ends_saved;     /* the user wants the node to end; and it has what to save before */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
     float *more_sum; /* NULL: every gradient is an update */
@@ -39,5 +43,8 @@ void push_save_end(struct run *run);
 /* Memory of push->more. Returns 0 or -ENOMEM. */
 int push_save_open(struct push_run *push, size_t params);
 void push_save_close(struct push_run *push);
+/* As in struct way. */
+void *push_save_more(struct run *run, size_t *size);
+bool push_save_resume(struct run *run);
 
 #endif

@@ -1,0 +1,443 @@
+/* way_rounds.c - exact sums, one round after the other: a step, an evaluation, or a repeat with larger exponents. The state
+ * is a pure function of the job (../README.md), so a state that has changed in memory, or that others contradict, is given up
+ * for an older one, and a damaged checkpoint is repaired from those of others. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/train/repair.h"
+#include "node/train/train_internal.h"
+#include "proto/clock.h"
+#include "proto/fail.h"
+
+enum { CAUGHT_S = 60 };
+
+struct rounds_run {
+    uint64_t round;           /* of the state that the mesh was told */
+    bool damaged;             /* the state has changed in memory */
+    uint64_t reported;        /* the last round in metrics.jsonl */
+    bool before;              /* run->next is the state that the present one was made from, */
+    uint64_t before_hash;     /* and had this hash */
+    int32_t *scratch;         /* [vector] for audits, else NULL */
+    struct state_event event; /* of the round that leads to run->next */
+    bool early;               /* run->next may be built bucket by bucket */
+    uint64_t shards;          /* shards computed here for the present round */
+    double caught_at;         /* when it was said that this node caught up; 0: never */
+    bool blind;               /* the data cannot be read any more */
+};
+
+/* Returns 0, or the exit status. */
+static int
+repair_damaged(struct run *run)
+{
+    struct why why = {""};
+    struct repair repair = {
+        .dir = run->config->out,
+        .mesh = run->mesh,
+        .file = save_file(run->save, &run->state),
+        .found = run->folder.found,
+        .peers_min = (unsigned)run->config->mesh.peers,
+        .gather_ms = run->config->mesh.gather_ms,
+        .say = train_log,
+        .ctx = run,
+    };
+    enum repair_end end = repair_run(&repair, &why);
+    run->folder.found.whole = run->folder.found.whole || end == REPAIR_DONE;
+    if (end == REPAIR_INTERRUPTED)
+        return 130;
+    if (end == REPAIR_FAILED && !run->folder.found.whole) {
+        train_say(run, 3,
+                  "%s: no whole checkpoint%s. Training does not start from step 0 by itself: "
+                  "use --fresh for that",
+                  run->config->out,
+                  repair.met ? " here or on other nodes" : " here, and no other node was met");
+        return 1;
+    }
+    if (run->folder.found.whole)
+        train_say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
+    return 0;
+}
+
+/* As the state counts them. */
+static void
+count_skips(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
+}
+
+static void
+announce(struct run *run, uint64_t hash)
+{
+    struct rounds_run *rounds = run->own;
+    rounds->round = run->state.header->round;
+    count_skips(run);
+    train_announce(run, rounds->round, hash);
+}
+
+static void
+start_rounds(struct run *run)
+{
+    announce(run, state_hash_anew(&run->state, run->pool));
+}
+
+/* Is the state still the one that was told to the mesh? */
+static bool
+sound(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    rounds->damaged = rounds->damaged || state_hash(&run->state, run->pool) != run->hash;
+    return !rounds->damaged;
+}
+
+/* What was computed from the state counts only if that has not changed since: nothing is final before the last bucket.
+ * Gradients do not depend on the slots of the optimizer. Each step looks at these when it uses them. */
+static bool
+computed_soundly(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    if (run->state.header->phase != STATE_TRAIN)
+        return sound(run);
+    rounds->damaged = rounds->damaged || !state_params_sound(&run->state, run->pool);
+    return !rounds->damaged;
+}
+
+/* The state that the present one was made of, if it is still there. */
+static bool
+state_before(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    if (!rounds->before || run->next.header->round >= round ||
+        state_hash(&run->next, run->pool) != rounds->before_hash)
+        return false;
+    state_swap(&run->state, &run->next);
+    return true;
+}
+
+/* To the newest state before a round below `round` that can be trusted: the one before, a checkpoint, the one before
+ * the first step. */
+static void
+go_back(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    work_drop(run->work);
+    save_withdraw(run->save, &run->state);
+    if (!state_before(run, round) &&
+        (run->folder.anew || !save_find_below(run->save, &run->state, round))) {
+        memset(run->state.block, 0, run->state.size);
+        job_state(&run->job, run->config, &run->state);
+    }
+    rounds->before = rounds->damaged = false;
+    announce(run, state_hash_anew(&run->state, run->pool));
+}
+
+/* What was computed from data that could not be read is not handed over, as nothing is final before the last
+ * bucket; the others go on without this node. */
+static bool
+give_up(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const char *why = data_failed(run->job.data);
+    if (!why)
+        return false;
+    if (!rounds->blind)
+        train_say(run, 3, "%s; leaving the mesh", why);
+    rounds->blind = true;
+    mesh_interrupt(run->mesh);
+    return true;
+}
+
+/* What is told of it counts no more; the others go on without it, and have what is needed to catch up. */
+static void
+recover(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 3, "the weights changed in memory: going back to older ones");
+    train_say(run, 7, "the state before round %llu changed in memory",
+              (unsigned long long)rounds->round);
+    mesh_damaged(run->mesh);
+    go_back(run, rounds->round);
+}
+
+/* Other nodes hold another one, or held another one before a round long ago. */
+static void
+retreat(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    bool past = round < rounds->round;
+    if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
+        train_say(run, 3, "the weights may be wrong: going back to older ones");
+    train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
+    if (!past && rounds->reported == rounds->round)
+        metrics_withdraw(run->metrics);
+    go_back(run, round);
+    if (past)
+        metrics_withdraw_from(run->metrics, run->state.header->step + 1);
+}
+
+static void
+bucket_ready(void *ctx, size_t bucket)
+{
+    struct run *run = ctx;
+    size_t count;
+    work_buckets(run->work, &count);
+    if (bucket == count - 1 && (!computed_soundly(run) || data_failed(run->job.data)))
+        return;
+    mesh_bucket(run->mesh, bucket);
+    metrics_alive(run->metrics);
+}
+
+static void
+compute_shards(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    double start = clock_s();
+    rounds->shards = task->fresh ? task->shards : rounds->shards | task->shards;
+    fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
+    rounds->damaged = !state_head_sound(&run->state);
+    if (!rounds->damaged)
+        work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
+                   bucket_ready, run);
+    run->meter.compute_s += clock_s() - start;
+    if (!give_up(run) && rounds->damaged)
+        recover(run);
+    fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
+}
+
+/* The next state is begun anew when the sum is that of another plan: what was made of it before is void. */
+static void
+begin_next(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    work_drop(run->work);
+    rounds->before = false;
+    rounds->early = state_head_sound(&run->state) &&
+                    state_begin(&run->next, &run->state, mesh_sum(run->mesh), &rounds->event);
+}
+
+/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards. */
+static void
+work_ahead(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    size_t count;
+    const struct core_bucket *bucket = &work_buckets(run->work, &count)[task->bucket];
+    double start = clock_s();
+    if (task->fresh)
+        begin_next(run);
+    else if (rounds->early && bucket->first < run->state.param_count) /* not the ledger */
+        state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
+                    run->pool);
+    if (rounds->early)
+        work_begin(run->work, &run->next, rounds->shards, state_known(&run->next));
+    run->meter.compute_s += clock_s() - start;
+}
+
+/* The hash of the next state. It is there in part if work_ahead has begun it. */
+static uint64_t
+advance_state(struct run *run, bool fresh)
+{
+    struct rounds_run *rounds = run->own;
+    const int32_t *total = mesh_sum(run->mesh);
+    if (!fresh)
+        return state_finish(&run->next, &run->state, total, run->pool);
+    work_drop(run->work);
+    rounds->before = false;
+    return state_advance(&run->next, &run->state, total, &rounds->event, run->pool);
+}
+
+static void
+report(struct run *run, const struct mesh_task *task, uint64_t hash)
+{
+    struct rounds_run *rounds = run->own;
+    train_report(run, &(struct train_step){.event = &rounds->event, .task = task, .hash = hash});
+    rounds->reported = run->state.header->round;
+}
+
+static void
+commit(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_event *event = &rounds->event;
+    struct why why;
+    uint64_t coverage;
+    double start = clock_s();
+    fail_hit(FAIL_COMMIT, NULL, 0);
+    if (!state_head_sound(&run->state)) {
+        recover(run);
+        return;
+    }
+    const int32_t *total = mesh_sum(run->mesh);
+    uint64_t hash = 0;
+    int bad = state_check_counts(&run->state, total, &coverage, &why);
+    if (!bad) {
+        hash = advance_state(run, task->fresh);
+        bad = state_check_gradients(&run->next, &run->state, total, &why);
+    }
+    if (bad) {
+        train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);
+        train_say(run, 7, "the total of round %llu is damaged",
+                  (unsigned long long)run->state.header->round);
+        work_drop(run->work);
+        mesh_total_bad(run->mesh);
+        return;
+    }
+    if (!hash) {
+        recover(run);
+        return;
+    }
+    rounds->event.coverage = coverage;
+    state_swap(&run->state, &run->next);
+    rounds->before = true;
+    rounds->before_hash = run->hash;
+    run->meter.compute_s += clock_s() - start;
+    if (event->skipped)
+        train_tell_skipped(run, run->state.header->step);
+    count_skips(run);
+    if (event->stepped || event->evaluated)
+        report(run, task, hash);
+    fail_hit(FAIL_REPORTED, NULL, 0);
+    announce(run, hash);
+    fail_hit(FAIL_ANNOUNCED, NULL, 0);
+    train_begin_anew(run);
+    if (event->evaluated && !run->state.header->done)
+        save_model(run->save, run->state.header, state_weights(&run->state));
+    if (event->stepped)
+        save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
+}
+
+/* At most once in CAUGHT_S: a slow node may do so again and again. */
+static void
+tell_caught_up(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    double now = clock_s();
+    if (rounds->caught_at > 0 && now - rounds->caught_at < CAUGHT_S)
+        return;
+    rounds->caught_at = now;
+    train_say(run, 6, "caught up: at step %llu of %llu",
+              (unsigned long long)run->state.header->step,
+              (unsigned long long)state_steps_total(&run->state));
+}
+
+static void
+adopt(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    fail_hit(FAIL_ADOPT, NULL, 0);
+    work_drop(run->work);
+    if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
+        train_say(run, 4, "the weights that were received are damaged: asking again");
+        train_say(run, 7, "the state before round %llu is damaged",
+                  (unsigned long long)task->round);
+        mesh_state_bad(run->mesh);
+        return;
+    }
+    rounds->before = false;
+    tell_caught_up(run);
+    fail_hit(FAIL_ADOPTED, NULL, 0);
+    announce(run, task->state_hash);
+}
+
+/* Somebody else's shard, computed here: is it what was claimed? */
+static void
+audit(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    double start = clock_s();
+    unsigned shard = (unsigned)__builtin_ctzll(task->shards);
+    bool equal = work_probe(run->work, &run->state, shard, rounds->scratch, task->claim);
+    run->meter.compute_s += clock_s() - start;
+    if (!give_up(run))
+        mesh_audited(run->mesh, equal);
+}
+
+static bool
+follow_rounds(struct run *run, const struct mesh_task *task)
+{
+    if (task->kind == MESH_COMPUTE)
+        compute_shards(run, task);
+    else if (task->kind == MESH_SUMMED)
+        work_ahead(run, task);
+    else if (task->kind == MESH_COMMIT)
+        commit(run, task);
+    else if (task->kind == MESH_ADOPT)
+        adopt(run, task);
+    else if (task->kind == MESH_AUDIT)
+        audit(run, task);
+    else if (task->kind == MESH_BACK)
+        retreat(run, task->round);
+    return false;
+}
+
+/* --- Life ------------------------------------------------------------------------------------------ */
+
+/* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
+ * the part that it serves. */
+static uint64_t
+kept_bytes(const struct config *config, uint64_t vector)
+{
+    uint64_t nodes = memory_nodes(config), servers = config_servers(config);
+    if (servers == 0)
+        return 0;
+    return (nodes - 1) * vector / (servers < nodes ? servers : nodes);
+}
+
+static void
+measure_rounds(struct memory *m, const struct config *config, size_t params, uint64_t vector)
+{
+    (void)params;
+    m->kept = kept_bytes(config, vector);
+    m->log = mesh_log_size(vector);
+}
+
+static int
+open_rounds(struct run *run, struct why *why)
+{
+    struct rounds_run *rounds = run->own = calloc(1, sizeof *rounds);
+    bool audits = run->config->mesh.audit > 0;
+    if (rounds && audits)
+        rounds->scratch = calloc(work_vector_count(run->work), sizeof *rounds->scratch);
+    return rounds && (!audits || rounds->scratch)
+               ? 0
+               : why_error(why, -ENOMEM, "not enough memory for mesh.audit");
+}
+
+static void
+close_rounds(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    if (rounds)
+        free(rounds->scratch);
+    free(rounds);
+}
+
+static void
+serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
+{
+    save_serve(((struct run *)ctx)->save, step, round, page);
+}
+
+static void
+configure_rounds(struct run *run, struct mesh_setup *setup)
+{
+    const struct config *config = run->config;
+    setup->servers = config_servers(config);
+    setup->audit = config->mesh.audit;
+    setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
+    setup->inexact = !config->train.exact;
+    setup->want = serve_page;
+    setup->want_ctx = run;
+}
+
+const struct way way_rounds = {
+    .remedy = ", train.warmup or train.clip_norm",
+    .memory = measure_rounds,
+    .check = way_check_rounds,
+    .open = open_rounds,
+    .close = close_rounds,
+    .config = configure_rounds,
+    .repair = repair_damaged,
+    .start = start_rounds,
+    .follow = follow_rounds,
+};
