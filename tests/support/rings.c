@@ -73,7 +73,8 @@ on_release(void *ctx, void *handle)
     message_drop(handle);
 }
 
-static const struct collective_ops ring_ops = {on_send, on_pass_on, on_keep, on_release};
+static const struct collective_ops ring_ops = {on_send, on_pass_on};
+static const struct core_wire ring_wire = {.keep = on_keep, .release = on_release};
 
 static void
 shards_fill(struct rings *rings, struct rand *rand)
@@ -110,7 +111,9 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
                                          .own = node->own,
                                          .sum = node->sum,
                                          .chunk_elems = chunk_elems,
-                                         .direct_bytes = direct_bytes};
+                                         .direct_bytes = direct_bytes,
+                                         .wire = &ring_wire,
+                                         .wire_ctx = node};
         if (collective_new(&node->ring, &setup, &ring_ops, node) != 0)
             abort();
     }

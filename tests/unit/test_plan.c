@@ -441,7 +441,7 @@ where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
     for (int pinned = 0; pinned < 2; pinned++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         lone->core->pinned = pinned;
-        lone->core->contribution.held = 0x003; /* in the round before; nothing is computed yet */
+        lone->core->contribution.before = 0x003; /* in the round before; nothing is computed yet */
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0x3fc : 0, 0});
         assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
@@ -474,9 +474,9 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     const struct contribution *own = &lone->core->contribution;
     lone->pinned = true;
     settle_in(lone);
-    assert_int_equal(own->held, 0);
+    assert_int_equal(own->before, 0);
     lone_train(lone);
-    assert_int_equal(own->held, ALL);
+    assert_int_equal(own->before, ALL);
     assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), ALL);
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
@@ -485,7 +485,7 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     lone->commit = false;
     core_on_total_bad(lone->core,
                       lone->now); /* the round is done again: the one before still counts */
-    assert_int_equal(own->held, ALL);
+    assert_int_equal(own->before, ALL);
     lone_run(lone, 700);
     core_on_damaged(lone->core, lone->now);
     assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), 0);

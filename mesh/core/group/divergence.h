@@ -118,11 +118,4 @@ void divergence_forget(struct divergence *d, int i);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 
-/* Did we part with peers[i]? */
-static inline bool
-divergence_parted(const struct divergence *d, int i)
-{
-    return d->of[i].apart;
-}
-
 #endif

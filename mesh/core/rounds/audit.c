@@ -44,12 +44,6 @@ audit_round(struct audit *audit, const struct core *core)
     }
 }
 
-static bool
-is_current(const struct audit *audit, const struct core *core)
-{
-    return audit_present(audit, &core->plan, core->round);
-}
-
 static const struct proto_member *
 owner_of(const struct core *core, uint64_t shard)
 {
@@ -82,14 +76,15 @@ audit_expel(struct audit *audit, const struct core *core)
 {
     struct proto_node node = audit->accused;
     audit->accused = (struct proto_node){0, 0};
-    return (struct audit_verdict){.expel = node, .abort = is_current(audit, core)};
+    return (struct audit_verdict){.expel = node,
+                                  .abort = audit_present(audit, &core->plan, core->round)};
 }
 
 /* With the plan gone, or only the two of us in it, there is nobody to wait for. */
 struct audit_verdict
 audit_tick(struct audit *audit, const struct core *core)
 {
-    bool others = is_current(audit, core) && core->plan.now.count > 2;
+    bool others = audit_present(audit, &core->plan, core->round) && core->plan.now.count > 2;
     if (audit->accused.id &&
         (!others || awake_since(core->awake, audit->accused_at) >= AUDIT_GRACE_US))
         return audit_expel(audit, core);
@@ -133,7 +128,7 @@ audit_answer(struct audit *audit, const struct core *core, bool equal)
     audit->asked = 0;
     if (!equal)
         audit_accuse(audit, core, shard);
-    else if (is_current(audit, core) && audit->owner_plan == audit->plan)
+    else if (audit_present(audit, &core->plan, core->round) && audit->owner_plan == audit->plan)
         audit->due &= ~shard;
     return audit_tick(audit, core);
 }
@@ -151,7 +146,7 @@ audit_on_accuse(struct audit *audit, const struct core *core, int from,
              report_who(core, from, who), who_is(core, msg->accused, accused),
              (unsigned)msg->shard);
     suspect_add(audit, msg->accused);
-    if (!is_current(audit, core) || msg->plan_hash != core->plan.hash ||
+    if (!audit_present(audit, &core->plan, core->round) || msg->plan_hash != core->plan.hash ||
         msg->round != core->round || core->first_bucket > core->config.audit_bucket)
         return;
     const struct proto_member *member = owner_of(core, shard);

@@ -70,7 +70,7 @@ audit_present(const struct audit *audit, const struct plan *plan, uint64_t round
 
 /* Must the last bucket be kept back? */
 static inline bool
-audit_holds(const struct audit *audit, const struct plan *plan, uint64_t round)
+audit_withholds(const struct audit *audit, const struct plan *plan, uint64_t round)
 {
     return audit->asked || audit->accused.id || (audit_present(audit, plan, round) && audit->due);
 }

@@ -60,7 +60,7 @@ collective_new(struct collective **out, const struct collective_setup *setup,
 static void
 kept_remove(struct collective *c, size_t k)
 {
-    c->ops.release(c->ctx, c->kept[k].frame.handle);
+    c->setup.wire->release(c->setup.wire_ctx, c->kept[k].frame.handle);
     c->kept[k] = c->kept[--c->kept_count];
 }
 
@@ -265,7 +265,7 @@ kept_add(struct collective *c, struct proto_node from, const struct proto_msg *m
     if (frame->size > coding_bytes(PROTO_CODING_RAW, most) || c->kept_count == c->kept_max ||
         kept_already(c, from, msg))
         return;
-    c->ops.keep(c->ctx, frame);
+    c->setup.wire->keep(c->setup.wire_ctx, frame);
     c->kept[c->kept_count++] =
         (struct kept){.type = msg->type, .from = from, .chunk = msg->chunk, .frame = *frame};
 }

@@ -44,6 +44,8 @@ struct collective_setup {
     int32_t *sum;
     uint32_t chunk_elems;
     uint64_t direct_bytes;
+    const struct core_wire *wire; /* keeps and releases frames */
+    void *wire_ctx;
 };
 
 struct collective_ops {
@@ -51,8 +53,6 @@ struct collective_ops {
                  size_t body_size); /* body: part of own[] */
     void (*pass_on)(void *ctx, uint64_t ranks, const struct proto_msg *msg,
                     struct core_frame *frame); /* ranks: a bitmap */
-    void (*keep)(void *ctx, struct core_frame *frame);
-    void (*release)(void *ctx, void *handle);
 };
 
 enum collective_status {

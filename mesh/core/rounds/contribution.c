@@ -195,7 +195,7 @@ contribution_refused(struct contribution *own)
 void
 contribution_applied(struct contribution *own)
 {
-    own->held = own->applying;
+    own->before = own->applying;
     contribution_refused(own);
 }
 
@@ -204,5 +204,5 @@ contribution_damaged(struct contribution *own)
 {
     own->state = TRAINER_DAMAGED;
     own->filled = false;
-    own->has = own->computing = own->applying = own->held = 0;
+    own->has = own->computing = own->applying = own->before = 0;
 }

@@ -44,7 +44,7 @@ struct contribution {
     uint64_t computing; /* the shards being added */
     /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
      * core_state.pinned */
-    uint64_t applying, held;
+    uint64_t applying, before;
     size_t ready;       /* number of buckets of own[] that contain has | computing */
     unsigned in_flight; /* bodies that are lent */
     bool waiting;       /* in this event, the core waits for the end of sends */
@@ -100,7 +100,7 @@ contribution_have(const struct contribution *own)
 static inline uint64_t
 contribution_keeps(const struct contribution *own, bool pinned)
 {
-    return pinned && !core_mutant(MUTANT_PIN) ? own->held : contribution_have(own);
+    return pinned && !core_mutant(MUTANT_PIN) ? own->before : contribution_have(own);
 }
 
 /* May the core read the state and adopt a plan now? */

@@ -77,9 +77,10 @@ round_contribute(struct core *core)
             collective_open(core->collective);
         size_t end = contribution_fill(own, core, plan_mine(&core->plan));
         if (end > 0)
-            collective_ready(
-                core->collective,
-                end == all && audit_holds(&core->audit, &core->plan, core->round) ? all - 1 : end);
+            collective_ready(core->collective,
+                             end == all && audit_withholds(&core->audit, &core->plan, core->round)
+                                 ? all - 1
+                                 : end);
     }
     contribution_end(own);
 }

@@ -21,7 +21,6 @@ end_collective(struct core *core)
     core_tell(core);
 }
 
-/* The plan is over and the next one may begin. */
 void
 rounds_end_plan(struct core *core)
 {
@@ -48,7 +47,6 @@ rounds_differ(struct core *core)
     end_collective(core);
 }
 
-/* The state is not what it was said to be: nothing of it may get to the others. */
 void
 rounds_void_state(struct core *core, const char *why)
 {
@@ -186,20 +184,6 @@ on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_f
         core->config.wire->pass_on(core->config.wire_ctx, links, count, &stamped, frame);
 }
 
-static void
-on_keep(void *ctx, struct core_frame *frame)
-{
-    struct core *core = ctx;
-    core->config.wire->keep(core->config.wire_ctx, frame);
-}
-
-static void
-on_release(void *ctx, void *handle)
-{
-    struct core *core = ctx;
-    core->config.wire->release(core->config.wire_ctx, handle);
-}
-
 /* --- The engine begins and ends -------------------------------------------------------------------- */
 
 int
@@ -212,9 +196,11 @@ rounds_start(struct core *core)
         .sum = core->config.sum,
         .chunk_elems = core->config.chunk_elems,
         .direct_bytes = core->config.direct_bytes,
+        .wire = core->config.wire,
+        .wire_ctx = core->config.wire_ctx,
     };
     assert(core->config.trainer || core->config.hello.wants_job);
-    static const struct collective_ops ops = {on_send, on_pass_on, on_keep, on_release};
+    static const struct collective_ops ops = {on_send, on_pass_on};
     plan_init(&core->plan);
     divergence_init(&core->divergence);
     int error = transfer_init(&core->transfer, &core->config);
@@ -238,7 +224,7 @@ must_serve(const struct core *core, int i)
 {
     bool has = core->view.of[i].beat.done && !divergence_excludes(core, i);
     assert(core->done);
-    return !has && !divergence_parted(&core->divergence, i) &&
+    return !has && !core->divergence.of[i].apart &&
            view_lags(core, i, core->serve.of[i].served_at, core->round_us);
 }
 

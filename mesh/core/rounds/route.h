@@ -183,6 +183,15 @@ covers_all(const struct collective *c, uint64_t coverage)
            core_mutant(MUTANT_COVERAGE);
 }
 
+/* Does the chunk have elements, and all of them in its bucket? */
+static inline bool
+chunk_in_bucket(const struct collective *c, const struct proto_chunk *chunk)
+{
+    const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
+    return chunk->count > 0 && chunk->first >= b->first && chunk->first - b->first < b->count &&
+           chunk->count <= b->count - (chunk->first - b->first);
+}
+
 static inline void
 lane_count(struct collective *c, struct lane *lane)
 {
@@ -190,6 +199,20 @@ lane_count(struct collective *c, struct lane *lane)
     c->progress++;
     if (--lane->left == 0)
         c->left--;
+}
+
+/* A GATHER at its turn: sum gets the total of these elements. */
+static inline enum verdict
+lane_take_total(struct collective *c, const struct proto_chunk *chunk,
+                const struct core_frame *frame)
+{
+    if (!covers_all(c, chunk->coverage))
+        return collective_refuse(c, "a shard is missing", chunk);
+    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
+    if (check_differs(check, chunk->check))
+        return collective_refuse(c, "wrong checksum", chunk);
+    lane_count(c, &c->lanes[chunk->bucket]);
+    return VERDICT_DONE;
 }
 
 #endif

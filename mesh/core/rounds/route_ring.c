@@ -76,9 +76,7 @@ chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigne
             size_t *status)
 {
     const struct lane *lane = &c->lanes[chunk->bucket];
-    const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
-    if (chunk->first < b->first || chunk->count == 0 || chunk->first - b->first >= b->count ||
-        chunk->count > b->count - (chunk->first - b->first))
+    if (!chunk_in_bucket(c, chunk))
         return false;
     unsigned s = 0;
     while (segment_first(c, chunk->bucket, s + 1) <= chunk->first)
@@ -151,7 +149,6 @@ static enum verdict
 ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
-    struct lane *lane = &c->lanes[chunk->bucket];
     unsigned s = 0;
     size_t at = 0;
     if (!chunk_place(c, chunk, &s, &at))
@@ -164,13 +161,9 @@ ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return VERDICT_DONE;
     if (*status == CHUNK_WAITING) /* overtook the sum it was made of */
         return VERDICT_LATER;
-    if (!covers_all(c, chunk->coverage))
-        return collective_refuse(c, "a shard is missing", chunk);
-    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
-    if (check_differs(check, chunk->check))
-        return collective_refuse(c, "wrong checksum", chunk);
+    if (lane_take_total(c, chunk, frame) == VERDICT_BAD)
+        return VERDICT_BAD;
     *status = CHUNK_FINAL;
-    lane_count(c, lane);
     if (chunk->hop + 2u < c->n) {
         struct proto_chunk next = *chunk;
         next.hop++;

@@ -49,16 +49,22 @@ range_hop(size_t r)
     return (uint16_t)(r % PROTO_PEERS_MAX);
 }
 
+/* Our own contribution to a range. */
+static struct proto_chunk
+range_chunk(const struct collective *c, size_t bucket, size_t r)
+{
+    const struct core_bucket *b = &c->setup.buckets[bucket];
+    const struct servers_ranges *ranges = &layout_of(c, bucket)->ranges;
+    uint64_t first = servers_begin(ranges, b, r);
+    return own_chunk(c, bucket, first, servers_end(ranges, b, r) - first);
+}
+
 static void
 range_send(struct collective *c, size_t bucket, size_t r)
 {
-    const struct core_bucket *b = &c->setup.buckets[bucket];
-    const struct layout *layout = layout_of(c, bucket);
-    uint64_t first = servers_begin(&layout->ranges, b, r);
-    struct proto_chunk chunk =
-        own_chunk(c, bucket, first, servers_end(&layout->ranges, b, r) - first);
+    struct proto_chunk chunk = range_chunk(c, bucket, r);
     chunk.hop = range_hop(r);
-    send_own(c, c->ranges[layout->first + r].owner, &chunk);
+    send_own(c, c->ranges[layout_of(c, bucket)->first + r].owner, &chunk);
 }
 
 /* The first range of `owner` from r on; the number of ranges: none. */
@@ -113,8 +119,7 @@ range_of(const struct collective *c, const struct proto_chunk *chunk)
 {
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
     const struct layout *layout = layout_of(c, chunk->bucket);
-    if (chunk->first < b->first || chunk->first - b->first >= b->count || chunk->count == 0 ||
-        chunk->count > b->count - (chunk->first - b->first))
+    if (!chunk_in_bucket(c, chunk))
         return NULL;
     size_t r = (size_t)((chunk->first - layout->ranges.first) / layout->ranges.elems);
     bool exact = chunk->first == servers_begin(&layout->ranges, b, r) &&
@@ -149,7 +154,6 @@ range_add_own(struct collective *c, struct range *range, const struct proto_chun
 static void
 star_open(struct collective *c, size_t bucket)
 {
-    const struct core_bucket *b = &c->setup.buckets[bucket];
     const struct layout *layout = layout_of(c, bucket);
     struct lane *lane = &c->lanes[bucket];
     bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
@@ -157,9 +161,7 @@ star_open(struct collective *c, size_t bucket)
         struct range *range = &c->ranges[layout->first + r];
         if (range->owner != c->rank || range->taken == 0 || range->final)
             continue;
-        uint64_t first = servers_begin(&layout->ranges, b, r);
-        struct proto_chunk chunk =
-            own_chunk(c, bucket, first, servers_end(&layout->ranges, b, r) - first);
+        struct proto_chunk chunk = range_chunk(c, bucket, r);
         range_add_own(c, range, &chunk);
     }
     lane->begun = true;
@@ -264,13 +266,9 @@ star_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return VERDICT_DONE;
     if (!c->lanes[chunk->bucket].sent)
         return collective_refuse(c, "a total without this node", chunk);
-    if (!covers_all(c, chunk->coverage))
-        return collective_refuse(c, "a shard is missing", chunk);
-    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
-    if (check_differs(check, chunk->check))
-        return collective_refuse(c, "wrong checksum", chunk);
+    if (lane_take_total(c, chunk, frame) == VERDICT_BAD)
+        return VERDICT_BAD;
     range->final = true;
-    lane_count(c, &c->lanes[chunk->bucket]);
     range_send_next(c, chunk->bucket,
                     (size_t)(range - c->ranges) - layout_of(c, chunk->bucket)->first);
     return VERDICT_DONE;

@@ -96,26 +96,18 @@ page_repair_gone(struct page_repair *repair, int i)
         ask_another(repair, i);
 }
 
-static void
-page_answer(struct page_repair *repair, const struct core *core, uint64_t round, const void *data,
-            size_t size)
-{
-    struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
-    int i = peers_find(core,
-                       core_mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
-    repair->answering = false;
-    msg.page.round = round;
-    if (i >= 0 && core->peers.peers[i].announced)
-        peers_send_bulk(core, i, &msg, data, size);
-}
-
 void
 page_repair_read(struct page_repair *repair, const struct core *core, uint64_t round,
                  const void *data, size_t size)
 {
-    assert(repair->answering);
-    assert(size <= PROTO_PAGE_MAX);
-    page_answer(repair, core, round, data, size);
+    struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
+    int i = peers_find(core,
+                       core_mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
+    assert(repair->answering && size <= PROTO_PAGE_MAX);
+    repair->answering = false;
+    msg.page.round = round;
+    if (i >= 0 && core->peers.peers[i].announced)
+        peers_send_bulk(core, i, &msg, data, size);
 }
 
 /* False: we have no checkpoints. */
@@ -137,7 +129,7 @@ answer_waiting(struct page_repair *repair, const struct core *core)
         repair->answer_to = core->peers.peers[i].node;
         repair->answering = true;
         if (!ask_program(core, &repair->answer))
-            page_answer(repair, core, 0, NULL, 0);
+            page_repair_read(repair, core, 0, NULL, 0);
     }
 }
 
