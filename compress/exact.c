@@ -270,8 +270,7 @@ bit_length(uint32_t x)
 }
 
 void
-exact_follow_bits(const struct exact *exact, size_t block, uint32_t bits, bool settle,
-                  int16_t *exponent)
+exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle, int16_t *exponent)
 {
     const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
     if (bits == 0)
@@ -279,17 +278,6 @@ exact_follow_bits(const struct exact *exact, size_t block, uint32_t bits, bool s
     int now = exponent[block];
     int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
     exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
-}
-
-void
-exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end, bool settle,
-             int16_t *exponent)
-{
-    assert(end <= exact->blocks);
-    for (size_t b = block; b < end; b++) {
-        size_t first = exact->first[b], n = exact->first[b + 1] - first;
-        exact_follow_bits(exact, b, SIMD_PICK(exact_bits)(sum + first, n), settle, exponent);
-    }
 }
 
 size_t

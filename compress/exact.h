@@ -86,22 +86,18 @@ void exact_scales(const struct exact *exact, const int16_t *exponent, float *sca
 void exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                 size_t first, float *g, size_t n);
 /* The same of a whole block of sum[total], g[EXACT_BLOCK]. Returns the checksum that these elements of sum have
- * (check.h), and in *bits what exact_follow_bits wants. */
+ * (check.h), and in *bits what exact_follow wants. */
 uint64_t exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                     size_t block, float *g, uint32_t *bits);
 
-/* g[n] = q[n] * factor, as floats: elements of one block, in this exponent, by themselves. Returns what exact_follow_bits
- * wants. */
+/* g[n] = q[n] * factor, as floats: elements of one block, in this exponent, by themselves. Returns what exact_follow wants. */
 uint32_t exact_read_block(const struct exact *exact, int exponent, const int32_t *q, size_t n,
                           float factor, float *g);
 
-/* Computes the next exponents from a committed sum[total] without overflow: first exact_follow for blocks [block, end),
- * each block once; then exact_floor for all. */
-void exact_follow(const struct exact *exact, const int32_t *sum, size_t block, size_t end,
-                  bool settle, int16_t *exponent);
-/* exact_follow of one block. */
-void exact_follow_bits(const struct exact *exact, size_t block, uint32_t bits, bool settle,
-                       int16_t *exponent);
+/* Computes the next exponents from a committed sum without overflow: first exact_follow for each block once, with the
+ * bits that reading it gave; then exact_floor for all. */
+void exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle,
+                  int16_t *exponent);
 void exact_floor(const struct exact *exact, int16_t *exponent);
 /* Raises the exponents of the blocks with over[block] != 0 and returns their number. */
 size_t exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent);

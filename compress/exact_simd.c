@@ -180,15 +180,6 @@ SIMD_NAME(exact_read)(float *g, const int32_t *sum, size_t n, float scale)
 }
 
 uint32_t
-SIMD_NAME(exact_bits)(const int32_t *sum, size_t n)
-{
-    uint32_t bits = 0;
-    for (size_t i = 0; i < n; i++)
-        bits |= sum[i] < 0 ? 0u - (uint32_t)sum[i] : (uint32_t)sum[i];
-    return bits;
-}
-
-uint32_t
 SIMD_NAME(exact_take)(float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums)
 {
     uint32_t bits = 0, plain = 0, weighted = 0;

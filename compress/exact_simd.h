@@ -18,10 +18,9 @@ SIMD_DECLARE(uint32_t, exact_add,
               struct check_sums *sums));
 /* g[n] = (float)sum[n] * scale */
 SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float scale));
-/* The same; sets *sums to the sums of sum[n], and returns what exact_bits returns. */
+/* The same; sets *sums to the sums of sum[n], and returns the bitwise or of all |sum[n]|: it has as many bits as the
+ * largest one. */
 SIMD_DECLARE(uint32_t, exact_take,
              (float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums));
-/* Bitwise or of all |sum[n]|: it has as many bits as the largest one. */
-SIMD_DECLARE(uint32_t, exact_bits, (const int32_t *sum, size_t n));
 
 #endif

@@ -56,17 +56,6 @@ position_end(const struct position *position, size_t n, int32_t label, float smo
 }
 
 double
-loss_cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float scale, float *p,
-                   bool *correct)
-{
-    double sum;
-    struct position position = position_begin(z, n, label, smoothing, p);
-    *correct = position.top == (size_t)label;
-    loss_sums(p, 1, n, &sum);
-    return position_end(&position, n, label, smoothing, scale, sum, p);
-}
-
-double
 loss_squared_error(const float *z, const float *t, size_t n, float scale, float *dz)
 {
     double sum = 0;

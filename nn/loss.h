@@ -12,8 +12,6 @@ struct loss_spec {
 };
 
 /* Each returns the loss of finite outputs z[n] and writes its gradient times `scale` to the last array. */
-double loss_cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float scale,
-                          float *p, bool *correct);
 double loss_squared_error(const float *z, const float *t, size_t n, float scale, float *dz);
 double loss_logistic(float z, int32_t label, float scale, float *dz, bool *correct);
 

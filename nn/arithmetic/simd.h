@@ -37,14 +37,12 @@ enum { LOSS_ROWS = 8 };
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
-    X(vmath_log, (const float *x, float *y, size_t n), (x, y, n))                                  \
     X(vmath_tanh, (const float *x, float *y, size_t n), (x, y, n))                                 \
     X(vmath_sigmoid, (const float *x, float *y, size_t n), (x, y, n))                              \
     X(vmath_relu, (const float *x, float *y, size_t n), (x, y, n))                                 \
     X(vmath_relu_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
     X(vmath_tanh_grad, (const float *y, float *dy, size_t n), (y, dy, n))                          \
     X(vmath_sigmoid_grad, (const float *y, float *dy, size_t n), (y, dy, n))                       \
-    X(vmath_add_scalar, (float *y, float x, size_t n), (y, x, n))                                  \
     X(vmath_sum_rows, (const float *x, size_t stride, size_t rows, float *sum, size_t n),          \
       (x, stride, rows, sum, n))                                                                   \
     X(product_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),   \

@@ -1,4 +1,4 @@
-/* vmath.h - our own exp, log, tanh and sigmoid, and the element-wise loops between two products.
+/* vmath.h - our own exp, tanh and sigmoid, some functions of one double, and the element-wise loops between two products.
  *
  * They use only IEEE add, subtract, multiply, divide and integer shifts, each rounded once, no fused operations and
  * no libm. So every machine, compiler and instruction set computes the same bits. NaN stays NaN.
@@ -6,7 +6,6 @@
  * Largest error over all 2^32 floats (tests/unit/test_vmath.c compares samples with libm's double), in units of the
  * last place; for results below 2^-125 in units of 2^-149:
  *     vmath_exp      1.05
- *     vmath_log      0.85; log(0) = -inf, log(x < 0) = NaN
  *     vmath_tanh     1.34
  *     vmath_sigmoid  2.41
  *     vmath_ln       2 (double)
@@ -18,7 +17,6 @@
 #include <stddef.h>
 
 void vmath_exp(const float *x, float *y, size_t n);
-void vmath_log(const float *x, float *y, size_t n);
 void vmath_tanh(const float *x, float *y, size_t n);
 void vmath_sigmoid(const float *x, float *y, size_t n);
 /* Natural logarithm of one positive, normal, finite double. */
@@ -58,8 +56,6 @@ void vmath_spread(const float *bias, float *y, size_t rows, size_t n);
 void vmath_add(const float *a, const float *b, float *y, size_t n);
 /* y *= x. */
 void vmath_multiply(const float *x, float *y, size_t n);
-/* y[n] += x. */
-void vmath_add_scalar(float *y, float x, size_t n);
 /* sum[n] += x[rows, n] over rows, in row order; x rows are `stride` apart. */
 void vmath_sum_rows(const float *x, size_t stride, size_t rows, float *sum, size_t n);
 /* *sum = x[0] + ... + x[n-1] in 16 lanes, then lane by lane in double. */

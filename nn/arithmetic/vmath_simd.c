@@ -3,42 +3,12 @@
  * exp: x = n ln 2 + r, |r| <= ln(2)/2; exp r by its Taylor series to r^7 (truncation 5e-9); 2^n as two
  * factors, so that both ends of the range round only once more. ln 2 is split in two so that n * LN2_HI
  * is exact (Cody and Waite: Software Manual for the Elementary Functions, 1980).
- * log: x = m 2^e, m in [sqrt(1/2), sqrt 2); log m = f - f^2/2 + f^3 P(f) with f = m - 1, P the minimax
- * polynomial for the relative error (Remez; 9e-10).
  * tanh: below 5/8 x + x^3 Q(x^2), minimax as well (4e-9); above 1 - 2 / (exp 2x + 1).
  * gelu: with t = |x|, P(normal < -t) = exp(-t^2/2) s Q(s), s = 1 / (1 + 0.4 t), Q minimax for the relative error on
  * 0 <= t <= 14.5 (2.7e-7 with rounding), so that the lower tail keeps its digits.
  * sigmoid: with e = exp -|x|, 1 / (1 + e) or e / (1 + e), so that no digit cancels. */
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath_one.h"
-
-static inline float
-log_one(float x)
-{
-    float tiny = x < 0x1p-126f ? 0x1p23f : 1.0f; /* denormals are scaled up */
-    uint32_t bits = float_bits(x * tiny);
-    uint32_t offset = bits - float_bits(0.70710678f); /* exponent field counts from sqrt(1/2) */
-    int32_t e = (int32_t)offset >> 23;
-    float f = float_of((offset & 0x7fffff) + float_bits(0.70710678f)) - 1.0f;
-    float whole = (float)e - (x < 0x1p-126f ? 23.0f : 0.0f);
-    float p = 0x1.230776p-4f;
-    p = p * f - 0x1.e9f7cap-4f;
-    p = p * f + 0x1.e6dddp-4f;
-    p = p * f - 0x1.fa3938p-4f;
-    p = p * f + 0x1.231764p-3f;
-    p = p * f - 0x1.5568a4p-3f;
-    p = p * f + 0x1.99a6c4p-3f;
-    p = p * f - 0x1.ffffdcp-3f;
-    p = p * f + 0x1.555544p-2f;
-    float square = f * f;
-    float y = (f * square) * p + whole * LN2_LO;
-    y = y - 0.5f * square;
-    y = (f + y) + whole * LN2_HI;
-    const float inf = float_of(0x7f800000);
-    y = x < inf ? y : x; /* inf and NaN */
-    y = x == 0 ? -inf : y;
-    return x < 0 ? float_of(0x7fc00000) : y;
-}
 
 static inline float
 below_normal(float x, float bell) /* bell = exp(-x^2/2) */
@@ -142,13 +112,6 @@ SIMD_NAME(vmath_exp)(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = exp_one(x[i]);
-}
-
-void
-SIMD_NAME(vmath_log)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = log_one(x[i]);
 }
 
 void
@@ -263,13 +226,6 @@ SIMD_NAME(vmath_multiply)(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] *= x[i];
-}
-
-void
-SIMD_NAME(vmath_add_scalar)(float *y, float x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] += x;
 }
 
 /* Rows in fours halve the traffic on sum; the order of additions stays that of the rows. */

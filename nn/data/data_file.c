@@ -27,11 +27,10 @@ enum {
 struct data_file {
     const char *name;
     struct why *why;
-    int fd;               /* -1: memory */
-    const uint8_t *bytes; /* memory not yet taken */
-    uint64_t size;        /* on disk */
-    uint64_t unread;      /* of size */
-    uint64_t offset;      /* delivered */
+    int fd;          /* -1: memory */
+    uint64_t size;   /* on disk */
+    uint64_t unread; /* of size */
+    uint64_t offset; /* delivered */
     bool gzip;
     bool member_done; /* gzip: between two members */
     z_stream z;       /* next_in, avail_in are used for plain files too */
@@ -96,13 +95,7 @@ raw_fill(struct data_file *f)
     if (f->z.avail_in > 0 || f->unread == 0)
         return 0;
     size_t want = f->unread < IN_SIZE ? (size_t)f->unread : IN_SIZE;
-    ssize_t got = (ssize_t)want;
-    if (f->fd < 0) {
-        memcpy(f->in, f->bytes, want);
-        f->bytes += want;
-    } else {
-        got = read_full(f->fd, f->in, want);
-    }
+    ssize_t got = read_full(f->fd, f->in, want);
     if (got < 0)
         return data_file_refuse(f, -errno, "byte %llu: %s",
                                 (unsigned long long)(f->size - f->unread), strerror(errno));
@@ -190,25 +183,6 @@ data_file_open(struct data_file **out, const char *path, struct why *why)
         return -ENOMEM;
     int rc = open_regular(f);
     rc = rc ? rc : sniff(f);
-    if (rc)
-        data_file_close(&f);
-    *out = f;
-    return rc;
-}
-
-int
-data_file_open_memory(struct data_file **out, const char *name, const uint8_t *bytes, size_t size,
-                      struct why *why)
-{
-    assert(out && name && why);
-    assert(bytes || size == 0);
-    *out = NULL;
-    struct data_file *f = file_alloc(name, why);
-    if (!f)
-        return -ENOMEM;
-    f->bytes = bytes;
-    f->size = f->unread = size;
-    int rc = sniff(f);
     if (rc)
         data_file_close(&f);
     *out = f;

@@ -34,9 +34,6 @@ int data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folde
 /* Opens a regular file. Returns 0, -ENOENT, -EACCES, ..., -EINVAL (not a regular file) or -EFBIG. `path` and `why`
  * are borrowed as long as the file is open. Every call that fails fills `why`. */
 int data_file_open(struct data_file **out, const char *path, struct why *why);
-/* The same over bytes[size], borrowed. */
-int data_file_open_memory(struct data_file **out, const char *name, const uint8_t *bytes,
-                          size_t size, struct why *why);
 void data_file_close(struct data_file **file);
 
 /* Only opens: returns a file descriptor, which the caller owns, and the size of the file. Any content, any size. */

@@ -259,92 +259,6 @@ attention_backward(const struct layer *layer, const struct layer_io *io)
         }
 }
 
-static double
-dot(const float *a, const float *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)a[i] * (double)b[i];
-    return sum;
-}
-
-/* p[0..i] of query i by the definition. */
-static void
-softmax_naive(const struct head *head, size_t i)
-{
-    float *p = head->p;
-    double sum = 0, top = -(double)INFINITY, scale = 1 / sqrt((double)head->d);
-    for (size_t j = 0; j <= i; j++) {
-        double s = dot(head->q + i * head->in, head->k + j * head->in, head->d) * scale;
-        p[j] = (float)s;
-        top = s > top ? s : top;
-    }
-    for (size_t j = 0; j <= i; j++)
-        p[j] -= (float)top;
-    vmath_exp(p, p, i + 1);
-    for (size_t j = 0; j <= i; j++)
-        sum += (double)p[j];
-    for (size_t j = 0; j <= i; j++)
-        p[j] = (float)((double)p[j] / sum);
-}
-
-static void
-attention_forward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    for (size_t r = 0; r < io->rows; r++)
-        for (size_t h = 0; h < layer->spec.units; h++) {
-            struct head head = head_of(layer, io, r, h);
-            float *y = io->y + r * layer->out_size + h * head.d;
-            for (size_t i = 0; i < head.T; i++) {
-                softmax_naive(&head, i);
-                for (size_t c = 0; c < head.d; c++) {
-                    double sum = 0;
-                    for (size_t j = 0; j <= i; j++)
-                        sum += (double)head.p[j] * (double)head.v[j * head.in + c];
-                    y[i * head.out + c] = (float)sum;
-                }
-            }
-        }
-}
-
-/* What query i gives to dx, whose rows before i have what those before it gave. */
-static void
-query_backward_naive(const struct head *head, size_t i, const float *dy, float *dx)
-{
-    size_t in = head->in, out = head->out;
-    double mean = 0, scale = 1 / sqrt((double)head->d);
-    softmax_naive(head, i);
-    for (size_t j = 0; j <= i; j++) {
-        double dp = dot(dy + i * out, head->v + j * in, head->d);
-        mean += (double)head->p[j] * dp;
-        head->dp[j] = (float)dp;
-    }
-    for (size_t j = 0; j <= i; j++)
-        head->dp[j] = (float)((double)head->p[j] * ((double)head->dp[j] - mean) * scale);
-    for (size_t c = 0; c < head->d; c++) {
-        double q = 0;
-        for (size_t j = 0; j <= i; j++) {
-            float *k = dx + j * in + out + c, *v = k + out;
-            q += (double)head->dp[j] * (double)head->k[j * in + c];
-            *k = (j < i ? *k : 0) + head->dp[j] * head->q[i * in + c];
-            *v = (j < i ? *v : 0) + head->p[j] * dy[i * out + c];
-        }
-        dx[i * in + c] = (float)q;
-    }
-}
-
-static void
-attention_backward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    for (size_t r = 0; r < io->rows; r++)
-        for (size_t h = 0; h < layer->spec.units; h++) {
-            struct head head = head_of(layer, io, r, h);
-            for (size_t i = 0; i < head.T; i++)
-                query_backward_naive(&head, i, io->dy + r * layer->out_size + h * head.d,
-                                     io->dx + r * layer->in_size + h * head.d);
-        }
-}
-
 const struct layer_kind attention_kind = {
     .word = "attention",
     .by_rows = true,
@@ -354,6 +268,4 @@ const struct layer_kind attention_kind = {
     .flops = attention_flops,
     .forward = attention_forward,
     .backward = attention_backward,
-    .forward_naive = attention_forward_naive,
-    .backward_naive = attention_backward_naive,
 };

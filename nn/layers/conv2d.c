@@ -329,71 +329,6 @@ conv2d_backward(const struct layer *layer, const struct layer_io *io)
         inputs_backward(&c, layer, io);
 }
 
-/* Input position of output (oi, oj) and window offset (ki, kj) within a plane, or -1 for padding. */
-static ptrdiff_t
-source(const struct conv *c, size_t p, size_t k)
-{
-    size_t i = p / c->out_width * c->stride + k / c->kernel % c->kernel;
-    size_t j = p % c->out_width * c->stride + k % c->kernel;
-    if (i < c->pad || j < c->pad || i - c->pad >= c->height || j - c->pad >= c->width)
-        return -1;
-    size_t channel = k / (c->kernel * c->kernel);
-    return (ptrdiff_t)((channel * c->height + i - c->pad) * c->width + j - c->pad);
-}
-
-static void
-conv2d_forward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    struct conv c = conv_of(layer);
-    for (size_t r = 0; r < io->rows; r++)
-        for (size_t f = 0; f < c.filters; f++)
-            for (size_t p = 0; p < c.P; p++) {
-                const float *x = io->x + r * layer->in_size;
-                const float *w = io->params + layer->weight_first + f * c.K;
-                double sum = layer->spec.no_bias ? 0 : (double)io->params[layer->bias_first + f];
-                for (size_t k = 0; k < c.K; k++) {
-                    ptrdiff_t at = source(&c, p, k);
-                    sum += at < 0 ? 0 : (double)x[at] * (double)w[k];
-                }
-                io->y[r * layer->out_size + f * c.P + p] = (float)sum;
-            }
-}
-
-/* Add what output (f, p) of one row with gradient d gives to dW[f], db and dx. */
-static void
-scatter_naive(const struct layer *layer, const struct layer_io *io, size_t r, size_t f, size_t p)
-{
-    struct conv c = conv_of(layer);
-    float d = io->dy[r * layer->out_size + f * c.P + p];
-    float *dw = io->scratch + f * c.K;
-    for (size_t k = 0; k < c.K; k++) {
-        ptrdiff_t at = source(&c, p, k);
-        if (at < 0)
-            continue;
-        dw[k] += d * io->x[r * layer->in_size + (size_t)at];
-        if (io->dx != NULL)
-            io->dx[r * layer->in_size + (size_t)at] +=
-                d * io->params[layer->weight_first + f * c.K + k];
-    }
-    io->scratch[layer->weight_count + f] += d;
-}
-
-static void
-conv2d_backward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    struct conv c = conv_of(layer);
-    memset(io->scratch, 0, (layer->weight_count + c.filters) * sizeof *io->scratch);
-    if (io->dx != NULL)
-        memset(io->dx, 0, io->rows * layer->in_size * sizeof *io->dx);
-    for (size_t r = 0; r < io->rows; r++)
-        for (size_t f = 0; f < c.filters; f++)
-            for (size_t p = 0; p < c.P; p++)
-                scatter_naive(layer, io, r, f, p);
-    layer_sink(io, layer->weight_first, io->scratch, layer->weight_count);
-    if (!layer->spec.no_bias)
-        layer_sink(io, layer->bias_first, io->scratch + layer->weight_count, c.filters);
-}
-
 const struct layer_kind conv2d_kind = {
     .word = "conv",
     .by_rows = true,
@@ -405,6 +340,4 @@ const struct layer_kind conv2d_kind = {
     .flops = conv2d_flops,
     .forward = conv2d_forward,
     .backward = conv2d_backward,
-    .forward_naive = conv2d_forward_naive,
-    .backward_naive = conv2d_backward_naive,
 };

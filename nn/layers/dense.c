@@ -233,57 +233,6 @@ dense_backward(const struct layer *layer, const struct layer_io *io)
         inputs_backward(layer, io);
 }
 
-static void
-dense_forward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    for (size_t r = 0; r < vectors(layer, io); r++)
-        for (size_t o = 0; o < out; o++) {
-            const float *w = io->params + layer->weight_first + o * in;
-            double sum = layer->spec.no_bias ? 0 : (double)io->params[layer->bias_first + o];
-            for (size_t i = 0; i < in; i++)
-                sum += (double)io->x[r * in + i] * (double)w[i];
-            io->y[r * out + o] = (float)sum;
-        }
-}
-
-/* Gradient of one unit: dW[o, :] in scratch[in], db[o] returned. */
-static double
-unit_gradient(const struct layer *layer, const struct layer_io *io, size_t o)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    double bias = 0;
-    for (size_t i = 0; i < in; i++) {
-        double sum = 0;
-        for (size_t r = 0; r < vectors(layer, io); r++)
-            sum += (double)io->dy[r * out + o] * (double)io->x[r * in + i];
-        io->scratch[i] = (float)sum;
-    }
-    for (size_t r = 0; r < vectors(layer, io); r++)
-        bias += (double)io->dy[r * out + o];
-    return bias;
-}
-
-static void
-dense_backward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = inputs(layer), out = layer->spec.units;
-    for (size_t o = 0; o < out; o++) {
-        float bias = (float)unit_gradient(layer, io, o);
-        layer_sink(io, layer->weight_first + o * in, io->scratch, in);
-        if (!layer->spec.no_bias)
-            layer_sink(io, layer->bias_first + o, &bias, 1);
-    }
-    for (size_t r = 0; io->dx != NULL && r < vectors(layer, io); r++)
-        for (size_t i = 0; i < in; i++) {
-            double sum = 0;
-            for (size_t o = 0; o < out; o++)
-                sum += (double)io->dy[r * out + o] *
-                       (double)io->params[layer->weight_first + o * in + i];
-            io->dx[r * in + i] = (float)sum;
-        }
-}
-
 const struct layer_kind dense_kind = {
     .word = "dense",
     .by_rows = true,
@@ -298,6 +247,4 @@ const struct layer_kind dense_kind = {
     .flops = dense_flops,
     .forward = dense_forward,
     .backward = dense_backward,
-    .forward_naive = dense_forward_naive,
-    .backward_naive = dense_backward_naive,
 };

@@ -97,9 +97,6 @@ struct layer_kind {
     /* Comes before backward, for any rows, perhaps twice: turns what forward saved into what the gradients of weights
      * and inputs are both computed from. NULL: there is nothing to do. */
     void (*prepare)(const struct layer *layer, const struct layer_io *io);
-    /* The same by the definition, for tests. NULL: the functions above are the definition. */
-    void (*forward_naive)(const struct layer *layer, const struct layer_io *io);
-    void (*backward_naive)(const struct layer *layer, const struct layer_io *io);
 };
 
 extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,

@@ -123,21 +123,6 @@ max_forward(const struct layer *layer, const struct layer_io *io)
 }
 
 static void
-max_forward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    size_t in = layer->in.dim[1] * layer->in.dim[2], height = layer->out.dim[1];
-    size_t width = layer->out.dim[2];
-    uint32_t *at = io->saved;
-    for (size_t o = 0; o < io->rows * layer->out_size; o++) {
-        const float *x = io->x + o / (height * width) * in;
-        size_t best =
-            window_max(x, layer->in.dim[2], window_at(layer, o / width % height, o % width));
-        io->y[o] = x[best];
-        at[o] = (uint32_t)best;
-    }
-}
-
-static void
 max_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t in = layer->in.dim[1] * layer->in.dim[2], out = layer->out.dim[1] * layer->out.dim[2];
@@ -267,8 +252,6 @@ const struct layer_kind maxpool_kind = {
     .forward = max_forward,
     .backward = max_backward,
     .joins_relu_before = true,
-    .forward_naive = max_forward_naive,
-    .backward_naive = max_backward,
 };
 
 const struct layer_kind globalpool_kind = {

@@ -455,8 +455,7 @@ recurrent_backward(const struct layer *layer, const struct layer_io *io)
         .word = (name), .recurrent = true, .by_rows = true, .by_units = true, .by_shards = true,   \
         .shape = recurrent_shape, .saved = recurrent_saved, .scratch = recurrent_scratch,          \
         .flops = recurrent_flops, .forward = recurrent_forward, .prepare = recurrent_prepare,      \
-        .backward = recurrent_backward, .forward_naive = recurrent_forward_naive,                  \
-        .backward_naive = recurrent_backward_naive,                                                \
+        .backward = recurrent_backward,                                                            \
     }
 
 const struct layer_kind rnn_kind = KIND("rnn");

@@ -1,4 +1,4 @@
-/* recurrent.h - the tape of recurrent.c, for its two files. */
+/* recurrent.h - the tape of recurrent.c; tests compute on it by the definition. */
 #ifndef NN_RECURRENT_H
 #define NN_RECURRENT_H
 
@@ -34,9 +34,5 @@ struct recurrent_part {
 /* Returns how many. */
 size_t recurrent_parts(const struct layer *layer, const struct tape *tape,
                        struct recurrent_part part[2]);
-
-/* By the definition. */
-void recurrent_forward_naive(const struct layer *layer, const struct layer_io *io);
-void recurrent_backward_naive(const struct layer *layer, const struct layer_io *io);
 
 #endif

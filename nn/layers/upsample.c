@@ -62,36 +62,9 @@ upsample_backward(const struct layer *layer, const struct layer_io *io)
                     io->dx[row * in + j] += *dy++;
 }
 
-/* Index in the input of element i of the output. */
-static size_t
-source(const struct layer *layer, size_t i)
-{
-    size_t factor = layer->spec.kernel, width = layer->out.dim[2], height = layer->out.dim[1];
-    size_t plane = i / (width * height), y = i / width % height, x = i % width;
-    return (plane * layer->in.dim[1] + y / factor) * layer->in.dim[2] + x / factor;
-}
-
-static void
-upsample_forward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    for (size_t i = 0; i < io->rows * layer->out_size; i++)
-        io->y[i] = io->x[source(layer, i)];
-}
-
-static void
-upsample_backward_naive(const struct layer *layer, const struct layer_io *io)
-{
-    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->in_size; i++)
-        io->dx[i] = 0;
-    for (size_t i = 0; io->dx != NULL && i < io->rows * layer->out_size; i++)
-        io->dx[source(layer, i)] += io->dy[i];
-}
-
 const struct layer_kind upsample_kind = {
     .word = "upsample",
     .shape = upsample_shape,
     .forward = upsample_forward,
     .backward = upsample_backward,
-    .forward_naive = upsample_forward_naive,
-    .backward_naive = upsample_backward_naive,
 };

@@ -190,8 +190,8 @@ take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t
     if (!counts)
         return;
     with->held->exponent[block] = exact_clamp(exponent);
-    exact_follow_bits(ranges->exact, block, bits, with->taken->count == ranges->first,
-                      with->held->exponent);
+    exact_follow(ranges->exact, block, bits, with->taken->count == ranges->first,
+                 with->held->exponent);
 }
 
 void

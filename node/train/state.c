@@ -240,16 +240,6 @@ state_check_counts(const struct state *state, const int32_t *total, uint64_t *co
     return ledger_verify(slots, &step, why);
 }
 
-/* Have the gradients of a total the checksum that their ledger says? */
-static int
-check_gradients(const struct state *state, const int32_t *total, uint64_t check, struct why *why)
-{
-    const int32_t *slots = total + state->param_count + state_tail(state->block_count);
-    if (ledger_check(slots, state->job.shards) == check)
-        return 0;
-    return why_error(why, -EBADMSG, "the checksum of the gradients is not the sum of the shards'");
-}
-
 int
 state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
                       struct why *why)
@@ -259,17 +249,12 @@ state_check_gradients(const struct state *next, const struct state *now, const i
         return 0;
     for (size_t b = 0; next->moves && b < next->block_count; b++)
         check = check_add(check, next->check[b]);
-    return check_gradients(now, total, next->moves ? check : check_of(total, 0, now->param_count),
-                           why);
-}
-
-int
-state_check(const struct state *state, const int32_t *total, uint64_t *coverage, struct why *why)
-{
-    int rc = state_check_counts(state, total, coverage, why);
-    if (rc || state->header->phase == STATE_EVALUATE)
-        return rc;
-    return check_gradients(state, total, check_of(total, 0, state->param_count), why);
+    if (!next->moves)
+        check = check_of(total, 0, now->param_count);
+    const int32_t *slots = total + now->param_count + state_tail(now->block_count);
+    if (ledger_check(slots, now->job.shards) == check)
+        return 0;
+    return why_error(why, -EBADMSG, "the checksum of the gradients is not the sum of the shards'");
 }
 
 static bool

@@ -157,7 +157,7 @@ struct state_event {
     uint64_t steps; /* steps of the round */
     uint64_t samples;
     uint64_t first;    /* position of the first one in the epoch's permutation */
-    uint64_t coverage; /* shards counted, each once: from state_check */
+    uint64_t coverage; /* shards counted, each once: from state_check_counts */
     uint64_t rows;     /* hash of the samples: ledger.h */
     double loss; /* mean over the samples of the round; NaN if one of them has no finite loss */
     double accuracy;
@@ -199,10 +199,7 @@ uint64_t state_rows(const struct state *state);
 
 /* May this total be applied? Its samples must be those that are due, each counted once, and the total must be
  * unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or -EBADMSG with one
- * line in `why`. */
-int state_check(const struct state *state, const int32_t *total, uint64_t *coverage,
-                struct why *why);
-/* The same in two halves. The first one looks at everything but the gradients, the second one at these, as they were when
+ * line in `why`. The first half looks at everything but the gradients, the second one at these, as they were when
  * `next` was made of them: no further pass over them is needed. */
 int state_check_counts(const struct state *state, const int32_t *total, uint64_t *coverage,
                        struct why *why);

@@ -151,7 +151,7 @@ update_block(struct update *u, size_t i, size_t block)
     if (state_rules(u->now)->optim.ema > 0)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
                       state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
-    exact_follow_bits(next->exact, block, bits, next->settle, next->exponent);
+    exact_follow(next->exact, block, bits, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     state_hash_block(next, next->block, block, next->hash);
     if (!state_block_sound(u->now, block))

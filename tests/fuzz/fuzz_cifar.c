@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "nn/data/data_set.h"
+#include "tests/support/data_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,7 +16,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct data_file *file;
     struct data_rows rows = {0};
     size_t labels = size > 0 && data[0] & 1 ? 2 : 1, classes = labels == 2 ? 100 : 10;
-    if (size == 0 || data_file_open_memory(&file, "input", data + 1, size - 1, &why))
+    if (size == 0 || data_bytes_open(&file, data + 1, size - 1, &why))
         return 0;
     int rc = data_cifar_read(file, labels, classes, &rows);
     if (rc == 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "nn/data/data_set.h"
+#include "tests/support/data_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -13,7 +14,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct why why;
     struct data_file *file;
     struct data_idx idx;
-    if (data_file_open_memory(&file, "input", data, size, &why))
+    if (data_bytes_open(&file, data, size, &why))
         return 0;
     int rc = data_idx_read(file, 1, NN_DIMS_MAX, &idx);
     assert((rc == 0) == (idx.byte != NULL));

@@ -15,6 +15,7 @@
 #include "nn/layers/layer.h"
 #include "nn/rng.h"
 #include "tests/support/cases.h"
+#include "tests/support/naive.h"
 
 static uint64_t draws;
 
@@ -408,9 +409,9 @@ fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, s
     bench_open(&naive, model, rows, params);
     const struct layer *layer = &fast.layer;
     layer->kind->forward(layer, &fast.io);
-    layer->kind->forward_naive(layer, &naive.io);
+    naive_forward(layer, &naive.io);
     layer->kind->backward(layer, &fast.io);
-    layer->kind->backward_naive(layer, &naive.io);
+    naive_backward(layer, &naive.io);
     double fan_in =
         (double)(layer->weight.dims == 0 ? 25 : layer->weight_count / layer->weight.dim[0]);
     check_near(fast.io.y, naive.io.y, rows * layer->out_size, fan_in, "output");

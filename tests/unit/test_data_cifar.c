@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "nn/data/data_set.h"
+#include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
 
 enum { PIXELS = 3072, RECORDS_MAX = 4 };
@@ -102,7 +103,7 @@ parse(const uint8_t *bytes, size_t size, size_t labels, size_t classes)
 {
     struct data_file *file;
     struct data_rows rows = {0};
-    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
+    int rc = data_bytes_open(&file, bytes, size, &why);
     rc = rc ? rc : data_cifar_read(file, labels, classes, &rows);
     free(rows.pixel);
     free(rows.label);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "nn/data/data_file.h"
+#include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 
@@ -22,7 +23,7 @@ static int
 read_all(const uint8_t *bytes, size_t size, uint8_t *to, size_t want, size_t piece)
 {
     struct data_file *file;
-    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
+    int rc = data_bytes_open(&file, bytes, size, &why);
     for (size_t done = 0; done < want && !rc; done += piece) {
         piece = piece < want - done ? piece : want - done;
         rc = data_file_read(file, to + done, piece);
@@ -141,14 +142,14 @@ a_file_cut_off_says_where(void **state)
     assert_int_equal(read_all((const uint8_t *)"12345", 5, out, 8, 8), -EBADMSG);
     assert_string_equal(why.line, "f: cut off at byte 5, 3 more expected");
     assert_int_equal(read_all((const uint8_t *)"", 0, out, 0, 1), -EBADMSG);
-    assert_string_equal(why.line, "f: the file is empty");
+    assert_non_null(strstr(why.line, ": the file is empty"));
 }
 
 static int
 holds(const uint8_t *bytes, size_t size, uint64_t total)
 {
     struct data_file *file;
-    assert_int_equal(data_file_open_memory(&file, "f", bytes, size, &why), 0);
+    assert_int_equal(data_bytes_open(&file, bytes, size, &why), 0);
     int rc = data_file_holds(file, total);
     data_file_close(&file);
     return rc;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "nn/data/data_set.h"
+#include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 
@@ -38,7 +39,7 @@ parse(const uint8_t *bytes, size_t size, size_t dims_min, size_t dims_max)
 {
     struct data_file *file;
     struct data_idx idx = {0};
-    int rc = data_file_open_memory(&file, "f", bytes, size, &why);
+    int rc = data_bytes_open(&file, bytes, size, &why);
     rc = rc ? rc : data_idx_read(file, dims_min, dims_max, &idx);
     assert_true((idx.byte != NULL) == (rc == 0));
     free(idx.byte);

@@ -16,6 +16,7 @@
 #include "node/train/work.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
+#include "tests/support/total_check.h"
 
 enum { TRAIN = 8, BATCH = 2, SHARDS = 2, H = 2, SEED = 5 };
 
@@ -134,7 +135,7 @@ line_round(struct line *line, struct state_event *event)
     uint64_t coverage;
     assert_int_equal(line->state.header->phase, STATE_TRAIN);
     work_round(line->work, &line->state, 3, true, line->own, nobody, NULL);
-    if (state_check(&line->state, line->own, &coverage, &why))
+    if (total_check(&line->state, line->own, &coverage, &why))
         fail_msg("%s", why.line);
     assert_int_equal(coverage, 3);
     state_advance(&line->next, &line->state, line->own, event, line->pool);

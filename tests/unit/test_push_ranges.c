@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/exact_all.h"
 #include "tests/support/rand.h"
 
 enum { PARAMS = 5000, SHARDS = 12, TENSORS = 2 };
@@ -233,7 +234,7 @@ exponents_follow_as_those_of_exact_do(void **unused)
             push_ranges_gradient(&ranges, r, own, mine, body);
             push_ranges_take(&ranges, &held, &taken, body);
         }
-        exact_follow(exact, own, 0, state.block_count, settle, theirs);
+        exact_follow_blocks(exact, own, settle, theirs);
         assert_memory_equal(state.exponent, theirs, state.block_count * sizeof(int16_t));
     }
     close_all();

@@ -12,6 +12,7 @@
 
 #include "node/train/ledger.h"
 #include "node/train/work.h"
+#include "tests/support/total_check.h"
 
 enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
 #define ALL ((UINT64_C(1) << SHARDS) - 1)
@@ -129,7 +130,7 @@ advance(struct bench *bench, unsigned rounds)
     uint64_t coverage;
     while (rounds--) {
         compute(bench, ALL, true);
-        if (state_check(&bench->state, bench->own, &coverage, &why))
+        if (total_check(&bench->state, bench->own, &coverage, &why))
             fail_msg("%s", why.line);
         apply(bench);
     }
@@ -313,23 +314,23 @@ test_a_flipped_bit_is_refused(void **unused)
         advance(&bench, rounds);
         bool training = bench.state.header->phase == STATE_TRAIN;
         compute(&bench, ALL & 0x13, true);
-        assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+        assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
         for (size_t word = nn_param_count(model); word < nn_param_count(model) + TAIL_OVER;
              word++) {
             bench.own[word] ^= 64; /* also when more is added later */
             compute(&bench, ALL & ~0x13u, false);
-            assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+            assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
             compute(&bench, ALL & 0x13, true);
         }
         compute(&bench, ALL & ~0x13u, false);
-        assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), 0);
+        assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), 0);
         assert_int_equal(check_beside(&bench), 0);
         size_t tail = nn_param_count(model), end = work_vector_count(bench.work);
         for (size_t bit = training ? 0 : tail * 32; bit < end * 32;
              bit += bit < tail * 32 ? 97 : 1) {
             int32_t *word = &bench.own[bit / 32], kept = *word;
             *word = (int32_t)((uint32_t)kept ^ 1u << bit % 32);
-            assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+            assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
             if (bit % 5 == 0)
                 assert_int_equal(check_beside(&bench), -EBADMSG);
             *word = kept;
@@ -348,7 +349,7 @@ test_a_total_of_other_samples_is_refused(void **unused)
     bench_init(&bench, 1, true);
     compute(&bench, ALL, true);
     bench.state.job.seed++;
-    assert_int_equal(state_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
+    assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
     assert_string_equal(why.line, "shard 0 was computed from other samples than its own");
     bench_fini(&bench);
 }
@@ -384,7 +385,7 @@ test_inexact_sums_agree_to_rounding(void **unused)
             compute(&one, ALL, true);
             compute(&other, ALL, true);
             same_but_for_rounding(&one, &other);
-            assert_int_equal(state_check(&other.state, other.own, &coverage, &why), 0);
+            assert_int_equal(total_check(&other.state, other.own, &coverage, &why), 0);
             assert_int_equal(coverage, ALL);
             bench_fini(&other);
             bench_fini(&one);

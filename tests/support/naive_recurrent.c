@@ -1,9 +1,10 @@
-/* recurrent_naive.c - recurrent.c by the definition, one number after the other, for tests. */
+/* naive_recurrent.c - nn/layers/recurrent.c by the definition, one number after the other. */
 #include <math.h>
 #include <string.h>
 
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/recurrent.h"
+#include "tests/support/naive.h"
 
 static float
 sigmoid(float x)
@@ -67,7 +68,7 @@ unit_forward(const struct layer *layer, const struct tape *tape, const float *x,
 }
 
 void
-recurrent_forward_naive(const struct layer *layer, const struct layer_io *io)
+naive_recurrent_forward(const struct layer *layer, const struct layer_io *io)
 {
     const struct tape tape = recurrent_tape(layer, io);
     recurrent_begin(&tape);
@@ -155,7 +156,7 @@ part_gradient(const struct tape *tape, const struct layer_io *io, const struct r
 }
 
 void
-recurrent_backward_naive(const struct layer *layer, const struct layer_io *io)
+naive_recurrent_backward(const struct layer *layer, const struct layer_io *io)
 {
     const struct tape tape = recurrent_tape(layer, io);
     const struct recurrent_part all = {tape.gates, tape.G, 0, tape.G};
