@@ -40,7 +40,7 @@ enum {
     PROTO_JOB_MAX = 1 << 16,      /* bytes of a job's text */
     PROTO_BEACON_MAX = 255,       /* bytes of a beacon: zbeacon's limit */
     PROTO_NODE_SIZE = 17,         /* bytes of an encoded node */
-    PROTO_STATUSES_MAX = 16,      /* of a replica: mesh/core/gossip/gossip.h */
+    PROTO_STATUSES_MAX = 16,      /* of a replica: mesh/core/gossip/gossip_record.h */
     PROTO_PARTS_MAX = 1 << 20,    /* parts of a replica */
     PROTO_PAUSE_MAX_US = 1000000, /* between two heartbeats */
 };
@@ -322,7 +322,7 @@ struct proto_ask {
     uint32_t part;      /* elements [part * PROTO_CHUNK_MAX, ...) */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
-    uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip.h */
+    uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip_link.h */
 };
 
 enum proto_flow_kind {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "mesh/core/core.h"
+#include "mesh/core/gossip/gossip_record.h"
 #include "mesh/core/group/divergence.h"
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
@@ -39,7 +40,6 @@ enum {
 };
 
 struct engine;
-struct gossip;
 
 struct core {
     const struct engine *engine;
@@ -78,7 +78,7 @@ struct core {
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
-    struct gossip *gossip; /* of the engine gossip */
+    struct gossip gossip;  /* of the engine gossip */
     struct push *push;     /* of the engine push */
     struct awake sweep_at; /* when frames that no plan wants are released */
 };

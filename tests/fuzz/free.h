@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/gossip/gossip_give.h"
 #include "mesh/core/push/push.h"
 #include "proto/bytes.h"
 #include "tests/support/judged.h"

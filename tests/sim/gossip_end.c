@@ -59,9 +59,9 @@ sim_gossip_end(struct sim *sim, struct sim_node *node)
     if (end.ended & bit) {
         leave(sim, node);
     } else if (end.told & bit) {
-        if (node->core->gossip->status > GOSSIP_QUIET)
+        if (node->core->gossip.status > GOSSIP_QUIET)
             sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
-    } else if ((end.nodes & bit) && node->core->gossip->status >= GOSSIP_TRAINING &&
+    } else if ((end.nodes & bit) && node->core->gossip.status >= GOSSIP_TRAINING &&
                sim->now >= end.from_us + after_us) {
         end.told |= bit;
         if (!core_on_interrupt(node->core, sim->now))

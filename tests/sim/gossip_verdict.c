@@ -14,8 +14,8 @@ is_member(const struct sim *sim, const struct sim_node *node, unsigned i)
 {
     const struct sim_node *other = &sim->nodes[i];
     return other->up && sim_gossip_book.of[i].incarnation == other->incarnation &&
-           other->core->gossip->plan.active &&
-           other->core->gossip->plan.hash == node->core->gossip->plan.hash;
+           other->core->gossip.plan.active &&
+           other->core->gossip.plan.hash == node->core->gossip.plan.hash;
 }
 
 /* The first one saves: what all have now is the snapshot, and nothing is under way between them. */
@@ -74,7 +74,8 @@ sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
     (void)event;
     if (books->incarnation != node->incarnation)
         return;
-    const int64_t *values = gossip_values(node->core), *weights = gossip_weights(node->core);
+    const int64_t *values = node->core->gossip.replica.values,
+                  *weights = node->core->gossip.replica.weight;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         if (values[k] != books->value[k])
             sim_fail(sim, "node %u: value %zu is %" PRId64 ", by its journal it is %" PRId64,
@@ -99,7 +100,7 @@ judge_sum(struct sim *sim)
         int64_t sum = sim_gossip_book.dead[k];
         for (unsigned i = 0; i < sim->profile.nodes; i++)
             sum += lives(sim, i, sim_gossip_book.of[i].incarnation)
-                       ? gossip_values(sim->nodes[i].core)[k]
+                       ? sim->nodes[i].core->gossip.replica.values[k]
                        : sim_gossip_book.of[i].value[k];
         for (unsigned r = 0; r < sim_gossip_book.used; r++) {
             const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
@@ -133,7 +134,7 @@ part_gone(const struct sim *sim, size_t p)
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (node->up && i != sim->profile.stranger &&
-            (node->done || gossip_weights(node->core)[p] > 0))
+            (node->done || node->core->gossip.replica.weight[p] > 0))
             return false;
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {
@@ -172,9 +173,9 @@ sim_gossip_judge_end(struct sim *sim)
             sim_fail(sim,
                      "node %u hangs with status %d, step %" PRIu64 ", %" PRIu64
                      " shards, plan %" PRIx64 ", snapshot %" PRIx64 ", saved %" PRIx64,
-                     i, (int)node->core->gossip->status, node->core->gossip->step,
-                     node->core->gossip->total, node->core->gossip->plan.hash,
-                     node->core->gossip->snapshot, node->core->gossip->saved);
+                     i, (int)node->core->gossip.status, node->core->gossip.run.step,
+                     node->core->gossip.count.total, node->core->gossip.plan.hash,
+                     node->core->gossip.snapshot.now, node->core->gossip.snapshot.last);
         else if (result && node->task_hash != result && hears_all(sim, node))
             sim_fail(sim, "node %u has another result than those before it", i);
         result = hears_all(sim, node) ? node->task_hash : result;

@@ -60,23 +60,24 @@ push_wrong(const struct core *core)
 static inline const char *
 gossip_wrong(const struct core *core)
 {
-    const struct gossip *g = core->gossip;
+    const struct gossip *g = &core->gossip;
+    const struct gossip_links *links = &g->links;
     unsigned kept = 0, used = 0;
     for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
-        kept += g->parts[p].frame.handle != NULL;
-        used += g->parts[p].slot >= 0;
-        if (g->parts[p].slot >= 0 && !g->slots[g->parts[p].slot].used)
+        kept += links->parts[p].frame.handle != NULL;
+        used += links->parts[p].slot >= 0;
+        if (links->parts[p].slot >= 0 && !links->slots[links->parts[p].slot].used)
             return "a flow that is kept has no place";
     }
-    for (size_t s = 0; s < g->slot_count; s++)
-        used -= g->slots[s].used;
+    for (size_t s = 0; s < links->slot_count; s++)
+        used -= links->slots[s].used;
     if (used != 0)
         return "a place of a flow is lost";
-    if (kept != g->kept)
+    if (kept != links->kept)
         return "frames that wait are miscounted";
-    if (g->on && !g->plan.active)
+    if (g->run.on && !g->plan.active)
         return "a phase without a plan";
-    if (g->status == GOSSIP_QUIET && (g->on || g->computing))
+    if (g->status == GOSSIP_QUIET && (g->run.on || g->run.computing))
         return "a node at rest is in a phase";
     return NULL;
 }

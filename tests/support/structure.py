@@ -12,13 +12,13 @@ STOREYS = [  # from the bottom to the top
     ('sessions', 'link contact report admit rendezvous peers sessions'),
     ('view', 'view heartbeat'),
     ('parts', 'group plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_copy '
-              'fetch_follow serve audit page_repair gossip gossip_link gossip_give gossip_settle gossip_copy gossip_count gossip_wait gossip_plan gossip_snapshot gossip_run'),
+              'fetch_follow serve audit page_repair gossip gossip_record gossip_internal gossip_link gossip_give gossip_copy gossip_count gossip_wait gossip_plan gossip_snapshot gossip_run'),
     ('collective', 'collective route route_ring route_direct route_star'),
-    ('engine', 'engine rounds rounds_act gossip_engine push push_group push_elect push_copy push_range push_lease push_work push_cut'),
+    ('engine', 'engine rounds rounds_act gossip_engine gossip_status push push_group push_elect push_copy push_range push_lease push_work push_cut'),
     ('core', 'core core_look'),
 ]
 STOREY = {name: level for level, (_, names) in enumerate(STOREYS) for name in names.split()}
-CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
+CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'gossip_status', 'push'}  # they have struct core to change
 SHARED = {'core', 'internal', 'mutant'}                          # headers for all: the interface, the record, planted bugs
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push'}  # at the start only
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk __vsnprintf_chk '

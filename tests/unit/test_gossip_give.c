@@ -10,14 +10,12 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/engine.h"
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_give.h"
+#include "tests/support/gossip_lone.h"
 
-enum { VALUES = 4 };
+enum { VALUES = GOSSIP_LONE_VALUES };
 
 static struct core *core;
-static int32_t own[VALUES], sum[VALUES];
 static unsigned flows; /* that were sent with values */
 
 static void
@@ -38,29 +36,14 @@ on_handle(void *ctx, void *handle)
 static void
 open_with(uint64_t mutant)
 {
-    static const struct core_bucket bucket = {0, VALUES};
     static const struct core_wire wire = {.send_bulk = on_send_bulk, .release = on_handle};
-    static const struct core_program program = {.log = NULL};
     static const struct gossip_keeper keeper = {.note = NULL};
     static const struct gossip_config gossip = {
         .keeper = &keeper, .async = true, .steps = 9, .count = VALUES};
-    const struct core_config config = {.engine = &engine_gossip,
-                                       .gossip = &gossip,
-                                       .wire = &wire,
-                                       .program = &program,
-                                       .self = {1, 1},
-                                       .shards = 4,
-                                       .peers_min = 1,
-                                       .bucket_count = 1,
-                                       .buckets = &bucket,
-                                       .own = own,
-                                       .sum = sum};
     core_mutants = mutant;
     flows = 0;
-    assert_int_equal(core_new(&core, &config, 1000000), 0);
-    core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
-    core->peers.high = 1;
-    core->gossip->status = GOSSIP_TRAINING;
+    core = gossip_lone(&gossip, &wire, 1);
+    core->gossip.status = GOSSIP_TRAINING;
 }
 
 static void
@@ -70,7 +53,7 @@ asks(enum proto_ask_kind kind, uint64_t number)
     bool next = kind == PROTO_ASK_VALUES;
     const struct proto_ask ask = {.kind = (uint16_t)kind, .link = 1, .number = number};
     struct core_frame frame = {values, next ? sizeof values : 0, NULL};
-    gossip_give_on_ask(core->gossip, core, 0, &ask, &frame);
+    gossip_give_on_ask(&core->gossip.links, &core->gossip.replica, core, 0, &ask, &frame);
 }
 
 /* The news that flow 1 was taken comes again when flow 2 is under way, and that one is lost: can it be sent again? */

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_internal.h"
 #include "mesh/net/actor.h"
 #include "tests/support/gossip_setup.h"
 #include "tests/support/made_up.h"
@@ -180,12 +180,12 @@ harass(struct node *node)
 {
     pthread_mutex_lock(&node->mesh->lock);
     const struct core *core = node->mesh->core;
-    const struct gossip *g = core->gossip;
+    const struct gossip_links *links = &core->gossip.links;
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        int i = g->links[l].node.id ? peers_find(core, g->links[l].node) : -1;
+        int i = links->of[l].node.id ? peers_find(core, links->of[l].node) : -1;
         for (int k = 0; k < 4 && i >= 0; k++)
             if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-                send_one(node, i, &g->links[l], (enum kind)(AGAIN + draw(node) % (KINDS - AGAIN)),
+                send_one(node, i, &links->of[l], (enum kind)(AGAIN + draw(node) % (KINDS - AGAIN)),
                          (uint32_t)(draw(node) % PARTS));
     }
     pthread_mutex_unlock(&node->mesh->lock);
@@ -196,12 +196,12 @@ static void
 forestall(struct node *node, const struct gossip_note *note)
 {
     const struct core *core = node->mesh->core;
-    const struct gossip *g = core->gossip;
+    const struct gossip_links *links = &core->gossip.links;
     int i = peers_find(core, note->peer);
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (i >= 0 && core_node_equal(g->links[l].node, note->peer) &&
+        if (i >= 0 && core_node_equal(links->of[l].node, note->peer) &&
             core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-            send_one(node, i, &g->links[l], (enum kind)(draw(node) % AGAIN), note->part);
+            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->part);
 }
 
 static void
@@ -211,7 +211,7 @@ on_note(void *ctx, const struct gossip_note *note)
     if (note->event == GOSSIP_GAVE && !node->way->silent)
         forestall(node, note);
     bool mean = note->event == GOSSIP_MEAN;
-    bool all = mean && node->mesh->core->gossip->plan.now.count == NODES;
+    bool all = mean && node->mesh->core->gossip.plan.now.count == NODES;
     if (all)
         atomic_fetch_add(&node->whole, 1);
     else if (mean || note->event == GOSSIP_LOST || note->event == GOSSIP_ADOPTED)

@@ -7,39 +7,20 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/engine.h"
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
-
-enum { VALUES = 4 };
+#include "tests/support/gossip_lone.h"
 
 static struct core *core;
-static int32_t own[VALUES], sum[VALUES];
 
 /* This node has values, waits for 3 nodes, and has met node 2. */
 static void
 open_waiting(void)
 {
-    static const struct core_bucket bucket = {0, VALUES};
     static const struct core_wire wire = {.send_bulk = NULL};
-    static const struct core_program program = {.log = NULL};
     static const struct gossip_keeper keeper = {.note = NULL};
-    static const struct gossip_config gossip = {.keeper = &keeper, .steps = 9, .count = VALUES};
-    const struct core_config config = {.engine = &engine_gossip,
-                                       .gossip = &gossip,
-                                       .wire = &wire,
-                                       .program = &program,
-                                       .self = {1, 1},
-                                       .shards = 4,
-                                       .peers_min = 3,
-                                       .bucket_count = 1,
-                                       .buckets = &bucket,
-                                       .own = own,
-                                       .sum = sum};
-    assert_int_equal(core_new(&core, &config, 1000000), 0);
-    core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
-    core->peers.high = 1;
-    core->gossip->status = GOSSIP_NEW;
+    static const struct gossip_config gossip = {
+        .keeper = &keeper, .steps = 9, .count = GOSSIP_LONE_VALUES};
+    core = gossip_lone(&gossip, &wire, 3);
+    core->gossip.status = GOSSIP_NEW;
 }
 
 static void
@@ -57,7 +38,7 @@ a_node_waits_for_as_many_as_it_was_told(void **state)
     (void)state;
     open_waiting();
     hears(GOSSIP_NEW);
-    assert_true(gossip_plan_waits(core->gossip, core));
+    assert_true(gossip_plan_waits(core));
     core_destroy(&core);
 }
 
@@ -69,7 +50,7 @@ a_node_that_heard_others_train_waits_for_nobody(void **state)
     open_waiting();
     hears(GOSSIP_TRAINING);
     core->peers.peers[0].state = PEER_FREE;
-    assert_false(gossip_plan_waits(core->gossip, core));
+    assert_false(gossip_plan_waits(core));
     core_destroy(&core);
 }
 

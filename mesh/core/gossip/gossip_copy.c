@@ -1,28 +1,28 @@
 /* gossip_copy.c - copies of values: who joins copies a neighbour, the leader adds up the copies of all members to the last
- * mean, and the others copy its result. See gossip.h.
+ * mean, and the others copy its result. See gossip_copy.h.
  *
  * Copies for joiners and of results are put together in config.own, which the trainer does not need then: the values stay
  * as they are until the last part has come. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_copy.h"
+#include "mesh/core/gossip/gossip_internal.h"
 #include "proto/bits.h"
 
 static bool
-says(const struct gossip *g, const struct core *core, int i, enum gossip_status from,
-     enum gossip_status to)
+says(const struct core *core, int i, enum gossip_status from, enum gossip_status to)
 {
-    const struct gossip_peer *peer = &g->of[i];
-    return view_usable(core, i) && !gossip_wait_out(g, core->peers.peers[i].node, core->awake) &&
+    const struct gossip_peer *peer = &core->gossip.of[i];
+    return view_usable(core, i) && !gossip_wait_out(core, core->peers.peers[i].node) &&
            peer->known && peer->said.status >= from && peer->said.status <= to;
 }
 
 /* --- Sending ------------------------------------------------------------------------------------- */
 
 static bool
-may_copy(const struct gossip *g, const struct proto_ask *ask)
+may_copy(const struct core *core, const struct proto_ask *ask)
 {
+    const struct gossip *g = &core->gossip;
     switch (ask->kind) {
     case PROTO_ASK_COPY:
         return g->status >= GOSSIP_TRAINING && g->status <= GOSSIP_QUIET;
@@ -35,75 +35,81 @@ may_copy(const struct gossip *g, const struct proto_ask *ask)
 }
 
 void
-gossip_copy_on_ask(struct gossip *g, const struct core *core, int i, const struct proto_ask *ask)
+gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const struct core *core,
+                   int i, const struct proto_ask *ask)
 {
+    const struct gossip *g = &core->gossip;
     static const enum proto_flow_kind kinds[PROTO_ASKS_END] = {
         [PROTO_ASK_COPY] = PROTO_FLOW_COPY,
         [PROTO_ASK_LAST] = PROTO_FLOW_LAST,
         [PROTO_ASK_RESULT] = PROTO_FLOW_RESULT,
     };
-    if (ask->part >= g->part_count || !may_copy(g, ask) || !core->peers.peers[i].announced)
+    if (ask->part >= g->part_count || !may_copy(core, ask) || !core->peers.peers[i].announced)
         return;
     struct proto_msg msg = {.type = PROTO_FLOW,
                             .flow = {.kind = (uint16_t)kinds[ask->kind],
                                      .to = core->peers.peers[i].node.incarnation,
                                      .link = ask->link,
-                                     .number = ++g->copy.sent,
+                                     .number = ++copy->sent,
                                      .part = ask->part,
                                      .plan_hash = ask->plan_hash,
                                      .phase = ask->phase,
-                                     .weight = (uint64_t)g->weight[ask->part]}};
+                                     .weight = (uint64_t)g->replica.weight[ask->part]}};
     size_t count = gossip_count(&core->config, ask->part);
-    gossip_flow_clamp(g->scratch, g->values + gossip_first(&core->config, ask->part), count);
+    gossip_flow_clamp(links->scratch, g->replica.values + gossip_first(&core->config, ask->part),
+                      count);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
                                                      .peer = core->peers.peers[i].node,
-                                                     .number = g->copy.sent,
+                                                     .number = copy->sent,
                                                      .part = ask->part,
                                                      .share = ask->kind,
-                                                     .weight = g->weight[ask->part]});
-    g->copy.sent_at = core->awake;
-    gossip_link_post(core, i, &msg, g->scratch, count);
+                                                     .weight = g->replica.weight[ask->part]});
+    copy->sent_at = core->awake;
+    gossip_link_post(core, i, &msg, links->scratch, count);
 }
 
 /* --- Fetching ------------------------------------------------------------------------------------ */
 
 static void
-begin_fetch(struct gossip *g, enum gossip_fetch what)
+begin_fetch(struct gossip_copy *copy, const struct core *core, enum gossip_fetch what)
 {
-    g->copy.what = what;
-    g->copy.left = g->part_count;
-    g->copy.retry_at = (struct awake){0};
-    g->copy.retry_us = 0;
+    const struct gossip *g = &core->gossip;
+    copy->what = what;
+    copy->left = g->part_count;
+    copy->retry_at = (struct awake){0};
+    copy->retry_us = 0;
     for (size_t p = 0; p < g->part_count; p++)
-        g->copy.got[p] = 0;
+        copy->got[p] = 0;
 }
 
 /* All ranks of the plan but our own. */
 static uint64_t
-others(const struct gossip *g)
+others(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     uint64_t all = bits_below(g->plan.now.count);
     return all & ~(UINT64_C(1) << g->plan.rank);
 }
 
 /* Asks for the next parts of a donor's copy; `of`: its rank for a mean, else 0. */
 static void
-ask_copies(struct gossip *g, const struct core *core, int i, unsigned of)
+ask_copies(struct gossip_copy *copy, struct gossip_links *links, const struct core *core, int i,
+           unsigned of)
 {
     static const enum proto_ask_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_ASK_COPY,
                                                 [GOSSIP_FETCH_RESULT] = PROTO_ASK_RESULT,
                                                 [GOSSIP_FETCH_MEAN] = PROTO_ASK_LAST};
-    struct gossip_link *link = gossip_link_of(g, core, core->peers.peers[i].node);
-    struct gossip_donor *donor = &g->copy.of[of];
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
+    struct gossip_donor *donor = &copy->of[of];
     struct proto_msg msg = {.type = PROTO_ASK,
-                            .ask = {.kind = (uint16_t)kinds[g->copy.what],
+                            .ask = {.kind = (uint16_t)kinds[copy->what],
                                     .to = link->node.incarnation,
                                     .link = link->mine,
-                                    .plan_hash = g->copy.plan}};
+                                    .plan_hash = copy->plan}};
     if (!core->peers.peers[i].announced)
         return;
-    for (; donor->under < GOSSIP_WINDOW && donor->next < g->part_count; donor->next++) {
-        if (g->copy.got[donor->next] >> of & 1)
+    for (; donor->under < GOSSIP_WINDOW && donor->next < core->gossip.part_count; donor->next++) {
+        if (copy->got[donor->next] >> of & 1)
             continue;
         msg.ask.part = donor->next;
         gossip_link_post(core, i, &msg, NULL, 0);
@@ -113,29 +119,29 @@ ask_copies(struct gossip *g, const struct core *core, int i, unsigned of)
 
 /* Nothing came for a while: what is missing is asked for again. */
 static void
-ask_again(struct gossip *g, const struct core *core)
+ask_again(struct gossip_copy *copy, const struct core *core)
 {
-    if (awake_before(core->awake, g->copy.retry_at))
+    if (awake_before(core->awake, copy->retry_at))
         return;
-    g->copy.retry_us = backoff_us(g->copy.retry_us, GOSSIP_RETRY_US, GOSSIP_RETRY_MAX_US);
-    g->copy.retry_at = awake_after(core->awake, g->copy.retry_us);
+    copy->retry_us = backoff_us(copy->retry_us, GOSSIP_RETRY_US, GOSSIP_RETRY_MAX_US);
+    copy->retry_at = awake_after(core->awake, copy->retry_us);
     for (int k = 0; k < PROTO_PEERS_MAX; k++)
-        g->copy.of[k] = (struct gossip_donor){.next = 0};
+        copy->of[k] = (struct gossip_donor){.next = 0};
 }
 
 static void
-ask_missing(struct gossip *g, const struct core *core)
+ask_missing(struct gossip_copy *copy, struct gossip_links *links, const struct core *core)
 {
-    ask_again(g, core);
-    if (g->copy.what != GOSSIP_FETCH_MEAN) {
-        ask_copies(g, core, peers_find(core, g->copy.from), 0);
+    ask_again(copy, core);
+    if (copy->what != GOSSIP_FETCH_MEAN) {
+        ask_copies(copy, links, core, peers_find(core, copy->from), 0);
         return;
     }
-    for (uint64_t left = others(g); left; left &= left - 1) {
+    for (uint64_t left = others(core); left; left &= left - 1) {
         unsigned rank = (unsigned)__builtin_ctzll(left);
-        int i = peers_find(core, g->plan.now.members[rank].node);
+        int i = peers_find(core, core->gossip.plan.now.members[rank].node);
         if (i >= 0)
-            ask_copies(g, core, i, rank);
+            ask_copies(copy, links, core, i, rank);
     }
 }
 
@@ -143,44 +149,43 @@ ask_missing(struct gossip *g, const struct core *core)
 
 /* The values of all members are at rest, and we are the one to add them up. */
 static bool
-mean_due(const struct gossip *g, const struct core *core)
+mean_due(const struct core *core)
 {
-    if (g->status != GOSSIP_QUIET || !g->plan.active || g->snapshot ||
+    const struct gossip *g = &core->gossip;
+    if (g->status != GOSSIP_QUIET || !g->plan.active || g->snapshot.now ||
         !core_node_equal(g->plan.now.leader, core->config.self))
         return false;
-    for (uint64_t left = others(g); left; left &= left - 1) {
+    for (uint64_t left = others(core); left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
-        if (i < 0 || !says(g, core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
+        if (i < 0 || !says(core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
             gossip_snapshot_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
             return false;
     }
     return true;
 }
 
+/* The values are the result, of weight 1. */
 static void
-finish(struct gossip *g, const struct core *core)
+show_result(struct gossip_replica *replica, const struct core *core)
 {
-    g->copy.what = GOSSIP_FETCH_NONE;
-    g->on = false;
-    g->status = GOSSIP_ENDING;
-    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
-    for (size_t p = 0; p < g->part_count; p++)
-        g->weight[p] = g->weight_at[p] = GOSSIP_ONE;
-    core->config.trainer->commit(core->config.trainer_ctx, 0);
+    gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
+    for (size_t p = 0; p < core->gossip.part_count; p++)
+        replica->weight[p] = replica->weight_at[p] = GOSSIP_ONE;
 }
 
 static void
-mean_begin(struct gossip *g, const struct core *core)
+mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    begin_fetch(g, GOSSIP_FETCH_MEAN);
-    g->copy.plan = g->plan.hash;
-    if (others(g) == 0)
-        g->copy.left = 0;
-    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
+    const struct gossip *g = &core->gossip;
+    begin_fetch(copy, core, GOSSIP_FETCH_MEAN);
+    copy->plan = g->plan.hash;
+    if (others(core) == 0)
+        copy->left = 0;
+    gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
     for (size_t p = 0; p < g->part_count; p++)
-        g->weight_at[p] = g->weight[p];
+        replica->weight_at[p] = replica->weight[p];
     for (size_t p = 0; p < g->part_count; p++)
-        gossip_flow_set(g->values + gossip_first(&core->config, p),
+        gossip_flow_set(replica->values + gossip_first(&core->config, p),
                         core->config.sum + gossip_first(&core->config, p),
                         gossip_count(&core->config, p));
     gossip_note(&core->config,
@@ -188,25 +193,26 @@ mean_begin(struct gossip *g, const struct core *core)
 }
 
 static void
-mean_end(struct gossip *g, const struct core *core)
+mean_end(struct gossip_replica *replica, const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     for (size_t p = 0; p < g->part_count; p++)
-        if (g->weight[p] > 0)
-            gossip_flow_mean(g->values + gossip_first(&core->config, p), g->weight[p],
+        if (replica->weight[p] > 0)
+            gossip_flow_mean(replica->values + gossip_first(&core->config, p), replica->weight[p],
                              gossip_count(&core->config, p));
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN, .plan = g->plan.hash});
-    finish(g, core);
+    show_result(replica, core);
 }
 
 void
-gossip_copy_break(struct gossip *g, const struct core *core)
+gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    if (g->copy.what != GOSSIP_FETCH_MEAN || core_mutant(MUTANT_GOSSIP_MEAN))
+    if (copy->what != GOSSIP_FETCH_MEAN || core_mutant(MUTANT_GOSSIP_MEAN))
         return;
-    g->copy.what = GOSSIP_FETCH_NONE;
-    gossip_flow_set(g->values, core->config.sum, core->config.gossip->count);
-    for (size_t p = 0; p < g->part_count; p++)
-        g->weight[p] = g->weight_at[p];
+    copy->what = GOSSIP_FETCH_NONE;
+    gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
+    for (size_t p = 0; p < core->gossip.part_count; p++)
+        replica->weight[p] = replica->weight_at[p];
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
 }
 
@@ -214,12 +220,11 @@ gossip_copy_break(struct gossip *g, const struct core *core)
 
 /* Who has what we need; -1: nobody. Of results that of the lowest id: after a split there may be two. */
 static int
-donor(const struct gossip *g, const struct core *core, enum gossip_status from,
-      enum gossip_status to)
+donor(const struct core *core, enum gossip_status from, enum gossip_status to)
 {
     int best = -1;
     for (int i = 0; i < core->peers.high; i++)
-        if (says(g, core, i, from, to) &&
+        if (says(core, i, from, to) &&
             (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
             best = i;
     return best;
@@ -227,84 +232,71 @@ donor(const struct gossip *g, const struct core *core, enum gossip_status from,
 
 /* After a split there may be two results. All take that of the node with the lowest id. */
 bool
-gossip_copy_other(const struct gossip *g, const struct core *core)
+gossip_copy_other(const struct core *core)
 {
-    int i = donor(g, core, GOSSIP_DONE, GOSSIP_DONE);
+    const struct gossip *g = &core->gossip;
+    int i = donor(core, GOSSIP_DONE, GOSSIP_DONE);
     return i >= 0 && core->peers.peers[i].node.id < core->config.self.id &&
            g->of[i].said.result != g->result;
 }
 
 /* The present donor, if it still has it, else another one. */
 static int
-donor_again(const struct gossip *g, const struct core *core, enum gossip_fetch what,
-            enum gossip_status from, enum gossip_status to)
+donor_again(const struct core *core, enum gossip_fetch what, enum gossip_status from,
+            enum gossip_status to)
 {
+    const struct gossip *g = &core->gossip;
     int now = g->copy.what == what ? peers_find(core, g->copy.from) : -1;
-    return now >= 0 && says(g, core, now, from, to) ? now : donor(g, core, from, to);
+    return now >= 0 && says(core, now, from, to) ? now : donor(core, from, to);
 }
 
 /* Fetches from another one when the donor is lost, or no longer has it. */
 static void
-choose(struct gossip *g, const struct core *core)
+choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    int result = g->computing || g->status == GOSSIP_START || g->status == GOSSIP_ENDING ||
-                         (g->status == GOSSIP_DONE && !gossip_copy_other(g, core))
+    const struct gossip *g = &core->gossip;
+    int result = g->run.computing || g->status == GOSSIP_START || g->status == GOSSIP_ENDING ||
+                         (g->status == GOSSIP_DONE && !gossip_copy_other(core))
                      ? -1
-                     : donor_again(g, core, GOSSIP_FETCH_RESULT, GOSSIP_DONE, GOSSIP_DONE);
+                     : donor_again(core, GOSSIP_FETCH_RESULT, GOSSIP_DONE, GOSSIP_DONE);
     int values = result >= 0 || g->status != GOSSIP_JOINING
                      ? -1
-                     : donor_again(g, core, GOSSIP_FETCH_VALUES, GOSSIP_TRAINING, GOSSIP_QUIET);
+                     : donor_again(core, GOSSIP_FETCH_VALUES, GOSSIP_TRAINING, GOSSIP_QUIET);
     enum gossip_fetch what = result >= 0   ? GOSSIP_FETCH_RESULT
                              : values >= 0 ? GOSSIP_FETCH_VALUES
                                            : GOSSIP_FETCH_NONE;
     int i = result >= 0 ? result : values;
-    if (g->copy.what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
+    if (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
         return;
-    if (g->copy.what == GOSSIP_FETCH_MEAN)
-        gossip_copy_break(g, core);
-    if (what == g->copy.what && (i < 0 || core_node_equal(g->copy.from, core->peers.peers[i].node)))
+    if (copy->what == GOSSIP_FETCH_MEAN)
+        gossip_copy_break(copy, replica, core);
+    if (what == copy->what && (i < 0 || core_node_equal(copy->from, core->peers.peers[i].node)))
         return;
-    begin_fetch(g, what);
-    g->copy.plan = 0;
+    begin_fetch(copy, core, what);
+    copy->plan = 0;
     if (i >= 0)
-        g->copy.from = core->peers.peers[i].node;
-}
-
-/* A joiner has a neighbour's values now, and goes on where it is. */
-static void
-joined(struct gossip *g, const struct core *core)
-{
-    uint64_t total;
-    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
-    g->copy.what = GOSSIP_FETCH_NONE;
-    g->status = GOSSIP_TRAINING;
-    gossip_count_join(g, core, &g->step, &total);
-    g->total = total > g->total ? total : g->total;
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ADOPTED,
-                                                     .peer = g->copy.from,
-                                                     .step = g->step,
-                                                     .total = g->total});
+        copy->from = core->peers.peers[i].node;
 }
 
 static void
-has_result(struct gossip *g, const struct core *core)
+has_result(const struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_RESULT, .peer = g->copy.from});
-    finish(g, core);
+    gossip_flow_set(replica->values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_RESULT, .peer = copy->from});
+    show_result(replica, core);
 }
 
 /* --- Coming -------------------------------------------------------------------------------------- */
 
 static bool
-expected(const struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
-         unsigned *of)
+expected(const struct core *core, int i, const struct proto_flow *flow, unsigned *of)
 {
+    const struct gossip *g = &core->gossip;
     static const enum proto_flow_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_FLOW_COPY,
                                                  [GOSSIP_FETCH_RESULT] = PROTO_FLOW_RESULT,
                                                  [GOSSIP_FETCH_MEAN] = PROTO_FLOW_LAST};
     struct proto_node node = core->peers.peers[i].node;
-    int rank = gossip_rank(g, node);
+    int rank = gossip_rank(core, node);
     if (g->copy.what == GOSSIP_FETCH_NONE || flow->kind != kinds[g->copy.what])
         return false;
     *of = 0;
@@ -316,62 +308,66 @@ expected(const struct gossip *g, const struct core *core, int i, const struct pr
 }
 
 static void
-take_copy(struct gossip *g, const struct core *core, const struct proto_flow *flow,
+take_copy(struct gossip_replica *replica, const struct core *core, const struct proto_flow *flow,
           const void *body)
 {
     size_t first = gossip_first(&core->config, flow->part);
     size_t count = gossip_count(&core->config, flow->part);
-    if (g->copy.what == GOSSIP_FETCH_MEAN) {
-        gossip_flow_add(g->values + first, body, count);
-        g->weight[flow->part] += (int64_t)flow->weight;
+    if (core->gossip.copy.what == GOSSIP_FETCH_MEAN) {
+        gossip_flow_add(replica->values + first, body, count);
+        replica->weight[flow->part] += (int64_t)flow->weight;
     } else {
         memcpy(core->config.own + first, body, count * sizeof(int32_t));
     }
 }
 
 void
-gossip_copy_on_flow(struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
-                    const struct core_frame *frame)
+gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
+                    struct gossip_replica *replica, const struct core *core, int i,
+                    const struct proto_flow *flow, const struct core_frame *frame)
 {
     unsigned of;
-    uint64_t all = g->copy.what == GOSSIP_FETCH_MEAN ? others(g) : 1;
-    if (flow->part >= g->part_count || !expected(g, core, i, flow, &of) ||
-        (g->copy.got[flow->part] >> of & 1) ||
+    uint64_t all = copy->what == GOSSIP_FETCH_MEAN ? others(core) : 1;
+    if (flow->part >= core->gossip.part_count || !expected(core, i, flow, &of) ||
+        (copy->got[flow->part] >> of & 1) ||
         frame->size != gossip_count(&core->config, flow->part) * sizeof(int32_t) ||
         flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
         return;
-    take_copy(g, core, flow, frame->data);
-    gossip_wait_heard(gossip_link_of(g, core, core->peers.peers[i].node), core->awake);
+    take_copy(replica, core, flow, frame->data);
+    gossip_wait_heard(gossip_link_of(links, core, core->peers.peers[i].node), core->awake);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = flow->number,
                                                      .part = flow->part,
                                                      .weight = (int64_t)flow->weight});
-    g->copy.got[flow->part] |= UINT64_C(1) << of;
-    g->copy.left -= g->copy.got[flow->part] == all;
-    if (g->copy.of[of].under > 0)
-        g->copy.of[of].under--;
-    g->copy.retry_us = GOSSIP_RETRY_US;
-    g->copy.retry_at = awake_after(core->awake, GOSSIP_RETRY_US);
+    copy->got[flow->part] |= UINT64_C(1) << of;
+    copy->left -= copy->got[flow->part] == all;
+    if (copy->of[of].under > 0)
+        copy->of[of].under--;
+    copy->retry_us = GOSSIP_RETRY_US;
+    copy->retry_at = awake_after(core->awake, GOSSIP_RETRY_US);
 }
 
-void
-gossip_copy_step(struct gossip *g, const struct core *core)
+enum gossip_fetch
+gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
+                 struct gossip_replica *replica, const struct core *core)
 {
-    choose(g, core);
-    if (g->copy.what == GOSSIP_FETCH_NONE && mean_due(g, core))
-        mean_begin(g, core);
-    if (g->copy.what == GOSSIP_FETCH_NONE)
-        return;
-    if (g->copy.left > 0) {
-        ask_missing(g, core);
-        return;
+    choose(copy, replica, core);
+    if (copy->what == GOSSIP_FETCH_NONE && mean_due(core))
+        mean_begin(copy, replica, core);
+    enum gossip_fetch what = copy->what;
+    if (what != GOSSIP_FETCH_NONE && copy->left > 0) {
+        ask_missing(copy, links, core);
+        return GOSSIP_FETCH_NONE;
     }
-    assert(g->status != GOSSIP_START && g->status != GOSSIP_ENDING);
-    if (g->copy.what == GOSSIP_FETCH_MEAN)
-        mean_end(g, core);
-    else if (g->copy.what == GOSSIP_FETCH_RESULT)
-        has_result(g, core);
-    else
-        joined(g, core);
+    assert(what == GOSSIP_FETCH_NONE ||
+           (core->gossip.status != GOSSIP_START && core->gossip.status != GOSSIP_ENDING));
+    if (what == GOSSIP_FETCH_MEAN)
+        mean_end(replica, core);
+    else if (what == GOSSIP_FETCH_RESULT)
+        has_result(copy, replica, core);
+    else if (what == GOSSIP_FETCH_VALUES)
+        gossip_flow_set(replica->values, core->config.own, core->config.gossip->count);
+    copy->what = GOSSIP_FETCH_NONE;
+    return what;
 }

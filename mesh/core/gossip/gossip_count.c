@@ -1,4 +1,4 @@
-/* gossip_count.c - how many shards were computed by all. See gossip.h.
+/* gossip_count.c - how many shards were computed by all. See gossip_count.h.
  *
  * Every start of a node counts what it computed itself, and nobody counts for another one: a grow-only counter (Shapiro et
  * al., SSS 2011). Each node keeps the highest count that it heard of each start. It hears those of its peers from
@@ -10,8 +10,8 @@
  * each for itself, like any other. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_count.h"
+#include "mesh/core/gossip/gossip_internal.h"
 
 uint64_t
 gossip_count_most(const struct core *core)
@@ -22,47 +22,65 @@ gossip_count_most(const struct core *core)
 
 /* The place of this start: its own, a free one, or that with the least. */
 static struct gossip_start *
-place_of(struct gossip *g, struct proto_node node)
+place_of(struct gossip_count *count, struct proto_node node)
 {
-    struct gossip_start *least = &g->starts[0];
+    struct gossip_start *least = &count->starts[0];
     for (int k = 0; k < GOSSIP_STARTS; k++) {
-        if (core_node_equal(g->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
-            return &g->starts[k];
-        if (g->starts[k].units < least->units)
-            least = &g->starts[k];
+        if (core_node_equal(count->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
+            return &count->starts[k];
+        if (count->starts[k].units < least->units)
+            least = &count->starts[k];
     }
     return least;
 }
 
 void
-gossip_count_hear(struct gossip *g, const struct core *core, struct proto_node node, uint64_t units)
+gossip_count_hear(struct gossip_count *count, const struct core *core, struct proto_node node,
+                  uint64_t units)
 {
     if (node.id == 0 || core_node_equal(node, core->config.self) || units == 0 ||
         units > gossip_count_most(core))
         return;
-    struct gossip_start *start = place_of(g, node);
+    struct gossip_start *start = place_of(count, node);
     if (units <= start->units)
         return; /* known, or an earlier snapshot; or there is no place, and the others have more */
     *start = (struct gossip_start){node, units};
 }
 
 void
-gossip_count_add(struct gossip *g)
+gossip_count_own(struct gossip_count *count, const struct core *core, unsigned shards)
 {
-    uint64_t units = g->base + g->units;
-    if (g->status < GOSSIP_TRAINING)
+    count->units += shards;
+    count->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, count->units};
+}
+
+void
+gossip_count_begin(struct gossip_count *count, const struct core *core,
+                   const struct gossip_saved *saved)
+{
+    count->total = saved->total;
+    count->base = 0;
+    for (int k = 0; k <= GOSSIP_STARTS; k++)
+        gossip_count_hear(count, core, saved->starts[k].node, saved->starts[k].units);
+}
+
+void
+gossip_count_add(struct gossip_count *count, const struct core *core)
+{
+    uint64_t units = count->base + count->units;
+    if (core->gossip.status < GOSSIP_TRAINING)
         return;
     for (int k = 0; k < GOSSIP_STARTS; k++)
-        units += g->starts[k].units;
-    if (units > g->total)
-        g->total = units;
+        units += count->starts[k].units;
+    if (units > count->total)
+        count->total = units;
 }
 
 struct gossip_start
-gossip_count_tell(struct gossip *g)
+gossip_count_tell(struct gossip_count *count)
 {
     for (int k = 0; k < GOSSIP_STARTS; k++) {
-        const struct gossip_start *start = &g->starts[g->start_next++ % GOSSIP_STARTS];
+        const struct gossip_start *start = &count->starts[count->next++ % GOSSIP_STARTS];
         if (start->units > 0)
             return *start;
     }
@@ -80,8 +98,9 @@ insert(uint64_t *sorted, unsigned count, uint64_t value)
 }
 
 void
-gossip_count_join(const struct gossip *g, const struct core *core, uint64_t *step, uint64_t *total)
+gossip_count_join(const struct core *core, uint64_t *step, uint64_t *total)
 {
+    const struct gossip *g = &core->gossip;
     uint64_t steps[PEERS_MAX], totals[PEERS_MAX];
     uint64_t due = core->config.gossip->steps * core->config.shards;
     unsigned count = 0;

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_give.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_status.h"
 
 /* --- Life ---------------------------------------------------------------------------------------- */
 
@@ -30,14 +31,15 @@ static bool
 allocate(struct gossip *g, const struct core_config *config)
 {
     size_t parts = g->part_count, chunk = config->chunk_elems;
-    g->slot_count = slots_of(parts);
-    g->values = calloc(config->gossip->count, sizeof *g->values);
-    g->weight = calloc(2 * parts, sizeof *g->weight);
-    g->parts = calloc(GOSSIP_LINKS * parts, sizeof *g->parts);
-    g->slots = calloc(g->slot_count, sizeof *g->slots);
-    g->flows = calloc((g->slot_count + 1) * chunk, sizeof *g->flows);
+    g->links.slot_count = slots_of(parts);
+    g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
+    g->replica.weight = calloc(2 * parts, sizeof *g->replica.weight);
+    g->links.parts = calloc(GOSSIP_LINKS * parts, sizeof *g->links.parts);
+    g->links.slots = calloc(g->links.slot_count, sizeof *g->links.slots);
+    g->links.flows = calloc((g->links.slot_count + 1) * chunk, sizeof *g->links.flows);
     g->copy.got = calloc(parts, sizeof *g->copy.got);
-    return g->values && g->weight && g->parts && g->slots && g->flows && g->copy.got;
+    return g->replica.values && g->replica.weight && g->links.parts && g->links.slots &&
+           g->links.flows && g->copy.got;
 }
 
 static int
@@ -49,69 +51,63 @@ on_start(struct core *core)
     size_t chunk = config->chunk_elems;
     if (chunk > config->gossip->count)
         core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
-    struct gossip *g = core->gossip = calloc(1, sizeof *g);
-    if (!g)
-        return -ENOMEM;
+    struct gossip *g = &core->gossip;
     g->part_count = (config->gossip->count + chunk - 1) / chunk;
     if (!allocate(g, config))
         return -ENOMEM;
-    g->weight_at = g->weight + g->part_count;
-    g->scratch = g->flows + g->slot_count * chunk;
-    for (size_t s = 0; s < g->slot_count; s++)
-        g->slots[s].flow = g->flows + s * chunk;
+    g->replica.weight_at = g->replica.weight + g->part_count;
+    g->links.scratch = g->links.flows + g->links.slot_count * chunk;
+    for (size_t s = 0; s < g->links.slot_count; s++)
+        g->links.slots[s].flow = g->links.flows + s * chunk;
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        g->links[l].parts = g->parts + (size_t)l * g->part_count;
+        g->links.of[l].parts = g->links.parts + (size_t)l * g->part_count;
     for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++)
-        g->parts[p].slot = -1;
+        g->links.parts[p].slot = -1;
     return 0;
 }
 
 static void
 on_end(struct core *core)
 {
-    struct gossip *g = core->gossip;
-    if (!g)
-        return;
-    gossip_link_end(g, core);
-    free(g->values);
-    free(g->weight);
-    free(g->parts);
-    free(g->slots);
-    free(g->flows);
+    struct gossip *g = &core->gossip;
+    gossip_link_end(&g->links, core);
+    free(g->replica.values);
+    free(g->replica.weight);
+    free(g->links.parts);
+    free(g->links.slots);
+    free(g->links.flows);
     free(g->copy.got);
-    free(g);
-    core->gossip = NULL;
 }
 
 static void
 on_step(struct core *core)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     if (g->status != GOSSIP_START)
-        gossip_step(g, core);
-    if (g->told_plan != g->plan.hash || g->told_status != g->status ||
-        g->told_snapshot != gossip_snapshot_say(g) || g->told_saved != g->saved ||
-        g->told_without != g->without)
+        gossip_status_step(core);
+    if (g->told.plan != g->plan.hash || g->told.status != g->status ||
+        g->told.snapshot != gossip_snapshot_say(core) || g->told.last != g->snapshot.last ||
+        g->told.without != g->links.without)
         core_tell(core);
 }
 
 static void
 pass_time(struct core *core)
 {
-    gossip_settle_tick(core->gossip, core);
-    gossip_wait_tick(core->gossip, core);
+    gossip_give_tick(&core->gossip.links, core);
+    gossip_wait_tick(&core->gossip.links, core);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------ */
 
 /* It counts more than the job has. Says so the first time: it may come with every heartbeat. */
 static void
-refuse(const struct core *core, int i, const struct proto_replica *said)
+refuse(struct core *core, int i, const struct proto_replica *said)
 {
     char who[PROTO_WHO_MAX];
-    if (core->gossip->of[i].refused)
+    if (core->gossip.of[i].refused)
         return;
-    core->gossip->of[i].refused = true;
+    core->gossip.of[i].refused = true;
     report_who(core, i, who);
     core_log(core, 3,
              "%s says that it has status %u at step %llu and has computed %llu shards, another "
@@ -125,7 +121,7 @@ refuse(const struct core *core, int i, const struct proto_replica *said)
 static void
 on_replica(struct core *core, int i, const struct proto_replica *said)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     uint64_t most = gossip_count_most(core);
     bool sound = said->status < GOSSIP_STATUSES && said->units <= most && said->step <= most &&
                  said->start_units <= most;
@@ -137,53 +133,53 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
     g->of[i].said = *said;
     core->others_train |= said->status > GOSSIP_NEW;
     g->of[i].known = true;
-    gossip_count_hear(g, core, core->peers.peers[i].node, said->units);
-    gossip_count_hear(g, core, (struct proto_node){said->start_id, said->start_incarnation},
+    gossip_count_hear(&g->count, core, core->peers.peers[i].node, said->units);
+    gossip_count_hear(&g->count, core, (struct proto_node){said->start_id, said->start_incarnation},
                       said->start_units);
 }
 
 static void
 hear_control(struct core *core, int i, const struct proto_msg *msg)
 {
-    struct gossip *g = core->gossip;
-    if (msg->type == PROTO_PLAN && gossip_plan_on_plan(g, core, i, &msg->plan)) {
+    struct gossip *g = &core->gossip;
+    if (msg->type == PROTO_PLAN && gossip_plan_on_plan(&g->plan, core, i, &msg->plan)) {
         g->status = g->status == GOSSIP_NEW ? GOSSIP_TRAINING : g->status;
-        gossip_plan_changed(g, core);
+        gossip_status_plan_changed(core);
     }
 }
 
 static void
 on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame *frame)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     if (ask->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
         return; /* for the process that had our port before */
     if (ask->kind >= PROTO_ASK_COPY)
-        gossip_copy_on_ask(g, core, i, ask);
+        gossip_copy_on_ask(&g->copy, &g->links, core, i, ask);
     else
-        gossip_give_on_ask(g, core, i, ask, frame);
+        gossip_give_on_ask(&g->links, &g->replica, core, i, ask, frame);
 }
 
 static void
 on_flow(struct core *core, int i, const struct proto_flow *flow, const struct core_frame *frame)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
         return;
     /* Members of a snapshot have settled what is between them. What another node sends now it sends again. */
-    bool rests = g->snapshot && g->status == GOSSIP_QUIET;
+    bool rests = g->snapshot.now && g->status == GOSSIP_QUIET;
     if (flow->kind >= PROTO_FLOW_COPY)
-        gossip_copy_on_flow(g, core, i, flow, frame);
+        gossip_copy_on_flow(&g->copy, &g->links, &g->replica, core, i, flow, frame);
     else if (g->status < GOSSIP_ENDING && !rests) /* a result does not change */
-        gossip_link_on_flow(g, core, i, flow, frame);
+        gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame);
 }
 
 static void
 hear_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
     bool ours = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
-    if (core->gossip->status == GOSSIP_START || !ours ||
-        !gossip_link_sound(core->gossip, core, i, msg, frame))
+    if (core->gossip.status == GOSSIP_START || !ours ||
+        !gossip_link_sound(&core->gossip.links, core, i, msg, frame))
         return;
     if (msg->type == PROTO_ASK)
         on_ask(core, i, &msg->ask, frame);
@@ -195,32 +191,53 @@ hear_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_fra
 static void
 on_starved(struct core *core, uint64_t us)
 {
-    struct gossip *g = core->gossip;
-    struct awake later = awake_after(g->compute_at, us);
-    g->compute_at = awake_before(later, core->awake) ? later : core->awake;
+    struct gossip *g = &core->gossip;
+    struct awake later = awake_after(g->run.compute_at, us);
+    g->run.compute_at = awake_before(later, core->awake) ? later : core->awake;
 }
 
 static void
 on_bucket(struct core *core, size_t bucket)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     if (bucket + 1 < core->config.bucket_count)
         return;
-    assert(g->computing);
-    gossip_flow_add(g->values, core->config.own, core->config.gossip->count);
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_UPDATED, .step = g->step});
-    g->computing = false;
-    g->due = true;
-    g->compute_us = awake_since(core->awake, g->compute_at);
-    g->step++;
-    g->units += (uint64_t)__builtin_popcountll(g->shards);
+    gossip_flow_add(g->replica.values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_UPDATED, .step = g->run.step});
+    gossip_run_computed(&g->run, core);
+    gossip_count_own(&g->count, core, (unsigned)__builtin_popcountll(g->run.shards));
+}
+
+/* The values are those of the trainer, */
+static void
+begin_new(struct core *core, const struct core_state *now)
+{
+    struct gossip *g = &core->gossip;
+    gossip_flow_set(g->replica.values, core->config.own, core->config.gossip->count);
+    for (size_t p = 0; p < g->part_count; p++)
+        g->replica.weight[p] = GOSSIP_ONE;
+    g->run.step = now->round;
+    g->count.total = (now->done ? core->config.gossip->steps : g->run.step) * core->config.shards;
+    g->count.base = g->count.total;
+}
+
+/* or those of a checkpoint. */
+static void
+begin_saved(struct core *core, const struct gossip_saved *saved)
+{
+    struct gossip *g = &core->gossip;
+    memcpy(g->replica.values, saved->values,
+           core->config.gossip->count * sizeof *g->replica.values);
+    memcpy(g->replica.weight, saved->weight, g->part_count * sizeof *g->replica.weight);
+    g->run.step = saved->step;
+    gossip_count_begin(&g->count, core, saved);
 }
 
 /* The trainer has values, or has taken over the result. */
 static void
 on_applied(struct core *core, const struct core_state *now)
 {
-    struct gossip *g = core->gossip;
+    struct gossip *g = &core->gossip;
     assert(g->status == GOSSIP_START || g->status == GOSSIP_ENDING);
     core->applied_at = core->awake;
     if (g->status == GOSSIP_ENDING) {
@@ -228,17 +245,16 @@ on_applied(struct core *core, const struct core_state *now)
         g->result = now->hash;
         return;
     }
-    gossip_flow_set(g->values, core->config.own, core->config.gossip->count);
-    for (size_t p = 0; p < g->part_count; p++)
-        g->weight[p] = GOSSIP_ONE;
-    g->step = now->round;
-    g->total = (now->done ? core->config.gossip->steps : g->step) * core->config.shards;
-    g->base = g->total;
-    gossip_snapshot_begin(g, core);
-    g->begun = g->total;
+    if (core->config.gossip->saved)
+        begin_saved(core, core->config.gossip->saved);
+    else
+        begin_new(core, now);
+    gossip_count_own(&g->count, core, 0);
+    gossip_snapshot_begin(&g->snapshot, core);
+    g->begun = g->count.total;
     g->status = GOSSIP_NEW;
     core->started_at = g->plan.idle_at = core->awake;
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->step});
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_BEGAN, .step = g->run.step});
 }
 
 /* --- The trainer, and peers --------------------------------------------------------------------------------------- */
@@ -253,31 +269,31 @@ sayable(uint64_t count)
 static void
 on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
-    struct gossip *g = core->gossip;
-    struct gossip_start start = gossip_count_tell(g);
+    struct gossip *g = &core->gossip;
+    struct gossip_start start = gossip_count_tell(&g->count);
     beat->replica_count = 1;
     beat->replicas[0] = (struct proto_replica){.plan_hash = g->plan.hash,
                                                .status = (uint16_t)g->status,
-                                               .step = sayable(g->step),
-                                               .units = sayable(g->units),
-                                               .known = sayable(g->total),
+                                               .step = sayable(g->run.step),
+                                               .units = sayable(g->count.units),
+                                               .known = sayable(g->count.total),
                                                .result = g->result,
-                                               .snapshot = gossip_snapshot_say(g),
-                                               .saved = g->saved,
-                                               .phase = sayable(g->phase),
-                                               .without = g->without,
+                                               .snapshot = gossip_snapshot_say(core),
+                                               .saved = g->snapshot.last,
+                                               .phase = sayable(g->run.phase),
+                                               .without = g->links.without,
                                                .start_id = start.node.id,
                                                .start_incarnation = start.node.incarnation,
                                                .start_units = start.units};
-    beat->round = sayable(g->step);
+    beat->round = sayable(g->run.step);
     beat->idle = !g->plan.active;
     beat->done = g->status == GOSSIP_DONE;
-    beat->busy_us = g->computing ? awake_since(core->awake, g->compute_at) + 1 : 0;
-    g->told_plan = g->plan.hash;
-    g->told_status = g->status;
-    g->told_snapshot = gossip_snapshot_say(g);
-    g->told_saved = g->saved;
-    g->told_without = g->without;
+    beat->busy_us = g->run.computing ? awake_since(core->awake, g->run.compute_at) + 1 : 0;
+    g->told.plan = g->plan.hash;
+    g->told.status = g->status;
+    g->told.snapshot = gossip_snapshot_say(core);
+    g->told.last = g->snapshot.last;
+    g->told.without = g->links.without;
 }
 
 static void
@@ -292,27 +308,27 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
 static bool
 on_interrupt(struct core *core)
 {
-    return gossip_snapshot_end(core->gossip, core);
+    return gossip_snapshot_end(&core->gossip.snapshot, core);
 }
 
 static void
 on_peer_gone(struct core *core, int i)
 {
-    core->gossip->of[i].known = false;
-    gossip_link_gone(core->gossip, core);
+    core->gossip.of[i].known = false;
+    gossip_link_gone(&core->gossip.links, core);
 }
 
 static void
 on_peer_up(struct core *core, int i)
 {
-    core->gossip->of[i].known = false;
-    gossip_settle(core->gossip, core, i);
+    core->gossip.of[i].known = false;
+    gossip_give_settle(&core->gossip.links, core, i);
 }
 
 static void
 on_peer_forget(struct core *core, int i)
 {
-    core->gossip->of[i] = (struct gossip_peer){.known = false};
+    core->gossip.of[i] = (struct gossip_peer){.known = false};
 }
 
 /* --- Questions ----------------------------------------------------------------------------------- */
@@ -321,19 +337,19 @@ on_peer_forget(struct core *core, int i)
 static bool
 differs(const struct core *core, int i)
 {
-    const struct gossip_peer *peer = &core->gossip->of[i];
+    const struct gossip_peer *peer = &core->gossip.of[i];
     return peer->known && peer->said.status == GOSSIP_DONE &&
-           peer->said.result != core->gossip->result;
+           peer->said.result != core->gossip.result;
 }
 
 static bool
 may_end(const struct core *core)
 {
-    if (core->gossip->status != GOSSIP_DONE || gossip_copy_other(core->gossip, core))
+    if (core->gossip.status != GOSSIP_DONE || gossip_copy_other(core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if ((!core->view.of[i].beat.done || differs(core, i)) &&
-            view_lags(core, i, core->gossip->copy.sent_at, core->gossip->compute_us))
+            view_lags(core, i, core->gossip.copy.sent_at, core->gossip.run.compute_us))
             return false;
     return true;
 }
@@ -341,37 +357,25 @@ may_end(const struct core *core)
 static bool
 waits_for_peers(const struct core *core)
 {
-    return core->config.peers_min > 1 && gossip_plan_waits(core->gossip, core);
+    return core->config.peers_min > 1 && gossip_plan_waits(core);
 }
 
 static void
 stats(const struct core *core, struct core_stats *out)
 {
-    const struct gossip *g = core->gossip;
-    out->round = g->step;
+    const struct gossip *g = &core->gossip;
+    out->round = g->run.step;
     out->plans = g->plan.plans;
     out->aborts = g->plan.aborts;
-    out->step_us = g->compute_us;
-    out->shared = g->shared;
-    out->distance = g->distance;
+    out->step_us = g->run.compute_us;
+    out->shared = g->links.shared;
+    out->distance = g->replica.distance;
     out->catching_up = g->status == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
     if (!g->plan.active)
         return;
     out->members = (unsigned)g->plan.now.count;
     out->plan = g->plan.hash;
     out->mine = g->plan.now.members[g->plan.rank].shards;
-}
-
-const int64_t *
-gossip_values(const struct core *core)
-{
-    return core->gossip->values;
-}
-
-const int64_t *
-gossip_weights(const struct core *core)
-{
-    return core->gossip->weight;
 }
 
 const struct engine engine_gossip = {

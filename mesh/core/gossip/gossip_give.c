@@ -1,8 +1,8 @@
-/* gossip_give.c - the giver's end of flows: an ASK is answered once, with a flow or with none. See gossip.h. */
+/* gossip_give.c - see gossip_give.h. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_give.h"
+#include "mesh/core/gossip/gossip_internal.h"
 
 /* --- Giving -------------------------------------------------------------------------------------- */
 
@@ -16,13 +16,14 @@ send_flow(const struct core *core, int i, const struct proto_flow *flow, const i
         gossip_link_post(core, i, &msg, body, count);
 }
 
-void
-gossip_give_again(const struct gossip *g, const struct core *core, int i,
-                  const struct gossip_link *link, size_t p)
+/* Sends again what the taker has not taken. */
+static void
+give_again(const struct core *core, int i, const struct gossip_link *link, size_t p)
 {
+    const struct gossip *g = &core->gossip;
     const struct gossip_part *part = &link->parts[p];
     if (part->slot >= 0 && !core_mutant(MUTANT_GOSSIP_VOID)) {
-        send_flow(core, i, &g->slots[part->slot].head, g->slots[part->slot].flow);
+        send_flow(core, i, &g->links.slots[part->slot].head, g->links.slots[part->slot].flow);
     } else if (part->nothing || (part->slot >= 0 && core_mutant(MUTANT_GOSSIP_VOID))) {
         struct proto_flow flow = {.kind = PROTO_FLOW_VOID,
                                   .link = link->theirs,
@@ -34,32 +35,35 @@ gossip_give_again(const struct gossip *g, const struct core *core, int i,
 
 /* The next flow is none. */
 static void
-give_nothing(struct gossip *g, const struct core *core, int i, struct gossip_link *link, size_t p)
+give_nothing(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
+             size_t p)
 {
     struct gossip_part *part = &link->parts[p];
-    gossip_link_drop_waiting(g, core, part);
-    gossip_link_drop_kept(g, part);
+    gossip_link_drop_waiting(links, core, part);
+    gossip_link_drop_kept(links, part);
     part->given++;
     part->nothing = true;
-    gossip_give_again(g, core, i, link, p);
+    give_again(core, i, link, p);
 }
 
 static int
-unused_slot(const struct gossip *g)
+unused_slot(const struct core *core)
 {
-    for (size_t s = 0; s < g->slot_count; s++)
-        if (!g->slots[s].used)
+    const struct gossip *g = &core->gossip;
+    for (size_t s = 0; s < g->links.slot_count; s++)
+        if (!g->links.slots[s].used)
             return (int)s;
     return -1;
 }
 
 /* A place for a flow; -1: all are used. */
 static int
-free_slot(struct gossip *g, const struct core *core)
+free_slot(struct gossip_links *links, const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     const struct gossip_link *away = NULL;
-    for (int l = 0; l < GOSSIP_LINKS && unused_slot(g) < 0; l++) {
-        const struct gossip_link *link = &g->links[l];
+    for (int l = 0; l < GOSSIP_LINKS && unused_slot(core) < 0; l++) {
+        const struct gossip_link *link = &links->of[l];
         bool keeps = false;
         for (size_t p = 0; link->node.id && p < g->part_count; p++)
             keeps = keeps || link->parts[p].slot >= 0;
@@ -69,49 +73,50 @@ free_slot(struct gossip *g, const struct core *core)
             away = link;
     }
     for (size_t p = 0; away && p < g->part_count; p++)
-        gossip_link_lose(g, core, away, p);
-    return unused_slot(g);
+        gossip_link_lose(links, core, away, p);
+    return unused_slot(core);
 }
 
 /* What flows: a part of our values, or of the difference to the taker's. */
 static void
-compute_flow(struct gossip *g, const struct core *core, struct gossip_slot *slot, const void *body)
+compute_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
+             struct gossip_slot *slot, const void *body)
 {
     const struct gossip_config *config = core->config.gossip;
     size_t p = slot->head.part, first = gossip_first(&core->config, p);
     size_t count = gossip_count(&core->config, p);
     const int32_t *mine = core->config.sum + first;
     if (config->async) {
-        gossip_flow_clamp(g->scratch, g->values + first, count);
-        mine = g->scratch;
+        gossip_flow_clamp(links->scratch, replica->values + first, count);
+        mine = links->scratch;
     }
     if (config->push_sum) {
-        gossip_flow_share(slot->flow, g->values + first, mine, slot->share, count);
-        slot->head.weight = (uint64_t)(g->weight_at[p] / slot->share);
-        g->weight[p] -= (int64_t)slot->head.weight;
+        gossip_flow_share(slot->flow, replica->values + first, mine, slot->share, count);
+        slot->head.weight = (uint64_t)(replica->weight_at[p] / slot->share);
+        replica->weight[p] -= (int64_t)slot->head.weight;
     } else {
-        gossip_measure(g, gossip_flow_distance(mine, body, count), count);
-        gossip_flow_average(slot->flow, g->values + first, mine, body, slot->share, count);
+        gossip_measure(replica, gossip_flow_distance(mine, body, count), count);
+        gossip_flow_average(slot->flow, replica->values + first, mine, body, slot->share, count);
     }
 }
 
 static void
-give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
-     const struct proto_ask *ask, const void *body)
+give(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
+     struct gossip_link *link, const struct proto_ask *ask, const void *body)
 {
     struct gossip_part *part = &link->parts[ask->part];
-    int s = unused_slot(g);
-    struct gossip_slot *slot = &g->slots[s];
+    int s = unused_slot(core);
+    struct gossip_slot *slot = &links->slots[s];
     assert(s >= 0 && part->slot < 0);
     slot->used = true;
-    slot->share = gossip_link_share(g, core, link->node);
+    slot->share = gossip_link_share(core, link->node);
     slot->head = (struct proto_flow){.kind = PROTO_FLOW_GIVEN,
                                      .link = link->theirs,
                                      .number = ask->number,
                                      .part = ask->part,
                                      .plan_hash = ask->plan_hash,
                                      .phase = ask->phase};
-    compute_flow(g, core, slot, body);
+    compute_flow(links, replica, core, slot, body);
     gossip_link_retry_later(core, link);
     part->slot = s;
     part->gave_plan = ask->plan_hash;
@@ -119,9 +124,8 @@ give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
     gossip_wait_heard(link, core->awake);
     part->given = ask->number;
     part->nothing = false;
-    g->shared++;
-    if (g->on && !core->config.gossip->async && g->gives_left > 0)
-        g->gives_left--;
+    links->shared++;
+    links->given += core->gossip.run.on;
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_GAVE,
                                       .peer = link->node,
@@ -132,7 +136,7 @@ give(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
                                       .weight = (int64_t)slot->head.weight,
                                       .body = slot->flow,
                                       .count = gossip_count(&core->config, ask->part)});
-    gossip_link_drop_waiting(g, core, part);
+    gossip_link_drop_waiting(links, core, part);
     send_flow(core, i, &slot->head, slot->flow);
 }
 
@@ -140,89 +144,90 @@ enum verdict { GIVE, WAIT, NOTHING };
 
 /* May this ASK be answered with a flow now? */
 static enum verdict
-judge(const struct gossip *g, const struct core *core, const struct gossip_link *link,
-      const struct proto_ask *ask)
+judge(const struct core *core, const struct gossip_link *link, const struct proto_ask *ask)
 {
+    const struct gossip *g = &core->gossip;
     bool async = core->config.gossip->async;
     if (g->status > GOSSIP_QUIET)
         return NOTHING;
-    int rank = gossip_rank(g, link->node);
+    int rank = gossip_rank(core, link->node);
     if (async)
         return g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN ? GIVE : NOTHING;
     if (ask->plan_hash != g->plan.hash || !g->plan.active)
-        return gossip_plan_was(g, ask->plan_hash) ? NOTHING : WAIT;
-    if (rank < 0 || (ask->phase < g->phase && !core_mutant(MUTANT_GOSSIP_PHASE)))
+        return gossip_plan_was(core, ask->plan_hash) ? NOTHING : WAIT;
+    if (rank < 0 || (ask->phase < g->run.phase && !core_mutant(MUTANT_GOSSIP_PHASE)))
         return NOTHING;
     if (core_mutant(MUTANT_GOSSIP_PHASE))
-        return g->on ? GIVE : WAIT;
-    if (!g->on || ask->phase > g->phase)
+        return g->run.on ? GIVE : WAIT;
+    if (!g->run.on || ask->phase > g->run.phase)
         return g->status == GOSSIP_QUIET ? NOTHING : WAIT;
-    return g->gives >> rank & 1 ? GIVE : NOTHING;
+    return g->run.gives >> rank & 1 ? GIVE : NOTHING;
 }
 
 static void
-keep(struct gossip *g, const struct core *core, struct gossip_part *part,
+keep(struct gossip_links *links, const struct core *core, struct gossip_part *part,
      const struct proto_ask *ask, struct core_frame *frame)
 {
-    gossip_link_drop_waiting(g, core, part);
+    gossip_link_drop_waiting(links, core, part);
     part->waits = true;
     part->ask = *ask;
-    if (frame->size == 0 || g->kept == GOSSIP_KEPT_MAX)
+    if (frame->size == 0 || links->kept == GOSSIP_KEPT_MAX)
         return;
     part->frame = *frame;
     core->config.wire->keep(core->config.wire_ctx, frame);
-    g->kept++;
+    links->kept++;
 }
 
 /* An ASK for the next flow. Without its values it cannot be answered any more: the taker asks again. */
 static void
-on_next(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
-        const struct proto_ask *ask, struct core_frame *frame)
+on_next(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
+        struct gossip_link *link, const struct proto_ask *ask, struct core_frame *frame)
 {
     struct gossip_part *part = &link->parts[ask->part];
-    enum verdict verdict = judge(g, core, link, ask);
+    enum verdict verdict = judge(core, link, ask);
     size_t size = gossip_count(&core->config, ask->part) * sizeof(int32_t);
     bool lacks = ask->kind == PROTO_ASK_VALUES && frame->size != size;
-    gossip_link_drop_kept(g, part); /* who asks for the next one has taken the last one */
-    if (verdict == GIVE && free_slot(g, core) < 0)
+    gossip_link_drop_kept(links, part); /* who asks for the next one has taken the last one */
+    if (verdict == GIVE && free_slot(links, core) < 0)
         verdict = WAIT;
     if (verdict == NOTHING || (verdict == GIVE && lacks))
-        give_nothing(g, core, i, link, ask->part);
+        give_nothing(links, core, i, link, ask->part);
     else if (verdict == GIVE)
-        give(g, core, i, link, ask, frame->data);
+        give(links, replica, core, i, link, ask, frame->data);
     else if (!part->waits)
-        keep(g, core, part, ask, frame);
+        keep(links, core, part, ask, frame);
 }
 
 /* What became of the flow after the last one? An ASK for it that waits will be answered, if it is of this plan. */
 static void
-on_settle(struct gossip *g, const struct core *core, int i, struct gossip_link *link,
+on_settle(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
           const struct proto_ask *ask)
 {
+    const struct gossip *g = &core->gossip;
     const struct gossip_part *part = &link->parts[ask->part];
     if (ask->number == part->given) {
-        gossip_give_again(g, core, i, link, ask->part);
+        give_again(core, i, link, ask->part);
         return;
     }
-    if (part->waits && g->on && part->ask.plan_hash == g->plan.hash &&
+    if (part->waits && g->run.on && part->ask.plan_hash == g->plan.hash &&
         ask->plan_hash == g->plan.hash)
         return;
-    gossip_link_drop_kept(g, &link->parts[ask->part]);
-    give_nothing(g, core, i, link, ask->part);
+    gossip_link_drop_kept(links, &link->parts[ask->part]);
+    give_nothing(links, core, i, link, ask->part);
 }
 
 /* The taker has another link than the one we know, or we do not know it: its numbers count. */
 static bool
-fits(struct gossip *g, const struct core *core, struct gossip_link *link,
+fits(struct gossip_links *links, const struct core *core, struct gossip_link *link,
      const struct proto_ask *ask)
 {
     if (ask->link < link->theirs || ask->number == 0)
         return false;
     if (ask->link == link->theirs)
         return true;
-    for (size_t p = 0; p < g->part_count; p++) {
-        gossip_link_drop_waiting(g, core, &link->parts[p]);
-        gossip_link_lose(g, core, link, p);
+    for (size_t p = 0; p < core->gossip.part_count; p++) {
+        gossip_link_drop_waiting(links, core, &link->parts[p]);
+        gossip_link_lose(links, core, link, p);
         link->parts[p].given = 0;
         link->parts[p].nothing = false;
         link->parts[p].fresh = true;
@@ -232,12 +237,13 @@ fits(struct gossip *g, const struct core *core, struct gossip_link *link,
 }
 
 void
-gossip_give_on_ask(struct gossip *g, const struct core *core, int i, const struct proto_ask *ask,
+gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
+                   const struct core *core, int i, const struct proto_ask *ask,
                    struct core_frame *frame)
 {
-    struct gossip_link *link = gossip_link_of(g, core, core->peers.peers[i].node);
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     bool push_sum = core->config.gossip->push_sum;
-    if (ask->part >= g->part_count || !fits(g, core, link, ask))
+    if (ask->part >= core->gossip.part_count || !fits(links, core, link, ask))
         return;
     struct gossip_part *part = &link->parts[ask->part];
     link->used_at = core->awake;
@@ -247,46 +253,105 @@ gossip_give_on_ask(struct gossip *g, const struct core *core, int i, const struc
     bool present = ask->number == part->given || core_mutant(MUTANT_GOSSIP_STALE);
     if (ask->kind == PROTO_ASK_TAKEN && present && part->slot >= 0) {
         gossip_wait_heard(link, core->awake);
-        gossip_link_drop_kept(g, part);
+        gossip_link_drop_kept(links, part);
     }
     if (ask->kind == PROTO_ASK_SETTLE &&
         (ask->number == part->given || ask->number == part->given + 1))
-        on_settle(g, core, i, link, ask);
+        on_settle(links, core, i, link, ask);
     if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES))
         return;
     if (ask->number == part->given + 1 ||
         (ask->number == part->given && core_mutant(MUTANT_GOSSIP_AGAIN)))
-        on_next(g, core, i, link, ask, frame);
+        on_next(links, replica, core, i, link, ask, frame);
     else if (ask->number == part->given)
-        gossip_give_again(g, core, i, link, ask->part);
+        give_again(core, i, link, ask->part);
 }
 
 /* --- ASKs that wait -------------------------------------------------------------------------------- */
 
 static void
-answer(struct gossip *g, const struct core *core, int i, struct gossip_link *link, size_t p)
+answer(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
+       struct gossip_link *link, size_t p)
 {
     struct gossip_part *part = &link->parts[p];
-    enum verdict verdict = judge(g, core, link, &part->ask);
+    enum verdict verdict = judge(core, link, &part->ask);
     bool lacks = part->ask.kind == PROTO_ASK_VALUES && !part->frame.handle;
-    if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(g, core) < 0))
+    if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(links, core) < 0))
         return;
     if (verdict == NOTHING || lacks) {
-        give_nothing(g, core, i, link, p);
+        give_nothing(links, core, i, link, p);
         return;
     }
     struct proto_ask ask = part->ask;
-    give(g, core, i, link, &ask, part->frame.data);
+    give(links, replica, core, i, link, &ask, part->frame.data);
 }
 
 void
-gossip_give_waiting(struct gossip *g, const struct core *core)
+gossip_give_waiting(struct gossip_links *links, struct gossip_replica *replica,
+                    const struct core *core)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        struct gossip_link *link = &g->links[l];
+        struct gossip_link *link = &links->of[l];
         int i = link->node.id ? peers_find(core, link->node) : -1;
-        for (size_t p = 0; i >= 0 && p < g->part_count; p++)
+        for (size_t p = 0; i >= 0 && p < core->gossip.part_count; p++)
             if (link->parts[p].waits)
-                answer(g, core, i, link, p);
+                answer(links, replica, core, i, link, p);
+    }
+}
+
+/* --- What is under way is settled ------------------------------------------------------------------ */
+
+static void
+settle_open(struct gossip_links *links, const struct core *core, int i,
+            const struct gossip_link *link)
+{
+    for (size_t p = 0; p < core->gossip.part_count; p++)
+        if (link->parts[p].open)
+            gossip_link_send(links, core, i, link, p, PROTO_ASK_SETTLE);
+}
+
+void
+gossip_give_settle(struct gossip_links *links, const struct core *core, int i)
+{
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
+    assert(link->node.id != 0);
+    settle_open(links, core, i, link);
+    for (size_t p = 0; p < core->gossip.part_count; p++)
+        if (link->parts[p].slot >= 0)
+            give_again(core, i, link, p);
+    link->retry_us = backoff_us(link->retry_us, GOSSIP_RETRY_US, GOSSIP_RETRY_MAX_US);
+    link->retry_at = awake_after(core->awake, link->retry_us);
+}
+
+void
+gossip_give_settle_all(struct gossip_links *links, const struct core *core)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        int i = links->of[l].node.id ? peers_find(core, links->of[l].node) : -1;
+        if (i >= 0)
+            settle_open(links, core, i, &links->of[l]);
+    }
+}
+
+static bool
+unsettled(const struct core *core, const struct gossip_link *link)
+{
+    for (size_t p = 0; p < core->gossip.part_count; p++)
+        if (link->parts[p].open || link->parts[p].slot >= 0)
+            return true;
+    return false;
+}
+
+void
+gossip_give_tick(struct gossip_links *links, const struct core *core)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        struct gossip_link *link = &links->of[l];
+        if (link->node.id == 0 || awake_before(core->awake, link->retry_at) ||
+            !unsettled(core, link))
+            continue;
+        int i = peers_find(core, link->node);
+        if (i >= 0)
+            gossip_give_settle(links, core, i);
     }
 }

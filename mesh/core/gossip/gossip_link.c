@@ -1,37 +1,38 @@
-/* gossip_link.c - numbered links, and the taker's end of flows. See gossip.h. */
+/* gossip_link.c - see gossip_link.h. */
 #include <assert.h>
 
 #include "compress/check.h"
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_link.h"
 #include "proto/mix.h"
 
 /* --- Links --------------------------------------------------------------------------------------- */
 
 void
-gossip_link_drop_waiting(struct gossip *g, const struct core *core, struct gossip_part *part)
+gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
+                         struct gossip_part *part)
 {
     if (part->frame.handle) {
         core->config.wire->release(core->config.wire_ctx, part->frame.handle);
-        assert(g->kept > 0);
-        g->kept--;
+        assert(links->kept > 0);
+        links->kept--;
     }
     part->frame = (struct core_frame){.handle = NULL};
     part->waits = false;
 }
 
 void
-gossip_link_drop_kept(struct gossip *g, struct gossip_part *part)
+gossip_link_drop_kept(struct gossip_links *links, struct gossip_part *part)
 {
     if (part->slot >= 0)
-        g->slots[part->slot].used = false;
+        links->slots[part->slot].used = false;
     part->slot = -1;
 }
 
 /* The taker is away, and counts as dead for this flow. */
 void
-gossip_link_lose(struct gossip *g, const struct core *core, const struct gossip_link *link,
-                 size_t p)
+gossip_link_lose(struct gossip_links *links, const struct core *core,
+                 const struct gossip_link *link, size_t p)
 {
     struct gossip_part *part = &link->parts[p];
     if (part->slot < 0)
@@ -41,18 +42,18 @@ gossip_link_lose(struct gossip *g, const struct core *core, const struct gossip_
                                                      .link = link->theirs,
                                                      .number = part->given,
                                                      .part = (uint32_t)p});
-    g->lost++;
-    gossip_link_drop_kept(g, part);
+    links->lost++;
+    gossip_link_drop_kept(links, part);
     part->nothing = true;
 }
 
 /* All that this node knows of the link, in both directions. */
 static void
-forget(struct gossip *g, const struct core *core, struct gossip_link *link)
+forget(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
-    for (size_t p = 0; p < g->part_count; p++) {
-        gossip_link_drop_waiting(g, core, &link->parts[p]);
-        gossip_link_lose(g, core, link, p);
+    for (size_t p = 0; p < core->gossip.part_count; p++) {
+        gossip_link_drop_waiting(links, core, &link->parts[p]);
+        gossip_link_lose(links, core, link, p);
         link->parts[p] = (struct gossip_part){.slot = -1};
     }
     link->theirs = 0;
@@ -61,11 +62,11 @@ forget(struct gossip *g, const struct core *core, struct gossip_link *link)
 /* A free place, else that of the node without a session that was used longest ago. There are more places than
  * sessions. */
 static struct gossip_link *
-place(struct gossip *g, const struct core *core)
+place(struct gossip_links *links, const struct core *core)
 {
     struct gossip_link *oldest = NULL;
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        struct gossip_link *link = &g->links[l];
+        struct gossip_link *link = &links->of[l];
         if (link->node.id == 0)
             return link;
         if (peers_find(core, link->node) < 0 &&
@@ -77,15 +78,15 @@ place(struct gossip *g, const struct core *core)
 }
 
 struct gossip_link *
-gossip_link_of(struct gossip *g, const struct core *core, struct proto_node node)
+gossip_link_of(struct gossip_links *links, const struct core *core, struct proto_node node)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (core_node_equal(g->links[l].node, node))
-            return &g->links[l];
-    struct gossip_link *link = place(g, core);
-    forget(g, core, link);
+        if (core_node_equal(links->of[l].node, node))
+            return &links->of[l];
+    struct gossip_link *link = place(links, core);
+    forget(links, core, link);
     link->node = node;
-    link->mine = ++g->link_next;
+    link->mine = ++links->next;
     link->retry_us = 0;
     link->ask_at = (struct awake){0};
     link->used_at = link->owes_since = core->awake;
@@ -96,11 +97,12 @@ gossip_link_of(struct gossip *g, const struct core *core, struct proto_node node
 }
 
 bool
-gossip_link_open(const struct gossip *g, struct proto_node node)
+gossip_link_open(const struct core *core, struct proto_node node)
 {
+    const struct gossip *g = &core->gossip;
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        for (size_t p = 0; core_node_equal(g->links[l].node, node) && p < g->part_count; p++)
-            if (g->links[l].parts[p].open)
+        for (size_t p = 0; core_node_equal(g->links.of[l].node, node) && p < g->part_count; p++)
+            if (g->links.of[l].parts[p].open)
                 return true;
     return false;
 }
@@ -141,8 +143,8 @@ gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const in
 
 /* Says so the first time, and then ever more rarely: one line may come again and again. */
 bool
-gossip_link_sound(struct gossip *g, const struct core *core, int i, const struct proto_msg *msg,
-                  const struct core_frame *frame)
+gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
+                  const struct proto_msg *msg, const struct core_frame *frame)
 {
     uint64_t check = msg->type == PROTO_FLOW ? msg->flow.check : msg->ask.check;
     bool whole = frame->size % sizeof(int32_t) == 0;
@@ -150,21 +152,21 @@ gossip_link_sound(struct gossip *g, const struct core *core, int i, const struct
     if ((whole && check == gossip_link_check(msg, frame->data, count)) ||
         core_mutant(MUTANT_GOSSIP_CHECK))
         return true;
-    g->damaged++;
-    if ((g->damaged & (g->damaged - 1)) != 0)
+    links->damaged++;
+    if ((links->damaged & (links->damaged - 1)) != 0)
         return false;
     char who[PROTO_WHO_MAX];
     report_who(core, i, who);
     core_log(core, 4, "values from %s came damaged and are sent again; so far: %llu", who,
-             (unsigned long long)g->damaged);
+             (unsigned long long)links->damaged);
     return false;
 }
 
 /* --- Taking -------------------------------------------------------------------------------------- */
 
 void
-gossip_link_send(struct gossip *g, const struct core *core, int i, const struct gossip_link *link,
-                 size_t p, enum proto_ask_kind kind)
+gossip_link_send(struct gossip_links *links, const struct core *core, int i,
+                 const struct gossip_link *link, size_t p, enum proto_ask_kind kind)
 {
     const struct gossip_part *part = &link->parts[p];
     struct proto_msg msg = {.type = PROTO_ASK,
@@ -178,94 +180,100 @@ gossip_link_send(struct gossip *g, const struct core *core, int i, const struct 
     size_t count = kind == PROTO_ASK_VALUES ? gossip_count(&core->config, p) : 0;
     const int32_t *values = core->config.sum + gossip_first(&core->config, p);
     if (core->config.gossip->async && count > 0) {
-        gossip_flow_clamp(g->scratch, g->values + gossip_first(&core->config, p), count);
-        values = g->scratch;
+        gossip_flow_clamp(links->scratch,
+                          core->gossip.replica.values + gossip_first(&core->config, p), count);
+        values = links->scratch;
     }
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
         gossip_link_post(core, i, &msg, count > 0 ? values : NULL, count);
 }
 
 static void
-open_part(struct gossip *g, const struct core *core, int i, struct gossip_link *link, size_t p)
+open_part(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
+          size_t p)
 {
+    const struct gossip *g = &core->gossip;
     struct gossip_part *part = &link->parts[p];
     part->open = true;
     part->plan = g->plan.hash;
-    part->phase = g->phase;
+    part->phase = g->run.phase;
     gossip_link_retry_later(core, link);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ASKED,
                                                      .peer = link->node,
                                                      .link = link->mine,
                                                      .number = part->taken + 1,
                                                      .part = (uint32_t)p});
-    gossip_link_send(g, core, i, link, p,
+    gossip_link_send(links, core, i, link, p,
                      core->config.gossip->push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES);
 }
 
 void
-gossip_link_ask(struct gossip *g, const struct core *core, int i)
+gossip_link_ask(struct gossip_links *links, const struct core *core, int i)
 {
-    struct gossip_link *link = gossip_link_of(g, core, core->peers.peers[i].node);
+    const struct gossip *g = &core->gossip;
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     unsigned open = awake_before(core->awake, link->ask_at) ? GOSSIP_WINDOW : 0;
     for (size_t p = 0; p < g->part_count; p++)
         open += link->parts[p].open;
     for (size_t p = 0; p < g->part_count && open < GOSSIP_WINDOW; p++) {
         const struct gossip_part *part = &link->parts[p];
-        bool has = part->got && part->got_plan == g->plan.hash && part->got_phase == g->phase;
+        bool has = part->got && part->got_plan == g->plan.hash && part->got_phase == g->run.phase;
         if (part->open || has)
             continue;
-        open_part(g, core, i, link, p);
+        open_part(links, core, i, link, p);
         open++;
     }
     link->used_at = core->awake;
 }
 
 unsigned
-gossip_link_share(const struct gossip *g, const struct core *core, struct proto_node node)
+gossip_link_share(const struct core *core, struct proto_node node)
 {
-    struct gossip_graph graph = gossip_graph_of(g, &core->config);
-    int rank = gossip_rank(g, node);
+    const struct gossip *g = &core->gossip;
+    struct gossip_graph graph = gossip_graph_of(core);
+    int rank = gossip_rank(core, node);
     if (core->config.gossip->async)
         return 2;
     assert(rank >= 0);
     return gossip_graph_parts(&graph, (unsigned)g->plan.now.count, g->plan.rank, (unsigned)rank,
-                              g->phase);
+                              g->run.phase);
 }
 
 /* A flow is one part in `share` of the difference between the two ends. */
 static void
-measure(struct gossip *g, const struct core *core, const struct gossip_link *link,
+measure(struct gossip_replica *replica, const struct core *core, const struct gossip_link *link,
         const struct proto_flow *flow, const void *body)
 {
+    const struct gossip *g = &core->gossip;
     static const int32_t zero[1];
     size_t count = gossip_count(&core->config, flow->part);
-    bool now =
-        core->config.gossip->async || (flow->plan_hash == g->plan.hash && flow->phase == g->phase);
-    if (core->config.gossip->push_sum || !now || gossip_rank(g, link->node) < 0)
+    bool now = core->config.gossip->async ||
+               (flow->plan_hash == g->plan.hash && flow->phase == g->run.phase);
+    if (core->config.gossip->push_sum || !now || gossip_rank(core, link->node) < 0)
         return;
-    double share = gossip_link_share(g, core, link->node), square = 0;
+    double share = gossip_link_share(core, link->node), square = 0;
     for (size_t k = 0; k < count; k++)
         square += gossip_flow_distance(zero, (const uint8_t *)body + k * sizeof(int32_t), 1);
-    gossip_measure(g, share * share * square, count);
+    gossip_measure(replica, share * share * square, count);
 }
 
 /* The flow counts: it is added, and the giver is told. */
 static void
-take_flow(struct gossip *g, const struct core *core, struct gossip_link *link,
-          const struct proto_flow *flow, const void *body)
+take_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
+          struct gossip_link *link, const struct proto_flow *flow, const void *body)
 {
+    const struct gossip *g = &core->gossip;
     struct gossip_part *part = &link->parts[flow->part];
-    gossip_flow_add(g->values + gossip_first(&core->config, flow->part), body,
+    gossip_flow_add(replica->values + gossip_first(&core->config, flow->part), body,
                     gossip_count(&core->config, flow->part));
-    g->weight[flow->part] += (int64_t)flow->weight;
-    measure(g, core, link, flow, body);
-    g->shared++;
+    replica->weight[flow->part] += (int64_t)flow->weight;
+    measure(replica, core, link, flow, body);
+    links->shared++;
     part->got = true;
     gossip_wait_heard(link, core->awake);
     part->got_plan = part->plan;
     part->got_phase = part->phase;
-    if (g->on && part->plan == g->plan.hash && part->phase == g->phase && g->takes_left > 0)
-        g->takes_left--;
+    links->taken += g->run.on && part->plan == g->plan.hash && part->phase == g->run.phase;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_TOOK,
                                                      .peer = link->node,
                                                      .link = flow->link,
@@ -275,27 +283,28 @@ take_flow(struct gossip *g, const struct core *core, struct gossip_link *link,
 }
 
 static bool
-sound(const struct gossip *g, const struct core *core, const struct proto_flow *flow,
-      const struct core_frame *frame)
+sound(const struct core *core, const struct proto_flow *flow, const struct core_frame *frame)
 {
     bool none = flow->kind == PROTO_FLOW_VOID, weighs = core->config.gossip->push_sum && !none;
     size_t size = none ? 0 : gossip_count(&core->config, flow->part) * sizeof(int32_t);
     return frame->size == size && (weighs || flow->weight == 0) &&
-           gossip_flow_fits(g->weight[flow->part], (int64_t)flow->weight);
+           gossip_flow_fits(core->gossip.replica.weight[flow->part], (int64_t)flow->weight);
 }
 
 void
-gossip_link_on_flow(struct gossip *g, const struct core *core, int i, const struct proto_flow *flow,
+gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
+                    const struct core *core, int i, const struct proto_flow *flow,
                     const struct core_frame *frame)
 {
-    struct gossip_link *link = gossip_link_of(g, core, core->peers.peers[i].node);
-    if (flow->part >= g->part_count || flow->link != link->mine || !sound(g, core, flow, frame))
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
+    if (flow->part >= core->gossip.part_count || flow->link != link->mine ||
+        !sound(core, flow, frame))
         return;
     struct gossip_part *part = &link->parts[flow->part];
     bool next = part->open && flow->number == part->taken + 1;
     if (next || (core_mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
         if (flow->kind == PROTO_FLOW_GIVEN)
-            take_flow(g, core, link, flow, frame->data);
+            take_flow(links, replica, core, link, flow, frame->data);
         else
             link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
         part->taken = flow->number;
@@ -304,25 +313,25 @@ gossip_link_on_flow(struct gossip *g, const struct core *core, int i, const stru
         gossip_link_retry_later(core, link);
     }
     if (flow->number <= part->taken && flow->kind == PROTO_FLOW_GIVEN)
-        gossip_link_send(g, core, i, link, flow->part, PROTO_ASK_TAKEN);
+        gossip_link_send(links, core, i, link, flow->part, PROTO_ASK_TAKEN);
 }
 
 /* --- Sessions ------------------------------------------------------------------------------------- */
 
 void
-gossip_link_gone(struct gossip *g, const struct core *core)
+gossip_link_gone(struct gossip_links *links, const struct core *core)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        bool gone = g->links[l].node.id && peers_find(core, g->links[l].node) < 0;
-        for (size_t p = 0; gone && p < g->part_count; p++)
-            gossip_link_drop_waiting(g, core, &g->links[l].parts[p]);
+        bool gone = links->of[l].node.id && peers_find(core, links->of[l].node) < 0;
+        for (size_t p = 0; gone && p < core->gossip.part_count; p++)
+            gossip_link_drop_waiting(links, core, &links->of[l].parts[p]);
     }
 }
 
 void
-gossip_link_end(struct gossip *g, const struct core *core)
+gossip_link_end(struct gossip_links *links, const struct core *core)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        for (size_t p = 0; g->links[l].parts && p < g->part_count; p++)
-            gossip_link_drop_waiting(g, core, &g->links[l].parts[p]);
+        for (size_t p = 0; links->of[l].parts && p < core->gossip.part_count; p++)
+            gossip_link_drop_waiting(links, core, &links->of[l].parts[p]);
 }

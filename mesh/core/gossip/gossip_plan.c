@@ -9,52 +9,53 @@
  * costs time and no unit of any value. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_plan.h"
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
-#include "mesh/core/internal.h"
 
 enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, DEAF_US = 6 * CORE_HEARTBEAT_US };
 
 /* A member whose trainer hangs keeps all others waiting. */
 static bool
-hangs(const struct gossip *g, const struct core *core, int i)
+hangs(const struct core *core, int i)
 {
-    return core->view.of[i].beat.busy_us > GOSSIP_HUNG_US + 4 * g->compute_us;
+    return core->view.of[i].beat.busy_us > GOSSIP_HUNG_US + 4 * core->gossip.run.compute_us;
 }
 
 static bool
-wants_in(const struct gossip *g, const struct core *core, int i)
+wants_in(const struct core *core, int i)
 {
+    const struct gossip *g = &core->gossip;
     const struct gossip_peer *peer = &g->of[i];
     /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so later. */
-    bool late =
-        g->total > g->begun && !(g->plan.active && gossip_rank(g, core->peers.peers[i].node) >= 0);
+    bool late = g->count.total > g->begun &&
+                !(g->plan.active && gossip_rank(core, core->peers.peers[i].node) >= 0);
     enum gossip_status first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
-    bool fits = peer->said.status != GOSSIP_NEW || peer->said.saved == g->saved;
+    bool fits = peer->said.status != GOSSIP_NEW || peer->said.saved == g->snapshot.last;
     return view_usable(core, i) && peer->known && peer->said.status >= first && fits &&
-           peer->said.status <= GOSSIP_QUIET && !hangs(g, core, i) &&
-           !gossip_wait_out(g, core->peers.peers[i].node, core->awake);
+           peer->said.status <= GOSSIP_QUIET && !hangs(core, i) &&
+           !gossip_wait_out(core, core->peers.peers[i].node);
 }
 
 /* Bitmap of the peers that a plan may have, but for `left_out`. */
 static uint64_t
-joinable(const struct gossip *g, const struct core *core, uint64_t left_out)
+joinable(const struct core *core, uint64_t left_out)
 {
     uint64_t all = 0;
     for (int i = 0; i < core->peers.high; i++)
-        all |= (uint64_t)wants_in(g, core, i) << i;
+        all |= (uint64_t)wants_in(core, i) << i;
     return all & ~left_out;
 }
 
 static struct group_choice
-choose_members(const struct gossip *g, const struct core *core)
+choose_members(const struct core *core)
 {
     struct group_choice choice = {.count = 1, .peer = {-1}};
-    uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(g, core);
+    uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(core);
     if (left_out >> PEERS_MAX & 1)
         return choice; /* it is this node: alone */
-    uint64_t others = joinable(g, core, left_out);
+    uint64_t others = joinable(core, left_out);
     for (int i; (i = group_next(core, others, id)) >= 0; id = group_node(core, i).id)
         if (group_hears(core, choice.peer, choice.count, i))
             choice.peer[choice.count++] = i;
@@ -62,41 +63,42 @@ choose_members(const struct gossip *g, const struct core *core)
 }
 
 static bool
-lowest(const struct gossip *g, const struct core *core)
+lowest(const struct core *core)
 {
-    int first = group_next(core, joinable(g, core, gossip_wait_left_out(g, core)), 0);
+    int first = group_next(core, joinable(core, gossip_wait_left_out(core)), 0);
     return first < 0 || group_node(core, first).id > core->config.self.id;
 }
 
 /* --- Is there a plan? ------------------------------------------------------------------------------ */
 
 static void
-drop_plan(struct gossip *g, const struct core *core)
+drop_plan(struct gossip_plan *plan, const struct core *core)
 {
-    g->plan.past[g->plan.past_next++ % GOSSIP_PASTS] = g->plan.hash;
-    g->plan.active = false;
-    g->plan.hash = 0;
-    g->plan.idle_at = core->awake;
+    plan->past[plan->past_next++ % GOSSIP_PASTS] = plan->hash;
+    plan->active = false;
+    plan->hash = 0;
+    plan->idle_at = core->awake;
 }
 
 static void
-adopt_plan(struct gossip *g, const struct core *core, const struct proto_plan *plan, unsigned rank)
+adopt_plan(struct gossip_plan *plan, const struct core *core, const struct proto_plan *next,
+           unsigned rank)
 {
-    if (g->plan.active)
-        drop_plan(g, core);
-    g->plan.active = true;
-    g->plan.now = *plan;
-    g->plan.hash = proto_plan_hash(plan);
-    g->plan.rank = rank;
-    g->plan.adopted_at = core->awake;
-    g->plan.plans++;
+    if (plan->active)
+        drop_plan(plan, core);
+    plan->active = true;
+    plan->now = *next;
+    plan->hash = proto_plan_hash(next);
+    plan->rank = rank;
+    plan->adopted_at = core->awake;
+    plan->plans++;
 }
 
 bool
-gossip_plan_was(const struct gossip *g, uint64_t hash)
+gossip_plan_was(const struct core *core, uint64_t hash)
 {
     for (int k = 0; k < GOSSIP_PASTS; k++)
-        if (hash != 0 && g->plan.past[k] == hash)
+        if (hash != 0 && core->gossip.plan.past[k] == hash)
             return true;
     return false;
 }
@@ -109,16 +111,16 @@ ours(const struct core *core, struct proto_node node)
 
 /* Are all others there, and does nobody leave out another one? */
 static bool
-whole(const struct gossip *g, const struct core *core, const struct proto_plan *plan)
+whole(const struct core *core, const struct proto_plan *plan)
 {
-    uint64_t left_out = gossip_wait_left_out(g, core);
+    uint64_t left_out = gossip_wait_left_out(core);
     if (plan->count > 1 && left_out >> PEERS_MAX & 1)
         return false;
     for (size_t r = 0; r < plan->count; r++) {
         int i = ours(core, plan->members[r].node) ? -1 : peers_find(core, plan->members[r].node);
         if (!ours(core, plan->members[r].node) &&
-            (i < 0 || !view_usable(core, i) ||
-             gossip_wait_out(g, core->peers.peers[i].node, core->awake) || (left_out >> i & 1)))
+            (i < 0 || !view_usable(core, i) || gossip_wait_out(core, core->peers.peers[i].node) ||
+             (left_out >> i & 1)))
             return false;
     }
     return true;
@@ -127,24 +129,26 @@ whole(const struct gossip *g, const struct core *core, const struct proto_plan *
 /* --- Leading --------------------------------------------------------------------------------------- */
 
 bool
-gossip_plan_waits(const struct gossip *g, const struct core *core)
+gossip_plan_waits(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     if (g->plan.plans > 0 || g->status != GOSSIP_NEW)
         return false;
-    size_t here = choose_members(g, core).count;
+    size_t here = choose_members(core).count;
     for (int i = 0; i < core->peers.high; i++) {
         if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.status != GOSSIP_NEW)
             continue;
-        if (g->of[i].said.saved > g->saved)
+        if (g->of[i].said.saved > g->snapshot.last)
             return true; /* it goes on from a later checkpoint, and this node will join */
-        here += g->of[i].said.saved < g->saved;
+        here += g->of[i].said.saved < g->snapshot.last;
     }
     return !group_gathered(core, here);
 }
 
 static bool
-same(const struct gossip *g, const struct core *core, const struct group_choice *choice)
+same(const struct core *core, const struct group_choice *choice)
 {
+    const struct gossip *g = &core->gossip;
     const struct proto_plan *plan = &g->plan.now;
     bool equal = g->plan.active && ours(core, plan->leader) && plan->count == choice->count;
     for (size_t k = 0; equal && k < choice->count; k++)
@@ -153,7 +157,7 @@ same(const struct gossip *g, const struct core *core, const struct group_choice 
 }
 
 static void
-propose(struct gossip *g, const struct core *core, const struct group_choice *choice)
+propose(struct gossip_plan *plan, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_PLAN};
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
@@ -163,8 +167,8 @@ propose(struct gossip *g, const struct core *core, const struct group_choice *ch
         msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];
     }
-    msg.plan.round = g->step;
-    msg.plan.counter = ++g->plan.counter;
+    msg.plan.round = core->gossip.run.step;
+    msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
     msg.plan.complete = core->all;
     msg.plan.count = choice->count;
@@ -172,69 +176,70 @@ propose(struct gossip *g, const struct core *core, const struct group_choice *ch
         if (choice->peer[k] >= 0)
             peers_send(core, choice->peer[k], &msg);
     assert(choice->peer[0] == -1);
-    adopt_plan(g, core, &msg.plan, 0);
-    g->plan.told_at = core->awake;
+    adopt_plan(plan, core, &msg.plan, 0);
+    plan->told_at = core->awake;
 }
 
 /* Sends the plan again to those who do not have it. True: some have dropped it, and another one is needed. */
 static bool
-repeat(struct gossip *g, const struct core *core, const struct group_choice *choice)
+repeat(struct gossip_plan *plan, const struct core *core, const struct group_choice *choice)
 {
-    struct proto_msg msg = {.type = PROTO_PLAN, .plan = g->plan.now};
+    struct proto_msg msg = {.type = PROTO_PLAN, .plan = plan->now};
     bool missing = false;
-    if (awake_since(core->awake, g->plan.told_at) < AGAIN_US)
+    if (awake_since(core->awake, plan->told_at) < AGAIN_US)
         return false;
-    g->plan.told_at = core->awake;
+    plan->told_at = core->awake;
     for (size_t k = 1; k < choice->count; k++) {
-        if (g->of[choice->peer[k]].said.plan_hash == g->plan.hash)
+        if (core->gossip.of[choice->peer[k]].said.plan_hash == plan->hash)
             continue;
         missing = true;
         peers_send(core, choice->peer[k], &msg);
     }
-    return missing && awake_since(core->awake, g->plan.adopted_at) > DEAF_US;
+    return missing && awake_since(core->awake, plan->adopted_at) > DEAF_US;
 }
 
 void
-gossip_plan_again(struct gossip *g, const struct core *core)
+gossip_plan_again(struct gossip_plan *plan, const struct core *core)
 {
-    struct group_choice choice = choose_members(g, core);
-    propose(g, core, &choice);
+    struct group_choice choice = choose_members(core);
+    propose(plan, core, &choice);
 }
 
 static bool
-lead_plan(struct gossip *g, const struct core *core)
+lead_plan(struct gossip_plan *plan, const struct core *core)
 {
-    bool starved = !g->plan.active && awake_since(core->awake, g->plan.idle_at) > CORE_STARVED_US;
-    bool mine = g->plan.active && ours(core, g->plan.now.leader);
-    bool alone =
-        gossip_wait_left_out(g, core) >> PEERS_MAX & 1; /* no other one has us in its plan */
-    if ((!lowest(g, core) && !starved && !mine && !alone) || gossip_plan_waits(g, core))
+    bool starved = !plan->active && awake_since(core->awake, plan->idle_at) > CORE_STARVED_US;
+    bool mine = plan->active && ours(core, plan->now.leader);
+    bool alone = gossip_wait_left_out(core) >> PEERS_MAX & 1; /* no other one has us in its plan */
+    if ((!lowest(core) && !starved && !mine && !alone) || gossip_plan_waits(core))
         return false;
-    struct group_choice choice = choose_members(g, core);
-    if (same(g, core, &choice) && !repeat(g, core, &choice))
+    struct group_choice choice = choose_members(core);
+    if (same(core, &choice) && !repeat(plan, core, &choice))
         return false;
-    propose(g, core, &choice);
+    propose(plan, core, &choice);
     return true;
 }
 
 bool
-gossip_plan_step(struct gossip *g, const struct core *core)
+gossip_plan_step(struct gossip_plan *plan, const struct core *core)
 {
-    bool before = g->plan.active;
+    const struct gossip *g = &core->gossip;
+    bool before = plan->active;
     bool part = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
-    if (before && (!part || !whole(g, core, &g->plan.now))) {
-        drop_plan(g, core);
-        g->plan.aborts++;
+    if (before && (!part || !whole(core, &plan->now))) {
+        drop_plan(plan, core);
+        plan->aborts++;
     }
-    return (part && lead_plan(g, core)) || before != g->plan.active;
+    return (part && lead_plan(plan, core)) || before != plan->active;
 }
 
 /* --- Obeying --------------------------------------------------------------------------------------- */
 
 /* May this plan take the place of ours? */
 static bool
-precedes(const struct gossip *g, const struct proto_plan *plan)
+precedes(const struct core *core, const struct proto_plan *plan)
 {
+    const struct gossip *g = &core->gossip;
     const struct proto_plan *now = &g->plan.now;
     if (!g->plan.active)
         return true;
@@ -244,17 +249,18 @@ precedes(const struct gossip *g, const struct proto_plan *plan)
 }
 
 bool
-gossip_plan_on_plan(struct gossip *g, const struct core *core, int from,
-                    const struct proto_plan *plan)
+gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
+                    const struct proto_plan *said)
 {
+    const struct gossip *g = &core->gossip;
     int rank = -1;
-    for (size_t r = 0; r < plan->count; r++)
-        if (ours(core, plan->members[r].node))
+    for (size_t r = 0; r < said->count; r++)
+        if (ours(core, said->members[r].node))
             rank = (int)r;
-    bool part = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
-    if (!part || rank < 0 || !core_node_equal(plan->leader, core->peers.peers[from].node) ||
-        !precedes(g, plan) || gossip_plan_was(g, proto_plan_hash(plan)) || !whole(g, core, plan))
+    bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
+    if (!fit || rank < 0 || !core_node_equal(said->leader, core->peers.peers[from].node) ||
+        !precedes(core, said) || gossip_plan_was(core, proto_plan_hash(said)) || !whole(core, said))
         return false;
-    adopt_plan(g, core, plan, (unsigned)rank);
+    adopt_plan(plan, core, said, (unsigned)rank);
     return true;
 }

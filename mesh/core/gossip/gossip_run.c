@@ -1,26 +1,17 @@
-/* gossip_run.c - what a node of a gossip mesh does by itself: phases, pairs, and its status. See gossip.h. */
+/* gossip_run.c - see gossip_run.h. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_give.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_run.h"
 #include "proto/mix.h"
 
 /* --- How far all are ----------------------------------------------------------------------------- */
 
-/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to node. */
-static bool
-trained(const struct gossip *g, const struct core *core)
+bool
+gossip_run_all_frozen(const struct core *core)
 {
-    const struct gossip_config *config = core->config.gossip;
-    if (config->async)
-        return g->total >= config->steps * core->config.shards;
-    return g->step >= config->steps;
-}
-
-/* Will no member compute any more in this plan? In the next one who rested for a checkpoint does. */
-static bool
-all_frozen(const struct gossip *g, const struct core *core)
-{
+    const struct gossip *g = &core->gossip;
     if (g->status < GOSSIP_FROZEN || !g->plan.active)
         return false;
     for (size_t r = 0; r < g->plan.now.count; r++) {
@@ -36,9 +27,9 @@ all_frozen(const struct gossip *g, const struct core *core)
 /* --- Computing ----------------------------------------------------------------------------------- */
 
 static bool
-weighs(const struct gossip *g, const int64_t *weight)
+weighs(const struct core *core, const int64_t *weight)
 {
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < core->gossip.part_count; p++)
         if (weight[p] <= 0)
             return false;
     return true;
@@ -46,24 +37,28 @@ weighs(const struct gossip *g, const int64_t *weight)
 
 /* What the trainer reads, and what this phase exchanges. */
 static void
-read_values(struct gossip *g, const struct core *core)
+read_values(struct gossip_replica *replica, const struct core *core)
 {
-    assert(!g->computing);
-    gossip_flow_clamp(core->config.sum, g->values, core->config.gossip->count);
-    memcpy(g->weight_at, g->weight, g->part_count * sizeof *g->weight);
-    g->distance = g->square_count ? g->square / (double)g->square_count : g->distance;
-    g->square = 0;
-    g->square_count = 0;
+    const struct gossip *g = &core->gossip;
+    assert(!g->run.computing);
+    gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
+    memcpy(replica->weight_at, replica->weight, g->part_count * sizeof *replica->weight);
+    replica->distance =
+        replica->square_count ? replica->square / (double)replica->square_count : replica->distance;
+    replica->square = 0;
+    replica->square_count = 0;
 }
 
 static void
-begin_compute(struct gossip *g, const struct core *core)
+begin_compute(struct gossip_run *run, const struct core *core)
 {
-    const struct core_task task = {
-        .round = g->step, .shards = g->plan.now.members[g->plan.rank].shards, .known = g->total};
-    g->computing = true;
-    g->shards = task.shards;
-    g->compute_at = core->awake;
+    const struct gossip *g = &core->gossip;
+    const struct core_task task = {.round = run->step,
+                                   .shards = g->plan.now.members[g->plan.rank].shards,
+                                   .known = g->count.total};
+    run->computing = true;
+    run->shards = task.shards;
+    run->compute_at = core->awake;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_READ,
                                                      .step = task.round,
                                                      .shards = task.shards,
@@ -72,7 +67,7 @@ begin_compute(struct gossip *g, const struct core *core)
                                                      .number = g->plan.now.count,
                                                      .part = g->plan.rank});
     if (core->config.gossip->keeper->weigh)
-        core->config.gossip->keeper->weigh(core->config.gossip->keeper_ctx, g->weight_at);
+        core->config.gossip->keeper->weigh(core->config.gossip->keeper_ctx, g->replica.weight_at);
     core->config.trainer->compute(core->config.trainer_ctx, &task);
 }
 
@@ -80,27 +75,29 @@ begin_compute(struct gossip *g, const struct core *core)
 
 /* Of two neighbours in an undirected graph, the one with the higher rank gives. */
 static void
-choose_sides(struct gossip *g, const struct core *core)
+choose_sides(struct gossip_run *run, const struct core *core)
 {
-    struct gossip_graph graph = gossip_graph_of(g, &core->config);
+    const struct gossip *g = &core->gossip;
+    struct gossip_graph graph = gossip_graph_of(core);
     unsigned n = (unsigned)g->plan.now.count, rank = g->plan.rank;
     uint64_t below = (UINT64_C(1) << rank) - 1;
-    g->takes = gossip_graph_from(&graph, n, rank, g->phase);
-    g->gives = gossip_graph_to(&graph, n, rank, g->phase);
+    run->takes = gossip_graph_from(&graph, n, rank, run->phase);
+    run->gives = gossip_graph_to(&graph, n, rank, run->phase);
     if (!graph.directed) {
-        g->takes &= ~below;
-        g->gives &= below;
+        run->takes &= ~below;
+        run->gives &= below;
     }
-    g->takes_left = (uint64_t)__builtin_popcountll(g->takes) * g->part_count;
-    g->gives_left = (uint64_t)__builtin_popcountll(g->gives) * g->part_count;
+    run->takes_until = g->links.taken + (uint64_t)__builtin_popcountll(run->takes) * g->part_count;
+    run->gives_until = g->links.given + (uint64_t)__builtin_popcountll(run->gives) * g->part_count;
 }
 
 /* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so would be
  * the result at their end. */
 static bool
-model_in_plan(const struct gossip *g, const struct core *core)
+model_in_plan(const struct core *core)
 {
-    if (weighs(g, g->weight) || core_mutant(MUTANT_GOSSIP_EMPTY))
+    const struct gossip *g = &core->gossip;
+    if (weighs(core, g->replica.weight) || core_mutant(MUTANT_GOSSIP_EMPTY))
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         int i = peers_find(core, g->plan.now.members[r].node);
@@ -111,223 +108,172 @@ model_in_plan(const struct gossip *g, const struct core *core)
 }
 
 static void
-begin_phase(struct gossip *g, const struct core *core)
+begin_phase(struct gossip_run *run, struct gossip_replica *replica, const struct core *core)
 {
-    g->on = true;
-    g->waits = false;
-    read_values(g, core);
-    choose_sides(g, core);
+    const struct gossip *g = &core->gossip;
+    run->on = true;
+    run->told_modelless = false;
+    read_values(replica, core);
+    choose_sides(run, core);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_PHASE,
                                                      .plan = g->plan.hash,
-                                                     .phase = g->phase,
+                                                     .phase = run->phase,
                                                      .number = g->plan.now.count,
                                                      .part = g->plan.rank});
     if (g->status != GOSSIP_TRAINING)
         return;
-    if (weighs(g, g->weight_at) && g->plan.now.members[g->plan.rank].shards)
-        begin_compute(g, core);
+    if (weighs(core, replica->weight_at) && g->plan.now.members[g->plan.rank].shards)
+        begin_compute(run, core);
     else
-        g->step++; /* it joins with weight 0, or there are more members than shards */
+        run->step++; /* it joins with weight 0, or there are more members than shards */
 }
 
 static void
-ask_givers(struct gossip *g, const struct core *core)
+ask_givers(struct gossip_links *links, const struct core *core)
 {
-    for (uint64_t left = g->takes; left; left &= left - 1) {
+    const struct gossip *g = &core->gossip;
+    for (uint64_t left = g->run.takes; left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
         if (i >= 0)
-            gossip_link_ask(g, core, i);
+            gossip_link_ask(links, core, i);
     }
 }
 
-static void
-stop_phase(struct gossip *g, const struct core *core)
+void
+gossip_run_stop(struct gossip_run *run, struct gossip_links *links, const struct core *core)
 {
-    g->on = false;
-    g->partner = (struct proto_node){0, 0};
-    gossip_settle_all(g, core);
+    run->on = false;
+    run->partner = (struct proto_node){0, 0};
+    gossip_give_settle_all(links, core);
+}
+
+bool
+gossip_run_busy(const struct core *core)
+{
+    return core->gossip.run.computing || core->gossip.copy.what == GOSSIP_FETCH_RESULT;
+}
+
+void
+gossip_run_end_phase(struct gossip_run *run, const struct core *core)
+{
+    const struct gossip_links *links = &core->gossip.links;
+    bool exchanged = links->taken >= run->takes_until && links->given >= run->gives_until;
+    if (!run->on || !exchanged || run->computing)
+        return;
+    run->on = false;
+    run->phase++;
 }
 
 /* It joined, and those who had the model went before it had got any of it. */
 static void
-tell_modelless(struct gossip *g, const struct core *core)
+tell_modelless(struct gossip_run *run, const struct core *core)
 {
-    if (g->plan.now.count == 1 && !g->waits)
+    if (core->gossip.plan.now.count == 1 && !run->told_modelless)
         core_log(core, 4,
                  "alone, and without a model: the nodes that had it left before this one had "
                  "joined them. It waits for one of them; started again, it goes on from its own "
                  "checkpoint, if it has one");
-    g->waits = true;
+    run->told_modelless = true;
 }
 
 static void
-bsp_step(struct gossip *g, const struct core *core)
+step_phase(struct gossip_run *run, struct gossip_replica *replica, struct gossip_links *links,
+           const struct core *core)
 {
-    bool rest = g->computing || g->copy.what == GOSSIP_FETCH_RESULT;
-    if (g->on && g->takes_left == 0 && g->gives_left == 0 && !g->computing) {
-        g->on = false;
-        g->phase++;
-    }
-    if (!g->on && !rest && g->status == GOSSIP_TRAINING && (g->snapshot || trained(g, core)))
-        g->status = GOSSIP_FROZEN;
-    if (g->on && all_frozen(g, core))
-        stop_phase(g, core);
+    const struct gossip *g = &core->gossip;
+    bool frozen = gossip_run_all_frozen(core);
     bool takes_part = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
-    if (!g->on && !rest && g->plan.active && takes_part && !all_frozen(g, core)) {
-        if (model_in_plan(g, core))
-            begin_phase(g, core);
+    if (run->on && frozen)
+        gossip_run_stop(run, links, core);
+    if (!run->on && !gossip_run_busy(core) && g->plan.active && takes_part && !frozen) {
+        if (model_in_plan(core))
+            begin_phase(run, replica, core);
         else
-            tell_modelless(g, core);
+            tell_modelless(run, core);
     }
-    if (g->on)
-        ask_givers(g, core);
+    if (run->on)
+        ask_givers(links, core);
 }
 
 /* --- Pairs: async -------------------------------------------------------------------------------- */
 
 /* One of the neighbours in the graph, drawn. */
 static void
-choose_partner(struct gossip *g, const struct core *core)
+choose_partner(struct gossip_run *run, const struct core *core)
 {
-    struct gossip_graph graph = gossip_graph_of(g, &core->config);
+    const struct gossip *g = &core->gossip;
+    struct gossip_graph graph = gossip_graph_of(core);
     unsigned n = (unsigned)g->plan.now.count;
-    uint64_t near = gossip_graph_to(&graph, n, g->plan.rank, ++g->phase);
-    g->due = false;
+    uint64_t near = gossip_graph_to(&graph, n, g->plan.rank, ++run->phase);
+    run->due = false;
     if (near == 0)
         return;
-    uint64_t draw = mix64_pair(g->plan.hash, g->phase * PROTO_PEERS_MAX + g->plan.rank);
+    uint64_t draw = mix64_pair(g->plan.hash, run->phase * PROTO_PEERS_MAX + g->plan.rank);
     for (uint64_t skip = draw % (uint64_t)__builtin_popcountll(near); skip > 0; skip--)
         near &= near - 1;
-    g->partner = g->plan.now.members[__builtin_ctzll(near)].node;
+    run->partner = g->plan.now.members[__builtin_ctzll(near)].node;
 }
 
 static bool
-has_all(const struct gossip *g, const struct gossip_link *link)
+has_all(const struct core *core, const struct gossip_link *link)
 {
+    const struct gossip *g = &core->gossip;
     for (size_t p = 0; p < g->part_count; p++)
-        if (link->parts[p].open || link->parts[p].got_phase != g->phase ||
+        if (link->parts[p].open || link->parts[p].got_phase != g->run.phase ||
             link->parts[p].got_plan != g->plan.hash)
             return false;
     return true;
 }
 
 static void
-exchange(struct gossip *g, const struct core *core)
+exchange(struct gossip_run *run, struct gossip_links *links, const struct core *core)
 {
-    int i = g->partner.id ? peers_find(core, g->partner) : -1;
+    const struct gossip *g = &core->gossip;
+    int i = run->partner.id ? peers_find(core, run->partner) : -1;
     bool serves = i >= 0 && g->of[i].known && g->of[i].said.status >= GOSSIP_TRAINING &&
                   g->of[i].said.status <= GOSSIP_FROZEN;
-    if (!serves || has_all(g, gossip_link_of(g, core, g->partner)))
-        g->partner = (struct proto_node){0, 0};
-    if (!g->partner.id && g->due && g->status == GOSSIP_TRAINING)
-        choose_partner(g, core);
-    i = g->partner.id ? peers_find(core, g->partner) : -1;
+    if (!serves || has_all(core, gossip_link_of(links, core, run->partner)))
+        run->partner = (struct proto_node){0, 0};
+    if (!run->partner.id && run->due && g->status == GOSSIP_TRAINING)
+        choose_partner(run, core);
+    i = run->partner.id ? peers_find(core, run->partner) : -1;
     if (i >= 0)
-        gossip_link_ask(g, core, i);
+        gossip_link_ask(links, core, i);
 }
 
 static void
-async_step(struct gossip *g, const struct core *core)
+step_pair(struct gossip_run *run, struct gossip_replica *replica, struct gossip_links *links,
+          const struct core *core)
 {
-    bool rest = g->computing || g->copy.what == GOSSIP_FETCH_RESULT;
-    if (!rest && g->status == GOSSIP_TRAINING && (g->snapshot || trained(g, core)))
-        g->status = GOSSIP_FROZEN;
+    const struct gossip *g = &core->gossip;
     if (g->plan.active && g->status <= GOSSIP_FROZEN)
-        exchange(g, core);
-    if (rest || g->status != GOSSIP_TRAINING || !g->plan.active)
+        exchange(run, links, core);
+    if (gossip_run_busy(core) || g->status != GOSSIP_TRAINING || !g->plan.active)
         return;
     if (!g->plan.now.members[g->plan.rank].shards)
         return; /* more members than shards: it only averages */
-    read_values(g, core);
-    begin_compute(g, core);
+    read_values(replica, core);
+    begin_compute(run, core);
 }
 
-/* --- Status -------------------------------------------------------------------------------------- */
-
-/* Somebody who has trained; -1: nobody. */
-static int
-ahead(const struct gossip *g, const struct core *core)
-{
-    for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && g->of[i].known && g->of[i].said.units > 0 &&
-            g->of[i].said.known >= g->total && g->of[i].said.status >= GOSSIP_TRAINING)
-            return i;
-    return -1;
-}
-
-/* With push-sum nothing has to be copied: values and weight 0 become those of the neighbours by their flows. */
-static void
-join_empty(struct gossip *g, const struct core *core)
-{
-    memset(g->values, 0, core->config.gossip->count * sizeof *g->values);
-    for (size_t p = 0; p < g->part_count; p++)
-        g->weight[p] = core_mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
-    gossip_count_join(g, core, &g->step, &g->total);
-    g->status = GOSSIP_TRAINING;
-    gossip_note(&core->config,
-                &(struct gossip_note){.event = GOSSIP_ADOPTED, .step = g->step, .total = g->total});
-}
-
-static void
-join(struct gossip *g, const struct core *core)
-{
-    int i = g->status <= GOSSIP_NEW ? ahead(g, core) : -1;
-    if (g->status == GOSSIP_JOINING && i < 0)
-        g->status = GOSSIP_NEW;
-    if (g->status != GOSSIP_NEW || i < 0)
-        return;
-    g->status = GOSSIP_JOINING;
-    g->base = 0; /* those that it joins count for themselves */
-    if (core->config.gossip->push_sum)
-        join_empty(g, core);
-}
-
-/* At rest: nobody computes any more, and nothing is under way to this node. */
-static void
-come_to_rest(struct gossip *g, const struct core *core)
-{
-    if (g->status != GOSSIP_FROZEN || g->on || g->computing || !all_frozen(g, core))
-        return;
-    for (size_t r = 0; r < g->plan.now.count; r++)
-        if (gossip_link_open(g, g->plan.now.members[r].node) && !core_mutant(MUTANT_GOSSIP_QUIET))
-            return;
-    g->status = GOSSIP_QUIET;
-}
+/* --- What has become possible --------------------------------------------------------------------- */
 
 void
-gossip_plan_changed(struct gossip *g, const struct core *core)
+gossip_run_step(struct gossip_run *run, struct gossip_replica *replica, struct gossip_links *links,
+                const struct core *core)
 {
-    stop_phase(g, core);
-    g->phase = 0;
-    gossip_copy_break(g, core);
-    if (g->status == GOSSIP_QUIET)
-        g->status = GOSSIP_FROZEN;
-    if (g->status == GOSSIP_FROZEN && g->snapshot && !trained(g, core))
-        g->status = GOSSIP_TRAINING;
-    g->snapshot = 0;
-}
-
-void
-gossip_step(struct gossip *g, const struct core *core)
-{
-    assert(g->status != GOSSIP_START);
-    gossip_count_add(g);
-    join(g, core);
-    if (gossip_plan_step(g, core))
-        gossip_plan_changed(g, core);
-    if (g->status == GOSSIP_NEW && g->plan.active)
-        g->status = GOSSIP_TRAINING;
-    if (gossip_snapshot_step(g, core, trained(g, core))) {
-        gossip_plan_again(g, core);
-        gossip_plan_changed(g, core);
-    }
-    if (gossip_snapshot_ends(g, core))
-        return;
-    gossip_copy_step(g, core);
     if (core->config.gossip->async)
-        async_step(g, core);
+        step_pair(run, replica, links, core);
     else
-        bsp_step(g, core);
-    gossip_give_waiting(g, core);
-    come_to_rest(g, core);
+        step_phase(run, replica, links, core);
+}
+
+void
+gossip_run_computed(struct gossip_run *run, const struct core *core)
+{
+    assert(run->computing);
+    run->computing = false;
+    run->due = true;
+    run->compute_us = awake_since(core->awake, run->compute_at);
+    run->step++;
 }

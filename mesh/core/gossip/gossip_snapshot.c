@@ -1,4 +1,4 @@
-/* gossip_snapshot.c - checkpoints: all members rest, and each saves its values. See gossip.h.
+/* gossip_snapshot.c - checkpoints: all members rest, and each saves its values. See gossip_snapshot.h.
  *
  * The name of a snapshot is the shards that the leader knew as computed, times 2^16, and some bits of its plan: later ones are
  * higher, and two of one name are one.
@@ -7,55 +7,61 @@
  * over, so that nobody who still has to save misses it, or after GOSSIP_END_US without one. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_count.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_snapshot.h"
 
 /* --- The leader ----------------------------------------------------------------------------------- */
 
 /* How many steps the mesh has made. */
 static uint64_t
-progress(const struct gossip *g, const struct core *core)
+progress(const struct core *core)
 {
-    return core->config.gossip->async ? g->total / core->config.shards : g->step;
+    const struct gossip *g = &core->gossip;
+    return core->config.gossip->async ? g->count.total / core->config.shards : g->run.step;
 }
 
 static const struct proto_replica *
-member(const struct gossip *g, const struct core *core, size_t rank)
+member(const struct core *core, size_t rank)
 {
+    const struct gossip *g = &core->gossip;
     int i = peers_find(core, g->plan.now.members[rank].node);
     return i >= 0 && g->of[i].known ? &g->of[i].said : NULL;
 }
 
 /* Does a member that is told to end wait for a snapshot? */
 static bool
-member_ends(const struct gossip *g, const struct core *core)
+member_ends(const struct core *core)
 {
-    bool any = g->ends == GOSSIP_ENDS,
-         soon = awake_since(core->awake, g->saved_at) < GOSSIP_WANTED_US;
+    const struct gossip *g = &core->gossip;
+    bool any = g->snapshot.ends == GOSSIP_ENDS,
+         soon = awake_since(core->awake, g->snapshot.last_at) < GOSSIP_WANTED_US;
     for (size_t r = 0; r < g->plan.now.count && !any; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(g, core, r);
+        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
         any = said && said->snapshot == GOSSIP_SNAPSHOT_WANTED;
     }
     return any && !soon && !core_mutant(MUTANT_GOSSIP_DEAF);
 }
 
 static bool
-due(const struct gossip *g, const struct core *core)
+due(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     uint64_t every = core->config.gossip->save_every;
-    if (member_ends(g, core))
+    if (member_ends(core))
         return true;
     if (every > 0)
-        return progress(g, core) / every > g->saved_step / every;
-    return awake_save_due(core->awake, g->saved_at, g->snapshot_us);
+        return progress(core) / every > g->snapshot.last_step / every;
+    return awake_save_due(core->awake, g->snapshot.last_at, g->snapshot.took_us);
 }
 
 /* Do all others train in this plan? */
 static bool
-all_train(const struct gossip *g, const struct core *core)
+all_train(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(g, core, r);
+        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
         if (r != g->plan.rank && (!said || said->plan_hash != g->plan.hash ||
                                   said->status != GOSSIP_TRAINING || gossip_snapshot_rests(said)))
             return false;
@@ -64,70 +70,75 @@ all_train(const struct gossip *g, const struct core *core)
 }
 
 static void
-lead_snapshot(struct gossip *g, const struct core *core, bool trained)
+lead_snapshot(struct gossip_snapshot *snapshot, const struct core *core, bool trained)
 {
-    if (g->snapshot || trained || g->status != GOSSIP_TRAINING || !due(g, core) ||
-        !all_train(g, core))
+    const struct gossip *g = &core->gossip;
+    if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !due(core) || !all_train(core))
         return;
-    uint64_t name = g->total << 16 | (g->plan.hash & 0xffff), last = g->saved;
+    uint64_t name = g->count.total << 16 | (g->plan.hash & 0xffff), last = snapshot->last;
     for (size_t r = 0; r < g->plan.now.count;
          r++) /* some may have been in another part of the mesh */
-        if (r != g->plan.rank && member(g, core, r)->saved > last)
-            last = member(g, core, r)->saved;
-    g->snapshot = name > last ? name : last + 1;
-    g->snapshot_at = core->awake;
+        if (r != g->plan.rank && member(core, r)->saved > last)
+            last = member(core, r)->saved;
+    snapshot->now = name > last ? name : last + 1;
+    snapshot->since = core->awake;
 }
 
 static bool
-all_saved(const struct gossip *g, const struct core *core)
+all_saved(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(g, core, r);
-        if (r != g->plan.rank && (!said || said->saved != g->snapshot))
+        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
+        if (r != g->plan.rank && (!said || said->saved != g->snapshot.now))
             return false;
     }
-    return g->saved == g->snapshot;
+    return g->snapshot.last == g->snapshot.now;
 }
 
 /* --- A member ------------------------------------------------------------------------------------- */
 
 static void
-follow(struct gossip *g, const struct core *core)
+follow(struct gossip_snapshot *snapshot, const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     int i = peers_find(core, g->plan.now.leader);
     const struct proto_replica *said = i >= 0 && g->of[i].known ? &g->of[i].said : NULL;
-    if (g->snapshot == 0 && said && said->plan_hash == g->plan.hash &&
-        gossip_snapshot_rests(said) && said->snapshot > g->saved)
-        g->snapshot = said->snapshot;
+    if (snapshot->now == 0 && said && said->plan_hash == g->plan.hash &&
+        gossip_snapshot_rests(said) && said->snapshot > snapshot->last)
+        snapshot->now = said->snapshot;
 }
 
 /* Is nothing under way between any two of them? */
 static bool
-all_rest(const struct gossip *g, const struct core *core)
+all_rest(const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(g, core, r);
-        if (r != g->plan.rank && (!said || said->status != GOSSIP_QUIET ||
-                                  said->snapshot != g->snapshot || said->plan_hash != g->plan.hash))
+        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
+        if (r != g->plan.rank &&
+            (!said || said->status != GOSSIP_QUIET || said->snapshot != g->snapshot.now ||
+             said->plan_hash != g->plan.hash))
             return core_mutant(MUTANT_GOSSIP_REST);
     }
     return true;
 }
 
 static void
-save(struct gossip *g, const struct core *core)
+save(struct gossip_snapshot *snapshot, const struct core *core)
 {
-    const struct gossip_saved saved = {g->snapshot, g->step,   g->total,
-                                       g->values,   g->weight, g->starts};
+    const struct gossip *g = &core->gossip;
+    const struct gossip_saved saved = {snapshot->now,     g->run.step,       g->count.total,
+                                       g->replica.values, g->replica.weight, g->count.starts};
     const struct gossip_config *config = core->config.gossip;
-    assert(g->snapshot != 0 && !g->computing);
-    g->saved = g->snapshot;
-    g->ends = g->ends ? GOSSIP_ENDS_SAVED : GOSSIP_GOES_ON;
-    g->saved_step = progress(g, core);
-    g->saved_at = core->awake;
-    g->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, g->units};
-    gossip_note(&core->config, &(struct gossip_note){
-                                   .event = GOSSIP_SAVED, .number = g->snapshot, .step = g->step});
+    assert(snapshot->now != 0 && !g->run.computing);
+    snapshot->last = snapshot->now;
+    snapshot->ends = snapshot->ends ? GOSSIP_ENDS_SAVED : GOSSIP_GOES_ON;
+    snapshot->last_step = progress(core);
+    snapshot->last_at = core->awake;
+    gossip_note(
+        &core->config,
+        &(struct gossip_note){.event = GOSSIP_SAVED, .number = snapshot->now, .step = g->run.step});
     config->keeper->save(config->keeper_ctx, &saved);
 }
 
@@ -140,80 +151,76 @@ synced(const struct core *core)
 }
 
 bool
-gossip_snapshot_step(struct gossip *g, const struct core *core, bool trained)
+gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, bool trained)
 {
+    const struct gossip *g = &core->gossip;
     if (!core->config.gossip->keeper->save || !g->plan.active || g->status < GOSSIP_TRAINING ||
         g->status > GOSSIP_QUIET)
         return false;
     bool leads = core_node_equal(g->plan.now.leader, core->config.self);
     if (leads)
-        lead_snapshot(g, core, trained);
+        lead_snapshot(snapshot, core, trained);
     else
-        follow(g, core);
-    if (!g->snapshot)
+        follow(snapshot, core);
+    if (!snapshot->now)
         return false;
-    bool rests = g->status == GOSSIP_QUIET || (core_mutant(MUTANT_GOSSIP_REST) && !g->computing);
-    if (rests && g->saved != g->snapshot && all_rest(g, core) && synced(core))
-        save(g, core);
-    bool late = awake_reached(core->awake, awake_after(g->snapshot_at, GOSSIP_SNAPSHOT_MAX_US));
-    if (!leads || !(late || all_saved(g, core)))
+    bool rests =
+        g->status == GOSSIP_QUIET || (core_mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
+    if (rests && snapshot->last != snapshot->now && all_rest(core) && synced(core))
+        save(snapshot, core);
+    bool late = awake_reached(core->awake, awake_after(snapshot->since, GOSSIP_SNAPSHOT_MAX_US));
+    if (!leads || !(late || all_saved(core)))
         return false;
-    g->snapshot_us = awake_since(core->awake, g->snapshot_at);
-    g->saved_step = progress(g, core);
-    g->saved_at = core->awake;
+    snapshot->took_us = awake_since(core->awake, snapshot->since);
+    snapshot->last_step = progress(core);
+    snapshot->last_at = core->awake;
     core_log(core, 7, "gossip: a snapshot at step %llu, which took %llu us",
-             (unsigned long long)g->step, (unsigned long long)g->snapshot_us);
+             (unsigned long long)g->run.step, (unsigned long long)snapshot->took_us);
     return true;
 }
 
 /* --- A member that is told to end ------------------------------------------------------------------ */
 
 uint64_t
-gossip_snapshot_say(const struct gossip *g)
+gossip_snapshot_say(const struct core *core)
 {
-    return !g->snapshot && g->ends == GOSSIP_ENDS ? GOSSIP_SNAPSHOT_WANTED : g->snapshot;
+    const struct gossip *g = &core->gossip;
+    return !g->snapshot.now && g->snapshot.ends == GOSSIP_ENDS ? GOSSIP_SNAPSHOT_WANTED
+                                                               : g->snapshot.now;
 }
 
 bool
-gossip_snapshot_end(struct gossip *g, const struct core *core)
+gossip_snapshot_end(struct gossip_snapshot *snapshot, const struct core *core)
 {
+    const struct gossip *g = &core->gossip;
     bool trains = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
     if (!core->config.gossip->keeper->save || !g->plan.active || !trains)
         return false;
-    g->ends = g->ends ? g->ends : GOSSIP_ENDS;
-    g->ends_at = core->awake;
+    snapshot->ends = snapshot->ends ? snapshot->ends : GOSSIP_ENDS;
+    snapshot->ends_at = core->awake;
     return true;
 }
 
 bool
-gossip_snapshot_ends(struct gossip *g, const struct core *core)
+gossip_snapshot_ends(struct gossip_snapshot *snapshot, const struct core *core)
 {
-    bool saved = g->ends == GOSSIP_ENDS_SAVED && !g->snapshot;
-    bool late = awake_reached(core->awake, awake_after(g->ends_at, GOSSIP_END_US));
-    if (!g->ends || g->status > GOSSIP_QUIET || !(saved || late))
+    bool saved = snapshot->ends == GOSSIP_ENDS_SAVED && !snapshot->now;
+    bool late = awake_reached(core->awake, awake_after(snapshot->ends_at, GOSSIP_END_US));
+    if (!snapshot->ends || core->gossip.status > GOSSIP_QUIET || !(saved || late))
         return false;
-    if (!g->ended)
-        core->config.trainer->ended(core->config.trainer_ctx, g->ends == GOSSIP_ENDS_SAVED);
-    g->ended = true;
+    if (!snapshot->ended)
+        core->config.trainer->ended(core->config.trainer_ctx, snapshot->ends == GOSSIP_ENDS_SAVED);
+    snapshot->ended = true;
     return true;
 }
 
-/* --- Beginning with one --------------------------------------------------------------------------- */
+/* --- Beginning ------------------------------------------------------------------------------------ */
 
 void
-gossip_snapshot_begin(struct gossip *g, const struct core *core)
+gossip_snapshot_begin(struct gossip_snapshot *snapshot, const struct core *core)
 {
     const struct gossip_saved *saved = core->config.gossip->saved;
-    if (saved) {
-        memcpy(g->values, saved->values, core->config.gossip->count * sizeof *g->values);
-        memcpy(g->weight, saved->weight, g->part_count * sizeof *g->weight);
-        g->step = saved->step;
-        g->total = saved->total;
-        g->saved = saved->snapshot;
-        g->base = 0;
-        for (int k = 0; k <= GOSSIP_STARTS; k++)
-            gossip_count_hear(g, core, saved->starts[k].node, saved->starts[k].units);
-    }
-    g->saved_step = progress(g, core);
-    g->saved_at = core->awake;
+    snapshot->last = saved ? saved->snapshot : 0;
+    snapshot->last_step = progress(core);
+    snapshot->last_at = core->awake;
 }

@@ -1,4 +1,4 @@
-/* gossip_wait.c - a member stays connected and does not answer: who goes on without it. See gossip.h.
+/* gossip_wait.c - a member stays connected and does not answer: who goes on without it. See gossip_wait.h.
  *
  * A member owes something when it could give it at once: it says that it is in this phase or in a later one, or a flow is
  * under way that any core settles, whatever it does, or it offered copies. Who is in an earlier phase computes, or waits
@@ -13,8 +13,8 @@
  * lies pushes out nobody but itself. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip.h"
-#include "mesh/core/internal.h"
+#include "mesh/core/gossip/gossip_internal.h"
+#include "mesh/core/gossip/gossip_wait.h"
 
 enum { SELF = PEERS_MAX }; /* behind the peers: this node */
 
@@ -26,19 +26,21 @@ id_at(const struct core *core, int x)
 
 /* Whom does it leave out? 0: nobody. */
 static uint64_t
-without(const struct gossip *g, const struct core *core, int x)
+without(const struct core *core, int x)
 {
+    const struct gossip *g = &core->gossip;
     if (x == SELF)
-        return g->without;
+        return g->links.without;
     return view_usable(core, x) && g->of[x].known ? g->of[x].said.without : 0;
 }
 
 /* --- Does it answer? ------------------------------------------------------------------------------ */
 
 static bool
-awaits_copy(const struct gossip *g, struct proto_node node)
+awaits_copy(const struct core *core, struct proto_node node)
 {
-    int rank = gossip_rank(g, node);
+    const struct gossip *g = &core->gossip;
+    int rank = gossip_rank(core, node);
     if (g->copy.what == GOSSIP_FETCH_NONE)
         return false;
     if (g->copy.what != GOSSIP_FETCH_MEAN)
@@ -51,47 +53,50 @@ awaits_copy(const struct gossip *g, struct proto_node node)
 
 /* Does the present phase wait for a flow from it, or for an ASK? */
 static bool
-awaits_flow(const struct gossip *g, const struct gossip_link *link)
+awaits_flow(const struct core *core, const struct gossip_link *link)
 {
-    int rank = gossip_rank(g, link->node);
-    bool takes = g->on && rank >= 0 && (g->takes >> rank & 1);
-    bool gives = g->on && rank >= 0 && (g->gives >> rank & 1);
+    const struct gossip *g = &core->gossip;
+    int rank = gossip_rank(core, link->node);
+    bool takes = g->run.on && rank >= 0 && (g->run.takes >> rank & 1);
+    bool gives = g->run.on && rank >= 0 && (g->run.gives >> rank & 1);
     for (size_t p = 0; (takes || gives) && p < g->part_count; p++) {
         const struct gossip_part *part = &link->parts[p];
-        if (takes && !(part->got && part->got_plan == g->plan.hash && part->got_phase == g->phase))
+        if (takes &&
+            !(part->got && part->got_plan == g->plan.hash && part->got_phase == g->run.phase))
             return true;
-        if (gives && !(part->gave_plan == g->plan.hash && part->gave_phase == g->phase))
+        if (gives && !(part->gave_plan == g->plan.hash && part->gave_phase == g->run.phase))
             return true;
     }
     return false;
 }
 
 static bool
-keeps(const struct gossip *g, const struct gossip_link *link)
+keeps(const struct core *core, const struct gossip_link *link)
 {
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < core->gossip.part_count; p++)
         if (link->parts[p].slot >= 0)
             return true;
     return false;
 }
 
 static bool
-owes(const struct gossip *g, const struct core *core, const struct gossip_link *link, int i)
+owes(const struct core *core, const struct gossip_link *link, int i)
 {
+    const struct gossip *g = &core->gossip;
     const struct proto_replica *said = &g->of[i].said;
-    bool member = gossip_rank(g, link->node) >= 0;
-    bool here =
-        said->plan_hash == g->plan.hash && (core->config.gossip->async || said->phase >= g->phase);
+    bool member = gossip_rank(core, link->node) >= 0;
+    bool here = said->plan_hash == g->plan.hash &&
+                (core->config.gossip->async || said->phase >= g->run.phase);
     if (!view_usable(core, i) || !g->of[i].known)
         return false; /* the plan ends by itself */
-    if (awaits_copy(g, link->node))
+    if (awaits_copy(core, link->node))
         return true;
     if (!member)
         return false;
-    if (said->plan_hash != g->plan.hash || keeps(g, link) || (here && awaits_flow(g, link)))
+    if (said->plan_hash != g->plan.hash || keeps(core, link) || (here && awaits_flow(core, link)))
         return true;
     /* outside a phase, what is open is being settled */
-    return gossip_link_open(g, link->node) && (here || !g->on);
+    return gossip_link_open(core, link->node) && (here || !g->run.on);
 }
 
 static void
@@ -129,21 +134,20 @@ fails(const struct core *core, const struct gossip_link *link, int i)
 }
 
 void
-gossip_wait_tick(struct gossip *g, const struct core *core)
+gossip_wait_tick(struct gossip_links *links, const struct core *core)
 {
     struct awake last = core->awake;
-    g->without = 0;
+    links->without = 0;
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        struct gossip_link *link = &g->links[l];
+        struct gossip_link *link = &links->of[l];
         int i = link->node.id ? peers_find(core, link->node) : -1;
-        if (i < 0 || gossip_link_out(link, core->awake) || !beats(core, i) ||
-            !owes(g, core, link, i))
+        if (i < 0 || gossip_link_out(link, core->awake) || !beats(core, i) || !owes(core, link, i))
             link->owes_since = core->awake;
         else if (fails(core, link, i))
             leave_out(core, link, i);
         if (i >= 0 && awake_before(last, link->out_until)) {
             last = link->out_until;
-            g->without = link->node.id;
+            links->without = link->node.id;
         }
     }
 }
@@ -168,48 +172,46 @@ all_here(const struct core *core)
 }
 
 static unsigned
-breaches(const struct gossip *g, const struct core *core, const struct here *here, int x,
-         uint64_t left_out)
+breaches(const struct core *core, const struct here *here, int x, uint64_t left_out)
 {
     unsigned count = 0;
     for (unsigned k = 0; k < here->count; k++) {
         int y = here->of[k];
         if (y == x || (left_out >> y & 1))
             continue;
-        count += (without(g, core, x) != 0 && without(g, core, x) == id_at(core, y)) ||
-                 (without(g, core, y) != 0 && without(g, core, y) == id_at(core, x));
+        count += (without(core, x) != 0 && without(core, x) == id_at(core, y)) ||
+                 (without(core, y) != 0 && without(core, y) == id_at(core, x));
     }
     return count;
 }
 
 /* The most breaches that one has. */
 static unsigned
-most_breaches(const struct gossip *g, const struct core *core, const struct here *here,
-              uint64_t left_out)
+most_breaches(const struct core *core, const struct here *here, uint64_t left_out)
 {
     unsigned most = 0;
     for (unsigned k = 0; k < here->count; k++) {
         bool out = left_out >> here->of[k] & 1;
-        unsigned count = out ? 0 : breaches(g, core, here, here->of[k], left_out);
+        unsigned count = out ? 0 : breaches(core, here, here->of[k], left_out);
         most = count > most ? count : most;
     }
     return most;
 }
 
 uint64_t
-gossip_wait_left_out(const struct gossip *g, const struct core *core)
+gossip_wait_left_out(const struct core *core)
 {
     uint64_t left_out = 0;
     struct here here = all_here(core);
     bool any = false;
     for (unsigned k = 0; k < here.count; k++)
-        any = any || without(g, core, here.of[k]) != 0;
-    for (unsigned most; any && (most = most_breaches(g, core, &here, left_out)) > 0;) {
+        any = any || without(core, here.of[k]) != 0;
+    for (unsigned most; any && (most = most_breaches(core, &here, left_out)) > 0;) {
         uint64_t before = left_out;
         for (unsigned k = 0; k < here.count; k++) {
             int x = here.of[k];
-            if (!(before >> x & 1) && (most > 1 || without(g, core, x) != 0) &&
-                breaches(g, core, &here, x, before) == most)
+            if (!(before >> x & 1) && (most > 1 || without(core, x) != 0) &&
+                breaches(core, &here, x, before) == most)
                 left_out |= UINT64_C(1) << x;
         }
     }

@@ -1,0 +1,39 @@
+/* gossip_plan.h - the members of a gossip mesh, and their ranks. */
+#ifndef MESH_GOSSIP_PLAN_H
+#define MESH_GOSSIP_PLAN_H
+
+#include "mesh/core/gossip/gossip.h"
+
+struct core;
+
+enum {
+    GOSSIP_PASTS = 16,        /* plans that are over and remembered */
+    GOSSIP_HUNG_US = 2000000, /* a member computes for so long, beside four steps: it hangs */
+};
+
+struct gossip_plan {
+    bool active;
+    struct proto_plan now;
+    uint64_t hash;
+    unsigned rank;
+    uint64_t past[GOSSIP_PASTS];
+    unsigned past_next;
+    uint64_t counter, plans, aborts;
+    struct awake idle_at; /* without a plan since */
+    struct awake adopted_at;
+    struct awake told_at; /* when the plan was last sent */
+};
+
+/* Makes, repeats or drops a plan. True: another plan, or none, is in force. */
+bool gossip_plan_step(struct gossip_plan *plan, const struct core *core);
+/* As a message says. True: it is in force now. */
+bool gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
+                         const struct proto_plan *said);
+/* Makes the present plan again, with the same members. */
+void gossip_plan_again(struct gossip_plan *plan, const struct core *core);
+/* Is this plan over? */
+bool gossip_plan_was(const struct core *core, uint64_t hash);
+/* The first plan waits for config.peers_min nodes. */
+bool gossip_plan_waits(const struct core *core);
+
+#endif

@@ -1,0 +1,65 @@
+/* gossip_record.h - the record of the engine gossip, part of struct core: that of each of its parts, by value.
+ *
+ * A part is given its own record to change, those of others only when its contract says so, and reads all of them through
+ * `const struct core *`. gossip_engine.c and gossip_status.c have struct core: they alone change what is not in a part. */
+#ifndef MESH_GOSSIP_RECORD_H
+#define MESH_GOSSIP_RECORD_H
+
+#include "mesh/core/gossip/gossip_copy.h"
+#include "mesh/core/gossip/gossip_count.h"
+#include "mesh/core/gossip/gossip_plan.h"
+#include "mesh/core/gossip/gossip_run.h"
+#include "mesh/core/gossip/gossip_snapshot.h"
+#include "mesh/core/sessions/peers.h"
+
+enum gossip_status {
+    GOSSIP_START,
+    GOSSIP_JOINING,
+    GOSSIP_NEW, /* it has values, and nobody has computed anything */
+    GOSSIP_TRAINING,
+    GOSSIP_FROZEN,
+    GOSSIP_QUIET,
+    GOSSIP_ENDING, /* the trainer has the result */
+    GOSSIP_DONE,
+    GOSSIP_STATUSES,
+};
+
+/* What a peer last said of itself. */
+struct gossip_peer {
+    bool known;   /* in this session */
+    bool refused; /* what it said could not be */
+    struct proto_replica said;
+};
+
+/* The values of this node, and how far they are from those of its neighbours. */
+struct gossip_replica {
+    int64_t *values;             /* [config.gossip->count] */
+    int64_t *weight, *weight_at; /* [part_count] now, and when `sum` was read */
+    double distance;             /* root mean square difference, as it was seen last */
+    double square;               /* sums for the next one */
+    uint64_t square_count;
+};
+
+/* What the others were told last. */
+struct gossip_told {
+    enum gossip_status status;
+    uint64_t plan, snapshot, last, without;
+};
+
+struct gossip {
+    enum gossip_status status;
+    size_t part_count;
+    uint64_t result; /* its hash */
+    uint64_t begun;  /* count.total when this node began */
+    struct gossip_peer of[PEERS_MAX];
+    struct gossip_told told;
+    struct gossip_replica replica;
+    struct gossip_links links;
+    struct gossip_count count;
+    struct gossip_plan plan;
+    struct gossip_snapshot snapshot;
+    struct gossip_run run;
+    struct gossip_copy copy;
+};
+
+#endif
