@@ -17,6 +17,9 @@
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we can vouch for
  *         ...
  *
+ * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end MESH_COMMIT
+ * (struct core_trainer); what must be answered at once they ask their keeper, with the mesh locked.
+ *
  * While the sums of a round still travel, the trainer is told of each bucket that is final, the last bucket
  * first (t.fresh), then the others as they come. It may build the next state from them and compute ahead with it,
  * but beside the present one: others are still served that, and when the plan is dropped before
@@ -88,21 +91,17 @@ struct mesh_setup {
     /* A peer wants this page of our checkpoint of `step`. mesh_page answers later, from another thread. NULL: we
      * have no checkpoints. It is called in the same way as `log`. */
     void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
-    void *want_ctx;
     /* As in struct core_program; NULL: nobody knows. It is called in the same way as `log`. */
     void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
-    void *differ_ctx;
     /* As in struct core_program, with the mesh locked; NULL: nobody evaluates. */
     bool (*scored)(void *ctx, struct proto_score *out);
     void (*hear_score)(void *ctx, const struct proto_score *score);
-    void *score_ctx;
     /* May be called from any thread, one call at a time. It must not call mesh_*. */
     void (*log)(void *ctx, int level, const char *line);
-    void *log_ctx;
     /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
      * Must not call mesh_*. */
     void (*searching)(void *ctx, const struct mesh_status *status, uint64_t searching_us);
-    void *searching_ctx;
+    void *ctx; /* of these callbacks */
 };
 
 enum {

@@ -440,7 +440,7 @@ tell_search(const struct mesh *mesh, uint64_t since_us)
     uint64_t searching_us = clock_us() - since_us;
     if (mesh->setup.searching) {
         actor_status(mesh, &status);
-        mesh->setup.searching(mesh->setup.searching_ctx, &status, searching_us);
+        mesh->setup.searching(mesh->setup.ctx, &status, searching_us);
     }
     return since_us + (searching_us / SEARCH_US + 1) * SEARCH_US;
 }
@@ -474,9 +474,8 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
         .seeds = setup->seeds,
         .seed_count = setup->seed_count,
         .log = setup->log,
-        .log_ctx = setup->log_ctx,
         .searching = setup->searching,
-        .searching_ctx = setup->searching_ctx,
+        .ctx = setup->ctx,
         .hello = {.wants_job = true},
         .shards = 1,
         .peers_min = PROTO_PEERS_MAX,

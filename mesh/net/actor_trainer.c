@@ -82,7 +82,7 @@ on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     struct mesh *mesh = ctx;
     if (mesh->setup.want)
-        mesh->setup.want(mesh->setup.want_ctx, step, round, page);
+        mesh->setup.want(mesh->setup.ctx, step, round, page);
     return mesh->setup.want != NULL;
 }
 
@@ -118,14 +118,14 @@ on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size
 {
     struct mesh *mesh = ctx;
     if (mesh->setup.differ)
-        mesh->setup.differ(mesh->setup.differ_ctx, theirs, size, out, out_size);
+        mesh->setup.differ(mesh->setup.ctx, theirs, size, out, out_size);
 }
 
 static bool
 on_scored(void *ctx, struct proto_score *out)
 {
     const struct mesh *mesh = ctx;
-    return mesh->setup.scored && mesh->setup.scored(mesh->setup.score_ctx, out);
+    return mesh->setup.scored && mesh->setup.scored(mesh->setup.ctx, out);
 }
 
 static void
@@ -133,7 +133,7 @@ on_hear_score(void *ctx, const struct proto_score *score)
 {
     const struct mesh *mesh = ctx;
     if (mesh->setup.hear_score)
-        mesh->setup.hear_score(mesh->setup.score_ctx, score);
+        mesh->setup.hear_score(mesh->setup.ctx, score);
 }
 
 static void
@@ -159,7 +159,7 @@ actor_log(void *ctx, int level, const char *line)
 {
     struct mesh *mesh = ctx;
     if (mesh->setup.log)
-        mesh->setup.log(mesh->setup.log_ctx, level, line);
+        mesh->setup.log(mesh->setup.ctx, level, line);
 }
 
 const struct core_trainer actor_trainer = {

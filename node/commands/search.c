@@ -54,9 +54,8 @@ search_job(const struct config *config, char *text, char *from, struct why *why)
         .seeds = config->mesh.seed,
         .seed_count = config->mesh.seed_count,
         .log = say,
-        .log_ctx = &search,
         .searching = tell_search,
-        .searching_ctx = &search,
+        .ctx = &search,
     };
     int rc;
     host_name(config->name, setup.hello.name, sizeof setup.hello.name);

@@ -45,11 +45,10 @@ hear_score(void *ctx, const struct proto_score *score)
 }
 
 void
-evaluation_setup(struct run *run, struct mesh_setup *setup)
+evaluation_setup(struct mesh_setup *setup)
 {
     setup->scored = tell_score;
     setup->hear_score = hear_score;
-    setup->score_ctx = run;
 }
 
 static uint64_t

@@ -53,7 +53,7 @@ bool evaluation_last(struct evaluation *evaluation, const struct run *run,
 struct score_means evaluation_result(struct evaluation *evaluation, const struct run *run,
                                      uint64_t result);
 
-/* Its part of the setup. */
-void evaluation_setup(struct run *run, struct mesh_setup *setup);
+/* Its part of the setup; ctx is the run. */
+void evaluation_setup(struct mesh_setup *setup);
 
 #endif

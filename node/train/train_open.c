@@ -139,9 +139,8 @@ open_mesh(struct run *run, struct why *why)
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = config->text,
         .differ = tell_other_job,
-        .differ_ctx = run,
         .log = train_log,
-        .log_ctx = run,
+        .ctx = run,
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
     run->way->config(run, &setup);

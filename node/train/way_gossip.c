@@ -169,7 +169,7 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
     };
     setup->engine = &engine_gossip;
     setup->gossip = &gossip->config;
-    evaluation_setup(run, setup);
+    evaluation_setup(setup);
 }
 
 /* --- Life ------------------------------------------------------------------------------------------ */

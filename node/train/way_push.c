@@ -432,7 +432,7 @@ configure_push(struct run *run, struct mesh_setup *setup)
     setup->push = &push->config;
     setup->chunks = 2 * (size_t)push->config.range_count;
     setup->frames = PUSH_QUEUE_MAX;
-    evaluation_setup(run, setup);
+    evaluation_setup(setup);
 }
 
 /* Servers that do not wait have what is pushed, read and evaluated, but no sum, and softsync what an update gathers, here,

@@ -427,7 +427,6 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
     setup->want = serve_page;
-    setup->want_ctx = run;
 }
 
 const struct way way_rounds = {

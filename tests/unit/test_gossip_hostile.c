@@ -318,7 +318,7 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
     struct mesh_setup setup =
         gossip_setup(group, NODES, &node->bucket, &node->gossip, sizeof node->state);
     setup.log = log_line;
-    setup.log_ctx = node;
+    setup.ctx = node;
     if (mesh_new(&node->mesh, &setup, &why) != 0)
         fail_msg("mesh_new: %s", why.line);
     if (pthread_create(&node->thread, NULL, train, node) != 0)

@@ -356,7 +356,7 @@ prepare(struct node *node, const struct layout *layout, const char *group)
         .chunk_elems = layout->chunk,
         .direct_bytes = layout->direct,
         .log = log_line,
-        .log_ctx = node,
+        .ctx = node,
     };
 }
 
@@ -1025,7 +1025,7 @@ looking_for_a_job_ends_in_time(void **state)
     assert_true(why.line[0] != '\0');
     struct search search = {0};
     seeker.searching = interrupt_search;
-    seeker.searching_ctx = &search;
+    seeker.ctx = &search;
     assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, &why), -EINTR);
     assert_int_equal(search.told, 2); /* at once, and after a second */
     assert_true(search.last_us >= 1000000);
