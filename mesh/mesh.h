@@ -14,7 +14,7 @@
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state of this round, or mesh_state_bad(mesh)
- *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we can vouch for
+ *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
  *         ...
  *
  * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end MESH_COMMIT

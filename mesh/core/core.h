@@ -75,7 +75,7 @@ struct core_wire {
     void (*release)(void *ctx, void *handle);
 };
 
-/* The program around the core, whatever the engine is. Each may be NULL: then nobody cares. */
+/* The program around the core, whatever the engine is. Each may be NULL: then nothing is done. */
 struct core_program {
     /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
      * there, 1 here". Nothing written: nobody knows. */
@@ -130,7 +130,7 @@ struct core_trainer {
      * core_on_applied; or call core_on_state_bad. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
     /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
-     * trainer goes back to an older state that it can vouch for and calls core_on_applied. The round of that state
+     * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state
      * is below `round` and not above its own round; or it is the initial state. */
     void (*back)(void *ctx, uint64_t round);
     /* Compute `shard` (one bit) of `round` separately and report with core_on_audited whether the result equals
@@ -323,7 +323,7 @@ void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, u
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
 /* The trainer's state is not what it said it was. This may come during any task; the task and this node's
  * contribution are then void. It works as if trainer->back had been called: the others go on without this node, and
- * core_on_applied follows with an older state that the trainer can vouch for. */
+ * core_on_applied follows with an older state that the trainer trusts. */
 void core_on_damaged(struct core *core, uint64_t now);
 /* The answer to trainer->audit. */
 void core_on_audited(struct core *core, uint64_t now, bool equal);

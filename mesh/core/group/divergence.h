@@ -1,52 +1,58 @@
 /* divergence.h - decides whose state is wrong when nodes hold different states before the same round.
  *
  * The run is a pure function: before equal rounds all nodes have equal states. Every chunk of a sum names the hash of
- * the state that it was computed from (collective.h), so no sum becomes final with a part from another one. A heartbeat
- * names round and hash of the sender's state, and TOTAL names the hash of the state that the total is for.
+ * the state that it was computed from (collective.h), so no sum becomes final that was computed from two states. A
+ * heartbeat names round and hash of the sender's state. TOTAL names the hash of the state that the total is for.
  *
- * One table has what each peer said last of a round that this node has reached, too: (peer, round, hash). A node
- * remembers the hashes of its own last DIVERGENCE_PAST states, so it can compare rounds that are long over: nodes that
- * trained apart in a split find a wrong state when they meet. A peer *differs* if its hash is not ours before that
- * round. A difference stays until the peer says the same as we before the same or a later round.
+ * A table has one entry for each peer: the last round that the peer spoke of and that this node has reached, too, and
+ * the hash that the peer had before it. A node remembers the hashes of its own last DIVERGENCE_PAST states, so it can
+ * compare rounds that are long over: nodes that trained apart in a split find a wrong state when they meet. A peer
+ * *differs* if its hash is not ours before that round, until it says the same as we before the same or a later round.
  *
- * A count for each round before which somebody differs, the lowest first: the witnesses of another state against those
- * of ours. Who differs before a later round speaks against us there, too. If our state wins, who differs there is
- * outvoted, and the next round is counted without it. The first round whose count our state does not win is disputed.
- * A *witness* has computed its states itself, each from the one before, since one that both sides had (`origin`). Its
- * heartbeat says when it took a copy last. Who took one later than that says only what its donor says: all copies of a
- * side without a witness count as one. So a wrong state has one voice, that of the node where the bit flipped, however
- * often it was copied. If nobody who differs ever had a state of ours, who never took a copy is a witness of theirs, and
- * all who have our state are ours.
+ * Who is right is decided by a count of witnesses. A *witness* has computed its states itself, each from the one before,
+ * since a state that both sides had (`origin`); its heartbeat says when it took its last copy. A node that took one
+ * later than `origin` only repeats what its donor says. So a wrong state has one voice, that of the node where the bit
+ * flipped, however often it was copied:
+ *
+ * - The count is made for each round before which somebody differs, the lowest first: witnesses of other states against
+ *   witnesses of ours. Who differs before a later round speaks against us in the count of an earlier one, too.
+ * - A side without a witness counts as one.
+ * - If nobody who differs ever had a state of ours, there is no `origin`. Then a node that never took a copy is a witness
+ *   of theirs, and all who have our state are witnesses of ours.
+ * - If our state wins, those who differ there are outvoted, and the next round is counted without them. The first round
+ *   whose count our state does not win is disputed.
  *
  *     SOUND --as many against it, or more--> OPEN --all have told, or DIVERGENCE_GRACE_US--> the trainer goes back
  *       ^                                     |                                                |
  *       +-- more are for it ------------------+                                                |
  *       +-- core_on_applied, of an older state: the table is empty, and is filled again -------+
  *
- * SOUND: more are for our state than against it. Who differs is in no plan of ours and gives us no state (excluded).
- * OPEN: this node makes no plan. It asks: a node that is ahead is followed, and its first TOTAL tells what it had. All
- * are waited for only until DIVERGENCE_GRACE_US; for rounds that are over always that long, since after a split not all
- * come at once. The members of a plan that was dropped because states differ are waited for, too, by those who do not
- * know yet who differs.
- * Going back: the trainer takes an older state that it can vouch for, below the disputed round and not above the state
- * that both sides had; if no witness of the other side had one of ours, not above the newest that others had, too.
+ * SOUND: more witnesses are for our state than against it. Who differs is in no plan of ours and gives us no state
+ * (divergence_excludes).
+ * OPEN: this node makes no plan until all have told what they had, but no longer than DIVERGENCE_GRACE_US. It follows a
+ * node that is ahead, whose first TOTAL tells what it had. For a round that is over it always waits that long, since
+ * after a split not all come at once. When a plan was dropped because states differ, its members wait for one another in
+ * the same way, though they do not know yet who differs.
+ * Going back: the trainer takes an older state that it trusts, below the disputed round and not above `origin`; without
+ * an origin, not above the newest state that others had, too.
  * - If more differ, this node then follows the others.
  * - If as many differ (a tie), both sides go back and compute again, and the pure function decides. Until it has
  *   computed the disputed round, a node takes nothing from those ahead, who may not have gone back yet.
- * - If those who differ have no witness, each counts from the second tie on.
- * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, they compute different bits:
+ * - If those who differ have no witness, each of them counts from the second tie on.
+ * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, the two compute different bits:
  *   they part.
  *
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
- * differ and none of them is wrong. Then nobody looks at the past, a node that follows another takes a copy of its
- * state, and of two states before the same round that of more nodes is kept, or the one with the smaller hash. The copy
- * comes from those who have got further than the follower had, if there are any: others may have what it gave up.
+ * differ, and none of them is wrong. Then nobody looks at the past, and a node that follows another one takes a copy of
+ * its state. Of two states before the same round that of more nodes is kept; of equally many, the one with the smaller
+ * hash. The copy comes from those who have got further than the follower had, if there are any: others may have the
+ * state that it gave up.
  *
- * Limits: all who differ are one side of the count, also if they contradict each other. A node that only claims another
- * hash costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes
- * a round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
- * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint
- * counts as computed, also one that holds a copy. */
+ * Limits: all who differ are one side of the count, also if they contradict each other. A node that says a false hash
+ * costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes a
+ * round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has computed
+ * the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint counts as
+ * computed, also one that holds a copy. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 
