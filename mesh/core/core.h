@@ -256,9 +256,7 @@ struct core_stats {
     uint64_t mine;  /* the shards that the present plan gives to this node */
     unsigned servers; /* members that sum ranges for the others in the present plan */
     uint64_t served;  /* bytes of a round's sum that this node is the server of */
-    uint64_t
-        by_servers; /* bytes of a round's sum that have a server; the others go round the ring */
-    uint64_t plans; /* adopted so far */
+    uint64_t plans;   /* adopted so far */
     uint64_t aborts;
     uint64_t
         waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */

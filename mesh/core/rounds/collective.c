@@ -432,9 +432,8 @@ collective_complete(const struct collective *c, size_t bucket)
 }
 
 uint64_t
-collective_served(const struct collective *c, uint64_t *by_servers)
+collective_served(const struct collective *c)
 {
-    *by_servers = c->planned ? c->served : 0;
     return c->planned ? c->serves : 0;
 }
 

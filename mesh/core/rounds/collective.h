@@ -92,8 +92,8 @@ bool collective_final(struct collective *c, size_t *bucket);
 enum collective_status collective_status(const struct collective *c);
 /* Is this bucket of the running round complete in sum? */
 bool collective_complete(const struct collective *c, size_t bucket);
-/* Bytes of a round of which this node is the server, and *by_servers: of which anybody is. */
-uint64_t collective_served(const struct collective *c, uint64_t *by_servers);
+/* Bytes of a round of which this node is the server. */
+uint64_t collective_served(const struct collective *c);
 const char *collective_why(const struct collective *c);
 /* Is the round broken because a member computes from another state? Returns its rank and the hash of its state. */
 bool collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state);

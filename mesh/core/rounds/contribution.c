@@ -14,18 +14,6 @@ contribution_ask(struct contribution *own, const struct core *core, enum trainer
     own->moved_at = core->awake;
 }
 
-void
-contribution_begin(struct contribution *own)
-{
-    own->waiting = false;
-}
-
-void
-contribution_end(struct contribution *own)
-{
-    own->blocked = own->waiting;
-}
-
 /* Time does not run for a trainer that waits for a processor, but never backwards. */
 void
 contribution_starved(struct contribution *own, const struct core *core, uint64_t us)
@@ -38,12 +26,11 @@ contribution_starved(struct contribution *own, const struct core *core, uint64_t
 static bool
 own_is_writable(struct contribution *own, const struct core *core)
 {
-    if (own->in_flight == 0 || core_mutant(MUTANT_SENT))
-        return true;
-    if (!own->blocked)
+    bool blocked = own->in_flight > 0 && !core_mutant(MUTANT_SENT);
+    if (blocked && !own->blocked)
         own->blocked_at = core->awake;
-    own->waiting = true;
-    return false;
+    own->blocked = blocked;
+    return !blocked;
 }
 
 /* Contribute nothing: only zeros. The trainer is not needed for it. */
@@ -78,7 +65,9 @@ ask_compute(struct contribution *own, const struct core *core, uint64_t need)
 size_t
 contribution_fill(struct contribution *own, const struct core *core, uint64_t need)
 {
-    if (own->state == TRAINER_FREE && !(own->filled && own->has == need)) {
+    bool changes = own->state == TRAINER_FREE && !(own->filled && own->has == need);
+    own->blocked = own->blocked && changes;
+    if (changes) {
         if (core_mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
         else if (!own_is_writable(own, core))

@@ -47,8 +47,7 @@ struct contribution {
     uint64_t applying, before;
     size_t ready;       /* number of buckets of own[] that contain has | computing */
     unsigned in_flight; /* bodies that are lent */
-    bool waiting;       /* in this event, the core waits for the end of sends */
-    bool blocked;       /* it did in the last event, too; since then */
+    bool blocked;       /* the core waits for the end of sends, since then */
     struct awake blocked_at;
     struct awake moved_at; /* when the trainer got its last task, or last made progress */
     struct wall compute_at;
@@ -63,9 +62,6 @@ struct contribution {
 
 /* The trainer is about to get a task. */
 void contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state);
-/* An event begins; an event ends: is somebody still waited for? */
-void contribution_begin(struct contribution *own);
-void contribution_end(struct contribution *own);
 /* Brings own[] to exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
  * buckets of it may be sent now; 0: none yet. */
 size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);

@@ -70,19 +70,17 @@ round_contribute(struct core *core)
 {
     struct contribution *own = &core->contribution;
     size_t all = core->config.bucket_count;
-    contribution_begin(own);
-    if (core->plan.active && contribution_settled(own) &&
-        collective_status(core->collective) == COLLECTIVE_RUNNING) {
-        if (!own->lent || core_mutant(MUTANT_LENT))
-            collective_open(core->collective);
-        size_t end = contribution_fill(own, core, plan_mine(&core->plan));
-        if (end > 0)
-            collective_ready(core->collective,
-                             end == all && audit_withholds(&core->audit, &core->plan, core->round)
-                                 ? all - 1
-                                 : end);
+    if (!core->plan.active || !contribution_settled(own) ||
+        collective_status(core->collective) != COLLECTIVE_RUNNING) {
+        own->blocked = false;
+        return;
     }
-    contribution_end(own);
+    if (!own->lent || core_mutant(MUTANT_LENT))
+        collective_open(core->collective);
+    size_t end = contribution_fill(own, core, plan_mine(&core->plan));
+    bool withheld = end == all && audit_withholds(&core->audit, &core->plan, core->round);
+    if (end > 0)
+        collective_ready(core->collective, withheld ? all - 1 : end);
 }
 
 static void

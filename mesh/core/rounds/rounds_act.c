@@ -279,6 +279,6 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->mine = plan_mine(&core->plan);
     for (size_t m = 0; m < core->plan.now.count && core->plan.now.count > 1; m++)
         out->servers += core->plan.now.members[m].duties != 0;
-    out->served = collective_served(core->collective, &out->by_servers);
+    out->served = collective_served(core->collective);
     find_slow(core, out);
 }

@@ -253,9 +253,7 @@ fetch_total_bad(struct fetch *fetch, const struct core *core)
 static void
 follow_more(struct fetch *fetch, const struct core *core)
 {
-    uint64_t block = core->config.block_size;
-    uint64_t each =
-        (transfer_total_size(core->buckets, 0, core->config.bucket_count) + block - 1) / block;
+    uint64_t each = transfer_total_blocks(&core->config, core->buckets);
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
     if (fetch->block < fetch->told_block && core->round == fetch->told_round) {

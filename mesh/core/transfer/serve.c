@@ -263,9 +263,7 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     serve->asked_at = core->awake;
     if (!serve->logs)
         log_begin(serve, core);
-    uint64_t all = (transfer_total_size(core->buckets, 0, core->config.bucket_count) +
-                    core->config.block_size - 1) /
-                   core->config.block_size;
+    uint64_t all = transfer_total_blocks(&core->config, core->buckets);
     bool skips =
         follow->round > f->round || (follow->round == f->round && follow->block > f->block);
     if (!f->on || follow->again || skips) {

@@ -65,6 +65,14 @@ transfer_total_size(const struct core_bucket *buckets, size_t first, size_t buck
     return count * sizeof(int32_t);
 }
 
+/* Blocks of a total of all buckets. */
+static inline uint64_t
+transfer_total_blocks(const struct core_config *config, const struct core_bucket *buckets)
+{
+    uint64_t size = transfer_total_size(buckets, 0, config->bucket_count);
+    return (size + config->block_size - 1) / config->block_size;
+}
+
 /* Checksums of an OFFER and a TOTAL: over the body and the fields about it. */
 static inline uint64_t
 transfer_offer_check(const struct proto_offer *offer, const void *body, size_t size)
