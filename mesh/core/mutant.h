@@ -103,7 +103,7 @@
 
 #define MUTANT_GOSSIP_PATIENCE BIT(9) /* who does not answer is waited for */
 #define MUTANT_GOSSIP_EMPTY    BIT(19) /* who joined with weight 0 goes on where nobody has a model */
-#define MUTANT_GOSSIP_DEAF     BIT(15) /* the leader makes no cut for a member that is told to end */
+#define MUTANT_GOSSIP_DEAF     BIT(15) /* no snapshot is made for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT    BIT(8)  /* what a start has computed counts whenever it is told */
 #define MUTANT_GOSSIP_STALE    BIT(12) /* that an old flow was taken drops the present one */
 

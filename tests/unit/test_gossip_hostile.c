@@ -156,7 +156,7 @@ send_one(struct node *node, int i, const struct gossip_link *link, enum kind kin
 {
     static const int32_t body[COUNT] = {1 << 30, -(1 << 30), 12345, [15] = INT32_MAX};
     const struct core *core = node->mesh->core;
-    size_t count = gossip_count(&core->config, part);
+    size_t count = gossip_part_elems(&core->config, part);
     struct proto_msg msg = {.type = kind < ASK_FAR ? PROTO_FLOW : PROTO_ASK};
     if (kind < ASK_FAR) {
         msg.flow = (struct proto_flow){.to = link->node.incarnation, .part = part};

@@ -9,11 +9,13 @@
  *       ASK "taken n"                    ---------->    forgets the flow
  *
  * Each link (giver, taker; both incarnations) numbers the flows of each part. The giver keeps a flow until the taker has
- * it. So a flow is applied at both ends or at neither, and what comes twice is recognised by its number. When a session
- * is back, the taker asks "what became of n?" (SETTLE), and the giver sends the flow again, or a *void* one: n was not
- * given, and never will be. A giver has room for as many flows as a model has parts. When it needs the place of one whose
- * taker has no session, this one is lost, as if the taker had died, and void from then on. A flow belongs to the taker as soon as the giver has given it: with a node dies what it had,
- * and what was on its way to it. The sum over all nodes changes by nothing else.
+ * it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its number. When a session
+ * is back, the taker asks "what became of n?" (SETTLE). The giver sends the flow again, or a *void* one: n was not given,
+ * and never will be. A giver keeps as many flows as a model has parts. When it needs the place of a flow whose taker has no
+ * session, it drops that flow, as if the taker had died; from then on the flow is void.
+ *
+ * A flow belongs to its taker as soon as the giver has given it. A node that dies takes away what it had, and what was on its
+ * way to it. Nothing else changes the sum over all nodes.
  *
  *     average, bsp     D-PSGD (Lian et al., NIPS 2017): x_i <- sum_j W_ij x_j - update. In each *phase* of a plan a node
  *                      exchanges with its neighbours and computes meanwhile, both from the values at the beginning
@@ -21,20 +23,21 @@
  *                      answers at once, and nobody waits to compute
  *     push-sum, bsp    SGP (Assran et al., ICML 2019): directed; an ASK has no values, and the flow has a weight
  *
- * A plan says who has which rank (gossip_plan.c). The status of a node:
+ * A plan says who has which rank (gossip_plan.h). The status of a node:
  *
  *     START --values--> NEW --a plan--> TRAINING --all steps done--> FROZEN --all are--> QUIET --+--> ENDING --> DONE
  *                        |                 ^                                                    |
  *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
  *                     others are ahead
  *
- * Checkpoints. Now and then the leader says a *snapshot*. All members stop to compute, as at the end of the run, and come to rest;
- * when all are, nothing is under way, and each has its journal on the disk and saves its own values. When all have, the leader makes another plan, and
- * they go on. So the values of one snapshot fit together to the last unit. When a member is lost meanwhile, the plan ends, and
- * all go on; who has saved keeps it. Nodes that begin with one snapshot go on together; with an older one, a node joins.
+ * Checkpoints. Now and then the leader names a *snapshot*. All members stop to compute, as at the end of the run, and come
+ * to rest. When all are at rest, nothing is under way: each waits until its journal is on the disk, and saves its own values.
+ * When all have saved, the leader makes another plan, and they go on. So the values of one snapshot fit together to the last
+ * unit. If a member is lost meanwhile, the plan ends, and all go on; who has saved keeps the file. Nodes that begin with one
+ * snapshot go on together; a node with an older one joins them.
  *
  * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
- * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.c).
+ * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.h).
  *
  * The parts, each with its contract in a header: gossip_graph.h who with whom; gossip_flow.h the arithmetic; gossip_link.h
  * links and taking; gossip_give.h giving, and what is under way; gossip_count.h how much all have computed;

@@ -55,9 +55,9 @@ gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const s
                                      .plan_hash = ask->plan_hash,
                                      .phase = ask->phase,
                                      .weight = (uint64_t)g->replica.weight[ask->part]}};
-    size_t count = gossip_count(&core->config, ask->part);
-    gossip_flow_clamp(links->scratch, g->replica.values + gossip_first(&core->config, ask->part),
-                      count);
+    size_t count = gossip_part_elems(&core->config, ask->part);
+    gossip_flow_clamp(links->scratch,
+                      g->replica.values + gossip_part_first(&core->config, ask->part), count);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = copy->sent,
@@ -185,9 +185,9 @@ mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struc
     for (size_t p = 0; p < g->part_count; p++)
         replica->weight_at[p] = replica->weight[p];
     for (size_t p = 0; p < g->part_count; p++)
-        gossip_flow_set(replica->values + gossip_first(&core->config, p),
-                        core->config.sum + gossip_first(&core->config, p),
-                        gossip_count(&core->config, p));
+        gossip_flow_set(replica->values + gossip_part_first(&core->config, p),
+                        core->config.sum + gossip_part_first(&core->config, p),
+                        gossip_part_elems(&core->config, p));
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = g->plan.hash});
 }
@@ -198,8 +198,8 @@ mean_end(struct gossip_replica *replica, const struct core *core)
     const struct gossip *g = &core->gossip;
     for (size_t p = 0; p < g->part_count; p++)
         if (replica->weight[p] > 0)
-            gossip_flow_mean(replica->values + gossip_first(&core->config, p), replica->weight[p],
-                             gossip_count(&core->config, p));
+            gossip_flow_mean(replica->values + gossip_part_first(&core->config, p),
+                             replica->weight[p], gossip_part_elems(&core->config, p));
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN, .plan = g->plan.hash});
     show_result(replica, core);
 }
@@ -311,8 +311,8 @@ static void
 take_copy(struct gossip_replica *replica, const struct core *core, const struct proto_flow *flow,
           const void *body)
 {
-    size_t first = gossip_first(&core->config, flow->part);
-    size_t count = gossip_count(&core->config, flow->part);
+    size_t first = gossip_part_first(&core->config, flow->part);
+    size_t count = gossip_part_elems(&core->config, flow->part);
     if (core->gossip.copy.what == GOSSIP_FETCH_MEAN) {
         gossip_flow_add(replica->values + first, body, count);
         replica->weight[flow->part] += (int64_t)flow->weight;
@@ -330,7 +330,7 @@ gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
     uint64_t all = copy->what == GOSSIP_FETCH_MEAN ? others(core) : 1;
     if (flow->part >= core->gossip.part_count || !expected(core, i, flow, &of) ||
         (copy->got[flow->part] >> of & 1) ||
-        frame->size != gossip_count(&core->config, flow->part) * sizeof(int32_t) ||
+        frame->size != gossip_part_elems(&core->config, flow->part) * sizeof(int32_t) ||
         flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
         return;
     take_copy(replica, core, flow, frame->data);

@@ -11,7 +11,7 @@ send_flow(const struct core *core, int i, const struct proto_flow *flow, const i
 {
     struct proto_msg msg = {.type = PROTO_FLOW, .flow = *flow};
     msg.flow.to = core->peers.peers[i].node.incarnation;
-    size_t count = body ? gossip_count(&core->config, flow->part) : 0;
+    size_t count = body ? gossip_part_elems(&core->config, flow->part) : 0;
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
         gossip_link_post(core, i, &msg, body, count);
 }
@@ -83,8 +83,8 @@ compute_flow(struct gossip_links *links, struct gossip_replica *replica, const s
              struct gossip_slot *slot, const void *body)
 {
     const struct gossip_config *config = core->config.gossip;
-    size_t p = slot->head.part, first = gossip_first(&core->config, p);
-    size_t count = gossip_count(&core->config, p);
+    size_t p = slot->head.part, first = gossip_part_first(&core->config, p);
+    size_t count = gossip_part_elems(&core->config, p);
     const int32_t *mine = core->config.sum + first;
     if (config->async) {
         gossip_flow_clamp(links->scratch, replica->values + first, count);
@@ -135,7 +135,7 @@ give(struct gossip_links *links, struct gossip_replica *replica, const struct co
                                       .share = slot->share,
                                       .weight = (int64_t)slot->head.weight,
                                       .body = slot->flow,
-                                      .count = gossip_count(&core->config, ask->part)});
+                                      .count = gossip_part_elems(&core->config, ask->part)});
     gossip_link_drop_waiting(links, core, part);
     send_flow(core, i, &slot->head, slot->flow);
 }
@@ -185,7 +185,7 @@ on_next(struct gossip_links *links, struct gossip_replica *replica, const struct
 {
     struct gossip_part *part = &link->parts[ask->part];
     enum verdict verdict = judge(core, link, ask);
-    size_t size = gossip_count(&core->config, ask->part) * sizeof(int32_t);
+    size_t size = gossip_part_elems(&core->config, ask->part) * sizeof(int32_t);
     bool lacks = ask->kind == PROTO_ASK_VALUES && frame->size != size;
     gossip_link_drop_kept(links, part); /* who asks for the next one has taken the last one */
     if (verdict == GIVE && free_slot(links, core) < 0)

@@ -8,7 +8,7 @@
  *     hypercube    ranks that differ in one bit; any n, since ranks from n on are left out
  *     exponential  ranks at distances 1, 2, 4, ...                directed: ahead only
  *     one-peer     one of these at a time, in turn                undirected: ranks that differ in one bit, in turn
- *     random       pairs drawn anew in each phase                 directed: one long circle, drawn anew in each phase
+ *     random       pairs drawn again in each phase                 directed: one long circle, drawn again in each phase
  *
  * Undirected graphs have Metropolis-Hastings weights: W_ij = 1 / (1 + max(d_i, d_j)) between neighbours, the rest stays
  * at home. So W is symmetric and doubly stochastic on any graph (Xiao, Boyd and Kim, JPDC 2007). In directed graphs a rank

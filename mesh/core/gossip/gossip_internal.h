@@ -6,15 +6,15 @@
 #include "mesh/core/internal.h"
 
 static inline size_t
-gossip_first(const struct core_config *config, size_t part)
+gossip_part_first(const struct core_config *config, size_t part)
 {
     return part * config->chunk_elems;
 }
 
 static inline size_t
-gossip_count(const struct core_config *config, size_t part)
+gossip_part_elems(const struct core_config *config, size_t part)
 {
-    size_t rest = config->gossip->count - gossip_first(config, part);
+    size_t rest = config->gossip->count - gossip_part_first(config, part);
     return rest < config->chunk_elems ? rest : config->chunk_elems;
 }
 

@@ -177,11 +177,11 @@ gossip_link_send(struct gossip_links *links, const struct core *core, int i,
                                     .part = (uint32_t)p,
                                     .plan_hash = part->plan,
                                     .phase = part->phase}};
-    size_t count = kind == PROTO_ASK_VALUES ? gossip_count(&core->config, p) : 0;
-    const int32_t *values = core->config.sum + gossip_first(&core->config, p);
+    size_t count = kind == PROTO_ASK_VALUES ? gossip_part_elems(&core->config, p) : 0;
+    const int32_t *values = core->config.sum + gossip_part_first(&core->config, p);
     if (core->config.gossip->async && count > 0) {
         gossip_flow_clamp(links->scratch,
-                          core->gossip.replica.values + gossip_first(&core->config, p), count);
+                          core->gossip.replica.values + gossip_part_first(&core->config, p), count);
         values = links->scratch;
     }
     if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
@@ -246,7 +246,7 @@ measure(struct gossip_replica *replica, const struct core *core, const struct go
 {
     const struct gossip *g = &core->gossip;
     static const int32_t zero[1];
-    size_t count = gossip_count(&core->config, flow->part);
+    size_t count = gossip_part_elems(&core->config, flow->part);
     bool now = core->config.gossip->async ||
                (flow->plan_hash == g->plan.hash && flow->phase == g->run.phase);
     if (core->config.gossip->push_sum || !now || gossip_rank(core, link->node) < 0)
@@ -264,8 +264,8 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
 {
     const struct gossip *g = &core->gossip;
     struct gossip_part *part = &link->parts[flow->part];
-    gossip_flow_add(replica->values + gossip_first(&core->config, flow->part), body,
-                    gossip_count(&core->config, flow->part));
+    gossip_flow_add(replica->values + gossip_part_first(&core->config, flow->part), body,
+                    gossip_part_elems(&core->config, flow->part));
     replica->weight[flow->part] += (int64_t)flow->weight;
     measure(replica, core, link, flow, body);
     links->shared++;
@@ -286,7 +286,7 @@ static bool
 sound(const struct core *core, const struct proto_flow *flow, const struct core_frame *frame)
 {
     bool none = flow->kind == PROTO_FLOW_VOID, weighs = core->config.gossip->push_sum && !none;
-    size_t size = none ? 0 : gossip_count(&core->config, flow->part) * sizeof(int32_t);
+    size_t size = none ? 0 : gossip_part_elems(&core->config, flow->part) * sizeof(int32_t);
     return frame->size == size && (weighs || flow->weight == 0) &&
            gossip_flow_fits(core->gossip.replica.weight[flow->part], (int64_t)flow->weight);
 }

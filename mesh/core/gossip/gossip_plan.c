@@ -14,7 +14,7 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
 
-enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, DEAF_US = 6 * CORE_HEARTBEAT_US };
+enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, NO_ANSWER_US = 6 * CORE_HEARTBEAT_US };
 
 /* A member whose trainer hangs keeps all others waiting. */
 static bool
@@ -195,7 +195,7 @@ repeat(struct gossip_plan *plan, const struct core *core, const struct group_cho
         missing = true;
         peers_send(core, choice->peer[k], &msg);
     }
-    return missing && awake_since(core->awake, plan->adopted_at) > DEAF_US;
+    return missing && awake_since(core->awake, plan->adopted_at) > NO_ANSWER_US;
 }
 
 void

@@ -8,8 +8,8 @@
  * long. While its heartbeats do not come either, nothing counts. Without it there is another plan with other neighbours,
  * so the weights are doubly stochastic as always, and what is under way with it is settled when it answers again.
  *
- * Each node says whom it leaves out: two that cannot be in one plan, a *breach*. All hear it. As long as there are breaches,
- * those with the most of them are left out; of two with one breach it is who complains, or both do. So a member that
+ * Each node says whom it leaves out: two that cannot be in one plan, a *conflict*. All hear it. As long as there are conflicts,
+ * those with the most of them are left out; of two with one conflict it is who complains, or both do. So a member that
  * lies pushes out nobody but itself. */
 #include <assert.h>
 
@@ -172,7 +172,7 @@ all_here(const struct core *core)
 }
 
 static unsigned
-breaches(const struct core *core, const struct here *here, int x, uint64_t left_out)
+conflicts(const struct core *core, const struct here *here, int x, uint64_t left_out)
 {
     unsigned count = 0;
     for (unsigned k = 0; k < here->count; k++) {
@@ -185,14 +185,14 @@ breaches(const struct core *core, const struct here *here, int x, uint64_t left_
     return count;
 }
 
-/* The most breaches that one has. */
+/* The most conflicts that one has. */
 static unsigned
-most_breaches(const struct core *core, const struct here *here, uint64_t left_out)
+most_conflicts(const struct core *core, const struct here *here, uint64_t left_out)
 {
     unsigned most = 0;
     for (unsigned k = 0; k < here->count; k++) {
         bool out = left_out >> here->of[k] & 1;
-        unsigned count = out ? 0 : breaches(core, here, here->of[k], left_out);
+        unsigned count = out ? 0 : conflicts(core, here, here->of[k], left_out);
         most = count > most ? count : most;
     }
     return most;
@@ -206,12 +206,12 @@ gossip_wait_left_out(const struct core *core)
     bool any = false;
     for (unsigned k = 0; k < here.count; k++)
         any = any || without(core, here.of[k]) != 0;
-    for (unsigned most; any && (most = most_breaches(core, &here, left_out)) > 0;) {
+    for (unsigned most; any && (most = most_conflicts(core, &here, left_out)) > 0;) {
         uint64_t before = left_out;
         for (unsigned k = 0; k < here.count; k++) {
             int x = here.of[k];
             if (!(before >> x & 1) && (most > 1 || without(core, x) != 0) &&
-                breaches(core, &here, x, before) == most)
+                conflicts(core, &here, x, before) == most)
                 left_out |= UINT64_C(1) << x;
         }
     }
