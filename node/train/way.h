@@ -7,7 +7,8 @@
  *     way_gossip.c    replicas that average with their neighbours (mesh.topology: gossip)
  *     way_check.c     what `meshnode check` prints of each
  *
- * Each has a record of its own, run->own. Nobody else asks which way it is. */
+ * Each has a record of its own, run->own. Nobody else asks which way it is. Another way is another such file, its row in way.c,
+ * its value in enum config_way (node/job/config.h), and, if it is `free`, its row in node/commands/replay.c. */
 #ifndef NODE_WAY_H
 #define NODE_WAY_H
 
