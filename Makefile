@@ -248,8 +248,8 @@ format-check:                        ## fail when clang-format would change some
 	clang-format --dry-run -Werror $(sources)
 lines:                               ## list every line that the program can say, by file
 	@tests/support/lines.sh list
-layers: all                          ## check that includes point down, and count the calls in mesh/core
-	@tests/support/layers.sh $B
+layers: all                          ## check who includes, calls and writes what; write down a sum that has fallen
+	@tests/support/layers.sh $B --write
 pypi: build/venv-torch build/venv-tensorboard ## PyTorch and TensorBoard from PyPI, with which make check compares
 build/venv-torch: PYPI = torch numpy pyyaml
 build/venv-tensorboard: PYPI = tensorboard

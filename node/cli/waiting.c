@@ -8,7 +8,7 @@
 enum { HERE_MAX = 300 }; /* bytes of a line: more nodes are not named */
 
 __attribute__((format(printf, 2, 3))) static void
-append(char out[WAITING_LINE], const char *format, ...)
+append_text(char out[WAITING_LINE], const char *format, ...)
 {
     size_t used = strlen(out);
     va_list args;
@@ -23,9 +23,9 @@ add_time(char out[WAITING_LINE], uint64_t us)
 {
     unsigned long long s = us / 1000000;
     if (s >= 3600)
-        append(out, ": %llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+        append_text(out, ": %llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
     else
-        append(out, ": %llu:%02llu", s / 60, s % 60);
+        append_text(out, ": %llu:%02llu", s / 60, s % 60);
 }
 
 /* "pc3 (192.168.7.13:20000)", or the address alone. */
@@ -33,8 +33,8 @@ static void
 add_who(char out[WAITING_LINE], const struct core_contact *contact)
 {
     bool named = contact->name[0] != '\0';
-    append(out, "%s%s%s:%u%s", contact->name, named ? " (" : "", contact->at.host,
-           contact->at.control_port, named ? ")" : "");
+    append_text(out, "%s%s%s:%u%s", contact->name, named ? " (" : "", contact->at.host,
+                contact->at.control_port, named ? ")" : "");
 }
 
 unsigned
@@ -53,7 +53,7 @@ add_gaps(char out[WAITING_LINE], const struct mesh_status *status)
     for (size_t i = 0; i < status->core.contact_count; i++) {
         if (status->core.contacts[i].gap == CORE_GAP_NONE)
             continue;
-        append(out, "%s", any ? ", " : "  not reached: ");
+        append_text(out, "%s", any ? ", " : "  not reached: ");
         add_who(out, &status->core.contacts[i]);
         any = true;
     }
@@ -69,16 +69,16 @@ networks(const struct mesh_status *status)
 static void
 add_ports(char out[WAITING_LINE], const struct mesh_status *status)
 {
-    append(out, "A firewall must let UDP %u and TCP %u and %u through. ", status->beacon_port,
-           status->control_port, status->bulk_port);
-    append(out, "Without broadcast: --peer HOST:PORT");
+    append_text(out, "A firewall must let UDP %u and TCP %u and %u through. ", status->beacon_port,
+                status->control_port, status->bulk_port);
+    append_text(out, "Without broadcast: --peer HOST:PORT");
 }
 
 void
 waiting_search(const struct mesh_status *status, uint64_t searching_us, char out[WAITING_LINE])
 {
     out[0] = '\0';
-    append(out, "looking for a mesh on %s", networks(status));
+    append_text(out, "looking for a mesh on %s", networks(status));
     add_time(out, searching_us);
     add_gaps(out, status);
 }
@@ -87,7 +87,7 @@ void
 waiting_search_hint(const struct mesh_status *status, char out[WAITING_LINE])
 {
     out[0] = '\0';
-    append(out, "nobody answers. Is a node with a job running in the same network? ");
+    append_text(out, "nobody answers. Is a node with a job running in the same network? ");
     add_ports(out, status);
 }
 
@@ -95,9 +95,10 @@ void
 waiting_alone_hint(const struct mesh_status *status, char out[WAITING_LINE])
 {
     out[0] = '\0';
-    append(out,
-           "this node trains alone: nobody answers. If others are to join, do they run meshnode, ");
-    append(out, "in the network of %s? ", networks(status));
+    append_text(
+        out,
+        "this node trains alone: nobody answers. If others are to join, do they run meshnode, ");
+    append_text(out, "in the network of %s? ", networks(status));
     add_ports(out, status);
 }
 
@@ -109,11 +110,11 @@ add_address(char out[WAITING_LINE], const struct proto_endpoint *at, const char 
     const char *dot = strrchr(at->host, '.');
     size_t size = dot && !strchr(at->host, ':') ? (size_t)(dot - at->host) + 1 : 0;
     if (strcmp(at->host, before) == 0)
-        append(out, ":%u", at->control_port);
+        append_text(out, ":%u", at->control_port);
     else if (size > 0 && strncmp(at->host, before, size) == 0)
-        append(out, "%s", dot);
+        append_text(out, "%s", dot);
     else
-        append(out, "%s", at->host);
+        append_text(out, "%s", at->host);
 }
 
 /* "pc1, pc3", this node first, or "192.168.7.11, .13" where there are no names. Nodes of one machine have one name, and
@@ -123,26 +124,26 @@ add_here(char out[WAITING_LINE], const struct mesh_status *status)
 {
     const struct core_status *core = &status->core;
     const char *before = status->address;
-    append(out, " (%s",
-           status->name[0]      ? status->name
-           : status->address[0] ? status->address
-                                : "this one");
+    append_text(out, " (%s",
+                status->name[0]      ? status->name
+                : status->address[0] ? status->address
+                                     : "this one");
     for (size_t i = 0; i < core->contact_count && core->contacts[i].here; i++) {
         const struct core_contact *contact = &core->contacts[i];
-        append(out, ", ");
+        append_text(out, ", ");
         if (strlen(out) > HERE_MAX) {
-            append(out, "...");
+            append_text(out, "...");
             break;
         }
         if (contact->name[0] && strcmp(contact->name, status->name) == 0)
-            append(out, "%s:%u", contact->name, contact->at.control_port);
+            append_text(out, "%s:%u", contact->name, contact->at.control_port);
         else if (contact->name[0])
-            append(out, "%s", contact->name);
+            append_text(out, "%s", contact->name);
         else
             add_address(out, &contact->at, before);
         before = contact->name[0] ? "" : contact->at.host;
     }
-    append(out, ")");
+    append_text(out, ")");
 }
 
 void
@@ -150,8 +151,8 @@ waiting_peers(const struct mesh_status *status, char out[WAITING_LINE])
 {
     const struct core_status *core = &status->core;
     out[0] = '\0';
-    append(out, "waiting for %u nodes: %u %s here", core->wanted, core->here,
-           core->here == 1 ? "is" : "are");
+    append_text(out, "waiting for %u nodes: %u %s here", core->wanted, core->here,
+                core->here == 1 ? "is" : "are");
     add_here(out, status);
     add_time(out, core->waiting_us);
     add_gaps(out, status);
@@ -162,9 +163,9 @@ waiting_peers_hint(const struct mesh_status *status, char out[WAITING_LINE])
 {
     const struct core_status *core = &status->core;
     out[0] = '\0';
-    append(out, "%u of %u nodes are here after %d s. ", core->here, core->wanted,
-           WAITING_HINT_US / 1000000);
-    append(out, "Do the others run meshnode, in the network of %s? ", networks(status));
+    append_text(out, "%u of %u nodes are here after %d s. ", core->here, core->wanted,
+                WAITING_HINT_US / 1000000);
+    append_text(out, "Do the others run meshnode, in the network of %s? ", networks(status));
     add_ports(out, status);
 }
 
@@ -184,7 +185,7 @@ waiting_unmet(const struct mesh_status *status, char out[WAITING_LINE])
         const struct core_contact *contact = &core->contacts[i];
         if (!waiting_is_unmet(contact))
             continue;
-        append(out, "%s", count++ ? ", " : "");
+        append_text(out, "%s", count++ ? ", " : "");
         add_who(out, contact);
     }
     return count;

@@ -288,7 +288,7 @@ read_choice(struct reader *reader, const struct config_key *key, void *base)
 }
 
 static int
-read_list(struct reader *reader, const struct config_key *key, void *base)
+read_key_list(struct reader *reader, const struct config_key *key, void *base)
 {
     int rc;
     while ((rc = next(reader)) == 0 && !is(reader, YAML_SEQUENCE_END_EVENT))
@@ -304,7 +304,7 @@ read_value(struct reader *reader, const struct config_key *key, void *base)
     if (key->kind == CONFIG_CHOICE)
         return read_choice(reader, key, base);
     if (list && is(reader, YAML_SEQUENCE_START_EVENT))
-        return read_list(reader, key, base);
+        return read_key_list(reader, key, base);
     return read_scalar(reader, key, base);
 }
 

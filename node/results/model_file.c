@@ -157,8 +157,8 @@ refuse_metadata(const struct reading *r, const char *name, const char *expected)
 
 /* A list of 1..most elements in JSON, the caller's to release. Leaves *out NULL if the metadata have none. */
 static int
-read_list(const struct reading *r, const char *name, size_t most, const char *expected,
-          json_t **out)
+read_metadata_list(const struct reading *r, const char *name, size_t most, const char *expected,
+                   json_t **out)
 {
     const char *text = json_string_value(json_object_get(r->metadata, name));
     *out = NULL;
@@ -179,7 +179,7 @@ read_input(struct nn_shape *out, const struct reading *r, size_t *width)
 {
     static const char expected[] = "a list of 1 to 3 whole numbers above 0";
     json_t *list;
-    int rc = read_list(r, "input", NN_DIMS_MAX - 1, expected, &list);
+    int rc = read_metadata_list(r, "input", NN_DIMS_MAX - 1, expected, &list);
     size_t product = list ? 1 : 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_int_t dim = json_integer_value(json_array_get(list, i));
@@ -211,7 +211,7 @@ read_norm(struct data_scaling *scaling, const struct reading *r, size_t width)
 {
     static const char expected[] = "a list of [scale, shift], one for each colour";
     json_t *list;
-    int rc = read_list(r, "norm", DATA_PLANES_MAX, expected, &list);
+    int rc = read_metadata_list(r, "norm", DATA_PLANES_MAX, expected, &list);
     bool good = !list || width % json_array_size(list) == 0;
     for (size_t i = 0; i < json_array_size(list); i++)
         good = read_pair(&scaling->norm[i], json_array_get(list, i)) && good;
@@ -239,8 +239,8 @@ read_columns(struct model_note *note, const struct reading *r, size_t width)
     char expected[64];
     json_t *mean = NULL, *scale = NULL;
     snprintf(expected, sizeof expected, "a list of %zu numbers, one for each column", width);
-    int rc = read_list(r, "mean", COLUMNS_MAX, expected, &mean);
-    rc = rc ? rc : read_list(r, "scale", COLUMNS_MAX, expected, &scale);
+    int rc = read_metadata_list(r, "mean", COLUMNS_MAX, expected, &mean);
+    rc = rc ? rc : read_metadata_list(r, "scale", COLUMNS_MAX, expected, &scale);
     if (!rc && (mean || scale)) {
         bool fits = json_array_size(mean) == width && json_array_size(scale) == width;
         note->column = fits ? calloc(width, sizeof *note->column) : NULL;
@@ -262,7 +262,7 @@ read_classes(struct model_note *note, const struct reading *r)
 {
     static const char expected[] = "a list of names";
     json_t *list;
-    int rc = read_list(r, "classes", COLUMNS_MAX, expected, &list);
+    int rc = read_metadata_list(r, "classes", COLUMNS_MAX, expected, &list);
     size_t count = json_array_size(list);
     note->class_name = count ? calloc(count, sizeof *note->class_name) : NULL;
     for (size_t i = 0; note->class_name && i < count && !rc; i++) {

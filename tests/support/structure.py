@@ -1,37 +1,201 @@
 #!/usr/bin/env python3
-"""structure.py OBJECTS - are the rooms of mesh/core as they are meant to be? OBJECTS: the folder of its objects.
+"""structure.py [OBJECTS] [--write] - are the rooms of mesh/core as they are meant to be?
 
-Counts call arrows (an object that uses a function of another one) among files and among parts, circles, functions and their lines; refuses, with
-the name of the offender: a symbol that reads a clock, opens a socket, starts a thread or allocates after the start; a
-call or an include upwards; a part that may write to another part's record; a function that no other file uses and that
-is not static; a file that asserts nothing."""
-import collections, glob, os, re, statistics, subprocess, sys
+It reads the sources; with OBJECTS, the folder of mesh/core's objects, it also looks at what these use. It refuses, with
+the name of the offender:
+  - a call or an include upwards: the storeys are the folders, from below sessions, group, transfer, then the engines
+    rounds, push and gossip side by side, and core.c on top. A function that is only named (in a table, a macro) counts
+    as called. Inline functions count as all others; those of the headers for all (SHARED) count for whoever calls them;
+  - a write to a record of another folder, also through a pointer in it (core->push->x = 1), and a pointer to struct core
+    that is not const, but in CONDUCTORS;
+  - a function name, static ones too, that more than NAMES product files define: name it after its file or what it does;
+  - a file that asserts nothing; a function longer than LONGEST lines;
+  - a function that no other file uses and that is not static; a symbol that reads a clock, opens a socket, starts a
+    thread, or allocates after the start (these two by the objects).
 
-STOREYS = [  # from the bottom to the top
-    ('base', 'clock backoff mutant cost servers gossip_flow gossip_graph push_tickets'),
-    ('sessions', 'link contact report admit rendezvous peers sessions'),
-    ('view', 'view heartbeat'),
-    ('parts', 'group plan plan_lead plan_elect contribution lag straggler divergence transfer fetch fetch_copy '
-              'fetch_follow serve audit page_repair gossip gossip_record gossip_internal gossip_link gossip_give gossip_copy gossip_count gossip_wait gossip_plan gossip_snapshot gossip_run'),
-    ('collective', 'collective route route_ring route_direct route_star'),
-    ('engine', 'engine rounds rounds_act gossip_engine gossip_status push push_group push_elect push_copy push_range push_lease push_work push_cut'),
-    ('core', 'core core_look'),
-]
-STOREY = {name: level for level, (_, names) in enumerate(STOREYS) for name in names.split()}
+And it refuses when the sum rises. The sum counts, with weights in the code of `main`:
+  calls      pairs of files of mesh/core of which one names a function of the other
+  jumped     storeys between the two, in each such pair
+  upwards    pairs of UPWARD, which are still to be turned round, ten each
+  circles    files that call, through others, themselves
+  headers    each ten lines of a header of mesh/core beyond a hundred
+  writes     pairs of a file and a record in the header of another part of the same folder, to which it writes
+  names      product files beyond the first that define the same function name
+structure.sum has the sum. When it has fallen, `make layers` (--write) writes it there. Where git is, no commit may hold
+more than any commit before."""
+import collections, glob, os, re, subprocess, sys
+
+STOREYS = {'sessions': 1, 'group': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
+SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
+# Files that stand lower than their folder, and the calls upwards that are left.
+STANDS = {'contribution': 'group', 'servers': 'group', 'audit': 'transfer'}
+UPWARD = {('plan_lead', 'fetch')}
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'gossip_status', 'push'}  # they have struct core to change
-SHARED = {'core', 'internal', 'mutant'}                          # headers for all: the interface, the record, planted bugs
+VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push'}  # at the start only
-PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk __vsnprintf_chk '
-           '__assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
-# Engines beside rounds stand apart: the arrows of each are counted for itself.
-OTHER_ENGINES = {'push': 24, 'gossip': 34}
-# A part may have several files, whose names begin alike: an arrow among parts counts once.
-MAX = {'arrows': 52, 'parts': 33, 'circle': 1, 'peer': 15, 'file': 500, 'median': 10, 'p90': 25, 'function': 60}
+PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk '
+           '__vsnprintf_chk __assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
+NAMES, LONGEST = 3, 60
+GENERATED = {'SIMD_NAME'}  # names that a macro makes: one variant per instruction set
+SUM = 'tests/support/structure.sum'
+
+DEFINITION = re.compile(r'^(?P<type>[^\n#;{}=]*)\n(?P<name>[a-z]\w*|SIMD_NAME)\((?P<args>[^;{}]*)\)\n\{\n(?P<body>.*?)^\}', re.M | re.S)
+INDEX = r'\[(?:[^\[\]]|\[[^\[\]]*\])*\]'
+PATH = rf'([a-z_]\w*)((?:{INDEX})*(?:(?:->|\.)\w+(?:{INDEX})*)+)'
+WRITE = re.compile(rf'(?<![\w.>])(?:(?:\+\+|--){PATH}|{PATH}\s*(?:=(?!=)|[-+*/|&^]=|<<=|>>=|\+\+|--)|mem(?:set|cpy|move)\(&?{PATH}\s*,)')
 bad = []
 
 
 def refuse(line):
     bad.append(line)
+
+
+def without_comments(text):
+    """Comments, strings and characters are emptied; lines stay where they are."""
+    def empty(match):
+        return re.sub(r'[^\n]', ' ', match[0]) if match[0][0] == '/' else match[0][0] * 2
+    return re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', empty, text, flags=re.S)
+
+
+class Source:
+    def __init__(self, path):
+        self.path = path
+        self.part = os.path.basename(path)[:-2]  # x.c and x.h are one part
+        self.folder = os.path.basename(os.path.dirname(path))
+        self.text = without_comments(open(path).read())
+        self.functions = list(DEFINITION.finditer(self.text))
+        self.static = {m['name'] for m in self.functions if 'static' in m['type'] and path.endswith('.c')}
+
+    def storey(self):
+        return STOREYS[STANDS.get(self.part, self.folder)]
+
+    def shared(self):
+        return self.path.endswith('.h') and self.folder == 'core' and self.part in SHARED
+
+    def named(self):
+        """What is named in bodies, tables and macros. A member (x.name, x->name) is no function."""
+        code = [m['body'] for m in self.functions] + re.findall(r'= \{.*?^\};', self.text, re.M | re.S)
+        code += re.findall(r'^#define(?:.*\\\n)*.*', self.text, re.M)
+        return set(re.findall(r'(?<![.>\w])[a-z_]\w+\b', '\n'.join(code)))
+
+
+def check_calls(sources):
+    """The pairs of parts of which one names a function of the other."""
+    owner, inlines = {}, {}
+    for s in sources:
+        for m in s.functions:
+            if m['name'] not in s.static:
+                owner[m['name']] = s
+                if s.shared():
+                    inlines[m['name']] = set(re.findall(r'(?<![.>\w])[a-z_]\w+\b', m['body']))
+    calls = {}
+    for s in sources:
+        if s.shared():
+            continue
+        named, todo = set(), list(s.named() - s.static)
+        while todo:
+            name = todo.pop()
+            if name not in named:
+                named.add(name)
+                todo += inlines.get(name, ())
+        for name in sorted(named & set(owner)):
+            other = owner[name]
+            if other.part == s.part or other.shared():
+                continue
+            calls.setdefault((s.part, other.part), []).append(name)
+            sideways = s.storey() == other.storey() == STOREYS['rounds'] and s.folder != other.folder
+            if (s.storey() < other.storey() or sideways) and (s.part, other.part) not in UPWARD:
+                refuse(f'{s.path} calls upwards: {name} of {other.path}')
+    for pair in UPWARD - set(calls):
+        refuse(f'structure.py: {pair[0]} does not call {pair[1]} any more: strike it out of UPWARD')
+    return calls
+
+
+def circle(calls):
+    """The files that reach themselves."""
+    reach = collections.defaultdict(set)
+    for a, b in calls:
+        reach[a].add(b)
+    for _ in range(8):  # paths of up to 2^8 calls
+        for a in list(reach):
+            reach[a] |= set().union(*(reach[b] for b in list(reach[a]) if b in reach))
+    return {a for a in reach if a in reach[a]}
+
+
+def check_writes(sources):
+    """Who writes to which record: by the types of parameters, variables and members. Returns the pairs within a folder."""
+    members, home = {}, {}
+    for s in sources:
+        for m in re.finditer(r'struct (\w+) \{\n(.*?)\n\s*\}(?: \w+(?:\[[^\]]*\])*)?;', s.text, re.S):
+            if s.path.endswith('.h'):
+                home[m[1]] = s
+                members[m[1]] = {word.group(1): d[1] for d in re.finditer(r'(?:struct (\w+)|\w+)\s+([^;{}()]*);', m[2])
+                                 for word in (re.match(r'\s*\*?\s*(?:const )?(\w+)', n) for n in d[2].split(',')) if word}
+    records, todo = set(), ['core']
+    while todo:  # what struct core holds
+        record = todo.pop()
+        if record in members and record not in records:
+            records.add(record)
+            todo += [inner for inner in members[record].values() if inner]
+    near = set()
+    for s in sources:
+        for m in s.functions:
+            types = {d[2]: d[1] for d in re.finditer(r'struct (\w+)\s+\**\s*(?:const )?(\w+)', m['args'] + ';' + m['body'])}
+            for d in re.finditer(r'struct (\w+)\s+([^;()]*);', m['body']):
+                types.update({n: types.get(n, d[1]) for n in re.findall(r',\s*\*(\w+)', d[2])})
+            for w in WRITE.finditer(m['body']):
+                base, path = next((w[i], w[i + 1]) for i in (1, 3, 5) if w[i])
+                record, last = types.get(base), None
+                for name in re.findall(r'(?:->|\.)(\w+)', re.sub(INDEX, '', path))[:-1]:
+                    inner = members.get(record, {}).get(name)
+                    if inner in VALUES:
+                        break
+                    record = inner
+                if record not in records or record in VALUES:
+                    continue
+                its = home[record]
+                if s.folder != its.folder and not (s.part in CONDUCTORS and its.shared()):
+                    refuse(f'{s.path} writes to a record of another part, struct {record} of {its.path}: {m["name"]}: {w[0].strip()}')
+                elif s.part != its.part and not s.part.startswith(its.part + '_') and not its.shared():
+                    near.add((s.part, record))
+    return near
+
+
+def check_sources(sources):
+    for s in sources:
+        if s.folder not in STOREYS:
+            refuse(f'{s.path}: its folder is no storey: structure.py lists them')
+            continue
+        if s.path.endswith('.c') and 'assert(' not in s.text and not s.part.endswith('_simd'):
+            refuse(f'{s.path} asserts nothing')
+        if s.shared():
+            continue
+        for folder, part in re.findall(r'^#include "mesh/core/(?:(\w+)/)?(\w+)\.h"', open(s.path).read(), re.M):
+            if not (folder == '' and part in SHARED) and STOREYS[STANDS.get(part, folder or 'core')] > s.storey():
+                refuse(f'{s.path} includes upwards: {part}.h')
+        for line in re.findall(r'^.*(?<!const )struct core \*(?!\*).*$', s.text, re.M):
+            if s.part not in CONDUCTORS:
+                refuse(f'{s.path} may write to the record of another part: {line.strip()}')
+        for m in s.functions:
+            if m['body'].count('\n') + 3 > LONGEST:
+                refuse(f'{s.path}: {m["name"]} has {m["body"].count(chr(10)) + 3} lines, more than {LONGEST}')
+    parts = {s.part for s in sources}
+    for name in set(STANDS) | CONDUCTORS | SHARED | ALLOCATES | {x for pair in UPWARD for x in pair}:
+        if name not in parts:
+            refuse(f'structure.py names {name}, of which mesh/core has no file')
+
+
+def check_names():
+    """In all of the product."""
+    defined = collections.defaultdict(set)
+    for room in ('node', 'mesh', 'nn', 'proto', 'compress'):
+        for path in glob.glob(f'{room}/**/*.[ch]', recursive=True):
+            for m in DEFINITION.finditer(without_comments(open(path).read())):
+                defined[m['name']].add(path)
+    for name, paths in sorted(defined.items()):
+        if len(paths) > NAMES and name not in GENERATED:
+            refuse(f'{len(paths)} files define {name}, expected at most {NAMES}: {" ".join(sorted(paths))}')
+    return sum(len(paths) - 1 for name, paths in defined.items() if name not in GENERATED)
 
 
 def symbols(objects):
@@ -47,90 +211,25 @@ def symbols(objects):
     return defined, used
 
 
-def others(objects):
-    """What proto and compress define: pure by the rules of their own folders."""
+def check_objects(objects):
+    """What mesh/core uses from outside; proto and compress are pure by the rules of their own folders."""
     root = os.path.dirname(os.path.dirname(objects))
-    defined = set()
-    for path in glob.glob(f'{root}/proto/*.o') + glob.glob(f'{root}/compress/*.o'):
-        for line in subprocess.check_output(['nm', '-g', '--defined-only', path], text=True).splitlines():
-            defined.add(line.split()[-1])
-    return defined
-
-
-def part(name):
-    first = name.split('_')[0]
-    return 'collective' if first == 'route' else first
-
-
-def among_parts(arrows):
-    return {(part(a), part(b)) for a, b in arrows if part(a) != part(b)}
-
-
-def circle(arrows):
-    """The largest set of files of which each reaches each other one."""
-    reach = collections.defaultdict(set)
-    for a, b in arrows:
-        reach[a].add(b)
-    changed = True
-    while changed:
-        changed = False
-        for a in list(reach):
-            more = set().union(*(reach[b] for b in reach[a])) - reach[a] if reach[a] else set()
-            if more:
-                reach[a] |= more
-                changed = True
-    names = {a for a, _ in arrows} | {b for _, b in arrows}
-    best = []
-    for a in names:
-        same = [b for b in names if b in reach[a] and a in reach[b]] + ([] if a in reach[a] else [a])
-        best = same if len(same) > len(best) else best
-    return best
-
-
-def functions(path):
-    lines, length, count = open(path).read().split('\n'), [], 0
-    for line in lines:
-        if line == '{':
-            count = 1
-        elif line == '}' and count:
-            length.append(count + 1)
-            count = 0
-        elif count:
-            count += 1
-    return length
-
-
-def peer_fields(text):
-    body = re.search(r'^struct peer \{\n(.*?)^\};', text, re.S | re.M).group(1)
-    body = re.sub(r'/\*.*?\*/', '', body, flags=re.S)
-    return sum(1 + statement.count(',') for statement in body.split(';') if statement.strip())
-
-
-def check_symbols(objects):
-    sources = [os.path.basename(path)[:-2] for path in sorted(glob.glob('mesh/core/**/*.c', recursive=True))]
-    defined, used = symbols([path for name in sources for set in ('', '.base', '.avx2', '.avx512')
-                             for path in glob.glob(f'{objects}/**/{name}{set}.o', recursive=True)])
-    known = others(objects) | PURE
-    arrows = set()
+    paths = [path for path in glob.glob(f'{objects}/**/*.o', recursive=True) if not path.endswith('.mutant.o') and
+             glob.glob(f'mesh/core/**/{os.path.basename(path).split(".")[0]}.c', recursive=True)]
+    defined, used = symbols(paths)
+    known = PURE | set(defined) | set(symbols(glob.glob(f'{root}/proto/*.o') + glob.glob(f'{root}/compress/*.o'))[0])
     for name in sorted(used):
-        for symbol in sorted(used[name]):
-            if symbol in defined:
-                if defined[symbol] != name:
-                    arrows.add((name, defined[symbol]))
-            elif symbol in ('calloc', 'free'):
+        for symbol in sorted(used[name] - known):
+            if symbol in ('calloc', 'free'):
                 if name not in ALLOCATES:
                     refuse(f'mesh/core/{name}.c allocates: {symbol}')
-            elif symbol not in known and not symbol.startswith(('__asan', '__ubsan', '__tsan', '__sanitizer')):
+            elif not symbol.startswith(('__asan', '__ubsan', '__tsan', '__sanitizer')):
                 refuse(f'mesh/core/{name}.c is not pure: it uses {symbol}')
-    for a, b in sorted(arrows):
-        if STOREY[a] < STOREY[b]:
-            refuse(f'mesh/core/{a}.c calls upwards: {b}.c')
-    return arrows
+    check_static(defined)
 
 
-def check_static(objects):
-    """What no other file names needs no name for them. A variant of a loop is named by a macro."""
-    defined, _ = symbols([path for path in glob.glob(f'{objects}/**/*.o', recursive=True) if os.path.basename(path).count('.') == 1])
+def check_static(defined):
+    """What no other file names needs no name for them."""
     words = {path: collections.Counter(re.findall(r'\w+', open(path).read()))
              for folder in ('mesh', 'node', 'tests') for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True)}
     path_of = {os.path.basename(path)[:-2]: path for path in words if path.startswith('mesh/core/') and path.endswith('.c')}
@@ -144,60 +243,44 @@ def check_static(objects):
             refuse(f'{own}: nobody else uses {symbol}: static')
 
 
-def check_sources():
-    for path in sorted(glob.glob('mesh/core/**/*.[ch]', recursive=True)):
-        name = os.path.basename(path)[:-2]
-        text = open(path).read()
-        if name not in STOREY and name != 'internal':
-            refuse(f'{path} is in no storey: tests/support/structure.py lists them')
-            continue
-        if path.endswith('.c') and 'assert(' not in text and not name.endswith('_simd'):
-            refuse(f'{path} asserts nothing')
-        if name == 'internal':
-            continue
-        for other in re.findall(r'^#include "mesh/core/(?:\w+/)?(\w+)\.h"', text, re.M):
-            if other not in SHARED and STOREY[other] > STOREY[name]:
-                refuse(f'{path} includes upwards: {other}.h')
-        if name not in CONDUCTORS | {'engine'}:
-            for line in re.findall(r'^.*(?<!const )struct core \*(?!\*).*$', text, re.M):
-                refuse(f'{path} may write to the record of another part: {line.strip()}')
+def check_sum(total, write):
+    if not os.path.exists(SUM):
+        return refuse(f'{SUM} is missing: it holds the sum, {total}')
+    allowed = int(open(SUM).read())
+    try:
+        git = lambda *words: subprocess.check_output(['git', *words], text=True, stderr=subprocess.DEVNULL)
+        before = [int(git('show', f'{commit}:{SUM}')) for commit in git('log', '--diff-filter=AM', '--format=%H', '--', SUM).split()]
+    except (OSError, subprocess.CalledProcessError):
+        before = []  # no git, or no repository
+    if before and allowed > min(before):
+        refuse(f'{SUM} says {allowed}, a commit before has {min(before)}: the sum may only fall')
+    if total > allowed:
+        refuse(f'mesh/core: the sum has risen from {allowed} to {total}: take something away. What it counts is in structure.py')
+    elif total < allowed and write:
+        open(SUM, 'w').write(f'{total}\n')
+        print(f'  the sum has fallen from {allowed} to {total}: commit {SUM}')
 
 
 def main():
-    arrows = check_symbols(sys.argv[1])
-    check_static(sys.argv[1])
-    check_sources()
-    sizes = {path: len(open(path).read().split('\n')) - 1 for path in glob.glob('mesh/core/**/*.c', recursive=True)}
-    length = sorted(n for path in sizes for n in functions(path))
-    for name, most in OTHER_ENGINES.items():
-        its = {(a, b) for a, b in arrows if part(a) == name or part(b) == name}
-        arrows -= its
-        print(f'  call arrows of the engine {name}: {len(its)} (at most {most})')
-        if len(its) > most:
-            refuse(f'mesh/core: call arrows of the engine {name}: {len(its)}, more than {most}')
-        if len(circle(its)) > 1:
-            refuse('mesh/core: these files call one another: ' + ', '.join(sorted(circle(its))))
-    figures = {
-        'arrows': len(arrows),
-        'parts': len(among_parts(arrows)),
-        'circle': len(circle(arrows)),
-        'peer': peer_fields(open('mesh/core/sessions/peers.h').read()),
-        'file': max(sizes.values()),
-        'median': int(statistics.median(length)),
-        'p90': length[len(length) * 9 // 10],
-        'function': length[-1],
+    objects = next((word for word in sys.argv[1:] if word != '--write'), None)
+    sources = [Source(path) for path in sorted(glob.glob('mesh/core/**/*.[ch]', recursive=True))]
+    check_sources(sources)
+    calls = check_calls(sources)
+    storey = {s.part: s.storey() for s in sources}
+    parts = {
+        'calls': len(calls),
+        'jumped': sum(max(0, storey[a] - storey[b] - 1) for a, b in calls),
+        'upwards': 10 * len(UPWARD),
+        'circles': len(circle(set(calls))),
+        'headers': sum(max(0, open(s.path).read().count('\n') - 100) // 10 for s in sources if s.path.endswith('.h')),
+        'writes': len(check_writes(sources)),
+        'names': check_names(),
     }
-    print(f'mesh/core: {len(sizes)} files, {sum(sizes.values())} lines, {len(length)} functions')
-    for key, words in (('arrows', 'call arrows among files'), ('parts', 'call arrows among parts'), ('circle', 'largest circle of files'), ('peer', 'fields of struct peer'),
-                       ('file', 'lines of the longest file'), ('median', 'lines of the median function'),
-                       ('p90', 'lines of nine functions in ten, at most'), ('function', 'lines of the longest function')):
-        print(f'  {words}: {figures[key]} (at most {MAX[key]})')
-        if figures[key] > MAX[key] and key != 'circle':  # its files are named below
-            refuse(f'mesh/core: {words}: {figures[key]}, more than {MAX[key]}')
-    if figures['circle'] > MAX['circle']:
-        refuse('mesh/core: these files call one another: ' + ', '.join(sorted(circle(arrows))))
-    if len(circle(among_parts(arrows))) > 1:
-        refuse('mesh/core: these parts call one another: ' + ', '.join(sorted(circle(among_parts(arrows)))))
+    if objects:
+        check_objects(objects)
+    total = sum(parts.values())
+    print(f'mesh/core: the sum is {total}: ' + ', '.join(f'{name} {n}' for name, n in parts.items()))
+    check_sum(total, '--write' in sys.argv)
     for line in bad:
         print(f'layers: {line}', file=sys.stderr)
     return 1 if bad else 0

@@ -68,7 +68,7 @@ plan_end(struct plan *plan, const struct core *core)
     ended_add(plan, plan->hash);
     plan->active = false;
     plan->hold = UINT64_MAX;
-    plan->idle_at = core->awake;
+    plan_waits_from(plan, core->awake);
 }
 
 void
@@ -94,7 +94,7 @@ plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
 {
     plan->doublings = 0;
     if (!plan->active) {
-        plan->idle_at = core->awake;
+        plan_waits_from(plan, core->awake);
         return false;
     }
     *us = awake_since(core->awake, plan->round_at);

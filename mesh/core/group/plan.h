@@ -172,6 +172,13 @@ plan_up(struct plan *plan, int i)
     plan->of[i] = (struct plan_peer){0};
 }
 
+/* This node is idle, and waits for a plan, from now on. */
+static inline void
+plan_waits_from(struct plan *plan, struct awake now)
+{
+    plan->idle_at = now;
+}
+
 /* What kept a peer out of the plan is over: it is worth a hold at once. */
 static inline void
 plan_readmit(struct plan *plan, int i)

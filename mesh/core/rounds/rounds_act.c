@@ -120,7 +120,7 @@ rounds_on_straggler(struct core *core, enum straggler_verdict verdict)
     if (verdict == STRAGGLER_ABORT)
         rounds_abort(core, "a member that has come back is too slow");
     if (verdict == STRAGGLER_BACK)
-        core->plan.idle_at = core->awake;
+        plan_waits_from(&core->plan, core->awake);
     if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
         core_tell(core);
 }
