@@ -135,7 +135,7 @@ struct proto_claim {
     bool leads;     /* its group */
     /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
      * And the last one of which the sender has all ranges. */
-    uint64_t cut, saved;
+    uint64_t snapshot, saved;
     uint32_t
         compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
     /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
@@ -373,7 +373,7 @@ struct proto_pull {
     uint64_t group_hash; /* or the final_hash of the final model that is wanted */
     uint16_t range;
     uint64_t number;  /* which compute of the sender it is for */
-    uint64_t in_hand; /* the ticket of it; whole, with a number: the cut */
+    uint64_t in_hand; /* the ticket of it; whole, with a number: the snapshot */
     bool whole;       /* with all that who serves it needs */
 };
 

@@ -16,6 +16,7 @@
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/mutant.h"
+#include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/audit.h"
 #include "mesh/core/rounds/collective.h"
 #include "mesh/core/rounds/contribution.h"
@@ -79,7 +80,7 @@ struct core {
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
     struct gossip gossip;  /* of the engine gossip */
-    struct push *push;     /* of the engine push */
+    struct push push;      /* of the engine push */
     struct awake sweep_at; /* when frames that no plan wants are released */
 };
 

@@ -74,18 +74,18 @@
 #define MUTANT_PUSH_BACK    BIT(55) /* a new owner serves an older copy than there is */
 #define MUTANT_PUSH_BOUND   BIT(56) /* the bound of ssp is one step too high */
 /* These bits are also those of bugs in rounds: no core runs both. */
-#define MUTANT_PUSH_EARLY  BIT(0)  /* what was read before its lease counts for a ticket */
-#define MUTANT_PUSH_HUNG   BIT(1)  /* who hangs keeps its tickets */
-#define MUTANT_PUSH_CUT    BIT(2)  /* a cut does not wait for the tickets before it */
-#define MUTANT_PUSH_HASTY  BIT(3)  /* a range is given up as soon as both who hold it are silent */
-#define MUTANT_PUSH_STALE  BIT(4)  /* an old copy comes before newer values that were read */
-#define MUTANT_PUSH_DEAF   BIT(5)  /* the leader makes no cut for a member that is told to end */
-#define MUTANT_PUSH_BUSY   BIT(6)  /* who is told to end takes tickets after its cut */
-#define MUTANT_PUSH_DIFFER BIT(7)  /* owner and backup do not compare the bits of a range */
-#define MUTANT_PUSH_FORGOT BIT(8)  /* members stay with a leader that says that it forgot all */
-#define MUTANT_PUSH_LOST   BIT(9)  /* what a range had in the former group is not pushed again */
-#define MUTANT_PUSH_NEWER  BIT(10) /* a range takes what comes of newer values than it has */
-#define MUTANT_PUSH_KEEP   BIT(11) /* what a range with older values refuses is not computed again */
+#define MUTANT_PUSH_EARLY    BIT(0) /* what was read before its lease counts for a ticket */
+#define MUTANT_PUSH_HUNG     BIT(1) /* who hangs keeps its tickets */
+#define MUTANT_PUSH_SNAPSHOT BIT(2) /* a snapshot does not wait for the tickets before it */
+#define MUTANT_PUSH_HASTY    BIT(3) /* a range is given up as soon as both who hold it are silent */
+#define MUTANT_PUSH_STALE    BIT(4) /* an old copy comes before newer values that were read */
+#define MUTANT_PUSH_DEAF     BIT(5) /* the leader makes no snapshot for a member that is told to end */
+#define MUTANT_PUSH_BUSY     BIT(6)  /* who is told to end takes tickets after its snapshot */
+#define MUTANT_PUSH_DIFFER   BIT(7)  /* owner and backup do not compare the bits of a range */
+#define MUTANT_PUSH_FORGOT   BIT(8)  /* members stay with a leader that says that it forgot all */
+#define MUTANT_PUSH_LOST     BIT(9)  /* what a range had in the former group is not pushed again */
+#define MUTANT_PUSH_NEWER    BIT(10) /* a range takes what comes of newer values than it has */
+#define MUTANT_PUSH_KEEP     BIT(11) /* what a range with older values refuses is not computed again */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END BIT(0)  /* the giver of a flow does not take it from its values */

@@ -1,4 +1,4 @@
-/* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), cut into ranges.
+/* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), divided into ranges.
  *
  * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), each as it lies in memory:
  *

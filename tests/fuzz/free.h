@@ -416,7 +416,7 @@ push_ended(void *ctx, bool saved)
 {
     struct node *node = ctx;
     demand(node->told_to_end && !node->ended);
-    demand(!saved || node->core->push->saved > 0);
+    demand(!saved || node->core->push.snapshot.saved > 0);
     node->ended = true;
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/core/push/push.h"
+#include "mesh/core/push/push_range.h"
 #include "mesh/net/actor_wire.h"
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */

@@ -143,7 +143,7 @@ static const struct plant plants_push[] = {
     {"what was read before a ticket was leased counts as read for it", MUTANT_PUSH_EARLY, 4000, 0,
      NULL},
     {"who hangs keeps its tickets", MUTANT_PUSH_HUNG, 4000, 0, NULL},
-    {"a checkpoint does not wait for the tickets before it", MUTANT_PUSH_CUT, 100, 0, NULL},
+    {"a checkpoint does not wait for the tickets before it", MUTANT_PUSH_SNAPSHOT, 100, 0, NULL},
     {"the leader makes no checkpoint for who is told to end", MUTANT_PUSH_DEAF, 4000, 0, NULL},
     {"who is told to end takes tickets after its checkpoint", MUTANT_PUSH_BUSY, 4000, 0, NULL},
     {"a range is given up as soon as both who hold it are silent", MUTANT_PUSH_HASTY, 4000, 0,

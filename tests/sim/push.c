@@ -82,7 +82,7 @@ on_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
     computed->ticket = ticket;
     memcpy(computed->history, history, ranges * sizeof *history);
     sim_push_judge_compute(sim, shell->node, ticket);
-    if (shell->node->core->push->ends == PUSH_ENDS_SAVED)
+    if (shell->node->core->push.snapshot.ends == PUSH_ENDS_SAVED)
         sim_fail(sim, "node %u: computes, and was told to end", shell->node->index);
     uint64_t params[SIM_RANGES_MAX];
     for (unsigned r = 0; r < ranges; r++)
@@ -229,12 +229,12 @@ on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint6
 {
     struct shell *shell = ctx;
     struct sim_push_node *node = node_of(ctx);
-    if (shell->node->core->push->ends == PUSH_ENDS_SAVED)
+    if (shell->node->core->push.snapshot.ends == PUSH_ENDS_SAVED)
         sim_fail(shell->sim, "node %u: saves again, and was told to end", shell->node->index);
-    memcpy(&node->cut.range[range], copy, sizeof node->cut.range[range]);
-    node->read[range] = node->cut.range[range].value;
-    node->cut.taken[range] = taken;
-    node->cut.history[range] = history;
+    memcpy(&node->snapshot.range[range], copy, sizeof node->snapshot.range[range]);
+    node->read[range] = node->snapshot.range[range].value;
+    node->snapshot.taken[range] = taken;
+    node->snapshot.history[range] = history;
 }
 
 /* In one schedule of four it takes a while until a journal is on the disk. */
@@ -254,11 +254,11 @@ on_save(void *ctx, uint64_t tickets)
     struct sim_push_node *node = node_of(ctx);
     if (shell->node->busy == SIM_COMPUTING)
         sim_fail(shell->sim, "node %u: saves while it computes", shell->node->index);
-    node->cut.tickets = tickets;
-    node->cut.there = true;
-    sim_push_judge_cut(shell->sim, shell->node, &node->cut);
+    node->snapshot.tickets = tickets;
+    node->snapshot.there = true;
+    sim_push_judge_snapshot(shell->sim, shell->node, &node->snapshot);
     if (mix64_pair(shell->sim->seed, tickets + shell->node->index) % 8)
-        sim_push_run->disk[shell->node->index] = node->cut;
+        sim_push_run->disk[shell->node->index] = node->snapshot;
 }
 
 static void

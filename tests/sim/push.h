@@ -48,7 +48,7 @@ struct sim_push_node {
     bool finished;
     uint64_t lost;                  /* tickets, it says */
     uint64_t final[SIM_RANGES_MAX]; /* histories */
-    struct sim_push_file cut;       /* what has come of it */
+    struct sim_push_file snapshot;  /* what has come of it */
     bool ends, ends_saved;          /* it was told to end, and may; */
     uint64_t end_from;              /* then, no ticket from this one on was leased */
 };
@@ -122,8 +122,8 @@ void sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64
 void sim_push_judge_taken(struct sim *sim, const struct sim_node *node,
                           const struct push_taken *taken, const struct sim_push_copy *after);
 void sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
-void sim_push_judge_cut(struct sim *sim, const struct sim_node *node,
-                        const struct sim_push_file *cut);
+void sim_push_judge_snapshot(struct sim *sim, const struct sim_node *node,
+                             const struct sim_push_file *snapshot);
 bool sim_push_done(const struct sim *sim);
 void sim_push_judge_end(struct sim *sim);
 

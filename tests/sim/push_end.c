@@ -1,4 +1,4 @@
-/* push_end.c - nodes that are told to end (Ctrl-C), one or all of them: each saves a cut and goes. When nothing else happens,
+/* push_end.c - nodes that are told to end (Ctrl-C), one or all of them: each saves a snapshot and goes. When nothing else happens,
  * none goes without one. */
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
@@ -39,13 +39,13 @@ leased(const struct sim *sim)
 {
     uint64_t most = sim_push_run->left_end;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        uint64_t end = sim->nodes[i].up ? sim->nodes[i].core->push->leases.end : 0;
+        uint64_t end = sim->nodes[i].up ? sim->nodes[i].core->push.leases.end : 0;
         most = end > most ? end : most;
     }
     return most;
 }
 
-/* Is there no step left before which a cut could be made? */
+/* Is there no step left before which a snapshot could be made? */
 static bool
 last_step(const struct sim *sim)
 {
@@ -62,14 +62,14 @@ judge_late(struct sim *sim, const struct sim_node *node)
     uint64_t from = push->node[node->index].end_from, hands = PUSH_HANDS * sim->profile.nodes;
     bool early = from <= push->config.tickets / 2 &&
                  from + hands + push->config.per_step <= push->config.tickets;
-    if (push->end_calm && !push->hostile && early && node->core->push->work >= PUSH_FINISHING)
+    if (push->end_calm && !push->hostile && early && node->core->push.work.state >= PUSH_FINISHING)
         sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
 }
 
 static void
 leave(struct sim *sim, struct sim_node *node)
 {
-    uint64_t end = node->core->push->leases.end, *most = &sim_push_run->left_end;
+    uint64_t end = node->core->push.leases.end, *most = &sim_push_run->left_end;
     *most = end > *most ? end : *most;
     core_leave(node->core, sim->now);
     shell_crash(sim, node->index, false);
@@ -81,7 +81,7 @@ static bool
 due(const struct sim *sim, const struct sim_node *node)
 {
     struct sim_push *push = sim_push_run;
-    if (!push->end_us && node->core->push->leases.done.floor >= push->end_ticket)
+    if (!push->end_us && node->core->push.leases.done.floor >= push->end_ticket)
         push->end_us = sim->now;
     uint64_t after_us = mix64_pair(sim->seed, node->index) % END_SPREAD_US;
     return push->end_us && sim->now >= push->end_us + after_us;
@@ -102,7 +102,7 @@ sim_push_end(struct sim *sim, struct sim_node *node)
         own->end_from = leased(sim);
         if (!core_on_interrupt(node->core, sim->now))
             leave(sim, node);
-    } else if (node->core->push->ends) {
+    } else if (node->core->push.snapshot.ends) {
         judge_late(sim, node);
     }
 }

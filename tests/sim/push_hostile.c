@@ -25,11 +25,11 @@ near(struct sim *sim, uint64_t right, uint64_t most)
 static void
 make(struct sim *sim, const struct push *push, struct proto_msg *msg)
 {
-    uint64_t group = pick(sim, 8) ? push->group_hash : rand_u64(&sim->rand);
-    uint64_t in_hand = near(sim, push->job[pick(sim, PUSH_HANDS)].in_hand, PROTO_ROUND_MAX);
+    uint64_t group = pick(sim, 8) ? push->group.hash : rand_u64(&sim->rand);
+    uint64_t in_hand = near(sim, push->work.job[pick(sim, PUSH_HANDS)].in_hand, PROTO_ROUND_MAX);
     uint16_t range = (uint16_t)near(sim, pick(sim, push->config.range_count), UINT16_MAX);
     uint64_t taken =
-        near(sim, push->range[range % push->config.range_count].taken, PROTO_ROUND_MAX);
+        near(sim, push->ranges.of[range % push->config.range_count].taken, PROTO_ROUND_MAX);
     *msg = (struct proto_msg){.type = PROTO_GROUP + pick(sim, PROTO_LEASE - PROTO_GROUP + 1)};
     if (pick(sim, 9) == 0)
         msg->type = PROTO_HEARTBEAT;
@@ -42,7 +42,7 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
         msg->heartbeat.claims[0] =
             (struct proto_claim){group,
                                  pick(sim, 2) * group,
-                                 near(sim, push->counter, PROTO_ROUND_MAX),
+                                 near(sim, push->group.counter, PROTO_ROUND_MAX),
                                  1 + pick(sim, 10000),
                                  pick(sim, 200),
                                  pick(sim, 20) ? 0 : rand_u64(&sim->rand),
@@ -59,21 +59,21 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
         break;
     case PROTO_PULL:
         msg->pull = (struct proto_pull){pick(sim, 4) ? group : push->final_hash, range,
-                                        push->number, in_hand, pick(sim, 2)};
+                                        push->work.number, in_hand, pick(sim, 2)};
         break;
     case PROTO_APPLIED:
         msg->applied = (struct proto_applied){group, range, pick(sim, 4) ? in_hand : 0, taken,
                                               rand_u64(&sim->rand)};
         break;
     case PROTO_TAKE:
-        msg->take =
-            (struct proto_take){group,        in_hand,      pick(sim, 2),
-                                pick(sim, 2), pick(sim, 2), near(sim, push->got, PROTO_ROUND_MAX)};
+        msg->take = (struct proto_take){group,        in_hand,
+                                        pick(sim, 2), pick(sim, 2),
+                                        pick(sim, 2), near(sim, push->work.got, PROTO_ROUND_MAX)};
         break;
     case PROTO_LEASE:
         msg->lease =
             (struct proto_lease){group, pick(sim, 2) * in_hand, in_hand,
-                                 near(sim, push->got + 1, PROTO_ROUND_MAX), pick(sim, 300)};
+                                 near(sim, push->work.got + 1, PROTO_ROUND_MAX), pick(sim, 300)};
         break;
     case PROTO_PUSH:
         msg->push = (struct proto_push){group,
@@ -81,14 +81,14 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
                                         in_hand,
                                         taken,
                                         pick(sim, 3) ? taken + 1 : 0,
-                                        push->number,
+                                        push->work.number,
                                         {1 + pick(sim, 9), 1},
                                         0};
         break;
     case PROTO_VALUE:
-        msg->value = (struct proto_value){pick(sim, 4) ? group : push->model,
+        msg->value = (struct proto_value){pick(sim, 4) ? group : push->work.model,
                                           range,
-                                          push->number,
+                                          push->work.number,
                                           taken,
                                           rand_u64(&sim->rand),
                                           pick(sim, 2),
@@ -105,14 +105,15 @@ static void
 make_group(struct sim *sim, const struct sim_node *node, struct proto_node from,
            struct proto_msg *msg)
 {
-    const struct push *push = node->core->push;
+    const struct push *push = &node->core->push;
     struct proto_node self = {node->id, node->incarnation};
     bool first = self.id < from.id;
-    msg->group = (struct proto_group){.counter = near(sim, push->counter + 1, PROTO_ROUND_MAX),
-                                      .leader = from,
-                                      .parent = push->group_hash,
-                                      .base = push->base,
-                                      .count = 2};
+    msg->group =
+        (struct proto_group){.counter = near(sim, push->group.counter + 1, PROTO_ROUND_MAX),
+                             .leader = from,
+                             .parent = push->group.hash,
+                             .base = push->group.base,
+                             .count = 2};
     msg->group.counter += msg->group.counter == 0;
     msg->group.seats[first ? 0 : 1] = (struct proto_seat){self, pick(sim, 2)};
     msg->group.seats[first ? 1 : 0] = (struct proto_seat){from, pick(sim, 2)};
@@ -155,7 +156,7 @@ sim_push_hostile(struct sim *sim, struct sim_node *node)
     struct proto_msg msg;
     if (!sim_push_run->hostile || pick(sim, 10) || other == node || !other->up)
         return;
-    make(sim, node->core->push, &msg);
+    make(sim, &node->core->push, &msg);
     if (msg.type == PROTO_GROUP)
         make_group(sim, node, from, &msg);
     if (msg.type == PROTO_PUSH || msg.type == PROTO_VALUE || msg.type == PROTO_HOLDINGS)

@@ -13,8 +13,9 @@ static bool
 works_at(const struct push *push, uint64_t ticket)
 {
     for (unsigned p = 0; p < PUSH_HANDS; p++)
-        if (push->job[p].in_hand == ticket + 1 && push->job[p].leased_in == push->group_hash)
-            return !(p == PUSH_COMPUTES && push->forget);
+        if (push->work.job[p].in_hand == ticket + 1 &&
+            push->work.job[p].leased_in == push->group.hash)
+            return !(p == PUSH_COMPUTES && push->work.forget);
     return false;
 }
 
@@ -23,10 +24,10 @@ static bool
 leader_says(const struct sim *sim, const struct push *push, uint64_t ticket)
 {
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        if (!sim->nodes[i].up || !sim->nodes[i].core->push->leads ||
-            sim->nodes[i].core->push->group_hash != push->group_hash)
+        if (!sim->nodes[i].up || !sim->nodes[i].core->push.group.leads ||
+            sim->nodes[i].core->push.group.hash != push->group.hash)
             continue;
-        const struct push_lessee *of = &sim->nodes[i].core->push->leases.of[push->rank];
+        const struct push_lessee *of = &sim->nodes[i].core->push.leases.of[push->group.rank];
         for (unsigned h = 0; h < PUSH_HANDS; h++)
             if (of->hand[h].in_hand == ticket + 1)
                 return true;
@@ -38,14 +39,14 @@ leader_says(const struct sim *sim, const struct push *push, uint64_t ticket)
 static void
 judge_lease(struct sim *sim, const struct sim_node *node, uint64_t ticket)
 {
-    const struct push *mine = node->core->push;
+    const struct push *mine = &node->core->push;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *other = &sim->nodes[i];
         if (other == node || !other->up)
             continue;
-        const struct push *its = other->core->push;
-        bool together = its->group_hash == mine->group_hash && mine->group_hash != 0 &&
-                        push_group_stands(its) && push_group_stands(mine);
+        const struct push *its = &other->core->push;
+        bool together = its->group.hash == mine->group.hash && mine->group.hash != 0 &&
+                        push_group_stands(&its->group) && push_group_stands(&mine->group);
         /* one that had it in hand before the group began may still have it */
         if (together && works_at(its, ticket) && works_at(mine, ticket) &&
             leader_says(sim, its, ticket) && leader_says(sim, mine, ticket))
@@ -63,10 +64,10 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
     if (sim_push_run->hostile)
         return;
     judge_lease(sim, node, ticket);
-    if (ticket < node->core->push->saved && !node->core->push->lost)
+    if (ticket < node->core->push.snapshot.saved && !node->core->push.ranges.lost)
         sim_fail(sim, "node %u: computes ticket %" PRIu64 ", which is in its checkpoint",
                  node->index, ticket);
-    sim_push_run->lost |= node->core->push->lost > 0;
+    sim_push_run->lost |= node->core->push.ranges.lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
         return;
     uint64_t due = (step - config->bound) * config->per_step;
@@ -87,7 +88,7 @@ judge_order(struct sim *sim, const struct sim_node *node, const struct push_take
 {
     const struct push_config *config = &sim_push_run->config;
     uint64_t step = taken->ticket / config->per_step;
-    sim_push_run->lost |= node->core->push->lost > 0;
+    sim_push_run->lost |= node->core->push.ranges.lost > 0;
     if (config->bound == PUSH_UNBOUND || step <= config->bound || sim_push_run->lost)
         return;
     for (uint64_t t = 0; t < (step - config->bound) * config->per_step; t++)
@@ -111,7 +112,7 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
     if (after->value.twice)
         sim_fail(sim, "node %u: range %u has taken ticket %" PRIu64 " twice", node->index,
                  taken->range, after->value.twice - 1);
-    if (!push->lost && node->core->push->lost == 0 &&
+    if (!push->lost && node->core->push.ranges.lost == 0 &&
         taken->updates != (all % push->config.group == 0 || all == push->config.tickets))
         sim_fail(sim, "node %u: an update of range %u after %" PRIu64 " gradients, %u at a time",
                  node->index, taken->range, all, push->config.group);
@@ -129,18 +130,18 @@ sim_push_judge_taken(struct sim *sim, const struct sim_node *node, const struct 
 static void
 judge_loss(struct sim *sim, const struct sim_node *node)
 {
-    const struct push *mine = node->core->push;
+    const struct push *mine = &node->core->push;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
-        const struct push *its = sim->nodes[i].up ? sim->nodes[i].core->push : mine;
-        if (its->group_hash != mine->group_hash || !push_group_stands(its))
+        const struct push *its = sim->nodes[i].up ? &sim->nodes[i].core->push : mine;
+        if (its->group.hash != mine->group.hash || !push_group_stands(&its->group))
             continue;
         for (unsigned k = 0; k < mine->config.range_count; k++)
-            if (mine->range[k].stage >= PUSH_COPYING && its->range[k].read &&
-                its->range[k].read_taken > mine->range[k].taken)
+            if (mine->ranges.of[k].service >= PUSH_COPYING && its->ranges.of[k].read &&
+                its->ranges.of[k].read_taken > mine->ranges.of[k].taken)
                 sim_fail(sim,
                          "node %u: range %u begins with %" PRIu64
                          " gradients, node %u read %" PRIu64,
-                         node->index, k, mine->range[k].taken, i, its->range[k].read_taken);
+                         node->index, k, mine->ranges.of[k].taken, i, its->ranges.of[k].read_taken);
     }
 }
 
@@ -153,16 +154,16 @@ sim_push_judge_event(struct sim *sim, struct sim_node *node, const struct sim_ev
     node->done = node->core->done;
     if (sim_push_run->hostile)
         return;
-    if (node->core->push->differ > 0)
+    if (node->core->push.ranges.differ > 0)
         sim_fail(sim, "node %u: owner and backup differ", node->index);
     if (stats.lost > 0 && sim_push_run->single)
         sim_fail(sim, "node %u: says that %" PRIu64 " tickets are lost, when one node died",
                  node->index, stats.lost);
     sim_push_run->lost |= stats.lost > 0;
     uint64_t *lost = &sim_push_run->node[node->index].lost;
-    if (node->core->push->lost > *lost)
+    if (node->core->push.ranges.lost > *lost)
         judge_loss(sim, node);
-    *lost = node->core->push->lost;
+    *lost = node->core->push.ranges.lost;
 }
 
 static bool
@@ -176,7 +177,7 @@ hears(const struct sim_node *a, const struct sim_node *b)
 static bool
 agree(const struct sim_node *a, const struct sim_node *b)
 {
-    return a->core->push->final_hash == b->core->push->final_hash || !hears(a, b) || !hears(b, a);
+    return a->core->push.final_hash == b->core->push.final_hash || !hears(a, b) || !hears(b, a);
 }
 
 bool
@@ -188,7 +189,7 @@ sim_push_done(const struct sim *sim)
         const struct sim_node *node = &sim->nodes[i];
         if (!node->up || sim_push_hangs(node))
             continue;
-        if (!node->done || node->core->push->final_hash == 0)
+        if (!node->done || node->core->push.final_hash == 0)
             return false;
         for (unsigned j = 0; j < i; j++)
             if (sim->nodes[j].up && !sim_push_hangs(&sim->nodes[j]) && !agree(node, &sim->nodes[j]))
@@ -197,20 +198,22 @@ sim_push_done(const struct sim *sim)
     return true;
 }
 
-/* A checkpoint has each ticket below the cut once in each range, and no other. */
+/* A checkpoint has each ticket below the snapshot once in each range, and no other. */
 void
-sim_push_judge_cut(struct sim *sim, const struct sim_node *node, const struct sim_push_file *cut)
+sim_push_judge_snapshot(struct sim *sim, const struct sim_node *node,
+                        const struct sim_push_file *snapshot)
 {
     const struct sim_push *push = sim_push_run;
-    if (push->hostile || push->lost || node->core->push->lost > 0)
+    if (push->hostile || push->lost || node->core->push.ranges.lost > 0)
         return;
     for (unsigned r = 0; r < push->config.range_count; r++)
         for (uint64_t t = 0; t < push->config.tickets; t++)
-            if (sim_push_has(&cut->range[r].value, t) != (t < cut->tickets))
+            if (sim_push_has(&snapshot->range[r].value, t) != (t < snapshot->tickets))
                 sim_fail(sim,
                          "node %u: the checkpoint of %" PRIu64 " tickets %s ticket %" PRIu64
                          " in range %u",
-                         node->index, cut->tickets, t < cut->tickets ? "has not" : "has", t, r);
+                         node->index, snapshot->tickets, t < snapshot->tickets ? "has not" : "has",
+                         t, r);
 }
 
 static void
@@ -256,17 +259,17 @@ sim_push_judge_end(struct sim *sim)
             sim_fail(sim,
                      "node %u hangs at ticket %" PRIu64 " of %" PRIu64 ", work %d, group %" PRIx64
                      ", in hand %" PRIu64 ", %" PRIu64 ", %" PRIu64,
-                     i, node->core->push->leases.done.floor, sim_push_run->config.tickets,
-                     (int)node->core->push->work, node->core->push->group_hash,
-                     node->core->push->job[PUSH_READS].in_hand,
-                     node->core->push->job[PUSH_COMPUTES].in_hand,
-                     node->core->push->job[PUSH_PUSHES].in_hand);
+                     i, node->core->push.leases.done.floor, sim_push_run->config.tickets,
+                     (int)node->core->push.work.state, node->core->push.group.hash,
+                     node->core->push.work.job[PUSH_READS].in_hand,
+                     node->core->push.work.job[PUSH_COMPUTES].in_hand,
+                     node->core->push.work.job[PUSH_PUSHES].in_hand);
         else if (!sim_push_done(sim))
             sim_fail(sim, "node %u has another model than others", i);
         else
             judge_tickets(sim, node);
         if (!sim->failed)
             judge_replay(sim, node);
-        sim->trace = mix64_pair(sim->trace, node->core->push->final_hash);
+        sim->trace = mix64_pair(sim->trace, node->core->push.final_hash);
     }
 }

@@ -39,20 +39,20 @@ rounds_wrong(const struct core *core)
 static inline const char *
 push_wrong(const struct core *core)
 {
-    const struct push *push = core->push;
+    const struct push *push = &core->push;
     unsigned to_pull = 0, to_push = 0;
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        const struct push_range *r = &push->range[k];
+        const struct push_range *r = &push->ranges.of[k];
         to_pull += !r->pulled;
         to_push += !r->pushed;
-        if (r->stage == PUSH_SERVING && (r->owner != push->rank || !r->held))
+        if (r->service == PUSH_SERVING && (r->owner != push->group.rank || !r->held))
             return "a range is served that this node does not own or hold";
-        if (r->first >= 0 && r->stage == PUSH_ELSEWHERE)
+        if (r->first >= 0 && r->service == PUSH_ELSEWHERE)
             return "a push waits for a range that is not served";
     }
-    bool reads = push->job[PUSH_READS].in_hand || push->work == PUSH_GATHERING;
-    if ((reads && to_pull != push->to_pull) ||
-        to_push * (push->job[PUSH_PUSHES].in_hand != 0) != push->to_push)
+    bool reads = push->work.job[PUSH_READS].in_hand || push->work.state == PUSH_GATHERING;
+    if ((reads && to_pull != push->work.to_pull) ||
+        to_push * (push->work.job[PUSH_PUSHES].in_hand != 0) != push->work.to_push)
         return "the ranges that did not answer are miscounted";
     return NULL;
 }

@@ -1,7 +1,5 @@
 /* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast it
  * computes. */
-#include "mesh/core/push/push.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,14 +22,14 @@ struct sample {
 static struct sample
 view_of(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES])
 {
-    struct sample view = {.core = calloc(1, sizeof *view.core),
-                          .push = calloc(1, sizeof *view.push)};
-    assert_true(view.core && view.push);
+    struct sample view = {.core = calloc(1, sizeof *view.core)};
+    assert_true(view.core);
+    view.push = &view.core->push;
     view.core->config.self = (struct proto_node){10, 1};
     view.core->peers.high = NODES - 1;
-    view.push->ticket.us = ticket_ms[0] * MS;
-    view.push->reads.mean.us = line_ms[0] * MS / 4;
-    view.push->pushes.mean.us = line_ms[0] * MS - line_ms[0] * MS / 4;
+    view.push->work.ticket.us = ticket_ms[0] * MS;
+    view.push->work.reads.mean.us = line_ms[0] * MS / 4;
+    view.push->work.pushes.mean.us = line_ms[0] * MS - line_ms[0] * MS / 4;
     view.group.count = NODES;
     for (unsigned m = 0; m < NODES; m++) {
         struct proto_node node = {10 + m, 1};
@@ -40,7 +38,7 @@ view_of(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES])
             continue;
         view.core->peers.peers[m - 1].state = PEER_UP;
         view.core->peers.peers[m - 1].node = node;
-        view.push->of[m - 1] = (struct push_claim){
+        view.push->group.of[m - 1] = (struct push_claim){
             true, {.compute_us = ticket_ms[m] * MS, .line_us = line_ms[m] * MS}};
     }
     return view;
@@ -51,7 +49,7 @@ static unsigned
 elect(struct sample *view)
 {
     unsigned serve = 0;
-    push_elect(view->push, view->core, &view->group);
+    push_group_elect(view->core, &view->group);
     for (unsigned m = 0; m < NODES; m++)
         serve |= (unsigned)view->group.seats[m].serves << m;
     return serve;
@@ -64,7 +62,6 @@ elected(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES], unsigned
     view.push->config.servers = servers;
     unsigned serve = elect(&view);
     free(view.core);
-    free(view.push);
     return serve;
 }
 
@@ -130,12 +127,11 @@ a_line_in_between_changes_nothing(void **state)
     (void)state;
     for (unsigned serves = 0; serves < 2; serves++) {
         struct sample view = view_of(alike, between);
-        view.push->group = view.group;
+        view.push->group.now = view.group;
         for (unsigned m = 0; m < NODES; m++)
-            view.push->group.seats[m].serves = m != 2 || serves;
+            view.push->group.now.seats[m].serves = m != 2 || serves;
         assert_int_equal(elect(&view), serves ? 15 : 11);
         free(view.core);
-        free(view.push);
     }
 }
 

@@ -1,5 +1,5 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
- * say, what a worker does when a range has gone back or a copy of a cut comes late, and what members do when their leader
+ * say, what a worker does when a range has gone back or a copy of a snapshot comes late, and what members do when their leader
  * has forgotten all.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
@@ -147,27 +147,27 @@ open_as(unsigned rank, uint64_t mutant)
     core_mutants = mutant;
     memset(&at, 0, sizeof at);
     assert_int_equal(core_new(&at.core, &setup, NOW), 0);
-    struct push *push = at.push = at.core->push;
+    struct push *push = at.push = &at.core->push;
     struct peer *peer = &at.core->peers.peers[0];
     *peer = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
     at.core->peers.high = 1;
     push->started = true;
-    push->group = (struct proto_group){.counter = 1, .leader = {2, 1}, .count = 2};
-    push->group.seats[rank].node = (struct proto_node){1, 1};
-    push->group.seats[1 - rank].node = (struct proto_node){2, 1};
-    push->base_group = push->group;
-    push->group_hash = push->base = GROUP;
-    push->rank = rank;
-    push->counter = 1;
-    push->told = 3;
-    at.range = push->range;
+    push->group.now = (struct proto_group){.counter = 1, .leader = {2, 1}, .count = 2};
+    push->group.now.seats[rank].node = (struct proto_node){1, 1};
+    push->group.now.seats[1 - rank].node = (struct proto_node){2, 1};
+    push->group.base_group = push->group.now;
+    push->group.hash = push->group.base = GROUP;
+    push->group.rank = rank;
+    push->group.counter = 1;
+    push->group.told = 3;
+    at.range = push->ranges.of;
     at.range->held = true;
     at.range->taken = 4;
     at.range->set.floor = 4;
     at.range->hash = HASH;
     at.range->owner = 0;
     at.range->backup = 1;
-    at.range->stage = PUSH_SERVING;
+    at.range->service = PUSH_SERVING;
 }
 
 static void
@@ -201,7 +201,7 @@ gives_a_copy(uint64_t hash, uint64_t mutant)
     push_range_on_applied(at.push, at.core, 0, &applied);
     assert_int_equal(at.taken, 1);
     bool gives = at.bulk.type == PROTO_VALUE && at.bulk.value.whole;
-    assert_int_equal(at.push->differ, gives);
+    assert_int_equal(at.push->ranges.differ, gives);
     close_all();
     return gives;
 }
@@ -246,13 +246,14 @@ static bool
 computes_again(uint64_t taken, uint64_t mutant)
 {
     open_as(1, mutant);
-    at.push->job[PUSH_PUSHES] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
-    at.push->to_push = 1;
+    at.push->work.job[PUSH_PUSHES] =
+        (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->work.to_push = 1;
     at.range->behind_read = 5;
     const struct proto_applied applied = {.group_hash = GROUP, .in_hand = 7, .taken = taken};
     push_work_on_applied(at.push, at.core, 0, &applied);
     assert_true(at.range->pushed);
-    bool again = at.push->again;
+    bool again = at.push->work.again;
     close_all();
     return again;
 }
@@ -271,11 +272,12 @@ static bool
 pushed_again(uint64_t mutant)
 {
     open_as(1, mutant);
-    at.push->job[PUSH_PUSHES] = (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
-    at.push->to_push = 1; /* another range does not have it yet */
+    at.push->work.job[PUSH_PUSHES] =
+        (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
+    at.push->work.to_push = 1; /* another range does not have it yet */
     at.range->pushed = true;
     push_work_group(at.push, at.core);
-    bool again = !at.range->pushed && at.push->to_push == 1;
+    bool again = !at.range->pushed && at.push->work.to_push == 1;
     close_all();
     return again;
 }
@@ -295,7 +297,7 @@ after_claim(uint64_t base, uint64_t mutant)
     open_as(1, mutant);
     const struct proto_claim claim = {
         .group_hash = base ? GROUP : 0, .base = base, .counter = 1, .number = 1};
-    enum push_verdict verdict = push_group_on_claim(at.push, at.core, 0, &claim);
+    enum push_verdict verdict = push_group_on_claim(&at.push->group, at.core, 0, &claim);
     close_all();
     return verdict;
 }
@@ -309,26 +311,26 @@ members_forget_with_a_leader_that_forgot_all(void **state)
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
 }
 
-/* This node copies the cut after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
- * the copy of the cut that comes now? */
+/* This node copies the snapshot after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
+ * the copy of the snapshot that comes now? */
 static bool
-takes_a_copy_of_the_cut(bool all_done)
+takes_a_copy_of_the_snapshot(bool all_done)
 {
     uint8_t body[PUSH_SET_SIZE + sizeof gradient] = {0};
     const struct push_set set = {.floor = 8};
     push_set_write(&set, body);
     open_as(1, 0);
-    at.push->cut = 8;
-    at.push->cut_number = at.push->number = 1;
+    at.push->snapshot.tickets = 8;
+    at.push->snapshot.number = at.push->work.number = 1;
     if (all_done)
         push_set_raise(&at.push->leases.done, TICKETS);
     push_work_step(at.push, at.core);
-    assert_int_equal(at.push->work, all_done ? PUSH_GATHERING : PUSH_WORKING);
+    assert_int_equal(at.push->work.state, all_done ? PUSH_GATHERING : PUSH_WORKING);
     struct proto_value value = {
         .group_hash = GROUP, .number = 1, .taken = 8, .history = 9, .whole = true};
     value.check = push_body_check(GROUP, 0, 1, body, sizeof body);
     struct core_frame frame = {body, sizeof body, body};
-    push_cut_on_copy(at.push, at.core, 0, &value, &frame);
+    push_snapshot_on_copy(at.push, at.core, 0, &value, &frame);
     bool takes = at.copied == 1;
     assert_int_equal(at.range->read_history, takes ? 9 : 0);
     close_all();
@@ -336,11 +338,11 @@ takes_a_copy_of_the_cut(bool all_done)
 }
 
 static void
-no_copy_of_a_cut_comes_into_the_final_model(void **state)
+no_copy_of_a_snapshot_comes_into_the_final_model(void **state)
 {
     (void)state;
-    assert_true(takes_a_copy_of_the_cut(false));
-    assert_false(takes_a_copy_of_the_cut(true));
+    assert_true(takes_a_copy_of_the_snapshot(false));
+    assert_false(takes_a_copy_of_the_snapshot(true));
 }
 
 /* --- Final models ----------------------------------------------------------------------------------- */
@@ -372,9 +374,9 @@ static void
 says_final(uint64_t model)
 {
     at.core->view.of[0].hears_me = true;
-    at.push->of[0] = (struct push_claim){true, {.number = 1, .final_hash = model}};
+    at.push->group.of[0] = (struct push_claim){true, {.number = 1, .final_hash = model}};
     push_work_step(at.push, at.core);
-    assert_int_equal(at.push->work, PUSH_GATHERING);
+    assert_int_equal(at.push->work.state, PUSH_GATHERING);
     assert_int_equal(at.sent.type, PROTO_PULL);
     assert_int_equal(at.sent.pull.group_hash, model);
 }
@@ -414,7 +416,7 @@ main(void)
         cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
-        cmocka_unit_test(no_copy_of_a_cut_comes_into_the_final_model),
+        cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),
         cmocka_unit_test(a_final_model_is_read_from_one_and_no_other),
     };

@@ -1,12 +1,11 @@
 /* push.c - the engine "push": it drives the group, the ranges and the worker in this order. See push.h. */
-#include "mesh/core/push/push.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/push/push_lease.h"
 
 /* --- Life ----------------------------------------------------------------------------------------- */
 
@@ -27,22 +26,20 @@ static int
 start(struct core *core)
 {
     const struct push_config *config = core->config.push;
-    struct push *push = core->push = calloc(1, sizeof *push);
-    if (!push)
-        return -ENOMEM;
+    struct push *push = &core->push;
     assert(config->range_count >= 1 && config->range_count <= PUSH_RANGES_MAX);
     assert(config->tickets >= 1 && config->per_step >= 1 && config->group >= 1);
     assert(config->first % config->per_step == 0 && config->first < config->tickets);
     push->config = *config;
-    push->source = -1;
+    push->work.source = -1;
     push->leases.tickets = config->tickets;
     push->leases.per_step = config->per_step;
     push->leases.bound = config->bound;
-    push->leases.done.floor = push->leases.end = push->saved = config->first;
-    push->range = calloc(config->range_count, sizeof *push->range);
-    push->history = calloc(config->range_count, sizeof *push->history);
+    push->leases.done.floor = push->leases.end = push->snapshot.saved = config->first;
+    push->ranges.of = calloc(config->range_count, sizeof *push->ranges.of);
+    push->work.history = calloc(config->range_count, sizeof *push->work.history);
     push->body = calloc(1, body_max(config));
-    if (!push->range || !push->history || !push->body)
+    if (!push->ranges.of || !push->work.history || !push->body)
         return -ENOMEM;
     push_range_init(push);
     return 0;
@@ -51,18 +48,14 @@ start(struct core *core)
 static void
 end(struct core *core)
 {
-    struct push *push = core->push;
-    if (push && push->range && push->body) {
-        push_group_forget(push);
+    struct push *push = &core->push;
+    if (push->ranges.of && push->body) {
+        push_group_forget(&push->group);
         push_range_forget(push, core);
     }
-    if (push) {
-        free(push->range);
-        free(push->history);
-        free(push->body);
-    }
-    free(push);
-    core->push = NULL;
+    free(push->ranges.of);
+    free(push->work.history);
+    free(push->body);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -76,19 +69,23 @@ shown_us(uint64_t us)
 static void
 carry_out(struct core *core, enum push_verdict verdict)
 {
-    struct push *push = core->push;
+    struct push *push = &core->push;
     if (verdict == PUSH_AS_BEFORE)
         return;
     if (verdict == PUSH_FORGET) {
         core->done = core->finished = false;
-        push_group_forget(push);
+        push->final_hash = 0;
+        push_group_forget(&push->group);
         push_work_forget(push);
-        push_cut_forget(push);
+        push_snapshot_forget(push);
         push_range_forget(push, core);
     } else {
+        /* Who holds nothing knows of no ticket of these nodes. */
+        if (push->group.now.base == 0 || push->group.base == 0)
+            push->leases.done = (struct push_set){.floor = push->config.first};
         push_range_group(push, core);
         push_work_group(push, core);
-        push_cut_group(push);
+        push_snapshot_group(push);
     }
     core_tell(core);
 }
@@ -96,18 +93,18 @@ carry_out(struct core *core, enum push_verdict verdict)
 static void
 on_step(struct core *core)
 {
-    struct push *push = core->push;
-    uint64_t base = push->base, final = push->final_hash, cut = push_cut_told(push),
-             saved = push->saved;
+    struct push *push = &core->push;
+    uint64_t base = push->group.base, final = push->final_hash, snapshot = push_snapshot_told(core),
+             saved = push->snapshot.saved;
     if (!push->started)
         return;
-    carry_out(core, push_group_step(push, core));
+    carry_out(core, push_group_step(&push->group, core));
     push_range_step(push, core);
-    push_cut_step(push, core);
+    push_snapshot_step(push, core);
     push_work_step(push, core);
     core->round = push->leases.done.floor;
-    if (push->base != base || push->final_hash != final || push_cut_told(push) != cut ||
-        push->saved != saved)
+    if (push->group.base != base || push->final_hash != final ||
+        push_snapshot_told(core) != snapshot || push->snapshot.saved != saved)
         core_tell(core);
 }
 
@@ -116,16 +113,16 @@ on_step(struct core *core)
 static void
 on_message(struct core *core, int i, const struct proto_msg *msg)
 {
-    struct push *push = core->push;
+    struct push *push = &core->push;
     switch (msg->type) {
     case PROTO_GROUP:
-        carry_out(core, push_group_on_group(push, core, i, &msg->group));
+        carry_out(core, push_group_on_group(&push->group, core, i, &msg->group));
         break;
     case PROTO_PULL:
         push_copy_on_pull(push, core, i, &msg->pull);
         break;
     case PROTO_APPLIED:
-        if (msg->applied.group_hash != push->group_hash ||
+        if (msg->applied.group_hash != push->group.hash ||
             msg->applied.range >= push->config.range_count)
             break;
         push_range_on_applied(push, core, i, &msg->applied);
@@ -145,14 +142,14 @@ on_message(struct core *core, int i, const struct proto_msg *msg)
 static void
 on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
-    struct push *push = core->push;
+    struct push *push = &core->push;
     switch (msg->type) {
     case PROTO_HOLDINGS:
         push_copy_on_holdings(push, core, i, &msg->holdings, frame->data, frame->size);
         break;
     case PROTO_VALUE:
         if (msg->value.whole && msg->value.number)
-            push_cut_on_copy(push, core, i, &msg->value, frame);
+            push_snapshot_on_copy(push, core, i, &msg->value, frame);
         else if (msg->value.whole)
             push_copy_on_copy(push, core, i, &msg->value, frame);
         else
@@ -172,21 +169,21 @@ static void
 on_bucket(struct core *core, size_t bucket)
 {
     assert(bucket == 0);
-    push_work_computed(core->push, core);
+    push_work_computed(&core->push, core);
 }
 
 /* The trainer begins, or it has the final model. */
 static void
 on_applied(struct core *core, const struct core_state *now)
 {
-    struct push *push = core->push;
+    struct push *push = &core->push;
     core->applied_at = core->awake;
     if (!now->done) {
         assert(!push->started);
         push->started = true;
-        push->again_us = PUSH_AGAIN_US;
+        push->work.again_us = PUSH_AGAIN_US;
         core->started_at = core->awake;
-        push_cut_begin(push, core);
+        push_snapshot_begin(push, core);
         core_tell(core);
         return;
     }
@@ -199,7 +196,7 @@ on_applied(struct core *core, const struct core_state *now)
 static bool
 on_interrupt(struct core *core)
 {
-    return push_cut_end(core->push, core);
+    return push_snapshot_end(&core->push, core);
 }
 
 /* --- Peers ---------------------------------------------------------------------------------------- */
@@ -207,24 +204,25 @@ on_interrupt(struct core *core)
 static void
 on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
-    struct push *push = core->push;
+    struct push *push = &core->push;
     beat->round = core->round;
     beat->done = core->done;
     beat->idle = true;
     if (!push->started)
         return;
     beat->claim_count = 1;
-    beat->claims[0] = (struct proto_claim){.group_hash = push->group_hash,
-                                           .base = push->base,
-                                           .counter = push->counter,
-                                           .number = ++push->claim_number,
-                                           .tickets = push_set_count(&push->leases.done),
-                                           .final_hash = push->final_hash,
-                                           .leads = push->leads,
-                                           .cut = push_cut_told(push),
-                                           .saved = push->saved,
-                                           .compute_us = shown_us(push_ticket_us(push, true, -1)),
-                                           .line_us = shown_us(push_line_us(push, true, -1))};
+    beat->claims[0] =
+        (struct proto_claim){.group_hash = push->group.hash,
+                             .base = push->group.base,
+                             .counter = push->group.counter,
+                             .number = ++push->group.claim_number,
+                             .tickets = push_set_count(&push->leases.done),
+                             .final_hash = push->final_hash,
+                             .leads = push->group.leads,
+                             .snapshot = push_snapshot_told(core),
+                             .saved = push->snapshot.saved,
+                             .compute_us = shown_us(push_group_ticket_us(core, true, -1)),
+                             .line_us = shown_us(push_group_line_us(core, true, -1))};
 }
 
 static void
@@ -234,14 +232,17 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     (void)news;
     if (!said->claim_count)
         return;
-    carry_out(core, push_group_on_claim(core->push, core, i, &said->claims[0]));
-    core->others_train |= core->push->of[i].said.group_hash != 0;
+    enum push_verdict verdict = push_group_on_claim(&core->push.group, core, i, &said->claims[0]);
+    if (push_group_all_done(core, i))
+        push_set_raise(&core->push.leases.done, core->push.config.tickets);
+    carry_out(core, verdict);
+    core->others_train |= core->push.group.of[i].said.group_hash != 0;
 }
 
 static void
 on_peer_forget(struct core *core, int i)
 {
-    core->push->of[i].known = false;
+    core->push.group.of[i].known = false;
 }
 
 /* --- Looking -------------------------------------------------------------------------------------- */
@@ -252,8 +253,8 @@ may_end(const struct core *core)
     if (!core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++) {
-        const struct push_claim *of = &core->push->of[i];
-        bool has = of->known && of->said.final_hash == core->push->final_hash;
+        const struct push_claim *of = &core->push.group.of[i];
+        bool has = of->known && of->said.final_hash == core->push.final_hash;
         if (!has && view_lags(core, i, core->applied_at, 0))
             return false;
     }
@@ -263,21 +264,21 @@ may_end(const struct core *core)
 static bool
 waits(const struct core *core)
 {
-    const struct push *push = core->push;
-    return core->config.peers_min > 1 && push->started && push->groups == 0 && !core->done;
+    const struct push *push = &core->push;
+    return core->config.peers_min > 1 && push->started && push->group.groups == 0 && !core->done;
 }
 
 /* Who takes twice as long for a ticket gets half as many. */
 static void
 slow_of(const struct core *core, struct core_stats *out)
 {
-    const struct proto_group *group = &core->push->group;
+    const struct proto_group *group = &core->push.group.now;
     uint64_t work[PROTO_PEERS_MAX];
     int peer[PROTO_PEERS_MAX];
     for (size_t m = 0; m < group->count; m++) {
         peer[m] = peers_find(core, group->seats[m].node);
         bool self = core_node_equal(group->seats[m].node, core->config.self);
-        uint64_t us = push_ticket_us(core->push, self, peer[m]);
+        uint64_t us = push_group_ticket_us(core, self, peer[m]);
         if (us == 0)
             return;
         work[m] = UINT64_C(1000000000000) / us;
@@ -288,14 +289,14 @@ slow_of(const struct core *core, struct core_stats *out)
 static void
 stats(const struct core *core, struct core_stats *out)
 {
-    const struct push *push = core->push;
+    const struct push *push = &core->push;
     out->round = core->round;
-    out->plans = push->groups;
-    out->plan = push->group_hash;
-    out->members = (unsigned)push->group.count;
-    out->catching_up = push->started && push->base == 0 && push->groups > 0;
-    out->lost = push->final_hash ? push->missing : push->lost;
-    out->shared = push->shared;
+    out->plans = push->group.groups;
+    out->plan = push->group.hash;
+    out->members = (unsigned)push->group.now.count;
+    out->catching_up = push->started && push->group.base == 0 && push->group.groups > 0;
+    out->lost = push->final_hash ? push->ranges.missing : push->ranges.lost;
+    out->shared = push->group.shared;
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;

@@ -1,8 +1,9 @@
 /* push_copy.c - copies of ranges: what this node tells of what it holds, takes over, and gives. See push.h. */
+#include "mesh/core/push/push_range.h"
+
 #include <assert.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/push/push.h"
 
 #define HELD                                                                                       \
     (UINT64_C(1) << 62) /* a holding: HELD + taken, or taken + 1 of what was only read, or 0 */
@@ -29,9 +30,9 @@ push_copy_end(struct push *push)
 {
     uint64_t end = push->leases.end;
     for (enum push_place p = PUSH_READS; p <= PUSH_PUSHES; p++)
-        end = push->job[p].in_hand > end ? push->job[p].in_hand : end;
+        end = push->work.job[p].in_hand > end ? push->work.job[p].in_hand : end;
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        const struct push_range *r = &push->range[k];
+        const struct push_range *r = &push->ranges.of[k];
         uint64_t own = r->held ? push_set_end(&r->set) : r->read ? push_set_end(&r->read_set) : 0;
         end = own > end ? own : end;
     }
@@ -54,23 +55,22 @@ push_copy_tell(struct push *push, const struct core *core, unsigned rank, bool q
 {
     struct proto_msg msg = {
         .type = PROTO_HOLDINGS,
-        .holdings = {.group_hash = push->group_hash,
+        .holdings = {.group_hash = push->group.hash,
                      .answer = question,
-                     .in_hand = push->forget ? 0 : push->job[PUSH_COMPUTES].in_hand,
-                     .finished = push->to_push ? push->job[PUSH_PUSHES].in_hand : 0,
+                     .in_hand = push->work.forget ? 0 : push->work.job[PUSH_COMPUTES].in_hand,
+                     .finished = push->work.to_push ? push->work.job[PUSH_PUSHES].in_hand : 0,
                      .tickets = push->leases.done.floor,
                      .leased = push->leases.end}};
 
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        const struct push_range *r = &push->range[k];
+        const struct push_range *r = &push->ranges.of[k];
         const uint64_t said[2] = {push_copy_holding(r), r->held ? r->history : r->read_history};
         for (size_t b = 0; b < HOLDING_SIZE; b++)
             push->body[HOLDING_SIZE * k + b] = (uint8_t)(said[b / 8] >> 8 * (b % 8));
     }
-    msg.holdings.check = push_body_check(push->group_hash, 0, msg.holdings.in_hand, push->body,
+    msg.holdings.check = push_body_check(push->group.hash, 0, msg.holdings.in_hand, push->body,
                                          HOLDING_SIZE * (size_t)push->config.range_count);
-    push_group_bulk(push, core, rank, &msg, push->body,
-                    HOLDING_SIZE * (size_t)push->config.range_count);
+    push_group_bulk(core, rank, &msg, push->body, HOLDING_SIZE * (size_t)push->config.range_count);
 }
 
 /* Of what a member says, no more than can be. */
@@ -87,16 +87,16 @@ void
 push_copy_on_holdings(struct push *push, const struct core *core, int from,
                       const struct proto_holdings *holdings, const uint8_t *body, size_t size)
 {
-    int rank = push_group_rank(push, core, from);
-    if (holdings->group_hash != push->group_hash || rank < 0 ||
+    int rank = push_group_rank(core, from);
+    if (holdings->group_hash != push->group.hash || rank < 0 ||
         size != HOLDING_SIZE * (size_t)push->config.range_count ||
         holdings->check != push_body_check(holdings->group_hash, 0, holdings->in_hand, body, size))
         return;
     if (holdings->answer)
         push_copy_tell(push, core, (unsigned)rank, false);
-    if (push->told >> rank & 1)
+    if (push->group.told >> rank & 1)
         return;
-    push->told |= UINT64_C(1) << rank;
+    push->group.told |= UINT64_C(1) << rank;
     push_set_raise(&push->leases.done, holdings->tickets < push->config.tickets
                                            ? holdings->tickets
                                            : push->config.tickets);
@@ -106,7 +106,7 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
     if (holdings->in_hand)
         push_leases_give(&push->leases, (unsigned)rank, holdings->in_hand - 1, core->awake);
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
+        struct push_range *r = &push->ranges.of[k];
         uint64_t said[2] = {0, 0};
         for (size_t b = 0; b < HOLDING_SIZE; b++)
             said[b / 8] |= (uint64_t)body[HOLDING_SIZE * k + b] << 8 * (b % 8);
@@ -119,13 +119,28 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
     }
 }
 
+void
+push_copy_hold(struct push *push)
+{
+    struct push_group *group = &push->group;
+    if (group->base == group->hash)
+        return;
+    group->base = group->hash;
+    group->base_group = group->now;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        struct push_range *r = &push->ranges.of[k];
+        r->base_served = UINT64_C(1) << r->owner | UINT64_C(1) << r->backup;
+        r->base_before = r->best_holding ? UINT64_C(1) << r->best : r->base_served;
+    }
+}
+
 /* --- Giving ----------------------------------------------------------------------------------------- */
 
 static void
 send_value(struct push *push, const struct core *core, int to, unsigned range,
            struct proto_value *value)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     struct proto_msg msg = {.type = PROTO_VALUE};
     const struct push_size *of = &push->config.size[range];
     size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : of->value);
@@ -147,11 +162,11 @@ send_value(struct push *push, const struct core *core, int to, unsigned range,
 void
 push_copy_give(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    struct proto_value value = {.group_hash = push->group_hash, .whole = true};
-    r->stage = PUSH_COPYING;
+    struct push_range *r = &push->ranges.of[range];
+    struct proto_value value = {.group_hash = push->group.hash, .whole = true};
+    r->service = PUSH_COPYING;
     r->asked_at = core->awake;
-    int i = peers_find(core, push->group.seats[r->backup].node);
+    int i = peers_find(core, push->group.now.seats[r->backup].node);
     if (i >= 0)
         send_value(push, core, i, range, &value);
 }
@@ -160,7 +175,7 @@ push_copy_give(struct push *push, const struct core *core, unsigned range)
 static void
 restore(struct push *push, unsigned range)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     assert(!r->held);
     r->held = true;
     if (r->read) {
@@ -181,10 +196,10 @@ void
 push_copy_on_pull(struct push *push, const struct core *core, int from,
                   const struct proto_pull *pull)
 {
-    int rank = push_group_rank(push, core, from);
+    int rank = push_group_rank(core, from);
     if (pull->range >= push->config.range_count)
         return;
-    struct push_range *r = &push->range[pull->range];
+    struct push_range *r = &push->ranges.of[pull->range];
     struct proto_value value = {
         .group_hash = pull->group_hash, .number = pull->number, .whole = pull->whole};
     if (push->final_hash && pull->group_hash == push->final_hash) {
@@ -193,16 +208,16 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
             send_value(push, core, from, pull->range, &value);
         return;
     }
-    if (pull->group_hash != push->group_hash || rank < 0)
+    if (pull->group_hash != push->group.hash || rank < 0)
         return;
     if (pull->whole && r->owner == (unsigned)rank && (r->held || r->read)) {
         if (!r->held)
             restore(push, pull->range);
         send_value(push, core, from, pull->range, &value);
-    } else if (pull->whole && pull->number && r->owner == push->rank && r->stage == PUSH_SERVING &&
-               push_cut_exact(&r->set, pull->in_hand)) {
+    } else if (pull->whole && pull->number && r->owner == push->group.rank &&
+               r->service == PUSH_SERVING && push_snapshot_exact(&r->set, pull->in_hand)) {
         send_value(push, core, from, pull->range, &value);
-    } else if (!pull->whole && r->owner == push->rank && r->stage == PUSH_SERVING) {
+    } else if (!pull->whole && r->owner == push->group.rank && r->service == PUSH_SERVING) {
         value.has = pull->in_hand && push_set_has(&r->set, pull->in_hand - 1);
         send_value(push, core, from, pull->range, &value);
     }
@@ -213,25 +228,25 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
 void
 push_copy_ask(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     struct proto_msg msg = {
         .type = PROTO_PULL,
-        .pull = {.group_hash = push->group_hash, .range = (uint16_t)range, .whole = true}};
-    r->stage = PUSH_FETCHING;
+        .pull = {.group_hash = push->group.hash, .range = (uint16_t)range, .whole = true}};
+    r->service = PUSH_FETCHING;
     r->asked_at = core->awake;
-    push_group_send(push, core, r->best, &msg);
+    push_group_send(core, r->best, &msg);
 }
 
 /* What was done and is not in the range is lost. False: nothing is. */
 static bool
 lose(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     uint64_t lost = 0;
     for (uint64_t t = r->set.floor; t < push->leases.done.floor; t++)
         lost += !push_set_has(&r->set, t);
     push_set_raise(&r->set, push->leases.done.floor);
-    push->lost += lost;
+    push->ranges.lost += lost;
     if (lost)
         core_log(core, 3,
                  "push: range %u was only on nodes that are gone: %llu tickets of it are lost",
@@ -243,10 +258,10 @@ lose(struct push *push, const struct core *core, unsigned range)
 static void
 have(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     bool lost = lose(push, core, range);
     if (r->backup == r->owner || (r->backup_history == r->history && !lost))
-        r->stage = PUSH_SERVING;
+        r->service = PUSH_SERVING;
     else
         push_copy_give(push, core, range);
 }
@@ -254,8 +269,8 @@ have(struct push *push, const struct core *core, unsigned range)
 void
 push_copy_begin(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    bool here = r->best == push->rank || (core_mutant(MUTANT_PUSH_BACK) && r->held);
+    struct push_range *r = &push->ranges.of[range];
+    bool here = r->best == push->group.rank || (core_mutant(MUTANT_PUSH_BACK) && r->held);
     if (!here) {
         push_copy_ask(push, core, range);
         return;
@@ -268,56 +283,56 @@ push_copy_begin(struct push *push, const struct core *core, unsigned range)
 static void
 adopt(struct push *push, const struct proto_value *value, const uint8_t *body)
 {
-    struct push_range *r = &push->range[value->range];
+    struct push_range *r = &push->ranges.of[value->range];
     push_set_read(&r->set, body);
     keeper(push)->adopt(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
     r->held = true;
     r->taken = value->taken;
     r->history = value->history;
     r->hash = keeper(push)->hash(push->config.keeper_ctx, value->range);
-    push_group_hold(push);
+    push_copy_hold(push);
 }
 
 void
 push_copy_on_copy(struct push *push, const struct core *core, int from,
                   const struct proto_value *value, const struct core_frame *frame)
 {
-    int rank = push_group_rank(push, core, from);
-    if (value->group_hash != push->group_hash || rank < 0 || push->work >= PUSH_FINISHING ||
+    int rank = push_group_rank(core, from);
+    if (value->group_hash != push->group.hash || rank < 0 || push->work.state >= PUSH_FINISHING ||
         value->range >= push->config.range_count)
         return;
-    struct push_range *r = &push->range[value->range];
+    struct push_range *r = &push->ranges.of[value->range];
     if (value->taken > push->config.tickets ||
         frame->size != PUSH_SET_SIZE + push->config.size[value->range].copy ||
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
                                         frame->size))
         return;
-    if (r->owner == push->rank && r->stage == PUSH_FETCHING && r->best == (unsigned)rank) {
+    if (r->owner == push->group.rank && r->service == PUSH_FETCHING && r->best == (unsigned)rank) {
         adopt(push, value, frame->data);
         have(push, core, value->range);
-    } else if (r->backup == push->rank && r->owner == (unsigned)rank) {
+    } else if (r->backup == push->group.rank && r->owner == (unsigned)rank) {
         if (!r->held || value->taken >= r->taken)
             adopt(push, value, frame->data);
         struct proto_msg msg = {.type = PROTO_APPLIED,
-                                .applied = {.group_hash = push->group_hash,
+                                .applied = {.group_hash = push->group.hash,
                                             .range = value->range,
                                             .taken = r->taken,
                                             .hash = r->hash}};
-        push_group_send(push, core, r->owner, &msg);
+        push_group_send(core, r->owner, &msg);
     }
 }
 
 void
 push_copy_keep(struct push *push)
 {
-    push->missing = 0;
+    push->ranges.missing = 0;
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
+        struct push_range *r = &push->ranges.of[k];
         r->held = true;
         r->taken = r->read_taken;
         r->history = r->read_history;
         r->set = r->read_set;
-        push->missing += push->config.tickets - r->taken;
+        push->ranges.missing += push->config.tickets - r->taken;
         keeper(push)->restore(push->config.keeper_ctx, k, r->history, r->history);
     }
 }

@@ -1,16 +1,17 @@
 /* push_lease.c - the leader: who gets which ticket. See push_tickets.h. */
+#include "mesh/core/push/push_lease.h"
+
 #include <assert.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/push/push.h"
 
 static struct proto_lease
 lease(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
 {
     struct push_leases *leases = &push->leases;
-    assert(push->leads && rank < push->group.count);
+    assert(push->group.leads && rank < push->group.now.count);
     uint64_t in_hand = take->wants ? push_leases_take(leases, rank, take->got, core->awake) : 0;
-    return (struct proto_lease){.group_hash = push->group_hash,
+    return (struct proto_lease){.group_hash = push->group.hash,
                                 .finished = take->finished,
                                 .in_hand = in_hand,
                                 .got = leases->of[rank].number,
@@ -21,7 +22,7 @@ static void
 give(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
 {
     struct proto_msg msg = {.type = PROTO_LEASE, .lease = lease(push, core, rank, take)};
-    push_group_send(push, core, rank, &msg);
+    push_group_send(core, rank, &msg);
 }
 
 /* Those who wait get the tickets that have become free. */
@@ -31,8 +32,8 @@ push_lease_more(struct push *push, const struct core *core)
     for (uint64_t left = push->leases.waiting; left; left &= left - 1) {
         unsigned rank = (unsigned)__builtin_ctzll(left);
         const struct proto_take take = {.wants = true, .got = push->leases.of[rank].number};
-        if (rank == push->rank)
-            push->take_at.us = 0;
+        if (rank == push->group.rank)
+            push->work.take_at.us = 0;
         else
             give(push, core, rank, &take);
     }
@@ -49,11 +50,11 @@ void
 push_lease_on_take(struct push *push, const struct core *core, int from,
                    const struct proto_take *take)
 {
-    int rank = push_group_rank(push, core, from);
-    if (take->group_hash != push->group_hash || !push->leads || !push_group_stands(push) ||
-        rank < 0 || rank == (int)push->rank)
+    int rank = push_group_rank(core, from);
+    if (take->group_hash != push->group.hash || !push->group.leads ||
+        !push_group_stands(&push->group) || rank < 0 || rank == (int)push->group.rank)
         return;
-    push->leave |= (uint64_t)take->leaves << rank;
+    push->snapshot.leave |= (uint64_t)take->leaves << rank;
     bool more = done(push, core, (unsigned)rank, take);
     give(push, core, (unsigned)rank, take);
     if (more)
@@ -63,8 +64,8 @@ push_lease_on_take(struct push *push, const struct core *core, int from,
 struct proto_lease
 push_lease_own(struct push *push, const struct core *core, const struct proto_take *take)
 {
-    bool more = done(push, core, push->rank, take);
-    struct proto_lease answer = lease(push, core, push->rank, take);
+    bool more = done(push, core, push->group.rank, take);
+    struct proto_lease answer = lease(push, core, push->group.rank, take);
     if (more)
         push_lease_more(push, core);
     return answer;

@@ -1,8 +1,9 @@
 /* push_range.c - what an owner does with pushes, and its backup with what the owner sends. See push.h. */
+#include "mesh/core/push/push_range.h"
+
 #include <assert.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/push/push.h"
 #include "proto/mix.h"
 
 static const struct push_keeper *
@@ -17,10 +18,10 @@ void
 push_range_init(struct push *push)
 {
     for (int k = 0; k < PUSH_QUEUE_MAX; k++)
-        push->waiting[k].next = k + 1 < PUSH_QUEUE_MAX ? k + 1 : -1;
-    push->spare = 0;
+        push->ranges.waiting[k].next = k + 1 < PUSH_QUEUE_MAX ? k + 1 : -1;
+    push->ranges.spare = 0;
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].first = push->range[k].last = -1;
+        push->ranges.of[k].first = push->ranges.of[k].last = -1;
 }
 
 static void
@@ -28,21 +29,21 @@ pop(struct push *push, const struct core *core, struct push_range *r)
 {
     int k = r->first;
     assert(k >= 0);
-    if (push->waiting[k].handle)
-        core->config.wire->release(core->config.wire_ctx, push->waiting[k].handle);
-    r->first = push->waiting[k].next;
+    if (push->ranges.waiting[k].handle)
+        core->config.wire->release(core->config.wire_ctx, push->ranges.waiting[k].handle);
+    r->first = push->ranges.waiting[k].next;
     if (r->first < 0)
         r->last = -1;
     r->offered = false;
-    push->waiting[k].next = push->spare;
-    push->spare = k;
+    push->ranges.waiting[k].next = push->ranges.spare;
+    push->ranges.spare = k;
 }
 
 static bool
 waits(const struct push *push, const struct push_range *r, unsigned rank, uint64_t ticket)
 {
-    for (int k = r->first; k >= 0; k = push->waiting[k].next)
-        if (push->waiting[k].rank == rank && push->waiting[k].ticket == ticket)
+    for (int k = r->first; k >= 0; k = push->ranges.waiting[k].next)
+        if (push->ranges.waiting[k].rank == rank && push->ranges.waiting[k].ticket == ticket)
             return true;
     return false;
 }
@@ -52,7 +53,7 @@ waits(const struct push *push, const struct push_range *r, unsigned rank, uint64
 static void
 take(struct push *push, unsigned range, const struct push_waiting *from)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     unsigned group = push->config.group;
     bool last = push_set_count(&r->set) + 1 == push->config.tickets;
     struct push_taken taken = {
@@ -83,17 +84,17 @@ has(const struct push_range *r, uint64_t ticket)
 static void
 answer(struct push *push, const struct core *core, unsigned range, unsigned rank, uint64_t ticket)
 {
-    struct push_range *r = &push->range[range];
+    struct push_range *r = &push->ranges.of[range];
     struct proto_msg msg = {.type = PROTO_APPLIED,
-                            .applied = {.group_hash = push->group_hash,
+                            .applied = {.group_hash = push->group.hash,
                                         .range = (uint16_t)range,
                                         .in_hand = ticket + 1,
                                         .taken = r->taken,
                                         .hash = r->hash}};
-    if (rank != push->rank) {
-        push_group_send(push, core, rank, &msg);
-    } else if (push->job[PUSH_PUSHES].in_hand == ticket + 1) {
-        push_work_pushed(push, r);
+    if (rank != push->group.rank) {
+        push_group_send(core, rank, &msg);
+    } else if (push->work.job[PUSH_PUSHES].in_hand == ticket + 1) {
+        push_work_pushed(&push->work, r);
     }
 }
 
@@ -101,28 +102,28 @@ answer(struct push *push, const struct core *core, unsigned range, unsigned rank
 static void
 offer(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    const struct push_waiting *w = &push->waiting[r->first];
+    struct push_range *r = &push->ranges.of[range];
+    const struct push_waiting *w = &push->ranges.waiting[r->first];
     size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
-                            .push = {.group_hash = push->group_hash,
+                            .push = {.group_hash = push->group.hash,
                                      .range = (uint16_t)range,
                                      .ticket = w->ticket,
                                      .read = w->read,
                                      .taken = r->taken + 1,
                                      .number = w->number,
                                      .who = w->who}};
-    msg.push.check = push_body_check(push->group_hash, range, w->ticket, w->gradient, size);
+    msg.push.check = push_body_check(push->group.hash, range, w->ticket, w->gradient, size);
     r->offered = true;
     r->asked_at = core->awake;
-    push_group_bulk(push, core, r->backup, &msg, w->gradient, size);
+    push_group_bulk(core, r->backup, &msg, w->gradient, size);
 }
 
 static void
 take_first(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    const struct push_waiting first = push->waiting[r->first];
+    struct push_range *r = &push->ranges.of[range];
+    const struct push_waiting first = push->ranges.waiting[r->first];
     take(push, range, &first);
     pop(push, core, r);
     answer(push, core, range, first.rank, first.ticket);
@@ -132,9 +133,9 @@ take_first(struct push *push, const struct core *core, unsigned range)
 static void
 advance(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    while (r->stage == PUSH_SERVING && r->first >= 0 && !r->offered) {
-        const struct push_waiting first = push->waiting[r->first];
+    struct push_range *r = &push->ranges.of[range];
+    while (r->service == PUSH_SERVING && r->first >= 0 && !r->offered) {
+        const struct push_waiting first = push->ranges.waiting[r->first];
         if (has(r, first.ticket)) {
             pop(push, core, r);
             answer(push, core, range, first.rank, first.ticket);
@@ -150,17 +151,17 @@ advance(struct push *push, const struct core *core, unsigned range)
 static int
 enter(struct push *push, const struct core *core, unsigned range, const struct push_waiting *in)
 {
-    struct push_range *r = &push->range[range];
-    if (r->owner != push->rank || r->stage != PUSH_SERVING)
+    struct push_range *r = &push->ranges.of[range];
+    if (r->owner != push->group.rank || r->service != PUSH_SERVING)
         return -1;
     bool newer = in->read > r->taken + core_mutant(MUTANT_PUSH_NEWER);
     if (newer) { /* it was lost since, and begun from older values; or somebody lies */
-        push->again |= in->rank == push->rank;
+        push->work.again |= in->rank == push->group.rank;
         answer(push, core, range, in->rank, in->ticket);
     }
     if (newer || in->ticket >= push->config.tickets ||
         (in->ticket >= r->set.floor && in->ticket - r->set.floor >= PUSH_WINDOW)) {
-        if (push->refused++ == 0)
+        if (push->ranges.refused++ == 0)
             core_log(core, 4,
                      "push: a gradient for ticket %llu from parameters %llu is refused: "
                      "range %u is at %llu",
@@ -172,14 +173,14 @@ enter(struct push *push, const struct core *core, unsigned range, const struct p
         answer(push, core, range, in->rank, in->ticket);
         return -1;
     }
-    if (waits(push, r, in->rank, in->ticket) || push->spare < 0)
+    if (waits(push, r, in->rank, in->ticket) || push->ranges.spare < 0)
         return -1;
-    int k = push->spare;
-    push->spare = push->waiting[k].next;
-    push->waiting[k] = *in;
-    push->waiting[k].next = -1;
+    int k = push->ranges.spare;
+    push->ranges.spare = push->ranges.waiting[k].next;
+    push->ranges.waiting[k] = *in;
+    push->ranges.waiting[k].next = -1;
     if (r->last >= 0)
-        push->waiting[r->last].next = k;
+        push->ranges.waiting[r->last].next = k;
     else
         r->first = k;
     r->last = k;
@@ -189,10 +190,10 @@ enter(struct push *push, const struct core *core, unsigned range, const struct p
 void
 push_range_own(struct push *push, const struct core *core, unsigned range)
 {
-    const struct push_waiting in = {.rank = push->rank,
-                                    .ticket = push->job[PUSH_PUSHES].in_hand - 1,
-                                    .read = push->range[range].behind_read,
-                                    .number = push->job[PUSH_PUSHES].number,
+    const struct push_waiting in = {.rank = push->group.rank,
+                                    .ticket = push->work.job[PUSH_PUSHES].in_hand - 1,
+                                    .read = push->ranges.of[range].behind_read,
+                                    .number = push->work.job[PUSH_PUSHES].number,
                                     .who = core->config.self,
                                     .gradient =
                                         keeper(push)->gradient(push->config.keeper_ctx, range)};
@@ -205,15 +206,15 @@ static void
 follow(struct push *push, const struct core *core, unsigned rank, const struct proto_push *msg,
        const void *gradient)
 {
-    struct push_range *r = &push->range[msg->range];
+    struct push_range *r = &push->ranges.of[msg->range];
     const struct push_waiting in = {.ticket = msg->ticket,
                                     .read = msg->read,
                                     .number = msg->number,
                                     .who = msg->who,
                                     .gradient = gradient};
-    if (r->backup != push->rank || r->owner != rank || !r->held)
+    if (r->backup != push->group.rank || r->owner != rank || !r->held)
         return;
-    push_group_hold(push);
+    push_copy_hold(push);
     if (msg->taken == r->taken + 1 && !has(r, msg->ticket))
         take(push, msg->range, &in);
     if (msg->taken == r->taken)
@@ -224,8 +225,8 @@ void
 push_range_on_push(struct push *push, const struct core *core, int from,
                    const struct proto_push *msg, struct core_frame *frame)
 {
-    int rank = push_group_rank(push, core, from);
-    if (msg->group_hash != push->group_hash || rank < 0 || push->work >= PUSH_FINISHING ||
+    int rank = push_group_rank(core, from);
+    if (msg->group_hash != push->group.hash || rank < 0 || push->work.state >= PUSH_FINISHING ||
         msg->ticket >= push->config.tickets || msg->range >= push->config.range_count ||
         frame->size != push->config.size[msg->range].gradient ||
         msg->check !=
@@ -246,7 +247,7 @@ push_range_on_push(struct push *push, const struct core *core, int from,
     if (k < 0)
         return;
     core->config.wire->keep(core->config.wire_ctx, frame);
-    push->waiting[k].handle = frame->handle;
+    push->ranges.waiting[k].handle = frame->handle;
     advance(push, core, msg->range);
 }
 
@@ -256,46 +257,46 @@ push_range_on_push(struct push *push, const struct core *core, int from,
 static bool
 again(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    if (!awake_reached(core->awake, awake_after(r->asked_at, push->again_us)))
+    struct push_range *r = &push->ranges.of[range];
+    if (!awake_reached(core->awake, awake_after(r->asked_at, push->work.again_us)))
         return false;
-    if (r->stage == PUSH_FETCHING)
+    if (r->service == PUSH_FETCHING)
         push_copy_ask(push, core, range);
-    else if (r->stage == PUSH_COPYING)
+    else if (r->service == PUSH_COPYING)
         push_copy_give(push, core, range);
-    else if (r->stage == PUSH_SERVING && r->offered)
+    else if (r->service == PUSH_SERVING && r->offered)
         offer(push, core, range);
-    return r->stage != PUSH_SERVING || r->offered;
+    return r->service != PUSH_SERVING || r->offered;
 }
 
 void
 push_range_step(struct push *push, const struct core *core)
 {
-    if (push->group_hash == 0 || push->work >= PUSH_FINISHING)
+    if (push->group.hash == 0 || push->work.state >= PUSH_FINISHING)
         return;
-    if (!push_group_stands(push)) {
-        if (!awake_reached(core->awake, awake_after(push->told_at, PUSH_AGAIN_US)))
+    if (!push_group_stands(&push->group)) {
+        if (!awake_reached(core->awake, awake_after(push->group.told_at, PUSH_AGAIN_US)))
             return;
-        push->told_at = core->awake;
-        for (unsigned r = 0; r < push->group.count; r++)
-            if (!(push->told >> r & 1))
+        push->group.told_at = core->awake;
+        for (unsigned r = 0; r < push->group.now.count; r++)
+            if (!(push->group.told >> r & 1))
                 push_copy_tell(push, core, r, true);
         return;
     }
-    push_group_hold(push);
+    push_copy_hold(push);
     bool late = false;
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
-        if (r->owner != push->rank)
+        struct push_range *r = &push->ranges.of[k];
+        if (r->owner != push->group.rank)
             continue;
-        if (r->stage == PUSH_ELSEWHERE)
+        if (r->service == PUSH_ELSEWHERE)
             push_copy_begin(push, core, k);
         else
             late |= again(push, core, k);
         advance(push, core, k);
     }
     if (late)
-        push_slower(push);
+        push_work_slower(&push->work);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */
@@ -304,10 +305,10 @@ push_range_step(struct push *push, const struct core *core)
 static void
 compare(struct push *push, const struct core *core, const struct proto_applied *applied)
 {
-    struct push_range *r = &push->range[applied->range];
+    struct push_range *r = &push->ranges.of[applied->range];
     if (r->hash == applied->hash || core_mutant(MUTANT_PUSH_DIFFER))
         return;
-    if (push->differ++ == 0)
+    if (push->ranges.differ++ == 0)
         core_log(core, 3,
                  "push: owner and backup of range %u differ after %llu gradients: memory "
                  "or processor of one of them is broken",
@@ -319,16 +320,16 @@ void
 push_range_on_applied(struct push *push, const struct core *core, int from,
                       const struct proto_applied *applied)
 {
-    int rank = push_group_rank(push, core, from);
-    struct push_range *r = &push->range[applied->range];
-    if (r->owner != push->rank || rank < 0 || r->backup != (unsigned)rank ||
-        push->work >= PUSH_FINISHING)
+    int rank = push_group_rank(core, from);
+    struct push_range *r = &push->ranges.of[applied->range];
+    if (r->owner != push->group.rank || rank < 0 || r->backup != (unsigned)rank ||
+        push->work.state >= PUSH_FINISHING)
         return;
-    if (applied->in_hand == 0 && r->stage == PUSH_COPYING && applied->taken == r->taken) {
-        r->stage = PUSH_SERVING;
+    if (applied->in_hand == 0 && r->service == PUSH_COPYING && applied->taken == r->taken) {
+        r->service = PUSH_SERVING;
         compare(push, core, applied);
     } else if (applied->in_hand != 0 && r->offered && applied->taken == r->taken + 1 &&
-               push->waiting[r->first].ticket + 1 == applied->in_hand) {
+               push->ranges.waiting[r->first].ticket + 1 == applied->in_hand) {
         take_first(push, core, applied->range);
         compare(push, core, applied);
     }
@@ -344,8 +345,8 @@ highest(const struct push *push, unsigned range, unsigned but)
 {
     unsigned best = but;
     uint64_t most = 0;
-    for (unsigned m = 0; m < push->group.count; m++) {
-        const struct proto_seat *seat = &push->group.seats[m];
+    for (unsigned m = 0; m < push->group.now.count; m++) {
+        const struct proto_seat *seat = &push->group.now.seats[m];
         uint64_t weight = mix64_pair(seat->node.id, range) >> 1 | (uint64_t)seat->serves << 63;
         if (m != but && (best == but || weight > most)) {
             best = m;
@@ -363,25 +364,25 @@ push_range_group(struct push *push, const struct core *core)
     /* Of a ticket above the floor nobody else may know that it is done: who gets it asks the ranges. */
     push->leases.done = (struct push_set){.floor = push->leases.done.floor};
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
+        struct push_range *r = &push->ranges.of[k];
         while (r->first >= 0)
             pop(push, core, r);
-        r->stage = PUSH_ELSEWHERE;
+        r->service = PUSH_ELSEWHERE;
         r->owner = r->backup = PROTO_PEERS_MAX;
         /* A copy from before another one owned it: what was read is newer. */
         if (r->held && r->read && r->read_taken > r->taken)
             r->held = core_mutant(MUTANT_PUSH_STALE);
-        if (push->group_hash == 0)
+        if (push->group.hash == 0)
             continue;
         r->owner = highest(push, k, PROTO_PEERS_MAX);
         r->backup = highest(push, k, r->owner);
-        r->best = push->rank;
+        r->best = push->group.rank;
         r->best_holding = push_copy_holding(r);
         r->backup_history = 0;
         r->asked_at = core->awake;
     }
-    for (unsigned m = 0; m < push->group.count; m++)
-        if (m != push->rank)
+    for (unsigned m = 0; m < push->group.now.count; m++)
+        if (m != push->group.rank)
             push_copy_tell(push, core, m, true);
 }
 
@@ -389,7 +390,7 @@ void
 push_range_forget(struct push *push, const struct core *core)
 {
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].held = push->range[k].read = false;
+        push->ranges.of[k].held = push->ranges.of[k].read = false;
     push->leases.done = (struct push_set){.floor = push->config.first};
     push->leases.end = push->config.first;
     push_range_group(push, core);

@@ -1,8 +1,10 @@
 /* push_work.c - the worker: takes tickets, reads, has them computed, pushes. See push.h. */
+#include "mesh/core/push/push_work.h"
+
 #include <assert.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/push/push.h"
+#include "mesh/core/push/push_lease.h"
 
 /* Is it time to ask, for the first time or again? Then it is as if it was asked. */
 static bool
@@ -17,9 +19,9 @@ due(const struct core *core, struct awake *asked_at, uint64_t again_us)
 bool
 push_work_due(struct push *push, const struct core *core, struct awake *asked_at)
 {
-    bool first = asked_at->us == 0, now = due(core, asked_at, push->again_us);
+    bool first = asked_at->us == 0, now = due(core, asked_at, push->work.again_us);
     if (now && !first)
-        push_slower(push);
+        push_work_slower(&push->work);
     return now;
 }
 
@@ -32,8 +34,8 @@ drop(struct push_job *job)
 void
 push_work_drop_read(struct push *push)
 {
-    drop(&push->job[PUSH_READS]);
-    push->wanted = false;
+    drop(&push->work.job[PUSH_READS]);
+    push->work.wanted = false;
 }
 
 /* --- Reading -------------------------------------------------------------------------------------- */
@@ -42,39 +44,48 @@ static void
 pull_all(struct push *push)
 {
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].pulled = push->range[k].known = false;
-    push->to_pull = push->config.range_count;
-    push->pull_at.us = 0;
+        push->ranges.of[k].pulled = push->ranges.of[k].known = false;
+    push->work.to_pull = push->config.range_count;
+    push->work.pull_at.us = 0;
+}
+
+/* A range of the present group is served: its owner has the newest copy, and its backup, too. */
+static void
+served(const struct push_group *group, struct push_range *range)
+{
+    if (group->base == group->hash)
+        range->base_before = range->base_served;
 }
 
 static void
 pulled(struct push *push, struct push_range *r)
 {
-    assert(!r->pulled && push->to_pull > 0);
+    assert(!r->pulled && push->work.to_pull > 0);
     r->pulled = true;
-    push->to_pull--;
-    push_group_served(push, r);
+    push->work.to_pull--;
+    served(&push->group, r);
 }
 
 static void
 begin(struct push *push, const struct core *core, uint64_t in_hand)
 {
-    push->job[PUSH_READS] = (struct push_job){in_hand, ++push->number, push->group_hash};
-    push->reading = true;
-    push_trip_begin(&push->reads, core->now);
-    push->wanted = false;
+    push->work.job[PUSH_READS] = (struct push_job){in_hand, ++push->work.number, push->group.hash};
+    push->work.reading = true;
+    push_trip_begin(&push->work.reads, core->now);
+    push->work.wanted = false;
     pull_all(push);
-    if (core_mutant(MUTANT_PUSH_EARLY) && push->range[0].read) /* what was read for another one */
+    if (core_mutant(MUTANT_PUSH_EARLY) &&
+        push->ranges.of[0].read) /* what was read for another one */
         for (unsigned k = 0; k < push->config.range_count; k++)
-            pulled(push, &push->range[k]);
+            pulled(push, &push->ranges.of[k]);
 }
 
 /* What this node owns. */
 static void
 read_own(struct push *push, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    uint64_t in_hand = push->work == PUSH_WORKING ? push->job[PUSH_READS].in_hand : 0;
+    struct push_range *r = &push->ranges.of[range];
+    uint64_t in_hand = push->work.state == PUSH_WORKING ? push->work.job[PUSH_READS].in_hand : 0;
     push->config.keeper->value(push->config.keeper_ctx, range, push->body);
     push->config.keeper->read(push->config.keeper_ctx, range, push->body);
     r->read = true;
@@ -88,23 +99,25 @@ read_own(struct push *push, unsigned range)
 static void
 pull(struct push *push, const struct core *core)
 {
-    bool now = push_work_due(push, core, &push->pull_at), works = push->work == PUSH_WORKING;
-    struct proto_msg msg = {.type = PROTO_PULL,
-                            .pull = {.group_hash = works ? push->group_hash : push->model,
-                                     .number = works ? push->job[PUSH_READS].number : push->number,
-                                     .in_hand = works ? push->job[PUSH_READS].in_hand : 0}};
+    bool now = push_work_due(push, core, &push->work.pull_at),
+         works = push->work.state == PUSH_WORKING;
+    struct proto_msg msg = {
+        .type = PROTO_PULL,
+        .pull = {.group_hash = works ? push->group.hash : push->work.model,
+                 .number = works ? push->work.job[PUSH_READS].number : push->work.number,
+                 .in_hand = works ? push->work.job[PUSH_READS].in_hand : 0}};
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
+        struct push_range *r = &push->ranges.of[k];
         msg.pull.range = (uint16_t)k;
         if (r->pulled)
             continue;
-        if (push->source < 0 && r->owner == push->rank) {
-            if (r->stage == PUSH_SERVING)
+        if (push->work.source < 0 && r->owner == push->group.rank) {
+            if (r->service == PUSH_SERVING)
                 read_own(push, k);
-        } else if (now && push->source >= 0) {
-            peers_send(core, push->source, &msg);
+        } else if (now && push->work.source >= 0) {
+            peers_send(core, push->work.source, &msg);
         } else if (now) {
-            push_group_send(push, core, r->owner, &msg);
+            push_group_send(core, r->owner, &msg);
         }
     }
 }
@@ -113,17 +126,18 @@ pull(struct push *push, const struct core *core)
 static bool
 asked(const struct push *push, const struct core *core, int from, const struct proto_value *value)
 {
-    bool gathers = push->work == PUSH_GATHERING, reads = push->job[PUSH_READS].in_hand != 0;
-    if (value->range >= push->config.range_count || push->range[value->range].pulled ||
+    bool gathers = push->work.state == PUSH_GATHERING,
+         reads = push->work.job[PUSH_READS].in_hand != 0;
+    if (value->range >= push->config.range_count || push->ranges.of[value->range].pulled ||
         value->taken > push->config.tickets)
         return false;
-    if (gathers && push->source >= 0)
-        return push->source == from && value->group_hash == push->model &&
-               value->number == push->number;
-    uint64_t number = gathers ? push->number : push->job[PUSH_READS].number;
-    return (gathers || (push->work == PUSH_WORKING && reads)) && push->group_hash != 0 &&
-           value->group_hash == push->group_hash && value->number == number &&
-           push_group_rank(push, core, from) == (int)push->range[value->range].owner;
+    if (gathers && push->work.source >= 0)
+        return push->work.source == from && value->group_hash == push->work.model &&
+               value->number == push->work.number;
+    uint64_t number = gathers ? push->work.number : push->work.job[PUSH_READS].number;
+    return (gathers || (push->work.state == PUSH_WORKING && reads)) && push->group.hash != 0 &&
+           value->group_hash == push->group.hash && value->number == number &&
+           push_group_rank(core, from) == (int)push->ranges.of[value->range].owner;
 }
 
 void
@@ -135,17 +149,18 @@ push_work_on_value(struct push *push, const struct core *core, int from,
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
                                         frame->size))
         return;
-    struct push_range *r = &push->range[value->range];
+    struct push_range *r = &push->ranges.of[value->range];
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
     push->config.keeper->read(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
-    r->read = push->source < 0; /* else it is of another history, and nothing to go on from here */
+    r->read =
+        push->work.source < 0; /* else it is of another history, and nothing to go on from here */
     r->read_taken = value->taken;
     r->read_history = value->history;
     r->known = value->has;
     pulled(push, r);
-    push_trip_end(&push->reads, core->now);
-    push->pull_at = core->awake;
+    push_trip_end(&push->work.reads, core->now);
+    push->work.pull_at = core->awake;
 }
 
 /* --- Computing ------------------------------------------------------------------------------------ */
@@ -154,8 +169,8 @@ static const uint64_t *
 histories(struct push *push)
 {
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->history[k] = push->range[k].read_history;
-    return push->history;
+        push->work.history[k] = push->ranges.of[k].read_history;
+    return push->work.history;
 }
 
 /* How many ranges do not have the ticket that it has read for? */
@@ -164,80 +179,80 @@ unknown(const struct push *push)
 {
     unsigned count = 0;
     for (unsigned k = 0; k < push->config.range_count; k++)
-        count += !push->range[k].known;
+        count += !push->ranges.of[k].known;
     return count;
 }
 
 static void
 move(struct push *push, enum push_place from, enum push_place to)
 {
-    assert(push->job[from].in_hand && !push->job[to].in_hand);
-    push->job[to] = push->job[from];
-    drop(&push->job[from]);
-    push->take_at.us = 0;
+    assert(push->work.job[from].in_hand && !push->work.job[to].in_hand);
+    push->work.job[to] = push->work.job[from];
+    drop(&push->work.job[from]);
+    push->work.take_at.us = 0;
 }
 
 static void
 compute(struct push *push, const struct core *core)
 {
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        push->range[k].now_read = push->range[k].read_taken;
-        push->range[k].now_known = push->range[k].known;
+        push->ranges.of[k].now_read = push->ranges.of[k].read_taken;
+        push->ranges.of[k].now_known = push->ranges.of[k].known;
     }
     move(push, PUSH_READS, PUSH_COMPUTES);
-    push->computed = false;
-    push->ticket_at = core->now;
-    uint64_t ticket = push->job[PUSH_COMPUTES].in_hand - 1;
-    push->config.keeper->begin(push->config.keeper_ctx, ticket, push->job[PUSH_COMPUTES].number,
-                               histories(push));
+    push->work.computed = false;
+    push->work.ticket_at = core->now;
+    uint64_t ticket = push->work.job[PUSH_COMPUTES].in_hand - 1;
+    push->config.keeper->begin(push->config.keeper_ctx, ticket,
+                               push->work.job[PUSH_COMPUTES].number, histories(push));
     core->config.trainer->compute(core->config.trainer_ctx, &(struct core_task){.round = ticket});
 }
 
 void
 push_work_computed(struct push *push, const struct core *core)
 {
-    assert(push->job[PUSH_COMPUTES].in_hand && !push->computed);
-    push->computed = true;
-    push_mean_learn(&push->ticket, wall_since(core->now, push->ticket_at));
-    if (push->forget)
-        drop(&push->job[PUSH_COMPUTES]);
-    push->forget = false;
+    assert(push->work.job[PUSH_COMPUTES].in_hand && !push->work.computed);
+    push->work.computed = true;
+    push_mean_learn(&push->work.ticket, wall_since(core->now, push->work.ticket_at));
+    if (push->work.forget)
+        drop(&push->work.job[PUSH_COMPUTES]);
+    push->work.forget = false;
 }
 
 /* What is read is computed, and what is computed is pushed, when the place is free. */
 static void
 advance(struct push *push, const struct core *core)
 {
-    const struct push_job *job = push->job;
-    if (job[PUSH_COMPUTES].in_hand && push->computed && !job[PUSH_PUSHES].in_hand) {
+    const struct push_job *job = push->work.job;
+    if (job[PUSH_COMPUTES].in_hand && push->work.computed && !job[PUSH_PUSHES].in_hand) {
         move(push, PUSH_COMPUTES, PUSH_PUSHES);
         push->config.keeper->collect(push->config.keeper_ctx);
-        push->again = false;
-        push->to_push = 0;
-        push->push_at.us = 0;
-        push_trip_begin(&push->pushes, core->now);
+        push->work.again = false;
+        push->work.to_push = 0;
+        push->work.push_at.us = 0;
+        push_trip_begin(&push->work.pushes, core->now);
         for (unsigned k = 0; k < push->config.range_count; k++) {
-            struct push_range *r = &push->range[k];
+            struct push_range *r = &push->ranges.of[k];
             r->behind_read = r->now_read;
             r->pushed = r->now_known;
-            push->to_push += !r->pushed;
+            push->work.to_push += !r->pushed;
         }
     }
-    if (!job[PUSH_READS].in_hand || push->to_pull > 0)
+    if (!job[PUSH_READS].in_hand || push->work.to_pull > 0)
         return;
-    if (push->reading)
-        push->again_us -= (push->again_us - PUSH_AGAIN_US) / 4;
-    push->reading = false;
+    if (push->work.reading)
+        push->work.again_us -= (push->work.again_us - PUSH_AGAIN_US) / 4;
+    push->work.reading = false;
     if (job[PUSH_COMPUTES].in_hand)
         return;
     if (unknown(push) > 0) {
         compute(push, core);
     } else if (!job[PUSH_PUSHES].in_hand) { /* all ranges have it: it is done */
         move(push, PUSH_READS, PUSH_PUSHES);
-        push->again = false;
-        push->to_push = 0;
+        push->work.again = false;
+        push->work.to_push = 0;
         for (unsigned k = 0; k < push->config.range_count; k++)
-            push->range[k].pushed = true;
+            push->ranges.of[k].pushed = true;
     }
 }
 
@@ -246,30 +261,30 @@ advance(struct push *push, const struct core *core)
 static void
 push_to(struct push *push, const struct core *core, unsigned range)
 {
-    struct push_range *r = &push->range[range];
-    const struct push_job *job = &push->job[PUSH_PUSHES];
+    struct push_range *r = &push->ranges.of[range];
+    const struct push_job *job = &push->work.job[PUSH_PUSHES];
     const void *gradient = push->config.keeper->gradient(push->config.keeper_ctx, range);
     size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
-                            .push = {.group_hash = push->group_hash,
+                            .push = {.group_hash = push->group.hash,
                                      .range = (uint16_t)range,
                                      .ticket = job->in_hand - 1,
                                      .read = r->behind_read,
                                      .number = job->number,
                                      .who = core->config.self}};
-    msg.push.check = push_body_check(push->group_hash, range, job->in_hand - 1, gradient, size);
-    push_group_bulk(push, core, r->owner, &msg, gradient, size);
+    msg.push.check = push_body_check(push->group.hash, range, job->in_hand - 1, gradient, size);
+    push_group_bulk(core, r->owner, &msg, gradient, size);
 }
 
 static void
 push_all(struct push *push, const struct core *core)
 {
-    bool now = push_work_due(push, core, &push->push_at);
+    bool now = push_work_due(push, core, &push->work.push_at);
     for (unsigned k = 0; k < push->config.range_count; k++) {
-        struct push_range *r = &push->range[k];
+        struct push_range *r = &push->ranges.of[k];
         if (r->pushed)
             continue;
-        if (r->owner == push->rank)
+        if (r->owner == push->group.rank)
             push_range_own(push, core, k);
         else if (now)
             push_to(push, core, k);
@@ -280,17 +295,17 @@ void
 push_work_on_applied(struct push *push, const struct core *core, int from,
                      const struct proto_applied *applied)
 {
-    struct push_range *r = &push->range[applied->range];
-    uint64_t in_hand = push->job[PUSH_PUSHES].in_hand;
-    if (push->work != PUSH_WORKING || in_hand == 0 || applied->in_hand != in_hand || r->pushed ||
-        push_group_rank(push, core, from) != (int)r->owner)
+    struct push_range *r = &push->ranges.of[applied->range];
+    uint64_t in_hand = push->work.job[PUSH_PUSHES].in_hand;
+    if (push->work.state != PUSH_WORKING || in_hand == 0 || applied->in_hand != in_hand ||
+        r->pushed || push_group_rank(core, from) != (int)r->owner)
         return;
     bool lost = applied->taken < r->behind_read; /* and begun from older values */
-    push->again |= lost && !core_mutant(MUTANT_PUSH_KEEP);
-    push_work_pushed(push, r);
-    push_trip_end(&push->pushes, core->now);
-    if (push->to_push > 0)
-        push->push_at = core->awake;
+    push->work.again |= lost && !core_mutant(MUTANT_PUSH_KEEP);
+    push_work_pushed(&push->work, r);
+    push_trip_end(&push->work.pushes, core->now);
+    if (push->work.to_push > 0)
+        push->work.push_at = core->awake;
 }
 
 /* --- Leases ------------------------------------------------------------------------- */
@@ -298,15 +313,17 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
 static void
 leased(struct push *push, const struct core *core, const struct proto_lease *lease)
 {
-    if (lease->finished && lease->finished == push->job[PUSH_PUSHES].in_hand && push->to_push == 0)
-        drop(&push->job[PUSH_PUSHES]);
+    if (lease->finished && lease->finished == push->work.job[PUSH_PUSHES].in_hand &&
+        push->work.to_push == 0)
+        drop(&push->work.job[PUSH_PUSHES]);
     push_set_raise(&push->leases.done,
                    lease->tickets < push->config.tickets ? lease->tickets : push->config.tickets);
-    if (lease->got != push->got + 1 || lease->in_hand == 0 || lease->in_hand > push->config.tickets)
+    if (lease->got != push->work.got + 1 || lease->in_hand == 0 ||
+        lease->in_hand > push->config.tickets)
         return;
-    push->got = lease->got;
-    bool reads = push->work == PUSH_WORKING && push->ends != PUSH_ENDS_SAVED;
-    if (reads && !push->job[PUSH_READS].in_hand && !push->cut)
+    push->work.got = lease->got;
+    bool reads = push->work.state == PUSH_WORKING && push->snapshot.ends != PUSH_ENDS_SAVED;
+    if (reads && !push->work.job[PUSH_READS].in_hand && !push->snapshot.tickets)
         begin(push, core, lease->in_hand);
 }
 
@@ -314,8 +331,8 @@ void
 push_work_on_lease(struct push *push, const struct core *core, int from,
                    const struct proto_lease *lease)
 {
-    if (lease->group_hash == push->group_hash && push_group_stands(push) &&
-        core_node_equal(push->group.leader, core->peers.peers[from].node))
+    if (lease->group_hash == push->group.hash && push_group_stands(&push->group) &&
+        core_node_equal(push->group.now.leader, core->peers.peers[from].node))
         leased(push, core, lease);
 }
 
@@ -323,7 +340,7 @@ static unsigned
 leader_rank(const struct push *push)
 {
     unsigned r = 0;
-    while (!core_node_equal(push->group.seats[r].node, push->group.leader))
+    while (!core_node_equal(push->group.now.seats[r].node, push->group.now.leader))
         r++;
     return r;
 }
@@ -332,31 +349,32 @@ leader_rank(const struct push *push)
 static bool
 wants(struct push *push)
 {
-    if (push->job[PUSH_READS].in_hand || push->job[PUSH_COMPUTES].in_hand || push->to_push > 0)
+    if (push->work.job[PUSH_READS].in_hand || push->work.job[PUSH_COMPUTES].in_hand ||
+        push->work.to_push > 0)
         return false;
-    if (!push->wanted)
-        push->take_at.us = 0;
-    return push->wanted = true;
+    if (!push->work.wanted)
+        push->work.take_at.us = 0;
+    return push->work.wanted = true;
 }
 
 /* Tells the leader what is done, and asks for more. */
 static void
 tell(struct push *push, const struct core *core)
 {
-    const struct push_job *behind = &push->job[PUSH_PUSHES];
+    const struct push_job *behind = &push->work.job[PUSH_PUSHES];
     struct proto_msg msg = {.type = PROTO_TAKE,
-                            .take = {.group_hash = push->group_hash,
-                                     .finished = push->to_push == 0 ? behind->in_hand : 0,
-                                     .again = push->again,
+                            .take = {.group_hash = push->group.hash,
+                                     .finished = push->work.to_push == 0 ? behind->in_hand : 0,
+                                     .again = push->work.again,
                                      .wants = wants(push),
-                                     .leaves = push->ends == PUSH_ENDS,
-                                     .got = push->got}};
+                                     .leaves = push->snapshot.ends == PUSH_ENDS,
+                                     .got = push->work.got}};
     const struct proto_take *take = &msg.take;
     if (!(take->finished || take->wants || take->leaves) ||
-        !due(core, &push->take_at, PUSH_AGAIN_US))
+        !due(core, &push->work.take_at, PUSH_AGAIN_US))
         return;
-    if (!push->leads) {
-        push_group_send(push, core, leader_rank(push), &msg);
+    if (!push->group.leads) {
+        push_group_send(core, leader_rank(push), &msg);
         return;
     }
     struct proto_lease answer = push_lease_own(push, core, &msg.take);
@@ -371,35 +389,37 @@ ends(const struct push *push, const struct core *core, int *source)
 {
     *source = -1;
     for (int i = 0; i < core->peers.high; i++)
-        if (push_group_finished(push, core, i) &&
-            (*source < 0 || push->of[i].said.final_hash > push->of[*source].said.final_hash))
+        if (push_group_finished(core, i) &&
+            (*source < 0 ||
+             push->group.of[i].said.final_hash > push->group.of[*source].said.final_hash))
             *source = i;
     if (*source >= 0)
         return true;
-    return push->leases.done.floor >= push->config.tickets && push_group_stands(push);
+    return push->leases.done.floor >= push->config.tickets && push_group_stands(&push->group);
 }
 
 static void
 gather(struct push *push, const struct core *core, int source)
 {
-    if (push->job[PUSH_COMPUTES].in_hand && !push->computed) /* the trainer is busy */
+    if (push->work.job[PUSH_COMPUTES].in_hand && !push->work.computed) /* the trainer is busy */
         return;
-    uint64_t model = source < 0 ? push->group_hash : push->of[source].said.final_hash;
-    if (push->work != PUSH_GATHERING || source != push->source || model != push->model) {
-        push->work = PUSH_GATHERING;
-        push->model = model;
-        push->cut = 0; /* a copy that comes late would be read over the final model */
-        push->source = source;
-        push->number++;
+    uint64_t model = source < 0 ? push->group.hash : push->group.of[source].said.final_hash;
+    if (push->work.state != PUSH_GATHERING || source != push->work.source ||
+        model != push->work.model) {
+        push->work.state = PUSH_GATHERING;
+        push->work.model = model;
+        push->snapshot.tickets = 0; /* a copy that comes late would be read over the final model */
+        push->work.source = source;
+        push->work.number++;
         pull_all(push);
     }
     pull(push, core);
-    if (push->to_pull > 0)
+    if (push->work.to_pull > 0)
         return;
     core_log(core, 7, "push: all %llu tickets are done; the model came from %s",
              (unsigned long long)push->config.tickets,
-             push->source < 0 ? "the owners" : "a node that has it");
-    push->work = PUSH_FINISHING;
+             push->work.source < 0 ? "the owners" : "a node that has it");
+    push->work.state = PUSH_FINISHING;
     push->config.keeper->end(push->config.keeper_ctx, histories(push));
     core->config.trainer->commit(core->config.trainer_ctx, 0);
 }
@@ -407,11 +427,11 @@ gather(struct push *push, const struct core *core, int source)
 void
 push_work_finished(struct push *push, uint64_t hash)
 {
-    push->work = PUSH_FINISHED;
-    if (push->source >= 0) /* another part of the mesh was first: our group counts no more */
-        push_group_forget(push);
+    push->work.state = PUSH_FINISHED;
+    if (push->work.source >= 0) /* another part of the mesh was first: our group counts no more */
+        push_group_forget(&push->group);
     push->final_hash = hash ? hash : 1;
-    push->source = -1;
+    push->work.source = -1;
     push_set_raise(&push->leases.done, push->config.tickets);
 }
 
@@ -421,29 +441,31 @@ void
 push_work_step(struct push *push, const struct core *core)
 {
     int source;
-    if (!push->started || push->work >= PUSH_FINISHING || push->ends == PUSH_ENDS_SAVED)
+    if (!push->started || push->work.state >= PUSH_FINISHING ||
+        push->snapshot.ends == PUSH_ENDS_SAVED)
         return;
     if (ends(push, core, &source)) {
         gather(push, core, source);
         return;
     }
-    if (push->work == PUSH_GATHERING) { /* whoever had the model is gone */
-        push->work = PUSH_WORKING;
+    if (push->work.state == PUSH_GATHERING) { /* whoever had the model is gone */
+        push->work.state = PUSH_WORKING;
         pull_all(push);
     }
-    push->source = -1;
-    if (push->group_hash == 0)
+    push->work.source = -1;
+    if (push->group.hash == 0)
         return;
     advance(push, core);
-    if (push_group_stands(push))
+    if (push_group_stands(&push->group))
         tell(push, core);
-    if (push->job[PUSH_READS].in_hand)
+    if (push->work.job[PUSH_READS].in_hand)
         pull(push, core);
-    if (push->job[PUSH_PUSHES].in_hand)
+    if (push->work.job[PUSH_PUSHES].in_hand)
         push_all(push, core);
     /* what this node owns was answered at once */
     advance(push, core);
-    if (push->job[PUSH_PUSHES].in_hand && push->to_push == 0 && push_group_stands(push))
+    if (push->work.job[PUSH_PUSHES].in_hand && push->work.to_push == 0 &&
+        push_group_stands(&push->group))
         tell(push, core);
 }
 
@@ -451,38 +473,39 @@ void
 push_work_group(struct push *push, const struct core *core)
 {
     /* What a range of the former group had may be lost with it: all are asked again, and recognise it. */
-    drop(&push->job[PUSH_READS]);
-    if (push->to_push == 0)
-        drop(&push->job[PUSH_PUSHES]);
+    drop(&push->work.job[PUSH_READS]);
+    if (push->work.to_push == 0)
+        drop(&push->work.job[PUSH_PUSHES]);
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->range[k].now_known = push->range[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
-    if (push->job[PUSH_PUSHES].in_hand && !core_mutant(MUTANT_PUSH_LOST))
-        push->to_push = push->config.range_count;
-    for (enum push_place p = PUSH_COMPUTES; push->leads && p <= PUSH_PUSHES; p++)
-        if (push->job[p].in_hand && !(p == PUSH_COMPUTES && push->forget))
-            push_leases_give(&push->leases, push->rank, push->job[p].in_hand - 1, core->awake);
-    push->again = push->wanted = false;
-    push->got = 0;
-    push->take_at.us = push->push_at.us = 0;
-    push->again_us = PUSH_AGAIN_US;
-    if (push->work == PUSH_GATHERING)
-        push->work = PUSH_WORKING;
-    push->source = -1;
+        push->ranges.of[k].now_known = push->ranges.of[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
+    if (push->work.job[PUSH_PUSHES].in_hand && !core_mutant(MUTANT_PUSH_LOST))
+        push->work.to_push = push->config.range_count;
+    for (enum push_place p = PUSH_COMPUTES; push->group.leads && p <= PUSH_PUSHES; p++)
+        if (push->work.job[p].in_hand && !(p == PUSH_COMPUTES && push->work.forget))
+            push_leases_give(&push->leases, push->group.rank, push->work.job[p].in_hand - 1,
+                             core->awake);
+    push->work.again = push->work.wanted = false;
+    push->work.got = 0;
+    push->work.take_at.us = push->work.push_at.us = 0;
+    push->work.again_us = PUSH_AGAIN_US;
+    if (push->work.state == PUSH_GATHERING)
+        push->work.state = PUSH_WORKING;
+    push->work.source = -1;
 }
 
 void
 push_work_forget(struct push *push)
 {
-    push->forget = push->job[PUSH_COMPUTES].in_hand && !push->computed;
-    if (!push->forget)
-        drop(&push->job[PUSH_COMPUTES]);
-    drop(&push->job[PUSH_READS]);
-    drop(&push->job[PUSH_PUSHES]);
-    push->to_push = 0;
-    push->again = push->wanted = false;
-    push->got = 0;
-    push->source = -1;
-    push->take_at.us = 0;
-    if (push->work != PUSH_FINISHING)
-        push->work = PUSH_WORKING;
+    push->work.forget = push->work.job[PUSH_COMPUTES].in_hand && !push->work.computed;
+    if (!push->work.forget)
+        drop(&push->work.job[PUSH_COMPUTES]);
+    drop(&push->work.job[PUSH_READS]);
+    drop(&push->work.job[PUSH_PUSHES]);
+    push->work.to_push = 0;
+    push->work.again = push->work.wanted = false;
+    push->work.got = 0;
+    push->work.source = -1;
+    push->work.take_at.us = 0;
+    if (push->work.state != PUSH_FINISHING)
+        push->work.state = PUSH_WORKING;
 }
