@@ -42,7 +42,7 @@ push_copy_end(struct push *push)
 /* Is one holding newer than another? A copy is as new as all that was read of the range if it is the newest one; values
  * that are newer show that it is an old one. */
 static bool
-newer(uint64_t a, uint64_t b)
+holding_newer(uint64_t a, uint64_t b)
 {
     uint64_t taken_a = a >= HELD ? a - HELD : a - 1, taken_b = b >= HELD ? b - HELD : b - 1;
     if (a == 0 || b == 0 || taken_a == taken_b || (core_mutant(MUTANT_PUSH_STALE) && a + b > HELD))
@@ -112,7 +112,7 @@ push_copy_on_holdings(struct push *push, const struct core *core, int from,
             said[b / 8] |= (uint64_t)body[HOLDING_SIZE * k + b] << 8 * (b % 8);
         if (r->backup == (unsigned)rank)
             r->backup_history = said[0] >= HELD ? said[1] : 0;
-        if (newer(said[0], r->best_holding)) {
+        if (holding_newer(said[0], r->best_holding)) {
             r->best = (unsigned)rank;
             r->best_holding = said[0];
         }
@@ -173,7 +173,7 @@ push_copy_give(struct push *push, const struct core *core, unsigned range)
 
 /* Nobody holds the range: it begins with what this node read last, if it has. */
 static void
-restore(struct push *push, unsigned range)
+restore_range(struct push *push, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     assert(!r->held);
@@ -212,7 +212,7 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
         return;
     if (pull->whole && r->owner == (unsigned)rank && (r->held || r->read)) {
         if (!r->held)
-            restore(push, pull->range);
+            restore_range(push, pull->range);
         send_value(push, core, from, pull->range, &value);
     } else if (pull->whole && pull->number && r->owner == push->group.rank &&
                r->service == PUSH_SERVING && push_snapshot_exact(&r->set, pull->in_hand)) {
@@ -256,7 +256,7 @@ lose(struct push *push, const struct core *core, unsigned range)
 
 /* The owner has the newest copy. Has its backup, too? */
 static void
-have(struct push *push, const struct core *core, unsigned range)
+have_newest(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     bool lost = lose(push, core, range);
@@ -276,12 +276,12 @@ push_copy_begin(struct push *push, const struct core *core, unsigned range)
         return;
     }
     if (!r->held)
-        restore(push, range);
-    have(push, core, range);
+        restore_range(push, range);
+    have_newest(push, core, range);
 }
 
 static void
-adopt(struct push *push, const struct proto_value *value, const uint8_t *body)
+adopt_copy(struct push *push, const struct proto_value *value, const uint8_t *body)
 {
     struct push_range *r = &push->ranges.of[value->range];
     push_set_read(&r->set, body);
@@ -308,11 +308,11 @@ push_copy_on_copy(struct push *push, const struct core *core, int from,
                                         frame->size))
         return;
     if (r->owner == push->group.rank && r->service == PUSH_FETCHING && r->best == (unsigned)rank) {
-        adopt(push, value, frame->data);
-        have(push, core, value->range);
+        adopt_copy(push, value, frame->data);
+        have_newest(push, core, value->range);
     } else if (r->backup == push->group.rank && r->owner == (unsigned)rank) {
         if (!r->held || value->taken >= r->taken)
-            adopt(push, value, frame->data);
+            adopt_copy(push, value, frame->data);
         struct proto_msg msg = {.type = PROTO_APPLIED,
                                 .applied = {.group_hash = push->group.hash,
                                             .range = value->range,

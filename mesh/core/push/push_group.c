@@ -151,7 +151,7 @@ enum {
 
 /* Does it own ranges, or may it in its first group? */
 static bool
-served(const struct push *push, struct proto_node node)
+has_served(const struct push *push, struct proto_node node)
 {
     for (unsigned r = 0; r < push->group.now.count; r++)
         if (core_node_equal(push->group.now.seats[r].node, node))
@@ -173,7 +173,7 @@ fastest(const uint64_t *us, size_t count)
 static bool
 slow(const struct push *push, struct proto_node node, uint64_t us, uint64_t least)
 {
-    return us > (served(push, node) ? SLOW_OUT : SLOW_IN) * least;
+    return us > (has_served(push, node) ? SLOW_OUT : SLOW_IN) * least;
 }
 
 /* Bitmap of ranks. One on a fast line is never slow: of those the fastest. */
@@ -254,7 +254,7 @@ last_copies_go(const struct push *push, uint64_t stay, uint64_t there)
 
 /* Has peers[i] another history than a chosen one? */
 static bool
-parts(const struct core *core, const struct group_choice *choice, int i)
+other_history(const struct core *core, const struct group_choice *choice, int i)
 {
     for (size_t k = 0; k < choice->count; k++)
         if (!one_history(standing_of(core, choice->peer[k]), standing_of(core, i)))
@@ -264,7 +264,7 @@ parts(const struct core *core, const struct group_choice *choice, int i)
 
 /* Bitmap of the peers that may be chosen: members of the present group, or others. */
 static uint64_t
-wanted(const struct core *core, bool members)
+may_be_chosen(const struct core *core, bool members)
 {
     uint64_t all = 0;
     for (int i = 0; i < core->peers.high; i++) {
@@ -280,9 +280,10 @@ choose_members(const struct core *core, struct group_choice *choice)
 {
     *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int pass = 0; pass < 2; pass++) {
-        uint64_t id = 0, of = wanted(core, pass == 0);
+        uint64_t id = 0, of = may_be_chosen(core, pass == 0);
         for (int i; (i = group_next(core, of, id)) >= 0; id = group_node(core, i).id)
-            if (group_hears(core, choice->peer, choice->count, i) && !parts(core, choice, i))
+            if (group_hears(core, choice->peer, choice->count, i) &&
+                !other_history(core, choice, i))
                 group_add(core, choice, i);
     }
 }
@@ -309,13 +310,13 @@ invited(const struct core *core)
 }
 
 static bool
-gathered(const struct core *core, const struct group_choice *choice)
+all_gathered(const struct core *core, const struct group_choice *choice)
 {
     const struct push_group *group = &core->push.group;
     size_t here =
         choice->count; /* who hear one another, and those whom no group can have with them */
     for (int i = 0; i < core->peers.high; i++)
-        here += counts(core, i) && parts(core, choice, i);
+        here += counts(core, i) && other_history(core, choice, i);
     if (group->base == 0 && group->forgot_at.us &&
         !awake_reached(core->awake, awake_after(group->forgot_at, PUSH_LEAVE_US)))
         return false; /* those whose history stays will let it in */
@@ -355,7 +356,7 @@ next_counter(const struct core *core)
 }
 
 static void
-propose(struct push_group *group, const struct core *core, const struct group_choice *choice)
+propose_group(struct push_group *group, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_GROUP,
                             .group = {.counter = next_counter(core),
@@ -439,7 +440,7 @@ left_behind(const struct core *core, const struct group_choice *choice)
     bool alone = choice->count == 1 && core->push.group.groups > 0;
     for (int i = 0; i < core->peers.high; i++)
         if (!group_has(choice->peer, choice->count, i) &&
-            (went_on(core, i) || (alone && counts(core, i) && parts(core, choice, i))))
+            (went_on(core, i) || (alone && counts(core, i) && other_history(core, choice, i))))
             return true;
     return false;
 }
@@ -447,8 +448,8 @@ left_behind(const struct core *core, const struct group_choice *choice)
 /* A change that may pass by itself waits: what nodes say of one another is some time old, and who is silent may only be
  * starved. The longer, the more it costs. */
 static bool
-waits(struct push_group *group, const struct core *core, const struct group_choice *choice,
-      enum change change)
+change_waits(struct push_group *group, const struct core *core, const struct group_choice *choice,
+             enum change change)
 {
     bool fewer = change == GONE || change == LEFT_OUT;
     bool late = fewer && left_behind(core, choice);
@@ -466,20 +467,20 @@ waits(struct push_group *group, const struct core *core, const struct group_choi
 }
 
 static enum push_verdict
-lead(struct push_group *group, const struct core *core)
+lead_group(struct push_group *group, const struct core *core)
 {
     struct group_choice choice;
     choose_members(core, &choice);
-    if (!leads(core, &choice) || invited(core) || !gathered(core, &choice)) {
+    if (!leads(core, &choice) || invited(core) || !all_gathered(core, &choice)) {
         group->left_out_at.us = 0;
         return PUSH_AS_BEFORE;
     }
     enum change change = change_of(core, &choice);
-    if (waits(group, core, &choice, change) || (change == NONE && !elect_due(group, core))) {
+    if (change_waits(group, core, &choice, change) || (change == NONE && !elect_due(group, core))) {
         propose_again(group, core);
         return PUSH_AS_BEFORE;
     }
-    propose(group, core, &choice);
+    propose_group(group, core, &choice);
     return PUSH_REGROUPED;
 }
 
@@ -551,7 +552,7 @@ push_group_step(struct push_group *group, const struct core *core)
         if (push_group_finished(core, i))
             return PUSH_AS_BEFORE; /* all that is left to do is to take its model */
     return push->final_hash || push->work.state >= PUSH_FINISHING ? PUSH_AS_BEFORE
-                                                                  : lead(group, core);
+                                                                  : lead_group(group, core);
 }
 
 bool

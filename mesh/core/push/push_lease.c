@@ -6,7 +6,7 @@
 #include "mesh/core/internal.h"
 
 static struct proto_lease
-lease(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
+make_lease(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
 {
     struct push_leases *leases = &push->leases;
     assert(push->group.leads && rank < push->group.now.count);
@@ -19,9 +19,9 @@ lease(struct push *push, const struct core *core, unsigned rank, const struct pr
 }
 
 static void
-give(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
+give_lease(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
 {
-    struct proto_msg msg = {.type = PROTO_LEASE, .lease = lease(push, core, rank, take)};
+    struct proto_msg msg = {.type = PROTO_LEASE, .lease = make_lease(push, core, rank, take)};
     push_group_send(core, rank, &msg);
 }
 
@@ -35,12 +35,12 @@ push_lease_more(struct push *push, const struct core *core)
         if (rank == push->group.rank)
             push->work.take_at.us = 0;
         else
-            give(push, core, rank, &take);
+            give_lease(push, core, rank, &take);
     }
 }
 
 static bool
-done(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
+take_done(struct push *push, const struct core *core, unsigned rank, const struct proto_take *take)
 {
     return take->finished &&
            push_leases_done(&push->leases, rank, take->finished - 1, take->again, core->awake);
@@ -55,8 +55,8 @@ push_lease_on_take(struct push *push, const struct core *core, int from,
         !push_group_stands(&push->group) || rank < 0 || rank == (int)push->group.rank)
         return;
     push->snapshot.leave |= (uint64_t)take->leaves << rank;
-    bool more = done(push, core, (unsigned)rank, take);
-    give(push, core, (unsigned)rank, take);
+    bool more = take_done(push, core, (unsigned)rank, take);
+    give_lease(push, core, (unsigned)rank, take);
     if (more)
         push_lease_more(push, core);
 }
@@ -64,8 +64,8 @@ push_lease_on_take(struct push *push, const struct core *core, int from,
 struct proto_lease
 push_lease_own(struct push *push, const struct core *core, const struct proto_take *take)
 {
-    bool more = done(push, core, push->group.rank, take);
-    struct proto_lease answer = lease(push, core, push->group.rank, take);
+    bool more = take_done(push, core, push->group.rank, take);
+    struct proto_lease answer = make_lease(push, core, push->group.rank, take);
     if (more)
         push_lease_more(push, core);
     return answer;

@@ -40,7 +40,7 @@ pop(struct push *push, const struct core *core, struct push_range *r)
 }
 
 static bool
-waits(const struct push *push, const struct push_range *r, unsigned rank, uint64_t ticket)
+already_waits(const struct push *push, const struct push_range *r, unsigned rank, uint64_t ticket)
 {
     for (int k = r->first; k >= 0; k = push->ranges.waiting[k].next)
         if (push->ranges.waiting[k].rank == rank && push->ranges.waiting[k].ticket == ticket)
@@ -51,7 +51,7 @@ waits(const struct push *push, const struct push_range *r, unsigned rank, uint64
 /* --- Taking gradients ----------------------------------------------------------------------------- */
 
 static void
-take(struct push *push, unsigned range, const struct push_waiting *from)
+take_gradient(struct push *push, unsigned range, const struct push_waiting *from)
 {
     struct push_range *r = &push->ranges.of[range];
     unsigned group = push->config.group;
@@ -75,14 +75,15 @@ take(struct push *push, unsigned range, const struct push_waiting *from)
 }
 
 static bool
-has(const struct push_range *r, uint64_t ticket)
+range_has(const struct push_range *r, uint64_t ticket)
 {
     return push_set_has(&r->set, ticket) && !core_mutant(MUTANT_PUSH_TAKEN);
 }
 
 /* The range has what member `rank` pushed. */
 static void
-answer(struct push *push, const struct core *core, unsigned range, unsigned rank, uint64_t ticket)
+answer_push(struct push *push, const struct core *core, unsigned range, unsigned rank,
+            uint64_t ticket)
 {
     struct push_range *r = &push->ranges.of[range];
     struct proto_msg msg = {.type = PROTO_APPLIED,
@@ -124,21 +125,21 @@ take_first(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     const struct push_waiting first = push->ranges.waiting[r->first];
-    take(push, range, &first);
+    take_gradient(push, range, &first);
     pop(push, core, r);
-    answer(push, core, range, first.rank, first.ticket);
+    answer_push(push, core, range, first.rank, first.ticket);
 }
 
 /* Goes on with what waits, until the backup is waited for. */
 static void
-advance(struct push *push, const struct core *core, unsigned range)
+serve_waiting(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     while (r->service == PUSH_SERVING && r->first >= 0 && !r->offered) {
         const struct push_waiting first = push->ranges.waiting[r->first];
-        if (has(r, first.ticket)) {
+        if (range_has(r, first.ticket)) {
             pop(push, core, r);
-            answer(push, core, range, first.rank, first.ticket);
+            answer_push(push, core, range, first.rank, first.ticket);
         } else if (r->backup == r->owner || core_mutant(MUTANT_PUSH_BACKUP)) {
             take_first(push, core, range);
         } else {
@@ -149,7 +150,8 @@ advance(struct push *push, const struct core *core, unsigned range)
 
 /* A push of a member. Returns the slot where it waits, or -1. */
 static int
-enter(struct push *push, const struct core *core, unsigned range, const struct push_waiting *in)
+enter_push(struct push *push, const struct core *core, unsigned range,
+           const struct push_waiting *in)
 {
     struct push_range *r = &push->ranges.of[range];
     if (r->owner != push->group.rank || r->service != PUSH_SERVING)
@@ -157,7 +159,7 @@ enter(struct push *push, const struct core *core, unsigned range, const struct p
     bool newer = in->read > r->taken + core_mutant(MUTANT_PUSH_NEWER);
     if (newer) { /* it was lost since, and begun from older values; or somebody lies */
         push->work.again |= in->rank == push->group.rank;
-        answer(push, core, range, in->rank, in->ticket);
+        answer_push(push, core, range, in->rank, in->ticket);
     }
     if (newer || in->ticket >= push->config.tickets ||
         (in->ticket >= r->set.floor && in->ticket - r->set.floor >= PUSH_WINDOW)) {
@@ -169,11 +171,11 @@ enter(struct push *push, const struct core *core, unsigned range, const struct p
                      (unsigned long long)r->taken);
         return -1;
     }
-    if (has(r, in->ticket)) {
-        answer(push, core, range, in->rank, in->ticket);
+    if (range_has(r, in->ticket)) {
+        answer_push(push, core, range, in->rank, in->ticket);
         return -1;
     }
-    if (waits(push, r, in->rank, in->ticket) || push->ranges.spare < 0)
+    if (already_waits(push, r, in->rank, in->ticket) || push->ranges.spare < 0)
         return -1;
     int k = push->ranges.spare;
     push->ranges.spare = push->ranges.waiting[k].next;
@@ -197,14 +199,14 @@ push_range_own(struct push *push, const struct core *core, unsigned range)
                                     .who = core->config.self,
                                     .gradient =
                                         keeper(push)->gradient(push->config.keeper_ctx, range)};
-    if (enter(push, core, range, &in) >= 0)
-        advance(push, core, range);
+    if (enter_push(push, core, range, &in) >= 0)
+        serve_waiting(push, core, range);
 }
 
 /* From the owner: this node is the backup. */
 static void
-follow(struct push *push, const struct core *core, unsigned rank, const struct proto_push *msg,
-       const void *gradient)
+apply_as_backup(struct push *push, const struct core *core, unsigned rank,
+                const struct proto_push *msg, const void *gradient)
 {
     struct push_range *r = &push->ranges.of[msg->range];
     const struct push_waiting in = {.ticket = msg->ticket,
@@ -215,10 +217,10 @@ follow(struct push *push, const struct core *core, unsigned rank, const struct p
     if (r->backup != push->group.rank || r->owner != rank || !r->held)
         return;
     push_copy_hold(push);
-    if (msg->taken == r->taken + 1 && !has(r, msg->ticket))
-        take(push, msg->range, &in);
+    if (msg->taken == r->taken + 1 && !range_has(r, msg->ticket))
+        take_gradient(push, msg->range, &in);
     if (msg->taken == r->taken)
-        answer(push, core, msg->range, rank, msg->ticket);
+        answer_push(push, core, msg->range, rank, msg->ticket);
 }
 
 void
@@ -233,7 +235,7 @@ push_range_on_push(struct push *push, const struct core *core, int from,
             push_body_check(msg->group_hash, msg->range, msg->ticket, frame->data, frame->size))
         return;
     if (msg->taken > 0) {
-        follow(push, core, (unsigned)rank, msg, frame->data);
+        apply_as_backup(push, core, (unsigned)rank, msg, frame->data);
         return;
     }
     const struct push_waiting in = {.rank = (unsigned)rank,
@@ -243,19 +245,19 @@ push_range_on_push(struct push *push, const struct core *core, int from,
                                     .who = core->peers.peers[from].node,
                                     .gradient = frame->data,
                                     .handle = frame->handle};
-    int k = enter(push, core, msg->range, &in);
+    int k = enter_push(push, core, msg->range, &in);
     if (k < 0)
         return;
     core->config.wire->keep(core->config.wire_ctx, frame);
     push->ranges.waiting[k].handle = frame->handle;
-    advance(push, core, msg->range);
+    serve_waiting(push, core, msg->range);
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
 /* What was not answered: was there something? */
 static bool
-again(struct push *push, const struct core *core, unsigned range)
+ask_again(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     if (!awake_reached(core->awake, awake_after(r->asked_at, push->work.again_us)))
@@ -292,8 +294,8 @@ push_range_step(struct push *push, const struct core *core)
         if (r->service == PUSH_ELSEWHERE)
             push_copy_begin(push, core, k);
         else
-            late |= again(push, core, k);
-        advance(push, core, k);
+            late |= ask_again(push, core, k);
+        serve_waiting(push, core, k);
     }
     if (late)
         push_work_slower(&push->work);
@@ -303,7 +305,7 @@ push_range_step(struct push *push, const struct core *core)
 
 /* The backup's bits at the same count are others: it gets a copy of the owner's. */
 static void
-compare(struct push *push, const struct core *core, const struct proto_applied *applied)
+compare_bits(struct push *push, const struct core *core, const struct proto_applied *applied)
 {
     struct push_range *r = &push->ranges.of[applied->range];
     if (r->hash == applied->hash || core_mutant(MUTANT_PUSH_DIFFER))
@@ -327,13 +329,13 @@ push_range_on_applied(struct push *push, const struct core *core, int from,
         return;
     if (applied->in_hand == 0 && r->service == PUSH_COPYING && applied->taken == r->taken) {
         r->service = PUSH_SERVING;
-        compare(push, core, applied);
+        compare_bits(push, core, applied);
     } else if (applied->in_hand != 0 && r->offered && applied->taken == r->taken + 1 &&
                push->ranges.waiting[r->first].ticket + 1 == applied->in_hand) {
         take_first(push, core, applied->range);
-        compare(push, core, applied);
+        compare_bits(push, core, applied);
     }
-    advance(push, core, applied->range);
+    serve_waiting(push, core, applied->range);
 }
 
 /* --- Groups --------------------------------------------------------------------------------------- */

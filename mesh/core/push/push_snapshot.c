@@ -45,7 +45,7 @@ next_snapshot(const struct push *push, const struct core *core)
 
 /* Does every member have all ranges of the snapshot? */
 static bool
-all_saved(const struct push *push, const struct core *core, uint64_t snapshot)
+all_have_saved(const struct push *push, const struct core *core, uint64_t snapshot)
 {
     for (unsigned r = 0; r < push->group.now.count; r++) {
         int i = r == push->group.rank ? -1 : peers_find(core, push->group.now.seats[r].node);
@@ -60,7 +60,7 @@ all_saved(const struct push *push, const struct core *core, uint64_t snapshot)
 
 /* The snapshot is made, or somebody cannot get it. */
 static void
-release(struct push *push, const struct core *core)
+release_tickets(struct push *push, const struct core *core)
 {
     push->snapshot.us = awake_since(core->awake, push->snapshot.held_at);
     core_log(core, 7, "push: a snapshot after %llu tickets, the others waited for %llu us",
@@ -75,7 +75,7 @@ release(struct push *push, const struct core *core)
 }
 
 static void
-lead(struct push *push, const struct core *core)
+lead_snapshot(struct push *push, const struct core *core)
 {
     struct push_leases *leases = &push->leases;
     uint64_t next = !leases->hold || leaves(push) ? next_snapshot(push, core) : 0;
@@ -85,15 +85,15 @@ lead(struct push *push, const struct core *core)
         push->snapshot.held_at = core->awake; /* nobody waits for it yet */
     bool late =
         awake_reached(core->awake, awake_after(push->snapshot.held_at, PUSH_SNAPSHOT_MAX_US));
-    if (push_snapshot_told(core) && (late || all_saved(push, core, leases->hold)))
-        release(push, core);
+    if (push_snapshot_told(core) && (late || all_have_saved(push, core, leases->hold)))
+        release_tickets(push, core);
 }
 
 /* --- A member ------------------------------------------------------------------------------------- */
 
 /* What the leader wants to be saved; 0: nothing. */
 static uint64_t
-wanted(const struct push *push, const struct core *core)
+snapshot_wanted(const struct push *push, const struct core *core)
 {
     if (push->group.leads)
         return push_snapshot_told(core);
@@ -105,7 +105,7 @@ wanted(const struct push *push, const struct core *core)
 
 /* A range is there. What was read last is as old as it is from now on. */
 static void
-have(struct push *push, unsigned range, const uint8_t *body, uint64_t taken, uint64_t history)
+have_copy(struct push *push, unsigned range, const uint8_t *body, uint64_t taken, uint64_t history)
 {
     struct push_range *r = &push->ranges.of[range];
     push_set_read(&r->read_set, body);
@@ -124,12 +124,12 @@ have_own(struct push *push, unsigned range)
         return;
     push_set_write(&r->set, push->body);
     push->config.keeper->copy(push->config.keeper_ctx, range, push->body + PUSH_SET_SIZE);
-    have(push, range, push->body, r->taken, r->history);
+    have_copy(push, range, push->body, r->taken, r->history);
 }
 
 /* Returns how many ranges are missing. */
 static unsigned
-gather(struct push *push, const struct core *core)
+gather_copies(struct push *push, const struct core *core)
 {
     bool now = push_work_due(push, core, &push->work.pull_at);
     unsigned missing = 0;
@@ -151,7 +151,7 @@ gather(struct push *push, const struct core *core)
 }
 
 static void
-begin(struct push *push, uint64_t snapshot)
+begin_snapshot(struct push *push, uint64_t snapshot)
 {
     push->snapshot.tickets = snapshot;
     push->snapshot.number = ++push->work.number;
@@ -184,7 +184,8 @@ end_in_time(struct push *push, const struct core *core)
 {
     bool late = awake_reached(core->awake, awake_after(push->snapshot.ends_at, PUSH_END_US));
     bool saved = push->snapshot.ends == PUSH_ENDS_SAVED;
-    if (push->snapshot.ended || !(late || (saved && wanted(push, core) != push->snapshot.saved)))
+    if (push->snapshot.ended ||
+        !(late || (saved && snapshot_wanted(push, core) != push->snapshot.saved)))
         return;
     push->snapshot.ended = true;
     core->config.trainer->ended(core->config.trainer_ctx, saved);
@@ -192,7 +193,7 @@ end_in_time(struct push *push, const struct core *core)
 
 /* Is what this node did on the disk? A checkpoint counts on the journals of all. */
 static bool
-synced(const struct push *push)
+journal_synced(const struct push *push)
 {
     const struct push_keeper *keeper = push->config.keeper;
     return !keeper->synced || keeper->synced(push->config.keeper_ctx);
@@ -209,8 +210,8 @@ push_snapshot_step(struct push *push, const struct core *core)
         !push_group_stands(&push->group))
         return;
     if (push->group.leads)
-        lead(push, core);
-    uint64_t snapshot = wanted(push, core);
+        lead_snapshot(push, core);
+    uint64_t snapshot = snapshot_wanted(push, core);
     if (snapshot <= push->snapshot.saved || snapshot >= push->config.tickets ||
         push->snapshot.ends == PUSH_ENDS_SAVED) {
         push->snapshot.tickets = 0;
@@ -219,8 +220,8 @@ push_snapshot_step(struct push *push, const struct core *core)
     bool hangs = push->work.job[PUSH_COMPUTES].in_hand !=
                  0; /* its ticket was leased again: it goes without */
     if (push->snapshot.tickets != snapshot)
-        begin(push, snapshot);
-    if (!hangs && (gather(push, core) > 0 || !synced(push)))
+        begin_snapshot(push, snapshot);
+    if (!hangs && (gather_copies(push, core) > 0 || !journal_synced(push)))
         return;
     if (!hangs)
         push->config.keeper->save(push->config.keeper_ctx, snapshot);
@@ -249,7 +250,7 @@ push_snapshot_on_copy(struct push *push, const struct core *core, int from,
     push_set_read(&set, frame->data);
     if (!push_snapshot_exact(&set, push->snapshot.tickets) || value->taken > push->config.tickets)
         return;
-    have(push, value->range, frame->data, value->taken, value->history);
+    have_copy(push, value->range, frame->data, value->taken, value->history);
     push->work.pull_at = core->awake;
 }
 

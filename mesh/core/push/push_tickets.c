@@ -9,22 +9,22 @@
 /* --- Sets ----------------------------------------------------------------------------------------- */
 
 static bool
-bit(const struct push_set *set, uint64_t ticket)
+has_bit(const struct push_set *set, uint64_t ticket)
 {
     return set->bits[ticket % PUSH_WINDOW / 64] >> ticket % 64 & 1;
 }
 
 static void
-settle(struct push_set *set)
+settle_floor(struct push_set *set)
 {
-    for (; bit(set, set->floor); set->floor++)
+    for (; has_bit(set, set->floor); set->floor++)
         set->bits[set->floor % PUSH_WINDOW / 64] &= ~(UINT64_C(1) << set->floor % 64);
 }
 
 bool
 push_set_has(const struct push_set *set, uint64_t ticket)
 {
-    return ticket < set->floor || (ticket - set->floor < PUSH_WINDOW && bit(set, ticket));
+    return ticket < set->floor || (ticket - set->floor < PUSH_WINDOW && has_bit(set, ticket));
 }
 
 bool
@@ -33,7 +33,7 @@ push_set_add(struct push_set *set, uint64_t ticket)
     if (push_set_has(set, ticket) || ticket - set->floor >= PUSH_WINDOW)
         return false;
     set->bits[ticket % PUSH_WINDOW / 64] |= UINT64_C(1) << ticket % 64;
-    settle(set);
+    settle_floor(set);
     return true;
 }
 
@@ -48,7 +48,7 @@ push_set_raise(struct push_set *set, uint64_t floor)
         for (uint64_t t = set->floor; t < floor; t++)
             set->bits[t % PUSH_WINDOW / 64] &= ~(UINT64_C(1) << t % 64);
     set->floor = floor;
-    settle(set);
+    settle_floor(set);
 }
 
 uint64_t
@@ -121,7 +121,7 @@ hand_of(const struct push_lessee *of, uint64_t in_hand)
 }
 
 static void
-put(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now)
+put_in_hand(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now)
 {
     struct push_lessee *of = &leases->of[rank];
     unsigned h = hand_of(of, 0);
@@ -140,7 +140,7 @@ push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket, str
     if (push_set_has(&leases->done, ticket) || ticket - leases->done.floor >= PUSH_WINDOW ||
         ticket >= leases->tickets || leases->to[ticket % PUSH_WINDOW] || hand_of(of, 0) == NO_HAND)
         return;
-    put(leases, rank, ticket, now);
+    put_in_hand(leases, rank, ticket, now);
 }
 
 bool
@@ -212,7 +212,7 @@ overdue(struct push_leases *leases, unsigned but, struct awake now)
 
 /* The lowest ticket that nobody computes, plus one; 0: there is none. */
 static uint64_t
-lowest(const struct push_leases *leases)
+lowest_free(const struct push_leases *leases)
 {
     for (uint64_t t = leases->done.floor, end = end_of(leases); t < end; t++) {
         bool leased = leases->to[t % PUSH_WINDOW] && !core_mutant(MUTANT_PUSH_LEASE);
@@ -232,13 +232,13 @@ push_leases_take(struct push_leases *leases, unsigned rank, uint64_t got, struct
         return of->last;
     if (hand_of(of, 0) == NO_HAND)
         return 0;
-    uint64_t in_hand = of->hangs ? 0 : lowest(leases);
+    uint64_t in_hand = of->hangs ? 0 : lowest_free(leases);
     in_hand = in_hand || of->hangs ? in_hand : overdue(leases, rank, now);
     if (in_hand == 0) {
         leases->waiting |= UINT64_C(1) << rank;
         return 0;
     }
-    put(leases, rank, in_hand - 1, now);
+    put_in_hand(leases, rank, in_hand - 1, now);
     of->number = (got < of->number ? got : of->number) + 1; /* what it did not get counts no more */
     return of->last = in_hand;
 }

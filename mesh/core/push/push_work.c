@@ -8,7 +8,7 @@
 
 /* Is it time to ask, for the first time or again? Then it is as if it was asked. */
 static bool
-due(const struct core *core, struct awake *asked_at, uint64_t again_us)
+ask_due(const struct core *core, struct awake *asked_at, uint64_t again_us)
 {
     bool now = asked_at->us == 0 || awake_reached(core->awake, awake_after(*asked_at, again_us));
     if (now)
@@ -19,14 +19,14 @@ due(const struct core *core, struct awake *asked_at, uint64_t again_us)
 bool
 push_work_due(struct push *push, const struct core *core, struct awake *asked_at)
 {
-    bool first = asked_at->us == 0, now = due(core, asked_at, push->work.again_us);
+    bool first = asked_at->us == 0, now = ask_due(core, asked_at, push->work.again_us);
     if (now && !first)
         push_work_slower(&push->work);
     return now;
 }
 
 static void
-drop(struct push_job *job)
+drop_job(struct push_job *job)
 {
     job->in_hand = 0;
 }
@@ -34,7 +34,7 @@ drop(struct push_job *job)
 void
 push_work_drop_read(struct push *push)
 {
-    drop(&push->work.job[PUSH_READS]);
+    drop_job(&push->work.job[PUSH_READS]);
     push->work.wanted = false;
 }
 
@@ -51,7 +51,7 @@ pull_all(struct push *push)
 
 /* A range of the present group is served: its owner has the newest copy, and its backup, too. */
 static void
-served(const struct push_group *group, struct push_range *range)
+mark_served(const struct push_group *group, struct push_range *range)
 {
     if (group->base == group->hash)
         range->base_before = range->base_served;
@@ -63,11 +63,11 @@ pulled(struct push *push, struct push_range *r)
     assert(!r->pulled && push->work.to_pull > 0);
     r->pulled = true;
     push->work.to_pull--;
-    served(&push->group, r);
+    mark_served(&push->group, r);
 }
 
 static void
-begin(struct push *push, const struct core *core, uint64_t in_hand)
+begin_reading(struct push *push, const struct core *core, uint64_t in_hand)
 {
     push->work.job[PUSH_READS] = (struct push_job){in_hand, ++push->work.number, push->group.hash};
     push->work.reading = true;
@@ -175,7 +175,7 @@ histories(struct push *push)
 
 /* How many ranges do not have the ticket that it has read for? */
 static unsigned
-unknown(const struct push *push)
+ranges_without(const struct push *push)
 {
     unsigned count = 0;
     for (unsigned k = 0; k < push->config.range_count; k++)
@@ -184,22 +184,22 @@ unknown(const struct push *push)
 }
 
 static void
-move(struct push *push, enum push_place from, enum push_place to)
+move_job(struct push *push, enum push_place from, enum push_place to)
 {
     assert(push->work.job[from].in_hand && !push->work.job[to].in_hand);
     push->work.job[to] = push->work.job[from];
-    drop(&push->work.job[from]);
+    drop_job(&push->work.job[from]);
     push->work.take_at.us = 0;
 }
 
 static void
-compute(struct push *push, const struct core *core)
+compute_ticket(struct push *push, const struct core *core)
 {
     for (unsigned k = 0; k < push->config.range_count; k++) {
         push->ranges.of[k].now_read = push->ranges.of[k].read_taken;
         push->ranges.of[k].now_known = push->ranges.of[k].known;
     }
-    move(push, PUSH_READS, PUSH_COMPUTES);
+    move_job(push, PUSH_READS, PUSH_COMPUTES);
     push->work.computed = false;
     push->work.ticket_at = core->now;
     uint64_t ticket = push->work.job[PUSH_COMPUTES].in_hand - 1;
@@ -215,17 +215,17 @@ push_work_computed(struct push *push, const struct core *core)
     push->work.computed = true;
     push_mean_learn(&push->work.ticket, wall_since(core->now, push->work.ticket_at));
     if (push->work.forget)
-        drop(&push->work.job[PUSH_COMPUTES]);
+        drop_job(&push->work.job[PUSH_COMPUTES]);
     push->work.forget = false;
 }
 
 /* What is read is computed, and what is computed is pushed, when the place is free. */
 static void
-advance(struct push *push, const struct core *core)
+advance_jobs(struct push *push, const struct core *core)
 {
     const struct push_job *job = push->work.job;
     if (job[PUSH_COMPUTES].in_hand && push->work.computed && !job[PUSH_PUSHES].in_hand) {
-        move(push, PUSH_COMPUTES, PUSH_PUSHES);
+        move_job(push, PUSH_COMPUTES, PUSH_PUSHES);
         push->config.keeper->collect(push->config.keeper_ctx);
         push->work.again = false;
         push->work.to_push = 0;
@@ -245,10 +245,10 @@ advance(struct push *push, const struct core *core)
     push->work.reading = false;
     if (job[PUSH_COMPUTES].in_hand)
         return;
-    if (unknown(push) > 0) {
-        compute(push, core);
+    if (ranges_without(push) > 0) {
+        compute_ticket(push, core);
     } else if (!job[PUSH_PUSHES].in_hand) { /* all ranges have it: it is done */
-        move(push, PUSH_READS, PUSH_PUSHES);
+        move_job(push, PUSH_READS, PUSH_PUSHES);
         push->work.again = false;
         push->work.to_push = 0;
         for (unsigned k = 0; k < push->config.range_count; k++)
@@ -315,7 +315,7 @@ leased(struct push *push, const struct core *core, const struct proto_lease *lea
 {
     if (lease->finished && lease->finished == push->work.job[PUSH_PUSHES].in_hand &&
         push->work.to_push == 0)
-        drop(&push->work.job[PUSH_PUSHES]);
+        drop_job(&push->work.job[PUSH_PUSHES]);
     push_set_raise(&push->leases.done,
                    lease->tickets < push->config.tickets ? lease->tickets : push->config.tickets);
     if (lease->got != push->work.got + 1 || lease->in_hand == 0 ||
@@ -324,7 +324,7 @@ leased(struct push *push, const struct core *core, const struct proto_lease *lea
     push->work.got = lease->got;
     bool reads = push->work.state == PUSH_WORKING && push->snapshot.ends != PUSH_ENDS_SAVED;
     if (reads && !push->work.job[PUSH_READS].in_hand && !push->snapshot.tickets)
-        begin(push, core, lease->in_hand);
+        begin_reading(push, core, lease->in_hand);
 }
 
 void
@@ -359,7 +359,7 @@ wants(struct push *push)
 
 /* Tells the leader what is done, and asks for more. */
 static void
-tell(struct push *push, const struct core *core)
+tell_leader(struct push *push, const struct core *core)
 {
     const struct push_job *behind = &push->work.job[PUSH_PUSHES];
     struct proto_msg msg = {.type = PROTO_TAKE,
@@ -371,7 +371,7 @@ tell(struct push *push, const struct core *core)
                                      .got = push->work.got}};
     const struct proto_take *take = &msg.take;
     if (!(take->finished || take->wants || take->leaves) ||
-        !due(core, &push->work.take_at, PUSH_AGAIN_US))
+        !ask_due(core, &push->work.take_at, PUSH_AGAIN_US))
         return;
     if (!push->group.leads) {
         push_group_send(core, leader_rank(push), &msg);
@@ -399,7 +399,7 @@ ends(const struct push *push, const struct core *core, int *source)
 }
 
 static void
-gather(struct push *push, const struct core *core, int source)
+gather_model(struct push *push, const struct core *core, int source)
 {
     if (push->work.job[PUSH_COMPUTES].in_hand && !push->work.computed) /* the trainer is busy */
         return;
@@ -445,7 +445,7 @@ push_work_step(struct push *push, const struct core *core)
         push->snapshot.ends == PUSH_ENDS_SAVED)
         return;
     if (ends(push, core, &source)) {
-        gather(push, core, source);
+        gather_model(push, core, source);
         return;
     }
     if (push->work.state == PUSH_GATHERING) { /* whoever had the model is gone */
@@ -455,27 +455,27 @@ push_work_step(struct push *push, const struct core *core)
     push->work.source = -1;
     if (push->group.hash == 0)
         return;
-    advance(push, core);
+    advance_jobs(push, core);
     if (push_group_stands(&push->group))
-        tell(push, core);
+        tell_leader(push, core);
     if (push->work.job[PUSH_READS].in_hand)
         pull(push, core);
     if (push->work.job[PUSH_PUSHES].in_hand)
         push_all(push, core);
     /* what this node owns was answered at once */
-    advance(push, core);
+    advance_jobs(push, core);
     if (push->work.job[PUSH_PUSHES].in_hand && push->work.to_push == 0 &&
         push_group_stands(&push->group))
-        tell(push, core);
+        tell_leader(push, core);
 }
 
 void
 push_work_group(struct push *push, const struct core *core)
 {
     /* What a range of the former group had may be lost with it: all are asked again, and recognise it. */
-    drop(&push->work.job[PUSH_READS]);
+    drop_job(&push->work.job[PUSH_READS]);
     if (push->work.to_push == 0)
-        drop(&push->work.job[PUSH_PUSHES]);
+        drop_job(&push->work.job[PUSH_PUSHES]);
     for (unsigned k = 0; k < push->config.range_count; k++)
         push->ranges.of[k].now_known = push->ranges.of[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
     if (push->work.job[PUSH_PUSHES].in_hand && !core_mutant(MUTANT_PUSH_LOST))
@@ -498,9 +498,9 @@ push_work_forget(struct push *push)
 {
     push->work.forget = push->work.job[PUSH_COMPUTES].in_hand && !push->work.computed;
     if (!push->work.forget)
-        drop(&push->work.job[PUSH_COMPUTES]);
-    drop(&push->work.job[PUSH_READS]);
-    drop(&push->work.job[PUSH_PUSHES]);
+        drop_job(&push->work.job[PUSH_COMPUTES]);
+    drop_job(&push->work.job[PUSH_READS]);
+    drop_job(&push->work.job[PUSH_PUSHES]);
     push->work.to_push = 0;
     push->work.again = push->work.wanted = false;
     push->work.got = 0;
