@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("--deadline", type=float, default=600)
     parser.add_argument("--program", default=os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode")))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed
     others = busy_by_others()
     if options.nodes:
         rows = [idle_row(options, int(nodes)) for nodes in options.nodes.split(",")]

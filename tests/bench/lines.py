@@ -15,6 +15,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -202,6 +203,7 @@ def arguments():
 
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed
     CALM["seconds"] = 0
     work, others = tempfile.mkdtemp(prefix="meshnode-lines-"), busy_by_others()
     try:
