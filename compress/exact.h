@@ -1,7 +1,7 @@
 /* exact.h - float gradients as 32-bit integers with one power-of-two exponent per block. Sums of them are exact and
  * do not depend on order or grouping.
  *
- * A vector is cut into blocks of at most EXACT_BLOCK elements. A block never contains parts of two tensors. With
+ * A vector is divided into blocks of at most EXACT_BLOCK elements. A block never contains parts of two tensors. With
  * exponent e, an element g of one shard becomes q = round-to-nearest-even(g * 2^(bits - e)), with bits = 31 -
  * ceil(log2 shards). So |g| < 2^e fits, and the sum over all shards stays below 2^31. An element that does not fit is
  * saturated to the float below 2^bits, and counted. A NaN or infinity is saturated, too (NaN as +infinity), and

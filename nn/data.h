@@ -60,7 +60,7 @@ struct data_spec {
         test_share;  /* csv, npy, images, text: share of rows or bytes in the test part; 0 = 0.2 */
     size_t side;     /* images: width and height of a sample; 0 = 64 */
     size_t channels; /* images: 1 grey, 3 colours; 0 = 3 */
-    /* images: at most so many bytes of pixels stay in memory. If there are more, data_fill decodes the files anew.
+    /* images: at most so many bytes of pixels stay in memory. If there are more, data_fill decodes the files again.
      * 0 = a quarter of the machine's memory, but at most 4 GiB */
     uint64_t keep;
     unsigned threads; /* images: threads that decode in data_open; 0 = 1 */

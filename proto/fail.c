@@ -17,8 +17,8 @@
 #include "proto/proto.h"
 
 enum { SLEEP_MS_MAX = 60000, RULES_MAX = 16, NAME_MAX_SIZE = 32, RULE_MAX = 96 };
-/* Every message has FAIL_STAGES points after the named ones. */
-enum { POINTS_END = FAIL_MESSAGES + (PROTO_TYPES_END - PROTO_HELLO) * FAIL_STAGES };
+/* Every message has FAIL_MOMENTS points after the named ones. */
+enum { POINTS_END = FAIL_MESSAGES + (PROTO_TYPES_END - PROTO_HELLO) * FAIL_MOMENTS };
 enum action { KILL, STOP, HANG, ERROR, FLIP, SLEEP, ACTIONS_END };
 
 struct point {
@@ -33,7 +33,7 @@ static const struct point points[] = {
 #undef FAIL_ROW
 };
 
-static const char *const stages[FAIL_STAGES] = {"send", "sent", "got", "taken"};
+static const char *const moments[FAIL_MOMENTS] = {"send", "sent", "got", "taken"};
 static const char *const actions[ACTIONS_END] = {"kill", "stop", "hang", "error", "flip", "sleep"};
 
 struct rule {
@@ -51,9 +51,9 @@ static uint64_t node_id; /* 0: not given */
 static atomic_ulong hits[POINTS_END];
 
 static int
-message_point(int type, int stage)
+message_point(int type, int moment)
 {
-    return (int)FAIL_MESSAGES + (type - PROTO_HELLO) * FAIL_STAGES + stage;
+    return (int)FAIL_MESSAGES + (type - PROTO_HELLO) * FAIL_MOMENTS + moment;
 }
 
 /* "plan-send"; the text lasts until the next call of this thread. */
@@ -64,8 +64,8 @@ name_of(int point)
     int message = point - FAIL_MESSAGES;
     if (message < 0)
         return points[point].name;
-    const char *type = proto_type_name((enum proto_type)(PROTO_HELLO + message / FAIL_STAGES));
-    snprintf(name, sizeof name, "%s-%s", type, stages[message % FAIL_STAGES]);
+    const char *type = proto_type_name((enum proto_type)(PROTO_HELLO + message / FAIL_MOMENTS));
+    snprintf(name, sizeof name, "%s-%s", type, moments[message % FAIL_MOMENTS]);
     for (char *at = name; *at; at++)
         *at = (char)tolower(*at);
     return name;
@@ -247,10 +247,10 @@ fail_hit(enum fail_point point, void *data, size_t size)
 }
 
 void
-fail_message(int type, enum fail_stage stage, void *data, size_t size)
+fail_message(int type, enum fail_moment moment, void *data, size_t size)
 {
     if (type >= PROTO_HELLO && type < PROTO_TYPES_END)
-        hit(message_point(type, (int)stage), data, size);
+        hit(message_point(type, (int)moment), data, size);
 }
 
 #else

@@ -71,12 +71,12 @@
     X(RESULT, "result", 0, "its results are written; the process is about to end")
 
 /* There are also four points for every message type, for example plan-send, plan-sent, plan-got, plan-taken. */
-enum fail_stage {
+enum fail_moment {
     FAIL_SEND,  /* it is about to be given to ZeroMQ */
     FAIL_SENT,  /* it was given to ZeroMQ, which may not have sent it */
     FAIL_GOT,   /* it was received and decoded; data: its body */
     FAIL_TAKEN, /* the core has handled it */
-    FAIL_STAGES,
+    FAIL_MOMENTS,
 };
 
 enum fail_point {
@@ -98,7 +98,7 @@ uint64_t fail_node_id(uint64_t drawn);
 /* Returns -1 with errno set if a rule makes the call fail, else 0. `data` may be NULL. */
 int fail_hit(enum fail_point point, void *data, size_t size);
 /* `type` is an enum proto_type. */
-void fail_message(int type, enum fail_stage stage, void *data, size_t size);
+void fail_message(int type, enum fail_moment moment, void *data, size_t size);
 
 #else
 
@@ -130,9 +130,9 @@ fail_hit(enum fail_point point, void *data, size_t size)
 }
 
 static inline void
-fail_message(int type, enum fail_stage stage, void *data, size_t size)
+fail_message(int type, enum fail_moment moment, void *data, size_t size)
 {
-    (void)type, (void)stage, (void)data, (void)size;
+    (void)type, (void)moment, (void)data, (void)size;
 }
 
 #endif

@@ -8,7 +8,7 @@
  * B, and not on blocks, on the number of rows or threads, or on the instruction set. Three nested loops with fmaf are
  * an exact reference. A CPU without such an instruction computes the same bits slowly (fused.h).
  *
- * The caller is free to cut a product by rows and columns, and the library by depth. Both operands are views. They are
+ * The caller is free to divide a product by rows and columns, and the library by depth. Both operands are views. They are
  * packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
  * small and lie well. Blocks stay in the caches (Goto and van de Geijn: Anatomy of High-Performance Matrix
  * Multiplication, ACM TOMS 2008).

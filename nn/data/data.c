@@ -76,7 +76,7 @@ data_find(const struct data_spec *spec, const char *name, const char *also,
 
 /* The first `wanted` samples of a part; 0 = all. */
 static int
-cut(struct data_rows *rows, size_t wanted, const char *name, struct why *why)
+shorten(struct data_rows *rows, size_t wanted, const char *name, struct why *why)
 {
     if (wanted > rows->count)
         return why_error(why, -EINVAL, "data.%s = %zu, expected at most the %zu samples there are",
@@ -125,8 +125,8 @@ static int
 set_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     int rc = loaders[spec->source](set, spec, why);
-    rc = rc ? rc : cut(&set->part[DATA_TRAIN], spec->train, "train", why);
-    rc = rc ? rc : cut(&set->part[DATA_TEST], spec->test, "test", why);
+    rc = rc ? rc : shorten(&set->part[DATA_TRAIN], spec->train, "train", why);
+    rc = rc ? rc : shorten(&set->part[DATA_TEST], spec->test, "test", why);
     if (rc)
         return rc;
     set->info.train = set->part[DATA_TRAIN].count;

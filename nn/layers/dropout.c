@@ -2,7 +2,7 @@
  * survives with probability 1 - p and is divided by it; in evaluation nothing happens.
  *
  * Whether an element survives is a function of (seed, epoch, step, layer, row of the global batch,
- * element) alone, so it does not depend on how the batch is cut into shards, and back-propagation draws
+ * element) alone, so it does not depend on how the batch is divided into shards, and back-propagation draws
  * the same mask again. */
 #include <errno.h>
 #include <stdio.h>

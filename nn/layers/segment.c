@@ -1,6 +1,6 @@
 /* segment.c - which activations are kept for back-propagation and which are computed once more.
  *
- *     layers      0 1 2 | 3 4 5 6 | 7 8     cut into segments
+ *     layers      0 1 2 | 3 4 5 6 | 7 8     divided into segments
  *     kept            2         6     8     what each segment gives
  *     shared      0 1     3 4 5     7       one piece of memory for the other activations of all of them
  *
@@ -10,7 +10,7 @@
  * Training Deep Nets with Sublinear Memory Cost, 2016). A layer is a function of its input, so the bits are the
  * same.
  *
- * There is no cut within a residual, nor beside a gelu that its neighbours compute; with a weight that two layers
+ * No segment ends within a residual, nor beside a gelu that its neighbours compute; with a weight that two layers
  * share, there is one before the second. The plan is the best of those that fill segments from the front up to a limit,
  * for limits of no, one, two, ... parts of all. */
 #include <assert.h>
@@ -21,7 +21,7 @@
 struct plan {
     struct layer *layer;
     size_t count;
-    bool may[NN_LAYERS_MAX]; /* be cut before this one */
+    bool may[NN_LAYERS_MAX]; /* a segment may begin here */
 };
 
 /* The gradient of a shared weight is computed at the embedding, from what the dense layer read and saved. */

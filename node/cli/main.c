@@ -464,9 +464,8 @@ main(int argc, char *argv[])
 {
     struct why why;
     struct options options;
-    prctl(
-        PR_SET_NAME,
-        "meshnode"); /* executed anew through /proc/self/exe it would be "exe" to ps and killall */
+    /* executed through /proc/self/exe it would be "exe" to ps and killall */
+    prctl(PR_SET_NAME, "meshnode");
     occupy_standard_streams();
     if (fail_listed(argc, argv))
         return 0;

@@ -265,13 +265,13 @@ keep_length(const char *path, const struct journal_start *start, uint64_t *at, s
 {
     struct journal_text text;
     *at = 0;
-    if (start->anew || access(path, F_OK) != 0)
+    if (start->fresh || access(path, F_OK) != 0)
         return 0;
     int rc = journal_load(&text, path, why);
     if (rc == -ENODATA)
         return 0;
     if (rc == -EBADMSG)
-        why_append(why, "; --fresh begins anew, or rename it to go on: then the run so far cannot "
+        why_append(why, "; --fresh begins again, or rename it to go on: then the run so far cannot "
                         "be replayed");
     if (rc)
         return rc;
@@ -279,7 +279,7 @@ keep_length(const char *path, const struct journal_start *start, uint64_t *at, s
         rc =
             why_error(why, -EINVAL,
                       "%s: journal of another job (%016llx, this one is %016llx); --fresh begins "
-                      "anew, --out takes another folder",
+                      "again, --out takes another folder",
                       path, (unsigned long long)text.job_hash, (unsigned long long)start->job_hash);
     *at = text.size;
     journal_unload(&text);

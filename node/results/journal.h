@@ -51,7 +51,7 @@ struct journal_start {
     uint64_t job_hash, id, incarnation;
     const uint64_t *past; /* [past_count] hashes of the job in earlier parts of the run; borrowed */
     size_t past_count;
-    bool anew; /* an earlier run's journal in this folder is deleted */
+    bool fresh; /* an earlier run's journal in this folder is deleted */
 };
 
 /* Opens DIR/journal to append, and writes JOURNAL_START. Refuses a damaged journal, and one whose last start was of a job

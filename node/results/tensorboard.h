@@ -30,7 +30,7 @@ struct tensorboard_scalar {
 };
 
 /* One record into out[TENSORBOARD_RECORD_MAX]; returns its size. The version; `count` scalars of a step, at most
- * TENSORBOARD_SCALARS_MAX; the mark that steps from this one on are written anew. */
+ * TENSORBOARD_SCALARS_MAX; the mark that steps from this one on are written again. */
 size_t tensorboard_version(uint8_t *out, double wall_time);
 size_t tensorboard_scalars(uint8_t *out, double wall_time, uint64_t step,
                            const struct tensorboard_scalar *scalar, size_t count);

@@ -1,10 +1,10 @@
-/* buckets.h - how the vector of a round is cut into buckets, and back-propagation into sections.
+/* buckets.h - how the vector of a round is divided into buckets, and back-propagation into sections.
  *
  *     gradients, from the last layer with parameters down to the first | [ledger] | tail, with the ledger
  *
  * A section begins at the input of a layer with parameters and ends with the gradient of the next such layer below
  * it. After a section some buckets are complete, so they can be sent while the next section is computed. Buckets of
- * gradients are whole exponent blocks: small layers share a bucket, large ones are cut. With claims, the ledger is
+ * gradients are whole exponent blocks: small layers share a bucket, large ones are divided. With claims, the ledger is
  * a bucket of its own. */
 #ifndef NODE_BUCKETS_H
 #define NODE_BUCKETS_H

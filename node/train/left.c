@@ -163,7 +163,7 @@ left_tell(const struct left *left, const struct config *config, const struct job
 {
     struct config_difference difference;
     char what[3 * CONFIG_SHOWN_MAX + 16] = "other data, model or settings";
-    const char *ways = "--fresh begins anew, --out takes another folder";
+    const char *ways = "--fresh begins again, --out takes another folder";
     size_t at = 0;
     bool fixed = left->config && config_differ_fixed(left->config, config, &difference);
     bool later = left->config && !fixed && config_differ(left->config, config, &at, &difference);
@@ -178,8 +178,8 @@ left_tell(const struct left *left, const struct config *config, const struct job
     else if (left->config)
         snprintf(what, sizeof what, "other settings of earlier steps, train.past");
     if (later && start != TRAIN_RESUME)
-        ways =
-            "--resume goes on with these settings, --fresh begins anew, --out takes another folder";
+        ways = "--resume goes on with these settings, --fresh begins again, --out takes another "
+               "folder";
     bool asked = fixed && start == TRAIN_RESUME, way = fixed && is_way(difference.key);
     snprintf(out, size, "holds %s run of another job (%s)%s; %s%s",
              left->ended ? "a" : "an unfinished", what,

@@ -117,7 +117,7 @@ replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
 {
     struct sign sign = {alive, ctx};
     bool evaluation = replica->state->header->phase == STATE_EVALUATE;
-    state_hash_anew(replica->state, replica->pool);
+    state_rehash(replica->state, replica->pool);
     work_drop(replica->work);
     work_round(replica->work, replica->state, shards, true, own, bucket_ready, &sign);
     if (!evaluation)

@@ -65,7 +65,7 @@ bool save_find_below(struct save *save, struct state *state, uint64_t round);
 /* Deletes the checkpoint of exactly this state, if there is one, because the state is wrong. Waits for the writer. */
 void save_withdraw(struct save *save, const struct state *state);
 
-/* Deletes the job's checkpoints: the run begins anew. */
+/* Deletes the job's checkpoints: the run begins again. */
 void save_forget(struct save *save);
 
 /* Steps between checkpoints when a step takes this long and the user did not choose: the smallest power of two that

@@ -225,7 +225,7 @@ size_t state_known(const struct state *next);
 uint64_t state_finish(struct state *next, const struct state *now, const int32_t *total,
                       struct pool *pool);
 /* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
-uint64_t state_hash_anew(struct state *state, struct pool *pool);
+uint64_t state_rehash(struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);

@@ -106,7 +106,7 @@ state_hash(const struct state *state, struct pool *pool)
 }
 
 uint64_t
-state_hash_anew(struct state *state, struct pool *pool)
+state_rehash(struct state *state, struct pool *pool)
 {
     state_hash_forget(state, state->hash);
     return state_hash_rest(state, pool);

@@ -63,11 +63,11 @@ train_announce(struct run *run, uint64_t round, uint64_t hash)
 }
 
 void
-train_begin_anew(struct run *run)
+train_begin_fresh(struct run *run)
 {
-    if (run->folder.anew)
+    if (run->folder.fresh)
         save_forget(run->save);
-    run->folder.anew = false;
+    run->folder.fresh = false;
 }
 
 /* True: the run is done. Else this node ends; `saved` as in struct mesh_task. */

@@ -6,7 +6,7 @@
 #include "node/job/config.h"
 
 /* Where a run begins. In a folder whose run was killed or interrupted it goes on by itself, so a restarted
- * container needs no option. In a folder whose run has ended it begins anew. A folder with an unfinished run of
+ * container needs no option. In a folder whose run has ended it begins again. A folder with an unfinished run of
  * another job is refused, except with TRAIN_FRESH. */
 enum train_start {
     TRAIN_AUTO,

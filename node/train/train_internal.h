@@ -25,7 +25,7 @@ struct train_folder {
     struct checkpoint_found found;
     bool resumed;           /* an earlier run goes on, */
     bool restarts;          /* or did not come to its first checkpoint: this is the same run */
-    bool anew;              /* the first step deletes what an earlier run left */
+    bool fresh;             /* the first step deletes what an earlier run left */
     bool replaces;          /* and there is such a run, */
     bool ended;             /* which ended */
     const char *unreadable; /* as in struct left */
@@ -98,7 +98,7 @@ int train_leave(struct run *run, bool model);
 /* Tells the mesh of run->state, which has this hash. */
 void train_announce(struct run *run, uint64_t round, uint64_t hash);
 /* The first step deletes what an earlier run left, if it is not continued. */
-void train_begin_anew(struct run *run);
+void train_begin_fresh(struct run *run);
 
 /* The journal of a free way of training. It begins when the mesh has given this node its id. Returns 0 or a negative errno
  * with `why`. */

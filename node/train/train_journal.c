@@ -52,7 +52,7 @@ open_file(struct run *run, struct journal **out, struct why *why)
                                         .incarnation = stats.node.incarnation,
                                         .past = run->job.past_hash,
                                         .past_count = run->job.past_count,
-                                        .anew = run->folder.anew};
+                                        .fresh = run->folder.fresh};
     int rc = journal_open(out, run->config->out, &start, why);
     if (!rc && run->folder.found.whole && journal_kept(*out) == 0)
         train_say(run, 4,

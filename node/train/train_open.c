@@ -232,23 +232,23 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     left_read(&left, run->config->out);
     size_t part = left_part(&left, &run->job);
     bool goes_on = part < run->job.past_count;
-    run->folder.anew = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
-    run->folder.replaces = run->folder.anew && (left.known || left.ended);
-    run->folder.restarts = !run->folder.anew && left.known && left.job.job == run->job_hash;
+    run->folder.fresh = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);
+    run->folder.replaces = run->folder.fresh && (left.known || left.ended);
+    run->folder.restarts = !run->folder.fresh && left.known && left.job.job == run->job_hash;
     run->folder.ended = left.ended;
     run->folder.unreadable = left.unreadable;
     run->folder.kept = goes_on ? run->job.past[part].until : UINT64_MAX;
-    int rc = run->folder.anew ? 0 : save_find(run->save, &run->state, found, why);
-    if (!run->folder.anew && rc == -ENOENT)
+    int rc = run->folder.fresh ? 0 : save_find(run->save, &run->state, found, why);
+    if (!run->folder.fresh && rc == -ENOENT)
         resume_part(run, why);
     run->folder.resumed =
-        found->whole || found->damaged_count > 0 || (goes_on && !run->folder.anew);
-    if (run->folder.anew || run->folder.resumed || (rc == -ENOENT && !why->line[0])) {
+        found->whole || found->damaged_count > 0 || (goes_on && !run->folder.fresh);
+    if (run->folder.fresh || run->folder.resumed || (rc == -ENOENT && !why->line[0])) {
         rc = 0;
     } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */
         rc = check_left(run, &left, start, why);
     } else if (rc == -ENOENT) {
-        why_append(why, "; --fresh begins anew");
+        why_append(why, "; --fresh begins again");
     }
     left_fini(&left);
     return rc;
@@ -264,7 +264,7 @@ resume_way(struct run *run, struct why *why)
         return 0;
     return why_error(why, -EBADMSG,
                      "%s/checkpoint-%llu: what it says of the %s cannot be; delete it, or --fresh "
-                     "begins anew",
+                     "begins again",
                      run->config->out, (unsigned long long)run->state.header->step,
                      run->way->holds);
 }

@@ -253,7 +253,7 @@ train_tell_damaged(struct run *run)
     if (!run->folder.found.whole)
         train_say(run, 3,
                   "%s: no whole checkpoint; --fresh takes the model of the nodes that train, or "
-                  "begins anew",
+                  "begins again",
                   run->config->out);
     return run->folder.found.whole ? 0 : 1;
 }

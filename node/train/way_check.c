@@ -69,7 +69,7 @@ print_shares(const struct proto_plan *plan, const struct share *share)
 }
 
 static int
-print_cut(const struct config *config, const struct buckets *cut)
+print_buckets(const struct config *config, const struct buckets *buckets)
 {
     size_t nodes = memory_nodes(config);
     struct share share[PROTO_PEERS_MAX] = {{0}};
@@ -77,13 +77,13 @@ print_cut(const struct config *config, const struct buckets *cut)
     char served[MEMORY_TEXT], all[MEMORY_TEXT];
     uint64_t bytes = 0;
     elect(config, nodes, &plan);
-    for (size_t b = 0; b < cut->bucket_count; b++)
-        bytes += take_bucket(&plan, &cut->bucket[b], b, share);
+    for (size_t b = 0; b < buckets->bucket_count; b++)
+        bytes += take_bucket(&plan, &buckets->bucket[b], b, share);
     size_t servers = 0;
     for (size_t m = 0; m < nodes; m++)
         servers += share[m].sums > 0;
     memory_text(served, (double)bytes);
-    memory_text(all, (double)(cut->vector_count * sizeof(int32_t)));
+    memory_text(all, (double)(buckets->vector_count * sizeof(int32_t)));
     printf("servers %zu of %zu nodes%s sum %s of the %s of a step%s\n", servers, nodes,
            config->mesh.peers ? "" : " (for example)", served, all,
            config->mesh.servers == CORE_SERVERS_AUTO ? "; the rest goes round the ring or directly"
@@ -170,7 +170,7 @@ way_check_gossip(const struct config *config, const struct job *job)
 int
 way_check_rounds(const struct config *config, const struct job *job)
 {
-    struct buckets cut = {0};
+    struct buckets buckets = {0};
     const struct buckets_setup setup = {
         .model = job->model,
         .exact = job->exact,
@@ -180,9 +180,9 @@ way_check_rounds(const struct config *config, const struct job *job)
     };
     if (config_servers(config) == 0)
         return 0;
-    int rc = buckets_init(&cut, &setup);
+    int rc = buckets_init(&buckets, &setup);
     if (!rc)
-        rc = print_cut(config, &cut);
-    buckets_fini(&cut);
+        rc = print_buckets(config, &buckets);
+    buckets_fini(&buckets);
     return rc;
 }

@@ -234,7 +234,7 @@ start_gossip(struct run *run)
     replica_values(&run->state, mesh_own(run->mesh));
     if (run->folder.found.whole)
         gossip->from = gossip->begins ? gossip->saved.snapshot : replica_hash(&run->state);
-    train_announce(run, run->state.header->step, state_hash_anew(&run->state, run->pool));
+    train_announce(run, run->state.header->step, state_rehash(&run->state, run->pool));
 }
 
 /* --- A step ---------------------------------------------------------------------------------------- */
@@ -345,7 +345,7 @@ step(struct run *run, const struct mesh_task *task)
     run->state.header->phase = STATE_TRAIN; /* evaluations are no rounds here */
     evaluate_step(run, task);
     run->meter.compute_s += clock_s() - start;
-    train_begin_anew(run);
+    train_begin_fresh(run);
     work_buckets(run->work, &buckets);
     mesh_bucket(run->mesh, buckets - 1);
     start = clock_s();
@@ -386,7 +386,7 @@ finish(struct run *run)
     train_announce(run, 1, result);
     if (state->job.test)
         evaluate_result(run, result);
-    run->hash = state_hash_anew(state, run->pool);
+    run->hash = state_rehash(state, run->pool);
 }
 
 static bool

@@ -289,7 +289,7 @@ evaluate_result(struct run *run)
 static void
 announce_push(struct run *run)
 {
-    train_announce(run, run->state.header->round, state_hash_anew(&run->state, run->pool));
+    train_announce(run, run->state.header->round, state_rehash(&run->state, run->pool));
 }
 
 /* All ranges are read. What is not of the model is the same on all nodes: there is one state. */
@@ -327,7 +327,7 @@ end_push(struct run *run, bool saved)
 {
     if (!saved)
         return train_leave(run, false);
-    run->hash = state_hash_anew(&run->state, run->pool);
+    run->hash = state_rehash(&run->state, run->pool);
     return -1;
 }
 
@@ -420,7 +420,7 @@ close_push(struct run *run)
 static void
 start_push(struct run *run)
 {
-    train_begin_anew(run);
+    train_begin_fresh(run);
     announce_push(run);
 }
 

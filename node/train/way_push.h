@@ -38,7 +38,7 @@ void push_save_read(struct run *run);
 /* As in struct push_keeper; ctx is the run. */
 void push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history);
 void push_save_cut(void *ctx, uint64_t tickets);
-/* All is done: what a checkpoint says of the model. The optimizer begins anew from it. */
+/* All is done: what a checkpoint says of the model. The optimizer begins again from it. */
 void push_save_end(struct run *run);
 /* Memory of push->more. Returns 0 or -ENOMEM. */
 int push_save_open(struct push_run *push, size_t params);

@@ -16,7 +16,7 @@ push_save_read(struct run *run)
     memcpy(push->exponent, push->ahead_exponent, run->state.block_count * sizeof *push->exponent);
 }
 
-/* Nothing is computed: the slots of run->state are free, and `ahead` is read anew later. */
+/* Nothing is computed: the slots of run->state are free, and `ahead` is read again later. */
 void
 push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint64_t history)
 {

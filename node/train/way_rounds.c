@@ -78,7 +78,7 @@ announce(struct run *run, uint64_t hash)
 static void
 start_rounds(struct run *run)
 {
-    announce(run, state_hash_anew(&run->state, run->pool));
+    announce(run, state_rehash(&run->state, run->pool));
 }
 
 /* Is the state still the one that was told to the mesh? */
@@ -123,12 +123,12 @@ go_back(struct run *run, uint64_t round)
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
     if (!state_before(run, round) &&
-        (run->folder.anew || !save_find_below(run->save, &run->state, round))) {
+        (run->folder.fresh || !save_find_below(run->save, &run->state, round))) {
         memset(run->state.block, 0, run->state.size);
         job_state(&run->job, run->config, &run->state);
     }
     rounds->before = rounds->damaged = false;
-    announce(run, state_hash_anew(&run->state, run->pool));
+    announce(run, state_rehash(&run->state, run->pool));
 }
 
 /* What was computed from data that could not be read is not handed over, as nothing is final before the last
@@ -204,7 +204,7 @@ compute_shards(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
 
-/* The next state is begun anew when the sum is that of another plan: what was made of it before is void. */
+/* The next state is begun again when the sum is that of another plan: what was made of it before is void. */
 static void
 begin_next(struct run *run)
 {
@@ -299,7 +299,7 @@ commit(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
-    train_begin_anew(run);
+    train_begin_fresh(run);
     if (event->evaluated && !run->state.header->done)
         save_model(run->save, run->state.header, state_weights(&run->state));
     if (event->stepped)

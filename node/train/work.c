@@ -19,7 +19,7 @@ static int
 new_tables(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    const struct buckets_setup cut = {
+    const struct buckets_setup parts = {
         .model = setup->model,
         .exact = setup->exact,
         .shards = setup->shards,
@@ -30,7 +30,8 @@ new_tables(struct work *work)
     work->scale = calloc(exact_blocks(setup->exact) + 1, sizeof *work->scale);
     work->shard_result = calloc(setup->shards, sizeof *work->shard_result);
     work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
-    if (buckets_init(&work->cut, &cut) || !work->shard_result || !work->stripe || !work->scale)
+    if (buckets_init(&work->buckets, &parts) || !work->shard_result || !work->stripe ||
+        !work->scale)
         return -ENOMEM;
     for (size_t i = 0; i < work->stripe_count; i++)
         pthread_mutex_init(&work->stripe[i], NULL);
@@ -65,7 +66,7 @@ work_destroy(struct work **work)
     for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
         pthread_mutex_destroy(&self->stripe[i]);
     free(self->stripe);
-    buckets_fini(&self->cut);
+    buckets_fini(&self->buckets);
     free(self->shard_result);
     free(self->scale);
     free(self);
@@ -75,14 +76,14 @@ work_destroy(struct work **work)
 const struct core_bucket *
 work_buckets(const struct work *work, size_t *count)
 {
-    *count = work->cut.bucket_count;
-    return work->cut.bucket;
+    *count = work->buckets.bucket_count;
+    return work->buckets.bucket;
 }
 
 size_t
 work_vector_count(const struct work *work)
 {
-    return work->cut.vector_count;
+    return work->buckets.vector_count;
 }
 
 static void
@@ -232,7 +233,7 @@ static void
 backward_section(struct lane *lane, size_t index, const float *params, const struct nn_sink *sink)
 {
     const struct nn_model *model = lane->work->setup.model;
-    const struct buckets_section *section = &lane->work->cut.section[index];
+    const struct buckets_section *section = &lane->work->buckets.section[index];
     for (size_t layer = section->top; layer > section->layer; layer--)
         nn_backward(model, layer, lane->pass, params, lane->context, NULL);
     nn_gradient(model, section->layer, lane->pass, params, lane->context, sink);
@@ -267,7 +268,7 @@ local_sgd_on(struct lane *lane, uint64_t step)
     lane->part->result.correct += result.correct;
     lane->part->result.bad |= result.bad;
     const struct nn_sink sink = local_sgd_sink(&lane->walk);
-    for (size_t s = 0; s < work->cut.section_count; s++)
+    for (size_t s = 0; s < work->buckets.section_count; s++)
         backward_section(lane, s, lane->walk.params, &sink);
     const struct state_rules *rules = state_rules(work->state);
     local_sgd_step(&lane->walk, optim_rate(&rules->local, h->step + step,
@@ -346,11 +347,11 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
     work->begun = false;
     if (work->walks)
         local_sgd_wave(work);
-    for (size_t s = 0, told = 0; s < work->cut.section_count; s++) {
+    for (size_t s = 0, told = 0; s < work->buckets.section_count; s++) {
         work->present = s;
         if (!work->walks)
             lanes_run(work, backward_lane);
-        for (; last && told < work->cut.section[s].ready; told++)
+        for (; last && told < work->buckets.section[s].ready; told++)
             ready(ctx, told);
     }
     add_results(work);
@@ -366,7 +367,7 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         train_wave(work, state, wave, shards == 0, ready, ctx);
     } while (shards);
     if (work->setup.claims)
-        ready(ctx, work->cut.bucket_count - 2);
+        ready(ctx, work->buckets.bucket_count - 2);
 }
 
 /* A share of own becomes zeros. */
@@ -384,7 +385,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
            void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
     bool training = state->header->phase == STATE_TRAIN;
-    const struct core_bucket *tail = &work->cut.bucket[work->cut.bucket_count - 1];
+    const struct core_bucket *tail = &work->buckets.bucket[work->buckets.bucket_count - 1];
     work->state = state;
     work->params = training ? state->params : state_weights(state);
     work->own = own;
@@ -400,7 +401,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     else
         work_evaluate_shards(work, shards, own + tail->first);
     state_tail_seal(own + tail->first, blocks, before);
-    ready(ctx, work->cut.bucket_count - 1);
+    ready(ctx, work->buckets.bucket_count - 1);
 }
 
 static void

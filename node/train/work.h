@@ -37,7 +37,7 @@ struct work_setup {
     bool exact_mode;
     unsigned lanes; /* shards computed at a time; the others follow; 0: all */
     bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */
-    /* size of a bucket of gradients: smaller layers share one, larger ones are cut */
+    /* size of a bucket of gradients: smaller layers share one, larger ones are divided */
     size_t bucket_bytes;
 };
 
@@ -47,7 +47,7 @@ size_t work_parts(bool exact, unsigned threads, size_t shards);
 int work_new(struct work **out, const struct work_setup *setup);
 void work_destroy(struct work **work);
 
-/* The vector of a round, cut into buckets in the order in which they become ready. The last one is the tail.
+/* The vector of a round, divided into buckets in the order in which they become ready. The last one is the tail.
  * Borrowed. */
 const struct core_bucket *work_buckets(const struct work *work, size_t *count);
 size_t work_vector_count(const struct work *work);

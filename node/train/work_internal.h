@@ -57,7 +57,7 @@ struct work {
     /* all threads, on one lane at a time, when there are fewer lanes than threads */
     struct nn_team team;
     struct nn_result *shard_result; /* [shards], evaluation */
-    struct buckets cut;             /* how the vector of a round is cut */
+    struct buckets buckets;         /* how the vector of a round is divided */
     size_t present;                 /* the section that is being computed */
     pthread_mutex_t *stripe;
     size_t stripe_count;

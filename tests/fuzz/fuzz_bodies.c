@@ -199,7 +199,7 @@ close_trainers(struct trainers *t)
 static void
 could_be_saved(struct trainers *t)
 {
-    uint64_t hash = state_hash_anew(&t->state, set.pool);
+    uint64_t hash = state_rehash(&t->state, set.pool);
     assert(exact_valid(set.exact, t->state.exponent));
     assert(state_take(&t->other, t->state.block, hash, set.pool) == 0);
 }
@@ -270,7 +270,7 @@ total(struct trainers *t, struct input *in)
     int32_t *tail = t->own + set.params;
     h->done = 0;
     state_place(&t->state, number(in) % state_steps_total(&t->state));
-    state_hash_anew(&t->state, set.pool);
+    state_rehash(&t->state, set.pool);
     memset(t->own, 0, set.vector * sizeof *t->own);
     if (h->phase == STATE_TRAIN)
         fill(in, t->own, set.params * sizeof *t->own);

@@ -195,7 +195,7 @@ start(struct journal **journal, int d, const struct journal_record *record)
     const struct journal_start begin = {.job_hash = text[d].job_hash,
                                         .id = record->id,
                                         .incarnation = record->incarnation,
-                                        .anew = *journal == NULL};
+                                        .fresh = *journal == NULL};
     journal_close(journal);
     must(journal_open(journal, dir[d], &begin, &why) == 0, "cannot write");
     read_names = put_names = (struct gossip_names){.next = 0};

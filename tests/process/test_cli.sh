@@ -78,7 +78,7 @@ refuses 'n nodes of one' '-n is an option of meshnode local' -n 3 ../jobs/good.y
 refuses 'no nodes' '-n 0, expected a whole number 1..64' local -n 0 ../jobs/good.yaml
 refuses 'one port for many' 'mesh.port = 20000, expected 0 with -n 2' local -n 2 --port 20000 ../jobs/good.yaml
 refuses 'resume of a check' '--resume and --fresh are for training' check --resume ../jobs/good.yaml
-refuses 'resume and begin anew' 'exclude' ../jobs/good.yaml --resume --fresh
+refuses 'resume and begin again' 'exclude' ../jobs/good.yaml --resume --fresh
 refuses 'bad option without a job' 'mesh.peers = 65' --peers 65
 
 # --- the job file ---
@@ -171,7 +171,7 @@ refuses 'a layer without units' 'units = 0, expected' ../jobs/width.yaml
 printf 'model: [flatten, dense: 1048576, dense: 1048576, dense: 10]\n' >jobs/width.yaml
 refuses 'a model that no memory holds' 'layer 2 (dense): too large' check ../jobs/width.yaml
 refuses 'a device that is full' '/dev/full: is not a regular file' /dev/full
-refuses 'resume and begin anew' 'resume' --resume --fresh ../jobs/good.yaml
+refuses 'resume and begin again' 'resume' --resume --fresh ../jobs/good.yaml
 refuses 'help with a value' '--help takes no value' --help=x
 printf '\357\273\277%s\r\n%s\r\n%s\r\n' 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12, epochs: 1}' "$good" >jobs/dos.yaml
 

@@ -140,17 +140,17 @@ refused() { # WHAT PATTERN OPTION ...: status 2 and one line
 }
 
 echo "what would change what is done"
-ways='--fresh begins anew, --out .*, model.from .*'
+ways='--fresh begins again, --out .*, model.from .*'
 refused batch "\(train.batch 96, here 192\), which cannot change on the way; $ways" --resume --set train.batch=192
 refused shards "\(train.shards 12, here 6\), which cannot change on the way; $ways" --resume --set train.shards=6
 refused seed "\(run.seed 7, here 8\), which cannot change on the way; $ways" --resume --seed 8
 refused optimizer "\(train.optimizer sgd, here adam\), which cannot change on the way; $ways" --resume --set train.optimizer=adam
 refused momentum "\(train.optimizer.sgd.momentum 0.9, here 0\), which cannot change on the way; $ways" --resume --set train.optimizer.sgd.momentum=0
 refused data "\(data.train 1900, here 1800\), which cannot change on the way; $ways" --resume --set data.train=1800
-ways='--fresh begins anew, --out .*, train.from=CHECKPOINT trains on .* in another way'
+ways='--fresh begins again, --out .*, train.from=CHECKPOINT trains on .* in another way'
 refused topology "\(mesh.topology ring, here gossip\), which cannot change on the way; $ways" --resume --set mesh.topology=gossip
 refused sync "\(mesh.sync bsp, here async\), which cannot change on the way; $ways" --resume --set mesh.topology=server --set mesh.sync=async
-ways='--fresh begins anew, --out .*, model.from .*'
+ways='--fresh begins again, --out .*, model.from .*'
 refused "fewer epochs" "train.epochs = 3 ends with step 60, but the run has done 80" --resume --set train.epochs=3
 refused "no step" "train.past = 'x train.epochs=2', expected steps that rise" --set "train.past=x train.epochs=2"
 refused "falling" "expected steps that rise" --set "train.past=40 train.epochs=2; 30"

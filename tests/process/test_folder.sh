@@ -55,16 +55,16 @@ says() { # PATTERN
 echo "an unfinished run of another job"
 to_checkpoint
 before=$(snapshot)
-ways='; --fresh begins anew, --out takes another folder$'
+ways='; --fresh begins again, --out takes another folder$'
 refused "another seed" "$WORK/a: holds an unfinished run of another job \(run.seed 7, here 9\)$ways" "$WORK/a" --seed 9
-on='; --resume goes on with these settings, --fresh begins anew, --out takes another folder$'
+on='; --resume goes on with these settings, --fresh begins again, --out takes another folder$'
 refused "more steps" "\(train.steps $STEPS, here 60\)$on" "$WORK/a" --set train.steps=60
 refused "another rate" "\(train.optimizer.sgd.rate 0.05, here 0.01\)$on" "$WORK/a" --set train.optimizer.sgd.rate=0.01
 refused "another batch" "\(train.batch 96, here 192\)$ways" "$WORK/a" --set train.batch=192
 refused "another seed, to be resumed" "\(run.seed 7, here 9\), which cannot change on the way; --fresh" "$WORK/a" --seed 9 --resume
 [ "$(snapshot)" = "$before" ] || fail "the refused runs changed the folder"
 
-echo "the same job goes on, another one begins anew when told to"
+echo "the same job goes on, another one begins again when told to"
 killed_after 'resumed at step [1-9]'
 killed_after '^step [0-9]' --seed 9 --fresh --set train.checkpoint_every=0
 killed_after '^step [0-9]' --seed 9 --set train.checkpoint_every=0 # its own metrics, though only checkpoints of the other job
@@ -105,5 +105,5 @@ cp "$WORK/whole" "$file"
 for at in 8 $(($(stat -c %s "$file") - 112 + 8)); do
     printf '\3' | dd of="$file" bs=1 seek=$at conv=notrunc status=none
 done
-refused "another version" "checkpoint-[0-9]*: checkpoint version 3, expected 2; --fresh begins anew$" "$WORK/a"
+refused "another version" "checkpoint-[0-9]*: checkpoint version 3, expected 2; --fresh begins again$" "$WORK/a"
 echo "goes on, refused, begun anew"

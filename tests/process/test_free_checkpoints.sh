@@ -178,10 +178,10 @@ wait_until 60 "hurt to end" gone hurt
 wait "${PID[hurt]}"
 [ $? = 1 ] || fail "hurt has no whole checkpoint, and did not fail"
 unset "PID[hurt]"
-grep -q "no whole checkpoint; --fresh takes the model of the nodes that train, or begins anew" "$WORK/hurt.log" ||
+grep -q "no whole checkpoint; --fresh takes the model of the nodes that train, or begins again" "$WORK/hurt.log" ||
     fail "hurt: $(cat "$WORK/hurt.log")"
 node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=async --set mesh.gather_ms=0
 wait_until 60 "hurt to end" gone hurt
 unset "PID[hurt]"
-grep -Eq "holds an unfinished run of another job \(mesh.sync ssp, here async\); --fresh begins anew" "$WORK/hurt.log" ||
+grep -Eq "holds an unfinished run of another job \(mesh.sync ssp, here async\); --fresh begins again" "$WORK/hurt.log" ||
     fail "hurt: $(cat "$WORK/hurt.log")"

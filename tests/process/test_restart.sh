@@ -155,7 +155,7 @@ for way in "mesh.topology=server --set mesh.sync=async" "mesh.topology=gossip"; 
         timeout -k 5 60 "$MESHNODE" "$WORK/often.yaml" --out "$WORK/$name" --set "mesh.group=$GROUP" $LINK --set $way \
             >"$WORK/out" 2>&1 </dev/null
         [ $? = 2 ] && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "a damaged journal: $(cat "$WORK/out")"
-        grep -Eq "/journal: damaged at byte 50 of [0-9]+: the length, type or check of a record; --fresh begins anew, or rename it" \
+        grep -Eq "/journal: damaged at byte 50 of [0-9]+: the length, type or check of a record; --fresh begins again, or rename it" \
             "$WORK/out" || fail "a damaged journal: $(cat "$WORK/out")"
         echo "$name: $(cat "$WORK/out")"
     }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # power.sh - disks that lose power, for process tests (root): what was not synced is gone, as it would be on a machine.
 #
-#     . "$(dirname "$0")/../support/power.sh"       # first: the test begins anew in a mount namespace of its own
+#     . "$(dirname "$0")/../support/power.sh"       # first: the test begins again in a mount namespace of its own
 #     . "$(dirname "$0")/../support/process.sh"
 #     disks a b c                     # $WORK/a is a file system of its own, and so on; or the test is skipped
 #     node a "$WORK/job.yaml"

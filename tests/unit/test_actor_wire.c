@@ -273,7 +273,7 @@ a_node_that_is_busy_says_that_it_is_alive(void **state)
     time_t deadline = time(NULL) + DEADLINE_S, beat = 0;
     while (!b.alive) {
         assert_true(time(NULL) <= deadline);
-        if (time(NULL) > beat + 1) { /* a thread that was held up for longer begins anew */
+        if (time(NULL) > beat + 1) { /* a thread that was held up for longer begins again */
             send_beat(&a);
             beat = time(NULL);
         }

@@ -248,7 +248,7 @@ what_is_refused_names_the_remedy(void **state)
     put_file(bytes, size);
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "/journal: damaged at byte 50 of 132: "));
-    assert_non_null(strstr(why.line, "; --fresh begins anew, or rename it to go on"));
+    assert_non_null(strstr(why.line, "; --fresh begins again, or rename it to go on"));
     put_file("meshjrnl\2\0\0\0\0\0\0\0--------", 24); /* of an older program */
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "/journal: journal of version 2, expected 3; --fresh"));
@@ -371,8 +371,8 @@ a_journal_of_another_job_is_refused_and_a_new_run_replaces_it(void **state)
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EINVAL);
     assert_null(journal);
     assert_non_null(strstr(why.line, "journal of another job"));
-    assert_non_null(strstr(why.line, "; --fresh begins anew, --out takes another folder"));
-    start.anew = true;
+    assert_non_null(strstr(why.line, "; --fresh begins again, --out takes another folder"));
+    start.fresh = true;
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), 0);
     journal_close(&journal);
     assert_int_equal(journal_load(&text, path, &why), 0);

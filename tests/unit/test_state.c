@@ -527,7 +527,7 @@ test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
         start(&state, &job);
         for (int i = 0; i < round; i++)
             apply(&state, 0.25f, 1);
-        state_hash_anew(&state, pool);
+        state_rehash(&state, pool);
         int32_t *total = total_of(&state, 0.125f, state_rows(&state), 1);
         void *part[] = {NULL, &state.params[PARAMS - 1], &state.slot[0][1500], state.exponent,
                         &state.header->best_loss};

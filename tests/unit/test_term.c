@@ -110,7 +110,7 @@ static void
 why_the_program_ends_is_wrapped_between_words(void **state)
 {
     static const char said[] = "runs/digits: holds an unfinished run of another job; --fresh "
-                               "begins anew, --out takes another folder";
+                               "begins again, --out takes another folder";
     struct screen screen;
     FILE *file = tmpfile();
     char text[256] = "";
@@ -124,10 +124,10 @@ why_the_program_ends_is_wrapped_between_words(void **state)
     term_fail("%s", said);
     dup2(before, STDERR_FILENO);
     sees(&screen, "meshnode: runs/digits: holds an unfinished run of another job; --fresh begins\n"
-                  "  anew, --out takes another folder\n");
+                  "  again, --out takes another folder\n");
     assert_true(pread(fileno(file), text, sizeof text - 1, 0) > 0);
     assert_string_equal(text, "meshnode: runs/digits: holds an unfinished run of another job; "
-                              "--fresh begins anew, --out takes another folder\n");
+                              "--fresh begins again, --out takes another folder\n");
     fclose(file);
     close(before);
     close_screen(&screen);
