@@ -146,7 +146,7 @@ static const struct plant plants_push[] = {
     {"a checkpoint does not wait for the tickets before it", MUTANT_PUSH_SNAPSHOT, 100, 0, NULL},
     {"the leader makes no checkpoint for who is told to end", MUTANT_PUSH_DEAF, 4000, 0, NULL},
     {"who is told to end takes tickets after its checkpoint", MUTANT_PUSH_BUSY, 4000, 0, NULL},
-    {"a range is given up as soon as both who hold it are silent", MUTANT_PUSH_HASTY, 4000, 0,
+    {"a range is given up as soon as both who hold it are silent", MUTANT_PUSH_HASTY, 8000, 0,
      NULL},
     {"an old copy of a range comes before newer values that were read", MUTANT_PUSH_STALE, 4000, 0,
      NULL},
