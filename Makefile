@@ -54,7 +54,7 @@ avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-wid
 rooms    := proto compress nn nn/* mesh mesh/* mesh/core/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
-lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
+lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all)) $(if $(FAILPOINTS),tests/chaos/fail.c)
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
     $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $(simd_src:%.c=$B/%.avx512.o))
 # The core with planted bugs (mesh/core/mutant.h), for the simulator and the unit tests that plant some.

@@ -21,7 +21,7 @@
  * that sleeps again and again, only the first time.
  * The points are in the shell code (sockets, files, the training loop). The core has none. `meshnode --failpoints`
  * lists them. MESHNODE_ID, a hexadecimal number, replaces the random id of the node. A test uses it to choose the
- * leader, which is the node with the lowest id. FreeBSD's fail(9) has the same idea.
+ * leader, which is the node with the lowest id. FreeBSD's fail(9) has the same idea. tests/chaos/fail.c has the code.
  *
  * Any thread may come to a point. Hits are counted over all threads. */
 #ifndef PROTO_FAIL_H

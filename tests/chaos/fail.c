@@ -1,7 +1,5 @@
-/* fail.c - the table of points and what rules do at them. See fail.h; nothing here without MESHNODE_FAILPOINTS. */
+/* fail.c - the table of points and what rules do at them: see proto/fail.h. Only FAILPOINTS=1 builds and links it. */
 #include "proto/fail.h"
-
-#ifdef MESHNODE_FAILPOINTS
 
 #include <ctype.h>
 #include <errno.h>
@@ -252,7 +250,3 @@ fail_message(int type, enum fail_moment moment, void *data, size_t size)
     if (type >= PROTO_HELLO && type < PROTO_TYPES_END)
         hit(message_point(type, (int)moment), data, size);
 }
-
-#else
-typedef int fail_nothing; /* ISO C wants a declaration */
-#endif
