@@ -46,17 +46,6 @@ nearest(vec x)
 #endif
 }
 
-/* The larger of a and |x| as integers: bits of floats have their order, with NaN above all. */
-static inline ivec
-larger(ivec a, vec x)
-{
-#if defined(__AVX512F__)
-    return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)((ivec)x & 0x7fffffff));
-#else
-    return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)((ivec)x & 0x7fffffff));
-#endif
-}
-
 /* The larger ones of unsigned numbers, and whether any is above a limit < UINT32_MAX. */
 static inline uvec
 lanes_greatest(uvec a, uvec b)
@@ -76,16 +65,6 @@ any_greater(uvec a, uint32_t limit)
 #else
     __m256i least = _mm256_set1_epi32((int)(limit + 1)), most = _mm256_max_epu32((__m256i)a, least);
     return _mm256_movemask_epi8(_mm256_cmpeq_epi32(most, (__m256i)a)) != 0;
-#endif
-}
-
-static inline bool
-any_above(ivec a, int32_t limit)
-{
-#if defined(__AVX512F__)
-    return _mm512_cmpgt_epi32_mask((__m512i)a, _mm512_set1_epi32(limit)) != 0;
-#else
-    return _mm256_movemask_epi8(_mm256_cmpgt_epi32((__m256i)a, _mm256_set1_epi32(limit))) != 0;
 #endif
 }
 
@@ -116,18 +95,6 @@ static inline bool
 any_greater(uvec a, uint32_t limit)
 {
     return vmaxvq_u32((uint32x4_t)a) > limit;
-}
-
-static inline ivec
-larger(ivec a, vec x)
-{
-    return (ivec)vmaxq_s32((int32x4_t)a, (int32x4_t)((ivec)x & 0x7fffffff));
-}
-
-static inline bool
-any_above(ivec a, int32_t limit)
-{
-    return vmaxvq_s32((int32x4_t)a) > limit;
 }
 
 #elif defined(__SSE2__)
@@ -197,22 +164,6 @@ lanes_greatest(uvec a, uvec b)
 
 static inline bool
 any_greater(uvec a, uint32_t limit)
-{
-    bool above = false;
-    for (int i = 0; i < LANES; i++)
-        above |= a[i] > limit;
-    return above;
-}
-
-static inline ivec
-larger(ivec a, vec x)
-{
-    ivec bits = (ivec)x & 0x7fffffff, more = bits > a;
-    return (bits & more) | (a & ~more);
-}
-
-static inline bool
-any_above(ivec a, int32_t limit)
 {
     bool above = false;
     for (int i = 0; i < LANES; i++)

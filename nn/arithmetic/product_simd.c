@@ -66,8 +66,7 @@ tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
     return !any_greater(lanes_greatest(largest[0], largest[1]), 2 * limit);
 }
 
-/* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. A
- * number that is no integer converts to the smallest one, which does not fit. */
+/* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. */
 INLINE size_t
 tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
 {
@@ -79,32 +78,17 @@ tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
     for (; at < tile->stretches->count; at++) {
         const struct stretch *stretch = &tile->stretches->at[at];
         vec s[ROWS][VECTORS];
-        uvec largest = {0};
         tile_chain(rows, vectors, tile, stretch, s);
         if (!stretch->ends) {
             store(rows, vectors, s, tile->c, tile->ld);
             continue;
         }
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int j = 0; j < vectors; j++) {
-                ivec q = nearest(s[i][j] * tile->scale[i][j]);
-                largest = lanes_greatest(largest, (uvec)q + (uint32_t)tile->limit);
-                s[i][j] = (vec)q;
-            }
-        }
-        if (any_greater(largest, 2 * (uint32_t)tile->limit)) {
+        if (!round_sums(rows, vectors, (const float *)tile->scale, (uint32_t)tile->limit, s)) {
             tile_chain(rows, vectors, tile, stretch, s);
             store(rows, vectors, s, tile->outside, COLUMNS);
             return at;
         }
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int j = 0; j < vectors; j++)
-                *(ivec *)(tile->q + i * COLUMNS + j * LANES) += (ivec)s[i][j];
-        }
+        add_integers(rows, vectors, s, tile->q);
     }
     return at;
 }

@@ -239,6 +239,36 @@ store(int rows, int vectors, vec s[ROWS][VECTORS], float *c, size_t ldc)
     }
 }
 
+/* s becomes the nearest integers of s * scale, rows of scale COLUMNS apart. Do all lie within -limit..limit? What is no
+ * number, or too large, becomes an integer that does not. */
+INLINE bool
+round_sums(int rows, int vectors, const float *scale, uint32_t limit, vec s[ROWS][VECTORS])
+{
+    uvec largest = {0};
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) {
+            ivec q = nearest(s[i][j] * *(const vec *)(scale + i * COLUMNS + j * LANES));
+            largest = lanes_greatest(largest, (uvec)q + limit);
+            s[i][j] = (vec)q;
+        }
+    }
+    return !any_greater(largest, 2 * limit);
+}
+
+/* q += the integers in s */
+INLINE void
+add_integers(int rows, int vectors, vec s[ROWS][VECTORS], int32_t *q)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            *(ivec *)(q + i * COLUMNS + j * LANES) += (ivec)s[i][j];
+    }
+}
+
 INLINE void
 add_row(int rows, int vectors, const float *row, vec s[ROWS][VECTORS])
 {

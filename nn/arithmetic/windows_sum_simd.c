@@ -147,7 +147,7 @@ struct strip_tile {
     float *chain;
     const float *scale;
     int32_t *q;
-    int32_t limit;
+    uint32_t limit; /* the largest integer that fits */
     bool begins, ends;
 };
 
@@ -156,7 +156,6 @@ INLINE bool
 tile_strip(int rows, int vectors, const struct strip_tile *tile)
 {
     vec s[ROWS][VECTORS];
-    ivec largest = {0};
     const float *a = tile->a, *b = tile->b;
     if (tile->begins)
         zero(rows, vectors, s);
@@ -167,22 +166,9 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
     store(rows, vectors, s, tile->chain, COLUMNS);
     if (!tile->ends)
         return true;
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < vectors; j++) {
-            s[i][j] *= *(const vec *)(tile->scale + i * COLUMNS + j * LANES);
-            largest = larger(largest, s[i][j]);
-        }
-    }
-    if (any_above(largest, tile->limit))
+    if (!round_sums(rows, vectors, tile->scale, tile->limit, s))
         return false;
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < vectors; j++)
-            *(ivec *)(tile->q + i * COLUMNS + j * LANES) += nearest(s[i][j]);
-    }
+    add_integers(rows, vectors, s, tile->q);
     return true;
 }
 
@@ -238,7 +224,7 @@ group_visit(const struct gradient *g, const struct visit *v, size_t group, size_
     if (g->strip.row > 0)
         t.lines = 1, t.columns = pixels, t.step = g->strip.row;
     if (t.ends)
-        memcpy(&t.limit, &v->sum->limit, sizeof t.limit);
+        t.limit = (uint32_t)v->sum->limit;
     for (size_t i = 0, rows; i < filters; i += rows) {
         rows = least(filters - i, ROWS);
         t.a = g->dy + group * GROUP * pixels + i;
@@ -357,15 +343,14 @@ filter_visit(const struct gradient *g, const struct visit *v, size_t f, const fl
 static bool
 all_finite(const float *x, size_t n)
 {
-    const int32_t most = 0x7f7fffff;
-    ivec largest = {0};
+    uvec largest = {0}; /* bits of floats have their order, with NaN above all */
     size_t i = 0;
     bool finite = true;
     for (; i + LANES <= n; i += LANES)
-        largest = larger(largest, *(const vec *)(x + i));
+        largest = lanes_greatest(largest, *(const uvec *)(x + i) & 0x7fffffff);
     for (; i < n; i++)
         finite = finite && isfinite(x[i]);
-    return finite && !any_above(largest, most);
+    return finite && !any_greater(largest, 0x7f7fffff);
 }
 
 /* A strip is in the scratch memory; dy: its part of the block's filters, `plane` floats apart. */
