@@ -122,6 +122,30 @@ optim_rate(const struct optim_spec *spec, uint64_t step, uint64_t steps_total, u
     return rate;
 }
 
+/* The factors of all rules. */
+static struct optim_factors
+factors_of(const struct optim_spec *spec, double rate, uint64_t step)
+{
+    const double beta1 = (double)spec->beta1, beta2 = (double)spec->beta2;
+    const bool decoupled = spec->kind == OPTIM_ADAMW;
+    const bool adam = decoupled || spec->kind == OPTIM_ADAM;
+    const bool lifts = adam || spec->kind == OPTIM_LAMB;
+    const double lift = lifts ? 1 - power(beta1, step + 1) : 1;
+    return (struct optim_factors){
+        .rate = (float)(adam ? rate / lift : rate),
+        .momentum = spec->momentum,
+        .decay = decoupled ? 0 : spec->weight_decay,
+        .keep = spec->kind == OPTIM_ADAM ? 1 : (float)(1 - rate * (double)spec->weight_decay),
+        .beta1 = spec->beta1,
+        .rest1 = (float)(1 - beta1),
+        .beta2 = spec->beta2,
+        .rest2 = (float)(1 - beta2),
+        .lift = (float)(1 / lift),
+        .root = lifts ? (float)(1 / sqrt(1 - power(beta2, step + 1))) : 1,
+        .epsilon = spec->epsilon,
+    };
+}
+
 static void
 apply_sgd(const struct optim_spec *spec, const struct optim_factors *f, float *params, float *slot,
           const float *g, size_t n)
@@ -135,87 +159,15 @@ apply_sgd(const struct optim_spec *spec, const struct optim_factors *f, float *p
 }
 
 static void
-apply_adam(const struct optim_spec *spec, double rate, uint64_t step, float *params,
-           float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
+apply_lamb(const struct optim_factors *f, float *params, float *const slot[OPTIM_SLOTS_MAX],
+           const float *g, size_t n)
 {
-    const double beta1 = (double)spec->beta1, beta2 = (double)spec->beta2;
-    const bool decoupled = spec->kind == OPTIM_ADAMW;
-    const struct optim_factors f = {
-        .rate = (float)(rate / (1 - power(beta1, step + 1))),
-        .decay = decoupled ? 0 : spec->weight_decay,
-        .keep = decoupled ? (float)(1 - rate * (double)spec->weight_decay) : 1,
-        .beta1 = spec->beta1,
-        .rest1 = (float)(1 - beta1),
-        .beta2 = spec->beta2,
-        .rest2 = (float)(1 - beta2),
-        .root = (float)(1 / sqrt(1 - power(beta2, step + 1))),
-        .epsilon = spec->epsilon,
-    };
-    SIMD_PICK(optim_adam)(&f, params, slot[0], slot[1], g, n);
-}
-
-static void
-apply_rmsprop(const struct optim_spec *spec, double rate, float *params,
-              float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
-{
-    const struct optim_factors f = {
-        .rate = (float)rate,
-        .momentum = spec->momentum,
-        .decay = spec->weight_decay,
-        .beta2 = spec->beta2,
-        .rest2 = (float)(1 - (double)spec->beta2),
-        .epsilon = spec->epsilon,
-    };
-    if (spec->momentum > 0)
-        SIMD_PICK(optim_rmsprop_momentum)(&f, params, slot[1], slot[0], g, n);
-    else
-        SIMD_PICK(optim_rmsprop)(&f, params, slot[0], g, n);
-}
-
-static void
-apply_lion(const struct optim_spec *spec, double rate, float *params, float *slot, const float *g,
-           size_t n)
-{
-    const struct optim_factors f = {
-        .rate = (float)rate,
-        .keep = (float)(1 - rate * (double)spec->weight_decay),
-        .beta1 = spec->beta1,
-        .rest1 = (float)(1 - (double)spec->beta1),
-        .beta2 = spec->beta2,
-        .rest2 = (float)(1 - (double)spec->beta2),
-    };
-    SIMD_PICK(optim_lion)(&f, params, slot, g, n);
-}
-
-/* New m and v, and the direction in which they point. */
-static void
-lamb_direction(const struct optim_spec *spec, uint64_t step, const float *params, float *m,
-               float *v, const float *g, float *direction, size_t n)
-{
-    const double beta1 = (double)spec->beta1, beta2 = (double)spec->beta2;
-    const struct optim_factors f = {
-        .decay = spec->weight_decay,
-        .beta1 = spec->beta1,
-        .rest1 = (float)(1 - beta1),
-        .beta2 = spec->beta2,
-        .rest2 = (float)(1 - beta2),
-        .lift = (float)(1 / (1 - power(beta1, step + 1))),
-        .root = (float)(1 / sqrt(1 - power(beta2, step + 1))),
-        .epsilon = spec->epsilon,
-    };
-    SIMD_PICK(optim_lamb)(&f, params, m, v, g, direction, n);
-}
-
-static void
-apply_lamb(const struct optim_spec *spec, double rate, uint64_t step, float *params,
-           float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
-{
-    const struct optim_factors f = {.rate = (float)rate};
+    const struct optim_factors plain = {.rate = f->rate};
     float direction[PIECE];
     for (size_t at = 0, k; at < n; at += k) {
         k = n - at < PIECE ? n - at : PIECE;
-        lamb_direction(spec, step, params + at, slot[0] + at, slot[1] + at, g + at, direction, k);
-        SIMD_PICK(optim_sgd)(&f, params + at, direction, k);
+        SIMD_PICK(optim_lamb)(f, params + at, slot[0] + at, slot[1] + at, g + at, direction, k);
+        SIMD_PICK(optim_sgd)(&plain, params + at, direction, k);
     }
 }
 
@@ -232,6 +184,7 @@ void
 optim_squares(const struct optim_spec *spec, uint64_t step, const float *params,
               const float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n, double sum[2])
 {
+    const struct optim_factors f = factors_of(spec, 0, step);
     float m[PIECE], v[PIECE], direction[PIECE];
     assert(optim_layerwise(spec));
     sum[0] += squares(params, n);
@@ -243,7 +196,7 @@ optim_squares(const struct optim_spec *spec, uint64_t step, const float *params,
         k = n - at < PIECE ? n - at : PIECE;
         memcpy(m, slot[0] + at, k * sizeof *m);
         memcpy(v, slot[1] + at, k * sizeof *v);
-        lamb_direction(spec, step, params + at, m, v, g + at, direction, k);
+        SIMD_PICK(optim_lamb)(&f, params + at, m, v, g + at, direction, k);
         sum[1] += squares(direction, k);
     }
 }
@@ -264,8 +217,7 @@ void
 optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *params,
             float *const slot[OPTIM_SLOTS_MAX], const float *g, size_t n)
 {
-    const struct optim_factors f = {
-        .rate = (float)rate, .momentum = spec->momentum, .decay = spec->weight_decay};
+    const struct optim_factors f = factors_of(spec, rate, step);
     for (size_t s = 0; s < rule_slots(spec); s++)
         assert(slot[s]);
     switch (spec->kind) {
@@ -274,19 +226,22 @@ optim_apply(const struct optim_spec *spec, double rate, uint64_t step, float *pa
         break;
     case OPTIM_ADAM:
     case OPTIM_ADAMW:
-        apply_adam(spec, rate, step, params, slot, g, n);
+        SIMD_PICK(optim_adam)(&f, params, slot[0], slot[1], g, n);
         break;
     case OPTIM_RMSPROP:
-        apply_rmsprop(spec, rate, params, slot, g, n);
+        if (spec->momentum > 0)
+            SIMD_PICK(optim_rmsprop_momentum)(&f, params, slot[1], slot[0], g, n);
+        else
+            SIMD_PICK(optim_rmsprop)(&f, params, slot[0], g, n);
         break;
     case OPTIM_LION:
-        apply_lion(spec, rate, params, slot[0], g, n);
+        SIMD_PICK(optim_lion)(&f, params, slot[0], g, n);
         break;
     case OPTIM_LARS:
         SIMD_PICK(optim_lars)(&f, params, slot[0], g, n);
         break;
     case OPTIM_LAMB:
-        apply_lamb(spec, rate, step, params, slot, g, n);
+        apply_lamb(&f, params, slot, g, n);
         break;
     }
 }

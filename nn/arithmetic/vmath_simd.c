@@ -107,33 +107,44 @@ silu_slope(float x)
     return s.up + (x * s.up) * s.down;
 }
 
-void
-SIMD_NAME(vmath_exp)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = exp_one(x[i]);
-}
+/* y[i] = value, of x[i] */
+#define EACH(name, value)                                                                          \
+    void SIMD_NAME(name)(const float *x, float *y, size_t n)                                       \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = (value);                                                                        \
+    }
+EACH(vmath_exp, exp_one(x[i]))
+EACH(vmath_tanh, tanh_one(x[i]))
+EACH(vmath_sigmoid, sigmoid_one(x[i]))
+EACH(vmath_relu, 0.0f > x[i] ? 0.0f : x[i])
+EACH(vmath_gelu, gelu_one(x[i]))
+EACH(vmath_gelu_tanh, x[i] * gelu_tanh_share(x[i]))
+EACH(vmath_silu, x[i] * sigmoid_one(x[i]))
+EACH(vmath_multiply, y[i] * x[i])
+EACH(vmath_tanh_grad, y[i] * (1.0f - x[i] * x[i])) /* x: the output, y: its gradient */
+EACH(vmath_sigmoid_grad, y[i] * (x[i] * (1.0f - x[i])))
 
-void
-SIMD_NAME(vmath_tanh)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = tanh_one(x[i]);
-}
+/* dx[i] = dy[i] slope(x[i]) */
+#define EACH_SLOPE(name, slope)                                                                    \
+    void SIMD_NAME(name)(const float *x, const float *dy, float *dx, size_t n)                     \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            dx[i] = dy[i] * slope(x[i]);                                                           \
+    }
+EACH_SLOPE(vmath_gelu_grad, gelu_slope)
+EACH_SLOPE(vmath_gelu_tanh_grad, gelu_tanh_slope)
+EACH_SLOPE(vmath_silu_grad, silu_slope)
 
-void
-SIMD_NAME(vmath_sigmoid)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = sigmoid_one(x[i]);
-}
-
-void
-SIMD_NAME(vmath_relu)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = 0.0f > x[i] ? 0.0f : x[i];
-}
+/* The value, and x becomes the slope. */
+#define EACH_KEEP(name, keep)                                                                      \
+    void SIMD_NAME(name)(float *x, float *y, size_t n)                                             \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = keep(&x[i]);                                                                    \
+    }
+EACH_KEEP(vmath_gelu_keep, gelu_keep)
+EACH_KEEP(vmath_gelu_tanh_keep, gelu_tanh_keep)
 
 void
 SIMD_NAME(vmath_relu_grad)(const float *y, float *dy, size_t n)
@@ -145,87 +156,10 @@ SIMD_NAME(vmath_relu_grad)(const float *y, float *dy, size_t n)
 }
 
 void
-SIMD_NAME(vmath_tanh_grad)(const float *y, float *dy, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dy[i] *= 1.0f - y[i] * y[i];
-}
-
-void
-SIMD_NAME(vmath_sigmoid_grad)(const float *y, float *dy, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dy[i] *= y[i] * (1.0f - y[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = gelu_one(x[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu_grad)(const float *x, const float *dy, float *dx, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dx[i] = dy[i] * gelu_slope(x[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu_tanh)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[i] * gelu_tanh_share(x[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu_tanh_grad)(const float *x, const float *dy, float *dx, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dx[i] = dy[i] * gelu_tanh_slope(x[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu_keep)(float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = gelu_keep(&x[i]);
-}
-
-void
-SIMD_NAME(vmath_gelu_tanh_keep)(float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = gelu_tanh_keep(&x[i]);
-}
-
-void
-SIMD_NAME(vmath_silu)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[i] * sigmoid_one(x[i]);
-}
-
-void
-SIMD_NAME(vmath_silu_grad)(const float *x, const float *dy, float *dx, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dx[i] = dy[i] * silu_slope(x[i]);
-}
-
-void
 SIMD_NAME(vmath_add)(const float *a, const float *b, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
-}
-
-void
-SIMD_NAME(vmath_multiply)(const float *x, float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] *= x[i];
 }
 
 /* Rows in fours halve the traffic on sum; the order of additions stays that of the rows. */

@@ -55,26 +55,20 @@ windows_sum_scratch(const struct windows *w, size_t count)
            3 * some * s.panels + w->tall * w->wide * w->channels + 3 * pixels + WINDOWS_SLACK;
 }
 
-#if defined(__x86_64__)
-#define CHOOSE(f) (simd_avx512() ? f##_avx512 : simd_avx2() ? f##_avx2 : f##_base)
-#else
-#define CHOOSE(f) f##_base
-#endif
-
 void
 windows_run(const struct windows_product *p, float *scratch)
 {
-    CHOOSE(windows_run)(p, scratch);
+    SIMD_PICK(windows_run)(p, scratch);
 }
 
 void
 windows_sum(const struct windows_gradient *g, struct product_sum *sum, float *scratch)
 {
-    CHOOSE(windows_sum)(g, sum, scratch);
+    SIMD_PICK(windows_sum)(g, sum, scratch);
 }
 
 void
 windows_floats(const struct windows_gradient *g, size_t images, float *out, float *scratch)
 {
-    CHOOSE(windows_floats)(g, images, out, scratch);
+    SIMD_PICK(windows_floats)(g, images, out, scratch);
 }

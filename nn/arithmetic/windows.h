@@ -67,14 +67,11 @@ void windows_floats(const struct windows_gradient *g, size_t images, float *out,
 size_t windows_sum_scratch(const struct windows *w, size_t count);
 
 /* One variant per instruction set; windows.c chooses. */
-typedef void windows_run_fn(const struct windows_product *p, float *scratch);
-typedef void windows_sum_fn(const struct windows_gradient *g, struct product_sum *sum,
-                            float *scratch);
-typedef void windows_floats_fn(const struct windows_gradient *g, size_t images, float *out,
-                               float *scratch);
-windows_run_fn windows_run_base, windows_run_avx2, windows_run_avx512;
-windows_sum_fn windows_sum_base, windows_sum_avx2, windows_sum_avx512;
-windows_floats_fn windows_floats_base, windows_floats_avx2, windows_floats_avx512;
+SIMD_DECLARE(void, windows_run, (const struct windows_product *p, float *scratch));
+SIMD_DECLARE(void, windows_sum,
+             (const struct windows_gradient *g, struct product_sum *sum, float *scratch));
+SIMD_DECLARE(void, windows_floats,
+             (const struct windows_gradient *g, size_t images, float *out, float *scratch));
 
 /* A gradient is computed for some filters at a time, from strips of some lines of windows. */
 enum {

@@ -9,41 +9,28 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
-static void
-relu_forward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_relu(io->x, io->y, io->rows * layer->out_size);
-}
-
-static void
-relu_backward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_relu_grad(io->y, io->dy, io->rows * layer->out_size);
-}
-
-static void
-sigmoid_forward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_sigmoid(io->x, io->y, io->rows * layer->out_size);
-}
-
-static void
-sigmoid_backward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_sigmoid_grad(io->y, io->dy, io->rows * layer->out_size);
-}
-
-static void
-tanh_forward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_tanh(io->x, io->y, io->rows * layer->out_size);
-}
-
-static void
-tanh_backward(const struct layer *layer, const struct layer_io *io)
-{
-    vmath_tanh_grad(io->y, io->dy, io->rows * layer->out_size);
-}
+/* Those whose gradient needs their output only. */
+#define BY_OUTPUT(name)                                                                            \
+    static void name##_forward(const struct layer *layer, const struct layer_io *io)               \
+    {                                                                                              \
+        vmath_##name(io->x, io->y, io->rows * layer->out_size);                                    \
+    }                                                                                              \
+    static void name##_backward(const struct layer *layer, const struct layer_io *io)              \
+    {                                                                                              \
+        vmath_##name##_grad(io->y, io->dy, io->rows * layer->out_size);                            \
+    }                                                                                              \
+    const struct layer_kind name##_kind = {                                                        \
+        .word = #name,                                                                             \
+        .by_rows = true,                                                                           \
+        .element_wise = true,                                                                      \
+        .reads_output = true,                                                                      \
+        .shape = layer_same_shape,                                                                 \
+        .forward = name##_forward,                                                                 \
+        .backward = name##_backward,                                                               \
+    };
+BY_OUTPUT(relu)
+BY_OUTPUT(sigmoid)
+BY_OUTPUT(tanh)
 
 static void
 gelu_forward(const struct layer *layer, const struct layer_io *io)
@@ -92,36 +79,6 @@ flatten_nothing(const struct layer *layer, const struct layer_io *io)
     (void)layer;
     (void)io;
 }
-
-const struct layer_kind relu_kind = {
-    .word = "relu",
-    .by_rows = true,
-    .element_wise = true,
-    .reads_output = true,
-    .shape = layer_same_shape,
-    .forward = relu_forward,
-    .backward = relu_backward,
-};
-
-const struct layer_kind sigmoid_kind = {
-    .word = "sigmoid",
-    .by_rows = true,
-    .element_wise = true,
-    .reads_output = true,
-    .shape = layer_same_shape,
-    .forward = sigmoid_forward,
-    .backward = sigmoid_backward,
-};
-
-const struct layer_kind tanh_kind = {
-    .word = "tanh",
-    .by_rows = true,
-    .element_wise = true,
-    .reads_output = true,
-    .shape = layer_same_shape,
-    .forward = tanh_forward,
-    .backward = tanh_backward,
-};
 
 const struct layer_kind gelu_kind = {
     .word = "gelu",

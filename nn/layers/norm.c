@@ -24,6 +24,13 @@ width(const struct layer *layer)
     return layer->in.dim[layer->in.dims - 1];
 }
 
+/* A layernorm, not an rmsnorm? */
+static bool
+centred(const struct layer *layer)
+{
+    return layer->spec.kind == NN_LAYERNORM;
+}
+
 static int
 norm_shape(struct layer *layer, struct why *why)
 {
@@ -33,14 +40,8 @@ norm_shape(struct layer *layer, struct why *why)
                          (double)epsilon);
     layer->weight = (struct nn_shape){1, {width(layer)}};
     layer->spec.init = NN_INIT_ONE;
+    layer->spec.no_bias |= !centred(layer);
     return layer_same_shape(layer, why);
-}
-
-static int
-rms_shape(struct layer *layer, struct why *why)
-{
-    layer->spec.no_bias = true;
-    return norm_shape(layer, why);
 }
 
 static size_t
@@ -63,30 +64,18 @@ norm_flops(const struct layer *layer)
 }
 
 static void
-normalise(const struct layer *layer, const struct layer_io *io, bool centred)
+normalise(const struct layer *layer, const struct layer_io *io)
 {
     size_t n = width(layer), vectors = io->rows * (layer->in_size / n);
     const float *w = io->params + layer->weight_first, *b = io->params + layer->bias_first;
     float *stats = io->saved, unkept[STATS];
     for (size_t v = 0; v < vectors; v++)
-        norm_forward(io->x + v * n, w, layer->spec.no_bias ? NULL : b, layer->spec.epsilon, centred,
-                     io->y + v * n, stats == NULL ? unkept : stats + v * STATS, n);
+        norm_forward(io->x + v * n, w, layer->spec.no_bias ? NULL : b, layer->spec.epsilon,
+                     centred(layer), io->y + v * n, stats == NULL ? unkept : stats + v * STATS, n);
 }
 
 static void
-layer_forward(const struct layer *layer, const struct layer_io *io)
-{
-    normalise(layer, io, true);
-}
-
-static void
-rms_forward(const struct layer *layer, const struct layer_io *io)
-{
-    normalise(layer, io, false);
-}
-
-static void
-denormalise(const struct layer *layer, const struct layer_io *io, bool centred)
+denormalise(const struct layer *layer, const struct layer_io *io)
 {
     size_t n = width(layer), vectors = io->rows * (layer->in_size / n);
     const float *w = io->params + layer->weight_first, *stats = io->saved;
@@ -99,40 +88,16 @@ denormalise(const struct layer *layer, const struct layer_io *io, bool centred)
     if (io->sink != NULL && !layer->spec.no_bias)
         layer_sink(io, layer->bias_first, db, n);
     for (size_t v = 0; io->dx != NULL && v < vectors; v++)
-        norm_backward(io->x + v * n, io->dy + v * n, w, stats + v * STATS, centred, io->dx + v * n,
-                      n);
+        norm_backward(io->x + v * n, io->dy + v * n, w, stats + v * STATS, centred(layer),
+                      io->dx + v * n, n);
 }
 
-static void
-layer_backward(const struct layer *layer, const struct layer_io *io)
-{
-    denormalise(layer, io, true);
-}
+#define KIND(name)                                                                                 \
+    {                                                                                              \
+        .word = (name), .by_rows = true, .shape = norm_shape, .saved = norm_saved,                 \
+        .scratch = norm_scratch, .flops = norm_flops, .forward = normalise,                        \
+        .backward = denormalise,                                                                   \
+    }
 
-static void
-rms_backward(const struct layer *layer, const struct layer_io *io)
-{
-    denormalise(layer, io, false);
-}
-
-const struct layer_kind layernorm_kind = {
-    .word = "layernorm",
-    .by_rows = true,
-    .shape = norm_shape,
-    .saved = norm_saved,
-    .scratch = norm_scratch,
-    .flops = norm_flops,
-    .forward = layer_forward,
-    .backward = layer_backward,
-};
-
-const struct layer_kind rmsnorm_kind = {
-    .word = "rmsnorm",
-    .by_rows = true,
-    .shape = rms_shape,
-    .saved = norm_saved,
-    .scratch = norm_scratch,
-    .flops = norm_flops,
-    .forward = rms_forward,
-    .backward = rms_backward,
-};
+const struct layer_kind layernorm_kind = KIND("layernorm");
+const struct layer_kind rmsnorm_kind = KIND("rmsnorm");

@@ -19,9 +19,9 @@ enum { SIZE = 1 << 18, VARIANTS = 3, IMAGES_MAX = 5 };
 static float x[SIZE], a[SIZE], y[SIZE], expected[SIZE], scratch[SIZE], bias[100];
 
 static const struct variant {
-    windows_run_fn *run;
-    windows_sum_fn *sum;
-    windows_floats_fn *floats;
+    void (*run)(const struct windows_product *p, float *scratch);
+    void (*sum)(const struct windows_gradient *g, struct product_sum *sum, float *scratch);
+    void (*floats)(const struct windows_gradient *g, size_t images, float *out, float *scratch);
 } variants[VARIANTS] = {
     {windows_run_base, windows_sum_base, windows_floats_base},
 #if defined(__x86_64__)
