@@ -48,6 +48,13 @@ data_check_split(const struct data_spec *spec, struct why *why)
     return 0;
 }
 
+size_t
+data_test_rows(const struct data_spec *spec, size_t rows)
+{
+    size_t test = (size_t)((spec->test_share > 0 ? spec->test_share : 0.2) * (double)rows + 0.5);
+    return test < 1 ? 1 : test > rows - 1 ? rows - 1 : test;
+}
+
 int
 data_missing(const struct data_spec *spec, const char *name, const char *also, struct why *why)
 {

@@ -25,8 +25,6 @@
 #include "nn/data/csv.h"
 #include "nn/data/data_set.h"
 
-#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
-
 struct label {
     struct csv_text text;
     bool number;
@@ -260,9 +258,9 @@ read_file(struct csv *csv, struct data_set *set, size_t test, uint32_t *i)
 {
     for (; csv_next_row(&csv->in); ++*i) {
         const char *row = csv->in.at;
-        uint32_t place = csv->spec->bare
-                             ? *i
-                             : data_shuffle(csv->spec->seed, SPLIT_EPOCH, *i, (uint32_t)csv->rows);
+        uint32_t place = csv->spec->bare ? *i
+                                         : data_shuffle(csv->spec->seed, DATA_SPLIT_EPOCH, *i,
+                                                        (uint32_t)csv->rows);
         int rc = read_row(csv, &set->part[place < test ? DATA_TEST : DATA_TRAIN]);
         if (rc)
             return rc;
@@ -324,21 +322,11 @@ name_classes(const struct csv *csv, struct data_set *set)
     return rc;
 }
 
-static size_t
-test_rows(const struct csv *csv)
-{
-    double share = csv->spec->test_share > 0 ? csv->spec->test_share : 0.2;
-    size_t test = (size_t)(share * (double)csv->rows + 0.5);
-    if (csv->spec->bare)
-        return csv->rows;
-    return test < 1 ? 1 : test > csv->rows - 1 ? csv->rows - 1 : test;
-}
-
 static int
 split_and_read(struct csv *csv, struct data_set *set)
 {
     const struct data_spec *spec = csv->spec;
-    size_t test = test_rows(csv);
+    size_t test = spec->bare ? csv->rows : data_test_rows(spec, csv->rows);
     int rc = part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - test);
     rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], test);
     rc = rc ? rc : read_rows(csv, set, test);

@@ -18,6 +18,8 @@
 
 #include <zlib.h>
 
+#include "nn/files/disk.h"
+
 enum {
     IN_SIZE = 64 << 10,
     DEFLATE_RATIO_MAX = 1032, /* 258 bytes from 2 bits */
@@ -69,24 +71,6 @@ raw_offset(const struct data_file *f)
     return f->size - f->unread - f->z.avail_in;
 }
 
-/* Up to n bytes, fewer only at the end of the file. */
-static ssize_t
-read_full(int fd, uint8_t *to, size_t n)
-{
-    size_t done = 0;
-    while (done < n) {
-        ssize_t got = read(fd, to + done, n - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
-}
-
 /* Get the next raw bytes into in[]; none left is not an error. A file that shrinks while it is read ends
  * early, one that grows is read to the size it had. */
 static int
@@ -95,7 +79,7 @@ raw_fill(struct data_file *f)
     if (f->z.avail_in > 0 || f->unread == 0)
         return 0;
     size_t want = f->unread < IN_SIZE ? (size_t)f->unread : IN_SIZE;
-    ssize_t got = read_full(f->fd, f->in, want);
+    ssize_t got = disk_read_at(f->fd, f->in, want, f->size - f->unread);
     if (got < 0)
         return data_file_refuse(f, -errno, "byte %llu: %s",
                                 (unsigned long long)(f->size - f->unread), strerror(errno));

@@ -18,10 +18,6 @@
 #include "nn/data/data_set.h"
 #include "nn/data/npys.h"
 
-#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
-
-static const double SHARE_DEFAULT = 0.2;
-
 struct source {
     struct npys *features[DATA_PARTS]; /* test: NULL when both parts are in the first */
     size_t width;                      /* elements of a sample */
@@ -36,7 +32,7 @@ row_of(const struct source *s, int part, uint32_t sample)
 {
     if (s->features[DATA_TEST])
         return sample;
-    return data_shuffle(s->seed, SPLIT_EPOCH, part == DATA_TEST ? sample : s->test + sample,
+    return data_shuffle(s->seed, DATA_SPLIT_EPOCH, part == DATA_TEST ? sample : s->test + sample,
                         (uint32_t)npys_header(s->features[DATA_TRAIN])->dim[0]);
 }
 
@@ -205,14 +201,6 @@ get_labels(const struct data_spec *spec, struct npys *features, const char *name
     return rc;
 }
 
-static size_t
-test_rows(const struct data_spec *spec, size_t rows)
-{
-    double share = spec->test_share > 0 ? spec->test_share : SHARE_DEFAULT;
-    size_t test = (size_t)(share * (double)rows + 0.5);
-    return test < 1 ? 1 : test > rows - 1 ? rows - 1 : test;
-}
-
 /* One array for both parts. */
 static int
 load_shared(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
@@ -224,7 +212,7 @@ load_shared(struct data_set *set, struct source *s, const struct data_spec *spec
                          npys_name(features));
     bool table = spec->file && *spec->file;
     int rc = get_labels(spec, features, spec->train_labels, table ? NULL : "labels.npy", l);
-    s->test = (uint32_t)test_rows(spec, rows);
+    s->test = (uint32_t)data_test_rows(spec, rows);
     rc = rc ? rc : deal(s, DATA_TRAIN, rows - s->test, l, &set->part[DATA_TRAIN]);
     return rc ? rc : deal(s, DATA_TEST, s->test, l, &set->part[DATA_TEST]);
 }

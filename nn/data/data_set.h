@@ -93,6 +93,10 @@ int data_find(const struct data_spec *spec, const char *name, const char *also,
 /* Writes that line and returns -ENOENT. */
 int data_missing(const struct data_spec *spec, const char *name, const char *also, struct why *why);
 
+/* How many of `rows` >= 2 are the test part: at least one, and at least one is left. Which ones: those that data_shuffle
+ * with the seed and an epoch that no training has puts first. */
+size_t data_test_rows(const struct data_spec *spec, size_t rows);
+#define DATA_SPLIT_EPOCH UINT64_MAX
 /* Are test_share and classes of the spec in range? For sources that divide their rows into the two parts. */
 int data_check_split(const struct data_spec *spec, struct why *why);
 

@@ -9,8 +9,6 @@
 
 #include "nn/data/images.h"
 
-#define SPLIT_EPOCH UINT64_MAX /* an epoch no training has */
-
 /* What a file is, by the end of its name. */
 static bool
 ends_with(const char *name, const char *const *endings)
@@ -166,9 +164,9 @@ add_classes(struct images *s, const char *root, struct data_list *classes, bool 
     return rc;
 }
 
-/* Entries [first, count) in the order of the seed. */
+/* Entries [first, count) in the order of the seed, but the first `test` of them at the end. */
 static int
-shuffle(struct images *s, size_t first, uint64_t seed)
+shuffle(struct images *s, size_t first, size_t test, uint64_t seed)
 {
     size_t n = s->count - first;
     struct images_entry *from = malloc(n * sizeof *from);
@@ -176,7 +174,8 @@ shuffle(struct images *s, size_t first, uint64_t seed)
         return -ENOMEM;
     memcpy(from, s->entry + first, n * sizeof *from);
     for (uint32_t i = 0; i < n; i++)
-        s->entry[first + i] = from[data_shuffle(seed, SPLIT_EPOCH, i, (uint32_t)n)];
+        s->entry[first + i] =
+            from[data_shuffle(seed, DATA_SPLIT_EPOCH, (uint32_t)((i + test) % n), (uint32_t)n)];
     free(from);
     return 0;
 }
@@ -192,23 +191,6 @@ limit(struct images *s, size_t first, size_t count, size_t wanted)
     memmove(s->entry + first + wanted, s->entry + first + count,
             (s->count - first - count) * sizeof *s->entry);
     s->count -= count - wanted;
-}
-
-/* The test part is the first share of a shared folder: put it behind the training part. */
-static int
-split(struct images *s, double share)
-{
-    size_t n = s->count, test = (size_t)((share > 0 ? share : 0.2) * (double)n + 0.5);
-    test = test < 1 ? 1 : test > n - 1 ? n - 1 : test;
-    struct images_entry *first = malloc(test * sizeof *first);
-    if (!first)
-        return -ENOMEM;
-    memcpy(first, s->entry, test * sizeof *first);
-    memmove(s->entry, s->entry + test, (n - test) * sizeof *first);
-    memcpy(s->entry + n - test, first, test * sizeof *first);
-    free(first);
-    s->train = n - test;
-    return 0;
 }
 
 static bool
@@ -235,12 +217,13 @@ find_files(struct images *s, const struct data_spec *spec, struct data_list *cla
     if (!apart && s->count < 2)
         return why_error(why, -EBADMSG, "%s: 1 image, expected one to train on and one to test on",
                          dir);
-    rc = shuffle(s, 0, spec->seed);
-    s->train = s->count;
+    size_t shared = apart ? 0 : data_test_rows(spec, s->count);
+    rc = shuffle(s, 0, shared, spec->seed);
+    s->train = s->count - shared;
     if (apart)
         rc = rc ? rc : add_classes(s, test, classes, true, why);
-    if (rc == 0)
-        rc = apart ? shuffle(s, s->train, spec->seed) : split(s, spec->test_share);
+    if (apart)
+        rc = rc ? rc : shuffle(s, s->train, 0, spec->seed);
     if (rc == -ENOMEM)
         why_set(why, "no memory for the list of images");
     return rc;

@@ -14,6 +14,7 @@
 
 #include "nn/data/data_file.h"
 #include "nn/data/npy_internal.h"
+#include "nn/files/disk.h"
 
 enum {
     PAGE = 512, /* rows shorter than this share one */
@@ -82,20 +83,13 @@ convert(const struct npy_header *h, const uint8_t *from, float *out, size_t coun
 static int
 read_at(const struct npy *array, uint64_t at, uint8_t *to, size_t n, const struct npy_desk *desk)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t got =
-            pread(array->fd, to + done, n - done, (off_t)(array->header.start + at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return npy_refuse(desk, -EIO, "byte %llu: %s",
-                              (unsigned long long)(array->header.start + at + done),
-                              strerror(errno));
-        if (got == 0)
-            return npy_refuse(desk, -EBADMSG, "cut off at byte %llu, %zu more expected",
-                              (unsigned long long)(array->header.start + at + done), n - done);
-        done += (size_t)got;
-    }
+    uint64_t first = array->header.start + at;
+    ssize_t got = disk_read_at(array->fd, to, n, first);
+    if (got < 0)
+        return npy_refuse(desk, -EIO, "byte %llu: %s", (unsigned long long)first, strerror(errno));
+    if ((size_t)got < n)
+        return npy_refuse(desk, -EBADMSG, "cut off at byte %llu, %zu more expected",
+                          (unsigned long long)(first + (uint64_t)got), n - (size_t)got);
     return 0;
 }
 

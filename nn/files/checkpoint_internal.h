@@ -3,6 +3,8 @@
 #ifndef NN_CHECKPOINT_INTERNAL_H
 #define NN_CHECKPOINT_INTERNAL_H
 
+#include <string.h>
+
 #include <sodium.h>
 
 #include "nn/files/checkpoint.h"
@@ -29,25 +31,22 @@ static const char end_magic[8] = {'M', 'E', 'S', 'H', 'D', 'O', 'N', 'E'};
 static inline void
 put64(uint8_t *to, uint64_t x)
 {
-    for (int i = 0; i < 8; i++)
-        to[i] = (uint8_t)(x >> 8 * i);
+    memcpy(to, &x, sizeof x);
 }
 
 static inline uint32_t
 get32(const uint8_t *from)
 {
-    uint32_t x = 0;
-    for (int i = 4; i-- > 0;)
-        x = x << 8 | from[i];
+    uint32_t x;
+    memcpy(&x, from, sizeof x);
     return x;
 }
 
 static inline uint64_t
 get64(const uint8_t *from)
 {
-    uint64_t x = 0;
-    for (int i = 8; i-- > 0;)
-        x = x << 8 | from[i];
+    uint64_t x;
+    memcpy(&x, from, sizeof x);
     return x;
 }
 

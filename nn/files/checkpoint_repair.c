@@ -2,12 +2,10 @@
  *
  * Where the pages lie follows from the job, and under which key they are whole from job, step and round. The
  * round is told by the first page or the trailer, whichever is whole; both hold the head. */
-#include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "nn/files/checkpoint.h"
+#include "nn/files/checkpoint_internal.h"
 #include "nn/files/disk.h"
 
 static int
@@ -22,17 +20,7 @@ open_step(const char *dir, uint64_t step)
 static bool
 read_at(int fd, uint8_t *data, size_t size, size_t offset)
 {
-    while (size) {
-        ssize_t n = pread(fd, data, size, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        data += n;
-        offset += (size_t)n;
-        size -= (size_t)n;
-    }
-    return true;
+    return disk_read_at(fd, data, size, offset) == (ssize_t)size;
 }
 
 /* The round that this page's head tells, 0 when the page is not whole or not of this file. */
@@ -41,9 +29,7 @@ round_told(const struct checkpoint *checkpoint, size_t page, const uint8_t *data
 {
     struct checkpoint told = *checkpoint;
     size_t offset;
-    told.round = 0;
-    for (int i = 8; i-- > 0;)
-        told.round = told.round << 8 | data[48 + i];
+    told.round = get64(data + 48);
     return checkpoint_page_good(&told, page, data, checkpoint_page(&told, page, &offset))
                ? told.round
                : 0;

@@ -37,13 +37,12 @@ write_piece(int fd, const char *data, size_t size)
     return 0;
 }
 
-/* Like read, but short only at the end of the file. */
-static ssize_t
-read_whole(int fd, void *buffer, size_t size)
+ssize_t
+disk_read_at(int fd, void *to, size_t size, uint64_t offset)
 {
     size_t done = 0;
     while (done < size) {
-        ssize_t n = read(fd, (char *)buffer + done, size - done);
+        ssize_t n = pread(fd, (char *)to + done, size - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -55,14 +54,14 @@ read_whole(int fd, void *buffer, size_t size)
     return (ssize_t)done;
 }
 
-/* 0 when the next bytes of fd are the piece. */
+/* 0 when the bytes of fd from `offset` on are the piece. */
 static int
-compare_piece(int fd, const char *data, size_t size)
+compare_piece(int fd, uint64_t offset, const char *data, size_t size)
 {
     char buffer[COMPARE_CHUNK];
     for (size_t done = 0; done < size;) {
         size_t want = size - done < sizeof buffer ? size - done : sizeof buffer;
-        ssize_t got = read_whole(fd, buffer, want);
+        ssize_t got = disk_read_at(fd, buffer, want, offset + done);
         if (got < 0)
             return -1;
         if ((size_t)got != want || memcmp(buffer, data + done, want) != 0) {
@@ -80,12 +79,11 @@ compare(int fd, const struct disk_piece *piece, size_t count)
 {
     char beyond;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    if (lseek(fd, 0, SEEK_SET) != 0)
-        return -1;
-    for (size_t i = 0; i < count; i++)
-        if (compare_piece(fd, piece[i].data, piece[i].size))
+    uint64_t offset = 0;
+    for (size_t i = 0; i < count; offset += piece[i++].size)
+        if (compare_piece(fd, offset, piece[i].data, piece[i].size))
             return -1;
-    ssize_t left = read_whole(fd, &beyond, 1);
+    ssize_t left = disk_read_at(fd, &beyond, 1, offset);
     if (left > 0)
         errno = EIO;
     return left == 0 ? 0 : -1;
@@ -164,7 +162,7 @@ read_open(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got
     uint8_t *buffer = malloc(wanted + 1);
     if (!buffer)
         return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, wanted);
-    ssize_t done = read_whole(fd, buffer, wanted);
+    ssize_t done = disk_read_at(fd, buffer, wanted, 0);
     if (fail_hit(FAIL_FILE_READ, buffer, wanted) || done < 0) {
         int rc = failed(path, "cannot read", why);
         free(buffer);

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "proto/why.h"
 
@@ -27,6 +28,8 @@ struct disk_piece {
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
+/* Reads `size` bytes from `offset` on, fewer only at the end of the file. Returns how many, or -1 with errno. */
+ssize_t disk_read_at(int fd, void *to, size_t size, uint64_t offset);
 /* Reads all of a regular file of at most size_max bytes. The caller frees *data. Returns 0 or -errno with `why`,
  * -EFBIG if it is larger. */
 int disk_read(const char *path, size_t size_max, uint8_t **data, size_t *size, struct why *why);

@@ -11,8 +11,6 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __real_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size);
-ssize_t __real_read(int fd, void *data, size_t size);
-ssize_t __wrap_read(int fd, void *data, size_t size);
 ssize_t __real_pread(int fd, void *data, size_t size, off_t at);
 ssize_t __wrap_pread(int fd, void *data, size_t size, off_t at);
 int __real_fsync(int fd);
@@ -23,8 +21,6 @@ int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
 int __real_close(int fd);
 int __wrap_close(int fd);
-off_t __real_lseek(int fd, off_t offset, int whence);
-off_t __wrap_lseek(int fd, off_t offset, int whence);
 /* NOLINTEND(bugprone-reserved-identifier) */
 
 #endif

@@ -1,6 +1,6 @@
 /* test_data_faults.c - disks that fail in the middle, reads that come in crumbs or are interrupted, samples that are
  * there twice: every source that reads files.
- * LDFLAGS: -Wl,--wrap=read,--wrap=pread */
+ * LDFLAGS: -Wl,--wrap=pread */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,12 +42,6 @@ disk_fails(size_t *n)
     if (disk.crumb && *n > disk.crumb)
         *n = disk.crumb;
     return false;
-}
-
-ssize_t
-__wrap_read(int fd, void *to, size_t n)
-{
-    return disk_fails(&n) ? -1 : __real_read(fd, to, n);
 }
 
 ssize_t

@@ -2,7 +2,7 @@
  *
  * The calls that can fail are wrapped: the k-th one fails, or the process ends there, for all k. The
  * wrapper also checks the order that survives a power cut: nothing is renamed before it was synced.
- * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=read,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=lseek
+ * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=pread,--wrap=fsync,--wrap=rename,--wrap=close
  */
 #include "nn/files/disk.h"
 #include "tests/support/wrapped.h"
@@ -65,11 +65,11 @@ __wrap_write(int fd, const void *data, size_t size)
 }
 
 ssize_t
-__wrap_read(int fd, void *data, size_t size)
+__wrap_pread(int fd, void *data, size_t size, off_t at)
 {
     if (strikes())
         return -1;
-    ssize_t n = __real_read(fd, data, size);
+    ssize_t n = __real_pread(fd, data, size, at);
     if (fault.corrupt && n > 3)
         ((char *)data)[3] ^= 1;
     return n;
@@ -99,12 +99,6 @@ __wrap_close(int fd)
     if (fails)
         errno = fault.error;
     return fails ? -1 : rc;
-}
-
-off_t
-__wrap_lseek(int fd, off_t offset, int whence)
-{
-    return strikes() ? -1 : __real_lseek(fd, offset, whence);
 }
 
 /* NOLINTEND(bugprone-reserved-identifier) */

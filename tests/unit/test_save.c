@@ -2,7 +2,7 @@
  * the next one is tried again.
  *
  * The calls that reach the disk are wrapped: the k-th one fails, for all k, or hangs until it is let go.
- * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=read,--wrap=lseek
+ * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=close,--wrap=pread
  */
 #include "node/train/save.h"
 #include "tests/support/wrapped.h"
@@ -60,9 +60,9 @@ __wrap_write(int fd, const void *data, size_t size)
 }
 
 ssize_t
-__wrap_read(int fd, void *data, size_t size)
+__wrap_pread(int fd, void *data, size_t size, off_t at)
 {
-    return strikes() ? -1 : __real_read(fd, data, size);
+    return strikes() ? -1 : __real_pread(fd, data, size, at);
 }
 
 int
@@ -88,12 +88,6 @@ __wrap_close(int fd)
     int error = errno, rc = __real_close(fd);
     errno = fails ? error : errno;
     return fails ? -1 : rc;
-}
-
-off_t
-__wrap_lseek(int fd, off_t offset, int whence)
-{
-    return strikes() ? -1 : __real_lseek(fd, offset, whence);
 }
 
 /* NOLINTEND(bugprone-reserved-identifier) */
