@@ -232,18 +232,11 @@ config_destroy(struct config **config)
 static int
 check_chosen(const struct config *config, const struct config_key *key, struct why *why)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s", key->section);
-    char *dot = strrchr(path, '.');
-    if (!dot)
+    const struct config_key *other = config_key_unchosen(key, config);
+    if (!other)
         return 0;
-    *dot++ = '\0';
-    const struct config_key *choice = key_of(path);
-    const char *word = config_key_word(choice, config);
-    if (strcmp(word, dot) == 0)
-        return 0;
-    return why_error(why, -EINVAL, "%s.%s has no effect: %s = %s", key->section, key->name, path,
-                     word);
+    return why_error(why, -EINVAL, "%s.%s has no effect: %s.%s = %s", key->section, key->name,
+                     other->section, other->name, config_key_word(other, config));
 }
 
 /* A path that begins with "model": the list itself, a layer, or something of one. */

@@ -324,6 +324,16 @@ config_key_find(const char *section, const char *name)
     return NULL;
 }
 
+const struct config_key *
+config_key_unchosen(const struct config_key *key, const void *base)
+{
+    char path[CONFIG_KEY_PATH_MAX];
+    const char *dot = strrchr(key->section, '.');
+    snprintf(path, sizeof path, "%.*s", dot ? (int)(dot - key->section) : 0, key->section);
+    const struct config_key *choice = config_key_find(NULL, path);
+    return choice && strcmp(config_key_word(choice, base), dot + 1) != 0 ? choice : NULL;
+}
+
 void
 config_key_path(const struct config_key *key, char *out, size_t size)
 {

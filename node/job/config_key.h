@@ -61,6 +61,8 @@ extern const size_t config_key_count; /* at most CONFIG_KEYS_MAX */
 const struct config_key *config_key_find(const char *section, const char *name);
 /* The first key of a section; NULL if there is none. The keys of a section are contiguous. */
 const struct config_key *config_key_first(const char *section);
+/* The choice of which this is a setting of another word than that of `base`. NULL: there is none. */
+const struct config_key *config_key_unchosen(const struct config_key *key, const void *base);
 /* "train.batch" */
 void config_key_path(const struct config_key *key, char *out, size_t size);
 /* "expected a whole number 1..16777216" */
@@ -82,6 +84,8 @@ uint64_t config_key_uint(const struct config_key *key, const void *base);
 bool config_key_of_model(const struct config_key *key);
 /* The value as the canonical text has it, cut to fit. */
 void config_key_print(const struct config_key *key, const void *base, char *out, size_t size);
+/* The same; of a choice only its word. */
+void config_key_show(const struct config_key *key, const void *base, char *out, size_t size);
 /* Canonical text of every key whose scope is in `scopes`. The caller frees it. NULL if there is no memory. */
 char *config_text(const struct config *config, unsigned scopes, size_t *size);
 

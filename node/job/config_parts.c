@@ -35,24 +35,8 @@ is_later(const struct config_key *key)
 static bool
 is_there(const struct config_key *key, const struct config *config, unsigned scopes)
 {
-    char path[CONFIG_SHOWN_MAX];
-    snprintf(path, sizeof path, "%s", key->section);
-    char *dot = strrchr(path, '.');
-    if (!(key->scope & scopes) || config_key_of_model(key))
-        return false;
-    if (!dot)
-        return strcmp(key->section, "train") != 0 || strcmp(key->name, "past") != 0;
-    *dot++ = '\0';
-    return strcmp(config_key_word(config_key_find(NULL, path), config), dot) == 0;
-}
-
-static void
-show_value(const struct config_key *key, const struct config *config, char out[CONFIG_SHOWN_MAX])
-{
-    if (key->kind == CONFIG_CHOICE)
-        snprintf(out, CONFIG_SHOWN_MAX, "%s", config_key_word(key, config));
-    else
-        config_key_print(key, config, out, CONFIG_SHOWN_MAX);
+    return (key->scope & scopes) && !config_key_of_model(key) &&
+           !config_key_unchosen(key, config) && key != config_key_find(NULL, past_key);
 }
 
 /* "conv: {filters: 16, ...}" of layer `index`, "none" behind the last. */
@@ -78,8 +62,8 @@ differ_model(const struct config *left, const struct config *right, struct confi
 {
     const struct config_key *input = config_key_find("model", "input");
     snprintf(out->key, sizeof out->key, "model.input");
-    show_value(input, left, out->left);
-    show_value(input, right, out->right);
+    config_key_show(input, left, out->left, sizeof out->left);
+    config_key_show(input, right, out->right, sizeof out->right);
     bool differ = strcmp(out->left, out->right) != 0;
     for (size_t i = 0; !differ && (i < left->model.count || i < right->model.count); i++) {
         snprintf(out->key, sizeof out->key, "model, layer %zu:", i + 1);
@@ -110,8 +94,8 @@ differ(const struct config *left, const struct config *right, unsigned scopes, s
         if (!is_way(key, left, right) &&
             (!is_there(key, left, scopes) || !is_there(key, right, scopes)))
             continue;
-        show_value(key, left, out->left);
-        show_value(key, right, out->right);
+        config_key_show(key, left, out->left, sizeof out->left);
+        config_key_show(key, right, out->right, sizeof out->right);
         if (strcmp(out->left, out->right) == 0)
             continue;
         config_key_path(key, out->key, sizeof out->key);
@@ -199,7 +183,7 @@ write_settings(FILE *file, const struct config *config, const struct config *pre
             snprintf(section, sizeof section, "%s.%s", key->options, difference.left);
             if (strcmp(config_keys[i].section, section) != 0)
                 continue;
-            show_value(&config_keys[i], config, value);
+            config_key_show(&config_keys[i], config, value, sizeof value);
             fprintf(file, " %s.%s=%s", section, config_keys[i].name, value);
         }
     }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,28 +141,6 @@ parse_condition(const char *text)
     return out;
 }
 
-/* Is it a setting of a word that is not chosen? */
-static bool
-is_absent(const struct config *config, const struct config_key *key)
-{
-    char path[PATH_SIZE];
-    snprintf(path, sizeof path, "%s", key->section);
-    char *dot = strrchr(path, '.');
-    if (!dot)
-        return false;
-    *dot++ = '\0';
-    return strcmp(config_key_word(config_key_find(NULL, path), config), dot) != 0;
-}
-
-static void
-show_value(const struct config *config, const struct config_key *key, char out[VALUE_SIZE])
-{
-    if (key->kind == CONFIG_CHOICE)
-        snprintf(out, VALUE_SIZE, "%s", config_key_word(key, config));
-    else
-        config_key_print(key, config, out, VALUE_SIZE);
-}
-
 static bool
 is_one_of(const char *value, const char *list)
 {
@@ -181,9 +160,9 @@ holds(const struct config *config, const char *text)
     const struct condition condition = parse_condition(text);
     char value[VALUE_SIZE];
     double have = 0, limit = 0;
-    if (is_absent(config, condition.key))
+    if (config_key_unchosen(condition.key, config))
         return false;
-    show_value(config, condition.key, value);
+    config_key_show(condition.key, config, value, sizeof value);
     if (strchr(condition.sign, '='))
         return is_one_of(value, condition.value) == (condition.sign[0] == '=');
     int rc = parse_real(condition.value, &limit);
@@ -208,11 +187,15 @@ line_of(const struct config *config, const struct config_key *key)
 }
 
 /* "digits.yaml:12: " when the file gives the key, else nothing. */
-static int
-fail_key(const struct config *config, const char *path, unsigned line, const char *reason,
-         struct why *why)
+__attribute__((format(printf, 5, 6))) static int
+fail_key(const struct config *config, const char *path, unsigned line, struct why *why,
+         const char *format, ...)
 {
-    char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "";
+    char file[SHOWN_MAX], where[SHOWN_MAX + 16] = "", reason[2 * REASON_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
     if (line == 0)
         line = line_of(config, config_key_find(NULL, path));
     parse_escape(file, sizeof file, config->file);
@@ -227,15 +210,13 @@ fail_rule(const struct config *config, const struct config_rule *rule, struct wh
     const struct condition first = parse_condition(rule->first),
                            second = parse_condition(rule->second);
     char path[PATH_SIZE], other[PATH_SIZE], value[VALUE_SIZE], its[VALUE_SIZE];
-    char reason[2 * REASON_SIZE];
     config_key_path(first.key, path, sizeof path);
     config_key_path(second.key, other, sizeof other);
-    show_value(config, first.key, value);
-    show_value(config, second.key, its);
-    snprintf(reason, sizeof reason, "= %s cannot go with %s = %s: %s", value, other, its,
-             rule->say);
+    config_key_show(first.key, config, value, sizeof value);
+    config_key_show(second.key, config, its, sizeof its);
     unsigned line = line_of(config, first.key);
-    return fail_key(config, path, line ? line : line_of(config, second.key), reason, why);
+    return fail_key(config, path, line ? line : line_of(config, second.key), why,
+                    "= %s cannot go with %s = %s: %s", value, other, its, rule->say);
 }
 
 /* --- Rules that are not pairs of values --- */
@@ -243,23 +224,19 @@ fail_rule(const struct config *config, const struct config_rule *rule, struct wh
 static int
 check_batch(const struct config *config, struct why *why)
 {
-    char reason[REASON_SIZE];
     unsigned long long batch = config->train.batch, shards = config->train.shards;
     unsigned long long below = batch / shards * shards, samples = config->data.train;
     if (batch % shards != 0) {
         char lower[32] = "";
         if (below > 0)
             snprintf(lower, sizeof lower, "%llu or ", below);
-        snprintf(reason, sizeof reason,
-                 "= %llu, expected a multiple of train.shards = %llu: %s%llu", batch, shards, lower,
-                 below + shards);
-        return fail_key(config, "train.batch", 0, reason, why);
+        return fail_key(config, "train.batch", 0, why,
+                        "= %llu, expected a multiple of train.shards = %llu: %s%llu", batch, shards,
+                        lower, below + shards);
     }
-    if (samples > 0 && batch > samples) {
-        snprintf(reason, sizeof reason, "= %llu, expected at most data.train = %llu", batch,
-                 samples);
-        return fail_key(config, "train.batch", 0, reason, why);
-    }
+    if (samples > 0 && batch > samples)
+        return fail_key(config, "train.batch", 0, why, "= %llu, expected at most data.train = %llu",
+                        batch, samples);
     return 0;
 }
 
@@ -270,15 +247,12 @@ check_npy(const struct config *config, struct why *why)
     bool images = config->data.test_images[0] != '\0', labels = config->data.test_labels[0] != '\0';
     bool others = images || labels || config->data.train_images[0] || config->data.train_labels[0];
     if (config->data.file[0] != '\0' && others)
-        return fail_key(config, "data.file", 0,
+        return fail_key(config, "data.file", 0, why,
                         "is one table of npy, expected without train_images, train_labels, "
-                        "test_images and test_labels",
-                        why);
+                        "test_images and test_labels");
     if (images != labels)
-        return fail_key(config, images ? "data.test_labels" : "data.test_images", 0,
-                        images ? "is missing: data.test_images is there"
-                               : "is missing: data.test_labels is there",
-                        why);
+        return fail_key(config, images ? "data.test_labels" : "data.test_images", 0, why,
+                        "is missing: data.test_%s is there", images ? "images" : "labels");
     return 0;
 }
 
@@ -287,50 +261,44 @@ check_files(const struct config *config, struct why *why)
 {
     enum data_source source = config->data.source;
     if ((source == DATA_CSV || source == DATA_TEXT) && config->data.file[0] == '\0')
-        return fail_key(config, "data.file", 0,
-                        source == DATA_CSV ? "is missing: data.source = csv needs one"
-                                           : "is missing: data.source = text needs one",
-                        why);
+        return fail_key(config, "data.file", 0, why, "is missing: data.source = %s needs one",
+                        source == DATA_CSV ? "csv" : "text");
     return source == DATA_NPY ? check_npy(config, why) : 0;
 }
 
 static int
 check_round(const struct config *config, struct why *why)
 {
-    char reason[REASON_SIZE];
     uint64_t steps = config->train.local_steps, batch = config->train.batch;
     if (steps == 1 || steps * batch <= CONFIG_ROUND_MAX)
         return 0;
-    snprintf(reason, sizeof reason,
-             "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
-             (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
-    return fail_key(config, "train.local_steps", 0, reason, why);
+    return fail_key(
+        config, "train.local_steps", 0, why,
+        "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
+        (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
 }
 
 static int
 check_servers(const struct config *config, struct why *why)
 {
-    char reason[REASON_SIZE];
     unsigned long long peers = config->mesh.peers;
     if (peers == 0 || config->mesh.servers == CORE_SERVERS_AUTO || config->mesh.servers <= peers)
         return 0;
-    snprintf(reason, sizeof reason,
-             "= %u cannot go with mesh.peers = %llu: each server is one of the nodes; wait for as "
-             "many nodes, or elect fewer servers",
-             config->mesh.servers, peers);
-    return fail_key(config, "mesh.servers", 0, reason, why);
+    return fail_key(config, "mesh.servers", 0, why,
+                    "= %u cannot go with mesh.peers = %llu: each server is one of the nodes; wait "
+                    "for as many nodes, or elect fewer servers",
+                    config->mesh.servers, peers);
 }
 
 static int
 check_tickets(const struct config *config, struct why *why)
 {
-    char reason[REASON_SIZE];
     if (config->mesh.ticket_shards == CONFIG_TICKET_AUTO ||
         config->mesh.ticket_shards <= config->train.shards)
         return 0;
-    snprintf(reason, sizeof reason, "= %u, expected auto or at most train.shards = %u",
-             config->mesh.ticket_shards, config->train.shards);
-    return fail_key(config, "mesh.ticket_shards", 0, reason, why);
+    return fail_key(config, "mesh.ticket_shards", 0, why,
+                    "= %u, expected auto or at most train.shards = %u", config->mesh.ticket_shards,
+                    config->train.shards);
 }
 
 int

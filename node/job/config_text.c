@@ -120,6 +120,15 @@ config_key_print(const struct config_key *key, const void *base, char *out, size
     free(text);
 }
 
+void
+config_key_show(const struct config_key *key, const void *base, char *out, size_t size)
+{
+    if (key->kind == CONFIG_CHOICE)
+        snprintf(out, size, "%s", config_key_word(key, base));
+    else
+        config_key_print(key, base, out, size);
+}
+
 static void
 write_model(FILE *file, const struct config *config, unsigned scopes)
 {
