@@ -88,20 +88,14 @@ struct mesh_setup {
     void *idle;
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
-    /* A peer wants this page of our checkpoint of `step`. mesh_page answers later, from another thread. NULL: we
-     * have no checkpoints. It is called in the same way as `log`. */
-    void (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
-    /* As in struct core_program; NULL: nobody knows. It is called in the same way as `log`. */
-    void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
-    /* As in struct core_program, with the mesh locked; NULL: nobody evaluates. */
-    bool (*scored)(void *ctx, struct proto_score *out);
-    void (*hear_score)(void *ctx, const struct proto_score *score);
-    /* May be called from any thread, one call at a time. It must not call mesh_*. */
-    void (*log)(void *ctx, int level, const char *line);
+    /* What the core asks of the program: core.h. All may be NULL. `scored` and `hear_score` are called with the mesh locked. The
+     * others may be called from any thread, one call at a time. None may call mesh_*; mesh_page answers `want` later, from
+     * another thread. */
+    struct core_program program;
     /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
      * Must not call mesh_*. */
     void (*searching)(void *ctx, const struct mesh_status *status, uint64_t searching_us);
-    void *ctx; /* of these callbacks */
+    void *ctx; /* of all these callbacks */
 };
 
 enum {
@@ -201,7 +195,7 @@ void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is dama
 void mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page);
 const uint8_t *
 mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
-/* Answers setup.want; call it once for each. size 0: we do not have the page. */
+/* Answers program.want; call it once for each. size 0: we do not have the page. */
 void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
 /* The last given state has changed in memory. Call it during MESH_COMPUTE, instead of its last mesh_bucket, or
  * during MESH_COMMIT. mesh_state follows with an older state. */

@@ -236,8 +236,8 @@ core_job(struct core *core, int from, const void *body, size_t body_size)
 {
     if (body_size > 0) {
         char who[PROTO_WHO_MAX];
-        if (core->config.hello.wants_job && core->config.program->job_offered)
-            core->config.program->job_offered(core->config.program_ctx, report_who(core, from, who),
+        if (core->config.hello.wants_job && core->config.trainer->job_offered)
+            core->config.trainer->job_offered(core->config.trainer_ctx, report_who(core, from, who),
                                               body, body_size);
         return;
     }

@@ -80,11 +80,6 @@ struct core_program {
     /* Another node trains the job of this text, which is untrusted. Writes how it differs from ours: "run.seed is 2
      * there, 1 here". Nothing written: nobody knows. */
     void (*differ)(void *ctx, const char *theirs, size_t size, char *out, size_t out_size);
-    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
-    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
-    /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
-     * now. `data` is borrowed during the call. */
-    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
     /* A peer wants this page of our checkpoint of `step`. Returns false when we have no checkpoints. Else
      * core_on_page answers at any later time, with any result; until then no other page is asked for. */
     bool (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
@@ -125,6 +120,11 @@ struct core_trainer {
     /* Push and gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
      * changed since. */
     void (*ended)(void *ctx, bool saved);
+    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
+    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
+    /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
+     * now. `data` is borrowed during the call. */
+    void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
     /* Only rounds: */
     /* state_in has a state before `round`, of the right length. Check its hash, take it over, then call
      * core_on_applied; or call core_on_state_bad. */

@@ -74,7 +74,6 @@ actor_wake(struct mesh *mesh)
 
 /* What the core asks of us, beside the wire, and what the sockets report; ctx: the mesh. */
 extern const struct core_trainer actor_trainer;
-extern const struct core_program actor_program;
 extern const struct wire_events actor_wire_events;
 void actor_log(void *ctx, int level, const char *line);
 

@@ -1,4 +1,4 @@
-/* actor_trainer.c - what the core asks of the trainer and the program, and what they call.
+/* actor_trainer.c - what the core asks of the trainer, and what that calls.
  *
  * No callback of the core may call it, and the trainer may still be at its last task: what the core asks for queues up
  * here, and mesh_next takes it. */
@@ -77,15 +77,6 @@ on_page(void *ctx, uint64_t round, const void *data, size_t size)
     push_task(ctx, (struct mesh_task){.kind = MESH_PAGE, .round = round, .size = size});
 }
 
-static bool
-on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
-{
-    struct mesh *mesh = ctx;
-    if (mesh->setup.want)
-        mesh->setup.want(mesh->setup.ctx, step, round, page);
-    return mesh->setup.want != NULL;
-}
-
 static void
 on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
 {
@@ -114,29 +105,6 @@ on_state(void *ctx)
 }
 
 static void
-on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
-{
-    struct mesh *mesh = ctx;
-    if (mesh->setup.differ)
-        mesh->setup.differ(mesh->setup.ctx, theirs, size, out, out_size);
-}
-
-static bool
-on_scored(void *ctx, struct proto_score *out)
-{
-    const struct mesh *mesh = ctx;
-    return mesh->setup.scored && mesh->setup.scored(mesh->setup.ctx, out);
-}
-
-static void
-on_hear_score(void *ctx, const struct proto_score *score)
-{
-    const struct mesh *mesh = ctx;
-    if (mesh->setup.hear_score)
-        mesh->setup.hear_score(mesh->setup.ctx, score);
-}
-
-static void
 on_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
     struct mesh *mesh = ctx;
@@ -158,29 +126,21 @@ void
 actor_log(void *ctx, int level, const char *line)
 {
     struct mesh *mesh = ctx;
-    if (mesh->setup.log)
-        mesh->setup.log(mesh->setup.ctx, level, line);
+    if (mesh->setup.program.log)
+        mesh->setup.program.log(mesh->setup.ctx, level, line);
 }
 
 const struct core_trainer actor_trainer = {
     .compute = on_compute,
     .commit = on_commit,
     .ended = on_ended,
+    .job_offered = on_job_offered,
+    .page = on_page,
     .adopt = on_adopt,
     .back = on_back,
     .audit = on_audit,
     .state = on_state,
     .forget = on_forget,
-};
-
-const struct core_program actor_program = {
-    .differ = on_differ,
-    .job_offered = on_job_offered,
-    .page = on_page,
-    .want = on_want,
-    .scored = on_scored,
-    .hear_score = on_hear_score,
-    .log = actor_log,
 };
 
 /* ---- calls of the trainer ---- */

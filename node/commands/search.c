@@ -53,7 +53,7 @@ search_job(const struct config *config, char *text, char *from, struct why *why)
         .beacon_port = (uint16_t)config->mesh.beacon_port,
         .seeds = config->mesh.seed,
         .seed_count = config->mesh.seed_count,
-        .log = say,
+        .program.log = say,
         .searching = tell_search,
         .ctx = &search,
     };

@@ -47,8 +47,8 @@ hear_score(void *ctx, const struct proto_score *score)
 void
 evaluation_setup(struct mesh_setup *setup)
 {
-    setup->scored = tell_score;
-    setup->hear_score = hear_score;
+    setup->program.scored = tell_score;
+    setup->program.hear_score = hear_score;
 }
 
 static uint64_t

@@ -138,8 +138,7 @@ open_mesh(struct run *run, struct why *why)
         .state_size = run->state.size,
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = config->text,
-        .differ = tell_other_job,
-        .log = train_log,
+        .program = {.differ = tell_other_job, .log = train_log},
         .ctx = run,
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);

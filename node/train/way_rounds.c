@@ -412,10 +412,11 @@ close_rounds(struct run *run)
     free(rounds);
 }
 
-static void
+static bool
 serve_page(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     save_serve(((struct run *)ctx)->save, step, round, page);
+    return true;
 }
 
 static void
@@ -426,7 +427,7 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit = config->mesh.audit;
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
-    setup->want = serve_page;
+    setup->program.want = serve_page;
 }
 
 const struct way way_rounds = {

@@ -168,7 +168,7 @@ measure(struct bench *bench, const char *group, size_t bytes)
         .chunk_elems = (uint32_t)measure_setting("BENCH_CHUNK", 0),
         .direct_bytes = (uint64_t)measure_setting("BENCH_DIRECT", 0),
         .servers = (unsigned)measure_setting("BENCH_SERVERS", 0),
-        .log = log_line,
+        .program.log = log_line,
     };
     bench->count = bucket.count;
     bench->filled = 0;

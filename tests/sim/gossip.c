@@ -165,8 +165,10 @@ on_save(void *ctx, const struct gossip_saved *saved)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct core_trainer callbacks = {
-        .compute = on_compute, .commit = on_commit, .ended = sim_gossip_ended};
+    static const struct core_trainer callbacks = {.compute = on_compute,
+                                                  .commit = on_commit,
+                                                  .ended = sim_gossip_ended,
+                                                  .job_offered = shell_job_offered};
     static const struct gossip_keeper keeper = {
         .note = on_note, .synced = on_synced, .save = on_save};
     struct sim_gossip_file *disk = &sim_gossip_disk[shell->node->index];

@@ -333,8 +333,10 @@ start(struct sim *sim, struct sim_node *node)
 static void
 trainer(struct core_config *config, struct shell *shell)
 {
-    static const struct core_trainer callbacks = {
-        .compute = on_compute, .commit = on_commit, .ended = sim_push_ended};
+    static const struct core_trainer callbacks = {.compute = on_compute,
+                                                  .commit = on_commit,
+                                                  .ended = sim_push_ended,
+                                                  .job_offered = shell_job_offered};
     config->engine = &engine_push;
     config->trainer = &callbacks;
     config->trainer_ctx = shell;

@@ -390,12 +390,21 @@ on_forget(void *ctx)
     memset(shell->node->log, 0x55, sizeof shell->node->log); /* as before anything was in it */
 }
 
+static void
+on_page(void *ctx, uint64_t round, const void *data, size_t size)
+{
+    struct shell *shell = ctx;
+    repair_page(shell->sim, shell->node, round, data, size);
+}
+
 void
 sim_rounds_trainer(struct core_config *config, struct shell *shell)
 {
     static const struct core_trainer callbacks = {
         .compute = on_compute,
         .commit = on_commit,
+        .job_offered = shell_job_offered,
+        .page = on_page,
         .adopt = on_adopt,
         .back = on_back,
         .audit = on_audit,

@@ -12,21 +12,14 @@ static struct shell shells[SIM_NODES_MAX];
 
 /* --- What the core asks for -------------------------------------------------------------------- */
 
-static void
-on_job_offered(void *ctx, const char *from, const char *text, size_t size)
+void
+shell_job_offered(void *ctx, const char *from, const char *text, size_t size)
 {
     (void)from;
     struct shell *shell = ctx;
     (void)text;
     (void)size;
     sim_fail(shell->sim, "a job nobody asked for");
-}
-
-static void
-on_page(void *ctx, uint64_t round, const void *data, size_t size)
-{
-    struct shell *shell = ctx;
-    repair_page(shell->sim, shell->node, round, data, size);
 }
 
 static bool
@@ -59,8 +52,6 @@ static const struct core_wire wire = {
 };
 
 static const struct core_program program = {
-    .job_offered = on_job_offered,
-    .page = on_page,
     .want = on_want,
     .log = on_log,
 };

@@ -251,13 +251,13 @@ static const struct core_wire wire = {
 
 static const struct core_program program = {
     .differ = on_differ,
-    .job_offered = on_job_offered,
-    .page = on_page,
     .want = on_want,
     .log = on_log,
 };
 
 static const struct core_trainer trainer = {
+    .job_offered = on_job_offered,
+    .page = on_page,
     .compute = on_compute,
     .commit = on_commit,
     .adopt = on_adopt,

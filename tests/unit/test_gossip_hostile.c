@@ -317,7 +317,7 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
                                      .count = COUNT}};
     struct mesh_setup setup =
         gossip_setup(group, NODES, &node->bucket, &node->gossip, sizeof node->state);
-    setup.log = log_line;
+    setup.program.log = log_line;
     setup.ctx = node;
     if (mesh_new(&node->mesh, &setup, &why) != 0)
         fail_msg("mesh_new: %s", why.line);

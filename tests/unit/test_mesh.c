@@ -355,7 +355,7 @@ prepare(struct node *node, const struct layout *layout, const char *group)
         .state_size = sizeof node->state,
         .chunk_elems = layout->chunk,
         .direct_bytes = layout->direct,
-        .log = log_line,
+        .program.log = log_line,
         .ctx = node,
     };
 }
@@ -721,7 +721,7 @@ refuse_each_other(void (*differ)(struct mesh_setup *), const char *one, const ch
         prepare(&nodes[i], &tiny, group);
     for (size_t i = 0; i < 2; i++) {
         nodes[i].setup.job = "first";
-        nodes[i].setup.differ = told_job;
+        nodes[i].setup.program.differ = told_job;
     }
     differ(&nodes[1].setup);
     for (size_t i = 0; i < 2; i++)

@@ -344,7 +344,7 @@ make_mesh(void **out)
         .bucket_count = BUCKETS,
         .vector_count = ELEMS,
         .state_size = STATE_SIZE,
-        .log = on_log,
+        .program.log = on_log,
     };
     struct mesh *made = NULL;
     int rc = mesh_new(&made, &setup, &why);

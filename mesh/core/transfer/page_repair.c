@@ -31,8 +31,8 @@ page_deliver(struct page_repair *repair, const struct core *core, uint64_t round
     assert(repair->wants);
     repair->wants = false;
     repair->asked = -1;
-    if (core->config.program->page)
-        core->config.program->page(core->config.program_ctx, round, data, size);
+    if (core->config.trainer->page)
+        core->config.trainer->page(core->config.trainer_ctx, round, data, size);
 }
 
 static void
