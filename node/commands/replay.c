@@ -345,7 +345,7 @@ tell_results(struct replay *replay, struct verify_folders *folders)
 {
     char hex[REPLAY_HEX_SIZE];
     FILE *out = folders->out;
-    replay_hex(replay->held.params, replay->ranges.param_count, hex);
+    model_file_sha256(replay->held.params, replay->ranges.param_count * sizeof(float), hex);
     for (size_t k = 0; k < replay->journals.count; k++)
         replay_compare(folders, replay->journals.dir[k], replay->index.ended[k] ? hex : NULL);
     judge_lines(replay, folders);

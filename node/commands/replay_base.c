@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
 #include "nn/files/disk.h"
 #include "proto/clock.h"
 
@@ -198,14 +196,6 @@ replay_progress(struct replay_base *base, uint64_t done, uint64_t all, const cha
 }
 
 /* --- The verdict ---------------------------------------------------------------------------------- */
-
-void
-replay_hex(const float *params, size_t count, char hex[REPLAY_HEX_SIZE])
-{
-    unsigned char hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256(hash, (const unsigned char *)params, count * sizeof *params);
-    sodium_bin2hex(hex, REPLAY_HEX_SIZE, hash, sizeof hash);
-}
 
 void
 replay_compare(struct verify_folders *folders, const char *dir, const char *hex)

@@ -10,6 +10,7 @@
 #include "node/job/config.h"
 #include "node/job/job.h"
 #include "node/results/journal.h"
+#include "node/results/model_file.h"
 #include "node/train/work.h"
 
 struct replay_base {
@@ -62,9 +63,7 @@ void replay_names_add(struct replay_names *names, uint64_t id);
 void replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
                        struct why *why);
 
-/* SHA-256 of parameters, as result.json has it. */
-enum { REPLAY_HEX_SIZE = 65 };
-void replay_hex(const float *params, size_t count, char hex[REPLAY_HEX_SIZE]);
+enum { REPLAY_HEX_SIZE = 65 }; /* SHA-256 of parameters, as result.json has it */
 /* Compares what a replay made of the journal in `dir` (NULL: no result) with the folder's result.json, and prints what differs. */
 void replay_compare(struct verify_folders *folders, const char *dir, const char *hex);
 /* Prints the verdict: `hex` is what the replay came to, NULL: nothing. Returns the exit status. */

@@ -138,7 +138,7 @@ end(struct replay *r, struct actor *a)
     a->ended = true;
     gossip_flow_clamp(r->scratch, a->values, r->count);
     replica_result(&r->next, r->scratch);
-    replay_hex(r->next.params, r->count, a->hex);
+    model_file_sha256(r->next.params, r->count * sizeof(float), a->hex);
     return DONE;
 }
 

@@ -24,8 +24,6 @@ struct replay_computed {
 struct replay_link {
     struct push_taken taken;
     bool restored;
-    bool
-        ended; /* an earlier part of the run ended with it: what follows begins with a new optimizer */
     size_t journal, at; /* where it is written: which journal, and its byte */
     size_t place;       /* in the chain of its range, from 1; 0: not in it */
     uint64_t count;     /* gradients that the range has taken up to and with it */

@@ -67,64 +67,57 @@ find_steps(const struct replay_lines *lines, const struct replay_step *key, size
         ++*end;
 }
 
-/* Returns false if the journal has no such step. */
-static bool
-judge_line(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
-           const char *file, const struct verify_line *said, struct verify_folders *folders)
+/* The lines of a folder. */
+struct judging {
+    const struct replay_lines *lines;
+    size_t journal;
+    const struct verify_folder *folder;
+    struct verify_folders *folders;
+    uint64_t lost; /* of steps that the journal has not */
+};
+
+/* Of a node that did not end the journal may have lost its end (journal.h): then that is only said. */
+static void
+judge_line(void *ctx, const struct verify_line *said, uint64_t line)
 {
-    const struct replay_step key = {.journal = journal, .step = said->step};
+    struct judging *j = ctx;
+    const struct replay_step key = {.journal = j->journal, .step = said->step};
+    char file[40];
     size_t first, end;
     double due = (double)NAN;
     bool any = false;
-    find_steps(lines, &key, &first, &end);
+    find_steps(j->lines, &key, &first, &end);
     for (size_t k = first; k < end; k++) {
-        const struct replay_step *step = &lines->step[k];
+        const struct replay_step *step = &j->lines->step[k];
         if (step->shards && step->shards != said->shards)
             continue;
         if (same_loss(said->loss, step->loss))
-            return true;
+            return;
         any = true;
         due = step->loss;
     }
+    snprintf(file, sizeof file, "metrics.jsonl:%llu", (unsigned long long)line);
     if (any)
-        verify_find(folders, folder->dir, file, "step %llu: loss %.12g, the replay's %.12g",
+        verify_find(j->folders, j->folder->dir, file, "step %llu: loss %.12g, the replay's %.12g",
                     (unsigned long long)said->step, said->loss, due);
-    else if (folder->ended)
-        verify_find(folders, folder->dir, file,
+    else if (j->folder->ended)
+        verify_find(j->folders, j->folder->dir, file,
                     "step %llu with shards %llx, which is not in the journal",
                     (unsigned long long)said->step, (unsigned long long)said->shards);
-    return any || folder->ended;
+    else
+        j->lost++;
 }
 
-/* Of a node that did not end the journal may have lost its end (journal.h): then that is only said. */
 static void
 judge_file(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
            struct verify_folders *folders)
 {
-    char text[VERIFY_LINE_MAX], file[40];
-    struct verify_line said;
-    struct why why;
-    uint64_t lost = 0;
-    size_t size;
-    int rc;
-    FILE *in = verify_open(folder->dir, "metrics.jsonl");
-    if (!in) {
-        verify_find(folders, folder->dir, "metrics.jsonl", "%s", strerror(errno));
-        return;
-    }
-    for (uint64_t line = 1; (rc = verify_next_line(in, text, &size)) <= 0; line++) {
-        snprintf(file, sizeof file, "metrics.jsonl:%llu", (unsigned long long)line);
-        if (rc < 0)
-            verify_find(folders, folder->dir, file, "has more than %d bytes", VERIFY_LINE_MAX);
-        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            verify_find(folders, folder->dir, file, "%s", why.line);
-        else if (rc == 0)
-            lost += !judge_line(lines, journal, folder, file, &said, folders);
-    }
-    fclose(in);
-    if (lost)
+    struct judging j = {lines, journal, folder, folders, 0};
+    verify_each_line(folders, folder->dir, judge_line, &j);
+    if (j.lost)
         verify_say(folders, folder->dir, "metrics.jsonl",
-                   "%llu lines are of steps that are not in the journal", (unsigned long long)lost);
+                   "%llu lines are of steps that are not in the journal",
+                   (unsigned long long)j.lost);
 }
 
 void

@@ -22,7 +22,7 @@
 #include "node/train/way.h"
 #include "proto/bits.h"
 
-enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, GAP_MAX = 1 << 16 };
+enum { PATH_SIZE = 1200, SHOWN_SIZE = 256, PLACE_SIZE = SHOWN_SIZE + 32, GAP_MAX = 1 << 16 };
 
 struct entry {
     struct verify_line said;
@@ -33,6 +33,7 @@ struct entry {
 struct proof {
     struct verify_folders *folders;
     struct verify_job job;
+    unsigned dir; /* whose lines are read */
     struct entry *entry;
     size_t entry_count, room;
     uint64_t results_steps; /* that the results speak of; 0 none */
@@ -42,23 +43,18 @@ struct proof {
 
 /* "DIR/metrics.jsonl:12", printable */
 static void
-place(const struct proof *proof, unsigned dir, const char *file, uint64_t line, char *out,
-      size_t size)
+place(const struct proof *proof, const struct entry *entry, char out[PLACE_SIZE])
 {
     char path[PATH_SIZE], shown[SHOWN_SIZE];
-    snprintf(path, sizeof path, "%s/%s", proof->folders->folder[dir].dir, file);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", proof->folders->folder[entry->dir].dir);
     parse_escape(shown, sizeof shown, path);
-    if (line)
-        snprintf(out, size, "%s:%llu", shown, (unsigned long long)line);
-    else
-        snprintf(out, size, "%s", shown);
+    snprintf(out, PLACE_SIZE, "%s:%llu", shown, (unsigned long long)entry->line);
 }
 
-/* --- Reading ------------------------------------------------------------------------------------- */
-
 static void
-keep_line(struct proof *proof, const struct verify_line *said, unsigned dir, uint64_t line)
+keep_line(void *ctx, const struct verify_line *said, uint64_t line)
 {
+    struct proof *proof = ctx;
     if (proof->entry_count == proof->room) {
         size_t room = proof->room ? proof->room * 2 : 1024;
         struct entry *grown = realloc(proof->entry, room * sizeof *grown);
@@ -69,34 +65,7 @@ keep_line(struct proof *proof, const struct verify_line *said, unsigned dir, uin
         proof->entry = grown;
         proof->room = room;
     }
-    proof->entry[proof->entry_count++] = (struct entry){*said, dir, line};
-}
-
-static void
-read_lines(struct proof *proof, unsigned dir)
-{
-    char text[VERIFY_LINE_MAX], where[SHOWN_SIZE + 32];
-    struct why why;
-    struct verify_line said;
-    size_t size;
-    int rc;
-    place(proof, dir, "metrics.jsonl", 0, where, sizeof where);
-    FILE *file = verify_open(proof->folders->folder[dir].dir, "metrics.jsonl");
-    if (!file) {
-        verify_find(proof->folders, where, "", "%s", strerror(errno));
-        return;
-    }
-    for (uint64_t line = 1; (rc = verify_next_line(file, text, &size)) <= 0; line++) {
-        place(proof, dir, "metrics.jsonl", line, where, sizeof where);
-        if (rc < 0)
-            verify_find(proof->folders, where, "", "has more than %d bytes", VERIFY_LINE_MAX);
-        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            verify_find(proof->folders, where, "", "%s", why.line);
-        else if (rc == 0)
-            keep_line(proof, &said, dir, line);
-    }
-    proof->cut += rc == 1;
-    fclose(file);
+    proof->entry[proof->entry_count++] = (struct entry){*said, proof->dir, line};
 }
 
 /* --- Judging ------------------------------------------------------------------------------------- */
@@ -165,8 +134,8 @@ judge_line(struct proof *proof, const struct entry *entry, const struct ledger_s
 {
     const struct verify_line *said = &entry->said;
     uint64_t all = bits_below(due->shards);
-    char at[SHOWN_SIZE + 32], where[SHOWN_SIZE + 160];
-    place(proof, entry->dir, "metrics.jsonl", entry->line, at, sizeof at);
+    char at[PLACE_SIZE], where[SHOWN_SIZE + 160];
+    place(proof, entry, at);
     snprintf(where, sizeof where, "%s: epoch %llu, step %llu, samples %llu+%llu", at,
              (unsigned long long)said->epoch, (unsigned long long)said->step,
              (unsigned long long)said->first, (unsigned long long)said->samples);
@@ -204,14 +173,14 @@ same_state(const struct proof *proof, const struct entry *entry, size_t i)
 static void
 judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t all)
 {
-    char at[SHOWN_SIZE + 32], other[SHOWN_SIZE + 32];
+    char at[PLACE_SIZE], other[PLACE_SIZE];
     uint64_t seen = 0;
     bool known = false;
     for (size_t i = 0; i < n; i++) {
         const struct verify_line *said = &entry[i].said;
-        place(proof, entry[i].dir, "metrics.jsonl", entry[i].line, at, sizeof at);
+        place(proof, &entry[i], at);
         const struct entry *first = &entry[same_state(proof, entry, i)];
-        place(proof, first->dir, "metrics.jsonl", first->line, other, sizeof other);
+        place(proof, first, other);
         if (said->state_hash != first->said.state_hash)
             verify_find(proof->folders, at, "",
                         "epoch %llu, step %llu: state %016llx, but %016llx at %s",
@@ -223,7 +192,7 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
         for (size_t k = 0; k < n; k++) {
             bool together = entry[k].said.plan == said->plan && entry[k].dir != entry[i].dir;
             if (together && (entry[k].said.shards & said->shards) && k < i && said->plan) {
-                place(proof, entry[k].dir, "metrics.jsonl", entry[k].line, other, sizeof other);
+                place(proof, &entry[k], other);
                 verify_find(proof->folders, at, "",
                             "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
                             "the same plan",
@@ -298,11 +267,11 @@ judge_entries(struct proof *proof)
     }
     for (size_t k = 0; k < proof->entry_count; k++) {
         uint64_t said = proof->entry[k].said.step;
-        char at[SHOWN_SIZE + 32];
+        char at[PLACE_SIZE];
         bool inside = said > proof->job.begun && said <= limit;
         if (inside && round_last(&proof->job, said) == said)
             continue;
-        place(proof, proof->entry[k].dir, "metrics.jsonl", proof->entry[k].line, at, sizeof at);
+        place(proof, &proof->entry[k], at);
         if (inside)
             verify_find(
                 proof->folders, at, "", "step %llu, expected step %llu, with which its round ends",
@@ -348,8 +317,9 @@ prove(struct verify_folders *folders)
 {
     struct proof proof = {.folders = folders, .job = folders->left.job};
     for (unsigned d = 0; d < folders->count; d++) {
+        proof.dir = d;
         if (!folders->folder[d].stepless)
-            read_lines(&proof, d);
+            proof.cut += verify_each_line(folders, folders->folder[d].dir, keep_line, &proof);
         if (folders->folder[d].ended && proof.results_steps == 0)
             proof.results_steps = folders->folder[d].result.steps;
     }

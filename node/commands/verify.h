@@ -58,12 +58,6 @@ int verify_read_job(struct verify_job *out, const char *text, size_t size, struc
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
 int verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why);
 
-/* Opens a regular file of a folder; NULL with errno. */
-FILE *verify_open(const char *dir, const char *name);
-/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
- * -EMSGSIZE when it is too long, which skips it. */
-int verify_next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size);
-
 /* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict
  * to `out`. Returns 0 when everything is proved, else 1. */
 int verify_run(FILE *out, const char *const *dir, size_t count);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <jansson.h>
-#include <sodium.h>
 
 #include "nn/files/checkpoint.h"
 #include "nn/files/disk.h"
@@ -286,7 +285,6 @@ static int
 hash_weights(const struct config *config, const struct nn_shape *input, const char *path,
              char hex[HEX_SIZE], struct why *why)
 {
-    unsigned char hash[crypto_hash_sha256_BYTES];
     struct job job = {0};
     float *params = NULL;
     int rc = job_open_input(&job, config, input, why);
@@ -294,10 +292,8 @@ hash_weights(const struct config *config, const struct nn_shape *input, const ch
     if (!rc && !(params = calloc(count + 1, sizeof *params)))
         rc = why_error(why, -ENOMEM, "not enough memory for %zu parameters", count);
     rc = rc ? rc : safetensors_read(path, job.model, params, why);
-    if (!rc) {
-        crypto_hash_sha256(hash, (const unsigned char *)params, count * sizeof *params);
-        sodium_bin2hex(hex, HEX_SIZE, hash, sizeof hash);
-    }
+    if (!rc)
+        model_file_sha256(params, count * sizeof *params, hex);
     free(params);
     job_close(&job);
     return rc;
@@ -379,7 +375,6 @@ static int
 hash_state(const struct config *config, const struct nn_shape *input, const char *path,
            char hex[HEX_SIZE], uint64_t *job_hash, struct why *why)
 {
-    unsigned char hash[crypto_hash_sha256_BYTES];
     struct checkpoint_head head = {0};
     struct job job = {0};
     uint8_t *block = NULL;
@@ -396,8 +391,7 @@ hash_state(const struct config *config, const struct nn_shape *input, const char
                                     .section[0] = {"state", block, size}};
     rc = rc ? rc : checkpoint_read(path, &checkpoint, why);
     if (!rc) {
-        crypto_hash_sha256(hash, block, size);
-        sodium_bin2hex(hex, HEX_SIZE, hash, sizeof hash);
+        model_file_sha256(block, size, hex);
         *job_hash = head.job_hash;
     }
     free(block);

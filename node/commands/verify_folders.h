@@ -46,6 +46,11 @@ void verify_folders_fini(struct verify_folders *folders);
 __attribute__((format(printf, 4, 5))) void verify_find(struct verify_folders *folders,
                                                        const char *dir, const char *file,
                                                        const char *format, ...);
+/* Hands the lines of metrics.jsonl that are about a step to `visit`, each with its number, from 1. What cannot be read is a
+ * finding. Returns whether the last line is cut off. */
+typedef void verify_visit(void *ctx, const struct verify_line *said, uint64_t line);
+bool verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit,
+                      void *ctx);
 /* Is there not one run to replay? Then prints so. */
 bool verify_folders_differ(const struct verify_folders *folders);
 /* The same of what is no finding. */

@@ -10,17 +10,18 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
-#include "node/commands/verify.h"
+#include "node/commands/verify_folders.h"
 #include "proto/proto.h"
 
 enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
 
-FILE *
-verify_open(const char *dir, const char *name)
+/* A regular file; NULL with errno. */
+static FILE *
+open_lines(const char *dir)
 {
     char path[DISK_PATH_MAX];
     struct stat status;
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -33,8 +34,10 @@ verify_open(const char *dir, const char *name)
     return file;
 }
 
-int
-verify_next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
+/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
+ * -EMSGSIZE when it is too long, which skips it. */
+static int
+next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
 {
     int c;
     *size = 0;
@@ -176,4 +179,30 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     int rc = finish_line(&reading, NULL, why);
     json_decref(object);
     return rc ? rc : none;
+}
+
+bool
+verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit, void *ctx)
+{
+    char text[VERIFY_LINE_MAX], name[40];
+    struct verify_line said;
+    struct why why;
+    size_t size;
+    int rc;
+    FILE *file = open_lines(dir);
+    if (!file) {
+        verify_find(folders, dir, "metrics.jsonl", "%s", strerror(errno));
+        return false;
+    }
+    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
+        snprintf(name, sizeof name, "metrics.jsonl:%llu", (unsigned long long)line);
+        if (rc < 0)
+            verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
+        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
+            verify_find(folders, dir, name, "%s", why.line);
+        else if (rc == 0)
+            visit(ctx, &said, line);
+    }
+    fclose(file);
+    return rc == 1;
 }

@@ -15,12 +15,11 @@
 
 enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
 
-/* SHA-256 of the weights as hexadecimal digits. */
-static void
-sha256_of(const float *weights, size_t count, char out[65])
+void
+model_file_sha256(const void *data, size_t size, char out[65])
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256(hash, (const unsigned char *)weights, count * sizeof *weights);
+    crypto_hash_sha256(hash, data, size);
     sodium_bin2hex(out, 65, hash, sizeof hash);
 }
 
@@ -34,7 +33,7 @@ model_file_of(const struct state_header *header, bool labelled, const float *wei
         .test_loss = header->evaluations ? header->test_loss : (double)NAN,
         .test_accuracy = header->evaluations && labelled ? header->test_accuracy : (double)NAN,
     };
-    sha256_of(weights, count, file.params_sha256);
+    model_file_sha256(weights, count * sizeof *weights, file.params_sha256);
     return file;
 }
 

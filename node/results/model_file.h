@@ -27,6 +27,8 @@ struct model_file {
     const char *whose;                           /* as above; NULL: all nodes have the same */
 };
 
+/* As hexadecimal digits: of weights or a state. */
+void model_file_sha256(const void *data, size_t size, char out[65]);
 /* Of a state: its step and losses, and the hash of `weights`. */
 struct model_file model_file_of(const struct state_header *header, bool labelled,
                                 const float *weights, size_t count);

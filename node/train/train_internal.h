@@ -91,8 +91,6 @@ struct run {
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
-/* The loop: until the run is done or this node ends. Returns the exit status. */
-int train_follow(struct run *run);
 /* A free way ends on this node, and nothing of it is to be saved but, perhaps, the model. Returns the exit status. */
 int train_leave(struct run *run, bool model);
 /* Tells the mesh of run->state, which has this hash. */

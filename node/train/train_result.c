@@ -5,21 +5,11 @@
 #include <stdio.h>
 #include <time.h>
 
-#include <sodium.h>
-
 #include "node/cli/waiting.h"
 #include "node/results/model_file.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
-
-static void
-sha256_hex(const void *data, size_t size, char out[65])
-{
-    unsigned char hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256(hash, data, size);
-    sodium_bin2hex(out, 65, hash, sizeof hash);
-}
 
 /* In the writer's thread: the state may be exchanged for the next one meanwhile. */
 int
@@ -124,9 +114,9 @@ train_results(struct run *run)
     };
     if (run->way->report)
         run->way->report(run, &result);
-    sha256_hex(state_weights(&run->state), run->state.param_count * sizeof(float),
-               result.params_sha256);
-    sha256_hex(run->state.block, run->state.size, result.state_sha256);
+    model_file_sha256(state_weights(&run->state), run->state.param_count * sizeof(float),
+                      result.params_sha256);
+    model_file_sha256(run->state.block, run->state.size, result.state_sha256);
     run->told.model = true; /* the last lines say where it is */
     if (result.alone)
         tell_alone(run, &status);
