@@ -234,19 +234,6 @@ actor_turn(struct mesh *mesh, bool trainer)
     actor_settle_some(mesh);
 }
 
-static void
-rest(struct mesh *mesh)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += REST_US * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&mesh->rest, &mesh->lock, &until);
-}
-
 void *
 actor_run(void *arg)
 {
@@ -255,7 +242,7 @@ actor_run(void *arg)
     pthread_mutex_lock(&mesh->lock);
     while (!mesh->stop)
         if (atomic_load(&mesh->trainer_drives))
-            rest(mesh);
+            clock_wait(&mesh->rest, &mesh->lock, REST_US);
         else
             actor_turn(mesh, false);
     pthread_mutex_unlock(&mesh->lock);

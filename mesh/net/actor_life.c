@@ -114,11 +114,7 @@ sum_block(const struct mesh_setup *setup, size_t size)
 static int
 open_locks(struct mesh *mesh)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&mesh->rest, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&mesh->rest);
     pthread_mutex_init(&mesh->lock, NULL);
     pthread_mutex_init(&mesh->bucket_lock, NULL);
     mesh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "proto/clock.h"
 
@@ -15,19 +14,6 @@ struct pulse {
     pthread_cond_t ends;
     bool stop;
 };
-
-static struct timespec
-next_time(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += PULSE_EVERY_US * 1000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_nsec -= 1000000000;
-        at.tv_sec++;
-    }
-    return at;
-}
 
 bool
 pulse_due(uint64_t quiet_us)
@@ -41,8 +27,7 @@ run(void *arg)
     struct pulse *pulse = arg;
     pthread_mutex_lock(&pulse->lock);
     while (!pulse->stop) {
-        const struct timespec at = next_time();
-        pthread_cond_timedwait(&pulse->ends, &pulse->lock, &at);
+        clock_wait(&pulse->ends, &pulse->lock, PULSE_EVERY_US);
         uint64_t quiet_us = clock_us() - wire_beat_at(pulse->wire);
         if (!pulse->stop && pulse_due(quiet_us))
             wire_pulse(pulse->wire);
@@ -62,16 +47,12 @@ release(struct pulse *pulse)
 int
 pulse_new(struct pulse **out, struct wire *wire)
 {
-    pthread_condattr_t monotonic;
     struct pulse *pulse = calloc(1, sizeof *pulse);
     *out = NULL;
     if (!pulse)
         return -ENOMEM;
     pulse->wire = wire;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&pulse->ends, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&pulse->ends);
     pthread_mutex_init(&pulse->lock, NULL);
     int rc = pthread_create(&pulse->thread, NULL, run, pulse);
     if (rc != 0) {

@@ -105,12 +105,6 @@ discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN])
         inet_ntop(AF_INET, &discover->wanted[0].address, out, INET_ADDRSTRLEN);
 }
 
-bool
-discover_has_zbeacon(const struct discover *discover)
-{
-    return discover->zbeacon != NULL;
-}
-
 static void
 encode(struct discover *discover, uint16_t control_port)
 {

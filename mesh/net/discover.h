@@ -65,7 +65,4 @@ bool discover_read(struct discover *discover, discover_found *found, void *ctx);
  * microseconds. */
 uint64_t discover_tick(struct discover *discover, uint64_t now, discover_found *found, void *ctx);
 
-/* Does it use zbeacon? */
-bool discover_has_zbeacon(const struct discover *discover);
-
 #endif

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "proto/clock.h"
 
 struct name {
     struct proto_endpoint endpoint;
@@ -102,12 +103,8 @@ run(void *arg)
     pthread_mutex_lock(&resolve->lock);
     while (!resolve->ending) {
         look_up_all(resolve);
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += RESOLVE_PERIOD_MS / 1000;
-        while (!resolve->ending &&
-               pthread_cond_timedwait(&resolve->changed, &resolve->lock, &until) == 0)
-            ;
+        if (!resolve->ending)
+            clock_wait(&resolve->changed, &resolve->lock, RESOLVE_PERIOD_MS * 1000);
     }
     pthread_mutex_unlock(&resolve->lock);
     let_go(resolve);
@@ -150,11 +147,7 @@ resolve_new(struct resolve **out, const struct proto_endpoint *names, size_t cou
     *out = NULL;
     if (!resolve)
         return -ENOMEM;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&resolve->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_cond_init(&resolve->changed);
     pthread_mutex_init(&resolve->lock, NULL);
     resolve->holders = 1;
     resolve->names = calloc(count ? count : 1, sizeof *resolve->names);

@@ -134,11 +134,11 @@ count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *ru
       struct why *why)
 {
     struct journal_record record = {0};
-    struct gossip_names names = {.next = 0};
+    struct gossip_names names = {.plan = 0};
     struct gossip_note note;
     while (journal_next(&pieces->journals->text[folder], &record)) {
         if (record.type == JOURNAL_START) {
-            names = (struct gossip_names){.next = 0};
+            names = (struct gossip_names){.plan = 0};
             pieces->start_count++;
             continue;
         }

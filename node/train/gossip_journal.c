@@ -3,8 +3,6 @@
 
 #include <assert.h>
 
-#include "node/train/varint.h"
-
 enum { PEER = 1, LINK = 2, NUMBER = 4, PART = 8, SHARE = 16, STEP = 32, TOTAL = 64, SHARDS = 128 };
 enum { EMPTY = 256, EVENTS = GOSSIP_SAVED + 1 };
 
@@ -31,39 +29,6 @@ bool
 gossip_journal_has(unsigned type)
 {
     return type < EVENTS && fields[type] != 0;
-}
-
-/* --- Peers ---------------------------------------------------------------------------------------- */
-
-static void
-put_peer(struct bytes_out *out, struct gossip_names *names, struct proto_node node)
-{
-    unsigned place = 0;
-    while (place < GOSSIP_NAMES && !proto_node_equal(names->node[place], node))
-        place++;
-    if (place < GOSSIP_NAMES) {
-        varint_put(out, 2 * place);
-        return;
-    }
-    place = names->next++ % GOSSIP_NAMES;
-    names->node[place] = node;
-    varint_put(out, 2 * place + 1);
-    bytes_put_u64(out, node.id);
-    bytes_put_u64(out, node.incarnation);
-}
-
-static struct proto_node
-get_peer(struct bytes_in *in, struct gossip_names *names)
-{
-    uint64_t word = varint_get(in, 2 * GOSSIP_NAMES - 1), place = word / 2;
-    if (word % 2) {
-        in->overrun |= place != names->next % GOSSIP_NAMES;
-        names->next++;
-        names->node[place].id = bytes_u64(in);
-        names->node[place].incarnation = bytes_u64(in);
-    }
-    in->overrun |= names->node[place].id == 0;
-    return names->node[place];
 }
 
 /* --- The plan of a READ --------------------------------------------------------------------------- */
@@ -105,9 +70,10 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
 {
     assert(gossip_journal_has(note->event));
     unsigned has = fields[note->event];
+    bool fresh;
     struct bytes_out out = bytes_out(data, GOSSIP_RECORD_MAX);
     if (has & PEER)
-        put_peer(&out, names, note->peer);
+        journal_peers_put(&out, &names->peers, note->peer, &fresh);
     if (has & LINK)
         varint_put(&out, note->link);
     if (has & NUMBER)
@@ -135,10 +101,11 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
     if (!gossip_journal_has(type))
         return false;
     unsigned has = fields[type];
+    bool fresh;
     struct bytes_in in = bytes_in(data, size);
     *note = (struct gossip_note){.event = (enum gossip_event)type};
     if (has & PEER)
-        note->peer = get_peer(&in, names);
+        note->peer = names->peers.node[journal_peers_get(&in, &names->peers, &fresh)];
     if (has & LINK)
         note->link = varint_get(&in, UINT64_MAX);
     if (has & NUMBER)

@@ -19,19 +19,18 @@
  * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from the
  * values at its ends.
  *
- * A peer has a place, 0..63. The first time it is 2 * place + 1 and then its id and incarnation, 8 bytes each; later it is
- * 2 * place. Places are given in order, and again from 0; each start of the program begins with none. */
+ * A peer is as journal_peers.h says. */
 #ifndef NODE_GOSSIP_JOURNAL_H
 #define NODE_GOSSIP_JOURNAL_H
 
 #include "mesh/core/gossip/gossip.h"
+#include "node/train/journal_peers.h"
 
-enum { GOSSIP_RECORD_MAX = 80, GOSSIP_NAMES = 64 };
+enum { GOSSIP_RECORD_MAX = 80 };
 
-/* Who has which place, and the plan at the last READ; zeros at a start. */
+/* The peers, and the plan at the last READ; zeros at a start. */
 struct gossip_names {
-    struct proto_node node[GOSSIP_NAMES];
-    unsigned next;
+    struct journal_peers peers;
     uint64_t plan, members;
     uint32_t rank;
 };

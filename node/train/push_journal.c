@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/train/varint.h"
-#include "proto/bytes.h"
-
 int
 push_journal_init(struct push_journal *journal, unsigned ranges)
 {
@@ -52,50 +49,6 @@ get_difference(struct bytes_in *in, uint64_t *last)
     return *last = in->overrun ? *last : value;
 }
 
-/* --- Names ---------------------------------------------------------------------------------------- */
-
-static unsigned
-name(struct push_journal *journal, struct proto_node who)
-{
-    unsigned place = journal->next;
-    journal->next = (place + 1) % PUSH_NAMES;
-    journal->name[place].who = who;
-    journal->name[place].number = 0;
-    return place;
-}
-
-static unsigned
-put_name(struct bytes_out *out, struct push_journal *journal, struct proto_node who)
-{
-    unsigned place = 0;
-    while (place < PUSH_NAMES && !proto_node_equal(journal->name[place].who, who))
-        place++;
-    bool known = place < PUSH_NAMES;
-    place = known ? place : name(journal, who);
-    varint_put(out, 2 * place + !known);
-    if (!known) {
-        bytes_put_u64(out, who.id);
-        bytes_put_u64(out, who.incarnation);
-    }
-    return place;
-}
-
-static unsigned
-get_name(struct bytes_in *in, struct push_journal *journal)
-{
-    uint64_t coded = varint_get(in, 2 * PUSH_NAMES - 1);
-    unsigned place = (unsigned)coded / 2;
-    if (coded & 1) {
-        struct proto_node who = {.id = bytes_u64(in)};
-        who.incarnation = bytes_u64(in);
-        in->overrun |= place != journal->next;
-        if (!in->overrun)
-            name(journal, who);
-    }
-    in->overrun |= journal->name[place].who.id == 0;
-    return place;
-}
-
 /* --- Gradients that a range took ------------------------------------------------------------------ */
 
 size_t
@@ -111,9 +64,12 @@ push_journal_put_taken(struct push_journal *journal, const struct push_taken *ta
         bytes_put_u64(&to, taken->before);
         varint_put(&to, taken->count);
     }
-    unsigned place = put_name(&to, journal, taken->who);
+    bool fresh;
+    uint64_t *number =
+        &journal->number_of[journal_peers_put(&to, &journal->peers, taken->who, &fresh)];
+    *number = fresh ? 0 : *number;
     put_difference(&to, &journal->ticket, taken->ticket);
-    put_difference(&to, &journal->name[place].number, taken->number);
+    put_difference(&to, number, taken->number);
     varint_put(&to, taken->tau);
     *r = (struct push_journal_range){push_taken_after(taken), taken->count};
     assert(!to.overrun);
@@ -137,10 +93,12 @@ push_journal_get_taken(struct push_journal *journal, const uint8_t *data, size_t
         taken->count = varint_get(&in, PROTO_ROUND_MAX);
     }
     in.overrun |= taken->count > PROTO_ROUND_MAX;
-    unsigned place = get_name(&in, journal);
-    taken->who = journal->name[place].who;
+    bool fresh;
+    unsigned place = journal_peers_get(&in, &journal->peers, &fresh);
+    taken->who = journal->peers.node[place];
+    journal->number_of[place] = fresh ? 0 : journal->number_of[place];
     taken->ticket = get_difference(&in, &journal->ticket);
-    taken->number = get_difference(&in, &journal->name[place].number);
+    taken->number = get_difference(&in, &journal->number_of[place]);
     taken->tau = varint_get(&in, PROTO_ROUND_MAX);
     taken->after = push_taken_after(taken);
     *r = (struct push_journal_range){taken->after, taken->count};

@@ -9,9 +9,8 @@
  *
  * All others are numbers, as varint.h says. A number with a star is the difference to the last one: of a ticket to that of
  * the record before, of a number to that of the same node; 2 * d, or -2 * d - 1 if d is negative. A record goes on if the
- * history before is the one after the last gradient of the range in this journal, and count is one more. Who is a place,
- * 0..63: 2 * place + 1 with id and incarnation, 8 bytes each, the first time, later 2 * place. Places are given in order,
- * and again from 0. Each start of the program begins with nothing known.
+ * history before is the one after the last gradient of the range in this journal, and count is one more. Who is
+ * as journal_peers.h says. Each start of the program begins with nothing known.
  *
  * So a gradient that a range takes costs 5 or 6 bytes at its owner and at its backup, and a computed one 8 for each range
  * and 2 or 3 more, each with the 10 of a record's head. */
@@ -19,6 +18,7 @@
 #define NODE_PUSH_JOURNAL_H
 
 #include "mesh/core/push/push.h"
+#include "node/train/journal_peers.h"
 
 enum {
     PUSH_NOTE_COMPUTED = 2,
@@ -29,7 +29,6 @@ enum {
     PUSH_TAKEN_MAX = 6 * PUSH_NUMBER_MAX + 3 * 8,
     PUSH_COMPUTED_HEAD_MAX = 2 * PUSH_NUMBER_MAX,
     PUSH_RESTORED_MAX = PUSH_NUMBER_MAX + 2 * 8,
-    PUSH_NAMES = 64,
 };
 
 /* What the records so far say; the same at who writes them and at who reads them. */
@@ -39,11 +38,8 @@ struct push_journal {
         uint64_t after, count; /* of the last gradient; after 0: none is known */
     } * range;
     uint64_t ticket;
-    struct {
-        struct proto_node who;
-        uint64_t number;
-    } name[PUSH_NAMES];
-    unsigned next;
+    struct journal_peers peers;
+    uint64_t number_of[JOURNAL_PEERS];
     uint64_t number; /* of this node's last compute */
 };
 

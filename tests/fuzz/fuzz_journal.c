@@ -23,7 +23,7 @@ must(bool holds, const char *what)
 static void
 gossip(struct gossip_names *names, const struct journal_record *record)
 {
-    struct gossip_names fresh = {.next = 0}, again = {.next = 0};
+    struct gossip_names fresh = {.plan = 0}, again = {.plan = 0};
     uint8_t out[GOSSIP_RECORD_MAX];
     struct gossip_note note, same;
     if (!gossip_journal_get(names, record->type, record->data, record->size, &note))
@@ -86,7 +86,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct why why = {""};
     struct journal_text text = {.bytes = NULL};
     struct journal_record record = {0};
-    struct gossip_names names = {.next = 0};
+    struct gossip_names names = {.plan = 0};
     struct push_journal pushed[3];
     if (journal_check(&text, "input", data, size, &why)) {
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");

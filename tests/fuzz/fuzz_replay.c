@@ -243,7 +243,7 @@ gossip_record(size_t t, struct gossip_names *names)
     struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_SAVED))};
     if (!gossip_journal_has(note.event)) { /* 1, and those that are not written */
         start(t, node());
-        *names = (struct gossip_names){.next = 0};
+        *names = (struct gossip_names){.plan = 0};
         return;
     }
     note.peer = node();
@@ -362,7 +362,7 @@ gossip(bool push_sum, bool async)
     const struct replay_cover cover = {
         .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
     struct verify_folders folders = {.out = nowhere(), .first = -1};
-    struct gossip_names names[JOURNALS] = {{.next = 0}};
+    struct gossip_names names[JOURNALS] = {{.plan = 0}};
     struct replay_pieces pieces;
     struct why why = {""};
     while (left) {

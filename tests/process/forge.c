@@ -198,7 +198,7 @@ start(struct journal **journal, int d, const struct journal_record *record)
                                         .fresh = *journal == NULL};
     journal_close(journal);
     must(journal_open(journal, dir[d], &begin, &why) == 0, "cannot write");
-    read_names = put_names = (struct gossip_names){.next = 0};
+    read_names = put_names = (struct gossip_names){.plan = 0};
     if (ranges) {
         push_journal_start(&reader);
         push_journal_start(&writer);

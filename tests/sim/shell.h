@@ -6,9 +6,6 @@
 #include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 
-/* shell.c; as in struct core_trainer: an error */
-void shell_job_offered(void *ctx, const char *from, const char *text, size_t size);
-
 /* links.c */
 extern const char *const sim_link_hosts[SIM_NODES_MAX]; /* by address */
 void sim_link_connect(void *ctx, unsigned link, const struct proto_endpoint *to);

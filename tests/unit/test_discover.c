@@ -1,5 +1,5 @@
 /* test_discover.c - interfaces, names of seeds, beacons on loopback and through zbeacon. */
-#include "mesh/net/discover.h"
+#include "mesh/net/discover_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -193,7 +193,7 @@ three_nodes_meet_on_loopback_and_skip_strangers(void **state)
         node[i] = open_on("lo", port, group + (i == 3), &id[i]);
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(discover_address(node[i]), "127.0.0.1");
-        assert_false(discover_has_zbeacon(node[i]));
+        assert_null(node[i]->zbeacon);
         discover_publish(node[i], now_us(), (uint16_t)(1000 + i));
     }
     bool all = false;
@@ -366,7 +366,7 @@ zbeacon_serves_the_best_interface_and_leaves_signals_alone(void **state)
     for (size_t i = 0; i < 2; i++) { /* one process, one zbeacon: the second node uses UDP */
         node[i] = open_on(NULL, port, group, &id[i]);
         assert_string_equal(discover_address(node[i]), "*");
-        assert_int_equal(discover_has_zbeacon(node[i]), i == 0);
+        assert_int_equal(node[i]->zbeacon != NULL, i == 0);
         discover_publish(node[i], now_us(), (uint16_t)(1000 + i));
     }
     bool both = false;
@@ -389,7 +389,7 @@ zbeacon_serves_the_best_interface_and_leaves_signals_alone(void **state)
         discover_destroy(&node[i]);
     }
     node[0] = open_on(NULL, port, group, &id[0]); /* zbeacon is free again */
-    assert_true(discover_has_zbeacon(node[0]));
+    assert_non_null(node[0]->zbeacon);
     discover_destroy(&node[0]);
     discover_destroy(&node[0]);
 }

@@ -39,7 +39,7 @@ enum { NOTES = sizeof notes / sizeof *notes };
 static void
 what_was_written_is_read(void **state)
 {
-    struct gossip_names writer = {.next = 0}, reader = {.next = 0};
+    struct gossip_names writer = {.plan = 0}, reader = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX];
     struct gossip_note note;
     (void)state;
@@ -62,13 +62,13 @@ what_was_written_is_read(void **state)
 static void
 a_peer_is_named_once_and_then_costs_a_byte(void **state)
 {
-    struct gossip_names names = {.next = 0};
+    struct gossip_names names = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX];
     struct gossip_note note = {.event = GOSSIP_TOOK, .peer = peer, .link = 1, .number = 1};
     (void)state;
     assert_int_equal(gossip_journal_put(&names, &note, data), 17 + 3);
     assert_int_equal(gossip_journal_put(&names, &note, data), 1 + 3);
-    for (unsigned k = 0; k < GOSSIP_NAMES; k++) {
+    for (unsigned k = 0; k < JOURNAL_PEERS; k++) {
         note.peer = (struct proto_node){k + 1, 0};
         assert_int_equal(gossip_journal_put(&names, &note, data), 17 + 3);
     }
@@ -80,7 +80,7 @@ a_peer_is_named_once_and_then_costs_a_byte(void **state)
 static void
 another_length_is_refused(void **state)
 {
-    struct gossip_names names = {.next = 0};
+    struct gossip_names names = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX + 1] = {0};
     struct gossip_note note;
     (void)state;
@@ -106,7 +106,7 @@ what_no_node_writes_is_refused(void **state)
     static const uint8_t nameless[] = {2, 1, 1, 0}, far[] = {128, 1, 1, 1, 0};
     static const uint8_t jump[20] = {3, 1, [17] = 1, [18] = 1};
     static const uint8_t nobody[20] = {1, 0, [17] = 1, [18] = 1};
-    struct gossip_names names = {.node = {{1, 1}}, .next = 1};
+    struct gossip_names names = {.peers = {.node = {{1, 1}}, .next = 1}};
     struct gossip_note note;
     (void)state;
     assert_false(gossip_journal_get(&names, GOSSIP_TOOK, big, sizeof big, &note));
@@ -114,9 +114,9 @@ what_no_node_writes_is_refused(void **state)
     assert_false(gossip_journal_get(&names, GOSSIP_BEGAN, endless, sizeof endless, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_TOOK, nameless, sizeof nameless, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_TOOK, far, sizeof far, &note));
-    struct gossip_names none = {.next = 0};
+    struct gossip_names none = {.plan = 0};
     assert_false(gossip_journal_get(&none, GOSSIP_TOOK, jump, sizeof jump, &note));
-    none = (struct gossip_names){.next = 0};
+    none = (struct gossip_names){.plan = 0};
     assert_false(gossip_journal_get(&none, GOSSIP_TOOK, nobody, sizeof nobody, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_LOST, NULL, 0, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_RESULT + 1, NULL, 0, &note));

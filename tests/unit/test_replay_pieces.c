@@ -51,7 +51,7 @@ write_start(const char *dir, struct proto_node self, const struct gossip_note *n
 {
     const struct journal_start start = {
         .job_hash = JOB, .id = self.id, .incarnation = self.incarnation};
-    struct gossip_names names = {.next = 0};
+    struct gossip_names names = {.plan = 0};
     struct journal *journal;
     uint8_t data[GOSSIP_RECORD_MAX];
     assert_int_equal(journal_open(&journal, dir, &start, &why), 0);
