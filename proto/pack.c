@@ -105,51 +105,34 @@ pack_read_list(struct pack_in *in, size_t *count)
 const char *
 pack_found(const struct pack_in *in)
 {
-    static const char *const high[] = {
-        "nil",
-        "an unused code",
-        "a boolean",
-        "a boolean",
-        "binary",
-        "binary", /* c0.. */
-        "binary",
-        "an extension",
-        "an extension",
-        "an extension",
-        "a float",
-        "a float",
-        "an integer",
-        "an integer",
-        "an integer",
-        "an integer", /* ..cf */
-        "a negative integer",
-        "a negative integer",
-        "a negative integer",
-        "a negative integer",
-        "an extension",
-        "an extension",
-        "an extension",
-        "an extension",
-        "an extension",
-        "a text",
-        "a text",
-        "a text",
-        "a list",
-        "a list",
-        "a map",
-        "a map", /* ..df */
+    static const struct {
+        uint8_t first; /* and those up to the next */
+        const char *what;
+    } code[] = {
+        {0x00, "an integer"},
+        {0x80, "a map"},
+        {0x90, "a list"},
+        {0xa0, "a text"},
+        {0xc0, "nil"},
+        {0xc1, "an unused code"},
+        {0xc2, "a boolean"},
+        {0xc4, "binary"},
+        {0xc7, "an extension"},
+        {0xca, "a float"},
+        {0xcc, "an integer"},
+        {0xd0, "a negative integer"},
+        {0xd4, "an extension"},
+        {0xd9, "a text"},
+        {0xdc, "a list"},
+        {0xde, "a map"},
+        {0xe0, "a negative integer"},
     };
     if (left(in) == 0)
         return "the end";
-    uint8_t first = in->at[0];
-    if (first >= 0xe0)
-        return "a negative integer";
-    if (first >= 0xc0)
-        return high[first - 0xc0];
-    return first < 0x80   ? "an integer"
-           : first < 0x90 ? "a map"
-           : first < 0xa0 ? "a list"
-                          : "a text";
+    size_t i = sizeof code / sizeof *code - 1;
+    while (code[i].first > in->at[0])
+        i--;
+    return code[i].what;
 }
 
 static int
