@@ -92,6 +92,7 @@ enum { LOSS_ROWS = 8 };
       (p, share, other, scale, n))                                                                 \
     X(vmath_add, (const float *a, const float *b, float *y, size_t n), (a, b, y, n))               \
     X(vmath_sum, (const float *x, size_t n, double *sum), (x, n, sum))                             \
+    X(vmath_squares, (const float *x, float mean, size_t n, double *sum), (x, mean, n, sum))       \
     X(batchnorm_sum, (const struct batchnorm_channel *c, const float *x, double *sum),             \
       (c, x, sum))                                                                                 \
     X(batchnorm_squares,                                                                           \

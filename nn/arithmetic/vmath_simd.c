@@ -177,18 +177,28 @@ SIMD_NAME(vmath_sum_rows)(const float *x, size_t stride, size_t rows, float *sum
             sum[j] += x[j];
 }
 
+/* *sum = the sum of `term`, of x[at], over 16 lanes, then lane by lane in double. */
+#define LANES_SUM(term)                                                                            \
+    enum { LANES = 16 };                                                                           \
+    float lane[LANES] = {0};                                                                       \
+    size_t i = 0;                                                                                  \
+    for (size_t at; i + LANES <= n; i += LANES)                                                    \
+        for (size_t j = 0; j < LANES; j++)                                                         \
+            at = i + j, lane[j] += (term);                                                         \
+    for (size_t j = 0, at; (at = i + j) < n; j++)                                                  \
+        lane[j] += (term);                                                                         \
+    *sum = 0;                                                                                      \
+    for (size_t j = 0; j < LANES; j++)                                                             \
+        *sum += (double)lane[j];
+
 void
 SIMD_NAME(vmath_sum)(const float *x, size_t n, double *sum)
 {
-    enum { LANES = 16 };
-    float lane[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += x[i + j];
-    for (size_t j = 0; i + j < n; j++)
-        lane[j] += x[i + j];
-    *sum = 0;
-    for (size_t j = 0; j < LANES; j++)
-        *sum += (double)lane[j];
+    LANES_SUM(x[at])
+}
+
+void
+SIMD_NAME(vmath_squares)(const float *x, float mean, size_t n, double *sum)
+{
+    LANES_SUM((x[at] - mean) * (x[at] - mean))
 }

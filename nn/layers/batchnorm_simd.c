@@ -4,12 +4,6 @@
 
 enum { LANES = 16, PIECE = 4096 };
 
-static inline float
-term(bool squares, float x, float mean)
-{
-    return squares ? (x - mean) * (x - mean) : x;
-}
-
 static double
 sum_lanes(const float lane[LANES])
 {
@@ -19,46 +13,31 @@ sum_lanes(const float lane[LANES])
     return sum;
 }
 
-static inline __attribute__((always_inline)) double
-piece_sum(bool squares, const float *x, float mean, size_t n)
-{
-    float lane[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += term(squares, x[i + j], mean);
-    for (size_t j = 0; i + j < n; j++)
-        lane[j] += term(squares, x[i + j], mean);
-    return sum_lanes(lane);
-}
-
 static size_t
 piece_size(const struct batchnorm_channel *c, size_t from)
 {
     return c->plane - from < PIECE ? c->plane - from : PIECE;
 }
 
-static inline __attribute__((always_inline)) double
-channel_sum(bool squares, const struct batchnorm_channel *c, const float *x, float mean)
-{
-    double sum = 0;
-    for (size_t p = 0; p < c->planes; p++, x += c->stride)
-        for (size_t i = 0; i < c->plane; i += PIECE)
-            sum += piece_sum(squares, x + i, mean, piece_size(c, i));
-    return sum;
-}
-
 void
 SIMD_NAME(batchnorm_sum)(const struct batchnorm_channel *c, const float *x, double *sum)
 {
-    *sum = channel_sum(false, c, x, 0);
+    double piece;
+    *sum = 0;
+    for (size_t p = 0; p < c->planes; p++, x += c->stride)
+        for (size_t i = 0; i < c->plane; i += PIECE, *sum += piece)
+            SIMD_NAME(vmath_sum)(x + i, piece_size(c, i), &piece);
 }
 
 void
 SIMD_NAME(batchnorm_squares)(const struct batchnorm_channel *c, const float *x, float mean,
                              double *sum)
 {
-    *sum = channel_sum(true, c, x, mean);
+    double piece;
+    *sum = 0;
+    for (size_t p = 0; p < c->planes; p++, x += c->stride)
+        for (size_t i = 0; i < c->plane; i += PIECE, *sum += piece)
+            SIMD_NAME(vmath_squares)(x + i, mean, piece_size(c, i), &piece);
 }
 
 /* dy behind a relu that gave y. */

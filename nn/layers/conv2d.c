@@ -174,15 +174,6 @@ conv2d_forward(const struct layer *layer, const struct layer_io *io)
     windows_run(&product, io->scratch + windows_panels(c.filters, c.K));
 }
 
-/* Units of `unit` filters that are this part's share: filters [first, end). */
-static size_t
-conv2d_share(const struct conv *c, const struct layer_io *io, size_t unit, size_t *first)
-{
-    size_t units = (c->filters + unit - 1) / unit, parts = io->parts > 0 ? io->parts : 1;
-    *first = units * io->part / parts * unit;
-    return least(c->filters, units * (io->part + 1) / parts * unit);
-}
-
 static struct windows_gradient
 gradient_of(const struct conv *c, const struct layer_io *io, size_t first, size_t end)
 {
@@ -193,7 +184,7 @@ gradient_of(const struct conv *c, const struct layer_io *io, size_t first, size_
 static void
 weights_backward_floats(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    size_t first, end = conv2d_share(c, io, PIECE, &first),
+    size_t first, end = layer_share(io, c->filters, PIECE, &first),
                   most = least(c->filters, WINDOWS_FILTERS);
     for (size_t next; first < end; first = next) {
         next = least(end, first + WINDOWS_FILTERS);
@@ -205,46 +196,19 @@ weights_backward_floats(const struct conv *c, const struct layer *layer, const s
     }
 }
 
-/* What does not fit into integers goes to the sink of its shard as floats. */
-struct outside {
-    const struct layer *layer;
-    const struct layer_io *io;
-};
-
-static void
-outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
-{
-    const struct outside *outside = ctx;
-    const struct nn_sink *sink = &outside->io->sink[part];
-    sink->add(sink->ctx, outside->layer->weight_first + first, g, n);
-}
-
 /* The integers of all shards. */
 static void
 weights_backward_sum(const struct conv *c, const struct layer *layer, const struct layer_io *io)
 {
-    const struct nn_sink *sink = io->sink;
-    const struct nn_integers rule = sink->integers(sink->ctx, layer->weight_first);
-    size_t first, last = conv2d_share(c, io, PRODUCT_GROUP, &first);
+    size_t first, last = layer_share(io, c->filters, PRODUCT_GROUP, &first);
     struct windows_gradient g = gradient_of(c, io, first, last);
     g.sparse = layer->sparse_after;
-    struct outside outside = {layer, io};
-    struct product_sum sum = {
-        .end = io->end == NULL ? &io->rows : io->end,
-        .parts = io->end == NULL ? 1 : io->shards,
-        .sum = rule.sum,
-        .first = first * c->K,
-        .ld = c->K,
-        .scale = rule.scale,
-        .block = rule.block,
-        .limit = rule.limit,
-        .outside = outside_add,
-        .ctx = &outside,
-    };
+    struct layer_integers integers;
     if (first >= last)
         return;
-    windows_sum(&g, &sum, io->scratch);
-    sink->added(sink->ctx, layer->weight_first, sum.plain, sum.weighted);
+    layer_integers_begin(&integers, io, layer->weight_first, first * c->K, c->K);
+    windows_sum(&g, &integers.sum, io->scratch);
+    layer_integers_end(&integers);
 }
 
 static void

@@ -107,16 +107,6 @@ beside_backward(const struct layer *layer, const struct layer_io *io, size_t fir
     return (struct beside){.c = io->dx + first, .slope = io->slope + first, .ld = inputs(layer)};
 }
 
-/* Columns [first, end) of a product of n are this call's part. */
-static size_t
-columns_part(const struct layer_io *io, size_t n, size_t *first)
-{
-    size_t units = (n + PRODUCT_COLUMNS_MAX - 1) / PRODUCT_COLUMNS_MAX;
-    size_t parts = io->parts > 0 ? io->parts : 1;
-    *first = least(n, units * io->part / parts * PRODUCT_COLUMNS_MAX);
-    return least(n, units * (io->part + 1) / parts * PRODUCT_COLUMNS_MAX);
-}
-
 /* Through OpenBLAS. Columns [first, end) of y. */
 static void
 forward_blas(const struct layer *layer, const struct layer_io *io, size_t first, size_t end)
@@ -138,7 +128,8 @@ forward_blas(const struct layer *layer, const struct layer_io *io, size_t first,
 static void
 dense_forward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, out, &first);
+    size_t in = inputs(layer), out = layer->spec.units, first,
+           end = layer_share(io, out, PRODUCT_COLUMNS_MAX, &first);
     struct beside beside = beside_forward(layer, io, first);
     const struct product product = {
         .m = vectors(layer, io),
@@ -190,7 +181,8 @@ bias_backward(const struct layer *layer, const struct layer_io *io)
 static void
 inputs_backward(const struct layer *layer, const struct layer_io *io)
 {
-    size_t in = inputs(layer), out = layer->spec.units, first, end = columns_part(io, in, &first);
+    size_t in = inputs(layer), out = layer->spec.units, first,
+           end = layer_share(io, in, PRODUCT_COLUMNS_MAX, &first);
     struct beside beside = beside_backward(layer, io, first);
     const struct product product = {
         .m = vectors(layer, io),

@@ -129,7 +129,19 @@ struct layer_weights {
 };
 /* Gives it to the sinks; a call with parts does its part of the units. */
 void layer_weights(const struct layer_io *io, const struct layer_weights *w);
-/* Floats of layer_io.scratch that it needs. */
+/* Units of `unit` of n that are this call's share: [*first, end). Returns the end. */
+size_t layer_share(const struct layer_io *io, size_t n, size_t unit, size_t *first);
+/* The gradient of a weight as integers, for sinks that take them; what does not fit goes to the sink of its shard as
+ * floats. Begin sets all of ->sum, with rows of the batch as k; end tells the sink what was added. */
+struct layer_integers {
+    struct product_sum sum;
+    const struct layer_io *io;
+    size_t tensor; /* the first element of the weight in the parameter vector */
+};
+void layer_integers_begin(struct layer_integers *to, const struct layer_io *io, size_t tensor,
+                          size_t first, size_t ld);
+void layer_integers_end(const struct layer_integers *of);
+/* Floats of layer_io.scratch that layer_weights needs. */
 size_t layer_weights_scratch(size_t units, size_t n, size_t k);
 
 /* Gives only the gradient of a dense layer's weight to the sink. Changes neither x nor dy. */

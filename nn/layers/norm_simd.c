@@ -14,38 +14,16 @@ lanes_sum(const float lane[LANES])
     return sum;
 }
 
-static inline double
-sum_of(const float *x, size_t n)
-{
-    float lane[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += x[i + j];
-    for (size_t j = 0; i + j < n; j++)
-        lane[j] += x[i + j];
-    return lanes_sum(lane);
-}
-
-static inline double
-squares_of(const float *x, float mean, size_t n)
-{
-    float lane[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lane[j] += (x[i + j] - mean) * (x[i + j] - mean);
-    for (size_t j = 0; i + j < n; j++)
-        lane[j] += (x[i + j] - mean) * (x[i + j] - mean);
-    return lanes_sum(lane);
-}
-
 void
 SIMD_NAME(norm_forward)(const float *x, const float *w, const float *b, float epsilon, bool centred,
                         float *y, float *stats, size_t n)
 {
-    float mean = centred ? (float)(sum_of(x, n) / (double)n) : 0;
-    double square = squares_of(x, mean, n) / (double)n;
+    double sum = 0, squares;
+    if (centred)
+        SIMD_NAME(vmath_sum)(x, n, &sum);
+    float mean = (float)(sum / (double)n);
+    SIMD_NAME(vmath_squares)(x, mean, n, &squares);
+    double square = squares / (double)n;
     float r = (float)(1 / sqrt(square + (double)epsilon)); /* rounded exactly, as IEEE 754 wants */
     stats[0] = mean;
     stats[1] = r;

@@ -49,63 +49,71 @@ as_floats(const struct layer_io *io, const struct layer_weights *w)
     }
 }
 
-/* What does not fit into integers goes to the sink of its shard as floats. */
-struct outside {
-    const struct layer_io *io;
-    size_t tensor;
-};
-
 static void
 outside_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
 {
-    const struct outside *outside = ctx;
-    const struct nn_sink *sink = &outside->io->sink[part];
-    sink->add(sink->ctx, outside->tensor + first, g, n);
+    const struct layer_integers *to = ctx;
+    const struct nn_sink *sink = &to->io->sink[part];
+    sink->add(sink->ctx, to->tensor + first, g, n);
 }
 
-/* Part `part` of n, in multiples of `unit`: [*from, *to). */
-static void
-weights_share(const struct layer_io *io, size_t n, size_t unit, size_t *from, size_t *to)
+void
+layer_integers_begin(struct layer_integers *to, const struct layer_io *io, size_t tensor,
+                     size_t first, size_t ld)
 {
-    size_t units = (n + unit - 1) / unit, parts = io->parts ? io->parts : 1;
-    *from = least(n, units * io->part / parts * unit);
-    *to = least(n, units * (io->part + 1) / parts * unit);
+    const struct nn_integers rule = io->sink->integers(io->sink->ctx, tensor);
+    *to = (struct layer_integers){.io = io, .tensor = tensor};
+    to->sum = (struct product_sum){
+        .end = io->end == NULL ? &io->rows : io->end,
+        .parts = io->end == NULL ? 1 : io->shards,
+        .sum = rule.sum,
+        .first = first,
+        .ld = ld,
+        .scale = rule.scale,
+        .block = rule.block,
+        .limit = rule.limit,
+        .outside = outside_add,
+        .ctx = to,
+    };
+}
+
+void
+layer_integers_end(const struct layer_integers *of)
+{
+    const struct nn_sink *sink = of->io->sink;
+    sink->added(sink->ctx, of->tensor, of->sum.plain, of->sum.weighted);
+}
+
+size_t
+layer_share(const struct layer_io *io, size_t n, size_t unit, size_t *first)
+{
+    size_t units = (n + unit - 1) / unit, parts = io->parts > 0 ? io->parts : 1;
+    *first = least(n, units * io->part / parts * unit);
+    return least(n, units * (io->part + 1) / parts * unit);
 }
 
 /* Each part of a call has its share of the units or columns, whichever are more: it packs all of the others. */
 static void
 as_integers(const struct layer_io *io, const struct layer_weights *w)
 {
-    const struct nn_sink *sink = io->sink;
-    const struct nn_integers rule = sink->integers(sink->ctx, w->tensor);
     size_t from = 0, to = w->units, left = 0, right = w->n, end[SHARDS_MAX];
     if (w->n > w->units)
-        weights_share(io, w->n, PRODUCT_COLUMNS_MAX, &left, &right);
+        right = layer_share(io, w->n, PRODUCT_COLUMNS_MAX, &left);
     else
-        weights_share(io, w->units, PRODUCT_GROUP, &from, &to);
+        to = layer_share(io, w->units, PRODUCT_GROUP, &from);
     if (from >= to || left >= right)
         return;
-    struct outside outside = {io, w->tensor};
     struct product product = product_of(w, io, from, to);
     product.b.at += left * w->x.row;
     product.n = right - left;
-    struct product_sum sum = {
-        .end = end,
-        .parts = io->end == NULL ? 1 : io->shards,
-        .sum = rule.sum,
-        .first = (w->first + from) * w->n + left,
-        .ld = w->n,
-        .scale = rule.scale,
-        .block = rule.block,
-        .limit = rule.limit,
-        .outside = outside_add,
-        .ctx = &outside,
-    };
-    assert(sum.parts <= SHARDS_MAX);
-    for (size_t s = 0; s < sum.parts; s++)
-        end[s] = (io->end == NULL ? io->rows : io->end[s]) * w->each;
-    product_sum(&product, &sum, io->scratch);
-    sink->added(sink->ctx, w->tensor, sum.plain, sum.weighted);
+    struct layer_integers integers;
+    layer_integers_begin(&integers, io, w->tensor, (w->first + from) * w->n + left, w->n);
+    assert(integers.sum.parts <= SHARDS_MAX);
+    for (size_t s = 0; s < integers.sum.parts; s++)
+        end[s] = integers.sum.end[s] * w->each;
+    integers.sum.end = end;
+    product_sum(&product, &integers.sum, io->scratch);
+    layer_integers_end(&integers);
 }
 
 void
