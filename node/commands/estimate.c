@@ -74,19 +74,12 @@ bench_open(struct bench *bench, const struct config *config, const struct job *j
     return bench->own ? 0 : -ENOMEM;
 }
 
-static void
-bucket_ready(void *ctx, size_t bucket)
-{
-    (void)ctx;
-    (void)bucket;
-}
-
 /* Seconds. */
 static double
 compute(struct bench *bench, unsigned shards)
 {
     double start = clock_s();
-    work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, bucket_ready, NULL);
+    work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, NULL, NULL);
     return clock_s() - start;
 }
 

@@ -36,13 +36,6 @@ forget_snapshot(struct actor *a)
     a->snapshot_state = NULL;
 }
 
-static void
-forget_state(struct actor *a)
-{
-    if (a->state.block)
-        state_fini(&a->state);
-}
-
 static int
 allocate(const struct replay *r, struct actor *a)
 {
@@ -268,7 +261,7 @@ go_to_next(const struct replay *r, struct actor *a)
         return;
     if (!a->keeps) {
         forget_values(a);
-        forget_state(a);
+        state_fini(&a->state);
     }
 }
 
@@ -365,11 +358,10 @@ close_replay(struct replay *r)
 {
     for (size_t s = 0; r->actor && s < r->pieces.start_count; s++) {
         forget_values(&r->actor[s]);
-        forget_state(&r->actor[s]);
+        state_fini(&r->actor[s].state);
         forget_snapshot(&r->actor[s]);
     }
-    if (r->next.block)
-        state_fini(&r->next);
+    state_fini(&r->next);
     free(r->actor);
     free(r->before);
     free(r->scratch);

@@ -5,13 +5,6 @@
 
 enum { RAISES_MAX = 40 };
 
-static void
-nothing(void *ctx, size_t bucket)
-{
-    (void)ctx;
-    (void)bucket;
-}
-
 static bool
 saturated(const struct state *state, const int32_t *tail)
 {
@@ -55,7 +48,7 @@ push_shard_compute(struct work *work, struct state *state, const struct push_ste
     push_shard_step(state, ticket / step->tickets);
     memcpy(state->exponent, exponent, state->block_count * sizeof *exponent);
     for (int k = 0; k < RAISES_MAX; k++) {
-        work_round(work, state, shards, true, own, nothing, NULL);
+        work_round(work, state, shards, true, own, NULL, NULL);
         if (tail[TAIL_BAD] || !saturated(state, tail))
             break;
         exact_raise(state->exact, tail + TAIL_OVER, state->exponent);

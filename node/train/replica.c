@@ -97,29 +97,14 @@ scale(const struct state *state, int32_t *sum)
     }
 }
 
-struct sign {
-    void (*alive)(void *ctx);
-    void *ctx;
-};
-
-static void
-bucket_ready(void *ctx, size_t bucket)
-{
-    const struct sign *sign = ctx;
-    (void)bucket;
-    if (sign->alive)
-        sign->alive(sign->ctx);
-}
-
 uint64_t
 replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
-              struct state_event *event, void (*alive)(void *ctx), void *ctx)
+              struct state_event *event, void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
-    struct sign sign = {alive, ctx};
     bool evaluation = replica->state->header->phase == STATE_EVALUATE;
     state_rehash(replica->state, replica->pool);
     work_drop(replica->work);
-    work_round(replica->work, replica->state, shards, true, own, bucket_ready, &sign);
+    work_round(replica->work, replica->state, shards, true, own, ready, ctx);
     if (!evaluation)
         scale(replica->state, own);
     uint64_t hash = state_advance(replica->next, replica->state, own, event, replica->pool);

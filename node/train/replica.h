@@ -30,9 +30,10 @@ void replica_begin(const struct replica *replica, const struct core_task *task,
 /* The shards that it computes for a task. */
 uint64_t replica_shards(const struct replica *replica, const struct core_task *task);
 /* One round of the state machine on this node alone: a step, a repeat with larger exponents, or an evaluation. `own`: a
- * vector of `work`. Calls `alive` now and then, if it is not NULL. Returns the hash of the state after it. */
+ * vector of `work`; `ready` as in work_round. Returns the hash of the state after it. */
 uint64_t replica_round(const struct replica *replica, uint64_t shards, int32_t *own,
-                       struct state_event *event, void (*alive)(void *ctx), void *ctx);
+                       struct state_event *event, void (*ready)(void *ctx, size_t bucket),
+                       void *ctx);
 /* The state has these values, before this step; all else stays. */
 void replica_show(struct state *state, const int32_t *values, uint64_t step);
 /* Of the parameters. Never 0. */

@@ -247,8 +247,8 @@ save_idle(struct save *save)
     return !busy;
 }
 
-static bool
-begin_save(struct save *save, const struct state *state, bool held)
+bool
+save_begin(struct save *save, const struct state *state, bool held)
 {
     if (!save_idle(save)) {
         char line[LINE];
@@ -267,18 +267,6 @@ begin_save(struct save *save, const struct state *state, bool held)
     return true;
 }
 
-bool
-save_now(struct save *save, const struct state *state)
-{
-    return begin_save(save, state, false);
-}
-
-bool
-save_held(struct save *save, const struct state *state)
-{
-    return begin_save(save, state, true);
-}
-
 void
 save_release(struct save *save)
 {
@@ -293,7 +281,7 @@ void
 save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every)
 {
     if (is_due(save, state->header->step, steps, every))
-        save_now(save, state);
+        save_begin(save, state, false);
 }
 
 void

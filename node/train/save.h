@@ -76,11 +76,10 @@ enum { SAVE_EVERY_S = 30 };
 
 /* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
 void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
-/* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. */
+/* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. `held`: it is written
+ * only after save_release, or when somebody waits for it: what it counts on is not safe yet. */
 bool save_idle(struct save *save);
-bool save_now(struct save *save, const struct state *state);
-/* The same, but it is written only after save_release, or when somebody waits for it: what it counts on is not safe yet. */
-bool save_held(struct save *save, const struct state *state);
+bool save_begin(struct save *save, const struct state *state, bool held);
 void save_release(struct save *save); /* from any thread */
 /* Until nothing is being written any more. */
 void save_wait(struct save *save);

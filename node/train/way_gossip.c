@@ -116,7 +116,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
     memcpy(gossip->more + WEIGHTS + gossip->part_count, saved->values,
            run->state.param_count * sizeof *saved->values);
     show(run, saved);
-    save_held(run->save, &run->state);
+    save_begin(run->save, &run->state, true);
     *run->state.header = before;
 }
 
@@ -240,8 +240,9 @@ start_gossip(struct run *run)
 /* --- A step ---------------------------------------------------------------------------------------- */
 
 static void
-alive(void *ctx)
+alive(void *ctx, size_t bucket)
 {
+    (void)bucket;
     metrics_alive(((struct run *)ctx)->metrics);
 }
 

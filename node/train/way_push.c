@@ -51,20 +51,12 @@ note_computed(struct run *run, uint64_t ticket, uint64_t number, const uint64_t 
 /* --- What the engine asks for; it holds the mesh's lock ------------------------------------------------ */
 
 static void
-forget_first(struct push_run *push)
-{
-    if (push->first.block)
-        state_fini(&push->first);
-    push->first = (struct state){.block = NULL};
-}
-
-static void
 on_begin(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history)
 {
     struct run *run = ctx;
     struct push_run *push = run->own;
     save_release(run->save); /* the mesh goes on: all have saved */
-    forget_first(push);
+    state_fini(&push->first);
     push_save_read(run);
     note_computed(run, ticket, number, history);
 }
@@ -402,7 +394,7 @@ close_push(struct run *run)
     struct push_run *push = run->own;
     if (!push)
         return;
-    forget_first(push);
+    state_fini(&push->first);
     push_ranges_fini(&push->ranges);
     push_journal_fini(&push->noted);
     free(push->held.sum);
@@ -412,7 +404,7 @@ close_push(struct run *run)
     free(push->gradient);
     free(push->at);
     free(push->note);
-    push_save_close(push);
+    free(push->more);
     free(push);
     run->own = NULL;
 }

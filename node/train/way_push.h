@@ -40,9 +40,8 @@ void push_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken
 void push_save_cut(void *ctx, uint64_t tickets);
 /* All is done: what a checkpoint says of the model. The optimizer begins again from it. */
 void push_save_end(struct run *run);
-/* Memory of push->more. Returns 0 or -ENOMEM. */
+/* Makes push->more. Returns 0 or -ENOMEM. */
 int push_save_open(struct push_run *push, size_t params);
-void push_save_close(struct push_run *push);
 /* As in struct way. */
 void *push_save_more(struct run *run, size_t *size);
 bool push_save_resume(struct run *run);

@@ -42,7 +42,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     push_shard_step(&run->state, tickets / push->step.tickets);
     h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;
-    save_held(run->save, &run->state);
+    save_begin(run->save, &run->state, true);
 }
 
 void
@@ -109,10 +109,4 @@ push_save_resume(struct run *run)
     run->state.header->done = 0; /* if it was after the last step: the mesh ends the run again */
     push->config.saved = &push->saved;
     return true;
-}
-
-void
-push_save_close(struct push_run *push)
-{
-    free(push->more);
 }

@@ -351,7 +351,7 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
         work->present = s;
         if (!work->walks)
             lanes_run(work, backward_lane);
-        for (; last && told < work->buckets.section[s].ready; told++)
+        for (; ready && last && told < work->buckets.section[s].ready; told++)
             ready(ctx, told);
     }
     add_results(work);
@@ -366,7 +366,7 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         shards &= ~wave;
         train_wave(work, state, wave, shards == 0, ready, ctx);
     } while (shards);
-    if (work->setup.claims)
+    if (ready && work->setup.claims)
         ready(ctx, work->buckets.bucket_count - 2);
 }
 
@@ -401,14 +401,8 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     else
         work_evaluate_shards(work, shards, own + tail->first);
     state_tail_seal(own + tail->first, blocks, before);
-    ready(ctx, work->buckets.bucket_count - 1);
-}
-
-static void
-nobody(void *ctx, size_t bucket)
-{
-    (void)ctx;
-    (void)bucket;
+    if (ready)
+        ready(ctx, work->buckets.bucket_count - 1);
 }
 
 bool
@@ -417,7 +411,7 @@ work_probe(struct work *work, const struct state *state, unsigned shard, int32_t
 {
     assert(state->header->phase == STATE_TRAIN);
     work->probing = true;
-    work_round(work, state, UINT64_C(1) << shard, true, scratch, nobody, NULL);
+    work_round(work, state, UINT64_C(1) << shard, true, scratch, NULL, NULL);
     work->probing = false;
     const int32_t *slots = scratch + state->param_count + state_tail(state->block_count);
     return memcmp(slots + ledger_words(shard), claim, LEDGER_WORDS * sizeof *claim) == 0;

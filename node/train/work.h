@@ -53,7 +53,7 @@ const struct core_bucket *work_buckets(const struct work *work, size_t *count);
 size_t work_vector_count(const struct work *work);
 
 /* Computes `shards` of the state's next round into own (set to zero first if fresh). Calls `ready` with each bucket
- * in rising order. A round of evaluation uses only the last bucket. */
+ * in rising order, unless it is NULL. A round of evaluation uses only the last bucket. */
 void work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh,
                 int32_t *own, void (*ready)(void *ctx, size_t bucket), void *ctx);
 

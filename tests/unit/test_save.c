@@ -300,10 +300,10 @@ what_is_held_has_no_name_before_its_release(void **unused)
 {
     (void)unused;
     at_step(1);
-    assert_true(save_held(save, &state));
+    assert_true(save_begin(save, &state, true));
     at_step(2);
-    assert_false(save_now(save, &state)); /* the copy is taken */
-    save_serve(save, 1, 0, 0);            /* the writer has looked after what it has to do */
+    assert_false(save_begin(save, &state, false)); /* the copy is taken */
+    save_serve(save, 1, 0, 0); /* the writer has looked after what it has to do */
     WAIT_FOR(look(&said.answers) == 1);
     assert_false(there(1));
     assert_int_equal(atomic_load(&befores), 0);
@@ -311,7 +311,7 @@ what_is_held_has_no_name_before_its_release(void **unused)
     WAIT_FOR(there(1));
     save_wait(save);
     at_step(3);
-    assert_true(save_held(save, &state));
+    assert_true(save_begin(save, &state, true));
     save_wait(save); /* the run ends: now or never */
     assert_true(there(3));
 }
