@@ -7,7 +7,6 @@
  * use the same rows and rules, so they accept whatever they send. */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "proto/fields.h"

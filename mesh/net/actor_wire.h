@@ -22,8 +22,6 @@
 #ifndef MESH_ACTOR_WIRE_H
 #define MESH_ACTOR_WIRE_H
 
-#include <stdatomic.h>
-
 #include "mesh/core/core.h"
 #include "proto/proto.h"
 #include "proto/why.h"

@@ -3,7 +3,6 @@
  * A body that is lent is not copied: ZeroMQ reads it where it is and says when it has done so. What finds no room in the
  * PUSH of its link waits in the link's queue, which is sent on when there is room; a peer whose queue is full takes
  * nothing, and loses its link. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

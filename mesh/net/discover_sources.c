@@ -1,7 +1,6 @@
 /* discover_sources.c - one way out per network interface: a UDP socket, or CZMQ's zbeacon, which serves one interface of
  * one mesh in a process. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -8,7 +8,6 @@
  * place: rows in the order in which none is written before it is read. */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/data/data_set.h"

@@ -10,7 +10,6 @@
  * usual mean and deviation per colour, for every file. */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
  * used, the bias the number of samples used: an oracle that trusts nothing of the program but its
  * additions. The test part is the same rows, so the loss of an evaluation is the mean count. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "nn/data/data_set.h"

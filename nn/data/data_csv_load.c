@@ -1,6 +1,5 @@
 /* data_csv_load.c - the files of a table, read whole. data_csv.c says what is in them. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,9 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "nn/data/data_set.h"
 #include "proto/mix.h"

@@ -10,11 +10,9 @@
  * Opening decodes every file, on spec.threads threads, and names the first one that is wrong. The hash is over the
  * squares, not over the files: nodes with other decoders refuse one another instead of drifting apart. The squares
  * stay in memory when they fit into spec.keep; when not, each use decodes its file again and compares its hash. */
-#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -7,10 +7,8 @@
  *
  * Sample j of the training part is row p(test + j), of the test part p(j), with p the seed's permutation of all
  * rows; with files of its own, row j. Only labels and hashes are in memory. */
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

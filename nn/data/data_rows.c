@@ -1,6 +1,5 @@
 /* data_rows.c - rows without labels, for a trained model: scaled as the data that it has learned from. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -7,7 +7,6 @@
  * of a part but the first, and but the few that fill no window, is predicted once per epoch. The test part is the
  * end of the file, so that nothing of it was seen in training. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "nn/data/data_set.h"

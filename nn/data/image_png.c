@@ -2,7 +2,6 @@
  * decode() is the one place to which such a jump goes, and everything it may leave behind is in the reader. */
 #include <errno.h>
 #include <setjmp.h>
-#include <stdlib.h>
 
 #include <png.h>
 

@@ -13,7 +13,6 @@
  * (product.h) leave out what is above the diagonal, but for what a tile in registers takes along. */
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/product.h"

@@ -14,8 +14,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/simd.h"

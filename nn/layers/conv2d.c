@@ -14,7 +14,6 @@
  *     dx[i, c] = sum over t, f of dy[(i + pad - a) / s - t, f] W[a + s t, c, f]    a = (i + pad) mod s
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/vmath.h"

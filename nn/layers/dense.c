@@ -5,7 +5,6 @@
  * Products run through our own library (product.h). Where results need not be exact, large ones run through OpenBLAS,
  * but not dW, whose integers it does not know. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/blas.h"

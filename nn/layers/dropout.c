@@ -5,7 +5,6 @@
  * element) alone, so it does not depend on how the batch is divided into shards, and back-propagation draws
  * the same mask again. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/layers/layer.h"

@@ -9,7 +9,6 @@
  *     or sinusoidal (Vaswani et al., NeurIPS 2017): p[t][2i] = sin(t / 10000^(2i/C)), p[t][2i+1] the cosine. */
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/vmath.h"

@@ -9,7 +9,6 @@
  *
  * Mean and r of each vector are kept for back-propagation. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/simd.h"

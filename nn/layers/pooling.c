@@ -3,7 +3,6 @@
  * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation, marked if the relu
  * that backward includes stops its gradient; padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/simd.h"

@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arithmetic/product.h"

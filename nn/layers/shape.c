@@ -1,6 +1,5 @@
 /* shape.c - how many elements a shape has, and what a window that slides over an image makes of one. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "nn/layers/layer.h"
 

@@ -5,7 +5,6 @@
  * Behind it a convolution smooths the squares: with fewer artefacts than a transposed convolution (Odena, Dumoulin
  * and Olah: Deconvolution and Checkerboard Artifacts, Distill 2016). */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/layers/layer.h"

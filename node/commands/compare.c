@@ -13,14 +13,6 @@
 
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 
-static int
-fail(const char *path, const char *reason, struct why *why)
-{
-    char shown[256];
-    parse_escape(shown, sizeof shown, path);
-    return why_error(why, -EBADMSG, "%s: %s", shown, reason);
-}
-
 static double
 number(const json_t *object, const char *name)
 {
@@ -63,7 +55,7 @@ compare_parse(struct compare_result *out, const char *name, const char *text, si
     json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(object)) {
         json_decref(object);
-        return fail(name, "is not a JSON object", why);
+        return parse_refuse(name, EBADMSG, "is not a JSON object", why);
     }
     const char *wrong = missing(object);
     if (!wrong && !hash(object, "params_sha256", out->params_sha256))
@@ -80,7 +72,7 @@ compare_parse(struct compare_result *out, const char *name, const char *text, si
     if (!wrong)
         return 0;
     snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", wrong);
-    return fail(name, reason, why);
+    return parse_refuse(name, EBADMSG, reason, why);
 }
 
 int

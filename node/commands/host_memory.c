@@ -2,7 +2,6 @@
 #include "node/commands/host.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PATH_SIZE = 4096, LINE = 4096 };

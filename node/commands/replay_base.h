@@ -3,8 +3,6 @@
 #ifndef NODE_REPLAY_BASE_H
 #define NODE_REPLAY_BASE_H
 
-#include <stdio.h>
-
 #include "node/cli/term.h"
 #include "node/commands/verify_folders.h"
 #include "node/job/config.h"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mesh/core/group/cost.h"
 #include "proto/bits.h"

@@ -1,12 +1,9 @@
 /* replay_index.c - see replay_index.h. */
 #include "node/commands/replay_index.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "node/commands/replay_base.h"
 #include "proto/bytes.h"

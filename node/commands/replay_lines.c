@@ -1,10 +1,8 @@
 /* replay_lines.c - see replay_lines.h. */
 #include "node/commands/replay_lines.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const double DIGITS = 1e-10; /* metrics.jsonl has twelve */
 

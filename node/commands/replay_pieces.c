@@ -1,10 +1,8 @@
 /* replay_pieces.c - see replay_pieces.h. */
 #include "node/commands/replay_pieces.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "node/commands/replay_base.h"
 #include "proto/bits.h"

@@ -5,14 +5,8 @@
 #include "node/commands/verify.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "node/cli/term.h"
 #include "node/commands/verify_folders.h"

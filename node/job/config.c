@@ -157,15 +157,6 @@ config_parse(struct config **out, const char *name, const char *text, size_t siz
     return rc;
 }
 
-static int
-fail_file(const char *path, int error, const char *reason, struct why *why)
-{
-    char shown[SHOWN_MAX];
-    parse_escape(shown, sizeof shown, path);
-    why_set(why, "%s: %s", shown, reason);
-    return -error;
-}
-
 /* Opening must not wait for a FIFO's other end, nor touch a device. */
 static int
 open_regular(const char *path, struct why *why)
@@ -176,7 +167,7 @@ open_regular(const char *path, struct why *why)
         int error = errno;
         if (fd >= 0)
             close(fd);
-        return fail_file(path, error, strerror(error), why);
+        return parse_refuse(path, error, strerror(error), why);
     }
     const char *reason = S_ISDIR(status.st_mode)    ? "is a directory, expected a YAML file"
                          : !S_ISREG(status.st_mode) ? "is not a regular file"
@@ -186,7 +177,7 @@ open_regular(const char *path, struct why *why)
     if (!reason)
         return fd;
     close(fd);
-    return fail_file(path, EINVAL, reason, why);
+    return parse_refuse(path, EINVAL, reason, why);
 }
 
 int
@@ -194,7 +185,7 @@ config_load(struct config **out, const char *path, struct why *why)
 {
     *out = NULL;
     if (strlen(path) >= CONFIG_PATH_MAX)
-        return fail_file(path, ENAMETOOLONG, "name too long", why);
+        return parse_refuse(path, ENAMETOOLONG, "name too long", why);
     int fd = open_regular(path, why);
     if (fd < 0)
         return fd;
@@ -210,8 +201,8 @@ config_load(struct config **out, const char *path, struct why *why)
     }
     int error = got < 0 ? errno : 0;
     close(fd);
-    int rc = error          ? fail_file(path, error, strerror(error), why)
-             : size == room ? fail_file(path, EINVAL, "grew while it was read", why)
+    int rc = error          ? parse_refuse(path, error, strerror(error), why)
+             : size == room ? parse_refuse(path, EINVAL, "grew while it was read", why)
                             : config_parse(out, path, text, size, why);
     free(text);
     return rc;

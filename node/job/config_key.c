@@ -4,7 +4,6 @@
  * names the job. configs/reference.yaml explains each key, and a test compares the two. */
 #include "node/job/config_key.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

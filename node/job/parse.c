@@ -220,6 +220,14 @@ parse_escape(char *out, size_t size, const char *text)
     return used;
 }
 
+int
+parse_refuse(const char *path, int error, const char *reason, struct why *why)
+{
+    char shown[256];
+    parse_escape(shown, sizeof shown, path);
+    return why_error(why, -error, "%s: %s", shown, reason);
+}
+
 static unsigned
 least(unsigned a, unsigned b)
 {

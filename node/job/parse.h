@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "proto/proto.h"
+#include "proto/why.h"
 
 enum { PARSE_REAL_MAX = 32 };
 
@@ -35,6 +36,9 @@ bool parse_name_char(char c);
 
 /* Copies to `out[size]`, cut at a character; what is not printable becomes \xNN. Returns the length. */
 size_t parse_escape(char *out, size_t size, const char *text);
+
+/* Writes "PATH: reason", printable. Returns -error. */
+int parse_refuse(const char *path, int error, const char *reason, struct why *why);
 
 /* Bytes of the printable character at `text`; 0 if there is none. */
 size_t parse_char(const char *text);

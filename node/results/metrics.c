@@ -8,13 +8,11 @@
 #include "node/results/metrics_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,14 +28,14 @@ metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, stru
 {
     *out = NULL;
     if (strlen(dir) >= METRICS_PATH_MAX)
-        return metrics_fail(dir, "name too long", ENAMETOOLONG, why);
+        return parse_refuse(dir, ENAMETOOLONG, "name too long", why);
     size_t kept;
     int rc = metrics_make_dirs(dir, &kept);
     if (rc)
-        return metrics_fail(dir, strerror(-rc), -rc, why);
+        return parse_refuse(dir, -rc, strerror(-rc), why);
     struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics)
-        return metrics_fail(dir, "out of memory", ENOMEM, why);
+        return parse_refuse(dir, ENOMEM, "out of memory", why);
     snprintf(metrics->dir, sizeof metrics->dir, "%s", dir);
     metrics->started_us = clock_us();
     metrics->fd = -1;
@@ -352,7 +350,7 @@ end_without_steps(struct metrics *metrics, struct why *why)
         return 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
     if (ftruncate(metrics->fd, metrics->at) != 0)
-        return metrics_fail(path, strerror(errno), errno, why);
+        return parse_refuse(path, errno, strerror(errno), why);
     metrics->begun = true;
     metrics_write_job(metrics);
     if (metrics->at == 0)

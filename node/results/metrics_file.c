@@ -14,15 +14,6 @@
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
 
-int
-metrics_fail(const char *path, const char *reason, int error, struct why *why)
-{
-    char shown[256];
-    parse_escape(shown, sizeof shown, path);
-    why_set(why, "%s: %s", shown, reason);
-    return -error;
-}
-
 /* mkdir -p; `kept` is the length of what was there before. */
 int
 metrics_make_dirs(const char *dir, size_t *kept)
@@ -89,7 +80,7 @@ in_use(const struct metrics *metrics, struct why *why)
     if (fcntl(metrics->fd, F_GETLK, &name) == 0 && name.l_type != F_UNLCK && name.l_pid > 0)
         snprintf(who, sizeof who, "process %ld", (long)name.l_pid);
     snprintf(reason, sizeof reason, "in use by %s, choose another folder with --out", who);
-    return metrics_fail(metrics->dir, reason, EBUSY, why);
+    return parse_refuse(metrics->dir, EBUSY, reason, why);
 }
 
 int
@@ -100,9 +91,9 @@ metrics_open_file(struct metrics *metrics, bool resume, struct why *why)
     metrics->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     struct stat status;
     if (metrics->fd < 0 || fstat(metrics->fd, &status) != 0)
-        return metrics_fail(path, strerror(errno), errno, why);
+        return parse_refuse(path, errno, strerror(errno), why);
     if (!S_ISREG(status.st_mode))
-        return metrics_fail(path, "is not a regular file", EINVAL, why);
+        return parse_refuse(path, EINVAL, "is not a regular file", why);
     if (flock(metrics->fd, LOCK_EX | LOCK_NB) != 0)
         return in_use(metrics, why);
     metrics->locked = true;
@@ -159,12 +150,12 @@ metrics_write_whole(const char *dir, const char *name, const json_t *object, str
     snprintf(temp, sizeof temp, "%s/%s.new", dir, name);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(METRICS_DIGITS));
     if (!text)
-        return metrics_fail(path, "out of memory", ENOMEM, why);
+        return parse_refuse(path, ENOMEM, "out of memory", why);
     int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int error = fd < 0 ? errno : metrics_put_at(fd, text, strlen(text), 0);
     free(text);
     if (fd < 0)
-        return metrics_fail(temp, strerror(error), error, why);
+        return parse_refuse(temp, error, strerror(error), why);
     if (error == 0 && fsync(fd) != 0)
         error = errno;
     if (close(fd) != 0 && error == 0)
@@ -174,7 +165,7 @@ metrics_write_whole(const char *dir, const char *name, const json_t *object, str
     if (error == 0)
         return disk_sync_name(path, why);
     unlink(temp);
-    return metrics_fail(path, strerror(error), error, why);
+    return parse_refuse(path, error, strerror(error), why);
 }
 
 /* Tried again with the next line when the disk is full. */

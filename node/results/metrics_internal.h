@@ -38,8 +38,6 @@ struct metrics {
     pthread_mutex_t syncs; /* fd is not closed meanwhile; taken while `lock` is held */
 };
 
-/* Writes "PATH: reason" and returns -error. */
-int metrics_fail(const char *path, const char *reason, int error, struct why *why);
 /* mkdir -p; `kept` is the length of what was there before. Returns 0 or -errno. */
 int metrics_make_dirs(const char *dir, size_t *kept);
 /* A run that came to nothing leaves nothing: its empty file goes, and the folders made for it. */

@@ -1,7 +1,6 @@
 /* left.c - see left.h. */
 #include "node/train/left.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* push_ranges.c - see push_ranges.h. */
 #include "node/train/push_ranges.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "node/cli/term.h"
 #include "proto/clock.h"

@@ -2,9 +2,7 @@
  * (mesh.topology: server). The election is that of the mesh, among nodes that are equally fast. */
 #include "node/train/way.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "mesh/core/gossip/gossip_graph.h"
 #include "mesh/core/rounds/servers.h"

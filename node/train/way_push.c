@@ -5,7 +5,6 @@
  *     run->next     what it holds as owner and backup
  *
  * What it does goes into the journal of the run's folder, as push_journal.h says. */
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

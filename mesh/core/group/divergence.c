@@ -2,7 +2,6 @@
 #include "mesh/core/group/divergence.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "mesh/core/internal.h"
 
