@@ -233,8 +233,7 @@ guard_met(struct guard *guard, struct proto_node node)
 {
     for (int fd = 0; fd < guard->high; fd++) {
         struct line *line = &guard->lines[fd];
-        line->member |=
-            line->used && line->from.id == node.id && line->from.incarnation == node.incarnation;
+        line->member |= line->used && proto_node_equal(line->from, node);
     }
 }
 

@@ -114,8 +114,7 @@ static void
 fail_link_of(struct wire *wire, struct proto_node node)
 {
     for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
-        if (node.id && wire->links[i].node.id == node.id &&
-            wire->links[i].node.incarnation == node.incarnation)
+        if (node.id && proto_node_equal(wire->links[i].node, node))
             wire_fail(wire, i);
 }
 
@@ -150,8 +149,7 @@ tell_guard(struct wire *wire, int fd, enum guard_plane plane, struct proto_node 
 {
     bool member = false;
     for (unsigned i = 0; from.id && !member && i < WIRE_LINKS_MAX; i++)
-        member = wire->links[i].node.id == from.id &&
-                 wire->links[i].node.incarnation == from.incarnation;
+        member = proto_node_equal(wire->links[i].node, from);
     guard_heard(wire->guard, fd, plane, from, member);
 }
 

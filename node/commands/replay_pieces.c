@@ -186,31 +186,23 @@ find_starts(struct replay_pieces *pieces, struct why *why)
 
 /* --- Pieces --------------------------------------------------------------------------------------- */
 
-static int
-add_piece(struct replay_pieces *pieces, const struct replay_start *start,
-          const struct gossip_note *note, struct why *why)
-{
-    (void)why;
-    if (note->event == GOSSIP_BEGAN) {
-        pieces->start[start - pieces->start].resumes = note->number != 0;
-        pieces->start[start - pieces->start].from = note->number;
-    }
-    if (note->event != GOSSIP_GAVE && note->event != GOSSIP_COPIED)
-        return 0;
-    struct replay_piece *piece = &pieces->piece[pieces->piece_count++];
-    *piece = name_of(start->node, note);
-    piece->giver = start->node;
-    return 0;
-}
-
 /* Events come start by start. */
 static int
-add_read(struct replay_pieces *pieces, const struct replay_start *start,
-         const struct gossip_note *note, struct why *why)
+add_event(struct replay_pieces *pieces, const struct replay_start *start,
+          const struct gossip_note *note, struct why *why)
 {
     size_t s = (size_t)(start - pieces->start), n = pieces->read_count;
     struct replay_read *next = &pieces->read[n], *last = n && next[-1].start == s ? next - 1 : NULL;
     (void)why;
+    if (note->event == GOSSIP_BEGAN) {
+        pieces->start[s].resumes = note->number != 0;
+        pieces->start[s].from = note->number;
+    }
+    if (note->event == GOSSIP_GAVE || note->event == GOSSIP_COPIED) {
+        struct replay_piece *piece = &pieces->piece[pieces->piece_count++];
+        *piece = name_of(start->node, note);
+        piece->giver = start->node;
+    }
     pieces->start[s].idle += note->event == GOSSIP_PHASE;
     if (note->event == GOSSIP_ADOPTED)
         pieces->joined = s + 1;
@@ -311,8 +303,7 @@ find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
     for (size_t k = 0; k < pieces->start_count; k++)
         pieces->start[k].idle = 0;
     pieces->piece_count = pieces->read_count = pieces->joined = 0;
-    int rc = each(pieces, add_piece, why);
-    rc = rc ? rc : each(pieces, add_read, why);
+    int rc = each(pieces, add_event, why);
     if (rc)
         return rc;
     qsort(pieces->piece, pieces->piece_count, sizeof *pieces->piece, piece_order);

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "node/train/varint.h"
+
 enum { HEAD = 12, TAIL = 4, VALUE_MAX = 48, PATH_SIZE = 1400, HOST = 64 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
@@ -28,64 +30,57 @@ tensorboard_crc(const uint8_t *data, size_t size)
     return (crc >> 15 | crc << 17) + UINT32_C(0xa282ead8);
 }
 
-static size_t
-put_number(uint8_t *out, uint64_t value, size_t size)
+static void
+put_u32(struct bytes_out *out, uint32_t value)
 {
-    for (size_t i = 0; i < size; i++)
-        out[i] = (uint8_t)(value >> 8 * i);
-    return size;
-}
-
-static size_t
-put_varint(uint8_t *out, uint64_t value)
-{
-    size_t size = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[size++] = (uint8_t)(value | 0x80);
-    out[size++] = (uint8_t)value;
-    return size;
+    bytes_put_u16(out, (uint16_t)value);
+    bytes_put_u16(out, (uint16_t)(value >> 16));
 }
 
 /* Number and wire type of a field, each at most 15. */
-static size_t
-put_key(uint8_t *out, unsigned field, unsigned type)
+static void
+put_key(struct bytes_out *out, unsigned field, unsigned type)
 {
-    *out = (uint8_t)(field << 3 | type);
-    return 1;
+    bytes_put_u8(out, (uint8_t)(field << 3 | type));
 }
 
-static size_t
-put_bytes(uint8_t *out, unsigned field, const void *data, size_t size)
+static void
+put_bytes(struct bytes_out *out, unsigned field, const void *data, size_t size)
 {
-    size_t used = put_key(out, field, BYTES);
-    used += put_varint(out + used, size);
-    memcpy(out + used, data, size);
-    return used + size;
+    put_key(out, field, BYTES);
+    varint_put(out, size);
+    bytes_put_raw(out, data, size);
 }
 
-static size_t
-put_time(uint8_t *out, double wall_time)
+static void
+put_step(struct bytes_out *out, uint64_t step)
+{
+    put_key(out, EVENT_STEP, VARINT);
+    varint_put(out, step);
+}
+
+/* The event of a record, with its time. */
+static struct bytes_out
+begin_event(uint8_t *record, double wall_time)
 {
     uint64_t bits;
+    struct bytes_out event = bytes_out(record + HEAD, TENSORBOARD_RECORD_MAX - HEAD - TAIL);
     memcpy(&bits, &wall_time, sizeof bits);
-    size_t used = put_key(out, EVENT_TIME, FIXED64);
-    return used + put_number(out + used, bits, sizeof bits);
+    put_key(&event, EVENT_TIME, FIXED64);
+    bytes_put_u64(&event, bits);
+    return event;
 }
 
+/* What is around the event. Returns the size of the record. */
 static size_t
-put_step(uint8_t *out, uint64_t step)
+seal(uint8_t *record, const struct bytes_out *event)
 {
-    size_t used = put_key(out, EVENT_STEP, VARINT);
-    return used + put_varint(out + used, step);
-}
-
-/* Around the event of `size` bytes that lies at out + HEAD. */
-static size_t
-seal(uint8_t *out, size_t size)
-{
-    put_number(out, size, 8);
-    put_number(out + 8, tensorboard_crc(out, 8), 4);
-    put_number(out + HEAD + size, tensorboard_crc(out + HEAD, size), 4);
+    size_t size = bytes_written(event, record + HEAD);
+    struct bytes_out head = bytes_out(record, HEAD), tail = bytes_out(record + HEAD + size, TAIL);
+    assert(!event->overrun);
+    bytes_put_u64(&head, size);
+    put_u32(&head, tensorboard_crc(record, 8));
+    put_u32(&tail, tensorboard_crc(record + HEAD, size));
     return HEAD + size + TAIL;
 }
 
@@ -93,23 +88,24 @@ size_t
 tensorboard_version(uint8_t *out, double wall_time)
 {
     static const char version[] = "brain.Event:2";
-    size_t size = put_time(out + HEAD, wall_time);
-    size += put_bytes(out + HEAD + size, EVENT_VERSION, version, sizeof version - 1);
-    return seal(out, size);
+    struct bytes_out event = begin_event(out, wall_time);
+    put_bytes(&event, EVENT_VERSION, version, sizeof version - 1);
+    return seal(out, &event);
 }
 
-static size_t
-put_value(uint8_t *out, const struct tensorboard_scalar *scalar)
+static void
+put_value(struct bytes_out *out, const struct tensorboard_scalar *scalar)
 {
     uint8_t value[VALUE_MAX];
+    struct bytes_out to = bytes_out(value, sizeof value);
     float single = (float)scalar->value;
     uint32_t bits;
     memcpy(&bits, &single, sizeof bits);
-    assert(strlen(scalar->tag) < VALUE_MAX - 16);
-    size_t size = put_bytes(value, 1, scalar->tag, strlen(scalar->tag));
-    size += put_key(value + size, 2, FIXED32);
-    size += put_number(value + size, bits, sizeof bits);
-    return put_bytes(out, 1, value, size);
+    put_bytes(&to, 1, scalar->tag, strlen(scalar->tag));
+    put_key(&to, 2, FIXED32);
+    put_u32(&to, bits);
+    assert(!to.overrun);
+    put_bytes(out, 1, value, bytes_written(&to, value));
 }
 
 size_t
@@ -117,23 +113,25 @@ tensorboard_scalars(uint8_t *out, double wall_time, uint64_t step,
                     const struct tensorboard_scalar *scalar, size_t count)
 {
     uint8_t summary[TENSORBOARD_SCALARS_MAX * (VALUE_MAX + 2)];
-    size_t used = 0, size = put_time(out + HEAD, wall_time);
-    assert(count <= TENSORBOARD_SCALARS_MAX);
+    struct bytes_out event = begin_event(out, wall_time),
+                     values = bytes_out(summary, sizeof summary);
     for (size_t i = 0; i < count; i++)
-        used += isnan(scalar[i].value) ? 0 : put_value(summary + used, &scalar[i]);
-    size += put_step(out + HEAD + size, step);
-    size += put_bytes(out + HEAD + size, EVENT_SUMMARY, summary, used);
-    return seal(out, size);
+        if (!isnan(scalar[i].value))
+            put_value(&values, &scalar[i]);
+    put_step(&event, step);
+    assert(!values.overrun);
+    put_bytes(&event, EVENT_SUMMARY, summary, bytes_written(&values, summary));
+    return seal(out, &event);
 }
 
 size_t
 tensorboard_restart(uint8_t *out, double wall_time, uint64_t step)
 {
     static const uint8_t start[] = {1 << 3 | VARINT, 1};
-    size_t size = put_time(out + HEAD, wall_time);
-    size += put_step(out + HEAD + size, step);
-    size += put_bytes(out + HEAD + size, EVENT_SESSION, start, sizeof start);
-    return seal(out, size);
+    struct bytes_out event = begin_event(out, wall_time);
+    put_step(&event, step);
+    put_bytes(&event, EVENT_SESSION, start, sizeof start);
+    return seal(out, &event);
 }
 
 /* --- the file --- */
