@@ -236,7 +236,7 @@ $B/tests/fuzz/target_%: $B/tests/fuzz/fuzz_%.o $(lib)
 # For test_clang.sh: the compiler reads everything and makes nothing, which takes half a minute.
 read = xargs -n 8 -P $(JOBS) $(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -fsyntax-only
 syntax:
-	@printf '%s\n' $(filter-out tests/bench/mpi%,$(lib_all) node/cli/main.c $(wildcard tests/*/*.c)) | $(read) -DSIMD=base -DMESHNODE_MUTANTS
+	@printf '%s\n' $(filter-out tests/bench/mpi%,$(lib_all) node/cli/main.c $(wildcard tests/*/*.c)) | $(read) -DSIMD=base -DMESHNODE_MUTANTS -DMESHNODE_FAILPOINTS
 	@$(if $(x86),printf '%s\n' $(simd_src) | $(read) -DSIMD=avx2 $(avx2))
 	@$(if $(x86),printf '%s\n' $(simd_src) | $(read) -DSIMD=avx512 $(avx512))
 
