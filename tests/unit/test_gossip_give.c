@@ -1,4 +1,5 @@
-/* test_gossip_give.c - the giver's end of a flow: what it keeps until the taker says that it has it. */
+/* test_gossip_give.c - the giver's end of a flow: what it keeps until the taker says that it has it. And both ends, when a
+ * message was for the process that had this node's port before. */
 #include "tests/support/mutant.h"
 
 #include <setjmp.h>
@@ -81,10 +82,60 @@ an_old_flow_that_was_taken_does_not_drop_the_present_one(void **state)
     assert_false(is_kept(MUTANT_GOSSIP_STALE));
 }
 
+/* Does this node, whose incarnation is 1, give what node 2 asks process `to` for? */
+static bool
+gives(uint64_t to, uint64_t mutant)
+{
+    static int32_t values[VALUES] = {8, 16, 24, 32};
+    struct proto_msg msg = {.type = PROTO_ASK,
+                            .ask = {.kind = PROTO_ASK_VALUES, .to = to, .link = 1, .number = 1}};
+    struct core_frame frame = {values, sizeof values, NULL};
+    open_with(mutant);
+    msg.ask.check = gossip_link_check(&msg, values, VALUES);
+    core->engine->bulk(core, 0, &msg, &frame);
+    bool any = flows == 1;
+    core_destroy(&core);
+    core_mutants = 0;
+    return any;
+}
+
+/* It has asked node 2. Does it take the flow that was given to process `to`, on a link of the same number? */
+static bool
+takes(uint64_t to, uint64_t mutant)
+{
+    static int32_t values[VALUES] = {8, 16, 24, 32};
+    struct proto_msg msg = {.type = PROTO_FLOW,
+                            .flow = {.kind = PROTO_FLOW_GIVEN, .to = to, .number = 1}};
+    struct core_frame frame = {values, sizeof values, NULL};
+    open_with(mutant);
+    gossip_link_ask(&core->gossip.links, core, 0);
+    msg.flow.link = gossip_link_of(&core->gossip.links, core, (struct proto_node){2, 1})->mine;
+    msg.flow.check = gossip_link_check(&msg, values, VALUES);
+    core->engine->bulk(core, 0, &msg, &frame);
+    bool any = core->gossip.replica.values[0] != 0;
+    assert_int_equal(core->gossip.links.shared, any);
+    core_destroy(&core);
+    core_mutants = 0;
+    return any;
+}
+
+static void
+what_was_sent_to_a_former_process_does_not_count(void **state)
+{
+    (void)state;
+    assert_true(gives(1, 0));
+    assert_false(gives(9, 0));
+    assert_true(gives(9, MUTANT_GOSSIP_GHOST));
+    assert_true(takes(1, 0));
+    assert_false(takes(9, 0));
+    assert_true(takes(9, MUTANT_GOSSIP_GHOST));
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_sent_to_a_former_process_does_not_count),
         cmocka_unit_test(an_old_flow_that_was_taken_does_not_drop_the_present_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
- * say, what a worker does when a range has gone back or a copy of a snapshot comes late, and what members do when their leader
- * has forgotten all.
+ * say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when their leader
+ * has forgotten all, and how long a leader waits for the only ones who have a range.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
- * schedule of the simulator finds them missing (tests/sim/plants.c). */
+ * schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
 #include "tests/support/mutant.h"
 
 #include <setjmp.h>
@@ -311,6 +311,34 @@ members_forget_with_a_leader_that_forgot_all(void **state)
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
 }
 
+/* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
+ * the newest copy of the range; that of node 2 is 0. */
+static bool
+goes_on_without(uint64_t had, uint64_t silent_us, uint64_t mutant)
+{
+    open_as(1, mutant);
+    at.push->group.groups = 1;
+    at.range->base_before = at.range->base_served = had;
+    at.core->view.of[0].suspected = true;
+    enum push_verdict verdict = push_group_step(&at.push->group, at.core);
+    at.core->awake.us += silent_us;
+    if (verdict == PUSH_AS_BEFORE)
+        verdict = push_group_step(&at.push->group, at.core);
+    bool alone = verdict == PUSH_REGROUPED && at.push->group.now.count == 1;
+    close_all();
+    return alone;
+}
+
+static void
+a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent(void **state)
+{
+    (void)state;
+    assert_true(goes_on_without(3, 0, 0)); /* nothing is lost */
+    assert_false(goes_on_without(1, PUSH_LOSE_US - 1, 0));
+    assert_true(goes_on_without(1, PUSH_LOSE_US, 0));
+    assert_true(goes_on_without(1, 0, MUTANT_PUSH_HASTY));
+}
+
 /* This node copies the snapshot after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
  * the copy of the snapshot that comes now? */
 static bool
@@ -416,6 +444,7 @@ main(void)
         cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
+        cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
         cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),
         cmocka_unit_test(a_final_model_is_read_from_one_and_no_other),
