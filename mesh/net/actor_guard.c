@@ -22,14 +22,16 @@ struct line {
     uint64_t cookie; /* of the socket */
     struct proto_node from;
     uint64_t whole; /* bytes up to here were whole messages, and perhaps a part of the next one */
-    uint64_t held;  /* bytes that ZeroMQ took since, at the last check */
+    uint64_t held;  /* bytes that ZeroMQ took since, at the last look */
+    uint64_t looked_us, spare_us; /* when that was; time that is not yet counted in spare bytes */
 };
 
 struct guard {
     struct guard_setup setup;
     int pin, nothing; /* descriptors of our own, see end_line */
     int high;         /* no line from here on is used */
-    uint64_t checked_us, spare_us;
+    int next;         /* whose turn it is */
+    uint64_t checked_us;
     unsigned suspects[GUARD_PLANES];
     struct line lines[GUARD_LINES_MAX];
 };
@@ -200,7 +202,8 @@ line_of(struct guard *guard, int fd, enum guard_plane plane)
         return line;
     if (line->used)
         drop_line(guard, fd);
-    *line = (struct line){.used = true, .plane = plane, .cookie = cookie};
+    *line = (struct line){
+        .used = true, .plane = plane, .cookie = cookie, .looked_us = guard->checked_us};
     if (fd >= guard->high)
         guard->high = fd + 1;
     return line;
@@ -271,9 +274,13 @@ line_measure(struct line *line, int fd)
 }
 
 static void
-line_check(struct guard *guard, int fd, uint64_t spare)
+line_check(struct guard *guard, int fd)
 {
     struct line *line = &guard->lines[fd];
+    line->spare_us += guard->checked_us - line->looked_us;
+    const uint64_t spare = line->spare_us / 1000000 * GUARD_SPARE;
+    line->spare_us %= 1000000;
+    line->looked_us = guard->checked_us;
     if (!line_measure(line, fd)) {
         drop_line(guard, fd);
         return;
@@ -283,6 +290,30 @@ line_check(struct guard *guard, int fd, uint64_t spare)
         end_line(guard, fd);
     else if (line->plane == GUARD_OUT)
         line->whole += line->held < spare ? line->held : spare;
+}
+
+static bool
+line_has_turns(const struct line *line)
+{
+    return line->member || line->plane == GUARD_OUT;
+}
+
+/* Two system calls for each connection, a hundred times a second, would be most of what a node of a large mesh does: those
+ * of members, and those that we made, have their turn. */
+static void
+lines_check_in_turn(struct guard *guard)
+{
+    unsigned left = GUARD_LOOKS;
+    for (int k = 0, high = guard->high; k < high; k++) {
+        int fd = (guard->next + k) % high;
+        if (!guard->lines[fd].used || !line_has_turns(&guard->lines[fd]))
+            continue;
+        if (left-- == 0) {
+            guard->next = fd;
+            return;
+        }
+        line_check(guard, fd);
+    }
 }
 
 /* What all strangers hold, those that are suspected already only when `all`; and who of them holds most. */
@@ -305,17 +336,14 @@ strangers_hold(const struct guard *guard, bool all, int *most)
 bool
 guard_check(struct guard *guard, uint64_t now_us)
 {
-    const uint64_t passed_us = now_us - guard->checked_us;
     int most = 0;
-    if (passed_us < GUARD_PERIOD_US)
+    if (now_us - guard->checked_us < GUARD_PERIOD_US)
         return false;
     guard->checked_us = now_us;
-    guard->spare_us += passed_us;
-    const uint64_t spare = guard->spare_us / 1000000 * GUARD_SPARE;
-    guard->spare_us %= 1000000;
+    lines_check_in_turn(guard);
     for (int fd = 0; fd < guard->high; fd++)
-        if (guard->lines[fd].used)
-            line_check(guard, fd, spare);
+        if (guard->lines[fd].used && !line_has_turns(&guard->lines[fd]))
+            line_check(guard, fd);
     while (strangers_hold(guard, false, &most) > GUARD_STRANGERS_MAX)
         suspect(guard, &guard->lines[most], true);
     while (strangers_hold(guard, true, &most) > guard->setup.limits[GUARD_BULK].queue)

@@ -35,6 +35,7 @@ struct guard;
 enum {
     GUARD_LINES_MAX = 4096,
     GUARD_PERIOD_US = 10000,
+    GUARD_LOOKS = 16, /* at connections of members, and that we made, in each period */
     GUARD_STRANGERS_MAX = 1 << 20,
     GUARD_SPARE = 64,   /* free bytes per second on GUARD_OUT: answers to ZeroMQ's own heartbeats */
     GUARD_WHO_MAX = 80, /* "HOST:PORT" with the final 0 */
@@ -76,7 +77,8 @@ void guard_heard(struct guard *guard, int fd, enum guard_plane plane, struct pro
 /* A session with this node has begun: its connections belong to a member from now on. */
 void guard_met(struct guard *guard, struct proto_node node);
 
-/* Looks at the counters, at most every GUARD_PERIOD_US. True: a connection is suspected; read both sockets until
+/* Looks at the counters, at most every GUARD_PERIOD_US; at those of members in turn, so each has its turn within 0.25 s in the
+ * largest mesh. True: a connection is suspected; read both sockets until
  * they are empty. */
 bool guard_check(struct guard *guard, uint64_t now_us);
 /* ZeroMQ has no whole message left for this plane. */

@@ -361,6 +361,25 @@ some_bytes_a_second_are_free_on_connections_that_we_made(void **state)
     assert_true(ended(pair));
 }
 
+static void
+each_of_many_members_has_its_turn(void **state)
+{
+    (void)state;
+    struct pair many[3 * GUARD_LOOKS];
+    for (size_t k = 0; k < 3 * GUARD_LOOKS; k++)
+        many[k] = come_in(true);
+    check(); /* the first ones were looked at */
+    come(many[3 * GUARD_LOOKS - 1], MESSAGE + 1, true);
+    come(many[0], MESSAGE + 1, true);
+    for (int turn = 0; turn < 3; turn++) {
+        check();
+        guard_empty(guard, GUARD_BULK);
+    }
+    assert_int_equal(ended_count, 2);
+    assert_true(ended(many[0]));
+    assert_true(ended(many[3 * GUARD_LOOKS - 1]));
+}
+
 /* ZeroMQ closes a connection, and the next one has its descriptor. */
 static void
 another_connection_with_the_same_descriptor_begins_anew(void **state)
@@ -474,6 +493,7 @@ main(void)
         CASE(what_waits_in_the_kernel_does_not_count),
         CASE(a_whole_message_does_not_excuse_what_waits_in_the_kernel),
         CASE(some_bytes_a_second_are_free_on_connections_that_we_made),
+        CASE(each_of_many_members_has_its_turn),
         CASE(another_connection_with_the_same_descriptor_begins_anew),
         CASE(what_is_no_connection_is_ignored),
         CASE(it_needs_no_further_descriptor),
