@@ -318,7 +318,8 @@ fault_do(struct sim *sim, enum sim_fault kind)
 }
 
 /* Nobody hangs: twice the time that the slowest node would need to compute everything alone and that sums need
- * twice around the ring, or to and from servers, and a few seconds for time-outs, after the last fault and the last pause. */
+ * twice around the ring, or to and from servers, and that journals need to reach the disk, and a few seconds for
+ * time-outs, after the last fault and the last pause. */
 static void
 deadline_set(struct sim *sim)
 {
@@ -344,7 +345,7 @@ deadline_set(struct sim *sim)
         if (p->line_bits[i]) /* what a round may take on it */
             grace_us += p->rounds * UINT64_C(1000000);
     uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
-    uint64_t round_us = slowest_us * work + 2 * trips * hop_us;
+    uint64_t round_us = slowest_us * work + 2 * trips * hop_us + p->journal_us;
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
 

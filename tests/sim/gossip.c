@@ -15,7 +15,11 @@
 struct gossip_config sim_gossip_config;
 uint32_t sim_gossip_chunk;
 
-enum { VALUES_MAX = SIM_GOSSIP_VALUES, PARTS_MAX = SIM_GOSSIP_PARTS };
+enum {
+    VALUES_MAX = SIM_GOSSIP_VALUES,
+    PARTS_MAX = SIM_GOSSIP_PARTS,
+    SYNCED_ONE_IN = 8, /* of so many times that a core asks, a slow journal is on the disk */
+};
 
 struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 
@@ -37,6 +41,13 @@ sim_gossip_update(const struct sim *sim, const struct sim_node *node, uint64_t s
 {
     uint64_t draw = mix64_pair(mix64_pair(sim->seed + step, node->index), shards + (k << 32));
     return (int32_t)(draw & 0xfffff) - 0x80000 - value / 16;
+}
+
+/* In one schedule of four it takes a while until a journal is on the disk. */
+static bool
+slow_journals(const struct sim *sim)
+{
+    return mix64_pair(sim->seed, 0x515c) % 4 == 0;
 }
 
 /* In one of sixteen schedules, nodes restart again and again while messages are on long ways, which reach who has the port
@@ -94,6 +105,8 @@ begin(struct sim *sim)
     memset(sim_gossip_disk, 0, sizeof sim_gossip_disk);
     uint64_t bits = mix64_pair(sim->seed, 0x5a7ed);
     sim_gossip_config.save_every = bits % 3 && !sim->play.scenario ? 1 + bits / 3 % 6 : 0;
+    if (slow_journals(sim) && sim_gossip_config.save_every > 0) /* who is alone asks once a tick */
+        p->journal_us = SYNCED_ONE_IN * CORE_TICK_US * p->nodes / sim_gossip_config.save_every;
 }
 
 /* --- The trainer --------------------------------------------------------------------------------- */
@@ -134,13 +147,13 @@ on_note(void *ctx, const struct gossip_note *note)
     sim_gossip_judge_note(shell->sim, shell->node, note);
 }
 
-/* In one schedule of four it takes a while until a journal is on the disk. */
 static bool
 on_synced(void *ctx)
 {
     const struct shell *shell = ctx;
-    uint64_t seed = mix64_pair(shell->sim->seed, 0x515c);
-    return seed % 4 || mix64_pair(seed, shell->sim->now / 1000 + shell->node->index) % 8 == 0;
+    uint64_t seed = mix64_pair(shell->sim->seed, 0x515c), ms = shell->sim->now / 1000;
+    return !slow_journals(shell->sim) ||
+           mix64_pair(seed, ms + shell->node->index) % SYNCED_ONE_IN == 0;
 }
 
 static void

@@ -111,6 +111,7 @@ struct sim_profile {
     uint64_t compute_us[SIM_NODES_MAX]; /* per shard */
     uint64_t line_bits[SIM_NODES_MAX];  /* per second, either way; 0 without limit */
     uint64_t pause_most_us;             /* of a node; 0: as it comes */
+    uint64_t journal_us;                /* that a round may wait for the journals of all */
     uint64_t faults_end_us, deadline_us;
     unsigned fault_count;
     uint32_t fault_mask;
