@@ -290,7 +290,7 @@ proto_hears_hash(const struct proto_hears *hears)
     for (size_t i = 0; i < hears->count; i++) {
         const struct proto_hearing *hearing = &hears->nodes[i];
         hash = mix64_pair(mix64_pair(hash, hearing->node.id), hearing->node.incarnation);
-        hash = mix64_pair(hash, hearing->lag_us);
+        hash = mix64_pair(hash, hearing->rate);
     }
     return hash ? hash : 1;
 }

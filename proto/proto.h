@@ -120,7 +120,7 @@ struct proto_peers {
 struct proto_hearing {
     struct proto_node node;
     uint32_t
-        lag_us; /* how long its chunks of a round take to get here; 0: unknown (mesh/core/group/straggler.h) */
+        rate; /* bytes per second at which its chunks get here; 0: unknown; UINT32_MAX: fast (mesh/core/group/straggler.h) */
 };
 
 /* What the engine push says of a node in its heartbeat: mesh/core/push/push.h. */
@@ -291,8 +291,10 @@ struct proto_accuse {
 };
 
 struct proto_bench {
-    uint64_t with_us;    /* time of a round with you; 0: you did not catch up */
-    uint64_t without_us; /* time of a round without you; 0: come back */
+    uint64_t with_us;       /* time of a round with you; 0: you did not catch up */
+    uint64_t without_us;    /* time of a round without you; 0: come back */
+    uint16_t with, without; /* so many nodes, ..PROTO_PEERS_MAX */
+    bool line;              /* the lines make the difference, not the processors */
 };
 
 /* One shard of the test part. node/train/scores.h says which evaluations there are. */

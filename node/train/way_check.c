@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "mesh/core/gossip/gossip_graph.h"
+#include "mesh/core/group/plan_elect.h"
 #include "mesh/core/rounds/servers.h"
 #include "mesh/mesh.h"
 #include "node/job/config_key.h"
@@ -25,14 +26,13 @@ struct share {
 static void
 elect(const struct config *config, size_t nodes, struct proto_plan *plan)
 {
-    struct servers_view view = {.n = nodes,
-                                .wanted = config->mesh.servers,
-                                .chunk_elems = MESH_CHUNK_ELEMS,
-                                .direct_bytes = MESH_DIRECT_BYTES};
+    struct plan_elect_view view = {
+        .wanted = config->mesh.servers,
+        .cost = {.n = nodes, .chunk_elems = MESH_CHUNK_ELEMS, .direct_bytes = MESH_DIRECT_BYTES}};
     *plan = (struct proto_plan){.count = nodes};
     for (size_t m = 0; m < nodes; m++)
         plan->members[m].node.id = m + 1;
-    servers_elect(&view, plan);
+    plan_elect_duties(&view, plan);
 }
 
 /* Adds what each node does of a bucket. Returns its bytes that have a server. */

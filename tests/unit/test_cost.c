@@ -215,21 +215,6 @@ a_set_costs_what_its_members_cost_by_themselves(void **state)
     }
 }
 
-static void
-a_fit_gives_the_measured_time_and_makes_other_lines_longer_too(void **state)
-{
-    (void)state;
-    struct cost cost = equal(4);
-    uint64_t all_us = cost_round_us(&cost, 15), three_us = cost_round_us(&cost, 7),
-             one_us = cost_round_us(&cost, 1);
-    cost_fit(&cost, 15, all_us - 10 * MS);
-    assert_int_equal(cost_round_us(&cost, 15), all_us);
-    cost_fit(&cost, 15, 2 * all_us);
-    assert_in_range(cost_round_us(&cost, 15), 2 * all_us - 5 * MS, 2 * all_us + 5 * MS);
-    assert_in_range(cost_round_us(&cost, 7), three_us + 100 * MS, 2 * three_us);
-    assert_int_equal(cost_round_us(&cost, 1), one_us);
-}
-
 /* Nothing overflows into a small time, whatever members say of themselves. */
 static void
 any_claims_have_a_time(void **state)
@@ -238,8 +223,6 @@ any_claims_have_a_time(void **state)
     struct cost cost = equal(4);
     cost.of[3] = (struct cost_member){.speed = 1, .apply_us = UINT32_MAX, .line = 1};
     assert_true(cost_round_us(&cost, 15) > 3600 * UINT64_C(1000000));
-    cost_fit(&cost, 15, UINT64_MAX);
-    assert_true(cost_round_us(&cost, 15) > cost_round_us(&cost, 7));
 }
 
 /* At 64 KiB and fewer, by hand: between 4, 3 x 65 kB take 2 ms directly, and 6 trips 1.7 ms. */
@@ -272,7 +255,6 @@ main(void)
         cmocka_unit_test(the_slowest_line_and_the_slowest_trainer_decide),
         cmocka_unit_test(who_is_slow_gets_fewer_shards_but_for_equal_parts),
         cmocka_unit_test(a_set_costs_what_its_members_cost_by_themselves),
-        cmocka_unit_test(a_fit_gives_the_measured_time_and_makes_other_lines_longer_too),
         cmocka_unit_test(any_claims_have_a_time),
         cmocka_unit_test(small_buckets_go_directly_only_where_that_pays),
     };

@@ -420,7 +420,7 @@ a_list_of_whom_a_node_hears_has_its_limits(void **state)
     (void)state;
     assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(1), U(0), U(9)), 0);
     assert_int_equal(got.hears.count, 1);
-    assert_int_equal(got.hears.nodes[0].lag_us, 9);
+    assert_int_equal(got.hears.nodes[0].rate, 9);
     uint64_t hash = proto_hears_hash(&got.hears);
     assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(1), U(1), U(9)), 0);
     assert_true(proto_hears_hash(&got.hears) != hash); /* of another incarnation */

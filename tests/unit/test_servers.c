@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/core/group/plan_elect.h"
 #include "mesh/core/rounds/servers.h"
 #include "proto/mix.h"
 
@@ -219,22 +220,23 @@ a_change_of_weight_moves_few_ranges(void **state)
 
 /* --- Electing ------------------------------------------------------------------------------------- */
 
-static struct servers_view
+static struct plan_elect_view
 view_of(size_t n, unsigned wanted)
 {
-    return (struct servers_view){
-        .n = n, .wanted = wanted, .chunk_elems = PROTO_CHUNK_MAX, .direct_bytes = 1 << 16};
+    return (struct plan_elect_view){
+        .wanted = wanted,
+        .cost = {.n = n, .chunk_elems = PROTO_CHUNK_MAX, .direct_bytes = 1 << 16}};
 }
 
 /* Bitmap of the servers. */
 static unsigned
-elected(const struct servers_view *view, struct proto_plan *plan)
+elected(const struct plan_elect_view *view, struct proto_plan *plan)
 {
     unsigned set = 0;
-    *plan = plan_of(view->n, 1, 1);
-    servers_elect(view, plan);
+    *plan = plan_of(view->cost.n, 1, 1);
+    plan_elect_duties(view, plan);
     assert_true(servers_valid(plan));
-    for (size_t m = 0; m < view->n; m++)
+    for (size_t m = 0; m < view->cost.n; m++)
         set |= (unsigned)(plan->members[m].duties != 0) << m;
     return set;
 }
@@ -245,7 +247,7 @@ as_many_as_wanted_serve_or_all(void **state)
     (void)state;
     struct proto_plan plan;
     for (unsigned wanted = 1; wanted <= 6; wanted++) {
-        struct servers_view view = view_of(4, wanted);
+        struct plan_elect_view view = view_of(4, wanted);
         unsigned set = elected(&view, &plan);
         assert_int_equal(__builtin_popcount(set), wanted < 4 ? wanted : 4);
         assert_true(servers_take(&plan, 4) && servers_take(&plan, UINT64_C(1) << 40));
@@ -257,9 +259,11 @@ the_fastest_serve_with_weights_by_speed_and_line(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct servers_view view = view_of(4, 2);
-    view.speed[0] = 1000, view.speed[1] = 4000, view.speed[2] = 4000, view.speed[3] = 2000;
-    view.rate[1] = 100, view.rate[2] = 1000, view.rate[3] = 1000, view.rate[0] = 1000;
+    struct plan_elect_view view = view_of(4, 2);
+    view.cost.of[0].speed = 1000, view.cost.of[1].speed = 4000, view.cost.of[2].speed = 4000,
+    view.cost.of[3].speed = 2000;
+    view.cost.of[1].line = 100, view.cost.of[2].line = 1000, view.cost.of[3].line = 1000,
+    view.cost.of[0].line = 1000;
     assert_int_equal(elected(&view, &plan), 1 << 2 | 1 << 3);
     assert_int_equal(servers_unpack(plan.members[2].duties).weight, 16);
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 8);
@@ -270,11 +274,12 @@ who_served_before_stays_among_equals(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct servers_view view = view_of(4, 1);
+    struct plan_elect_view view = view_of(4, 1);
     assert_int_equal(elected(&view, &plan), 1);
     view.serves[2] = true;
     assert_int_equal(elected(&view, &plan), 4);
-    view.speed[0] = view.speed[1] = view.speed[3] = 1000, view.speed[2] = 500;
+    view.cost.of[0].speed = view.cost.of[1].speed = view.cost.of[3].speed = 1000,
+    view.cost.of[2].speed = 500;
     assert_int_equal(elected(&view, &plan), 1);
 }
 
@@ -283,7 +288,7 @@ auto_takes_the_ring_for_two_members_and_small_buckets(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct servers_view view = view_of(2, CORE_SERVERS_AUTO);
+    struct plan_elect_view view = view_of(2, CORE_SERVERS_AUTO);
     assert_int_equal(elected(&view, &plan), 0);
     view = view_of(4, CORE_SERVERS_AUTO);
     assert_int_equal(elected(&view, &plan), 15);
@@ -297,15 +302,15 @@ auto_takes_the_ring_for_large_buckets_on_slow_lines(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct servers_view view = view_of(4, CORE_SERVERS_AUTO);
+    struct plan_elect_view view = view_of(4, CORE_SERVERS_AUTO);
     for (size_t m = 0; m < 4; m++)
-        view.rate[m] = 12500; /* 100 Mbit/s */
+        view.cost.of[m].line = 12500000; /* 100 Mbit/s */
     elected(&view, &plan);
     assert_false(servers_take(&plan, 16 * MIB));
     view =
         view_of(8, CORE_SERVERS_AUTO); /* on one slow line, the ring waits for it twice as long */
     for (size_t m = 0; m < 8; m++)
-        view.rate[m] = m == 3 ? 1000 : 100000;
+        view.cost.of[m].line = m == 3 ? 1000000 : 100000000;
     elected(&view, &plan);
     assert_true(servers_take(&plan, 16 * MIB));
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 1);

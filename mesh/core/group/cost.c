@@ -9,7 +9,7 @@
 enum { MIB = 1 << 20, LINE_MAX_S = 1 << 16 };
 
 static uint64_t
-larger(uint64_t a, uint64_t b)
+longer_of(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -18,7 +18,7 @@ larger(uint64_t a, uint64_t b)
 
 /* Whole contributions are kept, the largest first, as long as they do not overlap. */
 static uint64_t
-keep(uint64_t all, size_t n, const uint64_t *have, uint64_t *shards)
+keep_whole(uint64_t all, size_t n, const uint64_t *have, uint64_t *shards)
 {
     bool seen[PROTO_PEERS_MAX] = {false};
     uint64_t taken = 0;
@@ -37,7 +37,7 @@ keep(uint64_t all, size_t n, const uint64_t *have, uint64_t *shards)
 
 /* Who finishes one more shard first. */
 static size_t
-next_of(size_t n, const uint64_t *shards, const uint32_t *speed, bool known)
+first_done(size_t n, const uint64_t *shards, const uint32_t *speed, bool known)
 {
     size_t best = 0;
     double best_end = 0;
@@ -58,9 +58,9 @@ cost_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
     bool known = true;
     for (size_t m = 0; m < n; m++)
         known = known && speed[m] > 0;
-    uint64_t taken = keep(all, n, have, shards);
+    uint64_t taken = keep_whole(all, n, have, shards);
     for (uint64_t left = all & ~taken; left; left &= left - 1)
-        shards[next_of(n, shards, speed, known)] |= left & -left;
+        shards[first_done(n, shards, speed, known)] |= left & -left;
 }
 
 uint64_t
@@ -70,7 +70,7 @@ cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *speed)
     for (size_t m = 0; m < n; m++) {
         assert(speed[m] > 0);
         uint64_t count = (uint64_t)__builtin_popcountll(shards[m]);
-        most_us = larger(most_us, UINT64_C(1000000) * 1000000 * count / speed[m]);
+        most_us = longer_of(most_us, UINT64_C(1000000) * 1000000 * count / speed[m]);
     }
     return most_us;
 }
@@ -78,7 +78,7 @@ cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *speed)
 /* --- Lines ---------------------------------------------------------------------------------------- */
 
 static uint64_t
-hop_us(const struct cost *cost)
+trip_us(const struct cost *cost)
 {
     return cost->hop_us ? cost->hop_us : COST_HOP_US;
 }
@@ -87,17 +87,17 @@ hop_us(const struct cost *cost)
 static uint64_t
 line_us(const struct cost *cost, size_t m, uint64_t bytes)
 {
-    uint64_t fit = cost->fit ? cost->fit : 256, line = cost->of[m].line;
+    uint64_t line = cost->of[m].line;
     if (line == 0)
         return 0;
     if (bytes / line >= LINE_MAX_S)
         return LINE_MAX_S * UINT64_C(1000000);
-    return (bytes / line * 1000000 + bytes % line * 1000000 / line) * fit / 256;
+    return bytes / line * 1000000 + bytes % line * 1000000 / line;
 }
 
 /* The same where several send to it at once. */
 static uint64_t
-crowd_us(const struct cost *cost, size_t m, uint64_t bytes)
+crowded_us(const struct cost *cost, size_t m, uint64_t bytes)
 {
     return line_us(cost, m, bytes) * COST_CROWD / 4;
 }
@@ -108,12 +108,12 @@ slowest_us(const struct cost *cost, uint64_t bytes)
 {
     uint64_t most_us = 0;
     for (size_t m = 0; m < cost->n; m++)
-        most_us = larger(most_us, line_us(cost, m, bytes));
+        most_us = longer_of(most_us, line_us(cost, m, bytes));
     return most_us;
 }
 
 static uint64_t
-chunks_of(const struct cost *cost, uint64_t bytes)
+chunks_in(const struct cost *cost, uint64_t bytes)
 {
     uint64_t chunk = cost->chunk_elems * sizeof(int32_t);
     return bytes / chunk + 1;
@@ -125,24 +125,24 @@ struct way {
 };
 
 static struct way
-ring(const struct cost *cost, uint64_t bytes)
+by_ring(const struct cost *cost, uint64_t bytes)
 {
     uint64_t trips = 2 * (cost->n - 1), part = bytes / cost->n;
     return (struct way){slowest_us(cost, trips * part),
-                        trips * (hop_us(cost) + chunks_of(cost, part) * COST_MESSAGE_US)};
+                        trips * (trip_us(cost) + chunks_in(cost, part) * COST_MESSAGE_US)};
 }
 
 static struct way
-direct(const struct cost *cost, uint64_t bytes)
+all_to_all(const struct cost *cost, uint64_t bytes)
 {
     uint64_t others = cost->n - 1, line = slowest_us(cost, others * bytes);
     return (struct way){others > 1 ? line * COST_CROWD / 4 : line,
-                        hop_us(cost) + others * chunks_of(cost, bytes) * COST_MESSAGE_US};
+                        trip_us(cost) + others * chunks_in(cost, bytes) * COST_MESSAGE_US};
 }
 
 /* A server gets whole ranges, so one of them may have one more than its share: any of them, as its weight says. */
 static struct way
-star(const struct cost *cost, uint64_t bytes)
+by_star(const struct cost *cost, uint64_t bytes)
 {
     uint64_t all = 0, servers = 0, chunk = cost->chunk_elems * sizeof(int32_t), one_us = 0;
     for (size_t m = 0; m < cost->n; m++) {
@@ -150,17 +150,17 @@ star(const struct cost *cost, uint64_t bytes)
         servers += cost->of[m].weight > 0;
     }
     assert(all > 0);
-    uint64_t ranges = larger(servers, 2 * bytes / chunk), range = bytes / ranges;
-    struct way way = {.trips_us = 2 * hop_us(cost) + bytes * COST_PASS_US / MIB};
+    uint64_t ranges = longer_of(servers, 2 * bytes / chunk), range = bytes / ranges;
+    struct way way = {.trips_us = 2 * trip_us(cost) + bytes * COST_PASS_US / MIB};
     uint64_t messages = 0;
     for (size_t m = 0; m < cost->n; m++) {
         uint64_t own = ranges * cost->of[m].weight / all;
         uint64_t sends = ranges - own + own * (cost->n - 1);
-        messages = larger(messages, sends);
-        way.line_us = larger(way.line_us, crowd_us(cost, m, range * sends));
-        one_us += cost->of[m].weight * crowd_us(cost, m, range * (cost->n - 1)) / all;
+        messages = longer_of(messages, sends);
+        way.line_us = longer_of(way.line_us, crowded_us(cost, m, range * sends));
+        one_us += cost->of[m].weight * crowded_us(cost, m, range * (cost->n - 1)) / all;
     }
-    way.line_us = larger(way.line_us, one_us);
+    way.line_us = longer_of(way.line_us, one_us);
     way.trips_us += messages * COST_MESSAGE_US;
     return way;
 }
@@ -168,21 +168,21 @@ star(const struct cost *cost, uint64_t bytes)
 uint64_t
 cost_ring_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = ring(cost, bytes);
+    struct way way = by_ring(cost, bytes);
     return way.line_us + way.trips_us;
 }
 
 uint64_t
 cost_direct_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = direct(cost, bytes);
+    struct way way = all_to_all(cost, bytes);
     return way.line_us + way.trips_us;
 }
 
 uint64_t
 cost_star_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = star(cost, bytes);
+    struct way way = by_star(cost, bytes);
     return way.line_us + way.trips_us;
 }
 
@@ -199,7 +199,7 @@ cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes)
 }
 
 static bool
-served(const struct cost *cost, uint64_t bytes)
+by_servers(const struct cost *cost, uint64_t bytes)
 {
     bool any = false;
     for (size_t m = 0; m < cost->n; m++)
@@ -208,19 +208,19 @@ served(const struct cost *cost, uint64_t bytes)
 }
 
 static struct way
-way_of(const struct cost *cost, uint64_t bytes)
+cheapest_way(const struct cost *cost, uint64_t bytes)
 {
-    if (served(cost, bytes))
-        return star(cost, bytes);
-    return cost_direct_pays(cost->n, cost->direct_bytes, bytes) ? direct(cost, bytes)
-                                                                : ring(cost, bytes);
+    if (by_servers(cost, bytes))
+        return by_star(cost, bytes);
+    return cost_direct_pays(cost->n, cost->direct_bytes, bytes) ? all_to_all(cost, bytes)
+                                                                : by_ring(cost, bytes);
 }
 
 /* --- A round -------------------------------------------------------------------------------------- */
 
 /* Members that are not in `set` go. */
 static struct cost
-only(const struct cost *cost, uint64_t set)
+members_in(const struct cost *cost, uint64_t set)
 {
     struct cost some = *cost;
     some.n = 0;
@@ -243,7 +243,7 @@ least_speed(const struct cost *cost)
 
 /* Until the last member has computed its shards; who is unknown is as fast as `least`. */
 static uint64_t
-compute_us(const struct cost *cost, uint32_t least)
+all_computed_us(const struct cost *cost, uint32_t least)
 {
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX];
     uint32_t speed[PROTO_PEERS_MAX], equal[PROTO_PEERS_MAX] = {0};
@@ -257,7 +257,7 @@ compute_us(const struct cost *cost, uint32_t least)
 
 /* A third of computing is the forward pass; then the buckets are ready one after the other. */
 static uint64_t
-ready_us(uint64_t compute_us, size_t bucket, size_t count)
+bucket_ready_us(uint64_t compute_us, size_t bucket, size_t count)
 {
     return compute_us / 3 + 2 * (compute_us / 3) * (bucket + 1) / count;
 }
@@ -268,9 +268,10 @@ sums_end_us(const struct cost *cost, uint64_t computed_us)
 {
     uint64_t line_us = 0, end_us = computed_us;
     for (size_t b = 0; b < cost->bucket_count && cost->n > 1; b++) {
-        struct way way = way_of(cost, cost->buckets[b].count * sizeof(int32_t));
-        line_us = larger(line_us, ready_us(computed_us, b, cost->bucket_count)) + way.line_us;
-        end_us = larger(end_us, line_us + way.trips_us);
+        struct way way = cheapest_way(cost, cost->buckets[b].count * sizeof(int32_t));
+        line_us =
+            longer_of(line_us, bucket_ready_us(computed_us, b, cost->bucket_count)) + way.line_us;
+        end_us = longer_of(end_us, line_us + way.trips_us);
     }
     return end_us;
 }
@@ -278,11 +279,11 @@ sums_end_us(const struct cost *cost, uint64_t computed_us)
 struct cost_round
 cost_round(const struct cost *cost, uint64_t set)
 {
-    struct cost some = only(cost, set);
-    struct cost_round round = {.compute_us = compute_us(&some, least_speed(cost))};
+    struct cost some = members_in(cost, set);
+    struct cost_round round = {.compute_us = all_computed_us(&some, least_speed(cost))};
     round.lines_us = sums_end_us(&some, round.compute_us) - round.compute_us;
     for (size_t m = 0; m < some.n; m++)
-        round.apply_us = larger(round.apply_us, some.of[m].apply_us);
+        round.apply_us = longer_of(round.apply_us, some.of[m].apply_us);
     return round;
 }
 
@@ -299,15 +300,156 @@ cost_sums_us(const struct cost *cost)
     return sums_end_us(cost, 0);
 }
 
-void
-cost_fit(struct cost *cost, uint64_t set, uint64_t measured_us)
+/* --- Who takes part --------------------------------------------------------------------------------- */
+
+static uint32_t
+smaller_known(uint32_t a, uint32_t b)
 {
-    struct cost_round round;
-    cost->fit = 0;
-    round = cost_round(cost, set);
-    uint64_t other_us = round.compute_us + round.apply_us;
-    if (round.lines_us == 0 || measured_us <= other_us + round.lines_us)
-        return;
-    uint64_t fit = (measured_us - other_us) * 256 / round.lines_us;
-    cost->fit = (uint32_t)(fit < UINT32_MAX ? fit : UINT32_MAX);
+    return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* The lines of the members in `set`: none is faster than those between them are seen to be. */
+static void
+lines_of(const struct cost_view *view, uint64_t set, struct cost *cost)
+{
+    *cost = view->cost;
+    for (size_t m = 0; m < cost->n; m++)
+        for (size_t k = 0; k < cost->n; k++)
+            if ((set >> m & 1) && (set >> k & 1)) {
+                uint32_t line = smaller_known(view->rate[m][k], view->rate[k][m]);
+                cost->of[m].line = smaller_known(cost->of[m].line, line);
+            }
+}
+
+void
+cost_lines(struct cost_view *view)
+{
+    uint32_t most = 0;
+    size_t n = view->cost.n;
+    for (size_t m = 0; m < n; m++) {
+        uint32_t *line = &view->cost.of[m].line;
+        *line = 0;
+        for (size_t k = 0; k < n; k++) {
+            *line = view->rate[m][k] > *line ? view->rate[m][k] : *line;
+            *line = view->rate[k][m] > *line ? view->rate[k][m] : *line;
+        }
+        most = *line > most ? *line : most;
+    }
+    for (size_t m = 0; m < n; m++)
+        view->cost.of[m].line = view->cost.of[m].line ? view->cost.of[m].line : most;
+}
+
+uint64_t
+cost_expect_us(const struct cost_view *view, uint64_t set)
+{
+    struct cost cost;
+    for (int k = 0; k < COST_TIMES; k++)
+        if (view->times[k].who == set)
+            return view->times[k].us;
+    lines_of(view, set, &cost);
+    return cost_round_us(&cost, set);
+}
+
+/* Who may make a round long: the ends of the slowest line, the slowest to compute, and the slowest to apply. */
+static uint64_t
+suspects_of(const struct cost_view *view, uint64_t set)
+{
+    struct cost cost;
+    size_t line[2] = {PROTO_PEERS_MAX, PROTO_PEERS_MAX}, speed = line[0], apply = line[0];
+    lines_of(view, set, &cost);
+    const struct cost_member *of = cost.of;
+    for (size_t m = 0; m < cost.n; m++) {
+        if (!(set >> m & 1))
+            continue;
+        if (speed == PROTO_PEERS_MAX)
+            line[0] = line[1] = speed = apply = m;
+        line[0] = of[m].line < of[line[0]].line ? m : line[0];
+        line[1] = of[m].line <= of[line[1]].line ? m : line[1];
+        speed = of[m].speed < of[speed].speed ? m : speed;
+        apply = of[m].apply_us > of[apply].apply_us ? m : apply;
+    }
+    return UINT64_C(1) << line[0] | UINT64_C(1) << line[1] | UINT64_C(1) << speed |
+           UINT64_C(1) << apply;
+}
+
+/* `set` without the member that costs it most; of two that are as good this node stays. */
+static uint64_t
+without_worst(const struct cost_view *view, uint64_t set)
+{
+    uint64_t best = 0, best_us = 0, suspects = suspects_of(view, set);
+    uint64_t last = __builtin_popcountll(set) == 2 ? set : suspects;
+    for (uint64_t left = last; left; left &= left - 1) {
+        uint64_t rest = set & ~(left & -left), us = cost_expect_us(view, rest);
+        bool keeps = us == best_us && (rest >> view->self & 1);
+        if (best == 0 || us < best_us || keeps) {
+            best = rest;
+            best_us = us;
+        }
+    }
+    return best;
+}
+
+bool
+cost_clearly_less(uint64_t then_us, uint64_t now_us)
+{
+    return 4 * now_us > COST_GAIN * then_us && now_us > then_us + COST_GAIN_US;
+}
+
+/* A set of members, and the time of its rounds. */
+struct choice {
+    uint64_t set, us;
+};
+
+static void
+take_better(const struct cost_view *view, uint64_t set, struct choice *best)
+{
+    uint64_t us = set ? cost_expect_us(view, set) : UINT64_MAX;
+    if (us < best->us)
+        *best = (struct choice){set, us};
+}
+
+/* One end of a slow line may stay, and who costs nothing. */
+static void
+add_again(const struct cost_view *view, uint64_t all, struct choice *best)
+{
+    for (size_t m = 0; m < view->cost.n; m++) {
+        uint64_t more = best->set | UINT64_C(1) << m;
+        uint64_t us = more == best->set || more == all ? UINT64_MAX : cost_expect_us(view, more);
+        if (us <= best->us)
+            *best = (struct choice){more, us};
+    }
+}
+
+/* So much that no further round is needed to be sure. */
+bool
+cost_far_less(uint64_t then_us, uint64_t now_us)
+{
+    return now_us > COST_FAR * then_us && now_us > then_us + COST_FAR_US;
+}
+
+uint64_t
+cost_best(const struct cost_view *view)
+{
+    uint64_t all = bits_below(view->cost.n), alone = UINT64_C(1) << view->self;
+    uint64_t now_us = view->round_us ? view->round_us : cost_expect_us(view, all);
+    struct choice best = {all, now_us};
+    bool known = false;
+    for (size_t m = 0; m < view->cost.n; m++)
+        known = known || view->cost.of[m].speed > 0;
+    if (!known)
+        return all;
+    for (uint64_t set = all; set & (set - 1);) {
+        set = without_worst(view, set);
+        take_better(view, set, &best);
+    }
+    for (size_t m = 0; m < view->cost.n; m++)
+        take_better(view, UINT64_C(1) << m, &best);
+    for (int k = 0; k < COST_TIMES; k++)
+        take_better(view, view->times[k].who, &best);
+    add_again(view, all, &best);
+    bool single = !(best.set & (best.set - 1));
+    uint64_t alone_us = cost_expect_us(view, alone);
+    if (single && !cost_clearly_less(best.us, alone_us) && cost_clearly_less(alone_us, now_us))
+        return alone;
+    return cost_clearly_less(best.us, now_us) ? best.set : all;
 }

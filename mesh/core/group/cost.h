@@ -14,8 +14,9 @@
  *
  * Bytes to a line to which several send at once take COST_CROWD quarters of their time.
  *
- * A prediction for members that have not trained together yet is fitted to the measured time of those that do: if a
- * round takes longer than predicted, so much longer are the lines.
+ * Who takes part: the members with whom a round is shortest. The time of a set that has trained together is remembered,
+ * that of any other set is predicted. Take one member after the other out, each time the one without whom a round takes
+ * least; add again, to the best of all these sets, who costs nothing.
  *
  * Pure functions. The leader asks with what was measured, `meshnode check` with what it assumes. */
 #ifndef MESH_COST_H
@@ -26,12 +27,18 @@
 #include <stdint.h>
 
 #include "mesh/core/core.h"
+#include "mesh/core/sessions/clock.h"
 
 enum {
     COST_HOP_US = 150,    /* a trip of a small message from member to member, about */
     COST_MESSAGE_US = 10, /* what a message costs beside its bytes, about */
     COST_PASS_US = 300,   /* what a MiB costs a server more than a member of the ring, about */
     COST_CROWD = 5,       /* quarters */
+    COST_GAIN = 5,        /* quarters: other members, or other servers, must be 5/4 as fast */
+    COST_GAIN_US = 5000,  /* and must save this much per round */
+    COST_FAR = 4,         /* times as fast: no further round is needed to be sure, */
+    COST_FAR_US = 100000, /* if so much is saved */
+    COST_TIMES = 8,       /* sets of members whose time is remembered */
     COST_LAN = 125000000  /* bytes per second: a line of 1 Gbit/s, where nothing is measured */
 };
 
@@ -55,8 +62,6 @@ struct cost {
     /* servers sum buckets of more than `above` bytes and at most `upto` */
     uint64_t above, upto;
     uint32_t hop_us; /* 0: COST_HOP_US */
-    /* lines take so many 256ths of that: cost_fit; 0: unknown, counts as 256 */
-    uint32_t fit;
 };
 
 /* Microseconds of the parts of a round: until the last member has computed; what lines and trips take beyond that; and
@@ -76,8 +81,6 @@ uint64_t cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *spee
 struct cost_round cost_round(const struct cost *cost, uint64_t set);
 /* The sum of the three. */
 uint64_t cost_round_us(const struct cost *cost, uint64_t set);
-/* A round of the members in `set` was measured: sets cost->fit. */
-void cost_fit(struct cost *cost, uint64_t set, uint64_t measured_us);
 /* Sums of a round with all members, without computing and applying. */
 uint64_t cost_sums_us(const struct cost *cost);
 /* Time of one bucket among all members, by each route. cost_star_us: somebody serves it. */
@@ -87,5 +90,32 @@ uint64_t cost_star_us(const struct cost *cost, uint64_t bytes);
 /* Does a bucket of at most this many bytes go directly from everyone to everyone? It is the same for all members of a
  * plan, so it depends on no measurement: it pays on a line of COST_LAN. */
 bool cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes);
+
+/* How long a round of some members took. */
+struct cost_time {
+    uint64_t who; /* bitmap; 0: none */
+    uint64_t us;
+    struct awake at; /* when this was measured last */
+};
+
+/* What the leader knows about the members of a plan. Ranks as in the plan. */
+struct cost_view {
+    struct cost cost;  /* without lines */
+    size_t self;       /* rank of the leader: of two that are as good it stays */
+    uint64_t round_us; /* measured time of a round; 0: unknown */
+    uint32_t rate[PROTO_PEERS_MAX][PROTO_PEERS_MAX]; /* [to][from], bytes per second; 0: unknown */
+    struct cost_time times[COST_TIMES];              /* `who`: of ranks */
+};
+
+/* Time in microseconds of a round of the members in `set`, a bitmap of ranks: measured, or predicted. */
+uint64_t cost_expect_us(const struct cost_view *view, uint64_t set);
+/* The members with whom a round takes least, a bitmap; all: no others are clearly faster. */
+uint64_t cost_best(const struct cost_view *view);
+/* Sets each member's line from `rate`: as fast as the best that was seen of it; of whom nothing is known, as the best of
+ * all. */
+void cost_lines(struct cost_view *view);
+/* Is the first time clearly less than the second one, or so much that nothing more is needed to be sure? */
+bool cost_clearly_less(uint64_t then_us, uint64_t now_us);
+bool cost_far_less(uint64_t then_us, uint64_t now_us);
 
 #endif

@@ -4,25 +4,96 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/group/cost.h"
 #include "mesh/core/internal.h"
 #include "proto/bits.h"
 
-void
-straggler_up(struct straggler *s, int i)
+/* Of a peer, -1: of this node, in bitmaps of members. */
+static uint64_t
+member_bit(int peer)
 {
-    s->of[i] = (struct straggler_peer){0};
+    return UINT64_C(1) << (peer < 0 ? PEERS_MAX : peer);
+}
+
+/* --- A line --------------------------------------------------------------------------------------- */
+
+void
+straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_us)
+{
+    int64_t difference_us = (int64_t)(now.us - sent_us);
+    if (!lag->known) {
+        *lag = (struct straggler_line){.known = true, .base_at = now};
+        lag->base_us[0] = lag->base_us[1] = difference_us;
+    } else if (wall_since(now, lag->base_at) > STRAGGLER_BASE_US) {
+        lag->base_at = now;
+        lag->base_us[1] = lag->base_us[0];
+        lag->base_us[0] = difference_us;
+    } else if (difference_us < lag->base_us[0]) {
+        lag->base_us[0] = difference_us;
+    }
+}
+
+void
+straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wall now,
+                     uint64_t sent_us, uint64_t bytes)
+{
+    straggler_line_heard(lag, now, sent_us);
+    int64_t base_us = lag->base_us[0] < lag->base_us[1] ? lag->base_us[0] : lag->base_us[1];
+    struct wall begin = {sent_us + (uint64_t)base_us};
+    if (wall_before(begin, *free_at))
+        begin = *free_at;
+    if (wall_before(begin, now))
+        lag->busy_us += wall_since(now, begin);
+    lag->bytes += bytes;
+    *free_at = now;
+}
+
+uint32_t
+straggler_line_now(const struct straggler_line *lag)
+{
+    if (lag->busy_us < STRAGGLER_FAST_US || lag->bytes > UINT32_MAX)
+        return STRAGGLER_FAST;
+    uint64_t rate = lag->bytes * 1000000 / lag->busy_us;
+    return rate < 1 ? 1 : rate < STRAGGLER_FAST ? (uint32_t)rate : STRAGGLER_FAST;
+}
+
+void
+straggler_line_round(struct straggler_line *lag, bool counts)
+{
+    if (counts && lag->bytes > 0) {
+        lag->recent[lag->count++ % STRAGGLER_RECENT] = straggler_line_now(lag);
+        lag->rate = 0;
+        for (unsigned k = 0; k < lag->count && k < STRAGGLER_RECENT && lag->count > 1; k++)
+            lag->rate = lag->recent[k] > lag->rate ? lag->recent[k] : lag->rate;
+    }
+    lag->bytes = lag->busy_us = 0;
+}
+
+void
+straggler_line_forget(struct straggler_line *lag)
+{
+    lag->rate = lag->count = 0;
+    lag->bytes = lag->busy_us = 0;
 }
 
 /* --- Measuring --------------------------------------------------------------------------------- */
 
 void
+straggler_up(struct straggler *s, int i)
+{
+    s->of[i] = (struct straggler_peer){0};
+    for (int k = 0; k < COST_TIMES; k++)
+        if (s->times[k].who >> i & 1)
+            s->times[k].who = 0;
+}
+
+void
 straggler_beat(struct straggler *s, const struct core *core, int i, bool back)
 {
-    lag_heard(&s->of[i].lag, core->now, core->view.of[i].beat.sent_us);
+    straggler_line_heard(&s->of[i].lag, core->now, core->view.of[i].beat.sent_us);
     if (back) {
         s->of[i].trial = true;
         s->of[i].vain = 0;
+        straggler_line_forget(&s->of[i].lag);
     }
 }
 
@@ -30,7 +101,8 @@ void
 straggler_chunk(struct straggler *s, const struct core *core, int i,
                 const struct proto_chunk *chunk)
 {
-    lag_chunk(&s->of[i].lag, core->now, chunk->sent_us, chunk->round);
+    straggler_line_chunk(&s->of[i].lag, &s->line_at, core->now, chunk->sent_us,
+                         chunk->count * sizeof(int32_t));
 }
 
 void
@@ -48,12 +120,21 @@ straggler_plan(struct straggler *s, const struct core *core)
     s->rounds = 0;
     s->window_us = s->window_rounds = 0;
     s->average_us = 0;
-    s->slow = 0;
-    for (int i = 0; i < core->peers.high; i++)
-        lag_forget(&s->of[i].lag);
+    s->best = 0;
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0)
             s->of[core->plan.peer[m]].vain = 0;
+}
+
+/* Of those who sent less, little may have waited behind what they sent to others. */
+static void
+lines_note(struct straggler *s, const struct core *core, bool counts)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        most = s->of[i].lag.bytes > most ? s->of[i].lag.bytes : most;
+    for (int i = 0; i < core->peers.high; i++)
+        straggler_line_round(&s->of[i].lag, counts && 2 * s->of[i].lag.bytes >= most);
 }
 
 static void
@@ -69,7 +150,7 @@ round_note(struct straggler *s, uint64_t us)
 
 /* The shortest of the last rounds, 0 when there were not enough. */
 static uint64_t
-round_us(const struct straggler *s)
+shortest_us(const struct straggler *s)
 {
     uint64_t least_us = UINT64_MAX;
     if (s->rounds < STRAGGLER_ROUNDS)
@@ -80,208 +161,113 @@ round_us(const struct straggler *s)
     return least_us;
 }
 
-/* --- Deciding ---------------------------------------------------------------------------------- */
-
-static uint64_t
-makespan_us(const struct straggler_input *view, uint64_t set)
+/* The members of the plan took so long for a round: this replaces what was known of them, or the oldest time. */
+static void
+time_note(struct straggler *s, const struct core *core, uint64_t us)
 {
-    uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
-    uint32_t speed[PROTO_PEERS_MAX] = {0}, least = UINT32_MAX;
-    size_t n = 0;
-    for (size_t m = 0; m < view->n; m++)
-        if (view->speed[m] > 0 && view->speed[m] < least)
-            least = view->speed[m];
-    for (size_t m = 0; m < view->n; m++)
-        if (set >> m & 1)
-            speed[n++] = view->speed[m] ? view->speed[m] : least; /* it has computed nothing yet */
-    uint64_t all = bits_below(view->shards);
-    cost_divide(all, n, none, speed, shards);
-    return cost_computed_us(n, shards, speed);
-}
-
-uint64_t
-straggler_predict(const struct straggler_input *view, uint64_t set)
-{
-    uint64_t apply_us = 0, lag_us = 0;
-    for (size_t a = 0; a < view->n; a++) {
-        if (!(set >> a & 1))
-            continue;
-        apply_us = view->apply_us[a] > apply_us ? view->apply_us[a] : apply_us;
-        for (size_t b = 0; b < view->n; b++)
-            if (b != a && (set >> b & 1) && view->lag_us[a][b] > lag_us)
-                lag_us = view->lag_us[a][b];
-    }
-    return makespan_us(view, set) + apply_us + lag_us;
-}
-
-/* The longest time on a line of the members in `set`; and its ends. */
-static uint64_t
-longest_of(const struct straggler_input *view, uint64_t set, size_t ends[2])
-{
-    uint64_t most_us = 0;
-    for (size_t a = 0; a < view->n; a++)
-        for (size_t b = 0; b < view->n; b++)
-            if (a != b && (set >> a & 1) && (set >> b & 1) && view->lag_us[a][b] > most_us) {
-                most_us = view->lag_us[a][b];
-                ends[0] = a;
-                ends[1] = b;
-            }
-    return most_us;
-}
-
-/* How much a line of a member takes on average, and its trainer. Each line has two ends: who is slow has bad ones only.
- * Of those that sent nothing nothing is known: between members that are no servers, for example. */
-static uint64_t
-cost_of(const struct straggler_input *view, uint64_t set, size_t m)
-{
-    uint64_t all_us = 0, lines = 0;
-    for (size_t k = 0; k < view->n; k++) {
-        if (k == m || !(set >> k & 1))
-            continue;
-        all_us += (uint64_t)view->lag_us[m][k] + view->lag_us[k][m];
-        lines += (view->lag_us[m][k] > 0) + (view->lag_us[k][m] > 0);
-    }
-    return (lines ? all_us / lines : 0) + view->apply_us[m];
-}
-
-static bool
-clearly_less(uint64_t then_us, uint64_t now_us)
-{
-    return 4 * now_us > STRAGGLER_GAIN * then_us && now_us > then_us + STRAGGLER_GAIN_US;
-}
-
-/* An end of the longest line, if all lines are clearly shorter without it, but not without the other end: a slow member
- * that serves all others. PROTO_PEERS_MAX: there is none. */
-static size_t
-slow_end(const struct straggler_input *view, uint64_t set)
-{
-    size_t ends[2] = {0}, others[2];
-    if (longest_of(view, set, ends) == 0)
-        return PROTO_PEERS_MAX;
-    uint64_t without_us[2];
-    for (int e = 0; e < 2; e++)
-        without_us[e] = longest_of(view, set & ~(UINT64_C(1) << ends[e]), others);
-    if (clearly_less(without_us[0], without_us[1]))
-        return ends[0];
-    return clearly_less(without_us[1], without_us[0]) ? ends[1] : PROTO_PEERS_MAX;
-}
-
-static size_t
-worst_of(const struct straggler_input *view, uint64_t set)
-{
-    uint64_t worst_us = 0;
-    bool pair = __builtin_popcountll(set) == 2; /* of which the lines say nothing */
-    size_t worst = pair ? PROTO_PEERS_MAX : slow_end(view, set);
-    for (size_t m = 0, end = worst; m < view->n && end == PROTO_PEERS_MAX; m++) {
-        if (!(set >> m & 1))
-            continue;
-        uint64_t us = pair ? straggler_predict(view, UINT64_C(1) << m) : cost_of(view, set, m);
-        if (worst == PROTO_PEERS_MAX || us >= worst_us) {
-            worst = m;
-            worst_us = us;
-        }
-    }
-    return worst;
-}
-
-uint64_t
-straggler_decide(const struct straggler_input *view)
-{
-    uint64_t all = bits_below(view->n);
-    bool known = false;
-    for (size_t m = 0; m < view->n; m++)
-        known = known || view->speed[m] > 0;
-    if (!known || view->n < 2)
-        return 0;
-    uint64_t set = all, best = all, now_us = straggler_predict(view, all), best_us = now_us;
-    while (set & (set - 1)) {
-        set &= ~(UINT64_C(1) << worst_of(view, set));
-        uint64_t us = straggler_predict(view, set);
-        if (us < best_us) {
-            best = set;
-            best_us = us;
-        }
-    }
-    for (size_t m = 0; m < view->n; m++) { /* one end of a slow line may stay */
-        uint64_t us = best >> m & 1 ? UINT64_MAX : straggler_predict(view, best | UINT64_C(1) << m);
-        if (us <= best_us) {
-            best |= UINT64_C(1) << m;
-            best_us = us;
-        }
-    }
-    bool better = clearly_less(best_us, now_us) && clearly_less(best_us, view->round_us);
-    return better ? all & ~best : 0;
+    struct cost_time now = {.us = us, .at = core->awake}, *place = s->times;
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        now.who |= member_bit(core->plan.peer[m]);
+    for (int k = 1; k < COST_TIMES && place->who != now.who; k++)
+        if (s->times[k].who == now.who || awake_before(s->times[k].at, place->at))
+            place = &s->times[k];
+    *place = now;
 }
 
 /* --- Leading ----------------------------------------------------------------------------------- */
 
+/* The times of sets of which all are here. */
 static void
-view_fill(const struct straggler *s, const struct core *core, struct straggler_input *view)
+times_fill(const struct straggler *s, const struct core *core, size_t n, const int *peer,
+           struct cost_view *view)
 {
-    const struct plan *plan = &core->plan;
-    memset(view, 0, sizeof *view);
-    view->n = plan->now.count;
-    view->shards = core->config.shards;
-    view->round_us = round_us(s);
-    for (size_t a = 0; a < view->n; a++) {
-        int i = plan->peer[a];
-        const struct heard *heard = i < 0 ? NULL : &core->view.of[i];
-        view->speed[a] = heard ? heard->beat.speed : core->contribution.speed;
-        view->apply_us[a] = heard ? heard->beat.apply_us : s->apply_us;
-        for (size_t b = 0; b < view->n; b++) {
-            int from = plan->peer[b] < 0 ? PEERS_MAX : plan->peer[b];
-            if (b != a)
-                view->lag_us[a][b] = heard ? heard->lag_us[from] : s->of[from].lag.us;
+    for (int k = 0; k < COST_TIMES; k++) {
+        const struct cost_time *time = &s->times[k];
+        uint64_t left = time->who, set = 0;
+        for (size_t m = 0; m < n; m++) {
+            set |= (uint64_t)((left & member_bit(peer[m])) > 0) << m;
+            left &= ~member_bit(peer[m]);
         }
+        bool fresh = awake_since(core->awake, time->at) < STRAGGLER_REMEMBER_US;
+        view->times[k] = (struct cost_time){left || !fresh ? 0 : set, time->us, time->at};
     }
 }
 
-static void
-tell(struct straggler *s, const struct core *core, int i, uint64_t with_us, uint64_t without_us)
+void
+straggler_see(const struct straggler *s, const struct core *core, size_t n, const int *peer,
+              struct cost_view *view)
 {
-    struct proto_msg msg = {.type = PROTO_BENCH,
-                            .bench = {.with_us = with_us, .without_us = without_us}};
+    *view = (struct cost_view){.cost = {.n = n,
+                                        .shards = core->config.shards,
+                                        .even = core->config.even,
+                                        .buckets = core->buckets,
+                                        .bucket_count = core->config.bucket_count,
+                                        .chunk_elems = core->config.chunk_elems,
+                                        .direct_bytes = core->config.direct_bytes}};
+    for (size_t a = 0; a < n; a++) {
+        const struct heard *heard = peer[a] < 0 ? NULL : &core->view.of[peer[a]];
+        view->self = heard ? view->self : a;
+        view->cost.of[a].speed = heard ? heard->beat.speed : core->contribution.speed;
+        view->cost.of[a].apply_us = heard ? heard->beat.apply_us : s->apply_us;
+        for (size_t b = 0; b < n; b++) {
+            int from = peer[b] < 0 ? PEERS_MAX : peer[b];
+            if (b != a)
+                view->rate[a][b] = heard ? heard->rate[from] : s->of[from].lag.rate;
+        }
+    }
+    cost_lines(view);
+    times_fill(s, core, n, peer, view);
+}
+
+static void
+tell_bench(struct straggler *s, const struct core *core, int i, const struct proto_bench *bench)
+{
+    struct proto_msg msg = {.type = PROTO_BENCH, .bench = *bench};
     s->of[i].told_at = core->awake;
     s->of[i].trial = false;
     peers_send(core, i, &msg);
 }
 
+static const char *
+bench_words(char out[96], const struct proto_bench *b)
+{
+    snprintf(out, 96, "%u node%s %.2f s a step, %u nodes %.2f s", b->without,
+             b->without == 1 ? "" : "s", (double)b->without_us / 1e6, b->with,
+             (double)b->with_us / 1e6);
+    return out;
+}
+
 static void
-leave_out(struct straggler *s, const struct core *core, int i, uint64_t with_us,
-          uint64_t without_us)
+leave_out(struct straggler *s, const struct core *core, int i, const struct proto_bench *bench)
 {
-    char who[PROTO_WHO_MAX];
-    core_log(core, 5,
-             "%s is left out for a while: a step takes %u ms with it, about %u ms without it",
-             report_who(core, i, who), (unsigned)(with_us / 1000), (unsigned)(without_us / 1000));
-    tell(s, core, i, with_us, without_us);
+    char who[PROTO_WHO_MAX], words[96];
+    core_log(core, 5, "%s is left out for a while: %s", report_who(core, i, who),
+             bench_words(words, bench));
+    tell_bench(s, core, i, bench);
 }
 
-uint64_t
-straggler_sober(const struct straggler *s, const struct core *core, uint64_t us)
-{
-    bool known = s->came_us > s->predicted_us && awake_before(core->awake, s->err_at);
-    return known ? us * s->came_us / s->predicted_us : us;
-}
-
-/* The members in `out` are left out: the others, and then this node, are told. */
+/* The members that are not in `best` are left out: the others, and then this node, are told. */
 static enum straggler_verdict
-send_away(struct straggler *s, const struct core *core, uint64_t out, uint64_t with_us,
-          uint64_t without_us)
+send_away(struct straggler *s, const struct core *core, const struct cost_view *view, uint64_t best)
 {
     enum straggler_verdict verdict = STRAGGLER_HOLD;
-    s->before_us = s->average_us > 0 ? s->average_us : with_us;
-    s->predicted_us = without_us;
-    uint64_t then_us = straggler_sober(s, core, without_us);
-    s->came_us = 0;
-    for (size_t m = 0; m < core->plan.now.count; m++) {
+    uint64_t all = bits_below(view->cost.n), then_us = cost_expect_us(view, best);
+    struct cost_round with = cost_round(&view->cost, all), without = cost_round(&view->cost, best);
+    struct proto_bench bench = {
+        .with_us = view->round_us ? view->round_us : cost_expect_us(view, all),
+        .without_us = then_us ? then_us : 1,
+        .with = (uint16_t)view->cost.n,
+        .without = (uint16_t)__builtin_popcountll(best),
+        .line = with.lines_us > without.lines_us + with.apply_us - without.apply_us};
+    s->before_us = s->average_us > 0 ? s->average_us : bench.with_us;
+    for (size_t m = 0; m < view->cost.n; m++) {
         int i = core->plan.peer[m];
-        if (!(out >> m & 1))
+        if (best >> m & 1)
             continue;
         if (i >= 0)
-            leave_out(s, core, i, with_us, then_us);
+            leave_out(s, core, i, &bench);
         else
-            verdict = straggler_on_bench(s, core, &(struct proto_bench){with_us, then_us});
+            verdict = straggler_on_bench(s, core, &bench);
     }
     if (s->benched) /* another node leads */
         s->before_us = 0;
@@ -289,89 +275,88 @@ send_away(struct straggler *s, const struct core *core, uint64_t out, uint64_t w
 }
 
 static enum straggler_verdict
-decide(struct straggler *s, const struct core *core, bool trial)
+decide_members(struct straggler *s, const struct core *core, bool trial)
 {
-    struct straggler_input view;
-    view_fill(s, core, &view);
-    uint64_t out = straggler_decide(&view);
-    uint64_t all = bits_below(view.n);
-    uint64_t without_us = straggler_predict(&view, all & ~out);
-    if (!clearly_less(straggler_sober(s, core, without_us), view.round_us))
-        out = 0;
-    bool again = out && !(out & ~s->slow);
-    if (!again)
-        s->slow_at = core->awake;
-    s->slow = out;
-    bool proved = trial && (s->without_us == 0 || clearly_less(s->without_us, view.round_us));
-    bool sure = proved || (again && awake_since(core->awake, s->slow_at) >= STRAGGLER_SURE_US);
-    if (!out || !sure)
+    struct cost_view view;
+    straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
+    view.round_us = shortest_us(s);
+    uint64_t best = cost_best(&view), all = bits_below(view.cost.n);
+    if (best != s->best)
+        s->best_at = core->awake;
+    s->best = best;
+    bool proved = trial && (s->without_us == 0 || cost_clearly_less(s->without_us, view.round_us));
+    bool sure = proved || awake_since(core->awake, s->best_at) >= STRAGGLER_SURE_US ||
+                cost_far_less(cost_expect_us(&view, best), view.round_us);
+    if (best == all || !sure)
         return STRAGGLER_GO_ON;
-    return send_away(s, core, out, view.round_us, without_us == 0 ? 1 : without_us);
+    return send_away(s, core, &view, best);
 }
 
 /* It did not help: whoever was left out may come back. */
 static void
-call_back(struct straggler *s, const struct core *core)
+straggler_recall(struct straggler *s, const struct core *core)
 {
+    const struct proto_bench back = {.without_us = 0};
     s->immune_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
     core_log(core, 6,
              "steps are no faster without the nodes that were left out: they may come back");
     for (int i = 0; i < core->peers.high; i++) {
         if (core->peers.peers[i].state == PEER_UP && straggler_benched(core, i))
-            tell(s, core, i, 0, 0);
+            tell_bench(s, core, i, &back);
         s->of[i].told_at.us = 0;
     }
 }
 
-static bool
-trial_in_plan(const struct straggler *s, const struct core *core)
+/* The ranks of those who have come back. */
+static uint64_t
+trials_of(const struct straggler *s, const struct core *core)
 {
+    uint64_t set = 0;
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0 && s->of[core->plan.peer[m]].trial)
-            return true;
-    return false;
-}
-
-static void
-trials_over(struct straggler *s, const struct core *core)
-{
-    for (size_t m = 0; m < core->plan.now.count; m++)
-        if (core->plan.peer[m] >= 0)
-            s->of[core->plan.peer[m]].trial = false;
+            set |= UINT64_C(1) << m;
+    return set;
 }
 
 /* Did it help to leave somebody out? */
 static void
-judge(struct straggler *s, const struct core *core)
+judge_members(struct straggler *s, const struct core *core)
 {
     if (s->before_us == 0 || s->average_us == 0)
         return;
-    s->came_us = s->average_us;
-    s->err_at = awake_after(core->awake, STRAGGLER_ERR_US);
-    if (!clearly_less(s->average_us, s->before_us))
-        call_back(s, core);
+    if (!cost_clearly_less(s->average_us, s->before_us))
+        straggler_recall(s, core);
     s->before_us = 0;
+}
+
+/* May this node, which leads, leave somebody out now? */
+static bool
+may_decide(const struct straggler *s, const struct core *core)
+{
+    return core->plan.hold == UINT64_MAX && awake_reached(core->awake, s->immune_at) &&
+           !core->config.keep_all && !core->config.even && !core->pinned &&
+           !core_mutant(MUTANT_PACE);
 }
 
 /* After a round of a plan that this node leads. */
 static enum straggler_verdict
 lead(struct straggler *s, const struct core *core)
 {
-    uint64_t us = round_us(s);
-    bool trial = trial_in_plan(s, core);
-    if (trial && s->rounds >= STRAGGLER_TRIAL_ROUNDS)
-        trials_over(s, core);
+    uint64_t us = shortest_us(s);
+    uint64_t trials = trials_of(s, core);
+    for (uint64_t left = trials; left && s->rounds >= STRAGGLER_TRIAL_ROUNDS; left &= left - 1)
+        s->of[core->plan.peer[__builtin_ctzll(left)]].trial = false;
     if (us == 0 || core->plan.hold != UINT64_MAX)
         return STRAGGLER_GO_ON;
-    if (!trial) {
+    time_note(s, core, s->average_us > 0 ? s->average_us : us);
+    if (!trials) {
         s->without_us = s->average_us > 0 ? s->average_us : us;
-        judge(s, core);
+        judge_members(s, core);
     }
-    if (awake_before(core->awake, s->look_at) || awake_before(core->awake, s->immune_at) ||
-        core->config.keep_all || core->config.even || core->pinned || core_mutant(MUTANT_PACE))
+    if (awake_before(core->awake, s->look_at) || !may_decide(s, core))
         return STRAGGLER_GO_ON;
     s->look_at = awake_after(core->awake, STRAGGLER_LOOK_US);
-    return decide(s, core, trial);
+    return decide_members(s, core, trials > 0);
 }
 
 enum straggler_verdict
@@ -379,8 +364,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 {
     bool full = s->full;
     assert(core->plan.active);
-    for (int i = 0; i < core->peers.high; i++)
-        lag_round(&s->of[i].lag, core->round - 1, full);
+    lines_note(s, core, full);
     s->full = core->first_bucket == 0;
     if (!full)
         return STRAGGLER_GO_ON;
@@ -388,20 +372,47 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     return plan_leads(&core->plan, core->config.self) ? lead(s, core) : STRAGGLER_GO_ON;
 }
 
-/* Who has come back makes the plan crawl: no need to see the round's end. */
-static bool
-crawls(struct straggler *s, const struct core *core)
+/* In the first rounds of some members: a line is seen to be so slow that this node should go on with fewer. */
+static uint64_t
+hopeless(const struct straggler *s, const struct core *core, struct cost_view *view)
 {
-    uint64_t most_us = 3 * s->without_us + STRAGGLER_TRIAL_US;
-    uint64_t us = awake_since(core->awake, core->plan.round_at);
-    if (!plan_leads(&core->plan, core->config.self) || s->without_us == 0 || us <= most_us ||
-        core->contribution.state != TRAINER_FREE || !trial_in_plan(s, core))
-        return false;
-    for (size_t m = 0; m < core->plan.now.count; m++) {
-        int i = core->plan.peer[m];
-        if (i >= 0 && s->of[i].trial)
-            leave_out(s, core, i, us, s->without_us);
+    uint64_t all = bits_below(view->cost.n), seen = 0;
+    for (size_t m = 0; m < view->cost.n; m++) {
+        const struct straggler_line *lag =
+            &s->of[core->plan.peer[m] < 0 ? 0 : core->plan.peer[m]].lag;
+        if (m == view->self || lag->busy_us < STRAGGLER_SEEN_US ||
+            lag->bytes < STRAGGLER_SEEN_BYTES)
+            continue;
+        view->rate[view->self][m] = straggler_line_now(lag);
+        seen++;
     }
+    cost_lines(view);
+    uint64_t best = seen > 0 ? cost_best(view) : all, us = cost_expect_us(view, best);
+    bool lost = cost_far_less(us, cost_expect_us(view, all)) && (best >> view->self & 1) &&
+                cost_clearly_less(us, awake_since(core->awake, core->plan.round_at));
+    return lost ? best : all;
+}
+
+/* Who has come back makes the plan crawl, or a line does: no need to see the round's end. */
+static bool
+plan_crawls(struct straggler *s, const struct core *core)
+{
+    uint64_t most_us = 2 * s->without_us + STRAGGLER_TRIAL_US, trials = trials_of(s, core);
+    uint64_t us = awake_since(core->awake, core->plan.round_at);
+    if (!plan_leads(&core->plan, core->config.self) || core->plan.now.count < 2 ||
+        core->contribution.state != TRAINER_FREE || (s->rounds >= STRAGGLER_ROUNDS && !trials))
+        return false;
+    struct cost_view view;
+    straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
+    uint64_t all = bits_below(view.cost.n), best = all;
+    if (trials && s->without_us > 0 && us > most_us)
+        best = all & ~trials;
+    else if (s->rounds < STRAGGLER_ROUNDS && may_decide(s, core))
+        best = hopeless(s, core, &view);
+    if (best == all)
+        return false;
+    view.round_us = us > cost_expect_us(&view, all) ? us : 0;
+    send_away(s, core, &view, best);
     return true;
 }
 
@@ -413,7 +424,7 @@ straggler_not_joined(struct straggler *s, const struct core *core, int i)
         return;
     char who[PROTO_WHO_MAX];
     core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
-    tell(s, core, i, 0, 1);
+    tell_bench(s, core, i, &(struct proto_bench){.without_us = 1});
 }
 
 /* --- Being left out ---------------------------------------------------------------------------- */
@@ -463,15 +474,13 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     s->rest_us = next_rest_us(s, core);
     s->rest_at = awake_after(core->awake, s->rest_us);
     s->benched = true;
-    unsigned seconds = (unsigned)(s->rest_us / 1000000);
+    char words[96];
     if (msg->with_us == 0)
-        core_log(core, 4, "the others leave this node out for %u s: it does not catch up", seconds);
+        core_log(core, 4, "watching for %u s: this node does not catch up with the others",
+                 (unsigned)(s->rest_us / 1000000));
     else
-        core_log(
-            core, 4,
-            "the others leave this node out for %u s: its network or CPU is too slow (a step takes "
-            "%u ms with it, about %u ms without it)",
-            seconds, (unsigned)(msg->with_us / 1000), (unsigned)(msg->without_us / 1000));
+        core_log(core, 4, "watching: this %s is too slow to help (%s)", msg->line ? "line" : "CPU",
+                 bench_words(words, msg));
     return STRAGGLER_BENCHED;
 }
 
@@ -479,7 +488,7 @@ enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
     if (core->plan.active)
-        return crawls(s, core) ? STRAGGLER_ABORT : STRAGGLER_GO_ON;
+        return plan_crawls(s, core) ? STRAGGLER_ABORT : STRAGGLER_GO_ON;
     if (!s->benched)
         return STRAGGLER_GO_ON;
     if (awake_reached(core->awake, s->rest_at))

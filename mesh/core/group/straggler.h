@@ -1,46 +1,54 @@
-/* straggler.h - leaves out, for a while, a member that makes the others wait.
+/* straggler.h - who takes part: the leader takes the members with which a round takes least, and leaves out the others
+ * for a while.
  *
- *     measured   by each member, per round: how long the chunks of each neighbour were under way (lag.h), and how
- *                long the own trainer takes to apply a sum
+ *     measured   by each member: how fast chunks come from each other one, and how long its trainer takes to
+ *                apply a sum
  *     reported   in heartbeats
- *     decided    by the leader: would a round without some members be shorter by a clear margin?
- *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it. It follows
- *                the others like any node that is behind (fetch.h). It comes back by itself after STRAGGLER_REST_US,
- *                doubled each time.
+ *     decided    by the leader alone: with which members is a round shortest? The time of a set that has trained
+ *                together is remembered, that of any other set is predicted (cost.h)
+ *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it: it watches. It
+ *                follows the others like any node that is behind (fetch.h). It comes back by itself after
+ *                STRAGGLER_REST_US, doubled each time.
  *
- *     predicted round = makespan of the shards by measured speeds + longest apply + longest time on a line
+ * A line: chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the
+ * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). The time a
+ * chunk needs beyond that is the time of the line, whatever buffers are on the way. This node's line carries one chunk
+ * after the other: a chunk that waits for another one, from whomever, counts only from then on. The best rate of the
+ * last rounds counts: a machine that was busy for a moment is not a slow line.
  *
- * The decision: take the slowest member out of the prediction, then the slowest of the rest, and so on. To the best
- * of all these sets, add again the members that cost nothing. The set wins if for STRAGGLER_SURE_US it is STRAGGLER_GAIN
- * quarters as fast as the whole mesh, both by prediction and against the measured time of rounds. With two members
- * the set may be one of them.
+ * The decision: take one member after the other out, each time the one without whom a round takes least. To the best
+ * of all these sets, add again the members that cost nothing. The set wins if for STRAGGLER_SURE_US it is COST_GAIN
+ * quarters as fast as the present members. With two members the set may be one of them. A line that makes a round
+ * COST_FAR times as long is seen in the middle of the first round, which is then aborted.
  *
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
- * calls the members back. It remembers for STRAGGLER_ERR_US how much longer rounds were than predicted, and expects the
- * same error of later predictions. A node that has come back is sent away again if rounds clearly took less time
- * without it, if necessary in the middle of a round.
+ * calls the members back. Both times are remembered for STRAGGLER_REMEMBER_US. A node that has come back is sent away
+ * again if rounds clearly took less time without it, if necessary in the middle of a round.
  *
  * A node that catches up, says that it is ready, and makes a held plan wait in vain again and again, is left out,
  * too. A node that was left out ignores this when no other node makes progress. */
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
-#include "mesh/core/group/lag.h"
+#include "mesh/core/group/cost.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    STRAGGLER_GAIN = 5,           /* quarters: without the member a round must be 5/4 as fast */
-    STRAGGLER_GAIN_US = 5000,     /* and must save this much */
-    STRAGGLER_RECENT = 4,         /* rounds whose shortest counts */
+    STRAGGLER_RECENT = 4,     /* rounds whose shortest counts, and the best of a line */
+    STRAGGLER_FAST_US = 2000, /* chunks of a round that need less came by a fast line */
+    /* the quickest messages are remembered for one to two of these periods */
+    STRAGGLER_BASE_US = 15000000,
     STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
     STRAGGLER_LOOK_US = 200000,   /* between two decisions */
     STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */
     STRAGGLER_JUDGE_ROUNDS = 8,   /* and at least this many rounds */
     /* the decision must be the same for this long, so that a moment does not decide */
     STRAGGLER_SURE_US = 600000,
-    STRAGGLER_ERR_US = 300000000, /* how long the error of a prediction is remembered */
+    STRAGGLER_SEEN_US = 10000,        /* a line was busy for so long, */
+    STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in a running round */
+    STRAGGLER_REMEMBER_US = 300000000,
     /* a node that is left out comes back after this time, doubled each time */
     STRAGGLER_REST_US = 2000000,
     STRAGGLER_REST_MAX_US = 300000000,
@@ -51,26 +59,37 @@ enum {
         5000000, /* nobody made progress for this long: the node is no longer benched */
     STRAGGLER_TRIAL_ROUNDS = 8, /* rounds of a node that has come back */
     STRAGGLER_TRIAL_US =
-        100000, /* how much longer a round with it may take than three rounds without it */
+        100000, /* how much longer a round with it may take than two rounds without it */
     STRAGGLER_VAIN_MAX = 4, /* a node is left out after this many plans were held for it in vain */
 };
 
-/* What is known about the members of a plan. */
-struct straggler_input {
-    size_t n;
-    unsigned shards;
-    uint64_t round_us; /* measured time of a round */
-    uint32_t speed[PROTO_PEERS_MAX], apply_us[PROTO_PEERS_MAX];
-    uint32_t lag_us[PROTO_PEERS_MAX][PROTO_PEERS_MAX]; /* [to][from] */
+/* A line that costs no time worth a decision. */
+#define STRAGGLER_FAST UINT32_MAX
+
+struct straggler_line {
+    int64_t base_us[2]; /* smallest difference of clocks, in this period and in the one before */
+    struct wall base_at;
+    bool known;
+    uint64_t bytes, busy_us; /* of the chunks since the last round ended */
+    uint32_t recent[STRAGGLER_RECENT];
+    unsigned count;
+    uint32_t rate; /* bytes per second; 0: unknown; STRAGGLER_FAST */
 };
 
-/* Predicted time in microseconds of a round of the members in `set`, a bitmap. */
-uint64_t straggler_predict(const struct straggler_input *view, uint64_t set);
-/* Bitmap of the members to leave out; 0: none. */
-uint64_t straggler_decide(const struct straggler_input *view);
+/* A message that was sent at `sent_us` of the sender's clock came at `now`. */
+void straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_us);
+/* The same for a chunk of so many bytes. `free_at`: when the last chunk came here, from anyone; it is set to `now`. */
+void straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wall now,
+                          uint64_t sent_us, uint64_t bytes);
+/* A round is over. It counts if the peer sent as much as others: little may have waited behind what it sent to them. */
+void straggler_line_round(struct straggler_line *lag, bool counts);
+/* The rate so far in the round that is running. */
+uint32_t straggler_line_now(const struct straggler_line *lag);
+/* The line may be another one now. */
+void straggler_line_forget(struct straggler_line *lag);
 
 struct straggler_peer {
-    struct lag lag;
+    struct straggler_line lag;
     struct awake told_at; /* when it was told that it is left out */
     bool trial;           /* it was left out and has come back */
     unsigned vain;        /* how many plans were held for it in vain */
@@ -78,6 +97,7 @@ struct straggler_peer {
 
 struct straggler {
     struct straggler_peer of[PEERS_MAX]; /* index: as in struct peers */
+    struct wall line_at;                 /* when the last chunk came */
     bool full;                           /* the present round has all buckets */
     uint32_t apply_us;
     uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
@@ -86,15 +106,14 @@ struct straggler {
     unsigned window_rounds;
     uint64_t average_us; /* average of a full round of the plan; 0: unknown */
     struct awake look_at;
-    uint64_t slow;        /* bitmap of ranks: the decision at the last look */
-    struct awake slow_at; /* when this was first decided */
+    uint64_t best;        /* bitmap of ranks: the decision at the last look; 0: none */
+    struct awake best_at; /* when this was first decided */
     uint64_t without_us;  /* time of a round without those who were left out; 0: unknown */
     /* time of a round with those who were left out last, until it is known whether this helped */
     uint64_t before_us;
     struct awake immune_at; /* no node is left out before this time */
-    /* predicted and measured time of a round without those who were left out last; 0: unknown */
-    uint64_t predicted_us, came_us;
-    struct awake err_at; /* until when these two are remembered */
+    /* bitmaps of peers, bit PEERS_MAX: this node */
+    struct cost_time times[COST_TIMES];
 
     bool benched;         /* this node is left out */
     struct awake rest_at; /* until when */
@@ -107,7 +126,7 @@ enum straggler_verdict {
     STRAGGLER_HOLD,    /* hold the plan: members were told that they are left out */
     STRAGGLER_BENCHED, /* this node is left out now: say so, and hold the plan if it leads one */
     STRAGGLER_BACK,    /* this node is no longer left out: say so */
-    STRAGGLER_ABORT,   /* abort the plan: a member that has come back is too slow */
+    STRAGGLER_ABORT,   /* abort the plan: members were told that they are left out */
 };
 
 /* A session with peers[i] begins. */
@@ -130,7 +149,8 @@ enum straggler_verdict straggler_on_bench(struct straggler *s, const struct core
                                           const struct proto_bench *msg);
 /* A plan was held for peers[i], but it did not join. */
 void straggler_not_joined(struct straggler *s, const struct core *core, int i);
-/* A prediction, made longer by the factor by which the last one was too short. */
-uint64_t straggler_sober(const struct straggler *s, const struct core *core, uint64_t us);
+/* What is known about those who are to be members: peer[n], by rank, -1: this node. `view` is filled but for duties. */
+void straggler_see(const struct straggler *s, const struct core *core, size_t n, const int *peer,
+                   struct cost_view *view);
 
 #endif

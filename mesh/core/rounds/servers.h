@@ -18,10 +18,8 @@
  * A bucket that nobody serves goes round the ring, or directly from everyone to everyone (collective.h).
  *
  * Who is elected: the `servers` members with the highest weights. The weight is the share of the best member's speed or
- * of its line that this member has, whichever is less. Speeds are known from heartbeats. The time on the lines is
- * known from heartbeats, too (lag.h), and the bytes from the plan before: together they are the rate of a line. With
- * `auto`, all members serve, but only the buckets for which two trips to the servers take less time than 2(n-1) trips
- * along the ring, by the same rates. */
+ * of its line that this member has, whichever is less. The leader knows both from heartbeats. With `auto`, all members serve,
+ * but only the buckets for which two trips to the servers take less time than 2(n-1) trips along the ring (cost.h). */
 #ifndef MESH_SERVERS_H
 #define MESH_SERVERS_H
 
@@ -38,10 +36,6 @@ enum {
     SERVERS_PARTS_MAX = 64,      /* a bucket has no more ranges, if a chunk is long enough */
     SERVERS_SIZE_MAX = 63,       /* log2 of bytes */
     SERVERS_AUTO_MAX = 40,       /* `auto` looks at buckets of up to 2^40 bytes */
-    SERVERS_HOP_US = 150,        /* a trip of a small message from member to member, about */
-    SERVERS_MESSAGE_US = 10,     /* what a message costs beside its bytes, about */
-    SERVERS_PASS_US = 300,       /* what a MiB costs more than in the ring, about */
-    SERVERS_CROWD = 5, /* quarters: bytes take so much longer when several send to one line */
 };
 
 /* What a member of a plan serves. */
@@ -49,8 +43,20 @@ struct servers_duty {
     unsigned weight, above, upto;
 };
 
-uint64_t servers_pack(struct servers_duty duty);
-struct servers_duty servers_unpack(uint64_t duties);
+static inline uint64_t
+servers_pack(struct servers_duty duty)
+{
+    return duty.weight == 0 ? 0
+                            : duty.weight | (uint64_t)duty.above << 8 | (uint64_t)duty.upto << 16;
+}
+
+static inline struct servers_duty
+servers_unpack(uint64_t duties)
+{
+    return (struct servers_duty){duties & 31, duties >> 8 & SERVERS_SIZE_MAX,
+                                 duties >> 16 & SERVERS_SIZE_MAX};
+}
+
 /* Are the duties of this plan well formed? */
 bool servers_valid(const struct proto_plan *plan);
 
@@ -101,26 +107,5 @@ void servers_deal(struct servers_deal *deal, const struct proto_plan *plan, uint
                   size_t bucket, size_t ranges);
 /* The rank of the server of the next range: of range 0, then 1, ... */
 unsigned servers_deal_next(struct servers_deal *deal);
-
-/* --- Electing ------------------------------------------------------------------------------------- */
-
-/* What the leader knows about the members; ranks as in the plan. */
-struct servers_view {
-    size_t n;
-    unsigned wanted; /* as core_config.servers */
-    uint32_t chunk_elems;
-    uint64_t direct_bytes; /* buckets of at most this size are left to the direct way by `auto` */
-    uint32_t speed[PROTO_PEERS_MAX]; /* as in heartbeats; 0: unknown */
-    uint32_t
-        rate[PROTO_PEERS_MAX];    /* of its line, bytes per ms; 0: unknown, or faster than counts */
-    bool serves[PROTO_PEERS_MAX]; /* it did in the plan before */
-};
-
-/* Writes the duties of the members into the plan. */
-void servers_elect(const struct servers_view *view, struct proto_plan *plan);
-/* How long a bucket of so many bytes takes, in microseconds: round the ring, and by these servers. */
-uint64_t servers_ring_us(const struct servers_view *view, uint64_t bytes);
-uint64_t servers_star_us(const struct servers_view *view, const struct proto_plan *plan,
-                         uint64_t bytes);
 
 #endif

@@ -6,9 +6,9 @@
 #include "mesh/core/internal.h"
 
 enum {
-    SCORES = 8,       /* are told at a time, at most */
-    LAG_US = 1000,    /* a lag that changes by less is not worth a word, */
-    LAGS_US = 250000, /* and lags alone are told this often at most */
+    SCORES = 8,        /* are told at a time, at most */
+    RATE = 1000,       /* bytes per second: a rate that changes by less is not worth a word, */
+    RATES_US = 250000, /* and rates alone are told this often at most */
 };
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
@@ -44,12 +44,12 @@ heartbeat_score(const struct core *core, const struct proto_score *score)
 
 /* --- Whom we hear --------------------------------------------------------------------------------- */
 
-/* Has the lag changed so much that the others should know? */
+/* Has the rate changed so much that the others should know? */
 static bool
-lag_moved(uint32_t from_us, uint32_t to_us)
+rate_moved(uint32_t from, uint32_t to)
 {
-    uint32_t less = from_us < to_us ? from_us : to_us, more = from_us + to_us - less;
-    return more - less > LAG_US + less / 4;
+    uint32_t less = from < to ? from : to, more = from < to ? to : from;
+    return more - less > RATE + less / 4;
 }
 
 static void
@@ -60,20 +60,20 @@ list_heard(const struct core *core, struct proto_hears *out)
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !core->view.of[i].suspected && !peer->hello.wants_job)
             out->nodes[out->count++] =
-                (struct proto_hearing){peer->node, core->straggler.of[i].lag.us};
+                (struct proto_hearing){peer->node, core->straggler.of[i].lag.rate};
     }
 }
 
-/* Are others heard than those that we told of, or, after a while, have lags changed? */
+/* Are others heard than those that we told of, or, after a while, have rates changed? */
 static bool
 list_changed(const struct view *view, const struct core *core, const struct proto_hears *now)
 {
-    bool lags = wall_since(core->now, view->told_at) >= LAGS_US;
+    bool rates = wall_since(core->now, view->told_at) >= RATES_US;
     if (now->count != view->told.count)
         return true;
     for (size_t k = 0; k < now->count; k++) {
         const struct proto_hearing *a = &now->nodes[k], *b = &view->told.nodes[k];
-        if (!core_node_equal(a->node, b->node) || (lags && lag_moved(a->lag_us, b->lag_us)))
+        if (!core_node_equal(a->node, b->node) || (rates && rate_moved(a->rate, b->rate)))
             return true;
     }
     return false;
@@ -182,13 +182,13 @@ read_list(struct heard *heard, const struct core *core, int i)
         const struct proto_hearing *hearing = &heard->list.nodes[h];
         if (core_node_equal(hearing->node, core->config.self)) {
             heard->hears_me = true;
-            heard->lag_us[PEERS_MAX] = hearing->lag_us;
+            heard->rate[PEERS_MAX] = hearing->rate;
         }
         int j = peers_find(core, hearing->node);
         if (j < 0)
             continue;
         heard->hears |= UINT64_C(1) << j;
-        heard->lag_us[j] = hearing->lag_us;
+        heard->rate[j] = hearing->rate;
     }
     uint64_t healed = heard->hears & ~before;
     return healed || (deaf && heard->hears_me) ? healed | UINT64_C(1) << i : 0;

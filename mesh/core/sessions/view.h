@@ -23,8 +23,8 @@ struct heard {
     struct wall asked_at; /* when it was told our list, since it asked */
     bool hears_me;
     uint64_t hears; /* bit i: it hears peers[i] */
-    /* lag of chunks from peers[j] to it; the last entry is the lag from us */
-    uint32_t lag_us[PROTO_PEERS_MAX];
+    /* bytes per second of chunks from peers[j] to it; the last entry: from us */
+    uint32_t rate[PROTO_PEERS_MAX];
 };
 
 struct view {

@@ -1,0 +1,155 @@
+/* How fast chunks come, whatever the clocks say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/group/straggler.h"
+
+enum { MS = 1000, KB = 1000, WAY = 3 * MS /* of the quickest message */ };
+
+/* The sender's clock is 77 s behind, or ahead: only differences count. */
+static const int64_t clocks[] = {-77000000, 0, 77000000};
+static const uint64_t start = 1000000000;
+
+static uint64_t
+sender(uint64_t at, int64_t clock)
+{
+    return at + (uint64_t)clock;
+}
+
+/* `count` chunks of 10 kB, sent at once at `at`; each takes the line `each_us`. */
+static void
+chunks(struct straggler_line *lag, struct wall *free_at, uint64_t at, int64_t clock, unsigned count,
+       uint64_t each_us)
+{
+    for (unsigned k = 1; k <= count; k++)
+        straggler_line_chunk(lag, free_at, (struct wall){at + WAY + k * each_us}, sender(at, clock),
+                             10 * KB);
+}
+
+static void
+chunks_of_a_round_add_up_and_the_way_itself_does_not_count(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof clocks / sizeof *clocks; c++) {
+        struct straggler_line lag = {0};
+        struct wall free_at = {0};
+        straggler_line_heard(&lag, (struct wall){start + WAY}, sender(start, clocks[c]));
+        for (uint64_t round = 0; round < 3; round++) {
+            assert_int_equal(lag.rate, round < 2 ? 0 : 1000 * KB); /* two rounds are needed */
+            chunks(&lag, &free_at, start + (round + 1) * 100 * MS, clocks[c], 4, 10 * MS);
+            assert_int_equal(straggler_line_now(&lag), 1000 * KB);
+            straggler_line_round(&lag, true);
+        }
+        assert_int_equal(lag.rate, 1000 * KB);
+    }
+}
+
+static void
+a_line_that_does_not_wait_is_fast(void **state)
+{
+    (void)state;
+    struct straggler_line lag = {0};
+    struct wall free_at = {0};
+    for (uint64_t round = 0; round < 5; round++) {
+        chunks(&lag, &free_at, start + round * 100 * MS, 0, 3, 0);
+        straggler_line_round(&lag, true);
+    }
+    assert_true(lag.rate == STRAGGLER_FAST);
+}
+
+/* They come by turns on one line, each in 10 ms: each peer's come as fast as the line is. */
+static void
+chunks_of_several_peers_share_the_line(void **state)
+{
+    (void)state;
+    struct straggler_line lag[2];
+    memset(lag, 0, sizeof lag);
+    struct wall free_at = {0};
+    for (int p = 0; p < 2; p++)
+        straggler_line_heard(&lag[p], (struct wall){start + WAY}, start);
+    for (uint64_t k = 1; k <= 20; k++)
+        straggler_line_chunk(&lag[k % 2], &free_at, (struct wall){start + WAY + k * 10 * MS}, start,
+                             10 * KB);
+    for (int p = 0; p < 2; p++)
+        assert_int_equal(straggler_line_now(&lag[p]), 1000 * KB);
+}
+
+static void
+one_slow_round_of_a_busy_moment_does_not_count(void **state)
+{
+    (void)state;
+    struct straggler_line lag = {0};
+    struct wall free_at = {0};
+    straggler_line_heard(&lag, (struct wall){start + WAY}, start);
+    for (uint64_t round = 0; round < 8; round++) {
+        chunks(&lag, &free_at, start + (round + 1) * 1000 * MS, 0, 1,
+               round % 4 == 3 ? 5 * MS : 500 * MS);
+        straggler_line_round(&lag, true);
+        if (round > 3)
+            assert_int_equal(lag.rate, 2000 * KB);
+    }
+    for (uint64_t round = 8; round < 12; round++) { /* now it is slow all the time */
+        chunks(&lag, &free_at, start + (round + 1) * 1000 * MS, 0, 1, 500 * MS);
+        straggler_line_round(&lag, true);
+    }
+    assert_int_equal(lag.rate, 20 * KB);
+}
+
+static void
+rounds_that_do_not_count_and_lines_that_are_forgotten(void **state)
+{
+    (void)state;
+    struct straggler_line lag = {0};
+    struct wall free_at = {0};
+    straggler_line_heard(&lag, (struct wall){start + WAY}, start);
+    for (uint64_t round = 0; round < 6; round++) {
+        chunks(&lag, &free_at, start + (round + 1) * 1000 * MS, 0, 1, 20 * MS);
+        straggler_line_round(&lag, true);
+    }
+    chunks(&lag, &free_at, start + 9000 * MS, 0, 1, 3 * MS);
+    straggler_line_round(&lag, false);
+    straggler_line_round(&lag, true); /* nothing came */
+    assert_int_equal(lag.rate, 500 * KB);
+    straggler_line_forget(&lag);
+    assert_int_equal(lag.rate, 0);
+}
+
+/* Clocks drift: the quickest message of long ago says nothing. */
+static void
+the_quickest_message_is_forgotten_in_time(void **state)
+{
+    (void)state;
+    struct straggler_line lag = {0};
+    struct wall free_at = {0};
+    uint64_t now = start;
+    straggler_line_heard(&lag, (struct wall){now}, sender(now, 50 * MS));
+    for (uint64_t k = 0; k < 2 * STRAGGLER_BASE_US / MS + 2; k += 100) {
+        now += 100 * MS;
+        straggler_line_heard(&lag, (struct wall){now}, now);
+    }
+    for (uint64_t round = 0; round < 4; round++) {
+        now += 100 * MS;
+        straggler_line_chunk(&lag, &free_at, (struct wall){now}, now, 10 * KB);
+        straggler_line_round(&lag, true);
+    }
+    assert_true(lag.rate == STRAGGLER_FAST);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_of_a_round_add_up_and_the_way_itself_does_not_count),
+        cmocka_unit_test(a_line_that_does_not_wait_is_fast),
+        cmocka_unit_test(chunks_of_several_peers_share_the_line),
+        cmocka_unit_test(one_slow_round_of_a_busy_moment_does_not_count),
+        cmocka_unit_test(rounds_that_do_not_count_and_lines_that_are_forgotten),
+        cmocka_unit_test(the_quickest_message_is_forgotten_in_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
