@@ -414,8 +414,8 @@ what_differs_is_named(void **state)
                         "rule header: 'offers', expected 'offer'");
     assert_string_equal(differs(changed("\nplan ", "%x05", "%x06")),
                         "rule plan: '%x06', expected '%x05'");
-    assert_string_equal(differs(changed("\nhearing ", " lag-us", "")),
-                        "rule hearing: '', expected 'lag-us'");
+    assert_string_equal(differs(changed("\nhearing ", " rate", "")),
+                        "rule hearing: '', expected 'rate'");
     assert_string_equal(differs(changed("\nidle ", "bool", "uint")),
                         "rule idle: 'uint', expected 'bool'");
     assert_string_equal(differs(changed("\nidle ", "idle", "lazy")), "no rule idle");

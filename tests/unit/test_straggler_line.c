@@ -49,6 +49,22 @@ chunks_of_a_round_add_up_and_the_way_itself_does_not_count(void **state)
     }
 }
 
+/* Not after a chunk or two, which a busy moment may have held up. */
+static void
+a_slow_line_is_known_in_its_first_round(void **state)
+{
+    (void)state;
+    struct straggler_line lag = {0};
+    struct wall free_at = {0};
+    straggler_line_heard(&lag, (struct wall){start + WAY}, start);
+    chunks(&lag, &free_at, start, 0, 13, 10 * MS);
+    assert_int_equal(lag.rate, 0);
+    chunks(&lag, &free_at, start + 200 * MS, 0, 1, 10 * MS);
+    assert_int_equal(lag.rate, 1000 * KB);
+    straggler_line_round(&lag, true);
+    assert_int_equal(lag.rate, 0); /* of the next one */
+}
+
 static void
 a_line_that_does_not_wait_is_fast(void **state)
 {
@@ -145,6 +161,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_of_a_round_add_up_and_the_way_itself_does_not_count),
+        cmocka_unit_test(a_slow_line_is_known_in_its_first_round),
         cmocka_unit_test(a_line_that_does_not_wait_is_fast),
         cmocka_unit_test(chunks_of_several_peers_share_the_line),
         cmocka_unit_test(one_slow_round_of_a_busy_moment_does_not_count),

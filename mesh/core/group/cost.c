@@ -120,29 +120,29 @@ chunks_in(const struct cost *cost, uint64_t bytes)
 }
 
 /* What a bucket takes on the slowest line, and until its last message has come. */
-struct way {
+struct route_cost {
     uint64_t line_us, trips_us;
 };
 
-static struct way
-by_ring(const struct cost *cost, uint64_t bytes)
+static struct route_cost
+ring_cost(const struct cost *cost, uint64_t bytes)
 {
     uint64_t trips = 2 * (cost->n - 1), part = bytes / cost->n;
-    return (struct way){slowest_us(cost, trips * part),
-                        trips * (trip_us(cost) + chunks_in(cost, part) * COST_MESSAGE_US)};
+    return (struct route_cost){slowest_us(cost, trips * part),
+                               trips * (trip_us(cost) + chunks_in(cost, part) * COST_MESSAGE_US)};
 }
 
-static struct way
-all_to_all(const struct cost *cost, uint64_t bytes)
+static struct route_cost
+direct_cost(const struct cost *cost, uint64_t bytes)
 {
     uint64_t others = cost->n - 1, line = slowest_us(cost, others * bytes);
-    return (struct way){others > 1 ? line * COST_CROWD / 4 : line,
-                        trip_us(cost) + others * chunks_in(cost, bytes) * COST_MESSAGE_US};
+    return (struct route_cost){others > 1 ? line * COST_CROWD / 4 : line,
+                               trip_us(cost) + others * chunks_in(cost, bytes) * COST_MESSAGE_US};
 }
 
 /* A server gets whole ranges, so one of them may have one more than its share: any of them, as its weight says. */
-static struct way
-by_star(const struct cost *cost, uint64_t bytes)
+static struct route_cost
+star_cost(const struct cost *cost, uint64_t bytes)
 {
     uint64_t all = 0, servers = 0, chunk = cost->chunk_elems * sizeof(int32_t), one_us = 0;
     for (size_t m = 0; m < cost->n; m++) {
@@ -151,39 +151,39 @@ by_star(const struct cost *cost, uint64_t bytes)
     }
     assert(all > 0);
     uint64_t ranges = longer_of(servers, 2 * bytes / chunk), range = bytes / ranges;
-    struct way way = {.trips_us = 2 * trip_us(cost) + bytes * COST_PASS_US / MIB};
+    struct route_cost route = {.trips_us = 2 * trip_us(cost) + bytes * COST_PASS_US / MIB};
     uint64_t messages = 0;
     for (size_t m = 0; m < cost->n; m++) {
         uint64_t own = ranges * cost->of[m].weight / all;
         uint64_t sends = ranges - own + own * (cost->n - 1);
         messages = longer_of(messages, sends);
-        way.line_us = longer_of(way.line_us, crowded_us(cost, m, range * sends));
+        route.line_us = longer_of(route.line_us, crowded_us(cost, m, range * sends));
         one_us += cost->of[m].weight * crowded_us(cost, m, range * (cost->n - 1)) / all;
     }
-    way.line_us = longer_of(way.line_us, one_us);
-    way.trips_us += messages * COST_MESSAGE_US;
-    return way;
+    route.line_us = longer_of(route.line_us, one_us);
+    route.trips_us += messages * COST_MESSAGE_US;
+    return route;
 }
 
 uint64_t
 cost_ring_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = by_ring(cost, bytes);
-    return way.line_us + way.trips_us;
+    struct route_cost route = ring_cost(cost, bytes);
+    return route.line_us + route.trips_us;
 }
 
 uint64_t
 cost_direct_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = all_to_all(cost, bytes);
-    return way.line_us + way.trips_us;
+    struct route_cost route = direct_cost(cost, bytes);
+    return route.line_us + route.trips_us;
 }
 
 uint64_t
 cost_star_us(const struct cost *cost, uint64_t bytes)
 {
-    struct way way = by_star(cost, bytes);
-    return way.line_us + way.trips_us;
+    struct route_cost route = star_cost(cost, bytes);
+    return route.line_us + route.trips_us;
 }
 
 bool
@@ -199,7 +199,7 @@ cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes)
 }
 
 static bool
-by_servers(const struct cost *cost, uint64_t bytes)
+is_served(const struct cost *cost, uint64_t bytes)
 {
     bool any = false;
     for (size_t m = 0; m < cost->n; m++)
@@ -207,13 +207,13 @@ by_servers(const struct cost *cost, uint64_t bytes)
     return any && bytes > cost->above && bytes <= cost->upto;
 }
 
-static struct way
-cheapest_way(const struct cost *cost, uint64_t bytes)
+static struct route_cost
+bucket_cost(const struct cost *cost, uint64_t bytes)
 {
-    if (by_servers(cost, bytes))
-        return by_star(cost, bytes);
-    return cost_direct_pays(cost->n, cost->direct_bytes, bytes) ? all_to_all(cost, bytes)
-                                                                : by_ring(cost, bytes);
+    if (is_served(cost, bytes))
+        return star_cost(cost, bytes);
+    return cost_direct_pays(cost->n, cost->direct_bytes, bytes) ? direct_cost(cost, bytes)
+                                                                : ring_cost(cost, bytes);
 }
 
 /* --- A round -------------------------------------------------------------------------------------- */
@@ -268,10 +268,10 @@ sums_end_us(const struct cost *cost, uint64_t computed_us)
 {
     uint64_t line_us = 0, end_us = computed_us;
     for (size_t b = 0; b < cost->bucket_count && cost->n > 1; b++) {
-        struct way way = cheapest_way(cost, cost->buckets[b].count * sizeof(int32_t));
+        struct route_cost route = bucket_cost(cost, cost->buckets[b].count * sizeof(int32_t));
         line_us =
-            longer_of(line_us, bucket_ready_us(computed_us, b, cost->bucket_count)) + way.line_us;
-        end_us = longer_of(end_us, line_us + way.trips_us);
+            longer_of(line_us, bucket_ready_us(computed_us, b, cost->bucket_count)) + route.line_us;
+        end_us = longer_of(end_us, line_us + route.trips_us);
     }
     return end_us;
 }

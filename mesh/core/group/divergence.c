@@ -390,7 +390,8 @@ divergence_step(struct divergence *d, const struct core *core)
     d->open = !kept;
     bool heard = (count.all && count.round == core->round) ||
                  awake_since(core->awake, d->since) >= DIVERGENCE_GRACE_US;
-    verdict.differ = core->plan.active && ((!kept && heard) || member_differs(core));
+    bool alone = core->plan.now.count == 1; /* and would go on from what may be wrong */
+    verdict.differ = core->plan.active && ((!kept && (heard || alone)) || member_differs(core));
     if (kept || !heard || core->contribution.state != TRAINER_FREE)
         return verdict;
     bool differ = verdict.differ;

@@ -29,7 +29,7 @@
  *
  * SOUND: more witnesses are for our state than against it. Who differs is in no plan of ours and gives us no state
  * (divergence_excludes).
- * OPEN: this node makes no plan until all have told what they had, but no longer than DIVERGENCE_GRACE_US. It follows a
+ * OPEN: this node makes no plan, and drops one alone, until all have told, for DIVERGENCE_GRACE_US at most. It follows a
  * node that is ahead, whose first TOTAL tells what it had. For a round that is over it always waits that long, since
  * after a split not all come at once. When a plan was dropped because states differ, its members wait for one another in
  * the same way, though they do not know yet who differs.

@@ -32,6 +32,15 @@ straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_
     }
 }
 
+uint32_t
+straggler_line_now(const struct straggler_line *lag)
+{
+    if (lag->busy_us < STRAGGLER_FAST_US || lag->bytes > UINT32_MAX)
+        return STRAGGLER_FAST;
+    uint64_t rate = lag->bytes * 1000000 / lag->busy_us;
+    return rate < 1 ? 1 : rate < STRAGGLER_FAST ? (uint32_t)rate : STRAGGLER_FAST;
+}
+
 void
 straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wall now,
                      uint64_t sent_us, uint64_t bytes)
@@ -45,15 +54,8 @@ straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wa
         lag->busy_us += wall_since(now, begin);
     lag->bytes += bytes;
     *free_at = now;
-}
-
-uint32_t
-straggler_line_now(const struct straggler_line *lag)
-{
-    if (lag->busy_us < STRAGGLER_FAST_US || lag->bytes > UINT32_MAX)
-        return STRAGGLER_FAST;
-    uint64_t rate = lag->bytes * 1000000 / lag->busy_us;
-    return rate < 1 ? 1 : rate < STRAGGLER_FAST ? (uint32_t)rate : STRAGGLER_FAST;
+    if (lag->count < 2 && lag->busy_us >= STRAGGLER_SEEN_US && lag->bytes >= STRAGGLER_SEEN_BYTES)
+        lag->rate = straggler_line_now(lag);
 }
 
 void
@@ -62,9 +64,11 @@ straggler_line_round(struct straggler_line *lag, bool counts)
     if (counts && lag->bytes > 0) {
         lag->recent[lag->count++ % STRAGGLER_RECENT] = straggler_line_now(lag);
         lag->rate = 0;
-        for (unsigned k = 0; k < lag->count && k < STRAGGLER_RECENT && lag->count > 1; k++)
+        for (unsigned k = 0; k < lag->count && k < STRAGGLER_RECENT; k++)
             lag->rate = lag->recent[k] > lag->rate ? lag->recent[k] : lag->rate;
     }
+    if (lag->count < 2)
+        lag->rate = 0;
     lag->bytes = lag->busy_us = 0;
 }
 
@@ -294,7 +298,7 @@ decide_members(struct straggler *s, const struct core *core, bool trial)
 
 /* It did not help: whoever was left out may come back. */
 static void
-straggler_recall(struct straggler *s, const struct core *core)
+recall_all(struct straggler *s, const struct core *core)
 {
     const struct proto_bench back = {.without_us = 0};
     s->immune_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
@@ -325,7 +329,7 @@ judge_members(struct straggler *s, const struct core *core)
     if (s->before_us == 0 || s->average_us == 0)
         return;
     if (!cost_clearly_less(s->average_us, s->before_us))
-        straggler_recall(s, core);
+        recall_all(s, core);
     s->before_us = 0;
 }
 
@@ -372,24 +376,18 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     return plan_leads(&core->plan, core->config.self) ? lead(s, core) : STRAGGLER_GO_ON;
 }
 
-/* In the first rounds of some members: a line is seen to be so slow that this node should go on with fewer. */
+/* In the first rounds of some members: a line is seen to be so slow that this node should go on with fewer. The round has
+ * taken far longer than theirs would, and is not over: no need to know how much of it was the line. */
 static uint64_t
-hopeless(const struct straggler *s, const struct core *core, struct cost_view *view)
+hopeless(const struct core *core, const struct cost_view *view)
 {
-    uint64_t all = bits_below(view->cost.n), seen = 0;
-    for (size_t m = 0; m < view->cost.n; m++) {
-        const struct straggler_line *lag =
-            &s->of[core->plan.peer[m] < 0 ? 0 : core->plan.peer[m]].lag;
-        if (m == view->self || lag->busy_us < STRAGGLER_SEEN_US ||
-            lag->bytes < STRAGGLER_SEEN_BYTES)
-            continue;
-        view->rate[view->self][m] = straggler_line_now(lag);
-        seen++;
-    }
-    cost_lines(view);
-    uint64_t best = seen > 0 ? cost_best(view) : all, us = cost_expect_us(view, best);
-    bool lost = cost_far_less(us, cost_expect_us(view, all)) && (best >> view->self & 1) &&
-                cost_clearly_less(us, awake_since(core->awake, core->plan.round_at));
+    uint64_t all = bits_below(view->cost.n), best = all;
+    for (size_t m = 0; m < view->cost.n; m++)
+        if (view->cost.of[m].line > 0 && view->cost.of[m].line < STRAGGLER_FAST)
+            best = cost_best(view);
+    bool lost =
+        (best >> view->self & 1) &&
+        cost_far_less(cost_expect_us(view, best), awake_since(core->awake, core->plan.round_at));
     return lost ? best : all;
 }
 
@@ -408,7 +406,7 @@ plan_crawls(struct straggler *s, const struct core *core)
     if (trials && s->without_us > 0 && us > most_us)
         best = all & ~trials;
     else if (s->rounds < STRAGGLER_ROUNDS && may_decide(s, core))
-        best = hopeless(s, core, &view);
+        best = hopeless(core, &view);
     if (best == all)
         return false;
     view.round_us = us > cost_expect_us(&view, all) ? us : 0;

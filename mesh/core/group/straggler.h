@@ -47,7 +47,7 @@ enum {
     /* the decision must be the same for this long, so that a moment does not decide */
     STRAGGLER_SURE_US = 600000,
     STRAGGLER_SEEN_US = 10000,        /* a line was busy for so long, */
-    STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in a running round */
+    STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in its first rounds */
     STRAGGLER_REMEMBER_US = 300000000,
     /* a node that is left out comes back after this time, doubled each time */
     STRAGGLER_REST_US = 2000000,
@@ -73,7 +73,9 @@ struct straggler_line {
     uint64_t bytes, busy_us; /* of the chunks since the last round ended */
     uint32_t recent[STRAGGLER_RECENT];
     unsigned count;
-    uint32_t rate; /* bytes per second; 0: unknown; STRAGGLER_FAST */
+    /* bytes per second: the best of the last rounds; before two of them, that of the present round, if enough was seen;
+     * 0: unknown; STRAGGLER_FAST */
+    uint32_t rate;
 };
 
 /* A message that was sent at `sent_us` of the sender's clock came at `now`. */
