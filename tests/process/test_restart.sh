@@ -128,7 +128,8 @@ starts "an empty checkpoint"
 cp "$WORK/ring/metrics.jsonl" "$WORK/lines"
 last=$(newest ring)
 empty metrics.jsonl
-{ head -c -20 "$WORK/lines"; head -c 5000 /dev/zero; } >"$WORK/spoilt/metrics.jsonl"
+# Behind the lines that were synced before the checkpoint, and those of later steps, if there were any.
+{ cat "$WORK/lines"; tail -n 1 "$WORK/lines" | head -c -20; head -c 5000 /dev/zero; } >"$WORK/spoilt/metrics.jsonl"
 starts "half a line, and zeros"
 "$MESHNODE" verify "$WORK/spoilt" >"$WORK/out" || fail "verify: $(cat "$WORK/out")"
 
