@@ -104,12 +104,12 @@ chases(const struct core *core, int i)
 
 /* Is the next plan for us to make? */
 static bool
-leads_next(const struct core *core, bool hungry)
+leads_next(const struct core *core, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
         divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
         return false;
-    return hungry || (!somebody_ahead(core) && is_leader(core));
+    return overdue || (!somebody_ahead(core) && is_leader(core));
 }
 
 uint64_t
@@ -123,9 +123,9 @@ plan_waits_us(const struct core *core)
 
 /* Members by and by in the order of ids, each hearing and heard by all before it. True: somebody else may be ready soon. */
 static bool
-choose_members(const struct core *core, bool hungry, struct group_choice *choice)
+choose_members(const struct core *core, bool overdue, struct group_choice *choice)
 {
-    uint64_t id = hungry ? core->config.self.id : 0, wanted = 0;
+    uint64_t id = overdue ? core->config.self.id : 0, wanted = 0;
     bool wait = false;
     *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int i = 0; i < core->peers.high; i++)
@@ -264,13 +264,13 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
 bool
 plan_lead(struct plan *plan, const struct core *core)
 {
-    bool hungry = starved(core);
+    bool overdue = starved(core);
     struct group_choice choice = {.count = 1, .peer = {-1}};
-    if (!leads_next(core, hungry))
+    if (!leads_next(core, overdue))
         return false;
     if (plan->fails < PLAN_FAILS || plan->fails_round != core->round) {
-        bool wait = choose_members(core, hungry, &choice);
-        if (!hungry && ((wait && !waited(core)) || too_few(core, &choice)))
+        bool wait = choose_members(core, overdue, &choice);
+        if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
     propose(plan, core, &choice);

@@ -273,7 +273,7 @@ heartbeat_forget(struct view *view, int i)
 
 /* When more than half of the mesh is silent at once, we may be the one that does not hear. */
 static bool
-hush(const struct core *core)
+mostly_quiet(const struct core *core)
 {
     unsigned mesh = 1, silent = 0;
     for (int i = 0; i < core->peers.high; i++) {
@@ -282,7 +282,7 @@ hush(const struct core *core)
         if (peer->state != PEER_UP || peer->hello.wants_job)
             continue;
         mesh++;
-        silent += awake_since(core->awake, heard->heard_at) > HEARTBEAT_HUSH_US;
+        silent += awake_since(core->awake, heard->heard_at) > HEARTBEAT_QUIET_US;
     }
     return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
 }
@@ -296,7 +296,7 @@ lost(const struct core *core, int i)
     uint64_t silent_us = awake_since(core->awake, heard->heard_at);
     if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
         return false;
-    return silent_us > CORE_SPLIT_US || !hush(core);
+    return silent_us > CORE_SPLIT_US || !mostly_quiet(core);
 }
 
 enum heartbeat_verdict

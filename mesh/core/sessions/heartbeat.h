@@ -24,7 +24,7 @@
 
 enum {
     /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
-    HEARTBEAT_HUSH_US = 125000,
+    HEARTBEAT_QUIET_US = 125000,
 };
 
 /* What a heartbeat of peers[i] brought. */
