@@ -28,6 +28,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->config = *config;
     core->now = core->tick_at = (struct wall){now};
     core->awake = core->tick_awake = (struct awake){1}; /* 0 says never */
+    core->tick_us = CORE_TICK_US;
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
     core->all = bits_below(config->shards);
@@ -60,17 +61,18 @@ core_destroy(struct core **core)
 
 /* --- Events ------------------------------------------------------------------------------------ */
 
-/* How much of the time since the last tick this node was able to hear the others. Ticks are due every CORE_TICK_US;
+/* How much of the time since the last tick this node was able to hear the others. Ticks are due every core_tick_us;
  * where they come late, since our threads wait for a processor or have much to add, what others send waits, too. So a
  * late one counts as if it had been in time, which stretches each deadline by as much as we are late. */
 static uint64_t
-awake_passed(uint64_t passed)
+awake_passed(const struct core *core, uint64_t passed)
 {
-    uint64_t least = passed / CORE_STRETCH_MAX, us = passed < CORE_GAP_US ? passed : CORE_GAP_US;
+    uint64_t due = core->tick_us + CORE_GAP_US, most = CORE_GAPS_MAX * core->tick_us;
+    uint64_t least = passed / CORE_STRETCH_MAX, us = passed < due ? passed : due;
     us = us > least ? us : least;
     if (core_mutant(MUTANT_LATE))
         us = passed;
-    return us < CORE_GAP_MAX_US ? us : CORE_GAP_MAX_US;
+    return us < most ? us : most;
 }
 
 static void
@@ -78,7 +80,10 @@ core_clock(struct core *core, uint64_t now)
 {
     if (now > core->now.us)
         core->now.us = now;
-    core->awake = awake_after(core->tick_awake, awake_passed(wall_since(core->now, core->tick_at)));
+    struct awake before = core->awake;
+    core->awake =
+        awake_after(core->tick_awake, awake_passed(core, wall_since(core->now, core->tick_at)));
+    assert(!awake_before(core->awake, before));
 }
 
 /* Every event begins and ends with these two. No callback may start another event meanwhile. Returns false when we have
@@ -167,6 +172,8 @@ core_settle(struct core *core)
         page_repair_step(&core->repair, core);
     core->engine->step(core);
     core->finished = core->finished || core->engine->may_end(core);
+    if (core->view.pause_us > CORE_HEARTBEAT_US && core_pause_us(core) == CORE_HEARTBEAT_US)
+        core_tell(core); /* what it waited for has come: from now on others depend on it */
 }
 
 static void
@@ -186,6 +193,7 @@ core_on_tick(struct core *core, uint64_t now)
     bool here = event_begin(core, now);
     core->tick_at = core->now;
     core->tick_awake = core->awake;
+    core->tick_us = core_tick_due_us(core);
     if (here)
         core_tick(core);
     event_end(core);

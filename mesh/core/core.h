@@ -283,7 +283,9 @@ enum { CORE_SERVERS_AUTO = PROTO_PEERS_MAX + 1 };
 int core_new(struct core **out, const struct core_config *config, uint64_t now);
 void core_destroy(struct core **core);
 
-void core_on_tick(struct core *core, uint64_t now); /* call it at least every CORE_TICK_US */
+void core_on_tick(struct core *core, uint64_t now); /* call it at least every core_tick_us */
+/* CORE_TICK_US; longer while this node waits for others to come. */
+uint64_t core_tick_us(const struct core *core);
 /* In the time since the last such event, the threads of this node waited `us` for a processor. The trainer could make no
  * progress then, and that time does not count as busy. */
 void core_on_starved(struct core *core, uint64_t now, uint64_t us);
@@ -340,6 +342,7 @@ void core_status(const struct core *core, struct core_status *out);
 enum {
     CORE_TICK_US = 10000,
     CORE_HEARTBEAT_US = 50000,
+    CORE_IDLE_US = 200000,    /* the same of a node that waits for others to come */
     CORE_SUSPECT_US = 250000, /* a peer that is silent for this long is suspected */
     CORE_SPLIT_US = 375000,   /* the same when more than half of the mesh is silent */
     CORE_FORGET_US = 2000000, /* a peer that is silent for this long loses its session */

@@ -47,3 +47,9 @@ core_status(const struct core *core, struct core_status *out)
     out->waiting_us = out->waiting ? awake_since(core->awake, core->started_at) : 0;
     contact_list(core, out);
 }
+
+uint64_t
+core_tick_us(const struct core *core)
+{
+    return core->tick_us;
+}

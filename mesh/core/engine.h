@@ -76,11 +76,26 @@ core_stats_slow(struct core_stats *out, size_t n, const int *peer, const uint64_
     out->slow_share = (double)work[least] / (double)all;
 }
 
+/* Time between two ticks of this node: longer while it beats slowly. */
+static inline uint64_t
+core_tick_due_us(const struct core *core)
+{
+    return core->view.pause_us > CORE_HEARTBEAT_US ? CORE_IDLE_US / 5 : CORE_TICK_US;
+}
+
+/* Time between two heartbeats: longer while nothing depends on this node. */
+static inline uint32_t
+core_pause_us(const struct core *core)
+{
+    bool waits = core->config.hello.wants_job || core->engine->waits(core);
+    return waits ? CORE_IDLE_US : CORE_HEARTBEAT_US;
+}
+
 /* Sends a heartbeat to all peers now, with what the engine says. A node without a job asks for one instead. */
 static inline void
 core_tell(struct core *core)
 {
-    struct proto_heartbeat beat = {.round = 0};
+    struct proto_heartbeat beat = {.pause_us = core_pause_us(core)};
     core->engine->beat_out(core, &beat);
     heartbeat_send(&core->view, core, &beat);
 }

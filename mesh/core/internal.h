@@ -32,10 +32,10 @@
 #include "mesh/core/transfer/transfer.h"
 
 enum {
-    CORE_GAP_US = CORE_TICK_US + 2000, /* after a longer gap between two ticks, this node is late */
-    CORE_STRETCH_MAX = 8,              /* deadlines become at most this many times longer */
-    /* a gap counts for at most this much: in a longer one this node did not run */
-    CORE_GAP_MAX_US = 3 * CORE_TICK_US,
+    CORE_GAP_US = 2000, /* when a tick comes later than this after it was due, this node is late */
+    CORE_STRETCH_MAX = 8, /* deadlines become at most this many times longer */
+    /* a gap counts for at most so many times core_tick_us: in a longer one this node did not run */
+    CORE_GAPS_MAX = 3,
     CORE_LINE_MAX = 512,    /* bytes of a log line */
     CORE_SWEEP_US = 500000, /* time between two releases of frames that no plan wants */
 };
@@ -52,6 +52,7 @@ struct core {
     struct awake awake;  /* the same on the clock of deadlines */
     struct wall tick_at; /* now and awake at the last tick */
     struct awake tick_awake;
+    uint64_t tick_us;        /* when the next one is due after it */
     struct awake started_at; /* when the trainer gave its first state */
 
     uint64_t round;          /* the next one to be committed */

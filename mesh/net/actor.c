@@ -28,7 +28,8 @@
 enum {
     STARVE_AFTER_US = 50000, /* of computing; shorter ones nobody takes for a hang */
     STARVE_EVERY_US = 50000,
-    REST_US = 2000,  /* how long the actor thread rests before it looks for work */
+    REST_US =
+        2000, /* how long the actor thread rests before it looks for work, if nodes are not waited for */
     EVENTS_MAX = 32, /* epoll events per turn */
     BUCKETS_MAX = 4, /* told to the core per turn: each may be megabytes to be checked */
 };
@@ -173,7 +174,7 @@ actor_tick(struct mesh *mesh)
         if (wire_tick(mesh->wire, now))
             mesh->more_control = mesh->more_bulk = true;
         discover_read(mesh->discover, actor_found, mesh);
-        mesh->tick_at = now + CORE_TICK_US;
+        mesh->tick_at = now + core_tick_us(mesh->core);
     }
     if (now < mesh->discover_at)
         return;
@@ -234,6 +235,13 @@ actor_turn(struct mesh *mesh, bool trainer)
     actor_settle_some(mesh);
 }
 
+static uint64_t
+rest_us(const struct mesh *mesh)
+{
+    uint64_t tick_us = core_tick_us(mesh->core);
+    return tick_us > CORE_TICK_US ? tick_us : REST_US;
+}
+
 void *
 actor_run(void *arg)
 {
@@ -242,7 +250,7 @@ actor_run(void *arg)
     pthread_mutex_lock(&mesh->lock);
     while (!mesh->stop)
         if (atomic_load(&mesh->trainer_drives))
-            clock_wait(&mesh->rest, &mesh->lock, REST_US);
+            clock_wait(&mesh->rest, &mesh->lock, rest_us(mesh));
         else
             actor_turn(mesh, false);
     pthread_mutex_unlock(&mesh->lock);

@@ -79,7 +79,8 @@ void wire_counts(const struct wire *wire, struct wire_counts *out);
 
 /* Tell every peer that has had a heartbeat from us that we are alive. */
 void wire_pulse(struct wire *wire);
-/* When the last heartbeat was sent, in us of clock_us; 0: none yet. */
+/* When the last heartbeat was sent, in us of clock_us; 0: none yet. After one that says that the next one comes later than
+ * usual, by so much later. */
 uint64_t wire_beat_at(struct wire *wire);
 
 /* What the core asks of its wire, see core.h; ctx: a struct wire. None of them calls an event: wire_settle reports

@@ -19,7 +19,7 @@
 #include "proto/fail.h"
 
 enum {
-    HEARTBEAT_MS = 250, /* ZeroMQ's own, on control: a backstop against half-open connections; */
+    HEARTBEAT_MS = 500, /* ZeroMQ's own, on control: a backstop against half-open connections; */
     HEARTBEAT_DEAD_MS = 1500, /* the core suspects a silent peer much sooner */
     CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
     TRIM_US = 5000000,

@@ -36,6 +36,12 @@ send_frames(void *socket, const void *frame, size_t frame_size, const void *body
     return size && zmq_send(socket, body, size, ZMQ_DONTWAIT) < 0 ? 2 : 0;
 }
 
+static uint64_t
+beyond_us(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 void
 wire_send(void *ctx, unsigned index, const struct proto_msg *msg, const void *body, size_t size)
 {
@@ -52,7 +58,8 @@ wire_send(void *ctx, unsigned index, const struct proto_msg *msg, const void *bo
         pthread_mutex_unlock(&wire->pulse_lock);
     }
     if (msg->type == PROTO_HEARTBEAT)
-        atomic_store(&wire->beat_at, clock_us());
+        atomic_store(&wire->beat_at,
+                     clock_us() + beyond_us(msg->heartbeat.pause_us, CORE_HEARTBEAT_US));
     wire->counts.dropped += bad != 0;
     if (bad != 1)
         wire->counts.tx_bytes += frame_size + size;

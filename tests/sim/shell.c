@@ -196,7 +196,7 @@ ev_tick(struct sim *sim, struct sim_node *node)
     core_on_tick(node->core, sim->now);
     if (sim->late)
         late_judge(sim, node);
-    sim_push(sim, sim->now + CORE_TICK_US, SIM_TICK, node->index, 0, 0, NULL);
+    sim_push(sim, sim->now + core_tick_us(node->core), SIM_TICK, node->index, 0, 0, NULL);
     if (!core_finished(node->core) || !sim->profile.leave || sim->failed)
         return;
     core_leave(node->core, sim->now);

@@ -90,7 +90,7 @@ core_wrong(const struct core *core)
     for (int i = 0; i < core->peers.high; i++) {
         uint64_t silent_us = awake_since(core->awake, core->view.of[i].heard_at);
         bool up = core->peers.peers[i].state == PEER_UP;
-        if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAP_MAX_US)
+        if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAPS_MAX * core_tick_us(core))
             return "a peer that is silent still has a session";
     }
     return core->engine == &engine_push     ? push_wrong(core)

@@ -60,7 +60,7 @@ late_ticks_stretch_deadlines_though_messages_come(void **state)
         lone_say(lone, 8, &alive);
     }
     core_on_tick(lone->core, lone->now);
-    assert_true(awake_since(lone->core->awake, awake) <= CORE_GAP_MAX_US);
+    assert_true(awake_since(lone->core->awake, awake) <= CORE_GAPS_MAX * core_tick_us(lone->core));
     int i = peers_find(lone->core, lone_node(lone, 7));
     assert_true(i >= 0);
     assert_false(lone->core->view.of[i].suspected);
@@ -105,6 +105,116 @@ threads_that_did_not_wait_add_nothing(void **state)
     assert_true(starve_us(&starve) < 1000000000);
 }
 
+/* A heartbeat of `id`, which hears us and the other one, and says when the next one comes. */
+static void
+beat_slowly(struct lone *lone, unsigned id, uint32_t pause_us)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.idle = true, .pause_us = pause_us, .state_hash = 77}};
+    struct proto_hears hears = {.count = 2};
+    hears.nodes[0].node = lone_node(lone, 5);
+    hears.nodes[1].node = lone_node(lone, id == 7 ? 8 : 7);
+    lone_say_beat(lone, id, &msg, &hears);
+}
+
+static bool
+is_suspected(const struct lone *lone, unsigned id)
+{
+    return lone->core->view.of[peers_find(lone->core, lone_node(lone, id))].suspected;
+}
+
+static void
+who_says_that_it_beats_slowly_may_be_silent_for_longer(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    beat_slowly(lone, 7, CORE_IDLE_US);
+    for (unsigned t = 0; t < 1200; t += 50) {
+        assert_int_equal(is_suspected(lone, 7), t > 1000);
+        beat_slowly(lone, 8, CORE_HEARTBEAT_US);
+        lone_run(lone, 50);
+    }
+    assert_true(is_suspected(lone, 7));
+    assert_false(is_suspected(lone, 8));
+    beat_slowly(lone, 7,
+                PROTO_PAUSE_MAX_US); /* whatever it says: its session ends as soon as any other */
+    lone_run(lone, 2 * CORE_FORGET_US / 1000);
+    assert_int_equal(peers_find(lone->core, lone_node(lone, 7)), -1);
+    lone_destroy(&lone);
+}
+
+static void
+a_node_that_waits_beats_slowly_until_all_have_come(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    lone_meet(lone, 7);
+    beat_slowly(lone, 7, CORE_IDLE_US);
+    lone_run(lone, 200);
+    lone_forget_sent(lone);
+    for (unsigned t = 0; t < 2000; t += 200) {
+        beat_slowly(lone, 7, CORE_IDLE_US);
+        lone_run(lone, 200);
+    }
+    assert_in_range(lone_sent_count(lone, 7, PROTO_HEARTBEAT), 8, 11);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.pause_us, CORE_IDLE_US);
+    assert_true(core_tick_us(lone->core) > CORE_TICK_US);
+    lone_meet(lone, 8);
+    beat_slowly(lone, 8, CORE_IDLE_US);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.pause_us,
+                     CORE_HEARTBEAT_US);
+    lone_run(lone, 10);
+    assert_int_equal(core_tick_us(lone->core), CORE_TICK_US);
+    lone_destroy(&lone);
+}
+
+/* Ticks were due every 40 ms until the last one that was waited for came. */
+static void
+the_clock_of_deadlines_never_runs_back(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    lone_meet(lone, 7);
+    beat_slowly(lone, 7, CORE_IDLE_US);
+    lone_meet(lone, 8);
+    lone_run(lone, 300);
+    lone->now += 3 * CORE_TICK_US;
+    struct awake before = lone->core->awake;
+    beat_slowly(lone, 8, CORE_IDLE_US);
+    struct awake then = lone->core->awake;
+    lone->now += 1000;
+    beat_slowly(lone, 8, CORE_HEARTBEAT_US);
+    assert_true(awake_before(before, then));
+    assert_false(awake_before(lone->core->awake, then));
+    lone_destroy(&lone);
+}
+
+/* 7 has lost its power since its last heartbeat, and nobody had a reason to notice. */
+static void
+no_plan_is_built_on_who_was_not_heard_lately(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    lone_meet(lone, 7);
+    beat_slowly(lone, 7, CORE_IDLE_US);
+    lone_run(lone, 500);
+    assert_false(is_suspected(lone, 7));
+    lone_meet(lone, 8);
+    beat_slowly(lone, 7, CORE_IDLE_US); /* it hears 8; then it is silent */
+    for (unsigned t = 0; t < 300; t += 10)
+        lone_run(lone, 10);
+    beat_slowly(lone, 8, CORE_IDLE_US);
+    lone_run(lone, 100);
+    assert_null(lone_sent(lone, 8, PROTO_PLAN));
+    beat_slowly(lone, 8, CORE_HEARTBEAT_US);
+    beat_slowly(lone, 7, CORE_HEARTBEAT_US); /* it was only slow */
+    lone_run(lone, 10);
+    assert_int_equal(lone_sent(lone, 8, PROTO_PLAN)->msg.plan.count, 3);
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
@@ -112,6 +222,10 @@ main(void)
         cmocka_unit_test(time_without_a_processor_is_not_busy_time),
         cmocka_unit_test(late_ticks_stretch_deadlines_though_messages_come),
         cmocka_unit_test(an_empty_list_of_peers_says_that_a_node_is_alive),
+        cmocka_unit_test(who_says_that_it_beats_slowly_may_be_silent_for_longer),
+        cmocka_unit_test(a_node_that_waits_beats_slowly_until_all_have_come),
+        cmocka_unit_test(the_clock_of_deadlines_never_runs_back),
+        cmocka_unit_test(no_plan_is_built_on_who_was_not_heard_lately),
         cmocka_unit_test(threads_that_did_not_wait_add_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

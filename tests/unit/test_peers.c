@@ -670,7 +670,7 @@ a_node_without_a_job_asks_the_first_peer(void **state)
     lone_hello(lone, 7, true);
     assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, 0);
     lone_forget_sent(lone);
-    lone_run(lone, 2 * CORE_HEARTBEAT_US / 1000);
+    lone_run(lone, 2 * CORE_IDLE_US / 1000);
     assert_in_range(lone_sent_count(lone, 7, PROTO_JOB), 1, 3); /* the answer may have been lost */
     struct proto_msg job = {.type = PROTO_JOB};
     core_on_message(lone->core, lone->now, lone_node(lone, 7), "10.0.0.7", &job, "text", 4);

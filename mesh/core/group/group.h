@@ -51,6 +51,17 @@ group_hears(const struct core *core, const int *peer, size_t count, int i)
     return true;
 }
 
+/* No plan is built on who may be gone: one that beats slowly is not suspected until late. */
+static inline bool
+group_fresh(const struct core *core, const int *peer, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        if (peer[k] >= 0 &&
+            awake_since(core->awake, core->view.of[peer[k]].heard_at) > CORE_SUSPECT_US)
+            return false;
+    return true;
+}
+
 static inline void
 group_add(const struct core *core, struct group_choice *choice, int i)
 {

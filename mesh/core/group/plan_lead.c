@@ -273,6 +273,8 @@ plan_lead(struct plan *plan, const struct core *core)
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
+    if (!group_fresh(core, choice.peer, choice.count))
+        return false;
     propose(plan, core, &choice);
     return true;
 }

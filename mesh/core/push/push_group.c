@@ -480,6 +480,8 @@ lead_group(struct push_group *group, const struct core *core)
         propose_again(group, core);
         return PUSH_AS_BEFORE;
     }
+    if (!group_fresh(core, choice.peer, choice.count))
+        return PUSH_AS_BEFORE;
     propose_group(group, core, &choice);
     return PUSH_REGROUPED;
 }

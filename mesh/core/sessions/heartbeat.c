@@ -120,7 +120,8 @@ void
 heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
-    view->beat_at = wall_after(core->now, CORE_HEARTBEAT_US);
+    view->pause_us = beat->pause_us;
+    view->beat_at = wall_after(core->now, beat->pause_us);
     if (core->leaving)
         return;
     if (core->config.hello.wants_job) {
@@ -129,7 +130,6 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
     }
     tell_list(view, core);
     msg.heartbeat.sent_us = core->now.us;
-    msg.heartbeat.pause_us = CORE_HEARTBEAT_US;
     msg.heartbeat.hears_hash = view->told_hash;
     peers_send_all(core, &msg);
     tell_scores(core);
@@ -271,6 +271,14 @@ heartbeat_forget(struct view *view, int i)
     view->of[i] = (struct heard){.suspected = false};
 }
 
+/* A limit for silence, for a node that beats as often as most do: longer for one that says that it beats more slowly. */
+static uint64_t
+heartbeat_limit_us(const struct heard *heard, uint64_t us)
+{
+    uint64_t pause_us = heard->beat.pause_us;
+    return pause_us > CORE_HEARTBEAT_US ? us * pause_us / CORE_HEARTBEAT_US : us;
+}
+
 /* When more than half of the mesh is silent at once, we may be the one that does not hear. */
 static bool
 mostly_quiet(const struct core *core)
@@ -282,7 +290,8 @@ mostly_quiet(const struct core *core)
         if (peer->state != PEER_UP || peer->hello.wants_job)
             continue;
         mesh++;
-        silent += awake_since(core->awake, heard->heard_at) > HEARTBEAT_QUIET_US;
+        silent += awake_since(core->awake, heard->heard_at) >
+                  heartbeat_limit_us(heard, HEARTBEAT_QUIET_US);
     }
     return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
 }
@@ -294,9 +303,10 @@ lost(const struct core *core, int i)
     const struct peer *peer = &core->peers.peers[i];
     const struct heard *heard = &core->view.of[i];
     uint64_t silent_us = awake_since(core->awake, heard->heard_at);
-    if (silent_us <= CORE_SUSPECT_US || peer->hello.wants_job || core_mutant(MUTANT_SILENCE))
+    if (silent_us <= heartbeat_limit_us(heard, CORE_SUSPECT_US) || peer->hello.wants_job ||
+        core_mutant(MUTANT_SILENCE))
         return false;
-    return silent_us > CORE_SPLIT_US || !mostly_quiet(core);
+    return silent_us > heartbeat_limit_us(heard, CORE_SPLIT_US) || !mostly_quiet(core);
 }
 
 enum heartbeat_verdict

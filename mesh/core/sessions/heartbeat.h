@@ -14,6 +14,10 @@
  * node hears nobody. After that it goes on all the same, with the nodes it hears or alone. The smaller side of a
  * split must do so.
  *
+ * While a node waits for others to come, nothing depends on it: it beats every CORE_IDLE_US. Each heartbeat says when the
+ * next one comes; a peer that beats more slowly may be silent for so much longer before it is suspected. group.h makes no
+ * plan with who was not heard lately.
+ *
  * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
  * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
  * its trainer makes progress. */

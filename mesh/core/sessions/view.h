@@ -29,7 +29,8 @@ struct heard {
 
 struct view {
     struct heard of[PEERS_MAX]; /* index: as in struct peers */
-    struct wall beat_at;        /* when the next heartbeat is due */
+    struct wall beat_at;        /* when the next heartbeat is due, */
+    uint32_t pause_us;          /* as we said in the last one */
     struct proto_hears told;    /* whom we hear, as we told the peers last, */
     uint64_t told_hash;
     struct wall told_at; /* and when */
