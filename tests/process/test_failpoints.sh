@@ -2,7 +2,6 @@
 # test_failpoints.sh - the plain program knows no failpoint; in the other build each rule does what it says, and
 # wrong rules are refused. FAILNODE names the program built with FAILPOINTS=1.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
 points=$("$FAILNODE" --failpoints | awk '{print $1}')

@@ -9,7 +9,6 @@
 # is not overloaded, since a node that happens to train alone has no others.
 # FAILNODE names the program built with FAILPOINTS=1.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 FLIPS=${1:-16}
 RANDOM=${2:-1}

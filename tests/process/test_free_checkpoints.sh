@@ -4,7 +4,6 @@
 # model; train.from takes what such a run left; what does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"
 
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 4"
 

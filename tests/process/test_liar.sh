@@ -6,7 +6,6 @@
 # shards, or none: a liar that had no occasion to lie 100 times and is still there counts as no run.
 # FAILNODE names the program built with FAILPOINTS=1.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 RUNS=${1:-3}
 EPOCHS=40

@@ -3,6 +3,7 @@
 # one needs to use it: rows are predicted without the table that it was trained from. And two ends: a run whose gradients
 # are not finite stops with status 1, one whose folder was deleted makes it again.
 . "$(dirname "$0")/../support/process.sh"
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
 cat >"$WORK/job.yaml" <<'EOF'
 run: {name: animals}
@@ -98,10 +99,16 @@ mv "$WORK/away/table.csv" "$WORK"
 sed '1d; s/.*;//' "$WORK/table.csv" >"$WORK/known"
 sed 1d "$WORK/out" | cut -d, -f 2 | cmp - "$WORK/known" || fail "wrong kinds"
 
+to_middle() { # NAME OPTION ...: it stops itself in mid-run
+    MESHNODE_FAIL=compute:200:stop MESHNODE=$FAILNODE alone "$1" "$WORK/job.yaml" --set train.epochs=400 "${@:2}"
+    wait_until 60 "$1 to stop itself" held "$1"
+}
+
 echo "a folder that is deleted"
-alone b "$WORK/job.yaml" --set train.epochs=400
-wait_until 60 "b to train" reached 20 b
-rm -rf "$WORK/b"
+to_middle b
+[ -s "$WORK/b/metrics.jsonl" ] || fail "b has not begun"
+rm -r "$WORK/b"
+kill -CONT "${PID[b]}"
 finished 60 b
 has_model b || fail "no model in $WORK/b"
 [ -n "$(result b params_sha256)" ] || fail "no result"
@@ -112,10 +119,11 @@ run "audit, the old name of verify" audit "$WORK/b"
 echo "a folder that cannot be made again"
 mkdir "$WORK/real"
 ln -s real "$WORK/in"
-alone c "$WORK/job.yaml" --set train.epochs=400 --set node.out="$WORK/in/c"
-wait_until 60 "c to train" test -s "$WORK/in/c/metrics.jsonl"
+to_middle c --set node.out="$WORK/in/c"
+[ -s "$WORK/in/c/metrics.jsonl" ] || fail "c has not begun"
 ln -s /dev/null "$WORK/new"
 mv -T "$WORK/new" "$WORK/in"
+kill -CONT "${PID[c]}"
 wait_until 60 "c to give up" gone c
 wait "${PID[c]}"
 status=$?

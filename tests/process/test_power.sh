@@ -6,7 +6,6 @@
 . "$(dirname "$0")/../support/power.sh"
 . "$(dirname "$0")/../support/process.sh"
 
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 disks a b c
 NODES=(a b c)

@@ -4,7 +4,6 @@
 # told in one line and stops nobody; a journal that is damaged is refused with the place and the remedy.
 . "$(dirname "$0")/../support/process.sh"
 
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 1000"
 write_job "$WORK/often.yaml" 60 "checkpoint_every: 4"

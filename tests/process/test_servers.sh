@@ -4,7 +4,6 @@
 # sends totals, until one node is left. Nodes with a ring and with servers train together. Without "all", one
 # combination for each accident; the day of the year draws which.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 DRAW=${1:-$((10#$(date +%j)))}
 STEPS=60
 SERVERS=(1 2 3 auto)

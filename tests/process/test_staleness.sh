@@ -5,7 +5,7 @@
 # by, is at most 0.05 with STEPS=400; the 300 tickets of the short run differ by chance, too: at most 0.12. Where sleeping
 # takes much longer than asked, messages wait as long, which the simulator cannot know: then nothing is compared.
 . "$(dirname "$0")/../support/process.sh"
-MESHNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+MESHNODE=$FAILNODE
 SIM=${BUILD:-$ROOT/build/gcc}/sim
 STEPS=${STEPS:-50}
 

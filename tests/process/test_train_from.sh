@@ -3,7 +3,6 @@
 # and steps. So the same job cut in two comes to the weights of one go, on one node and on two, also after a kill; and a
 # run may go from exact to inexact and back. What does not fit is refused in one line.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
 # In an epoch: 20 steps.

@@ -3,7 +3,6 @@
 # goes on under others, and at a HOLD, when a node with another way to sum leads from then on. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
 # by name, but a run may go on with others, too. One hash each time.
 . "$(dirname "$0")/../support/process.sh"
-FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
 write_job "$WORK/job.yaml" 80

@@ -63,7 +63,7 @@ sed -i 's/batch: 96/batch: 960/' "$WORK/job.yaml"
 pair() { # NAME SET...: slow computes for half a second more each time
     local name=$1
     shift
-    MESHNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
+    MESHNODE=$FAILNODE
     node "$name" "$WORK/job.yaml" --peers 2 --set node.name=quick --set mesh.group="$GROUP-$name" "$@"
     MESHNODE_FAIL="compute:1+:sleep=500" node "$name-slow" "$WORK/job.yaml" --peers 2 --set node.name=slow --set mesh.group="$GROUP-$name" "$@"
 }

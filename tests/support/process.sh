@@ -9,12 +9,13 @@
 #     finished 60 a b                                 # both end with status 0
 #     same_hash a b
 #
-# MESHNODE names the program. Everything is below $WORK, which is kept when the test fails. Conditions
-# are polled and have deadlines; nothing waits for time to pass.
+# MESHNODE names the program, FAILNODE the one with failpoints. Everything is below $WORK, which is kept when the test
+# fails. Conditions are polled and have deadlines; nothing waits for time to pass.
 
 set -u
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 MESHNODE=${MESHNODE:-$ROOT/build/gcc/meshnode}
+FAILNODE=${FAILNODE:-$ROOT/build/gcc-fail/meshnode}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/meshnode-process-XXXXXX")
 GROUP=t-${WORK##*-} # nodes of other tests, clones and users do not meet ours on lo
 LINK="--interface lo"
@@ -117,6 +118,11 @@ dead() { # NAME
     wait "${PID[$1]}" 2>/dev/null
     unset "PID[$1]"
     [ ! -e "$WORK/$1/result.json" ] || fail "$1 was done before it was killed"
+}
+
+# By a failpoint with the action stop: the test acts in mid-run, however fast the run is, and lets it go on with kill -CONT.
+held() { # NAME
+    [ "$(ps -o state= -p "${PID[$1]}")" = T ]
 }
 
 finished() { # SECONDS NAME ...
