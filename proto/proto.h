@@ -251,7 +251,7 @@ struct proto_offer {
     uint64_t state_hash; /* of the whole state */
     uint64_t size;       /* bytes of the whole state; <= PROTO_STATE_MAX */
     uint64_t
-        check; /* XXH3-64 of the body, with the other fields as seed: mesh/core/transfer/serve.h */
+        check; /* XXH3-64 of the body, with the other fields as seed: mesh/core/transfer/transfer.h */
 };
 
 struct proto_state {

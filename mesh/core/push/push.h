@@ -24,7 +24,7 @@
  * from parameters tau updates old is scaled by 1 / max(1, tau) (Zhang et al., IJCAI 2016). With `group` = c, a range
  * makes one update of every c gradients (softsync).
  *
- * Three nets, each independent of the others: the *fence* (messages name their group, and only those of the present one
+ * Three checks, each independent of the others: the *fence* (messages name their group, and only those of the present one
  * count), the *set* (a range takes a ticket once, whoever pushes it and how often), and the *count* (the backup takes only
  * what follows what it has). A wrong view of who is there costs time. It never makes a range take a ticket twice.
  *

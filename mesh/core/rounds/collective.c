@@ -1,4 +1,4 @@
-/* collective.c - see collective.h for the nets, and who keeps what. */
+/* collective.c - see collective.h for the checks, and for what is kept. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * direct_bytes (between two members: of one chunk) goes from everyone to everyone instead: one step instead of
  * 2(n-1). A bucket that has servers under the plan (servers.h) is divided into ranges: each member sends its contribution
  * to a range to the server of the range, which sends the total to all. Each of these ways is a *route*, a table of
- * functions in a file of its own (route_ring.c, route_direct.c, route_star.c): all pass through the same nets. The
- * states of a chunk in the ring:
+ * functions in a file of its own (route_ring.c, route_direct.c, route_star.c); all make the same checks (route.h). How
+ * the elements of a chunk are written: compress/coding.h. The states of a chunk in the ring:
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^

@@ -1,5 +1,5 @@
 /* route_ring.c - a bucket is divided into n segments, which go round the ring of members twice: reduce-scatter, all-gather.
- * Each member sends 2(n-1)/n of the bucket, for any n (Patarasuk and Yuan, JPDC 2009). See collective.h for the picture. */
+ * Each member sends 2(n-1)/n of the bucket, for any n. collective.h has the states of a chunk. */
 #include <assert.h>
 
 #include "mesh/core/rounds/route.h"
@@ -70,7 +70,7 @@ ring_pass_on(struct collective *c, enum proto_type type, const struct proto_chun
     c->ops.pass_on(c->ctx, UINT64_C(1) << right_neighbour(c), &msg, frame);
 }
 
-/* The net of ranges: which chunk of which segment is this? False if it is none. */
+/* The check of the range: which chunk of which segment is this? False if it is none. */
 static bool
 chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *segment,
             size_t *status)

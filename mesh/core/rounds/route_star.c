@@ -113,7 +113,7 @@ range_send_next(struct collective *c, size_t bucket, size_t r)
         range_send(c, bucket, next);
 }
 
-/* The net of ranges: which one is this? NULL if it is none. */
+/* The check of the range: which one is this? NULL if it is none. */
 static struct range *
 range_of(const struct collective *c, const struct proto_chunk *chunk)
 {
