@@ -210,7 +210,7 @@ struct core_state {
      * part in the plan of the round before, and is in the next one, has at least the shards that it had. Nobody is
      * left out for being slow, and no plan is held to divide the shards better. The shards of a node that is gone go
      * to others. So do those of one that was not in the plan of the round before but got its total from others. */
-    bool pinned;
+    bool pinned; /* no way to train says so yet */
 };
 
 /* How far this node and one that it hears came, which have no session. */

@@ -7,8 +7,16 @@
  *     way_gossip.c    replicas that average with their neighbours (mesh.topology: gossip)
  *     way_check.c     what `meshnode check` prints of each
  *
- * Each has a record of its own, run->own. Nobody else asks which way it is. Another way is another such file, its row in way.c,
- * its value in enum config_way (node/job/config.h), and, if it is `free`, its row in node/commands/replay.c. */
+ * Each has a record of its own, run->own. Only the job's keys and hashes (node/job) and the replay ask which way it is.
+ * Another way is another such file with its rows in way.c and way_check.c, and
+ *
+ *     node/job/config.h, config.c    its value in enum config_way; which keys mean it; its part of the job's hash, if the
+ *                                    same job has another result in it
+ *     node/job/config_key.c, config_rules.c    its keys, and with which others they cannot go; configs/reference.yaml
+ *     node/commands/replay.c         its row: what computes it again from its journal (train_journal_add), if it is `free`
+ *     mesh/core/engine.h             what another engine is, if none there does it
+ *
+ * Local steps (train.local_steps, local_sgd.h) are no way of their own: a round of way_rounds.c has several (work.h). */
 #ifndef NODE_WAY_H
 #define NODE_WAY_H
 

@@ -1,7 +1,12 @@
 /* group.h - who trains together: what the engines share when they choose the members of a plan or group.
  *
  * The members of a group hear one another. They are chosen one by one, by rising id; each must hear all that were chosen
- * before it, and be heard by them. Which peers may be chosen at all, the engine says, as a bitmap. */
+ * before it, and be heard by them. Which peers may be chosen at all, the engine says, as a bitmap.
+ *
+ *     may this peer?         wants_in of plan_lead.c and of gossip_plan.c, may_be_chosen of push_group.c
+ *     do all hear it?        choose_members of the same files; who leads is always a member
+ *     is it worth the time?  in rounds alone: straggler.h leaves out who is not, by cost.h. That node says so in its
+ *                            heartbeats (benched), and wants_in does not take it */
 #ifndef MESH_GROUP_H
 #define MESH_GROUP_H
 

@@ -1,5 +1,5 @@
-/* straggler.h - who takes part: the leader takes the members with which a round takes least, and leaves out the others
- * for a while.
+/* straggler.h - who is too slow to take part: the leader takes the members with which a round takes least, and leaves out
+ * the others for a while (group.h says what else decides about it).
  *
  *     measured   by each member: how fast chunks come from each other one, and how long its trainer takes to
  *                apply a sum
