@@ -131,11 +131,63 @@ what_was_sent_to_a_former_process_does_not_count(void **state)
     assert_true(takes(9, MUTANT_GOSSIP_GHOST));
 }
 
+static void
+on_keep(void *ctx, struct core_frame *frame)
+{
+    (void)ctx, (void)frame;
+}
+
+/* Node 2 asks for a phase that this node is not in yet, with `size` bytes of values, and gets its answer when the phase begins:
+ * is it a flow? */
+static bool
+gives_later(size_t size)
+{
+    static const struct core_wire wire = {
+        .send_bulk = on_send_bulk, .keep = on_keep, .release = on_handle};
+    static const struct gossip_keeper keeper = {.note = NULL};
+    static const struct gossip_config gossip = {
+        .keeper = &keeper, .graph = GOSSIP_RING, .steps = 9, .count = VALUES};
+    static const struct proto_plan plan = {.count = 2,
+                                           .members = {{.node = {1, 1}}, {.node = {2, 1}}}};
+    static int32_t values[VALUES] = {8, 16, 24, 32};
+    const struct proto_ask ask = {
+        .kind = PROTO_ASK_VALUES, .link = 1, .number = 1, .plan_hash = 5, .phase = 1};
+    struct core_frame frame = {values, size, values};
+    flows = 0;
+    core = gossip_lone(&gossip, &wire, 1);
+    struct gossip *g = &core->gossip;
+    g->status = GOSSIP_TRAINING;
+    g->plan.active = true;
+    g->plan.hash = 5;
+    g->plan.now = plan;
+    gossip_give_on_ask(&g->links, &g->replica, core, 0, &ask, &frame);
+    assert_true(g->links.of[0].parts[0].waits);
+    g->run.on = true;
+    g->run.phase = 1;
+    g->run.gives = 2;
+    gossip_give_waiting(&g->links, &g->replica, core);
+    assert_false(g->links.of[0].parts[0].waits);
+    bool any = flows == 1;
+    core_destroy(&core);
+    return any;
+}
+
+static void
+an_early_ask_of_another_size_gets_no_flow(void **state)
+{
+    (void)state;
+    assert_true(gives_later(VALUES * sizeof(int32_t)));
+    assert_false(gives_later(sizeof(int32_t)));
+    assert_false(gives_later(2 * VALUES * sizeof(int32_t)));
+    assert_false(gives_later(0));
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_sent_to_a_former_process_does_not_count),
+        cmocka_unit_test(an_early_ask_of_another_size_gets_no_flow),
         cmocka_unit_test(an_old_flow_that_was_taken_does_not_drop_the_present_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,12 +9,16 @@
 #include "mesh/core/gossip/gossip_internal.h"
 #include "proto/bits.h"
 
+/* Does peers[i] have it? */
 static bool
-says(const struct core *core, int i, enum gossip_status from, enum gossip_status to)
+has(const struct core *core, int i, enum gossip_fetch what)
 {
     const struct gossip_peer *peer = &core->gossip.of[i];
-    return view_usable(core, i) && !gossip_wait_out(core, core->peers.peers[i].node) &&
-           peer->known && peer->said.status >= from && peer->said.status <= to;
+    unsigned status = peer->said.status;
+    bool fits = what == GOSSIP_FETCH_RESULT ? status == GOSSIP_DONE
+                                            : status >= GOSSIP_TRAINING && status <= GOSSIP_QUIET;
+    return peer->known && fits && view_usable(core, i) &&
+           !gossip_wait_out(core, core->peers.peers[i].node);
 }
 
 /* --- Sending ------------------------------------------------------------------------------------- */
@@ -39,22 +43,18 @@ gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const s
                    int i, const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
-    static const enum proto_flow_kind kinds[PROTO_ASKS_END] = {
-        [PROTO_ASK_COPY] = PROTO_FLOW_COPY,
-        [PROTO_ASK_LAST] = PROTO_FLOW_LAST,
-        [PROTO_ASK_RESULT] = PROTO_FLOW_RESULT,
-    };
     if (ask->part >= g->part_count || !may_copy(core, ask) || !core->peers.peers[i].announced)
         return;
-    struct proto_msg msg = {.type = PROTO_FLOW,
-                            .flow = {.kind = (uint16_t)kinds[ask->kind],
-                                     .to = core->peers.peers[i].node.incarnation,
-                                     .link = ask->link,
-                                     .number = ++copy->sent,
-                                     .part = ask->part,
-                                     .plan_hash = ask->plan_hash,
-                                     .phase = ask->phase,
-                                     .weight = (uint64_t)g->replica.weight[ask->part]}};
+    struct proto_msg msg = {
+        .type = PROTO_FLOW,
+        .flow = {.kind = (uint16_t)(ask->kind - PROTO_ASK_COPY + PROTO_FLOW_COPY),
+                 .to = core->peers.peers[i].node.incarnation,
+                 .link = ask->link,
+                 .number = ++copy->sent,
+                 .part = ask->part,
+                 .plan_hash = ask->plan_hash,
+                 .phase = ask->phase,
+                 .weight = (uint64_t)g->replica.weight[ask->part]}};
     size_t count = gossip_part_elems(&core->config, ask->part);
     gossip_flow_clamp(links->scratch,
                       g->replica.values + gossip_part_first(&core->config, ask->part), count);
@@ -96,13 +96,10 @@ static void
 ask_copies(struct gossip_copy *copy, struct gossip_links *links, const struct core *core, int i,
            unsigned of)
 {
-    static const enum proto_ask_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_ASK_COPY,
-                                                [GOSSIP_FETCH_RESULT] = PROTO_ASK_RESULT,
-                                                [GOSSIP_FETCH_MEAN] = PROTO_ASK_LAST};
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     struct gossip_donor *donor = &copy->of[of];
     struct proto_msg msg = {.type = PROTO_ASK,
-                            .ask = {.kind = (uint16_t)kinds[copy->what],
+                            .ask = {.kind = (uint16_t)copy->what,
                                     .to = link->node.incarnation,
                                     .link = link->mine,
                                     .plan_hash = copy->plan}};
@@ -152,16 +149,9 @@ static bool
 mean_due(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    if (g->status != GOSSIP_QUIET || !g->plan.active || g->snapshot.now ||
-        !core_node_equal(g->plan.now.leader, core->config.self))
-        return false;
-    for (uint64_t left = others(core); left; left &= left - 1) {
-        int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
-        if (i < 0 || !says(core, i, GOSSIP_QUIET, GOSSIP_QUIET) ||
-            gossip_snapshot_rests(&g->of[i].said) || g->of[i].said.plan_hash != g->plan.hash)
-            return false;
-    }
-    return true;
+    return g->status == GOSSIP_QUIET && g->plan.active && !g->snapshot.now &&
+           core_node_equal(g->plan.now.leader, core->config.self) &&
+           gossip_others_are(core, GOSSIP_QUIET, GOSSIP_QUIET, 0);
 }
 
 /* The values are the result, of weight 1. */
@@ -182,12 +172,8 @@ mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struc
     if (others(core) == 0)
         copy->left = 0;
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    for (size_t p = 0; p < g->part_count; p++)
-        replica->weight_at[p] = replica->weight[p];
-    for (size_t p = 0; p < g->part_count; p++)
-        gossip_flow_set(replica->values + gossip_part_first(&core->config, p),
-                        core->config.sum + gossip_part_first(&core->config, p),
-                        gossip_part_elems(&core->config, p));
+    gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
+    memcpy(replica->weight_at, replica->weight, g->part_count * sizeof *replica->weight);
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = g->plan.hash});
 }
@@ -211,8 +197,7 @@ gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, cons
         return;
     copy->what = GOSSIP_FETCH_NONE;
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    for (size_t p = 0; p < core->gossip.part_count; p++)
-        replica->weight[p] = replica->weight_at[p];
+    memcpy(replica->weight, replica->weight_at, core->gossip.part_count * sizeof *replica->weight);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
 }
 
@@ -220,56 +205,56 @@ gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, cons
 
 /* Who has what we need; -1: nobody. Of results that of the lowest id: after a split there may be two. */
 static int
-donor(const struct core *core, enum gossip_status from, enum gossip_status to)
+lowest_donor(const struct core *core, enum gossip_fetch what)
 {
     int best = -1;
     for (int i = 0; i < core->peers.high; i++)
-        if (says(core, i, from, to) &&
+        if (has(core, i, what) &&
             (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
             best = i;
     return best;
 }
 
-/* After a split there may be two results. All take that of the node with the lowest id. */
+/* The present donor, if it still has it, else another one. */
+static int
+donor(const struct core *core, enum gossip_fetch what)
+{
+    const struct gossip_copy *copy = &core->gossip.copy;
+    int now = copy->what == what ? peers_find(core, copy->from) : -1;
+    return now >= 0 && has(core, now, what) ? now : lowest_donor(core, what);
+}
+
 bool
 gossip_copy_other(const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    int i = donor(core, GOSSIP_DONE, GOSSIP_DONE);
+    int i = lowest_donor(core, GOSSIP_FETCH_RESULT);
     return i >= 0 && core->peers.peers[i].node.id < core->config.self.id &&
-           g->of[i].said.result != g->result;
+           core->gossip.of[i].said.result != core->gossip.result;
 }
 
-/* The present donor, if it still has it, else another one. */
-static int
-donor_again(const struct core *core, enum gossip_fetch what, enum gossip_status from,
-            enum gossip_status to)
+/* What this node is to copy from another one that has it. */
+static enum gossip_fetch
+needs(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    int now = g->copy.what == what ? peers_find(core, g->copy.from) : -1;
-    return now >= 0 && says(core, now, from, to) ? now : donor(core, from, to);
+    bool free = !g->run.computing && g->status != GOSSIP_START && g->status != GOSSIP_ENDING;
+    bool lacks = g->status != GOSSIP_DONE || gossip_copy_other(core);
+    if (free && lacks && lowest_donor(core, GOSSIP_FETCH_RESULT) >= 0)
+        return GOSSIP_FETCH_RESULT;
+    if (g->status == GOSSIP_JOINING && lowest_donor(core, GOSSIP_FETCH_VALUES) >= 0)
+        return GOSSIP_FETCH_VALUES;
+    return GOSSIP_FETCH_NONE;
 }
 
 /* Fetches from another one when the donor is lost, or no longer has it. */
 static void
 choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    int result = g->run.computing || g->status == GOSSIP_START || g->status == GOSSIP_ENDING ||
-                         (g->status == GOSSIP_DONE && !gossip_copy_other(core))
-                     ? -1
-                     : donor_again(core, GOSSIP_FETCH_RESULT, GOSSIP_DONE, GOSSIP_DONE);
-    int values = result >= 0 || g->status != GOSSIP_JOINING
-                     ? -1
-                     : donor_again(core, GOSSIP_FETCH_VALUES, GOSSIP_TRAINING, GOSSIP_QUIET);
-    enum gossip_fetch what = result >= 0   ? GOSSIP_FETCH_RESULT
-                             : values >= 0 ? GOSSIP_FETCH_VALUES
-                                           : GOSSIP_FETCH_NONE;
-    int i = result >= 0 ? result : values;
+    enum gossip_fetch what = needs(core);
+    int i = what ? donor(core, what) : -1;
     if (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
         return;
-    if (copy->what == GOSSIP_FETCH_MEAN)
-        gossip_copy_break(copy, replica, core);
+    gossip_copy_break(copy, replica, core);
     if (what == copy->what && (i < 0 || core_node_equal(copy->from, core->peers.peers[i].node)))
         return;
     begin_fetch(copy, core, what);
@@ -292,12 +277,9 @@ static bool
 expected(const struct core *core, int i, const struct proto_flow *flow, unsigned *of)
 {
     const struct gossip *g = &core->gossip;
-    static const enum proto_flow_kind kinds[] = {[GOSSIP_FETCH_VALUES] = PROTO_FLOW_COPY,
-                                                 [GOSSIP_FETCH_RESULT] = PROTO_FLOW_RESULT,
-                                                 [GOSSIP_FETCH_MEAN] = PROTO_FLOW_LAST};
     struct proto_node node = core->peers.peers[i].node;
     int rank = gossip_rank(core, node);
-    if (g->copy.what == GOSSIP_FETCH_NONE || flow->kind != kinds[g->copy.what])
+    if (!g->copy.what || flow->kind != g->copy.what - PROTO_ASK_COPY + PROTO_FLOW_COPY)
         return false;
     *of = 0;
     if (g->copy.what != GOSSIP_FETCH_MEAN)

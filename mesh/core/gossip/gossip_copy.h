@@ -7,11 +7,12 @@
 
 struct core;
 
+/* What is copied: the kind of the ASK for it. */
 enum gossip_fetch {
     GOSSIP_FETCH_NONE,
-    GOSSIP_FETCH_VALUES,
-    GOSSIP_FETCH_RESULT,
-    GOSSIP_FETCH_MEAN
+    GOSSIP_FETCH_VALUES = PROTO_ASK_COPY,
+    GOSSIP_FETCH_MEAN = PROTO_ASK_LAST,
+    GOSSIP_FETCH_RESULT = PROTO_ASK_RESULT,
 };
 
 /* Parts that one donor was asked for. */
@@ -42,7 +43,8 @@ void gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links,
 void gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
                          struct gossip_replica *replica, const struct core *core, int i,
                          const struct proto_flow *flow, const struct core_frame *frame);
-/* Does another node have another result, which is to be ours, too? */
+/* Does another node have another result, which is to be ours, too? After a split there may be two: all take that of the
+ * node with the lowest id. */
 bool gossip_copy_other(const struct core *core);
 /* The plan has changed: a mean that was being made is void, and the values are as before. */
 void gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica,

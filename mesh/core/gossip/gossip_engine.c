@@ -70,7 +70,7 @@ static void
 on_end(struct core *core)
 {
     struct gossip *g = &core->gossip;
-    gossip_link_end(&g->links, core);
+    gossip_link_gone(&g->links, core, true);
     free(g->replica.values);
     free(g->replica.weight);
     free(g->links.parts);
@@ -79,15 +79,22 @@ on_end(struct core *core)
     free(g->copy.got);
 }
 
+static struct gossip_told
+to_tell(const struct core *core)
+{
+    const struct gossip *g = &core->gossip;
+    return (struct gossip_told){g->status, g->plan.hash, gossip_snapshot_say(core),
+                                g->snapshot.last, g->links.without};
+}
+
 static void
 on_step(struct core *core)
 {
     struct gossip *g = &core->gossip;
     if (g->status != GOSSIP_START)
         gossip_status_step(core);
-    if (g->told.plan != g->plan.hash || g->told.status != g->status ||
-        g->told.snapshot != gossip_snapshot_say(core) || g->told.last != g->snapshot.last ||
-        g->told.without != g->links.without)
+    struct gossip_told now = to_tell(core);
+    if (memcmp(&now, &g->told, sizeof now) != 0)
         core_tell(core);
 }
 
@@ -289,11 +296,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->idle = !g->plan.active;
     beat->done = g->status == GOSSIP_DONE;
     beat->busy_us = g->run.computing ? awake_since(core->awake, g->run.compute_at) + 1 : 0;
-    g->told.plan = g->plan.hash;
-    g->told.status = g->status;
-    g->told.snapshot = gossip_snapshot_say(core);
-    g->told.last = g->snapshot.last;
-    g->told.without = g->links.without;
+    g->told = to_tell(core);
 }
 
 static void
@@ -315,7 +318,7 @@ static void
 on_peer_gone(struct core *core, int i)
 {
     core->gossip.of[i].known = false;
-    gossip_link_gone(&core->gossip.links, core);
+    gossip_link_gone(&core->gossip.links, core, false);
 }
 
 static void

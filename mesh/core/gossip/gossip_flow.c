@@ -84,7 +84,7 @@ gossip_flow_distance(const int32_t *mine, const void *body, size_t count)
 {
     double sum = 0;
     for (size_t k = 0; k < count; k++) {
-        double difference = (double)mine[k] - (double)at(body, k);
+        double difference = (mine ? (double)mine[k] : 0) - (double)at(body, k);
         sum += difference * difference;
     }
     return sum;

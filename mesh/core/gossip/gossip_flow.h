@@ -37,7 +37,7 @@ void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
 /* What push-sum trains with: each value of a snapshot divided by the weight of its part, which is > 0, as int32. */
 void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
                         size_t count);
-/* Sum of the squares of mine - body, in units of 2^-48. */
+/* Sum of the squares of mine - body, in units of 2^-48. `mine` NULL: zeros. */
 double gossip_flow_distance(const int32_t *mine, const void *body, size_t count);
 
 /* May this weight be added? */

@@ -11,9 +11,7 @@ send_flow(const struct core *core, int i, const struct proto_flow *flow, const i
 {
     struct proto_msg msg = {.type = PROTO_FLOW, .flow = *flow};
     msg.flow.to = core->peers.peers[i].node.incarnation;
-    size_t count = body ? gossip_part_elems(&core->config, flow->part) : 0;
-    if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-        gossip_link_post(core, i, &msg, body, count);
+    gossip_link_post(core, i, &msg, body, body ? gossip_part_elems(&core->config, flow->part) : 0);
 }
 
 /* Sends again what the taker has not taken. */
@@ -40,7 +38,7 @@ give_nothing(struct gossip_links *links, const struct core *core, int i, struct 
 {
     struct gossip_part *part = &link->parts[p];
     gossip_link_drop_waiting(links, core, part);
-    gossip_link_drop_kept(links, part);
+    gossip_link_drop_kept(links, link, p);
     part->given++;
     part->nothing = true;
     give_again(core, i, link, p);
@@ -56,25 +54,22 @@ unused_slot(const struct core *core)
     return -1;
 }
 
-/* A place for a flow; -1: all are used. */
+/* A place for a flow, if need be that of one whose taker is away; -1: all are used. */
 static int
 free_slot(struct gossip_links *links, const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    const struct gossip_link *away = NULL;
-    for (int l = 0; l < GOSSIP_LINKS && unused_slot(core) < 0; l++) {
-        const struct gossip_link *link = &links->of[l];
-        bool keeps = false;
-        for (size_t p = 0; link->node.id && p < g->part_count; p++)
-            keeps = keeps || link->parts[p].slot >= 0;
-        int i = keeps ? peers_find(core, link->node) : -1;
-        if (keeps && (i < 0 || gossip_link_out(link, core->awake)) &&
-            (!away || awake_before(link->used_at, away->used_at)))
+    struct gossip_link *away = NULL;
+    int s = unused_slot(core);
+    for (int l = 0; l < GOSSIP_LINKS && s < 0; l++) {
+        struct gossip_link *link = &links->of[l];
+        bool out =
+            link->kept && (peers_find(core, link->node) < 0 || gossip_link_out(link, core->awake));
+        if (out && (!away || awake_before(link->used_at, away->used_at)))
             away = link;
     }
-    for (size_t p = 0; away && p < g->part_count; p++)
+    for (size_t p = 0; away && p < core->gossip.part_count; p++)
         gossip_link_lose(links, core, away, p);
-    return unused_slot(core);
+    return s < 0 ? unused_slot(core) : s;
 }
 
 /* What flows: a part of our values, or of the difference to the taker's. */
@@ -82,15 +77,10 @@ static void
 compute_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
              struct gossip_slot *slot, const void *body)
 {
-    const struct gossip_config *config = core->config.gossip;
     size_t p = slot->head.part, first = gossip_part_first(&core->config, p);
     size_t count = gossip_part_elems(&core->config, p);
-    const int32_t *mine = core->config.sum + first;
-    if (config->async) {
-        gossip_flow_clamp(links->scratch, replica->values + first, count);
-        mine = links->scratch;
-    }
-    if (config->push_sum) {
+    const int32_t *mine = gossip_link_values(links, core, p);
+    if (core->config.gossip->push_sum) {
         gossip_flow_share(slot->flow, replica->values + first, mine, slot->share, count);
         slot->head.weight = (uint64_t)(replica->weight_at[p] / slot->share);
         replica->weight[p] -= (int64_t)slot->head.weight;
@@ -119,6 +109,7 @@ give(struct gossip_links *links, struct gossip_replica *replica, const struct co
     compute_flow(links, replica, core, slot, body);
     gossip_link_retry_later(core, link);
     part->slot = s;
+    link->kept++;
     part->gave_plan = ask->plan_hash;
     part->gave_phase = ask->phase;
     gossip_wait_heard(link, core->awake);
@@ -178,24 +169,22 @@ keep(struct gossip_links *links, const struct core *core, struct gossip_part *pa
     links->kept++;
 }
 
-/* An ASK for the next flow. Without its values it cannot be answered any more: the taker asks again. */
-static void
-on_next(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
-        struct gossip_link *link, const struct proto_ask *ask, struct core_frame *frame)
+/* Answers an ASK for the next flow, with its values in the frame. Without them it gets a void one: the taker asks again. False:
+ * it has to wait. */
+static bool
+answer(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
+       struct gossip_link *link, const struct proto_ask *ask, const struct core_frame *frame)
 {
-    struct gossip_part *part = &link->parts[ask->part];
     enum verdict verdict = judge(core, link, ask);
     size_t size = gossip_part_elems(&core->config, ask->part) * sizeof(int32_t);
     bool lacks = ask->kind == PROTO_ASK_VALUES && frame->size != size;
-    gossip_link_drop_kept(links, part); /* who asks for the next one has taken the last one */
-    if (verdict == GIVE && free_slot(links, core) < 0)
-        verdict = WAIT;
-    if (verdict == NOTHING || (verdict == GIVE && lacks))
+    if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(links, core) < 0))
+        return false;
+    if (verdict == NOTHING || lacks)
         give_nothing(links, core, i, link, ask->part);
-    else if (verdict == GIVE)
+    else
         give(links, replica, core, i, link, ask, frame->data);
-    else if (!part->waits)
-        keep(links, core, part, ask, frame);
+    return true;
 }
 
 /* What became of the flow after the last one? An ASK for it that waits will be answered, if it is of this plan. */
@@ -212,7 +201,6 @@ on_settle(struct gossip_links *links, const struct core *core, int i, struct gos
     if (part->waits && g->run.on && part->ask.plan_hash == g->plan.hash &&
         ask->plan_hash == g->plan.hash)
         return;
-    gossip_link_drop_kept(links, &link->parts[ask->part]);
     give_nothing(links, core, i, link, ask->part);
 }
 
@@ -253,7 +241,7 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
     bool present = ask->number == part->given || core_mutant(MUTANT_GOSSIP_STALE);
     if (ask->kind == PROTO_ASK_TAKEN && present && part->slot >= 0) {
         gossip_wait_heard(link, core->awake);
-        gossip_link_drop_kept(links, part);
+        gossip_link_drop_kept(links, link, ask->part);
     }
     if (ask->kind == PROTO_ASK_SETTLE &&
         (ask->number == part->given || ask->number == part->given + 1))
@@ -261,30 +249,16 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
     if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES))
         return;
     if (ask->number == part->given + 1 ||
-        (ask->number == part->given && core_mutant(MUTANT_GOSSIP_AGAIN)))
-        on_next(links, replica, core, i, link, ask, frame);
-    else if (ask->number == part->given)
+        (ask->number == part->given && core_mutant(MUTANT_GOSSIP_AGAIN))) {
+        gossip_link_drop_kept(links, link, ask->part); /* it has taken the last one */
+        if (!answer(links, replica, core, i, link, ask, frame) && !part->waits)
+            keep(links, core, part, ask, frame);
+    } else if (ask->number == part->given) {
         give_again(core, i, link, ask->part);
+    }
 }
 
 /* --- ASKs that wait -------------------------------------------------------------------------------- */
-
-static void
-answer(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
-       struct gossip_link *link, size_t p)
-{
-    struct gossip_part *part = &link->parts[p];
-    enum verdict verdict = judge(core, link, &part->ask);
-    bool lacks = part->ask.kind == PROTO_ASK_VALUES && !part->frame.handle;
-    if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(links, core) < 0))
-        return;
-    if (verdict == NOTHING || lacks) {
-        give_nothing(links, core, i, link, p);
-        return;
-    }
-    struct proto_ask ask = part->ask;
-    give(links, replica, core, i, link, &ask, part->frame.data);
-}
 
 void
 gossip_give_waiting(struct gossip_links *links, struct gossip_replica *replica,
@@ -295,7 +269,7 @@ gossip_give_waiting(struct gossip_links *links, struct gossip_replica *replica,
         int i = link->node.id ? peers_find(core, link->node) : -1;
         for (size_t p = 0; i >= 0 && p < core->gossip.part_count; p++)
             if (link->parts[p].waits)
-                answer(links, replica, core, i, link, p);
+                answer(links, replica, core, i, link, &link->parts[p].ask, &link->parts[p].frame);
     }
 }
 
@@ -333,24 +307,13 @@ gossip_give_settle_all(struct gossip_links *links, const struct core *core)
     }
 }
 
-static bool
-unsettled(const struct core *core, const struct gossip_link *link)
-{
-    for (size_t p = 0; p < core->gossip.part_count; p++)
-        if (link->parts[p].open || link->parts[p].slot >= 0)
-            return true;
-    return false;
-}
-
 void
 gossip_give_tick(struct gossip_links *links, const struct core *core)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++) {
         struct gossip_link *link = &links->of[l];
-        if (link->node.id == 0 || awake_before(core->awake, link->retry_at) ||
-            !unsettled(core, link))
-            continue;
-        int i = peers_find(core, link->node);
+        bool due = !awake_before(core->awake, link->retry_at) && (link->open || link->kept);
+        int i = due ? peers_find(core, link->node) : -1;
         if (i >= 0)
             gossip_give_settle(links, core, i);
     }

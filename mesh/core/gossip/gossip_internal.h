@@ -37,14 +37,55 @@ gossip_rank(const struct core *core, struct proto_node node)
     return -1;
 }
 
+/* The link with this node; NULL: there is none. */
+static inline const struct gossip_link *
+gossip_link_find(const struct core *core, struct proto_node node)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (core_node_equal(core->gossip.links.of[l].node, node))
+            return &core->gossip.links.of[l];
+    return NULL;
+}
+
 /* Does this node leave out `node` now? */
 static inline bool
 gossip_wait_out(const struct core *core, struct proto_node node)
 {
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (proto_node_equal(core->gossip.links.of[l].node, node))
-            return gossip_link_out(&core->gossip.links.of[l], core->awake);
-    return false;
+    const struct gossip_link *link = gossip_link_find(core, node);
+    return link && gossip_link_out(link, core->awake);
+}
+
+/* Was the last flow that was taken for the present phase? */
+static inline bool
+gossip_part_got(const struct core *core, const struct gossip_part *part)
+{
+    const struct gossip *g = &core->gossip;
+    return g->plan.active && part->got_plan == g->plan.hash && part->got_phase == g->run.phase;
+}
+
+/* What the member of this rank says; NULL: nothing is known. */
+static inline const struct proto_replica *
+gossip_member(const struct core *core, size_t rank)
+{
+    int i = peers_find(core, core->gossip.plan.now.members[rank].node);
+    return i >= 0 && core->gossip.of[i].known ? &core->gossip.of[i].said : NULL;
+}
+
+/* Does each other member say that it has such a status in this plan, and rests for this snapshot, or for none (0)? */
+static inline bool
+gossip_others_are(const struct core *core, enum gossip_status first, enum gossip_status last,
+                  uint64_t snapshot)
+{
+    const struct gossip_plan *plan = &core->gossip.plan;
+    for (size_t r = 0; r < plan->now.count; r++) {
+        const struct proto_replica *said = gossip_member(core, r);
+        if (r != plan->rank &&
+            (!said || said->plan_hash != plan->hash || said->status < first ||
+             said->status > last ||
+             (snapshot != GOSSIP_SNAPSHOT_ANY && gossip_snapshot_of(said) != snapshot)))
+            return false;
+    }
+    return plan->active;
 }
 
 static inline struct gossip_graph

@@ -22,17 +22,19 @@ gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
 }
 
 void
-gossip_link_drop_kept(struct gossip_links *links, struct gossip_part *part)
+gossip_link_drop_kept(struct gossip_links *links, struct gossip_link *link, size_t p)
 {
-    if (part->slot >= 0)
-        links->slots[part->slot].used = false;
+    struct gossip_part *part = &link->parts[p];
+    if (part->slot < 0)
+        return;
+    links->slots[part->slot].used = false;
     part->slot = -1;
+    link->kept--;
 }
 
-/* The taker is away, and counts as dead for this flow. */
 void
-gossip_link_lose(struct gossip_links *links, const struct core *core,
-                 const struct gossip_link *link, size_t p)
+gossip_link_lose(struct gossip_links *links, const struct core *core, struct gossip_link *link,
+                 size_t p)
 {
     struct gossip_part *part = &link->parts[p];
     if (part->slot < 0)
@@ -42,8 +44,7 @@ gossip_link_lose(struct gossip_links *links, const struct core *core,
                                                      .link = link->theirs,
                                                      .number = part->given,
                                                      .part = (uint32_t)p});
-    links->lost++;
-    gossip_link_drop_kept(links, part);
+    gossip_link_drop_kept(links, link, p);
     part->nothing = true;
 }
 
@@ -57,6 +58,7 @@ forget(struct gossip_links *links, const struct core *core, struct gossip_link *
         link->parts[p] = (struct gossip_part){.slot = -1};
     }
     link->theirs = 0;
+    link->open = 0;
 }
 
 /* A free place, else that of the node without a session that was used longest ago. There are more places than
@@ -96,18 +98,6 @@ gossip_link_of(struct gossip_links *links, const struct core *core, struct proto
     return link;
 }
 
-bool
-gossip_link_open(const struct core *core, struct proto_node node)
-{
-    const struct gossip *g = &core->gossip;
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        for (size_t p = 0; core_node_equal(g->links.of[l].node, node) && p < g->part_count; p++)
-            if (g->links.of[l].parts[p].open)
-                return true;
-    return false;
-}
-
-/* Something is under way; nothing is heard of it for so long: it is settled. */
 void
 gossip_link_retry_later(const struct core *core, struct gossip_link *link)
 {
@@ -138,7 +128,8 @@ gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const in
 {
     uint64_t *check = msg->type == PROTO_FLOW ? &msg->flow.check : &msg->ask.check;
     *check = gossip_link_check(msg, body, count);
-    peers_send_bulk(core, i, msg, body, count * sizeof *body);
+    if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
+        peers_send_bulk(core, i, msg, body, count * sizeof *body);
 }
 
 /* Says so the first time, and then ever more rarely: one line may come again and again. */
@@ -164,6 +155,17 @@ gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
 
 /* --- Taking -------------------------------------------------------------------------------------- */
 
+const int32_t *
+gossip_link_values(struct gossip_links *links, const struct core *core, size_t p)
+{
+    size_t first = gossip_part_first(&core->config, p);
+    if (!core->config.gossip->async)
+        return core->config.sum + first;
+    gossip_flow_clamp(links->scratch, core->gossip.replica.values + first,
+                      gossip_part_elems(&core->config, p));
+    return links->scratch;
+}
+
 void
 gossip_link_send(struct gossip_links *links, const struct core *core, int i,
                  const struct gossip_link *link, size_t p, enum proto_ask_kind kind)
@@ -177,15 +179,11 @@ gossip_link_send(struct gossip_links *links, const struct core *core, int i,
                                     .part = (uint32_t)p,
                                     .plan_hash = part->plan,
                                     .phase = part->phase}};
-    size_t count = kind == PROTO_ASK_VALUES ? gossip_part_elems(&core->config, p) : 0;
-    const int32_t *values = core->config.sum + gossip_part_first(&core->config, p);
-    if (core->config.gossip->async && count > 0) {
-        gossip_flow_clamp(links->scratch,
-                          core->gossip.replica.values + gossip_part_first(&core->config, p), count);
-        values = links->scratch;
-    }
-    if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-        gossip_link_post(core, i, &msg, count > 0 ? values : NULL, count);
+    if (kind == PROTO_ASK_VALUES)
+        gossip_link_post(core, i, &msg, gossip_link_values(links, core, p),
+                         gossip_part_elems(&core->config, p));
+    else
+        gossip_link_post(core, i, &msg, NULL, 0);
 }
 
 static void
@@ -195,6 +193,7 @@ open_part(struct gossip_links *links, const struct core *core, int i, struct gos
     const struct gossip *g = &core->gossip;
     struct gossip_part *part = &link->parts[p];
     part->open = true;
+    link->open++;
     part->plan = g->plan.hash;
     part->phase = g->run.phase;
     gossip_link_retry_later(core, link);
@@ -210,19 +209,11 @@ open_part(struct gossip_links *links, const struct core *core, int i, struct gos
 void
 gossip_link_ask(struct gossip_links *links, const struct core *core, int i)
 {
-    const struct gossip *g = &core->gossip;
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    unsigned open = awake_before(core->awake, link->ask_at) ? GOSSIP_WINDOW : 0;
-    for (size_t p = 0; p < g->part_count; p++)
-        open += link->parts[p].open;
-    for (size_t p = 0; p < g->part_count && open < GOSSIP_WINDOW; p++) {
-        const struct gossip_part *part = &link->parts[p];
-        bool has = part->got && part->got_plan == g->plan.hash && part->got_phase == g->run.phase;
-        if (part->open || has)
-            continue;
-        open_part(links, core, i, link, p);
-        open++;
-    }
+    size_t parts = awake_before(core->awake, link->ask_at) ? 0 : core->gossip.part_count;
+    for (size_t p = 0; p < parts && link->open < GOSSIP_WINDOW; p++)
+        if (!link->parts[p].open && !gossip_part_got(core, &link->parts[p]))
+            open_part(links, core, i, link, p);
     link->used_at = core->awake;
 }
 
@@ -245,16 +236,13 @@ measure(struct gossip_replica *replica, const struct core *core, const struct go
         const struct proto_flow *flow, const void *body)
 {
     const struct gossip *g = &core->gossip;
-    static const int32_t zero[1];
     size_t count = gossip_part_elems(&core->config, flow->part);
     bool now = core->config.gossip->async ||
                (flow->plan_hash == g->plan.hash && flow->phase == g->run.phase);
     if (core->config.gossip->push_sum || !now || gossip_rank(core, link->node) < 0)
         return;
-    double share = gossip_link_share(core, link->node), square = 0;
-    for (size_t k = 0; k < count; k++)
-        square += gossip_flow_distance(zero, (const uint8_t *)body + k * sizeof(int32_t), 1);
-    gossip_measure(replica, share * share * square, count);
+    double share = gossip_link_share(core, link->node);
+    gossip_measure(replica, share * share * gossip_flow_distance(NULL, body, count), count);
 }
 
 /* The flow counts: it is added, and the giver is told. */
@@ -269,7 +257,6 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
     replica->weight[flow->part] += (int64_t)flow->weight;
     measure(replica, core, link, flow, body);
     links->shared++;
-    part->got = true;
     gossip_wait_heard(link, core->awake);
     part->got_plan = part->plan;
     part->got_phase = part->phase;
@@ -308,6 +295,7 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
         else
             link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
         part->taken = flow->number;
+        link->open -= part->open;
         part->open = false;
         link->retry_us = 0;
         gossip_link_retry_later(core, link);
@@ -319,19 +307,11 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
 /* --- Sessions ------------------------------------------------------------------------------------- */
 
 void
-gossip_link_gone(struct gossip_links *links, const struct core *core)
+gossip_link_gone(struct gossip_links *links, const struct core *core, bool all)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        bool gone = links->of[l].node.id && peers_find(core, links->of[l].node) < 0;
+        bool gone = links->of[l].node.id && (all || peers_find(core, links->of[l].node) < 0);
         for (size_t p = 0; gone && p < core->gossip.part_count; p++)
             gossip_link_drop_waiting(links, core, &links->of[l].parts[p]);
     }
-}
-
-void
-gossip_link_end(struct gossip_links *links, const struct core *core)
-{
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        for (size_t p = 0; links->of[l].parts && p < core->gossip.part_count; p++)
-            gossip_link_drop_waiting(links, core, &links->of[l].parts[p]);
 }

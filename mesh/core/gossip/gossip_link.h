@@ -23,8 +23,7 @@ struct gossip_part {
     uint64_t taken;               /* flows so far, void ones too */
     bool open;                    /* flow taken + 1 was asked for */
     uint64_t plan, phase;         /* for this phase */
-    bool got;                     /* the last one that was not void was */
-    uint64_t got_plan, got_phase; /* for this phase */
+    uint64_t got_plan, got_phase; /* the last one that was not void was for this phase */
     /* as giver */
     uint64_t given;
     uint64_t gave_plan, gave_phase; /* the last one that was not void was for this phase */
@@ -39,6 +38,7 @@ struct gossip_part {
 struct gossip_link {
     struct proto_node node; /* id 0: unused */
     uint64_t mine, theirs;  /* numbers of the link where we take, and give: they rise */
+    unsigned open, kept;    /* parts with a flow that was asked for, and with one that is kept */
     struct awake used_at;
     struct awake retry_at; /* when what is under way is settled */
     uint64_t retry_us;
@@ -71,7 +71,6 @@ struct gossip_links {
     unsigned kept;            /* frames */
     uint64_t shared;          /* flows given or taken, */
     uint64_t given, taken;    /* and those of a phase that ran */
-    uint64_t lost;            /* flows to nodes that were away, whose place was needed */
     uint64_t damaged;         /* messages with a wrong check */
     uint64_t without;         /* id of the node that this one leaves out; 0: nobody */
 };
@@ -91,28 +90,26 @@ void gossip_link_send(struct gossip_links *links, const struct core *core, int i
 /* The check of an ASK or a FLOW: the linear checksum of the body (compress/check.h), mixed with the other fields. So a
  * bit that flips on the way is seen wherever it was. */
 uint64_t gossip_link_check(const struct proto_msg *msg, const void *body, size_t count);
-/* Sends an ASK or a FLOW with its check. */
+/* Sends an ASK or a FLOW with its check. Does nothing without a session. */
 void gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const int32_t *body,
                       size_t count);
 /* Is the message as it was sent? */
 bool gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
                        const struct proto_msg *msg, const struct core_frame *frame);
-/* A session has ended: the ASKs of that node that wait are dropped. */
-void gossip_link_gone(struct gossip_links *links, const struct core *core);
-/* Has this node asked that one for a flow, without an answer yet? */
-bool gossip_link_open(const struct core *core, struct proto_node node);
-/* The end: releases all frames. */
-void gossip_link_end(struct gossip_links *links, const struct core *core);
+/* Drops the ASKs that wait, of nodes without a session or of all. */
+void gossip_link_gone(struct gossip_links *links, const struct core *core, bool all);
 /* The weight of the edge to this member is one part in so many. Pairs average. */
 unsigned gossip_link_share(const struct core *core, struct proto_node node);
 /* An ASK that waits is dropped. */
 void gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
                               struct gossip_part *part);
 /* A kept flow is not needed any more. */
-void gossip_link_drop_kept(struct gossip_links *links, struct gossip_part *part);
+void gossip_link_drop_kept(struct gossip_links *links, struct gossip_link *link, size_t p);
 /* The taker is away, and counts as dead for the flow that is kept for it. */
-void gossip_link_lose(struct gossip_links *links, const struct core *core,
-                      const struct gossip_link *link, size_t p);
+void gossip_link_lose(struct gossip_links *links, const struct core *core, struct gossip_link *link,
+                      size_t p);
+/* What is exchanged of part p: its values at the beginning of the phase; async: its values now. */
+const int32_t *gossip_link_values(struct gossip_links *links, const struct core *core, size_t p);
 /* Something is under way. If nothing is heard of it in time, it is settled. */
 void gossip_link_retry_later(const struct core *core, struct gossip_link *link);
 

@@ -42,8 +42,7 @@ struct gossip_replica {
 
 /* What the others were told last. */
 struct gossip_told {
-    enum gossip_status status;
-    uint64_t plan, snapshot, last, without;
+    uint64_t status, plan, snapshot, last, without;
 };
 
 struct gossip {

@@ -11,17 +11,8 @@
 bool
 gossip_run_all_frozen(const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    if (g->status < GOSSIP_FROZEN || !g->plan.active)
-        return false;
-    for (size_t r = 0; r < g->plan.now.count; r++) {
-        int i = peers_find(core, g->plan.now.members[r].node);
-        if (r != g->plan.rank &&
-            (i < 0 || !g->of[i].known || g->of[i].said.status < GOSSIP_FROZEN ||
-             g->of[i].said.plan_hash != g->plan.hash))
-            return false;
-    }
-    return true;
+    return core->gossip.status >= GOSSIP_FROZEN &&
+           gossip_others_are(core, GOSSIP_FROZEN, GOSSIP_DONE, GOSSIP_SNAPSHOT_ANY);
 }
 
 /* --- Computing ----------------------------------------------------------------------------------- */
@@ -100,8 +91,8 @@ model_in_plan(const struct core *core)
     if (weighs(core, g->replica.weight) || core_mutant(MUTANT_GOSSIP_EMPTY))
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
-        int i = peers_find(core, g->plan.now.members[r].node);
-        if (i >= 0 && g->of[i].known && g->of[i].said.units > 0)
+        const struct proto_replica *said = gossip_member(core, r);
+        if (said && said->units > 0)
             return true;
     }
     return false;
@@ -219,10 +210,9 @@ has_all(const struct core *core, const struct gossip_link *link)
 {
     const struct gossip *g = &core->gossip;
     for (size_t p = 0; p < g->part_count; p++)
-        if (link->parts[p].open || link->parts[p].got_phase != g->run.phase ||
-            link->parts[p].got_plan != g->plan.hash)
+        if (!gossip_part_got(core, &link->parts[p]))
             return false;
-    return true;
+    return link->open == 0;
 }
 
 static void

@@ -21,14 +21,6 @@ progress(const struct core *core)
     return core->config.gossip->async ? g->count.total / core->config.shards : g->run.step;
 }
 
-static const struct proto_replica *
-member(const struct core *core, size_t rank)
-{
-    const struct gossip *g = &core->gossip;
-    int i = peers_find(core, g->plan.now.members[rank].node);
-    return i >= 0 && g->of[i].known ? &g->of[i].said : NULL;
-}
-
 /* Does a member that is told to end wait for a snapshot? */
 static bool
 member_ends(const struct core *core)
@@ -37,7 +29,7 @@ member_ends(const struct core *core)
     bool any = g->snapshot.ends == GOSSIP_ENDS,
          soon = awake_since(core->awake, g->snapshot.last_at) < GOSSIP_WANTED_US;
     for (size_t r = 0; r < g->plan.now.count && !any; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
+        const struct proto_replica *said = r == g->plan.rank ? NULL : gossip_member(core, r);
         any = said && said->snapshot == GOSSIP_SNAPSHOT_WANTED;
     }
     return any && !soon && !core_mutant(MUTANT_GOSSIP_DEAF);
@@ -55,31 +47,18 @@ due(const struct core *core)
     return awake_save_due(core->awake, g->snapshot.last_at, g->snapshot.took_us);
 }
 
-/* Do all others train in this plan? */
-static bool
-all_train(const struct core *core)
-{
-    const struct gossip *g = &core->gossip;
-    for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
-        if (r != g->plan.rank && (!said || said->plan_hash != g->plan.hash ||
-                                  said->status != GOSSIP_TRAINING || gossip_snapshot_rests(said)))
-            return false;
-    }
-    return true;
-}
-
 static void
 lead_snapshot(struct gossip_snapshot *snapshot, const struct core *core, bool trained)
 {
     const struct gossip *g = &core->gossip;
-    if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !due(core) || !all_train(core))
+    if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !due(core) ||
+        !gossip_others_are(core, GOSSIP_TRAINING, GOSSIP_TRAINING, 0))
         return;
     uint64_t name = g->count.total << 16 | (g->plan.hash & 0xffff), last = snapshot->last;
     for (size_t r = 0; r < g->plan.now.count;
          r++) /* some may have been in another part of the mesh */
-        if (r != g->plan.rank && member(core, r)->saved > last)
-            last = member(core, r)->saved;
+        if (r != g->plan.rank && gossip_member(core, r)->saved > last)
+            last = gossip_member(core, r)->saved;
     snapshot->now = name > last ? name : last + 1;
     snapshot->since = core->awake;
 }
@@ -89,7 +68,7 @@ all_saved(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
+        const struct proto_replica *said = r == g->plan.rank ? NULL : gossip_member(core, r);
         if (r != g->plan.rank && (!said || said->saved != g->snapshot.now))
             return false;
     }
@@ -105,23 +84,8 @@ follow(struct gossip_snapshot *snapshot, const struct core *core)
     int i = peers_find(core, g->plan.now.leader);
     const struct proto_replica *said = i >= 0 && g->of[i].known ? &g->of[i].said : NULL;
     if (snapshot->now == 0 && said && said->plan_hash == g->plan.hash &&
-        gossip_snapshot_rests(said) && said->snapshot > snapshot->last)
+        gossip_snapshot_of(said) > snapshot->last)
         snapshot->now = said->snapshot;
-}
-
-/* Is nothing under way between any two of them? */
-static bool
-all_rest(const struct core *core)
-{
-    const struct gossip *g = &core->gossip;
-    for (size_t r = 0; r < g->plan.now.count; r++) {
-        const struct proto_replica *said = r == g->plan.rank ? NULL : member(core, r);
-        if (r != g->plan.rank &&
-            (!said || said->status != GOSSIP_QUIET || said->snapshot != g->snapshot.now ||
-             said->plan_hash != g->plan.hash))
-            return core_mutant(MUTANT_GOSSIP_REST);
-    }
-    return true;
 }
 
 static void
@@ -164,9 +128,11 @@ gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, 
         follow(snapshot, core);
     if (!snapshot->now)
         return false;
-    bool rests =
-        g->status == GOSSIP_QUIET || (core_mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
-    if (rests && snapshot->last != snapshot->now && all_rest(core) && synced(core))
+    /* Nothing is under way between any two members. */
+    bool rest = (g->status == GOSSIP_QUIET &&
+                 gossip_others_are(core, GOSSIP_QUIET, GOSSIP_QUIET, snapshot->now)) ||
+                (core_mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
+    if (rest && snapshot->last != snapshot->now && synced(core))
         save(snapshot, core);
     bool late = awake_reached(core->awake, awake_after(snapshot->since, GOSSIP_SNAPSHOT_MAX_US));
     if (!leads || !(late || all_saved(core)))

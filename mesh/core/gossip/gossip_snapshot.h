@@ -14,6 +14,7 @@ enum {
 };
 /* Instead of the name of a snapshot: the member is told to end, and wants one. */
 #define GOSSIP_SNAPSHOT_WANTED UINT64_MAX
+#define GOSSIP_SNAPSHOT_ANY    UINT64_MAX
 
 /* Was this node told to end? */
 enum gossip_end {
@@ -46,11 +47,11 @@ bool gossip_snapshot_ends(struct gossip_snapshot *snapshot, const struct core *c
 /* What heartbeats say: the name of the present snapshot, GOSSIP_SNAPSHOT_WANTED, or 0. */
 uint64_t gossip_snapshot_say(const struct core *core);
 
-/* Does a node that says this rest for a snapshot? */
-static inline bool
-gossip_snapshot_rests(const struct proto_replica *said)
+/* The snapshot for which a node rests that says this; 0: for none. */
+static inline uint64_t
+gossip_snapshot_of(const struct proto_replica *said)
 {
-    return said->snapshot && said->snapshot != GOSSIP_SNAPSHOT_WANTED;
+    return said->snapshot == GOSSIP_SNAPSHOT_WANTED ? 0 : said->snapshot;
 }
 
 #endif

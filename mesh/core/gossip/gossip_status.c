@@ -103,10 +103,11 @@ come_to_rest(struct core *core)
     struct gossip *g = &core->gossip;
     if (g->status != GOSSIP_FROZEN || g->run.on || g->run.computing || !gossip_run_all_frozen(core))
         return;
-    for (size_t r = 0; r < g->plan.now.count; r++)
-        if (gossip_link_open(core, g->plan.now.members[r].node) &&
-            !core_mutant(MUTANT_GOSSIP_QUIET))
+    for (size_t r = 0; r < g->plan.now.count; r++) {
+        const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[r].node);
+        if (link && link->open && !core_mutant(MUTANT_GOSSIP_QUIET))
             return;
+    }
     g->status = GOSSIP_QUIET;
 }
 

@@ -61,21 +61,11 @@ awaits_flow(const struct core *core, const struct gossip_link *link)
     bool gives = g->run.on && rank >= 0 && (g->run.gives >> rank & 1);
     for (size_t p = 0; (takes || gives) && p < g->part_count; p++) {
         const struct gossip_part *part = &link->parts[p];
-        if (takes &&
-            !(part->got && part->got_plan == g->plan.hash && part->got_phase == g->run.phase))
+        if (takes && !gossip_part_got(core, part))
             return true;
         if (gives && !(part->gave_plan == g->plan.hash && part->gave_phase == g->run.phase))
             return true;
     }
-    return false;
-}
-
-static bool
-keeps(const struct core *core, const struct gossip_link *link)
-{
-    for (size_t p = 0; p < core->gossip.part_count; p++)
-        if (link->parts[p].slot >= 0)
-            return true;
     return false;
 }
 
@@ -93,10 +83,10 @@ owes(const struct core *core, const struct gossip_link *link, int i)
         return true;
     if (!member)
         return false;
-    if (said->plan_hash != g->plan.hash || keeps(core, link) || (here && awaits_flow(core, link)))
+    if (said->plan_hash != g->plan.hash || link->kept || (here && awaits_flow(core, link)))
         return true;
     /* outside a phase, what is open is being settled */
-    return gossip_link_open(core, link->node) && (here || !g->run.on);
+    return link->open && (here || !g->run.on);
 }
 
 static void
@@ -155,44 +145,39 @@ gossip_wait_tick(struct gossip_links *links, const struct core *core)
 /* --- Whom all leave out --------------------------------------------------------------------------- */
 
 /* The peers that count, and this node. */
-struct here {
-    unsigned count;
-    int of[PEERS_MAX + 1];
-};
-
-static struct here
+static uint64_t
 all_here(const struct core *core)
 {
-    struct here here = {.count = 0};
-    for (int x = 0; x < core->peers.high; x++)
-        if (view_usable(core, x))
-            here.of[here.count++] = x;
-    here.of[here.count++] = SELF;
+    uint64_t here = UINT64_C(1) << SELF;
+    for (int i = 0; i < core->peers.high; i++)
+        here |= (uint64_t)view_usable(core, i) << i;
     return here;
 }
 
+static bool
+leaves_out(const struct core *core, int x, int y)
+{
+    return without(core, x) != 0 && without(core, x) == id_at(core, y);
+}
+
 static unsigned
-conflicts(const struct core *core, const struct here *here, int x, uint64_t left_out)
+conflicts(const struct core *core, uint64_t among, int x)
 {
     unsigned count = 0;
-    for (unsigned k = 0; k < here->count; k++) {
-        int y = here->of[k];
-        if (y == x || (left_out >> y & 1))
-            continue;
-        count += (without(core, x) != 0 && without(core, x) == id_at(core, y)) ||
-                 (without(core, y) != 0 && without(core, y) == id_at(core, x));
+    for (uint64_t left = among & ~(UINT64_C(1) << x); left; left &= left - 1) {
+        int y = __builtin_ctzll(left);
+        count += leaves_out(core, x, y) || leaves_out(core, y, x);
     }
     return count;
 }
 
-/* The most conflicts that one has. */
+/* The most conflicts that one of them has. */
 static unsigned
-most_conflicts(const struct core *core, const struct here *here, uint64_t left_out)
+most_conflicts(const struct core *core, uint64_t among)
 {
     unsigned most = 0;
-    for (unsigned k = 0; k < here->count; k++) {
-        bool out = left_out >> here->of[k] & 1;
-        unsigned count = out ? 0 : conflicts(core, here, here->of[k], left_out);
+    for (uint64_t left = among; left; left &= left - 1) {
+        unsigned count = conflicts(core, among, __builtin_ctzll(left));
         most = count > most ? count : most;
     }
     return most;
@@ -201,19 +186,14 @@ most_conflicts(const struct core *core, const struct here *here, uint64_t left_o
 uint64_t
 gossip_wait_left_out(const struct core *core)
 {
-    uint64_t left_out = 0;
-    struct here here = all_here(core);
-    bool any = false;
-    for (unsigned k = 0; k < here.count; k++)
-        any = any || without(core, here.of[k]) != 0;
-    for (unsigned most; any && (most = most_conflicts(core, &here, left_out)) > 0;) {
-        uint64_t before = left_out;
-        for (unsigned k = 0; k < here.count; k++) {
-            int x = here.of[k];
-            if (!(before >> x & 1) && (most > 1 || without(core, x) != 0) &&
-                conflicts(core, &here, x, before) == most)
-                left_out |= UINT64_C(1) << x;
-        }
+    uint64_t here = all_here(core), stay = here, complain = 0;
+    for (uint64_t left = here; left; left &= left - 1)
+        complain |= without(core, __builtin_ctzll(left)) ? left & -left : 0;
+    for (unsigned most; complain && (most = most_conflicts(core, stay)) > 0;) {
+        uint64_t before = stay;
+        for (uint64_t left = most > 1 ? before : before & complain; left; left &= left - 1)
+            if (conflicts(core, before, __builtin_ctzll(left)) == most)
+                stay &= ~(left & -left);
     }
-    return left_out;
+    return here & ~stay;
 }
