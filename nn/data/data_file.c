@@ -7,13 +7,11 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -120,34 +118,10 @@ file_alloc(const char *name, struct why *why)
     return f;
 }
 
-/* O_NONBLOCK: opening a FIFO nobody writes to must not wait for a writer. */
-int
-data_file_descriptor(const char *path, uint64_t *size, struct why *why)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc = 0;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        rc = -errno;
-        why_set(why, "%s: %s", path, strerror(-rc));
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = -EINVAL;
-        why_set(why, "%s: is %s, expected a regular file", path,
-                S_ISDIR(st.st_mode)    ? "a folder"
-                : S_ISFIFO(st.st_mode) ? "a pipe"
-                                       : "a device or socket");
-    } else {
-        *size = (uint64_t)st.st_size;
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
 static int
 open_regular(struct data_file *f)
 {
-    f->fd = data_file_descriptor(f->name, &f->size, f->why);
+    f->fd = disk_open(f->name, &f->size, f->why);
     if (f->fd < 0)
         return f->fd;
     f->unread = f->size;

@@ -36,9 +36,6 @@ int data_file_path(char path[DATA_PATH_SIZE], const char *dir, const char *folde
 int data_file_open(struct data_file **out, const char *path, struct why *why);
 void data_file_close(struct data_file **file);
 
-/* Only opens: returns a file descriptor, which the caller owns, and the size of the file. Any content, any size. */
-int data_file_descriptor(const char *path, uint64_t *size, struct why *why);
-
 /* Bytes on disk; for gzip, of the compressed data. */
 uint64_t data_file_size(const struct data_file *file);
 int data_file_is_gzip(const struct data_file *file);

@@ -170,11 +170,9 @@ load_part(const struct names *names, size_t classes, struct data_rows *rows,
     rc = read_path(names->labels, 1, 1, &labels, why);
     if (rc)
         return rc;
-    if (labels.size != rows->count) {
-        why_set(why, "%s: byte 4: %zu labels, expected %zu, one per image of %s", names->labels,
-                labels.size, rows->count, names->images);
-        rc = -EBADMSG;
-    }
+    if (labels.size != rows->count)
+        rc = why_error(why, -EBADMSG, "%s: byte 4: %zu labels, expected %zu, one per image of %s",
+                       names->labels, labels.size, rows->count, names->images);
     rc = rc ? rc : take_labels(&labels, names->labels, classes, rows, why);
     free(labels.byte);
     return rc;

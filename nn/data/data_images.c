@@ -148,10 +148,9 @@ read_image(void *ctx, enum data_part part, uint32_t sample, float *x, struct why
         pixel = own = malloc(s->width);
         rc = own ? decode(s, s->entry[i].path, own, why) : -ENOMEM;
     }
-    if (!rc && own && XXH3_64bits(own, s->width) != s->entry[i].hash) {
-        why_set(why, "%s: changed after it was read first, expected what it was", s->entry[i].path);
-        rc = -EBADMSG;
-    }
+    if (!rc && own && XXH3_64bits(own, s->width) != s->entry[i].hash)
+        rc = why_error(why, -EBADMSG, "%s: changed after it was read first, expected what it was",
+                       s->entry[i].path);
     for (size_t c = 0; c < s->far->planes && !rc; c++)
         data_scale(pixel + c * plane, s->far->norm[c].scale, s->far->norm[c].shift, x + c * plane,
                    plane);

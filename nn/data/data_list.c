@@ -113,10 +113,9 @@ data_list_match(struct data_list *list, const struct data_spec *spec, const char
     rc = data_list_read(list, folder, matches, pattern, why);
     if (!rc && list->count == 0)
         return data_missing(spec, name, "", why);
-    if (!rc && list->count > most) {
-        why_set(why, "%s: %zu files, expected at most %zu", name, list->count, most);
-        return -E2BIG;
-    }
+    if (!rc && list->count > most)
+        return why_error(why, -E2BIG, "%s: %zu files, expected at most %zu", name, list->count,
+                         most);
     return rc ? rc : prefix(list, slash ? path : NULL, why);
 }
 

@@ -169,11 +169,9 @@ same_shape(const struct data_set *set, const struct npys *array, const struct np
 {
     struct nn_shape shape;
     int rc = shape_of(array, 0, &shape, why);
-    if (!rc && memcmp(&shape, &set->info.input, sizeof shape) != 0) {
-        why_set(why, "%s: samples of another shape than those of %s", npys_name(array),
-                npys_name(first));
-        rc = -EBADMSG;
-    }
+    if (!rc && memcmp(&shape, &set->info.input, sizeof shape) != 0)
+        rc = why_error(why, -EBADMSG, "%s: samples of another shape than those of %s",
+                       npys_name(array), npys_name(first));
     return rc;
 }
 

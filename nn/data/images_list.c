@@ -111,10 +111,8 @@ images_add_files(struct images *s, const char *path, int32_t class, struct why *
         if (!rc && (rc = images_add(s, file, class)) != 0)
             why_set(why, "no memory for the list of images");
     }
-    if (!rc && list.count == 0) {
-        why_set(why, "%s: no images in it, expected .png, .jpg or .jpeg", path);
-        rc = -EBADMSG;
-    }
+    if (!rc && list.count == 0)
+        rc = why_error(why, -EBADMSG, "%s: no images in it, expected .png, .jpg or .jpeg", path);
     data_list_free(&list);
     return rc;
 }
@@ -145,18 +143,15 @@ add_classes(struct images *s, const char *root, struct data_list *classes, bool 
                        : data_file_path(path, root, "", found.name[i], why);
         rc = rc ? rc : images_add_files(s, path, class, why);
     }
-    if (!rc && found.count == 0) {
-        why_set(why,
-                "no folders of images in %s, one per class: name the folder of the data with "
-                "--data FOLDER",
-                strcmp(root, ".") == 0 ? "the current folder" : root);
-        rc = -ENOENT;
-    }
-    if (!rc && found.count > DATA_CLASSES_MAX) {
-        why_set(why, "%s: %zu folders, expected at most %d classes", root, found.count,
-                DATA_CLASSES_MAX);
-        rc = -EBADMSG;
-    }
+    if (!rc && found.count == 0)
+        rc =
+            why_error(why, -ENOENT,
+                      "no folders of images in %s, one per class: name the folder of the data with "
+                      "--data FOLDER",
+                      strcmp(root, ".") == 0 ? "the current folder" : root);
+    if (!rc && found.count > DATA_CLASSES_MAX)
+        rc = why_error(why, -EBADMSG, "%s: %zu folders, expected at most %d classes", root,
+                       found.count, DATA_CLASSES_MAX);
     if (known)
         data_list_free(&found);
     else

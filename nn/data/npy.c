@@ -198,7 +198,7 @@ npy_open(struct npy **out, const char *path, struct why *why)
     uint64_t size;
     size_t name = strlen(path) + 1;
     *out = NULL;
-    int fd = data_file_descriptor(path, &size, why);
+    int fd = disk_open(path, &size, why);
     if (fd < 0)
         return fd;
     struct npy *array = calloc(1, sizeof *array + name);

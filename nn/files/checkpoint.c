@@ -202,13 +202,10 @@ checkpoint_parse(const char *name, const uint8_t *data, size_t size, struct chec
 
 /* Trailer and first page of an open file. */
 static int
-probe(int fd, const char *name, struct checkpoint_head *head, struct why *why)
+probe(int fd, size_t size, const char *name, struct checkpoint_head *head, struct why *why)
 {
     uint8_t page[CHECKPOINT_PAGE];
-    struct stat stat;
-    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
-        return why_error(why, -EINVAL, "%s: not a regular file", name);
-    size_t size = (size_t)stat.st_size, body = checkpoint_body_of(size), offset;
+    size_t body = checkpoint_body_of(size), offset;
     if (body != SIZE_MAX && pread(fd, page, TRAILER, (off_t)(size - TRAILER)) == TRAILER &&
         vouches(page, TRAILER - CHECKPOINT_CHECK, checkpoint_pages_of(size) - 1)) {
         head_decode(page, head);
@@ -229,13 +226,11 @@ checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why
     int ready = sodium_init();
     assert(ready >= 0);
     *head = (struct checkpoint_head){.size = 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        int error = errno;
-        why_set(why, "%s: cannot open: %s", path, strerror(error));
-        return -error;
-    }
-    int rc = probe(fd, path, head, why);
+    uint64_t size;
+    int fd = disk_open(path, &size, why);
+    if (fd < 0)
+        return fd;
+    int rc = probe(fd, (size_t)size, path, head, why);
     close(fd);
     return rc;
 }

@@ -2,7 +2,6 @@
  *
  * Where the pages lie follows from the job, and under which key they are whole from job, step and round. The
  * round is told by the first page or the trailer, whichever is whole; both hold the head. */
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "nn/files/checkpoint_internal.h"
@@ -13,7 +12,7 @@ open_step(const char *dir, uint64_t step)
 {
     char path[DISK_PATH_MAX];
     checkpoint_path(path, dir, step);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return disk_open(path, &(uint64_t){0}, NULL);
 }
 
 /* All `size` bytes at `offset`; a page that cannot be read is a damaged one. */

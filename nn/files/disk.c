@@ -149,16 +149,32 @@ disk_write(const char *path, const struct disk_piece *piece, size_t count, struc
     return rc;
 }
 
-static int
-read_open(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
-          struct why *why)
+int
+disk_open(const char *path, uint64_t *size, struct why *why)
 {
-    struct stat stat;
-    if (fstat(fd, &stat))
-        return failed(path, "cannot read", why);
-    if (!S_ISREG(stat.st_mode))
-        return why_error(why, -EINVAL, "%s: not a regular file", path);
-    size_t wanted = (uint64_t)stat.st_size > size_max ? size_max : (size_t)stat.st_size;
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        rc = why_error(why, -errno, "%s: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = why_error(why, -EINVAL, "%s: is %s, expected a regular file", path,
+                       S_ISDIR(st.st_mode)    ? "a folder"
+                       : S_ISFIFO(st.st_mode) ? "a pipe"
+                                              : "a device or socket");
+    } else {
+        *size = (uint64_t)st.st_size;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int
+read_open(int fd, const char *path, uint64_t whole, size_t size_max, uint8_t **data, size_t *got,
+          size_t *size, struct why *why)
+{
+    size_t wanted = whole > size_max ? size_max : (size_t)whole;
     uint8_t *buffer = malloc(wanted + 1);
     if (!buffer)
         return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, wanted);
@@ -170,7 +186,7 @@ read_open(int fd, const char *path, size_t size_max, uint8_t **data, size_t *got
     }
     *data = buffer;
     *got = (size_t)done;
-    *size = *got < wanted ? *got : (size_t)stat.st_size;
+    *size = *got < wanted ? *got : (size_t)whole;
     return 0;
 }
 
@@ -190,10 +206,11 @@ int
 disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, size_t *size,
                struct why *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    uint64_t whole;
+    int fd = disk_open(path, &whole, why);
     if (fd < 0)
-        return failed(path, "cannot open", why);
-    int rc = read_open(fd, path, size_max, data, got, size, why);
+        return fd;
+    int rc = read_open(fd, path, whole, size_max, data, got, size, why);
     close(fd);
     return rc;
 }

@@ -28,6 +28,9 @@ struct disk_piece {
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
+/* Opens a regular file to read it: the descriptor, which the caller owns, and its size. Does not wait for the other end of
+ * a pipe, nor touch a device. Returns -errno with `why`, -EINVAL if it is no regular file. */
+int disk_open(const char *path, uint64_t *size, struct why *why);
 /* Reads `size` bytes from `offset` on, fewer only at the end of the file. Returns how many, or -1 with errno. */
 ssize_t disk_read_at(int fd, void *to, size_t size, uint64_t offset);
 /* Reads all of a regular file of at most size_max bytes. The caller frees *data. Returns 0 or -errno with `why`,

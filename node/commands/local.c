@@ -456,35 +456,34 @@ settle(struct local *local, struct config *config, struct job *job, enum train_s
     return rc;
 }
 
+static int
+check_config(const struct config *config, unsigned count, struct why *why)
+{
+    if (config->mesh.port != 0 && count > 1)
+        return why_error(why, -EINVAL,
+                         "mesh.port = %llu, expected 0 with -n %u: each needs its own",
+                         (unsigned long long)config->mesh.port, count);
+    if (config->mesh.servers <= PROTO_PEERS_MAX && config->mesh.servers > count)
+        return why_error(why, -EINVAL,
+                         "mesh.servers = %u cannot go with -n %u: each server is one of the nodes; "
+                         "start as many, or elect fewer servers",
+                         config->mesh.servers, count);
+    if (strlen(config->out) + sizeof "/node-64" >= CONFIG_PATH_MAX)
+        return why_error(why, -EINVAL, "node.out is too long");
+    return 0;
+}
+
 /* What would fail in every node alike is said once, before any is started. */
 static int
 check_job(struct local *local, struct config *config, const struct options *options)
 {
     struct why why;
     struct job job = {0};
-    unsigned count = local->count;
-    int rc = 0;
-    if (config->mesh.port != 0 && count > 1) {
-        why_set(&why, "mesh.port = %llu, expected 0 with -n %u: each needs its own",
-                (unsigned long long)config->mesh.port, count);
-        rc = -EINVAL;
-    } else if (config->mesh.servers <= PROTO_PEERS_MAX && config->mesh.servers > count) {
-        why_set(&why,
-                "mesh.servers = %u cannot go with -n %u: each server is one of the nodes; start as "
-                "many, or elect fewer servers",
-                config->mesh.servers, count);
-        rc = -EINVAL;
-    } else if (strlen(config->out) + sizeof "/node-64" >= CONFIG_PATH_MAX) {
-        why_set(&why, "node.out is too long");
-        rc = -EINVAL;
-    } else {
-        rc = job_open(&job, config, &why);
-        if (!rc)
-            rc = job_start(&job, config, &why);
-        if (!rc)
-            rc = settle(local, config, &job, options_start(options), &why);
-        job_close(&job);
-    }
+    int rc = check_config(config, local->count, &why);
+    rc = rc ? rc : job_open(&job, config, &why);
+    rc = rc ? rc : job_start(&job, config, &why);
+    rc = rc ? rc : settle(local, config, &job, options_start(options), &why);
+    job_close(&job);
     if (rc)
         term_fail("%s", why.line);
     return rc ? 2 : 0;

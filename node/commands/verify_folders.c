@@ -58,9 +58,9 @@ verify_amount(FILE *out, const char *before, uint64_t count, const char *one, co
     fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
 }
 
-/* What functions of other files say begins with the name of the file. */
-static void
-find_why(struct verify_folders *folders, const char *dir, const char *file, const struct why *why)
+void
+verify_find_why(struct verify_folders *folders, const char *dir, const char *file,
+                const struct why *why)
 {
     char path[DISK_PATH_MAX];
     int size = snprintf(path, sizeof path, "%s/%s: ", dir, file);
@@ -195,7 +195,7 @@ read_job(struct verify_folders *folders, struct verify_folder *folder)
     }
     snprintf(path, sizeof path, "%s/job.json", folder->dir);
     if (disk_read(path, VERIFY_JOB_MAX, &text, &size, &why)) {
-        find_why(folders, folder->dir, "job.json", &why);
+        verify_find_why(folders, folder->dir, "job.json", &why);
         return;
     }
     judge_job(folders, folder, (const char *)text, size);
@@ -221,7 +221,7 @@ read_result(struct verify_folders *folders, struct verify_folder *folder)
     if (!has(folder->dir, "result.json"))
         return; /* killed, interrupted or still running */
     if (compare_read(&folder->result, folder->dir, &why)) {
-        find_why(folders, folder->dir, "result.json", &why);
+        verify_find_why(folders, folder->dir, "result.json", &why);
         return;
     }
     while (first < folder && !first->ended)
@@ -362,7 +362,7 @@ read_model(struct verify_folders *folders, const struct verify_folder *folder)
     int rc = read_note(&note, path, &why);
     rc = rc ? rc : hash_weights(folders->left.config, &note.input, path, hex, &why);
     if (rc) {
-        find_why(folders, folder->dir, file, &why);
+        verify_find_why(folders, folder->dir, file, &why);
         return;
     }
     folders->models++;
@@ -428,7 +428,7 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
     if (input.dims == 0)
         return;
     if (hash_state(left->config, &input, path, hex, &job_hash, &why)) {
-        find_why(folders, folder->dir, file, &why);
+        verify_find_why(folders, folder->dir, file, &why);
         return;
     }
     folders->checkpoints++;

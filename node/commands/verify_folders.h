@@ -46,6 +46,9 @@ void verify_folders_fini(struct verify_folders *folders);
 __attribute__((format(printf, 4, 5))) void verify_find(struct verify_folders *folders,
                                                        const char *dir, const char *file,
                                                        const char *format, ...);
+/* The same, as a function of another file says it, with the name of the file before it or without. */
+void verify_find_why(struct verify_folders *folders, const char *dir, const char *file,
+                     const struct why *why);
 /* Hands the lines of metrics.jsonl that are about a step to `visit`, each with its number, from 1. What cannot be read is a
  * finding. Returns whether the last line is cut off. */
 typedef void verify_visit(void *ctx, const struct verify_line *said, uint64_t line);

@@ -1,38 +1,16 @@
 /* verify_read.c - what meshnode verify reads: files, their lines, and two kinds of text. See verify.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "nn/files/disk.h"
 #include "node/commands/verify_folders.h"
 #include "proto/proto.h"
 
 enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
-
-/* A regular file; NULL with errno. */
-static FILE *
-open_lines(const char *dir)
-{
-    char path[DISK_PATH_MAX];
-    struct stat status;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    FILE *file = regular ? fdopen(fd, "r") : NULL;
-    if (!file) {
-        errno = regular ? errno : EINVAL;
-        close(fd);
-    }
-    return file;
-}
 
 /* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
  * -EMSGSIZE when it is too long, which skips it. */
@@ -184,14 +162,16 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
 bool
 verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit, void *ctx)
 {
-    char text[VERIFY_LINE_MAX], name[40];
+    char path[DISK_PATH_MAX], text[VERIFY_LINE_MAX], name[40];
     struct verify_line said;
-    struct why why;
+    struct why why = {"out of memory"};
+    uint64_t bytes;
     size_t size;
-    int rc;
-    FILE *file = open_lines(dir);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    int rc = disk_open(path, &bytes, &why);
+    FILE *file = rc < 0 ? NULL : fdopen(rc, "r");
     if (!file) {
-        verify_find(folders, dir, "metrics.jsonl", "%s", strerror(errno));
+        verify_find_why(folders, dir, "metrics.jsonl", &why);
         return false;
     }
     for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {

@@ -6,14 +6,13 @@
 #include "node/job/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
+#include "nn/files/disk.h"
 #include "node/commands/host.h"
 #include "node/job/config_key.h"
 #include "node/job/config_parts.h"
@@ -157,53 +156,25 @@ config_parse(struct config **out, const char *name, const char *text, size_t siz
     return rc;
 }
 
-/* Opening must not wait for a FIFO's other end, nor touch a device. */
-static int
-open_regular(const char *path, struct why *why)
-{
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return parse_refuse(path, error, strerror(error), why);
-    }
-    const char *reason = S_ISDIR(status.st_mode)    ? "is a directory, expected a YAML file"
-                         : !S_ISREG(status.st_mode) ? "is not a regular file"
-                         : status.st_size >= PROTO_JOB_MAX
-                             ? "is too large for a job, expected less than 64 KiB"
-                             : NULL;
-    if (!reason)
-        return fd;
-    close(fd);
-    return parse_refuse(path, EINVAL, reason, why);
-}
-
 int
 config_load(struct config **out, const char *path, struct why *why)
 {
+    struct stat status;
+    uint8_t *text;
+    size_t size;
     *out = NULL;
     if (strlen(path) >= CONFIG_PATH_MAX)
         return parse_refuse(path, ENAMETOOLONG, "name too long", why);
-    int fd = open_regular(path, why);
-    if (fd < 0)
-        return fd;
-    static const size_t room = PROTO_JOB_MAX;
-    char *text = malloc(room);
-    size_t size = 0;
-    ssize_t got = text ? 1 : -1;
-    while (got > 0 && size < room) {
-        do
-            got = read(fd, text + size, room - size);
-        while (got < 0 && errno == EINTR);
-        size += got > 0 ? (size_t)got : 0;
-    }
-    int error = got < 0 ? errno : 0;
-    close(fd);
-    int rc = error          ? parse_refuse(path, error, strerror(error), why)
-             : size == room ? parse_refuse(path, EINVAL, "grew while it was read", why)
-                            : config_parse(out, path, text, size, why);
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        return parse_refuse(path, EINVAL, "is a directory, expected a YAML file", why);
+    int rc = disk_read(path, PROTO_JOB_MAX - 1, &text, &size, NULL);
+    if (rc)
+        return parse_refuse(path, rc == -EFBIG ? EINVAL : -rc,
+                            rc == -EFBIG    ? "is too large for a job, expected less than 64 KiB"
+                            : rc == -EINVAL ? "is not a regular file"
+                                            : strerror(-rc),
+                            why);
+    rc = config_parse(out, path, (const char *)text, size, why);
     free(text);
     return rc;
 }

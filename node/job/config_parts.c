@@ -278,11 +278,10 @@ config_parts_add(struct config *config, const struct config *left, uint64_t step
     int rc = config_parts_init(&parts, left, why);
     uint64_t last = !rc && parts.count ? parts.until[parts.count - 1] : 0;
     bool empty = last == step; /* `left` itself has no step of its own */
-    if (!rc && (step < last || (!empty && parts.count == CONFIG_PARTS_MAX))) {
-        why_set(why, "the run has %zu parts, the last after step %llu: no further one", parts.count,
-                (unsigned long long)last);
-        rc = -EINVAL;
-    }
+    if (!rc && (step < last || (!empty && parts.count == CONFIG_PARTS_MAX)))
+        rc = why_error(why, -EINVAL,
+                       "the run has %zu parts, the last after step %llu: no further one",
+                       parts.count, (unsigned long long)last);
     if (!rc && !empty) {
         parts.until[parts.count] = step;
         rc = config_copy(&parts.config[parts.count++], left, why);

@@ -244,8 +244,7 @@ read_columns(struct model_note *note, const struct reading *r, size_t width)
         bool fits = json_array_size(mean) == width && json_array_size(scale) == width;
         note->column = fits ? calloc(width, sizeof *note->column) : NULL;
         if (fits && !note->column) {
-            why_set(r->why, "%s: no memory for its metadata", r->path);
-            rc = -ENOMEM;
+            rc = why_error(r->why, -ENOMEM, "%s: no memory for its metadata", r->path);
         } else if (!fits || !take_columns(note->column, mean, scale, width)) {
             rc = refuse_metadata(r, json_array_size(mean) == width ? "scale" : "mean", expected);
         }

@@ -134,7 +134,7 @@ for way in ring async gossip; do
     cut "$forged/job.json"
     refuted "^$forged/job.json: is not a JSON object$" $way "$first" "$forged"
     rm "$forged/job.json"
-    refuted "^$forged/job.json: cannot open: No such file or directory$" $way "$first" "$forged"
+    refuted "^$forged/job.json: No such file or directory$" $way "$first" "$forged"
     refuted "^$WORK/othera/job.json: is of run other, not small as $first$" $way "$first" "$WORK/othera"
     refuted "^$WORK/nowhere: No such file or directory$" $way "$first" "$WORK/nowhere"
 done

@@ -305,7 +305,7 @@ what_is_no_file_is_refused(void **state)
     no_faults();
     assert_int_equal(disk_read("/dev/zero", 100, &data, &size, &why), -EINVAL);
     assert_int_equal(disk_read(dir, 100, &data, &size, &why), -EINVAL);
-    assert_non_null(strstr(why.line, "not a regular file"));
+    assert_non_null(strstr(why.line, "is a folder, expected a regular file"));
     assert_int_equal(mkfifo(temp, 0600), 0);
     assert_int_equal(disk_read(temp, 100, &data, &size, &why), -EINVAL);
     unlink(temp);
