@@ -15,19 +15,13 @@ static const char prefix[] = "checkpoint-";
 static bool
 step_of(const char *file, uint64_t *step)
 {
-    if (strncmp(file, prefix, sizeof prefix - 1) != 0)
-        return false;
-    const char *digit = file + sizeof prefix - 1;
-    if (*digit == 0 || (digit[0] == '0' && digit[1] != 0))
-        return false;
-    uint64_t value = 0;
-    for (; *digit; digit++) {
-        if (*digit < '0' || *digit > '9' || value > (UINT64_MAX - 9) / 10)
-            return false;
-        value = value * 10 + (uint64_t)(*digit - '0');
-    }
+    char name[sizeof prefix + 20];
+    unsigned long long value = 0;
+    if (strncmp(file, prefix, sizeof prefix - 1) == 0)
+        value = strtoull(file + sizeof prefix - 1, NULL, 10);
+    snprintf(name, sizeof name, "%s%llu", prefix, value);
     *step = value;
-    return true;
+    return strcmp(file, name) == 0;
 }
 
 void
@@ -43,36 +37,33 @@ newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+static int
+is_checkpoint(const struct dirent *entry)
+{
+    uint64_t step;
+    return step_of(entry->d_name, &step);
+}
+
 /* Steps of all checkpoints in dir, newest first; *steps is the caller's to free. */
 static int
 list(const char *dir, uint64_t **steps, size_t *count)
 {
-    size_t room = 0;
-    DIR *open_dir = opendir(dir);
+    struct dirent **entry;
+    int found = scandir(dir, &entry, is_checkpoint, NULL);
     *steps = NULL;
     *count = 0;
-    if (!open_dir)
+    if (found < 0)
         return -errno;
-    int rc = 0;
-    for (struct dirent *entry; !rc && (entry = readdir(open_dir));) {
-        uint64_t step;
-        if (!step_of(entry->d_name, &step))
-            continue;
-        if (*count == room) {
-            room = room ? 2 * room : 16;
-            uint64_t *larger = realloc(*steps, room * sizeof **steps);
-            if (!larger) {
-                rc = -ENOMEM;
-                break;
-            }
-            *steps = larger;
-        }
-        (*steps)[(*count)++] = step;
+    *steps = calloc((size_t)found + 1, sizeof **steps);
+    for (int i = 0; i < found; i++) {
+        if (*steps)
+            step_of(entry[i]->d_name, &(*steps)[(*count)++]);
+        free(entry[i]);
     }
-    closedir(open_dir);
+    free(entry);
     if (*count)
         qsort(*steps, *count, sizeof **steps, newest_first);
-    return rc;
+    return *steps ? 0 : -ENOMEM;
 }
 
 /* One that cannot be used: somebody else's, unfit, or damaged and perhaps ours? */
@@ -154,28 +145,32 @@ delete_old(const char *dir, const struct candidate *candidate, size_t count, uns
     }
 }
 
+static int
+is_temporary(const struct dirent *entry)
+{
+    char name[sizeof entry->d_name];
+    uint64_t step;
+    size_t length = strlen(entry->d_name), suffix = strlen(DISK_TEMP);
+    if (length < suffix || strcmp(entry->d_name + length - suffix, DISK_TEMP) != 0)
+        return 0;
+    snprintf(name, sizeof name, "%.*s", (int)(length - suffix), entry->d_name);
+    return step_of(name, &step);
+}
+
 /* Remove checkpoint-STEP.tmp of a run that was killed while writing. */
 static void
 delete_temporaries(const char *dir)
 {
-    DIR *open_dir = opendir(dir);
-    if (!open_dir)
-        return;
-    for (struct dirent *entry; (entry = readdir(open_dir));) {
-        char name[64], path[DISK_PATH_MAX];
-        uint64_t step;
-        size_t length = strlen(entry->d_name), suffix = strlen(DISK_TEMP);
-        if (length >= sizeof name || length < suffix ||
-            strcmp(entry->d_name + length - suffix, DISK_TEMP) != 0)
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)(length - suffix), entry->d_name);
-        if (!step_of(name, &step))
-            continue;
-        checkpoint_path(path, dir, step);
-        strncat(path, DISK_TEMP, sizeof path - strlen(path) - 1);
+    struct dirent **entry;
+    int found = scandir(dir, &entry, is_temporary, NULL);
+    for (int i = 0; i < found; i++) {
+        char path[DISK_PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", dir, entry[i]->d_name);
         unlink(path);
+        free(entry[i]);
     }
-    closedir(open_dir);
+    if (found >= 0)
+        free(entry);
 }
 
 void

@@ -22,16 +22,17 @@ failed(const char *path, const char *what, struct why *why)
     return error ? -error : -EIO;
 }
 
-static int
-write_piece(int fd, const char *data, size_t size)
+int
+disk_write_all(int fd, const void *data, size_t size)
 {
+    const char *at = data;
     while (size) {
-        ssize_t n = write(fd, data, size);
+        ssize_t n = write(fd, at, size);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return -1;
-        data += n;
+        at += n;
         size -= (size_t)n;
     }
     return 0;
@@ -94,7 +95,7 @@ write_pieces(int fd, const char *path, const struct disk_piece *piece, size_t co
              struct why *why)
 {
     for (size_t i = 0; i < count; i++)
-        if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || write_piece(fd, piece[i].data, piece[i].size))
+        if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || disk_write_all(fd, piece[i].data, piece[i].size))
             return failed(path, "cannot write", why);
     if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
         return failed(path, "cannot sync", why);

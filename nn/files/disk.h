@@ -28,6 +28,8 @@ struct disk_piece {
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
+/* Writes all of `data` where the descriptor stands. Returns 0, or -1 with errno. */
+int disk_write_all(int fd, const void *data, size_t size);
 /* Opens a regular file to read it: the descriptor, which the caller owns, and its size. Does not wait for the other end of
  * a pipe, nor touch a device. Returns -errno with `why`, -EINVAL if it is no regular file. */
 int disk_open(const char *path, uint64_t *size, struct why *why);

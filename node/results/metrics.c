@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
 #include "node/results/metrics_object.h"
@@ -112,7 +113,9 @@ write_object(struct metrics *metrics, const json_t *object)
     int error = metrics->begun ? 0 : metrics_begin_file(metrics);
     if (error == 0) {
         metrics_write_job(metrics);
-        error = metrics_put_at(metrics->fd, line, size, metrics->at);
+        if (lseek(metrics->fd, metrics->at, SEEK_SET) < 0 ||
+            disk_write_all(metrics->fd, line, size) != 0)
+            error = errno;
     }
     if (error == 0) {
         metrics->at += (off_t)size;

@@ -14,7 +14,6 @@
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
 
-/* mkdir -p; `kept` is the length of what was there before. */
 int
 metrics_make_dirs(const char *dir, size_t *kept)
 {
@@ -36,7 +35,6 @@ metrics_make_dirs(const char *dir, size_t *kept)
     return S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
 }
 
-/* A run that came to nothing leaves nothing: its empty file goes, and the folders made for it. */
 void
 metrics_remove_empty(struct metrics *metrics)
 {
@@ -104,7 +102,6 @@ metrics_open_file(struct metrics *metrics, bool resume, struct why *why)
     return 0;
 }
 
-/* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
 off_t
 metrics_last_line(int fd, off_t at, uint64_t *step)
 {
@@ -124,51 +121,19 @@ metrics_last_line(int fd, off_t at, uint64_t *step)
     return good ? at - (off_t)(size - begin) : -1;
 }
 
-/* The whole of `text` at `at`; 0 or a positive errno. */
-int
-metrics_put_at(int fd, const char *text, size_t size, off_t at)
-{
-    while (size > 0) {
-        ssize_t put = pwrite(fd, text, size, at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? errno : EIO;
-        text += put;
-        size -= (size_t)put;
-        at += put;
-    }
-    return 0;
-}
-
-/* New name, sync, rename, sync of the folder: the file is there whole or not at all, and what is there stays. */
 int
 metrics_write_whole(const char *dir, const char *name, const json_t *object, struct why *why)
 {
-    char path[METRICS_PATH_MAX + 32], temp[METRICS_PATH_MAX + 32];
+    char path[METRICS_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    snprintf(temp, sizeof temp, "%s/%s.new", dir, name);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(METRICS_DIGITS));
     if (!text)
         return parse_refuse(path, ENOMEM, "out of memory", why);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : metrics_put_at(fd, text, strlen(text), 0);
+    int rc = disk_write(path, &(struct disk_piece){text, strlen(text)}, 1, why);
     free(text);
-    if (fd < 0)
-        return parse_refuse(temp, error, strerror(error), why);
-    if (error == 0 && fsync(fd) != 0)
-        error = errno;
-    if (close(fd) != 0 && error == 0)
-        error = errno;
-    if (error == 0 && rename(temp, path) != 0)
-        error = errno;
-    if (error == 0)
-        return disk_sync_name(path, why);
-    unlink(temp);
-    return parse_refuse(path, error, strerror(error), why);
+    return rc;
 }
 
-/* Tried again with the next line when the disk is full. */
 void
 metrics_write_job(struct metrics *metrics)
 {
@@ -211,11 +176,8 @@ copy_lines(int from, int to, off_t end)
     for (off_t at = 0; at < end;) {
         size_t want = end - at < (off_t)sizeof part ? (size_t)(end - at) : sizeof part;
         ssize_t got = pread(from, part, want, at);
-        if (got <= 0)
-            return got < 0 ? errno : EIO;
-        int error = metrics_put_at(to, part, (size_t)got, at);
-        if (error)
-            return error;
+        if (got <= 0 || disk_write_all(to, part, (size_t)got) != 0)
+            return -1;
         at += got;
     }
     return 0;

@@ -46,9 +46,7 @@ void metrics_remove_empty(struct metrics *metrics);
 int metrics_open_file(struct metrics *metrics, bool resume, struct why *why);
 /* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
 off_t metrics_last_line(int fd, off_t at, uint64_t *step);
-/* The whole of `text` at `at`; 0 or a positive errno. */
-int metrics_put_at(int fd, const char *text, size_t size, off_t at);
-/* New name, sync, rename: the file is there whole or not at all. Returns 0 or -errno with `why`. */
+/* As disk.h says. Returns 0 or -errno with `why`. */
 int metrics_write_whole(const char *dir, const char *name, const json_t *object, struct why *why);
 /* Tries again with the next line when the disk is full. */
 void metrics_write_job(struct metrics *metrics);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/train/varint.h"
 
 enum { HEAD = 12, TAIL = 4, VALUE_MAX = 48, PATH_SIZE = 1400, HOST = 64 };
@@ -151,16 +152,7 @@ now(void)
 static int
 append(struct tensorboard *tensorboard, const uint8_t *record, size_t size)
 {
-    while (size > 0) {
-        ssize_t put = write(tensorboard->fd, record, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        record += put;
-        size -= (size_t)put;
-    }
-    return 0;
+    return disk_write_all(tensorboard->fd, record, size) ? -errno : 0;
 }
 
 int

@@ -52,9 +52,9 @@ wait_until 30 "the node to hang" said hung "failpoint commit 3: hang"
 running hung || fail "a hung node ended"
 kill_node hung
 
-one full file-write:1:error
+one full file-write:2:error # 1: job.json
 finished 30 full
-said full "No space left on device" || fail "file-write:1:error did not fail the call"
+said full "No space left on device" || fail "file-write:2:error did not fail the call"
 same_hash reference full
 
 one flipped applied:3:flip=77

@@ -76,13 +76,13 @@ slow_disk() { # WAY OPTION ...: b takes a second and a half to sync
     shift
     GROUP=t$$-disk$way
     node slow$way-a "$WORK/job.yaml" --peers 3 "$@"
-    WHERE[slow$way-b]="env MESHNODE_FAIL=file-sync:1:sleep=1500"
+    WHERE[slow$way-b]="env MESHNODE_FAIL=file-sync:2:sleep=1500" # 1: job.json
     MESHNODE=$FAILNODE node slow$way-b "$WORK/job.yaml" --peers 3 "$@"
     node slow$way-c "$WORK/job.yaml" --peers 3 "$@"
     for name in a c; do
         wait_until 60 "$way: a checkpoint" saved 4 slow$way-$name
         named=$(stat -c %.6Z "$WORK/slow$way-$name/checkpoint-$(oldest slow$way-$name)")
-        synced=$(sed -n 's/^failpoint file-sync 1: .* at \([0-9.]*\)$/\1/p' "$WORK/slow$way-b.log")
+        synced=$(sed -n 's/^failpoint file-sync 2: .* at \([0-9.]*\)$/\1/p' "$WORK/slow$way-b.log")
         awk -v named="$named" -v synced="$synced" 'BEGIN { exit !(synced > 0 && named >= synced + 1.5) }' ||
             fail "$way: $name has a checkpoint at $named, but b began to sync at $synced"
     done

@@ -683,7 +683,7 @@ the_result_holds_what_the_run_came_to(void **state)
     assert_string_equal(json_string_value(json_object_get(peer, "address")), "10.0.0.3:20002");
     assert_true(json_is_null(json_object_get(peer, "host")));
     json_decref(object);
-    assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
+    assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
 }
 
 static void
@@ -713,7 +713,7 @@ a_result_that_cannot_be_written_is_an_error(void **state)
     assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
     assert_true(metrics_result(metrics, &result, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
-    assert_int_equal(access(path_of("result.json.new"), F_OK), -1);
+    assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
     metrics_destroy(&metrics);
 }
 
