@@ -175,7 +175,7 @@ trained_by(const struct config *config, const struct job *job, const char *path,
     struct left left;
     struct config *writer = from_writer(path, checkpoint_job, &left);
     bool other = writer && config_differ_state(writer, config, &difference);
-    bool same_data = left.data == data_info(job->data)->hash && left.from == job->from_hash;
+    bool same_data = left.job.data == data_info(job->data)->hash && left.job.from == job->from_hash;
     left_fini(&left);
     if (writer && !other && same_data)
         return writer;

@@ -39,7 +39,8 @@ enum {
 struct verify_job {
     uint64_t job; /* hash */
     uint64_t seed, train, batch, steps, local_steps;
-    uint64_t begun; /* steps before the first one, of another run: train.from */
+    uint64_t begun;      /* steps before the first one, of another run: train.from */
+    uint64_t data, from; /* hashes of the data and of model.from or train.from; 0: none */
     unsigned shards;
     uint64_t part[VERIFY_PARTS_MAX]; /* the last steps of parts, rising: config_parts.h */
     size_t part_count;
@@ -53,8 +54,11 @@ struct verify_line {
     double loss; /* NaN: none */
 };
 
-/* Reads the text of a job.json. Returns 0, or -EBADMSG with `why`. */
-int verify_read_job(struct verify_job *out, const char *text, size_t size, struct why *why);
+struct json_t;
+/* The object in a text of JSON, the caller's to release; NULL with `why` if it is none, or more than `most` bytes. */
+struct json_t *verify_object(const char *text, size_t size, size_t most, struct why *why);
+/* Reads the object of a job.json. Returns 0, or -EBADMSG with `why`. */
+int verify_read_job(struct verify_job *out, const struct json_t *object, struct why *why);
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
 int verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why);
 

@@ -144,28 +144,22 @@ has_steps(const char *dir)
     return (stat(path, &status) == 0 && status.st_size > 0) || has(dir, "result.json");
 }
 
-/* The text is there, and its hash is another one than the job's. */
-static bool
-text_differs(const char *text, size_t size, const struct left *left)
-{
-    json_t *object = json_loadb(text, size, 0, NULL);
-    bool differs = json_is_string(json_object_get(object, "text")) && !left->config;
-    json_decref(object);
-    return differs;
-}
-
 static void
-judge_job(struct verify_folders *folders, struct verify_folder *folder, const char *text,
-          size_t size)
+read_job(struct verify_folders *folders, struct verify_folder *folder)
 {
     struct why why;
     struct left left;
-    if (verify_read_job(&left.job, text, size, &why)) {
-        verify_find(folders, folder->dir, "job.json", "%s", why.line);
+    folder->stepless = !has(folder->dir, "job.json") && !has_steps(folder->dir);
+    if (folder->stepless) {
+        verify_say(folders, folder->dir, "",
+                   "has no job.json: its node died before its first step");
         return;
     }
-    left_read(&left, folder->dir);
-    if (text_differs(text, size, &left))
+    if (left_read(&left, folder->dir, &why)) {
+        verify_find_why(folders, folder->dir, "job.json", &why);
+        return;
+    }
+    if (left.text && !left.config)
         verify_find(folders, folder->dir, "job.json", "its text is not that of job %016llx",
                     (unsigned long long)left.job.job);
     if (left.config)
@@ -178,28 +172,6 @@ judge_job(struct verify_folders *folders, struct verify_folder *folder, const ch
     if (!same_job(&left.job, &folders->left.job))
         tell_other(folders, folder->dir, &left);
     left_fini(&left);
-}
-
-static void
-read_job(struct verify_folders *folders, struct verify_folder *folder)
-{
-    char path[DISK_PATH_MAX];
-    struct why why;
-    uint8_t *text;
-    size_t size;
-    folder->stepless = !has(folder->dir, "job.json") && !has_steps(folder->dir);
-    if (folder->stepless) {
-        verify_say(folders, folder->dir, "",
-                   "has no job.json: its node died before its first step");
-        return;
-    }
-    snprintf(path, sizeof path, "%s/job.json", folder->dir);
-    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, &why)) {
-        verify_find_why(folders, folder->dir, "job.json", &why);
-        return;
-    }
-    judge_job(folders, folder, (const char *)text, size);
-    free(text);
 }
 
 /* --- result.json --------------------------------------------------------------------------------- */
@@ -311,7 +283,7 @@ of_job(const struct left *left, bool ended, const char *said)
     if (same || ended || config_parts_init(&parts, left->config, &why))
         return same;
     for (size_t i = 0; i < parts.count && !same; i++) {
-        uint64_t hash = config_job_hash(parts.config[i], left->data, left->from);
+        uint64_t hash = config_job_hash(parts.config[i], left->job.data, left->job.from);
         snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
         same = strcmp(said, hex) == 0;
     }

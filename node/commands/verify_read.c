@@ -65,8 +65,8 @@ finish_line(const struct reading *reading, const char *wrong, struct why *why)
     return -EBADMSG;
 }
 
-static json_t *
-parse(const char *text, size_t size, size_t most, struct why *why)
+json_t *
+verify_object(const char *text, size_t size, size_t most, struct why *why)
 {
     json_error_t error;
     json_t *object = size <= most ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
@@ -96,11 +96,8 @@ read_parts(const json_t *object, struct verify_job *out)
 }
 
 int
-verify_read_job(struct verify_job *out, const char *text, size_t size, struct why *why)
+verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
 {
-    json_t *object = parse(text, size, VERIFY_JOB_MAX, why);
-    if (!object)
-        return -EBADMSG;
     struct reading reading = {object, NULL};
     uint64_t shards = number(&reading, "shards");
     *out = (struct verify_job){
@@ -112,6 +109,8 @@ verify_read_job(struct verify_job *out, const char *text, size_t size, struct wh
         .shards = (unsigned)shards,
         .local_steps = json_object_get(object, "local_steps") ? number(&reading, "local_steps") : 1,
         .begun = json_object_get(object, "begun") ? number(&reading, "begun") : 0,
+        .data = json_object_get(object, "data") ? hash(&reading, "data") : 0,
+        .from = json_object_get(object, "from") ? hash(&reading, "from") : 0,
     };
     const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
                         : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
@@ -121,15 +120,13 @@ verify_read_job(struct verify_job *out, const char *text, size_t size, struct wh
                         : out->begun >= out->steps ? "begun is out of range"
                         : !read_parts(object, out) ? "parts are not steps that rise"
                                                    : NULL;
-    int rc = finish_line(&reading, wrong, why);
-    json_decref(object);
-    return rc;
+    return finish_line(&reading, wrong, why);
 }
 
 int
 verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why)
 {
-    json_t *object = parse(text, size, VERIFY_LINE_MAX, why);
+    json_t *object = verify_object(text, size, VERIFY_LINE_MAX, why);
     if (!object)
         return -EBADMSG;
     struct reading reading = {object, NULL};

@@ -25,7 +25,7 @@ from_probe(const char *path, struct checkpoint_head *head, struct why *why)
         return rc;
     if (kind != KIND_FOLDER)
         return why_error(why, rc, "%s: %s, expected a checkpoint", path, kind_is(kind));
-    left_read(&left, path);
+    left_read(&left, path, NULL);
     if (checkpoint_newest(path, left.job.job, &step))
         why_set(why, "%s: is a folder, expected a file such as %s/checkpoint-%llu", path, path,
                 (unsigned long long)step);
@@ -47,7 +47,7 @@ writer_of(const struct left *left, uint64_t job_hash)
         return config_copy(&found, left->config, &why) ? NULL : found;
     int rc = config_parts_init(&parts, left->config, &why);
     for (size_t i = 0; i < parts.count && !rc && !found; i++)
-        if (config_job_hash(parts.config[i], left->data, left->from) == job_hash)
+        if (config_job_hash(parts.config[i], left->job.data, left->job.from) == job_hash)
             rc = config_copy(&found, parts.config[i], &why);
     config_parts_fini(&parts);
     return found;
@@ -59,7 +59,7 @@ from_writer(const char *path, uint64_t job_hash, struct left *left)
     char dir[CONFIG_PATH_MAX];
     const char *slash = strrchr(path, '/');
     snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    left_read(left, dir);
+    left_read(left, dir, NULL);
     return writer_of(left, job_hash);
 }
 

@@ -1,6 +1,7 @@
 /* left.c - see left.h. */
 #include "node/train/left.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,64 +10,50 @@
 #include "nn/files.h"
 #include "nn/files/disk.h"
 
-static uint64_t
-hash_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? strtoull(text, NULL, 16) : 0;
-}
-
 /* The job of the text in job.json. A version that writes texts otherwise has other hashes, too. */
 static void
-read_job(struct left *left, const char *text, size_t size)
+read_text(struct left *left, const char *text)
 {
     struct why why;
-    json_t *object = json_loadb(text, size, 0, NULL);
-    const char *job = json_string_value(json_object_get(object, "text"));
-    left->data = hash_of(object, "data");
-    left->from = hash_of(object, "from");
-    int rc = job ? config_parse(&left->config, "job.json", job, strlen(job), &why) : 1;
+    int rc = config_parse(&left->config, "job.json", text, strlen(text), &why);
     if (!rc)
         rc = config_check(left->config, &why);
-    if (rc || config_job_hash(left->config, left->data, left->from) != left->job.job)
+    if (rc || config_job_hash(left->config, left->job.data, left->job.from) != left->job.job)
         config_destroy(&left->config);
-    json_decref(object);
 }
 
-/* A file that a power cut spoilt is as if it were not there; but it is told. Returns its text, or NULL. */
-static uint8_t *
-read_object(struct left *left, const char *dir, const char *name, size_t *size)
+/* A file that a power cut spoilt is as if it were not there; but it is told. */
+static json_t *
+read_object(struct left *left, const char *dir, const char *name, struct why *why)
 {
     char path[DISK_PATH_MAX];
-    struct why why;
-    uint8_t *text = NULL;
+    uint8_t *text;
+    size_t size;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (disk_read(path, VERIFY_JOB_MAX, &text, size, &why))
+    if (disk_read(path, VERIFY_JOB_MAX, &text, &size, why))
         return NULL;
-    json_t *object = json_loadb((const char *)text, *size, 0, NULL);
-    if (!json_is_object(object)) {
+    json_t *object = verify_object((const char *)text, size, VERIFY_JOB_MAX, why);
+    if (!object)
         left->unreadable = name;
-        free(text);
-        text = NULL;
-    }
-    json_decref(object);
-    return text;
+    free(text);
+    return object;
 }
 
-void
-left_read(struct left *out, const char *dir)
+int
+left_read(struct left *out, const char *dir, struct why *why)
 {
-    struct why why;
-    size_t size;
     *out = (struct left){.known = false};
-    uint8_t *text = read_object(out, dir, "result.json", &size);
-    out->ended = text != NULL;
-    free(text);
-    text = read_object(out, dir, "job.json", &size);
-    out->known = text && verify_read_job(&out->job, (const char *)text, size, &why) == 0;
-    if (out->known)
-        read_job(out, (const char *)text, size);
-    free(text);
+    json_t *object = read_object(out, dir, "result.json", NULL);
+    out->ended = object != NULL;
+    json_decref(object);
+    object = read_object(out, dir, "job.json", why);
+    out->known = object && verify_read_job(&out->job, object, why) == 0;
+    const char *text = json_string_value(json_object_get(object, "text"));
+    out->text = text != NULL;
+    if (out->known && text)
+        read_text(out, text);
+    json_decref(object);
+    return out->known ? 0 : -EBADMSG;
 }
 
 void
@@ -78,7 +65,7 @@ left_fini(struct left *left)
 static bool
 same_sources(const struct left *left, const struct job *job)
 {
-    return left->data == data_info(job->data)->hash && left->from == job->from_hash;
+    return left->job.data == data_info(job->data)->hash && left->job.from == job->from_hash;
 }
 
 /* The run in the folder is this job, and goes on with other settings already. */
@@ -118,7 +105,7 @@ left_settle(struct config *config, struct job *job, enum train_start start, cons
     int rc = 0;
     for (size_t i = 0; i < count && !done; i++) {
         struct left left;
-        left_read(&left, dir[i]);
+        left_read(&left, dir[i], NULL);
         bool fits = left.config && same_sources(&left, job);
         if (fits && goes_on(&left, config, start)) {
             rc = take_past(config, &left, why);
@@ -171,7 +158,7 @@ left_tell(const struct left *left, const struct config *config, const struct job
                  difference.right);
     else if (left->config && !same_sources(left, job))
         snprintf(what, sizeof what, "%s",
-                 left->data != data_info(job->data)->hash
+                 left->job.data != data_info(job->data)->hash
                      ? "other data"
                      : "other weights in model.from, or another state in train.from");
     else if (left->config)

@@ -12,17 +12,17 @@
 #include "proto/why.h"
 
 struct left {
-    bool known; /* job.json exists */
+    bool known; /* job.json exists and is whole, */
+    bool text;  /* and has the text of the job */
     bool ended; /* result.json exists and is whole */
     const char
         *unreadable; /* "result.json" or "job.json": it exists, and is no JSON object; else NULL */
-    struct verify_job job; /* the job hash in it, */
-    uint64_t data, from;   /* the hashes of data and of model.from, */
+    struct verify_job job; /* what it says, */
     struct config *config; /* and the job; NULL if its text is missing or of another version */
 };
 
-/* Call left_fini for `out`. */
-void left_read(struct left *out, const char *dir);
+/* Returns 0, or -EBADMSG if the job is not known, with what is wrong with job.json in `why`. Call left_fini for `out`. */
+int left_read(struct left *out, const char *dir, struct why *why);
 void left_fini(struct left *left);
 
 /* Decide train.past of `config`, where nobody else did, by what the folders dir[count] of its nodes hold: that of the

@@ -228,7 +228,7 @@ resume_from(struct run *run, enum train_start start, struct why *why)
 {
     struct checkpoint_found *found = &run->folder.found;
     struct left left;
-    left_read(&left, run->config->out);
+    left_read(&left, run->config->out, NULL);
     size_t part = left_part(&left, &run->job);
     bool goes_on = part < run->job.past_count;
     run->folder.fresh = start == TRAIN_FRESH || (start == TRAIN_AUTO && left.ended && !goes_on);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "node/commands/compare.h"
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
@@ -26,12 +28,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct verify_job job;
     struct verify_line line;
     struct compare_result result;
-    if (verify_read_job(&job, (const char *)data, size, &why) == 0)
+    json_t *object = verify_object((const char *)data, size, VERIFY_JOB_MAX, &why);
+    if (object && verify_read_job(&job, object, &why) == 0)
         must(job.shards >= 1 && job.shards <= 64 && job.batch >= job.shards &&
                  job.train >= job.batch,
              "a job out of range");
     else
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
+    json_decref(object);
     why.line[0] = '\0';
     if (verify_read_line(&line, (const char *)data, size, &why) < 0)
         must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
