@@ -17,14 +17,10 @@
 #include "node/cli/options.h"
 #include "node/cli/stop.h"
 #include "node/cli/term.h"
-#include "node/commands/convert.h"
+#include "node/commands/command.h"
 #include "node/commands/health.h"
 #include "node/commands/host.h"
-#include "node/commands/local.h"
-#include "node/commands/predict.h"
-#include "node/commands/python.h"
 #include "node/commands/replay.h"
-#include "node/commands/sample.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
 #include "node/job/config.h"
@@ -44,7 +40,7 @@ struct command {
     const char *usage, *help;
     int (*run)(const struct options *options, const char *const *args);
     /* instead of `run`: with the job that args[0] names */
-    int (*with_job)(struct config *config, const struct options *options, const char *const *args);
+    command_run *with_job;
 };
 
 static const struct command *command_of(const struct options *options);
@@ -203,6 +199,7 @@ static int
 run_with_job(const struct command *command, const struct options *options, const char *const *args)
 {
     struct config *config = NULL;
+    struct why why;
     int status = load_job(&config, args[0], options);
     bool model = strstr(command->usage, "JOB.yaml MODEL") != NULL;
     enum kind kind = model && !status ? kind_of(args[1]) : KIND_MODEL;
@@ -210,48 +207,9 @@ run_with_job(const struct command *command, const struct options *options, const
         status = fail_kind(options, args[1], kind, "a model");
     if (status)
         return status;
-    status = command->with_job(config, options, args);
+    status = command->with_job(config, options, args, &why);
     config_destroy(&config);
-    return status;
-}
-
-static int
-do_local(struct config *config, const struct options *options, const char *const *args)
-{
-    return local_run(config, args[0], options);
-}
-
-static int
-do_check(struct config *config, const struct options *options, const char *const *args)
-{
-    (void)args;
-    return options->python ? python_print(config, options->python) : train_check(config);
-}
-
-static int
-do_eval(struct config *config, const struct options *options, const char *const *args)
-{
-    (void)options;
-    return train_eval(config, args[1]);
-}
-
-static int
-do_sample(struct config *config, const struct options *options, const char *const *args)
-{
-    return sample_run(config, args[1], options);
-}
-
-static int
-do_predict(struct config *config, const struct options *options, const char *const *args)
-{
-    return predict_run(config, args[1], options->arg_count > 3 ? args[2] : NULL);
-}
-
-static int
-do_convert(struct config *config, const struct options *options, const char *const *args)
-{
-    return options->arg_count > 3 ? convert_checkpoint(config, args[1], args[2])
-                                  : convert_data(config, args[1]);
+    return status < 0 ? fail(EXIT_BAD, why.line) : status;
 }
 
 static int
@@ -306,19 +264,19 @@ static const struct command commands[] = {
     {"", 0, 1, "[JOB.yaml]", "join the mesh; offer this job, or help with the mesh's job", run_join,
      NULL},
     {"local", 1, 1, "local [-n N] JOB.yaml", "run N nodes on this machine in one terminal", NULL,
-     do_local},
+     local_run},
     {"check", 1, 1, "check JOB.yaml", "check the job; print layers, memory and cost", NULL,
-     do_check},
+     eval_check},
     {"eval", 2, 2, "eval JOB.yaml MODEL", "print loss and accuracy of a saved model", NULL,
-     do_eval},
+     eval_run},
     {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes continue a text", NULL,
-     do_sample},
+     sample_run},
     {"predict", 2, 3, "predict JOB.yaml MODEL [FILE]",
-     "print outputs for the test samples, or the rows of FILE, as CSV", NULL, do_predict},
+     "print outputs for the test samples, or the rows of FILE, as CSV", NULL, predict_run},
     {"convert", 2, 3, "convert JOB.yaml DIR", "write the job's data to DIR as NumPy arrays", NULL,
-     do_convert},
+     convert_run},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
-     "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, do_convert},
+     "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, convert_run},
     {"verify", 1, VERIFY_DIRS_MAX, "verify [--replay] DIR...",
      "prove from results that every sample was used once per epoch", run_verify, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
@@ -438,7 +396,7 @@ run_command(const struct options *options)
         return fail(EXIT_BAD, why);
     }
     if ((options->resume || options->fresh) && command->run != run_join &&
-        command->with_job != do_local)
+        command->with_job != local_run)
         return fail(EXIT_BAD, "--resume and --fresh are for training");
     if (options->resume && options->fresh)
         return fail(EXIT_BAD, "--resume and --fresh exclude one another");

@@ -1,5 +1,16 @@
-/* convert.c - data as arrays of NumPy, a checkpoint as a model. See convert.h. */
-#include "node/commands/convert.h"
+/* convert.c - converts files of a job to other formats.
+ *
+ * Data: writes features.npy [N, shape of a sample] float32 and labels.npy [N] int32 (for regression: float32) of
+ * the training part, and test-features.npy and test-labels.npy of the test part. They are scaled and ordered as
+ * training sees them. A job with this data
+ *
+ *     data: {source: npy, dir: DIR, test_images: test-features.npy, test_labels: test-labels.npy}
+ *
+ * gives the same weights. The exception is data.augment.shift: pixels from outside are black in images and 0 in
+ * arrays of floats. Existing files are not overwritten.
+ *
+ * Checkpoint: writes the weights as model.safetensors, for a run that has not ended. */
+#include "node/commands/command.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +20,6 @@
 #include <unistd.h>
 
 #include "nn/files.h"
-#include "node/cli/term.h"
 #include "node/results/model_file.h"
 #include "node/train/from.h"
 
@@ -144,25 +154,22 @@ write_data(const struct config *config, const struct data_set *data, const char 
     return rc;
 }
 
-int
-convert_data(struct config *config, const char *dir)
+static int
+convert_data(const struct config *config, const char *dir, struct why *why)
 {
     struct data_spec spec;
     struct data_set *data = NULL;
-    struct why why;
     config_data_spec(config, &spec);
     spec.reproduce = false;
-    int rc = data_open(&data, &spec, &why);
+    int rc = data_open(&data, &spec, why);
     if (!rc)
-        rc = write_data(config, data, dir, &why);
-    if (rc)
-        term_fail("%s", why.line);
-    else
+        rc = write_data(config, data, dir, why);
+    if (!rc)
         printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
                "test-labels.npy\n",
                data_info(data)->train, data_info(data)->test, dir);
     data_close(&data);
-    return rc ? 2 : 0;
+    return rc;
 }
 
 /* The job that trained the checkpoint, if its state is made as that of `config` is, and its data are the same. NULL:
@@ -228,26 +235,33 @@ write_model(const struct config *config, const struct job *job, struct state *st
     return rc;
 }
 
-int
-convert_checkpoint(struct config *config, const char *checkpoint_path, const char *model_path)
+static int
+convert_checkpoint(const struct config *config, const char *checkpoint_path, const char *model_path,
+                   struct why *why)
 {
     struct job job = {0};
     struct state state = {0};
-    struct why why;
-    int rc = job_open(&job, config, &why);
+    int rc = job_open(&job, config, why);
     if (!rc)
-        rc = job_start(&job, config, &why);
+        rc = job_start(&job, config, why);
     if (!rc) {
         const struct state_job rules = job_rules(&job, config);
         rc = state_init(&state, &rules, job.exact, nn_param_count(job.model));
         if (rc)
-            why_set(&why, "not enough memory for the state");
+            why_set(why, "not enough memory for the state");
     }
     if (!rc)
-        rc = write_model(config, &job, &state, checkpoint_path, model_path, &why);
-    if (rc)
-        term_fail("%s", why.line);
+        rc = write_model(config, &job, &state, checkpoint_path, model_path, why);
     state_fini(&state);
     job_close(&job);
-    return rc ? 2 : 0;
+    return rc;
+}
+
+int
+convert_run(struct config *config, const struct options *options, const char *const *args,
+            struct why *why)
+{
+    (void)options;
+    return args[2] ? convert_checkpoint(config, args[1], args[2], why)
+                   : convert_data(config, args[1], why);
 }

@@ -5,12 +5,12 @@
 
 #include "nn/files.h"
 #include "node/cli/term.h"
+#include "node/commands/command.h"
 #include "node/commands/estimate.h"
 #include "node/commands/host.h"
 #include "node/job/job.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
-#include "node/train/train.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
 
@@ -121,28 +121,30 @@ check_fit(const struct config *config, const struct memory *memory)
 }
 
 int
-train_check(struct config *config)
+eval_check(struct config *config, const struct options *options, const char *const *args,
+           struct why *why)
 {
     bool fits = true;
     struct job job = {0};
     struct memory memory;
-    struct why why;
-    int rc = job_open(&job, config, &why);
+    (void)args;
+    if (options->python)
+        return python_print(config, options->python, why);
+    int rc = job_open(&job, config, why);
     if (!rc)
-        rc = job_start(&job, config, &why);
+        rc = job_start(&job, config, why);
     if (!rc)
-        rc = memory_plan(&memory, config, &job, &why);
-    if (rc) {
-        term_fail("%s", why.line);
-    } else {
+        rc = memory_plan(&memory, config, &job, why);
+    if (!rc) {
         print_job(config, &job, &memory);
         rc = way_of(config)->check(config, &job);
+        why_set(why, "not enough memory");
         fits = check_fit(config, &memory);
-        if (fits && !rc && (rc = estimate_print(config, &job, &memory, &why)))
-            term_fail("%s", why.line);
+        if (fits && !rc)
+            rc = estimate_print(config, &job, &memory, why);
     }
     job_close(&job);
-    return rc ? 2 : !fits;
+    return rc ? rc : !fits;
 }
 
 static int
@@ -179,15 +181,14 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
 }
 
 int
-train_eval(struct config *config, const char *model_path)
+eval_run(struct config *config, const struct options *options, const char *const *args,
+         struct why *why)
 {
     struct job job = {0};
-    struct why why;
-    int rc = job_open(&job, config, &why);
+    (void)options;
+    int rc = job_open(&job, config, why);
     if (!rc)
-        rc = evaluate(config, &job, model_path, &why);
-    if (rc)
-        term_fail("%s", why.line);
+        rc = evaluate(config, &job, args[1], why);
     job_close(&job);
-    return rc ? 2 : 0;
+    return rc;
 }

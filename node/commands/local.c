@@ -1,4 +1,7 @@
-/* local.c - several nodes on this machine, in one terminal. See local.h.
+/* local.c - several nodes on this machine, in one terminal.
+ *
+ * The exit status is 0 when at least one node finished, all that finished hold the same bits, and the others were killed from
+ * outside.
  *
  * Each node is a real process of this program with a pipe for its lines. They are children in process
  * groups of their own, so that Ctrl-C reaches them once and through us: the first lets them say goodbye,
@@ -8,7 +11,7 @@
  * The progress of the first node that lives is shown for all, as a live line or, in a pipe, as plain lines; with
  * "[K] " before them its messages, and the warnings and errors of all. That nodes meet is said once, when all have. */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): ppoll, pipe2 */
-#include "node/commands/local.h"
+#include "node/commands/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -475,33 +478,32 @@ check_config(const struct config *config, unsigned count, struct why *why)
 
 /* What would fail in every node alike is said once, before any is started. */
 static int
-check_job(struct local *local, struct config *config, const struct options *options)
+check_job(struct local *local, struct config *config, const struct options *options,
+          struct why *why)
 {
-    struct why why;
     struct job job = {0};
-    int rc = check_config(config, local->count, &why);
-    rc = rc ? rc : job_open(&job, config, &why);
-    rc = rc ? rc : job_start(&job, config, &why);
-    rc = rc ? rc : settle(local, config, &job, options_start(options), &why);
+    int rc = check_config(config, local->count, why);
+    rc = rc ? rc : job_open(&job, config, why);
+    rc = rc ? rc : job_start(&job, config, why);
+    rc = rc ? rc : settle(local, config, &job, options_start(options), why);
     job_close(&job);
-    if (rc)
-        term_fail("%s", why.line);
-    return rc ? 2 : 0;
+    return rc;
 }
 
 int
-local_run(struct config *config, const char *job, const struct options *options)
+local_run(struct config *config, const struct options *options, const char *const *args,
+          struct why *why)
 {
     static struct local local; /* large */
     sigset_t waiting;
     local = (struct local){.config = config};
     local.count = options->nodes ? options->nodes : NODES_DEFAULT;
-    int status = check_job(&local, config, options);
-    if (status)
-        return status;
+    int rc = check_job(&local, config, options, why);
+    if (rc)
+        return rc;
     catch_stops(&waiting);
     term_init(&local.term, STDOUT_FILENO);
-    int rc = start_all(&local, job, options, &waiting);
+    rc = start_all(&local, args[0], options, &waiting);
     if (rc) {
         term_fail("cannot start node %u: %s", local.count + 1, strerror(-rc));
         send_all(&local, SIGKILL);

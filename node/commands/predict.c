@@ -1,5 +1,19 @@
-/* predict.c - outputs of a trained model as CSV. See predict.h. */
-#include "node/commands/predict.h"
+/* predict.c - prints the outputs of a trained model for samples, as CSV on standard output.
+ *
+ * After a header line, there is one line per test sample of the job, or per row of a file without labels:
+ *
+ *     train.loss       columns
+ *     cross_entropy    row,label,class,p0,p1,...      class: the likeliest; p: the probability of each
+ *     logistic         row,label,class,p1             p1: the probability of class 1
+ *     squared_error    row,target0,...,y0,...         y: the outputs
+ *
+ * row counts from 0. label and targets come from the data; rows of a file have none. Numbers have nine digits,
+ * which is enough to tell all floats apart.
+ *
+ * Classes are named as in the data, without names by their number; p0 is that of class 0. Rows of a file need neither
+ * the job's data nor its folder: the shape of a sample, what standardise did and the names are in the model's file
+ * (model_file.h). A file of weights alone takes them from the job's data. */
+#include "node/commands/command.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +22,6 @@
 
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
-#include "node/cli/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
@@ -200,26 +213,25 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
 }
 
 int
-predict_run(struct config *config, const char *model_path, const char *rows_path)
+predict_run(struct config *config, const struct options *options, const char *const *args,
+            struct why *why)
 {
     struct job job = {0};
     struct data_set *rows = NULL;
-    struct predicting p = {.config = config, .bare = rows_path != NULL};
-    struct why why;
-    int rc = model_note_read(&p.note, model_path, &why);
+    struct predicting p = {.config = config, .bare = args[2] != NULL};
+    (void)options;
+    int rc = model_note_read(&p.note, args[1], why);
     if (!rc)
-        rc = open_rows(&p, &job, &rows, rows_path, &why);
+        rc = open_rows(&p, &job, &rows, args[2], why);
     if (!rc)
-        rc = open_predicting(&p, model_path, &why);
+        rc = open_predicting(&p, args[1], why);
     if (!rc)
-        rc = print_rows(&p, &why);
-    if (rc)
-        term_fail("%s", why.line);
+        rc = print_rows(&p, why);
     nn_pass_destroy(&p.pass);
     free(p.p);
     free(p.params);
     model_note_fini(&p.note);
     data_close(&rows);
     job_close(&job);
-    return rc ? 2 : 0;
+    return rc;
 }

@@ -1,13 +1,15 @@
-/* python.c - see python.h. Each layer is PyTorch's module where it has one; a tensor 3.0.conv.weight of ours is
- * 3.0.weight of nested nn.Sequential. */
-#include "node/commands/python.h"
+/* python.c - prints a Python program that rebuilds a job's model in PyTorch and loads a model.safetensors into it.
+ *
+ * It needs PyTorch alone: the file is read with json and struct. Its `net` gives what `predict` makes of a sample before
+ * probabilities are made of it.
+ * Each layer is PyTorch's module where it has one; a tensor 3.0.conv.weight of ours is 3.0.weight of nested nn.Sequential. */
+#include "node/commands/command.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "nn/files.h"
-#include "node/cli/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
@@ -309,33 +311,30 @@ print_program(const struct config *config, const struct nn_model *model,
 }
 
 int
-python_print(struct config *config, const char *model_path)
+python_print(struct config *config, const char *model_path, struct why *why)
 {
     struct job job = {0};
     struct model_note note;
     struct nn_shape input;
-    struct why why;
     float *params = NULL;
-    int rc = model_note_read(&note, model_path, &why);
+    int rc = model_note_read(&note, model_path, why);
     bool alone = !rc && note.scaling.input.dims > 0;
     if (!rc)
-        rc = alone ? job_open_input(&job, config, &note.scaling.input, &why)
-                   : job_open(&job, config, &why);
+        rc = alone ? job_open_input(&job, config, &note.scaling.input, why)
+                   : job_open(&job, config, why);
     if (!rc) {
         input = config->model.input.dims ? config->model.input
                 : alone                  ? note.scaling.input
                                          : data_info(job.data)->input;
         params = calloc(nn_param_count(job.model) + 1, sizeof *params);
-        rc = params ? safetensors_read(model_path, job.model, params, &why) : -ENOMEM;
+        rc = params ? safetensors_read(model_path, job.model, params, why) : -ENOMEM;
         if (!params)
-            why_set(&why, "not enough memory for the model");
+            why_set(why, "not enough memory for the model");
     }
     if (!rc)
         print_program(config, job.model, &input, model_path);
-    else
-        term_fail("%s", why.line);
     free(params);
     model_note_fini(&note);
     job_close(&job);
-    return rc ? 2 : 0;
+    return rc;
 }

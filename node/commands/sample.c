@@ -1,5 +1,15 @@
-/* sample.c - a text from a model of bytes. See sample.h. */
-#include "node/commands/sample.h"
+/* sample.c - lets a trained model of bytes write a text.
+ *
+ * The model's outputs at the last byte are the probabilities of the next byte. The next byte is drawn, printed at
+ * once, and becomes the last byte. The model sees only the last data.context bytes; for a longer text the window
+ * moves on.
+ *
+ *     z = outputs / temperature, of the top_k largest; P(byte) = exp z / sum of exp z
+ *     temperature 0: the byte with the largest output
+ *
+ * Byte i of a text is drawn with number i of the seed. So the text is a pure function of model, prompt and options.
+ * It does not need the job's data. */
+#include "node/commands/command.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -133,22 +143,20 @@ open_sampling(struct sampling *s, const char *path, struct why *why)
 }
 
 int
-sample_run(struct config *config, const char *model_path, const struct options *options)
+sample_run(struct config *config, const struct options *options, const char *const *args,
+           struct why *why)
 {
     struct job job = {0};
     struct sampling s = {.config = config, .options = options, .context = config->data.context};
-    struct why why;
-    int status = 2, rc = job_open_bytes(&job, config, &why);
+    int status = 0, rc = job_open_bytes(&job, config, why);
     s.model = job.model;
     if (!rc)
-        rc = open_sampling(&s, model_path, &why);
-    if (rc)
-        term_fail("%s", why.line);
-    else
+        rc = open_sampling(&s, args[1], why);
+    if (!rc)
         status = write_text(&s);
     nn_pass_destroy(&s.pass);
     free(s.window);
     free(s.params);
     job_close(&job);
-    return status;
+    return rc ? rc : status;
 }

@@ -20,10 +20,4 @@ int train_run(struct config *config, enum train_start start);
 /* Stops at the next safe point; async-signal-safe. False: no run has begun, so there is nothing to save. */
 bool train_interrupt(void);
 
-/* Prints loss and accuracy of `model_path` on the test part. Exit status as above. */
-int train_eval(struct config *config, const char *model_path);
-/* Prints layers, parameter counts, memory and cost per step. Exit status as above. 1 when it needs more
- * memory than this machine, or its control group, has. */
-int train_check(struct config *config);
-
 #endif

@@ -1,5 +1,5 @@
 /* test_sample.c - drawing a byte from the outputs of a model. */
-#include "node/commands/sample.h"
+#include "node/commands/command.h"
 
 #include <math.h>
 #include <setjmp.h>

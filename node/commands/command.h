@@ -1,0 +1,33 @@
+/* command.h - the commands that take a job, each in the file of its name. main.c has loaded the job and checked it.
+ *
+ * args are those behind the command, args[0] the job's file, with NULL at the end. Each returns the exit status, or a negative
+ * errno with one line in `why`, which main.c prints. */
+#ifndef NODE_COMMAND_H
+#define NODE_COMMAND_H
+
+#include <stdint.h>
+
+#include "node/cli/options.h"
+#include "node/job/config.h"
+#include "proto/why.h"
+
+typedef int command_run(struct config *config, const struct options *options,
+                        const char *const *args, struct why *why);
+
+command_run
+    local_run; /* options->nodes (0: four) nodes on this machine; their results are compared */
+command_run
+    eval_check; /* layers, memory and cost of a step; with --python a program for PyTorch. 1: does not fit */
+command_run eval_run;   /* loss and accuracy of the model args[1] on the test part */
+command_run sample_run; /* the prompt and what the model args[1] makes of it */
+command_run
+    predict_run; /* outputs of the model args[1] for the test part, or for the rows of args[2] */
+command_run
+    convert_run; /* the job's data to the folder args[1]; or the checkpoint args[1] to the model args[2] */
+
+int python_print(struct config *config, const char *model_path, struct why *why);
+
+/* The byte that z[256] gives for u in (0, 1); -1 if z has NaN or infinity. */
+int sample_draw(const float *z, double temperature, uint64_t top_k, double u);
+
+#endif
