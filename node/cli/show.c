@@ -56,17 +56,6 @@ format_bytes(char *out, size_t size, double bytes)
     snprintf(out, size, "%.*f %s", unit == 0 || bytes >= 100 ? 0 : 1, bytes, units[unit]);
 }
 
-/* "1:02:03" or "2:03" */
-static void
-format_time(char *out, size_t size, double seconds)
-{
-    unsigned long long s = seconds < 3.6e9 ? (unsigned long long)(seconds + 0.5) : 3600000000ULL;
-    if (s >= 3600)
-        snprintf(out, size, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(out, size, "%llu:%02llu", s / 60, s % 60);
-}
-
 /* One more field; two blanks part it from the one before. */
 __attribute__((format(printf, 3, 4))) static void
 field(char *line, size_t size, const char *format, ...)
@@ -85,12 +74,12 @@ static void
 rate_fields(const struct show *show, char *line, size_t size)
 {
     const struct metrics_step *step = &show->step;
-    char sent[32], left[32];
+    char sent[32], left[TERM_TIME];
     uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
     if (show->steps <= 0 || show->seconds <= 0)
         return;
     format_bytes(sent, sizeof sent, show->bytes / show->seconds);
-    format_time(left, sizeof left, (double)steps * show->seconds / show->steps);
+    term_time(left, (double)steps * show->seconds / show->steps);
     field(line, size, "%s left", left);
     field(line, size, "%.0f samples/s", show->samples / show->seconds);
     field(line, size, "sent %s/s", sent);

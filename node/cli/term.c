@@ -184,6 +184,16 @@ term_warn(struct term *term, bool error, const char *line)
 }
 
 void
+term_time(char out[TERM_TIME], double seconds)
+{
+    unsigned long long s = seconds < 3.6e9 ? (unsigned long long)(seconds + 0.5) : 3600000000ULL;
+    if (s >= 3600)
+        snprintf(out, TERM_TIME, "%llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, TERM_TIME, "%llu:%02llu", s / 60, s % 60);
+}
+
+void
 term_fail(const char *format, ...)
 {
     static const char label[] = "meshnode: ";

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TERM_LINE_MAX = 512, TERM_REDRAW_MS = 100 };
+enum { TERM_LINE_MAX = 512, TERM_REDRAW_MS = 100, TERM_TIME = 24 };
 
 struct term {
     int fd;
@@ -40,6 +40,8 @@ __attribute__((format(printf, 1, 2))) void term_fail(const char *format, ...);
 /* Breaks `text` (UTF-8) at blanks into lines of `columns` characters, the first of which begins at `column`. Later ones
  * begin with two blanks. A word that is longer than a line stays whole. Returns the number of bytes in `out`. */
 size_t term_wrap(const char *text, unsigned column, unsigned columns, char *out, size_t size);
+/* "1:02:03" or "2:03" */
+void term_time(char out[TERM_TIME], double seconds);
 /* Removes the live line from the screen, so that something else may write there. */
 void term_hide(struct term *term);
 

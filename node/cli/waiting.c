@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/cli/term.h"
+
 enum { HERE_MAX = 300 }; /* bytes of a line: more nodes are not named */
 
 __attribute__((format(printf, 2, 3))) static void
@@ -17,15 +19,12 @@ append_text(char out[WAITING_LINE], const char *format, ...)
     va_end(args);
 }
 
-/* "0:25" or "1:02:03" */
 static void
 add_time(char out[WAITING_LINE], uint64_t us)
 {
-    unsigned long long s = us / 1000000;
-    if (s >= 3600)
-        append_text(out, ": %llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
-    else
-        append_text(out, ": %llu:%02llu", s / 60, s % 60);
+    char time[TERM_TIME];
+    term_time(time, (double)(us / 1000000));
+    append_text(out, ": %s", time);
 }
 
 /* "pc3 (192.168.7.13:20000)", or the address alone. */

@@ -14,16 +14,13 @@
 typedef int command_run(struct config *config, const struct options *options,
                         const char *const *args, struct why *why);
 
-command_run
-    local_run; /* options->nodes (0: four) nodes on this machine; their results are compared */
-command_run
-    eval_check; /* layers, memory and cost of a step; with --python a program for PyTorch. 1: does not fit */
-command_run eval_run;   /* loss and accuracy of the model args[1] on the test part */
-command_run sample_run; /* the prompt and what the model args[1] makes of it */
-command_run
-    predict_run; /* outputs of the model args[1] for the test part, or for the rows of args[2] */
-command_run
-    convert_run; /* the job's data to the folder args[1]; or the checkpoint args[1] to the model args[2] */
+/* local    options->nodes (0: four) nodes on this machine, whose results are compared
+ * check    layers, memory and cost of a step; with --python a program for PyTorch. Status 1: it does not fit
+ * eval     loss and accuracy of the model args[1] on the test part
+ * sample   the prompt, and what the model args[1] makes of it
+ * predict  outputs of the model args[1] for the test part, or for the rows of args[2]
+ * convert  the job's data to the folder args[1]; or the checkpoint args[1] to the model args[2] */
+command_run local_run, eval_check, eval_run, sample_run, predict_run, convert_run;
 
 int python_print(struct config *config, const char *model_path, struct why *why);
 

@@ -147,7 +147,6 @@ truth(bool value)
     return value ? "True" : "False";
 }
 
-/* `in`: the shape of a sample before the layer. */
 /* Those without settings. */
 static const char *const plain[NN_KINDS] = {
     [NN_FLATTEN] = "nn.Flatten()", [NN_RELU] = "nn.ReLU()", [NN_SIGMOID] = "nn.Sigmoid()",
@@ -184,6 +183,7 @@ print_norm(const struct nn_layer_spec *spec, const struct nn_shape *in)
                (double)spec->epsilon, (double)spec->momentum);
 }
 
+/* `in`: the shape of a sample before the layer. */
 static void
 print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
 {
@@ -202,14 +202,6 @@ print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
         break;
     case NN_UPSAMPLE:
         printf("nn.Upsample(scale_factor=%u)", spec->kernel);
-        break;
-    case NN_FLATTEN:
-    case NN_RELU:
-    case NN_SIGMOID:
-    case NN_TANH:
-    case NN_SILU:
-    case NN_GLOBALPOOL:
-        fputs(plain[spec->kind], stdout);
         break;
     case NN_GELU:
         printf("nn.GELU(approximate=\"%s\")", spec->approximate ? "tanh" : "none");
@@ -236,9 +228,8 @@ print_layer(const struct nn_layer_spec *spec, const struct nn_shape *in)
     case NN_GRU:
         print_recurrent(spec, width);
         break;
-    case NN_RESIDUAL:
-    case NN_RESIDUAL_END:
-    case NN_KINDS:
+    default:
+        fputs(plain[spec->kind], stdout);
         break;
     }
 }

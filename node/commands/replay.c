@@ -94,7 +94,7 @@ static int
 pair_order(const void *a, const void *b)
 {
     const size_t *x = a, *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]);
+    return replay_order(x[0], y[0]);
 }
 
 /* Pairs of place and index of the gradient, by place. */

@@ -86,8 +86,7 @@ replay_names_add(struct replay_names *names, uint64_t id)
 static int
 id_order(const void *a, const void *b)
 {
-    const uint64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
+    return replay_order(*(const uint64_t *)a, *(const uint64_t *)b);
 }
 
 /* How many different ones. */

@@ -21,6 +21,20 @@ struct replay_base {
     uint64_t begun_ms, next_ms; /* when the replay began, and when it says next how far it is */
 };
 
+/* For qsort and bsearch: -1, 0 or 1. */
+static inline int
+replay_order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static inline int
+replay_node_order(struct proto_node a, struct proto_node b)
+{
+    int rc = replay_order(a.id, b.id);
+    return rc ? rc : replay_order(a.incarnation, b.incarnation);
+}
+
 /* `shards` of a step are computed at a time: they decide how many threads are worth it. Returns 0 or a negative errno
  * with `why`; replay_base_close follows in both cases. */
 int replay_base_open(struct replay_base *base, const struct config *config, unsigned shards,

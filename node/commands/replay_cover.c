@@ -72,11 +72,9 @@ static int
 plan_order(const void *a, const void *b)
 {
     const struct replay_read *const *x = a, *const *y = b;
-    if ((*x)->plan != (*y)->plan)
-        return (*x)->plan < (*y)->plan ? -1 : 1;
-    if ((*x)->rank != (*y)->rank)
-        return (*x)->rank < (*y)->rank ? -1 : 1;
-    return (*x > *y) - (*x < *y);
+    int rc = replay_order((*x)->plan, (*y)->plan);
+    rc = rc ? rc : replay_order((*x)->rank, (*y)->rank);
+    return rc ? rc : (*x > *y) - (*x < *y);
 }
 
 /* Starts that have no step in this plan, and so many phases without one. */

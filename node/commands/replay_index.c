@@ -105,26 +105,19 @@ pass(struct replay_index *index, struct why *why)
 /* --- Finding ---------------------------------------------------------------------------------------- */
 
 static int
-order(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int
 link_order(const void *a, const void *b)
 {
     const struct replay_link *x = a, *y = b;
-    int by_range = order(x->taken.range, y->taken.range);
-    return by_range ? by_range : order(x->taken.after, y->taken.after);
+    int by_range = replay_order(x->taken.range, y->taken.range);
+    return by_range ? by_range : replay_order(x->taken.after, y->taken.after);
 }
 
 static int
 computed_order(const void *a, const void *b)
 {
     const struct replay_computed *x = a, *y = b;
-    int rc = order(x->who.id, y->who.id);
-    rc = rc ? rc : order(x->who.incarnation, y->who.incarnation);
-    return rc ? rc : order(x->number, y->number);
+    int rc = replay_node_order(x->who, y->who);
+    return rc ? rc : replay_order(x->number, y->number);
 }
 
 static struct replay_link *

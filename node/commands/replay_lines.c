@@ -32,9 +32,8 @@ static int
 step_order(const void *a, const void *b)
 {
     const struct replay_step *x = a, *y = b;
-    if (x->journal != y->journal)
-        return x->journal < y->journal ? -1 : 1;
-    return (x->step > y->step) - (x->step < y->step);
+    int by_journal = replay_order(x->journal, y->journal);
+    return by_journal ? by_journal : replay_order(x->step, y->step);
 }
 
 double

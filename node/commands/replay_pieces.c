@@ -10,33 +10,20 @@
 /* --- Names ---------------------------------------------------------------------------------------- */
 
 static int
-order(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int
-node_order(struct proto_node a, struct proto_node b)
-{
-    int rc = order(a.id, b.id);
-    return rc ? rc : order(a.incarnation, b.incarnation);
-}
-
-static int
 piece_order(const void *a, const void *b)
 {
     const struct replay_piece *x = a, *y = b;
-    int rc = node_order(x->whose, y->whose);
-    rc = rc ? rc : order(x->link, y->link);
-    rc = rc ? rc : order(x->number, y->number);
-    return rc ? rc : order(x->part, y->part);
+    int rc = replay_node_order(x->whose, y->whose);
+    rc = rc ? rc : replay_order(x->link, y->link);
+    rc = rc ? rc : replay_order(x->number, y->number);
+    return rc ? rc : replay_order(x->part, y->part);
 }
 
 static int
 start_order(const void *a, const void *b)
 {
     const struct replay_start *const *x = a, *const *y = b;
-    return node_order((*x)->node, (*y)->node);
+    return replay_node_order((*x)->node, (*y)->node);
 }
 
 /* The name of the piece that an event is about. */
@@ -277,7 +264,7 @@ match(struct replay_pieces *pieces, const struct replay_start *start,
     struct replay_piece *piece = replay_pieces_find(pieces, start->node, note);
     if (!piece)
         return took ? unknown(pieces, start, note->peer, why) : 0;
-    if (node_order(piece->giver, note->peer) != 0 || (took ? piece->wanted : piece->asked))
+    if (replay_node_order(piece->giver, note->peer) != 0 || (took ? piece->wanted : piece->asked))
         return contradiction(why);
     piece->asked |= !took;
     piece->wanted |= took;

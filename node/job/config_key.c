@@ -132,6 +132,20 @@ static const struct config_word levels[] = {
     {section, name, CONFIG_WORD, scope, member, 0, 0, words, fallback, NULL}
 #define TEXT(kind, section, name, scope, member) \
     {section, name, kind, scope, member, 0, 0, NULL, "", NULL}
+/* What several layers or optimizers have. */
+#define RECURRENT(section) \
+    UINT(section, "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL), \
+    ENUM(section, "last", CONFIG_JOB, LAYER(last), yes_no, "no")
+#define POOL(section) \
+    UINT(section, "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"), \
+    UINT(section, "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"), \
+    UINT(section, "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0")
+#define ADAM(section, least, decay) \
+    REAL(section, "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"), \
+    REAL(section, "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"), \
+    REAL(section, "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"), \
+    REAL(section, "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, least), \
+    REAL(section, "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, decay)
 
 const struct config_key config_keys[] = {
     TEXT(CONFIG_NAME, "run", "name", CONFIG_SHARED, MEMBER(run.name)),
@@ -173,12 +187,8 @@ const struct config_key config_keys[] = {
     UINT("model.conv", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
     ENUM("model.conv", "bias", CONFIG_JOB, LAYER(no_bias), no_yes, "yes"),
     ENUM("model.conv", "init", CONFIG_JOB, LAYER(init), inits, "auto"),
-    UINT("model.maxpool", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
-    UINT("model.maxpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
-    UINT("model.maxpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
-    UINT("model.avgpool", "kernel", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
-    UINT("model.avgpool", "stride", CONFIG_JOB, LAYER(stride), 0, SIDE_MAX, "0"),
-    UINT("model.avgpool", "pad", CONFIG_JOB, LAYER(pad), 0, SIDE_MAX, "0"),
+    POOL("model.maxpool"),
+    POOL("model.avgpool"),
     UINT("model.upsample", "factor", CONFIG_JOB, LAYER(kernel), 1, SIDE_MAX, "2"),
     REAL("model.dropout", "drop", LAYER(drop), 0, 0.999, "0.5"),
     REAL("model.batchnorm", "epsilon", LAYER(epsilon), 1e-12, 1, "1e-5"),
@@ -190,12 +200,9 @@ const struct config_key config_keys[] = {
     UINT("model.embedding", "tokens", CONFIG_JOB, LAYER(tokens), 1, UNITS_MAX, "256"),
     ENUM("model.positions", "kind", CONFIG_JOB, LAYER(sinusoidal), position_kinds, "learned"),
     UINT("model.attention", "heads", CONFIG_JOB, LAYER(units), 1, SIDE_MAX, NULL),
-    UINT("model.rnn", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
-    ENUM("model.rnn", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
-    UINT("model.lstm", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
-    ENUM("model.lstm", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
-    UINT("model.gru", "units", CONFIG_JOB, LAYER(units), 1, UNITS_MAX, NULL),
-    ENUM("model.gru", "last", CONFIG_JOB, LAYER(last), yes_no, "no"),
+    RECURRENT("model.rnn"),
+    RECURRENT("model.lstm"),
+    RECURRENT("model.gru"),
     ENUM("model.gelu", "approximate", CONFIG_JOB, LAYER(approximate), approximations, "none"),
 
     ENUM("train", "loss", CONFIG_JOB, MEMBER(train.loss), losses, "cross_entropy"),
@@ -227,16 +234,8 @@ const struct config_key config_keys[] = {
     REAL("train.optimizer.sgd", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0"),
     ENUM("train.optimizer.sgd", "nesterov", CONFIG_JOB, MEMBER(train.optim.nesterov), yes_no, "no"),
     REAL("train.optimizer.sgd", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
-    REAL("train.optimizer.adam", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
-    REAL("train.optimizer.adam", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
-    REAL("train.optimizer.adam", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
-    REAL("train.optimizer.adam", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
-    REAL("train.optimizer.adam", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
-    REAL("train.optimizer.adamw", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
-    REAL("train.optimizer.adamw", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
-    REAL("train.optimizer.adamw", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
-    REAL("train.optimizer.adamw", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
-    REAL("train.optimizer.adamw", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0.01"),
+    ADAM("train.optimizer.adam", "1e-8", "0"),
+    ADAM("train.optimizer.adamw", "1e-8", "0.01"),
     REAL("train.optimizer.rmsprop", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.01"),
     REAL("train.optimizer.rmsprop", "alpha", MEMBER(train.optim.beta2), 0, 0.99999, "0.99"),
     REAL("train.optimizer.rmsprop", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-8"),
@@ -250,11 +249,7 @@ const struct config_key config_keys[] = {
     REAL("train.optimizer.lars", "momentum", MEMBER(train.optim.momentum), 0, 0.99999, "0.9"),
     REAL("train.optimizer.lars", "trust", MEMBER(train.optim.trust), 1e-9, 1000, "0.001"),
     REAL("train.optimizer.lars", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0"),
-    REAL("train.optimizer.lamb", "rate", MEMBER(train.optim.rate), 1e-9, 1000, "0.001"),
-    REAL("train.optimizer.lamb", "beta1", MEMBER(train.optim.beta1), 0, 0.99999, "0.9"),
-    REAL("train.optimizer.lamb", "beta2", MEMBER(train.optim.beta2), 0, 0.99999, "0.999"),
-    REAL("train.optimizer.lamb", "epsilon", MEMBER(train.optim.epsilon), 1e-30, 1, "1e-6"),
-    REAL("train.optimizer.lamb", "weight_decay", MEMBER(train.optim.weight_decay), 0, 1, "0.01"),
+    ADAM("train.optimizer.lamb", "1e-6", "0.01"),
     UINT("train.schedule.step", "every", CONFIG_JOB, MEMBER(train.optim.schedule_every), 1, 1000000, "1"),
     REAL("train.schedule.step", "gamma", MEMBER(train.optim.schedule_gamma), 1e-6, 1, "0.1"),
     REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),

@@ -23,8 +23,9 @@ tell_watching(struct run *run, const struct mesh_task *task)
               shards == 1 ? "shard" : "shards", task->members);
 }
 
-void
-train_progress(struct run *run, double steps, struct metrics_step *line)
+/* The mesh has made about so many steps: how many since the last line. */
+static void
+count_progress(struct run *run, double steps, struct metrics_step *line)
 {
     const struct state_job *job = &run->state.job;
     double each = (double)job->train / (double)state_epoch_steps(job), now = clock_s();
@@ -46,8 +47,9 @@ distance_of(const struct run *run, double square)
     return sum > 0 ? sqrt(square * (double)run->state.param_count / sum) / GOSSIP_ONE : 0;
 }
 
-void
-train_tell_slow(struct run *run, const struct core_stats *stats)
+/* Who does much less than the others; once for each PC. */
+static void
+tell_slow(struct run *run, const struct core_stats *stats)
 {
     uint64_t bit = UINT64_C(1) << (stats->slow & 63);
     double now = clock_s();
@@ -62,62 +64,68 @@ train_tell_slow(struct run *run, const struct core_stats *stats)
 }
 
 void
+train_write(struct run *run, struct metrics_step *line, unsigned members, double reached)
+{
+    struct mesh_stats stats;
+    mesh_stats(run->mesh, &stats);
+    if (members > run->meter.peers_max)
+        run->meter.peers_max = members;
+    line->steps_total = state_steps_total(&run->state);
+    line->peers = members ? members : stats.core.peers + 1;
+    line->unreached = stats.core.unreached;
+    line->compute_s = run->meter.compute_s;
+    line->wait_s = run->meter.wait_s;
+    line->tx_bytes = stats.tx_bytes - run->meter.tx;
+    line->rx_bytes = stats.rx_bytes - run->meter.rx;
+    line->distance = distance_of(run, stats.core.distance);
+    line->skipped_steps = run->skips.count;
+    if (reached > 0)
+        count_progress(run, reached, line);
+    metrics_step(run->metrics, line);
+    tell_slow(run, &stats.core);
+    run->meter.compute_s = run->meter.wait_s = 0;
+    run->meter.tx = stats.tx_bytes;
+    run->meter.rx = stats.rx_bytes;
+}
+
+void
 train_report(struct run *run, const struct train_step *step)
 {
     const struct state_header *h = run->state.header;
     const struct state_event *event = step->event;
     const struct mesh_task *task = step->task;
     const struct train_test *test = step->test;
-    struct mesh_stats stats;
-    mesh_stats(run->mesh, &stats);
-    if (task->members > run->meter.peers_max)
-        run->meter.peers_max = task->members;
     run->meter.last_alone = task->members == 1;
     struct metrics_step line = {
         .step = h->step,
-        .steps_total = state_steps_total(&run->state),
         .epoch = event->stepped && !h->epoch_step ? h->epoch - 1 : h->epoch,
         .loss = event->loss,
         .accuracy = event->accuracy,
-        .peers = task->members ? task->members : stats.core.peers + 1,
         .plan = task->plan,
         .servers = task->servers,
         .served_bytes = task->served,
         .followed = task->members == 0,
-        .unreached = stats.core.unreached,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,
         .coverage = event->coverage,
         .shards = task->mine,
         .rows = event->rows,
         .ledger = h->ledger,
-        .compute_s = run->meter.compute_s,
-        .wait_s = run->meter.wait_s,
-        .tx_bytes = stats.tx_bytes - run->meter.tx,
-        .rx_bytes = stats.rx_bytes - run->meter.rx,
         .state_hash = step->hash,
         .mesh_steps = (double)event->steps,
         .mesh_samples = (double)event->samples,
         .mesh_s = run->meter.compute_s + run->meter.wait_s,
-        .distance = distance_of(run, stats.core.distance),
         .skipped = event->skipped,
-        .skipped_steps = run->skips.count,
         .evaluated = event->evaluated,
         .test_loss = h->test_loss,
         .test_accuracy = run->state.job.labels ? h->test_accuracy : -1,
         .test_of = test ? test->of : NULL,
         .test_step = test ? test->step : 0,
     };
-    if (step->reached > 0)
-        train_progress(run, step->reached, &line);
-    metrics_step(run->metrics, &line);
-    train_tell_slow(run, &stats.core);
+    train_write(run, &line, task->members, step->reached);
     if (line.followed)
         metrics_doing(run->metrics, "catching up");
     tell_watching(run, task);
-    run->meter.compute_s = run->meter.wait_s = 0;
-    run->meter.tx = stats.tx_bytes;
-    run->meter.rx = stats.rx_bytes;
 }
 
 /* The live line counts the others. */

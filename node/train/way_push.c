@@ -196,38 +196,25 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
     double rows = tail[TAIL_SAMPLES];
     const struct train_test test = news ? evaluation_name(news) : (struct train_test){.step = 0};
     mesh_stats(run->mesh, &stats);
-    if (stats.core.members > run->meter.peers_max)
-        run->meter.peers_max = stats.core.members;
     struct metrics_step line = {
         .step = step + 1,
-        .steps_total = state_steps_total(&run->state),
         .epoch = step / state_epoch_steps(&run->state.job),
         .loss = state_tail_mean(tail),
         .accuracy = run->state.job.labels && rows > 0
                         ? tail[TAIL_CORRECT] / (rows * (double)run->state.job.labels)
                         : -1,
-        .peers = stats.core.members ? stats.core.members : 1,
         .plan = stats.core.plan,
         .samples = (uint64_t)rows,
         .shards = push_step_shards(&push->step, ticket),
-        .compute_s = run->meter.compute_s,
-        .wait_s = run->meter.wait_s,
-        .tx_bytes = stats.tx_bytes - run->meter.tx,
-        .rx_bytes = stats.rx_bytes - run->meter.rx,
         .skipped = tail[TAIL_BAD] != 0,
-        .skipped_steps = run->skips.count,
         .evaluated = news != NULL,
         .test_loss = news ? news->means.loss : 0,
         .test_accuracy = news ? news->means.accuracy : -1,
         .test_of = news ? test.of : NULL,
         .test_step = test.step,
     };
-    train_progress(run, (double)(ticket + 1) / push->step.tickets, &line);
-    metrics_step(run->metrics, &line);
-    train_tell_slow(run, &stats.core);
-    run->meter.compute_s = run->meter.wait_s = 0;
-    run->meter.tx = stats.tx_bytes;
-    run->meter.rx = stats.rx_bytes;
+    unsigned members = stats.core.members ? stats.core.members : 1;
+    train_write(run, &line, members, (double)(ticket + 1) / push->step.tickets);
 }
 
 /* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand, and
