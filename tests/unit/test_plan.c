@@ -720,6 +720,52 @@ no_progress_ends_a_plan_but_not_while_this_node_computes(void **state)
     lone_destroy(&lone);
 }
 
+/* After how long a plan of `count` members, the first of which is another node, is without progress at `round`. */
+static uint64_t
+without_progress_us(struct core *core, uint64_t round, size_t count)
+{
+    core->round = round;
+    core->plan.active = true;
+    core->plan.now.count = count;
+    plan_round(&core->plan, core);
+    uint64_t since_us = core->awake.us;
+    for (int k = 0; k < 1000 && !plan_tick(&core->plan, core); k++)
+        core->awake.us += CORE_TICK_US;
+    core->plan.active = false;
+    return core->awake.us - since_us;
+}
+
+/* A chunk of 1 MiB needs 0.84 s at 10 Mbit/s, and four times as long at 2.5 Mbit/s. */
+static void
+the_first_chunk_of_a_plan_may_come_by_a_slow_line(void **state)
+{
+    (void)state;
+    static struct core core;
+    struct core_bucket buckets[] = {{0, 1 << 20}, {1 << 20, 10}};
+    uint64_t us;
+    core.contribution.state = TRAINER_FREE;
+    core.config.bucket_count = 2;
+    core.config.chunk_elems = 1 << 18;
+    core.buckets = buckets;
+    core.plan.now.leader.id = core.plan.now.members[0].node.id = 3;
+    us = without_progress_us(&core, 0, 2);
+    assert_in_range(us, 3400000, 6000000);
+    assert_in_range(without_progress_us(&core, 0, 2), 2 * us - CORE_TICK_US, 2 * us); /* doubled */
+    core.plan.now.count = 1;
+    plan_applied(&core.plan, &core, &us); /* one round alone says nothing about lines */
+    assert_int_equal(core.plan.doublings, 2);
+    core.plan.active = true;
+    core.plan.now.count = 2;
+    plan_applied(&core.plan, &core, &us);
+    assert_int_equal(core.plan.doublings, 0);
+    assert_in_range(without_progress_us(&core, 1, 2), CORE_PROGRESS_US,
+                    4 * us + CORE_PROGRESS_US + CORE_TICK_US);
+    core.plan.doublings = 0;
+    core.config.chunk_elems = 1000;
+    memset(core.plan.recent_us, 0, sizeof core.plan.recent_us);
+    assert_in_range(without_progress_us(&core, 0, 2), CORE_PROGRESS_US, CORE_PROGRESS_US + 30000);
+}
+
 /* A heartbeat of `id`, whose trainer has not moved for `busy_ms`. */
 static void
 beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
@@ -845,6 +891,7 @@ main(void)
         cmocka_unit_test(a_plan_that_was_aborted_before_it_came_is_not_taken),
         cmocka_unit_test(a_plan_that_was_held_is_not_taken_up_again),
         cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
+        cmocka_unit_test(the_first_chunk_of_a_plan_may_come_by_a_slow_line),
         cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
         cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),

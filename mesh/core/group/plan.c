@@ -92,7 +92,8 @@ plan_drop(struct plan *plan, const struct core *core, const char *why, bool diff
 bool
 plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
 {
-    plan->doublings = 0;
+    if (plan->active && plan->now.count > 1)
+        plan->doublings = 0; /* alone there is nobody to wait for */
     if (!plan->active) {
         plan_waits_from(plan, core->awake);
         return false;
@@ -187,6 +188,18 @@ plan_on_beat(struct plan *plan, const struct core *core, int i)
     return plan_leads(plan, core->config.self) ? plan_consider(plan, core, i) : NULL;
 }
 
+/* How long a chunk may take in the first round of a plan, whose lines nobody has measured; later the rounds before tell. */
+static uint64_t
+chunk_us(const struct plan *plan, const struct core *core)
+{
+    uint64_t most = 0;
+    for (size_t b = 0; b < core->config.bucket_count; b++)
+        most = core->buckets[b].count > most ? core->buckets[b].count : most;
+    most = most < core->config.chunk_elems ? most : core->config.chunk_elems;
+    bool first = plan->now.count > 1 && core->round == plan->now.round;
+    return first ? most * sizeof(int32_t) * 1000000 / PLAN_LINE_LEAST : 0;
+}
+
 const char *
 plan_tick(struct plan *plan, const struct core *core)
 {
@@ -196,7 +209,8 @@ plan_tick(struct plan *plan, const struct core *core)
     if (core->contribution.state != TRAINER_FREE)
         plan_progress(plan,
                       core->awake); /* my own computing and applying take the time they take */
-    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core)) << plan->doublings;
+    uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core) + chunk_us(plan, core))
+                       << plan->doublings;
     if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {
         if (plan->doublings < PLAN_DOUBLINGS_MAX)
             plan->doublings++;

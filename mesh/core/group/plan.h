@@ -29,8 +29,9 @@
  * progress.
  *
  * No progress is the time in which no chunk arrived and this node did not compute. It may be four of the longest
- * recent rounds or computes + CORE_PROGRESS_US. The limit doubles after each failure, because nobody knows how long
- * the first round takes on the other machines. */
+ * recent rounds or computes + CORE_PROGRESS_US, in the first round of a plan also what its longest chunk takes on a line
+ * of PLAN_LINE_LEAST. The limit doubles after each failure, because nobody knows how long the first round takes on the
+ * other machines. */
 #ifndef MESH_PLAN_H
 #define MESH_PLAN_H
 
@@ -40,9 +41,10 @@
 enum {
     /* after this many aborted plans in a row at one round, the leader plans alone */
     PLAN_FAILS = 3,
-    PLAN_QUIET_US = 300000, /* no new peer came for this long: go on before gather_us is over */
-    PLAN_RECENT = 8,        /* rounds whose time is remembered */
-    PLAN_DOUBLINGS_MAX = 6, /* how often the limit for progress may double */
+    PLAN_QUIET_US = 300000,   /* no new peer came for this long: go on before gather_us is over */
+    PLAN_RECENT = 8,          /* rounds whose time is remembered */
+    PLAN_DOUBLINGS_MAX = 6,   /* how often the limit for progress may double */
+    PLAN_LINE_LEAST = 250000, /* bytes per second: the slowest line on which a mesh begins well */
     /* plans that are over and remembered, for a PLAN that arrives late or twice */
     PLAN_ENDED_MAX = 8,
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */

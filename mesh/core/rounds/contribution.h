@@ -33,8 +33,9 @@ enum trainer_state {
 enum {
     /* sends to suspected peers that block a new plan: drop these peers after this time */
     CONTRIBUTION_DRAIN_US = 20000,
-    /* sends that block a new plan although nobody is suspected: drop all peers after this time */
-    CONTRIBUTION_DRAIN_ALL_US = 1000000,
+    /* sends that block a new plan although nobody is suspected: drop all peers when no send has ended for this time, in
+     * which the slowest line takes a chunk of 1 MiB */
+    CONTRIBUTION_DRAIN_ALL_US = 5000000,
 };
 
 struct contribution {
@@ -45,11 +46,11 @@ struct contribution {
     /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
      * core_state.pinned */
     uint64_t applying, before;
-    size_t ready;       /* number of buckets of own[] that contain has | computing */
-    unsigned in_flight; /* bodies that are lent */
-    bool blocked;       /* the core waits for the end of sends, since then */
-    struct awake blocked_at;
-    struct awake moved_at; /* when the trainer got its last task, or last made progress */
+    size_t ready;            /* number of buckets of own[] that contain has | computing */
+    unsigned in_flight;      /* bodies that are lent */
+    bool blocked;            /* the core waits for the end of sends */
+    struct awake blocked_at; /* since then, or since the last one ended */
+    struct awake moved_at;   /* when the trainer got its last task, or last made progress */
     struct wall compute_at;
     struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
     bool lent;             /* the trainer reads a part of sum */

@@ -211,6 +211,7 @@ rounds_sent(struct core *core)
 {
     assert(core->contribution.in_flight > 0);
     core->contribution.in_flight--;
+    core->contribution.blocked_at = core->awake; /* they take what we send */
     return core->contribution.blocked;
 }
 
