@@ -89,7 +89,7 @@ residual_close(struct nest *nest, struct nn_model *model, struct layer *end, str
     end->partner = begin->index;
     if (end->index == begin->index + 1)
         return refuse_layer(begin, why, "no layers, expected at least one");
-    if (!shape_equal(&begin->in, &end->in))
+    if (!nn_shape_equal(&begin->in, &end->in))
         return refuse_layer(
             begin, why,
             "its layers make another shape of their input, so they cannot be added to it");
@@ -125,7 +125,7 @@ layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct n
     struct why text;
     layer->spec = *spec;
     layer->in = *in;
-    layer->in_size = shape_size(in);
+    layer->in_size = layer_shape_size(in);
     if ((unsigned)spec->kind >= NN_KINDS)
         return refuse_layer(layer, why, "kind = %d, expected 0..%d", (int)spec->kind, NN_KINDS - 1);
     layer->kind = kinds[spec->kind];
@@ -134,8 +134,8 @@ layer_init(struct layer *layer, const struct nn_layer_spec *spec, const struct n
         layer->spec.stride = spec->kind == NN_CONV2D || spec->kernel == 0 ? 1 : spec->kernel;
     if (layer->kind->shape(layer, &text) != 0)
         return refuse_layer(layer, why, "%s", text.line);
-    layer->out_size = shape_size(&layer->out);
-    layer->weight_count = layer->weight.dims == 0 ? 0 : shape_size(&layer->weight);
+    layer->out_size = layer_shape_size(&layer->out);
+    layer->weight_count = layer->weight.dims == 0 ? 0 : layer_shape_size(&layer->weight);
     if (layer->out_size == 0 || (layer->weight.dims != 0 && layer->weight_count == 0))
         return refuse_layer(layer, why, "too large, expected at most %d elements", NN_PARAMS_MAX);
     return 0;
@@ -152,7 +152,7 @@ tensor_add(struct nn_model *model, struct layer *layer, const char *role,
     *tensor = (struct nn_tensor){
         .dims = shape->dims,
         .first = model->param_count,
-        .count = shape_size(shape),
+        .count = layer_shape_size(shape),
         .fan_in = fan_in,
         .fan_out = fan_out,
         .layer = layer->index,
@@ -180,7 +180,7 @@ recurrent_tensors_add(struct nn_model *model, struct layer *layer)
 static int
 tie(struct layer *table, struct layer *dense, struct why *why)
 {
-    if (table->kind != &embedding_kind || !shape_equal(&table->weight, &dense->weight))
+    if (table->kind != &embedding_kind || !nn_shape_equal(&table->weight, &dense->weight))
         return refuse_layer(
             dense, why,
             "tied to no embedding of %zu tokens and %zu units, expected as the first layer",
@@ -338,7 +338,7 @@ nn_model_new(struct nn_model **out, const struct nn_shape *input,
              struct why *why)
 {
     *out = NULL;
-    if (input->dims < 1 || input->dims >= NN_DIMS_MAX || shape_size(input) == 0)
+    if (input->dims < 1 || input->dims >= NN_DIMS_MAX || layer_shape_size(input) == 0)
         return why_error(why, -EINVAL,
                          "input: expected 1..%d dimensions of 1.., at most %d elements",
                          NN_DIMS_MAX - 1, NN_PARAMS_MAX);
@@ -348,7 +348,7 @@ nn_model_new(struct nn_model **out, const struct nn_shape *input,
     if (model == NULL)
         return why_error(why, -ENOMEM, "out of memory");
     model->input = *input;
-    model->input_size = shape_size(input);
+    model->input_size = layer_shape_size(input);
     model->layer_count = layer_count;
     model->loss.kind = loss;
     int rc = model_init(model, layers, why);

@@ -109,6 +109,18 @@ struct nn_shape {
     size_t dim[NN_DIMS_MAX];
 };
 
+/* Elements: the product of the dimensions. */
+static inline size_t
+nn_shape_size(const struct nn_shape *shape)
+{
+    size_t size = 1;
+    for (size_t i = 0; i < shape->dims; i++)
+        size *= shape->dim[i];
+    return size;
+}
+
+bool nn_shape_equal(const struct nn_shape *a, const struct nn_shape *b);
+
 struct nn_tensor {
     char name
         /* "0.conv.weight": position in the layer list, kind, role; in a residual "3.0.conv.weight" */

@@ -8,6 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t hash64(const void *data, size_t size);
+#include "proto/simd.h"
+
+SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));
+
+static inline uint64_t
+hash64(const void *data, size_t size)
+{
+    return SIMD_PICK(hash64)(data, size);
+}
 
 #endif

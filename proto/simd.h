@@ -4,9 +4,9 @@
  * -DSIMD=<name>. A function f in it is defined as SIMD_NAME(f). The header beside it declares the variants, and callers
  * pick one:
  *
- *     SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));      // hash_simd.h: hash64_base, hash64_avx2, ...
+ *     SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));      // hash.h: hash64_base, hash64_avx2, ...
  *     SIMD_NAME(hash64)(const void *data, size_t size) { ... }              // hash_simd.c
- *     return SIMD_PICK(hash64)(data, size);                                 // hash.c
+ *     return SIMD_PICK(hash64)(data, size);                                 // whoever calls it
  *
  * A further set is added here, in enum simd_set and in the Makefile, and nowhere else.
  *

@@ -36,6 +36,8 @@ enum { LOSS_ROWS = 8 };
 
 /* X(name, parameters, arguments): functions without a result */
 #define NN_SIMD_LIST(X)                                                                            \
+    X(data_scale, (const uint8_t *in, float scale, float shift, float *out, size_t n),             \
+      (in, scale, shift, out, n))                                                                  \
     X(vmath_exp, (const float *x, float *y, size_t n), (x, y, n))                                  \
     X(vmath_tanh, (const float *x, float *y, size_t n), (x, y, n))                                 \
     X(vmath_sigmoid, (const float *x, float *y, size_t n), (x, y, n))                              \

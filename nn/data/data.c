@@ -14,8 +14,8 @@
 
 #include <xxhash.h>
 
+#include "nn/arithmetic/simd.h"
 #include "nn/data/data_set.h"
-#include "nn/data/data_simd.h"
 #include "proto/mix.h"
 #include "proto/text.h"
 
@@ -118,13 +118,32 @@ set_hash(const struct data_set *set)
     return hash;
 }
 
-size_t
-data_elements(const struct nn_shape *shape)
+struct nn_shape
+data_shape_of(size_t dims, const size_t *dim)
 {
-    size_t n = 1;
-    for (size_t i = 0; i < shape->dims; i++)
-        n *= shape->dim[i];
-    return n;
+    struct nn_shape shape = {.dims = 0};
+    if (dims == 1 || dims == 3)
+        shape.dim[shape.dims++] = 1;
+    for (size_t i = 1; i < dims; i++)
+        shape.dim[shape.dims++] = dim[i];
+    return shape;
+}
+
+void *
+data_far_new(struct data_set *set, size_t size, data_far_fill *fill, void (*close)(void *ctx),
+             struct why *why)
+{
+    void *ctx = calloc(1, size);
+    set->far = calloc(1, sizeof *set->far);
+    if (!ctx || !set->far) {
+        free(ctx);
+        why_set(why, "no memory for the data");
+        return NULL;
+    }
+    *set->far = (struct data_far){.fill = fill, .close = close, .ctx = ctx, .planes = 1};
+    set->far->norm[0] = data_norm_of(0.5, 1);
+    set->planes = 1;
+    return ctx;
 }
 
 static int
@@ -138,7 +157,7 @@ set_load(struct data_set *set, const struct data_spec *spec, struct why *why)
     set->info.train = set->part[DATA_TRAIN].count;
     set->info.test = set->part[DATA_TEST].count;
     set->info.labels = set->info.labels ? set->info.labels : 1;
-    set->width = data_elements(&set->info.input);
+    set->width = nn_shape_size(&set->info.input);
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
     set->reproduce = spec->reproduce;
     set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;

@@ -178,18 +178,6 @@ load_part(const struct names *names, size_t classes, struct data_rows *rows,
     return rc;
 }
 
-/* Without the sample axis; a single plane gets a channel axis. */
-static struct nn_shape
-shape_of(const struct data_idx *images)
-{
-    struct nn_shape shape = {.dims = 0};
-    if (images->dims == 3)
-        shape.dim[shape.dims++] = 1;
-    for (size_t i = 1; i < images->dims; i++)
-        shape.dim[shape.dims++] = images->dim[i];
-    return shape;
-}
-
 static size_t
 classes_of(const struct data_rows *rows)
 {
@@ -197,12 +185,6 @@ classes_of(const struct data_rows *rows)
     for (size_t i = 0; i < rows->count; i++)
         most = rows->label[i] > most ? rows->label[i] : most;
     return (size_t)most + 1;
-}
-
-static int
-same_shape(const struct nn_shape *a, const struct nn_shape *b)
-{
-    return a->dims == b->dims && memcmp(a->dim, b->dim, sizeof a->dim) == 0;
 }
 
 int
@@ -220,9 +202,9 @@ data_idx_load(struct data_set *set, const struct data_spec *spec, struct why *wh
         if (i == DATA_TRAIN && !spec->classes)
             info->classes = classes_of(&set->part[i]);
     }
-    info->input = shape_of(&images[DATA_TRAIN]);
-    struct nn_shape test = shape_of(&images[DATA_TEST]);
-    if (!same_shape(&info->input, &test))
+    info->input = data_shape_of(images[DATA_TRAIN].dims, images[DATA_TRAIN].dim);
+    struct nn_shape test = data_shape_of(images[DATA_TEST].dims, images[DATA_TEST].dim);
+    if (!nn_shape_equal(&info->input, &test))
         return why_error(why, -EBADMSG, "%s: images of another shape than those of %s",
                          names[DATA_TEST].images, names[DATA_TRAIN].images);
     set->planes = 1;

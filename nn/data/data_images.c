@@ -20,7 +20,7 @@
 
 #include <xxhash.h>
 
-#include "nn/data/data_simd.h"
+#include "nn/arithmetic/simd.h"
 #include "nn/data/image.h"
 #include "nn/data/images.h"
 
@@ -246,22 +246,14 @@ data_images_load(struct data_set *set, const struct data_spec *spec, struct why 
     int rc = data_check_split(spec, why);
     if (rc)
         return rc;
-    struct images *s = calloc(1, sizeof *s);
-    set->far = calloc(1, sizeof *set->far);
-    if (!s || !set->far) {
-        free(s);
-        return why_error(why, -ENOMEM, "no memory for the data");
-    }
+    struct images *s = data_far_new(set, sizeof *s, read_image, images_close, why);
+    if (!s)
+        return -ENOMEM;
     s->side = spec->side ? spec->side : SIDE_DEFAULT;
     s->channels = spec->channels ? spec->channels : CHANNELS_DEFAULT;
     s->width = s->channels * s->side * s->side;
     s->far = set->far;
-    set->planes = set->far->planes = 1;
-    set->far->norm[0] = data_norm_of(0.5, 1);
     set->far->black = set->far->norm[0].shift;
-    set->far->fill = read_image;
-    set->far->close = images_close;
-    set->far->ctx = s;
     set->info.input = (struct nn_shape){3, {s->channels, s->side, s->side}};
     return spec->bare ? load_bare(s, set, spec, why) : load_images(s, set, spec, why);
 }

@@ -31,7 +31,7 @@ row_of(const struct source *s, int part, uint32_t sample)
     if (s->features[DATA_TEST])
         return sample;
     return data_shuffle(s->seed, DATA_SPLIT_EPOCH, part == DATA_TEST ? sample : s->test + sample,
-                        (uint32_t)npys_header(s->features[DATA_TRAIN])->dim[0]);
+                        (uint32_t)s->features[DATA_TRAIN]->header.dim[0]);
 }
 
 static int
@@ -40,7 +40,7 @@ read_sample(void *ctx, enum data_part part, uint32_t sample, float *x, struct wh
     const struct source *s = ctx;
     const struct npys *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
     int rc = npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why);
-    if (npys_header(array)->type != NPY_UINT8)
+    if (array->header.type != NPY_UINT8)
         return rc;
     for (size_t i = 0, plane = s->width / s->far->planes; !rc && i < s->width; i++)
         x[i] = x[i] * s->far->norm[i / plane].scale + s->far->norm[i / plane].shift;
@@ -78,7 +78,7 @@ take_label(void *ctx, uint64_t row, double value)
     if (!(value >= 0 && value < (double)classes && value == floor(value)))
         return why_error(l->why, -EBADMSG,
                          "%s: row %llu: label %.17g, expected a whole number 0..%zu",
-                         npys_name(l->array), (unsigned long long)row, value, classes - 1);
+                         l->array->name, (unsigned long long)row, value, classes - 1);
     l->label[row] = (int32_t)value;
     l->most = (size_t)value > l->most ? (size_t)value : l->most;
     return 0;
@@ -92,7 +92,7 @@ read_labels(struct labels *l, size_t column, bool regression)
     else
         l->label = calloc(l->rows, sizeof *l->label);
     if (!l->target && !l->label)
-        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", npys_name(l->array));
+        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", l->array->name);
     return npys_column(l->array, column, take_label, l, l->why);
 }
 
@@ -106,7 +106,7 @@ deal(const struct source *s, int part, size_t count, const struct labels *l, str
     else
         rows->label = calloc(count, sizeof *rows->label);
     if (!rows->target && !rows->label)
-        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", npys_name(l->array));
+        return why_error(l->why, -ENOMEM, "%s: no memory for its labels", l->array->name);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = row_of(s, part, i);
         if (l->target)
@@ -134,13 +134,13 @@ open_array(struct npys **out, const struct data_spec *spec, const char *name, co
 static int
 check_labels(const struct npys *labels, const struct npys *features, struct why *why)
 {
-    const struct npy_header *l = npys_header(labels), *f = npys_header(features);
+    const struct npy_header *l = &labels->header, *f = &features->header;
     if (l->width != 1)
         return why_error(why, -EBADMSG, "%s: %zu elements per row, expected 1: a label or number",
-                         npys_name(labels), l->width);
+                         labels->name, l->width);
     if (l->dim[0] != f->dim[0])
         return why_error(why, -EBADMSG, "%s: %zu labels, expected %zu, one per row of %s",
-                         npys_name(labels), l->dim[0], f->dim[0], npys_name(features));
+                         labels->name, l->dim[0], f->dim[0], features->name);
     return 0;
 }
 
@@ -148,18 +148,13 @@ check_labels(const struct npys *labels, const struct npys *features, struct why 
 static int
 shape_of(const struct npys *array, size_t less, struct nn_shape *shape, struct why *why)
 {
-    const struct npy_header *h = npys_header(array);
-    memset(shape, 0, sizeof *shape);
+    const struct npy_header *h = &array->header;
     if (less && (h->dims != 2 || h->width < 2))
         return why_error(why, -EBADMSG,
                          "%s: %zu dimensions and rows of %zu, expected a table: 2, at least 2",
-                         npys_name(array), h->dims, h->width);
-    if (h->dims == 3)
-        shape->dim[shape->dims++] = 1;
-    for (size_t i = 1; i < h->dims; i++)
-        shape->dim[shape->dims++] = h->dim[i] - less;
-    if (h->dims == 1)
-        shape->dim[shape->dims++] = 1;
+                         array->name, h->dims, h->width);
+    *shape = data_shape_of(h->dims, h->dim);
+    shape->dim[shape->dims - 1] -= less;
     return 0;
 }
 
@@ -169,9 +164,9 @@ same_shape(const struct data_set *set, const struct npys *array, const struct np
 {
     struct nn_shape shape;
     int rc = shape_of(array, 0, &shape, why);
-    if (!rc && memcmp(&shape, &set->info.input, sizeof shape) != 0)
-        rc = why_error(why, -EBADMSG, "%s: samples of another shape than those of %s",
-                       npys_name(array), npys_name(first));
+    if (!rc && !nn_shape_equal(&shape, &set->info.input))
+        rc = why_error(why, -EBADMSG, "%s: samples of another shape than those of %s", array->name,
+                       first->name);
     return rc;
 }
 
@@ -187,10 +182,10 @@ get_labels(const struct data_spec *spec, struct npys *features, const char *name
         rc = open_array(&own, spec, name, fallback, l->why);
         rc = rc ? rc : check_labels(own, features, l->why);
     } else {
-        column = npys_header(features)->width - 1;
+        column = features->header.width - 1;
     }
     l->array = own ? own : features;
-    l->rows = npys_header(features)->dim[0];
+    l->rows = features->header.dim[0];
     rc = rc ? rc : read_labels(l, column, spec->regression);
     l->array = features;
     npys_close(&own);
@@ -202,10 +197,10 @@ static int
 load_shared(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
 {
     struct npys *features = s->features[DATA_TRAIN];
-    size_t rows = npys_header(features)->dim[0];
+    size_t rows = features->header.dim[0];
     if (rows < 2)
         return why_error(l->why, -EBADMSG, "%s: 1 row, expected one to train on and one to test on",
-                         npys_name(features));
+                         features->name);
     bool table = spec->file && *spec->file;
     int rc = get_labels(spec, features, spec->train_labels, table ? NULL : "labels.npy", l);
     s->test = (uint32_t)data_test_rows(spec, rows);
@@ -244,8 +239,8 @@ load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, 
     rc = rc ? rc : shape_of(*array, 0, &set->info.input, why);
     if (rc)
         return rc;
-    s->width = npys_header(*array)->width;
-    set->part[DATA_TEST].count = npys_header(*array)->dim[0];
+    s->width = (*array)->header.width;
+    set->part[DATA_TEST].count = (*array)->header.dim[0];
     set->far->hash = npys_hash(*array);
     return 0;
 }
@@ -261,8 +256,8 @@ load_source(struct data_set *set, struct source *s, const struct data_spec *spec
     rc = rc ? rc : shape_of(s->features[DATA_TRAIN], table, &set->info.input, l->why);
     if (rc)
         return rc;
-    s->width = npys_header(s->features[DATA_TRAIN])->width - table;
-    if (npys_header(s->features[DATA_TRAIN])->type == NPY_UINT8)
+    s->width = s->features[DATA_TRAIN]->header.width - table;
+    if (s->features[DATA_TRAIN]->header.type == NPY_UINT8)
         set->far->black = data_norm_of(0.5, 1).shift;
     rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
     set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
@@ -282,20 +277,11 @@ data_npy_load(struct data_set *set, const struct data_spec *spec, struct why *wh
     if (rc)
         return rc;
     struct labels labels = {.classes = spec->regression ? 0 : spec->classes, .why = why};
-    set->planes = 1;
-    set->far = calloc(1, sizeof *set->far);
-    struct source *s = calloc(1, sizeof *s);
-    if (!set->far || !s) {
-        free(s);
-        return why_error(why, -ENOMEM, "no memory for the data");
-    }
+    struct source *s = data_far_new(set, sizeof *s, read_sample, source_close, why);
+    if (!s)
+        return -ENOMEM;
     s->seed = spec->seed;
     s->far = set->far;
-    set->far->planes = 1;
-    set->far->norm[0] = data_norm_of(0.5, 1);
-    set->far->fill = read_sample;
-    set->far->close = source_close;
-    set->far->ctx = s;
     rc = spec->bare ? load_bare(set, s, spec, why) : load_source(set, s, spec, &labels);
     free(labels.label);
     free(labels.target);

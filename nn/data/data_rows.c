@@ -9,7 +9,7 @@ static int
 check_width(const struct data_set *set, const struct data_scaling *like, const char *path,
             struct why *why)
 {
-    size_t wanted = data_elements(&like->input);
+    size_t wanted = nn_shape_size(&like->input);
     if (set->width == wanted)
         return 0;
     return why_error(why, -EINVAL,

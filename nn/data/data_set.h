@@ -31,9 +31,12 @@ struct data_rows {
     float *target;  /* [count] */
 };
 
+typedef int data_far_fill(void *ctx, enum data_part part, uint32_t sample, float *x,
+                          struct why *why);
+
 /* Samples that are not in memory. Calls of fill may run in parallel. The first error is remembered. */
 struct data_far {
-    int (*fill)(void *ctx, enum data_part part, uint32_t sample, float *x, struct why *why);
+    data_far_fill *fill;
     void (*close)(void *ctx);
     void *ctx;
     uint64_t hash; /* of the contents */
@@ -59,6 +62,9 @@ struct data_set {
     bool next_byte; /* text: the next byte is the label of a byte; pixel has one byte more */
 };
 
+/* Makes set->far, with a ctx of `size` zeros, which it returns; bytes become -1..1. NULL with `why`: no memory. */
+void *data_far_new(struct data_set *set, size_t size, data_far_fill *fill, void (*close)(void *ctx),
+                   struct why *why);
 /* Room for the names of this many classes; -ENOMEM. */
 int data_names_new(struct data_set *set, size_t classes);
 /* Any bytes: what is not printable becomes '?', what is too long is cut off. */
@@ -129,8 +135,8 @@ int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, stru
  * 3072 pixels. */
 int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
 
-/* Elements of a sample of this shape. */
-size_t data_elements(const struct nn_shape *shape);
+/* Of a sample, of an array of all of them, [N, ...]: an image without channels gets one, and a lone number a dimension. */
+struct nn_shape data_shape_of(size_t dims, const size_t *dim);
 
 /* One file of a table; text[size] is a NUL that does not count. */
 struct data_csv_file {

@@ -1,6 +1,6 @@
 /* data_simd.c - bytes to scaled floats. One multiplication and one addition per element, each rounded, so
  * every instruction set gives the same bits. */
-#include "nn/data/data_simd.h"
+#include "nn/arithmetic/simd.h"
 
 void
 SIMD_NAME(data_scale)(const uint8_t *restrict in, float scale, float shift, float *restrict out,

@@ -8,14 +8,6 @@
 
 #include <xxhash.h>
 
-struct npys {
-    char *name;
-    struct npy_header header; /* the first one's, with all rows */
-    struct npy **array;
-    uint64_t *first; /* row of each array */
-    size_t count;
-};
-
 /* Rows like those of the first array? */
 static int
 check(const struct npy *array, const struct npy *like, struct why *why)
@@ -84,18 +76,6 @@ npys_close(struct npys **arrays)
     free(s->name);
     free(s);
     *arrays = NULL;
-}
-
-const struct npy_header *
-npys_header(const struct npys *s)
-{
-    return &s->header;
-}
-
-const char *
-npys_name(const struct npys *s)
-{
-    return s->name;
 }
 
 size_t

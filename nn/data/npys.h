@@ -10,15 +10,19 @@
 
 enum { NPYS_FILES_MAX = 512 }; /* each keeps a descriptor open */
 
-struct npys;
+/* Read by others, changed by npys.c alone. */
+struct npys {
+    char *name;
+    struct npy_header header; /* the first one's, with all rows */
+    struct npy **array;
+    uint64_t *first; /* row of each array */
+    size_t count;
+};
 
 /* path[count], count >= 1. `name` is what to call them in messages. */
 int npys_open(struct npys **out, const char *name, char *const *path, size_t count,
               struct why *why);
 void npys_close(struct npys **arrays);
-/* Of the first array; dim[0] is the number of all rows. */
-const struct npy_header *npys_header(const struct npys *arrays);
-const char *npys_name(const struct npys *arrays);
 size_t npys_bytes(const struct npys *arrays);
 uint64_t npys_hash(const struct npys *arrays);
 int npys_row(const struct npys *arrays, uint64_t row, size_t first, size_t count, float *out,

@@ -113,8 +113,9 @@ bool segment_pins(const struct layer *layer);
 const struct layer *nn_model_layer(const struct nn_model *model, size_t index);
 
 /* Product of the dimensions, or 0 when one is 0 or the product exceeds NN_PARAMS_MAX. */
-size_t shape_size(const struct nn_shape *shape);
-bool shape_equal(const struct nn_shape *a, const struct nn_shape *b);
+size_t layer_shape_size(const struct nn_shape *shape);
+/* 0 if the input is an image, else -EINVAL with `why`. */
+int layer_check_image(const struct layer *layer, struct why *why);
 /* Sets ->out = ->in. */
 int layer_same_shape(struct layer *layer, struct why *why);
 /* Checks the spec's window on an image and sets the spatial part of ->out. */

@@ -4,7 +4,7 @@
 #include "nn/layers/layer.h"
 
 size_t
-shape_size(const struct nn_shape *shape)
+layer_shape_size(const struct nn_shape *shape)
 {
     size_t size = 1;
     for (size_t i = 0; i < shape->dims; i++) {
@@ -16,7 +16,7 @@ shape_size(const struct nn_shape *shape)
 }
 
 bool
-shape_equal(const struct nn_shape *a, const struct nn_shape *b)
+nn_shape_equal(const struct nn_shape *a, const struct nn_shape *b)
 {
     bool equal = a->dims == b->dims;
     for (size_t i = 0; equal && i < a->dims; i++)
@@ -40,14 +40,23 @@ window_count(size_t in, const struct nn_layer_spec *spec)
 }
 
 int
+layer_check_image(const struct layer *layer, struct why *why)
+{
+    if (layer->in.dims == 3)
+        return 0;
+    return why_error(why, -EINVAL, "input has %zu dimension%s, expected 3: channels, height, width",
+                     layer->in.dims, layer->in.dims == 1 ? "" : "s");
+}
+
+int
 layer_window_shape(struct layer *layer, struct why *why)
 {
     const struct nn_layer_spec *spec = &layer->spec;
     const size_t *dim = layer->in.dim;
-    if (layer->in.dims != 3)
-        why_set(why, "input has %zu dimension%s, expected 3: channels, height, width",
-                layer->in.dims, layer->in.dims == 1 ? "" : "s");
-    else if (spec->kernel == 0)
+    int rc = layer_check_image(layer, why);
+    if (rc)
+        return rc;
+    if (spec->kernel == 0)
         why_set(why, "kernel = 0, expected at least 1");
     else if (spec->pad >= spec->kernel)
         why_set(why, "pad = %u, expected less than kernel = %u", spec->pad, spec->kernel);

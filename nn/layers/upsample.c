@@ -13,10 +13,9 @@ static int
 upsample_shape(struct layer *layer, struct why *why)
 {
     const size_t *dim = layer->in.dim, factor = layer->spec.kernel;
-    if (layer->in.dims != 3)
-        return why_error(why, -EINVAL,
-                         "input has %zu dimension%s, expected 3: channels, height, width",
-                         layer->in.dims, layer->in.dims == 1 ? "" : "s");
+    int rc = layer_check_image(layer, why);
+    if (rc)
+        return rc;
     if (factor == 0 || dim[1] > NN_PARAMS_MAX / factor || dim[2] > NN_PARAMS_MAX / factor)
         return why_error(why, -EINVAL, "factor = %zu, expected at least 1 and sides of at most %d",
                          factor, NN_PARAMS_MAX);

@@ -112,9 +112,7 @@ write_part(struct part *p, const char *dir)
     const struct data_info *info = data_info(p->data);
     const struct nn_shape none = {0};
     bool test = p->part == DATA_TEST, numbers = info->classes == 0;
-    size_t rows = test ? info->test : info->train, width = 1;
-    for (size_t i = 0; i < info->input.dims; i++)
-        width *= info->input.dim[i];
+    size_t rows = test ? info->test : info->train, width = nn_shape_size(&info->input);
     p->batch.x = calloc(ROWS * width, sizeof *p->batch.x);
     p->batch.label = numbers ? NULL : calloc(ROWS, sizeof *p->batch.label);
     p->batch.target = numbers ? calloc(ROWS, sizeof *p->batch.target) : NULL;

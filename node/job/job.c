@@ -102,12 +102,8 @@ static int
 model_input(const struct config *config, const struct data_info *data, struct nn_shape *input,
             struct why *why)
 {
-    size_t have = 1, want = 1;
     *input = config->model.input.dims ? config->model.input : data->input;
-    for (size_t i = 0; i < input->dims; i++)
-        want *= input->dim[i];
-    for (size_t i = 0; i < data->input.dims; i++)
-        have *= data->input.dim[i];
+    size_t have = nn_shape_size(&data->input), want = nn_shape_size(input);
     if (have == want)
         return 0;
     return why_error(why, -EINVAL,

@@ -78,11 +78,9 @@ static void
 add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
 {
     json_t *input = json_array();
-    size_t width = 1;
-    for (size_t i = 0; i < scaling->input.dims; i++) {
+    size_t width = nn_shape_size(&scaling->input);
+    for (size_t i = 0; i < scaling->input.dims; i++)
         json_array_append_new(input, json_integer((json_int_t)scaling->input.dim[i]));
-        width *= scaling->input.dim[i];
-    }
     add_list(pairs, "input", input);
     json_t *norm = scaling->planes ? json_array() : NULL;
     for (size_t i = 0; i < scaling->planes; i++)

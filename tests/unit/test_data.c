@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
+#include "nn/arithmetic/simd.h"
 #include "nn/data.h"
 #include "nn/data/data_set.h"
-#include "nn/data/data_simd.h"
 #include "tests/support/alloc.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
