@@ -88,3 +88,32 @@ text_copy(char *to, size_t to_size, const char *from)
     }
     *to = 0;
 }
+
+static size_t
+digits(const char *text, size_t size, size_t *i)
+{
+    size_t from = *i;
+    while (*i < size && text[*i] >= '0' && text[*i] <= '9')
+        ++*i;
+    return *i - from;
+}
+
+bool
+text_is_number(const char *text, size_t size)
+{
+    size_t i = size > 0 && (text[0] == '+' || text[0] == '-');
+    size_t found = digits(text, size, &i);
+    if (i < size && text[i] == '.') {
+        i++;
+        found += digits(text, size, &i);
+    }
+    if (!found)
+        return false;
+    if (i < size && (text[i] == 'e' || text[i] == 'E')) {
+        i++;
+        i += i < size && (text[i] == '+' || text[i] == '-');
+        if (!digits(text, size, &i))
+            return false;
+    }
+    return i == size;
+}

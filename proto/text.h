@@ -16,5 +16,7 @@ bool text_printable(const char *text, size_t size);
 bool text_host(const char *text, size_t size);
 /* Copies `from` into to[to_size]. Cuts at a whole character and replaces every bad byte by '?'. */
 void text_copy(char *to, size_t to_size, const char *from);
+/* Is all of it a number, [+-] (digits [. digits*] | . digits) [(e|E) [+-] digits]? */
+bool text_is_number(const char *text, size_t size);
 
 #endif

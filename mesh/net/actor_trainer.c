@@ -240,6 +240,14 @@ mesh_bucket(struct mesh *mesh, size_t bucket)
     fail_hit(FAIL_BUCKET_TOLD, NULL, 0);
 }
 
+/* After something was told to the core. */
+static void
+settle_and_unlock(struct mesh *mesh)
+{
+    actor_settle(mesh);
+    pthread_mutex_unlock(&mesh->lock);
+}
+
 void
 mesh_state(struct mesh *mesh, const void *block, const struct core_state *state)
 {
@@ -248,8 +256,7 @@ mesh_state(struct mesh *mesh, const void *block, const struct core_state *state)
     mesh->state = block;
     mesh->first_bucket = state->first_bucket;
     core_on_applied(mesh->core, clock_us(), state);
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 void
@@ -257,8 +264,7 @@ mesh_state_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
     core_on_state_bad(mesh->core, clock_us());
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 void
@@ -266,8 +272,7 @@ mesh_total_bad(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
     core_on_total_bad(mesh->core, clock_us());
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 void
@@ -275,8 +280,7 @@ mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 {
     pthread_mutex_lock(&mesh->lock);
     core_want(mesh->core, clock_us(), step, round, page);
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 void
@@ -285,8 +289,7 @@ mesh_damaged(struct mesh *mesh)
     pthread_mutex_lock(&mesh->lock);
     actor_settle(mesh);
     core_on_damaged(mesh->core, clock_us());
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 void
@@ -294,8 +297,7 @@ mesh_audited(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);
     core_on_audited(mesh->core, clock_us(), equal);
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
 }
 
 const uint8_t *
@@ -309,8 +311,7 @@ mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 {
     pthread_mutex_lock(&mesh->lock);
     core_on_page(mesh->core, clock_us(), round, data, size);
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
     actor_wake(mesh);
 }
 
@@ -326,8 +327,7 @@ mesh_ends_later(struct mesh *mesh)
 {
     pthread_mutex_lock(&mesh->lock);
     bool later = core_on_interrupt(mesh->core, clock_us());
-    actor_settle(mesh);
-    pthread_mutex_unlock(&mesh->lock);
+    settle_and_unlock(mesh);
     actor_wake(mesh);
     return later;
 }

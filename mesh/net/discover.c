@@ -83,18 +83,10 @@ discover_address(const struct discover *discover)
 void
 discover_print(const struct discover *discover, bool addresses, char *out, size_t size)
 {
-    size_t used = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < discover->wanted_count && used < size; i++) {
-        const struct iface *iface = &discover->wanted[i];
-        char address[INET_ADDRSTRLEN];
-        if (iface->loopback && i > 0)
-            continue;
-        inet_ntop(AF_INET, &iface->address, address, sizeof address);
-        int put = snprintf(out + used, size - used, "%s%s%s%s", i > 0 ? ", " : "", iface->name,
-                           addresses ? " " : "", addresses ? address : "");
-        used += put > 0 ? (size_t)put : 0;
-    }
+    size_t count = discover->wanted_count; /* loopback comes last */
+    while (count > 1 && discover->wanted[count - 1].loopback)
+        count--;
+    iface_print(discover->wanted, count, addresses, out, size);
 }
 
 void

@@ -132,18 +132,16 @@ list_usable(struct iface out[IFACES_MAX])
     return count;
 }
 
-/* "name address, name address", cut at `size`. */
-static void
-print_usable(char *out, size_t size)
+void
+iface_print(const struct iface *list, size_t count, bool addresses, char *out, size_t size)
 {
-    struct iface list[IFACES_MAX];
-    size_t count = list_usable(list), at = 0;
-    if (size)
-        out[0] = '\0';
+    size_t at = 0;
+    out[0] = '\0';
     for (size_t i = 0; i < count && at < size; i++) {
         char address[INET_ADDRSTRLEN];
         inet_ntop(AF_INET, &list[i].address, address, sizeof address);
-        int put = snprintf(out + at, size - at, "%s%s %s", i ? ", " : "", list[i].name, address);
+        int put = snprintf(out + at, size - at, "%s%s%s%s", i ? ", " : "", list[i].name,
+                           addresses ? " " : "", addresses ? address : "");
         at += put > 0 ? (size_t)put : 0;
     }
 }
@@ -182,7 +180,8 @@ iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, st
     if (*count)
         return 0;
     char list[512];
-    print_usable(list, sizeof list);
+    struct iface usable_now[IFACES_MAX];
+    iface_print(usable_now, list_usable(usable_now), true, list, sizeof list);
     return why_error(why, -ENODEV, "interface = %s, expected one that is up and can broadcast: %s",
                      wanted ? wanted : "(any)", list[0] ? list : "there is none on this machine");
 }

@@ -32,6 +32,9 @@ int iface_rank(const char *name, bool hardware, bool default_route);
  * then it names the own address instead. 0: the network is too small. */
 struct in_addr iface_broadcast(struct in_addr address, struct in_addr mask);
 
+/* "name address, name address", or the names alone, cut at `size`. */
+void iface_print(const struct iface *list, size_t count, bool addresses, char *out, size_t size);
+
 /* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback. "lo" or 127.0.0.1:
  * only loopback. Another name or address: exactly that one. The name of an interface means its first address.
  *

@@ -141,35 +141,6 @@ csv_next_row(struct csv_reader *csv)
     return false;
 }
 
-static size_t
-digits(const char *s, size_t size, size_t *i)
-{
-    size_t from = *i;
-    while (*i < size && s[*i] >= '0' && s[*i] <= '9')
-        ++*i;
-    return *i - from;
-}
-
-bool
-csv_is_number(struct csv_text s)
-{
-    size_t i = s.size > 0 && (s.at[0] == '+' || s.at[0] == '-');
-    size_t found = digits(s.at, s.size, &i);
-    if (i < s.size && s.at[i] == '.') {
-        i++;
-        found += digits(s.at, s.size, &i);
-    }
-    if (!found)
-        return false;
-    if (i < s.size && (s.at[i] == 'e' || s.at[i] == 'E')) {
-        i++;
-        i += i < s.size && (s.at[i] == '+' || s.at[i] == '-');
-        if (!digits(s.at, s.size, &i))
-            return false;
-    }
-    return i == s.size;
-}
-
 void
 csv_detect_separator(struct csv_reader *csv)
 {

@@ -41,7 +41,6 @@ bool csv_next_row(struct csv_reader *csv);
 int csv_field(struct csv_reader *csv, struct csv_text *out);
 /* Counts the lines since `from`, where the row began; a row with line breaks in quotes takes several. */
 void csv_count_lines(struct csv_reader *csv, const char *from);
-bool csv_is_number(struct csv_text s);
 
 /* Writes a line about a field: file, line, column, what it is and what was expected. Returns -EBADMSG. */
 int csv_refuse(const struct csv_reader *csv, struct csv_text s, const char *expected);

@@ -24,6 +24,7 @@
 
 #include "nn/data/csv.h"
 #include "nn/data/data_set.h"
+#include "proto/text.h"
 
 struct label {
     struct csv_text text;
@@ -46,7 +47,7 @@ struct csv {
 static int
 to_float(const struct csv *csv, struct csv_text s, float *out)
 {
-    if (!csv_is_number(s))
+    if (!text_is_number(s.at, s.size))
         return csv_refuse(&csv->in, s,
                           s.size && memchr(s.at, ',', s.size) ? "a number with a decimal point"
                                                               : "a number");
@@ -57,7 +58,7 @@ to_float(const struct csv *csv, struct csv_text s, float *out)
 static struct label
 label_of(struct csv_text s)
 {
-    bool number = csv_is_number(s);
+    bool number = text_is_number(s.at, s.size);
     return (struct label){s, number, number ? strtod(s.at, NULL) : 0};
 }
 
@@ -178,7 +179,7 @@ read_header(struct csv *csv, size_t file)
         int rc = csv_field(&csv->in, &s);
         if (rc)
             return rc;
-        last = csv_is_number(s);
+        last = text_is_number(s.at, s.size);
         numbers += last;
         columns++;
     } while (!csv->in.row_ends);

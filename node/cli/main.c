@@ -94,7 +94,20 @@ catch_stops(void)
 
 /* --- configs --- */
 
-/* The job file with the options applied and checked. 0 or an exit status. */
+/* What was read, or not: with the options applied and, if it is a job, checked. 0 or an exit status. */
+static int
+complete(struct config **config, int rc, bool job, const struct options *options, struct why *why)
+{
+    if (rc == 0)
+        rc = options_apply(options, *config, why);
+    if (rc == 0 && job)
+        rc = config_check(*config, why);
+    if (rc == 0)
+        return 0;
+    config_destroy(config);
+    return fail(EXIT_BAD, why->line);
+}
+
 static int
 load_job(struct config **config, const char *path, const struct options *options)
 {
@@ -103,14 +116,7 @@ load_job(struct config **config, const char *path, const struct options *options
     enum kind kind = rc ? kind_of(path) : KIND_UNKNOWN;
     if (kind != KIND_UNKNOWN && kind != KIND_FOLDER)
         return fail_kind(options, path, kind, "a job");
-    if (rc == 0)
-        rc = options_apply(options, *config, &why);
-    if (rc == 0)
-        rc = config_check(*config, &why);
-    if (rc == 0)
-        return 0;
-    config_destroy(config);
-    return fail(EXIT_BAD, why.line);
+    return complete(config, rc, true, options, &why);
 }
 
 /* --- a node without a job --- */
@@ -122,12 +128,7 @@ blank(struct config **config, const struct options *options)
     static const char nothing[] = "{}";
     struct why why;
     int rc = config_parse(config, "meshnode", nothing, strlen(nothing), &why);
-    if (rc == 0)
-        rc = options_apply(options, *config, &why);
-    if (rc == 0)
-        return 0;
-    config_destroy(config);
-    return fail(EXIT_BAD, why.line);
+    return complete(config, rc, false, options, &why);
 }
 
 /* 0 or an exit status. */
@@ -146,11 +147,7 @@ take_job(struct config **config, const char *text, const char *from, const struc
     int rc = config_parse(config, "the mesh's job", text, strlen(text), &why);
     if (rc == 0)
         snprintf((*config)->from, sizeof(*config)->from, "%s", from);
-    if (rc == 0)
-        rc = options_apply(options, *config, &why);
-    if (rc == 0)
-        rc = config_check(*config, &why);
-    return rc == 0 ? 0 : fail(EXIT_BAD, why.line);
+    return complete(config, rc, true, options, &why);
 }
 
 static int
@@ -162,8 +159,7 @@ run_help_out(const struct options *options)
     if (status)
         return status;
     char *text = malloc(PROTO_JOB_MAX);
-    if (status == 0)
-        status = text ? find_job(search, text, from) : fail(1, "out of memory");
+    status = text ? find_job(search, text, from) : fail(1, "out of memory");
     if (status == 0)
         status = take_job(&config, text, from, options);
     if (status == 0)

@@ -144,15 +144,6 @@ set_uint(struct cursor *cursor, const char *name, const char *value, uint64_t mi
 }
 
 static int
-set_nodes(struct cursor *cursor, const char *value)
-{
-    uint64_t nodes = 0;
-    int rc = set_uint(cursor, "-n", value, 1, PROTO_PEERS_MAX, &nodes);
-    cursor->options->nodes = rc ? 0 : (unsigned)nodes;
-    return rc;
-}
-
-static int
 set_prompt(struct cursor *cursor, const char *value)
 {
     cursor->options->prompt = value;
@@ -184,7 +175,7 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
         options->command = option->command;
     }
     if (strcmp(option->name, "-n") == 0)
-        return set_nodes(cursor, value);
+        return set_uint(cursor, option->name, value, 1, PROTO_PEERS_MAX, &options->nodes);
     if (strcmp(option->name, "--prompt") == 0)
         return set_prompt(cursor, value);
     if (strcmp(option->name, "--python") == 0) {

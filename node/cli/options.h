@@ -19,7 +19,7 @@ enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
 struct options {
     const char *args[OPTIONS_ARGS_MAX]; /* the arguments that are no options; borrowed from argv */
     size_t arg_count;
-    unsigned nodes; /* -n; 0: not given */
+    uint64_t nodes; /* -n; 0: not given */
     bool resume, fresh, replay, help, version;
     const char *python; /* --python: the model's file; NULL: without */
     const char *prompt; /* for sample, and so are the following; borrowed; NULL: not given */

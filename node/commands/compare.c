@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "nn/files/disk.h"
+#include "node/commands/verify.h"
 #include "node/job/parse.h"
 
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
@@ -20,58 +21,31 @@ number(const json_t *object, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-static bool
-hash(const json_t *object, const char *name, char out[65])
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    if (!text || strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
-        return false;
-    memcpy(out, text, 65);
-    return true;
-}
-
-/* The first key that is missing or of another kind; NULL: none is. */
-static const char *
-missing(const json_t *object)
-{
-    static const char *const whole[] = {"steps", "epochs", "samples"}, *const text[] = {"run",
-                                                                                        "node"};
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        const json_t *value = json_object_get(object, whole[i]);
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
-            return whole[i];
-    }
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        if (!json_is_string(json_object_get(object, text[i])))
-            return text[i];
-    return NULL;
-}
-
 int
 compare_parse(struct compare_result *out, const char *name, const char *text, size_t size,
               struct why *why)
 {
     char reason[64];
-    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(object)) {
-        json_decref(object);
+    json_t *object = verify_object(text, size, COMPARE_SIZE_MAX, NULL);
+    if (!object)
         return parse_refuse(name, EBADMSG, "is not a JSON object", why);
-    }
-    const char *wrong = missing(object);
-    if (!wrong && !hash(object, "params_sha256", out->params_sha256))
-        wrong = "params_sha256";
-    if (!wrong && !hash(object, "state_sha256", out->state_sha256))
-        wrong = "state_sha256";
-    if (!wrong) {
-        out->steps = (uint64_t)json_integer_value(json_object_get(object, "steps"));
-        out->test_accuracy = number(object, "test_accuracy");
-        out->test_loss = number(object, "test_loss");
-        out->wall_s = number(object, "wall_s");
-    }
+    struct verify_reading reading = {object, NULL};
+    out->steps = verify_number(&reading, "steps");
+    verify_number(&reading, "epochs");
+    verify_number(&reading, "samples");
+    if (!reading.wrong && !json_is_string(json_object_get(object, "run")))
+        reading.wrong = "run";
+    if (!reading.wrong && !json_is_string(json_object_get(object, "node")))
+        reading.wrong = "node";
+    snprintf(out->params_sha256, 65, "%s", verify_hex(&reading, "params_sha256", 64));
+    snprintf(out->state_sha256, 65, "%s", verify_hex(&reading, "state_sha256", 64));
+    out->test_accuracy = number(object, "test_accuracy");
+    out->test_loss = number(object, "test_loss");
+    out->wall_s = number(object, "wall_s");
     json_decref(object);
-    if (!wrong)
+    if (!reading.wrong)
         return 0;
-    snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", wrong);
+    snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", reading.wrong);
     return parse_refuse(name, EBADMSG, reason, why);
 }
 

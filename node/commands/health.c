@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -13,9 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/job/parse.h"
+#include "node/results/metrics_internal.h"
 
-enum { HEALTH_PATH_MAX = 4096 + 256 + 32, TAIL_MAX = 4096, SHOWN_MAX = 200 };
+enum { HEALTH_PATH_MAX = 4096 + 256 + 32, SHOWN_MAX = 200 };
 
 struct sign {
     char dir[HEALTH_PATH_MAX];
@@ -70,20 +71,16 @@ look_below(const char *dir, unsigned more, struct sign *best)
 static json_t *
 last_step(const char *dir)
 {
-    char path[HEALTH_PATH_MAX + 32], tail[TAIL_MAX];
+    char path[HEALTH_PATH_MAX + 32];
+    uint64_t size;
+    off_t begin;
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = disk_open(path, &size, NULL);
     if (fd < 0)
         return NULL;
-    off_t end = lseek(fd, 0, SEEK_END), from = end > TAIL_MAX ? end - TAIL_MAX : 0;
-    ssize_t size = pread(fd, tail, sizeof tail, from);
+    json_t *step = metrics_last_object(fd, metrics_whole_lines(fd), &begin);
     close(fd);
-    while (size > 0 && tail[size - 1] != '\n')
-        size--; /* a line that is being written */
-    ssize_t line = size > 0 ? size - 1 : 0;
-    while (line > 0 && tail[line - 1] != '\n')
-        line--;
-    return size > line ? json_loadb(tail + line, (size_t)(size - line), 0, NULL) : NULL;
+    return step;
 }
 
 /* null: it is not known. */

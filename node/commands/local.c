@@ -497,7 +497,7 @@ local_run(struct config *config, const struct options *options, const char *cons
     static struct local local; /* large */
     sigset_t waiting;
     local = (struct local){.config = config};
-    local.count = options->nodes ? options->nodes : NODES_DEFAULT;
+    local.count = options->nodes ? (unsigned)options->nodes : NODES_DEFAULT;
     int rc = check_job(&local, config, options, why);
     if (rc)
         return rc;

@@ -68,44 +68,21 @@ replay_journals_unload(struct replay_journals *journals)
 
 /* --- Nodes ---------------------------------------------------------------------------------------- */
 
-/* Without memory the count is too low: it is only for people. */
 void
 replay_names_add(struct replay_names *names, uint64_t id)
 {
-    if (names->count == names->room) {
-        size_t room = names->room ? 2 * names->room : 64;
-        uint64_t *grown = realloc(names->id, room * sizeof *grown);
-        if (!grown)
-            return;
-        names->id = grown;
-        names->room = room;
-    }
-    names->id[names->count++] = id;
-}
-
-static int
-id_order(const void *a, const void *b)
-{
-    return replay_order(*(const uint64_t *)a, *(const uint64_t *)b);
-}
-
-/* How many different ones. */
-static size_t
-count_names(const struct replay_names *names)
-{
-    size_t different = 0;
-    if (names->count)
-        qsort(names->id, names->count, sizeof *names->id, id_order);
-    for (size_t k = 0; k < names->count; k++)
-        different += k == 0 || names->id[k] != names->id[k - 1];
-    return different;
+    size_t i = 0;
+    while (i < names->count && names->id[i] != id)
+        i++;
+    if (i == names->count && i < REPLAY_NAMES_MAX)
+        names->id[names->count++] = id;
 }
 
 void
 replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
                   struct why *why)
 {
-    struct replay_names here = {.id = NULL};
+    struct replay_names here = {.count = 0};
     for (size_t t = 0; t < journals->count; t++) {
         struct journal_record record = {0};
         while (journal_next(&journals->text[t], &record))
@@ -114,13 +91,9 @@ replay_names_tell(struct replay_names *names, const struct replay_journals *jour
     }
     for (size_t k = 0; k < here.count; k++)
         replay_names_add(names, here.id[k]);
-    size_t named = count_names(names), present = count_names(&here);
     why_append(why,
                "; the journals name %zu %s, and they are of %zu: name the results folders of all",
-               named, named == 1 ? "node" : "nodes", present);
-    free(names->id);
-    free(here.id);
-    *names = (struct replay_names){.id = NULL};
+               names->count, names->count == 1 ? "node" : "nodes", here.count);
 }
 
 /* --- Computing ------------------------------------------------------------------------------------ */

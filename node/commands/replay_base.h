@@ -65,13 +65,14 @@ int replay_journals_load(struct replay_journals *journals, const struct verify_f
                          const struct replay_parts *parts, struct why *why);
 void replay_journals_unload(struct replay_journals *journals);
 
-/* Nodes that journals speak of; zeros: none. */
+/* Nodes that journals speak of; zeros: none. More are not counted: it is only for people. */
+enum { REPLAY_NAMES_MAX = 256 };
 struct replay_names {
-    uint64_t *id;
-    size_t count, room;
+    size_t count;
+    uint64_t id[REPLAY_NAMES_MAX];
 };
 void replay_names_add(struct replay_names *names, uint64_t id);
-/* Something is in no journal: adds to `why` how many nodes the journals name, and of how many they are. Frees names. */
+/* Something is in no journal: adds to `why` how many nodes the journals name, and of how many they are. */
 void replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
                        struct why *why);
 

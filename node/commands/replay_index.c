@@ -149,7 +149,7 @@ drop_twins(struct replay_index *index)
 static int
 missing(const struct replay_index *index, struct why *why)
 {
-    struct replay_names names = {.id = NULL};
+    struct replay_names names = {.count = 0};
     for (size_t k = 0; k < index->link_count; k++)
         if (!index->link[k].restored)
             replay_names_add(&names, index->link[k].taken.who.id);

@@ -57,6 +57,14 @@ struct verify_line {
 struct json_t;
 /* The object in a text of JSON, the caller's to release; NULL with `why` if it is none, or more than `most` bytes. */
 struct json_t *verify_object(const char *text, size_t size, size_t most, struct why *why);
+/* An object that is read key by key. */
+struct verify_reading {
+    const struct json_t *object;
+    const char *wrong; /* the first key that is missing or of another kind; NULL: none is */
+};
+uint64_t verify_number(struct verify_reading *reading, const char *name); /* whole, 0.. */
+/* So many hexadecimal digits; else "". */
+const char *verify_hex(struct verify_reading *reading, const char *name, size_t digits);
 /* Reads the object of a job.json. Returns 0, or -EBADMSG with `why`. */
 int verify_read_job(struct verify_job *out, const struct json_t *object, struct why *why);
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */

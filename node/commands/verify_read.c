@@ -27,13 +27,8 @@ next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
     return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
 }
 
-struct reading {
-    const json_t *object;
-    const char *wrong; /* the first key that is missing or of another kind */
-};
-
-static uint64_t
-number(struct reading *reading, const char *name)
+uint64_t
+verify_number(struct verify_reading *reading, const char *name)
 {
     const json_t *value = json_object_get(reading->object, name);
     if (json_is_integer(value) && json_integer_value(value) >= 0)
@@ -42,19 +37,24 @@ number(struct reading *reading, const char *name)
     return 0;
 }
 
-/* 16 hexadecimal digits */
-static uint64_t
-hash(struct reading *reading, const char *name)
+const char *
+verify_hex(struct verify_reading *reading, const char *name, size_t digits)
 {
     const char *text = json_string_value(json_object_get(reading->object, name));
-    if (text && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16)
-        return strtoull(text, NULL, 16);
+    if (text && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits)
+        return text;
     reading->wrong = reading->wrong ? reading->wrong : name;
-    return 0;
+    return "";
+}
+
+static uint64_t
+hash(struct verify_reading *reading, const char *name)
+{
+    return strtoull(verify_hex(reading, name, 16), NULL, 16);
 }
 
 static int
-finish_line(const struct reading *reading, const char *wrong, struct why *why)
+finish_line(const struct verify_reading *reading, const char *wrong, struct why *why)
 {
     if (reading->wrong)
         why_set(why, "%s is missing or of the wrong kind", reading->wrong);
@@ -98,17 +98,18 @@ read_parts(const json_t *object, struct verify_job *out)
 int
 verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
 {
-    struct reading reading = {object, NULL};
-    uint64_t shards = number(&reading, "shards");
+    struct verify_reading reading = {object, NULL};
+    uint64_t shards = verify_number(&reading, "shards");
     *out = (struct verify_job){
         .job = hash(&reading, "job"),
-        .seed = number(&reading, "seed"),
-        .train = number(&reading, "train"),
-        .batch = number(&reading, "batch"),
-        .steps = number(&reading, "steps"),
+        .seed = verify_number(&reading, "seed"),
+        .train = verify_number(&reading, "train"),
+        .batch = verify_number(&reading, "batch"),
+        .steps = verify_number(&reading, "steps"),
         .shards = (unsigned)shards,
-        .local_steps = json_object_get(object, "local_steps") ? number(&reading, "local_steps") : 1,
-        .begun = json_object_get(object, "begun") ? number(&reading, "begun") : 0,
+        .local_steps =
+            json_object_get(object, "local_steps") ? verify_number(&reading, "local_steps") : 1,
+        .begun = json_object_get(object, "begun") ? verify_number(&reading, "begun") : 0,
         .data = json_object_get(object, "data") ? hash(&reading, "data") : 0,
         .from = json_object_get(object, "from") ? hash(&reading, "from") : 0,
     };
@@ -129,10 +130,10 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     json_t *object = verify_object(text, size, VERIFY_LINE_MAX, why);
     if (!object)
         return -EBADMSG;
-    struct reading reading = {object, NULL};
+    struct verify_reading reading = {object, NULL};
     *out = (struct verify_line){
-        .step = number(&reading, "step"),
-        .samples = number(&reading, "samples"),
+        .step = verify_number(&reading, "step"),
+        .samples = verify_number(&reading, "samples"),
         .loss = (double)NAN,
     };
     const json_t *loss = json_object_get(object, "loss");
@@ -141,8 +142,8 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     bool none =
         !reading.wrong && out->samples == 0; /* an evaluation after its step's line was lost */
     if (!none) {
-        out->epoch = number(&reading, "epoch");
-        out->first = number(&reading, "first");
+        out->epoch = verify_number(&reading, "epoch");
+        out->first = verify_number(&reading, "first");
         out->coverage = hash(&reading, "coverage");
         out->shards = hash(&reading, "shards");
         out->rows = hash(&reading, "rows");

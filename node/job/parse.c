@@ -44,29 +44,6 @@ parse_uint(const char *text, uint64_t *out)
     return 0;
 }
 
-static bool
-real_syntax(const char *text)
-{
-    text += *text == '-';
-    size_t whole = digits(text), part = 0;
-    text += whole;
-    if (*text == '.') {
-        part = digits(++text);
-        text += part;
-    }
-    if (whole + part == 0)
-        return false;
-    if (*text == 'e' || *text == 'E') {
-        text++;
-        text += *text == '-' || *text == '+';
-        size_t n = digits(text);
-        if (n == 0)
-            return false;
-        text += n;
-    }
-    return *text == '\0';
-}
-
 /* strtod with a point, whatever the locale of the thread says. */
 static double
 real_value(const char *text)
@@ -84,7 +61,7 @@ real_value(const char *text)
 int
 parse_real(const char *text, double *out)
 {
-    if (!real_syntax(text))
+    if (*text == '+' || !text_is_number(text, strlen(text)))
         return -EINVAL;
     double value = real_value(text);
     if (!isfinite(value))

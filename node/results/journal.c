@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <xxhash.h>
@@ -25,6 +24,7 @@ struct journal {
     int fd;
     uint64_t at, kept; /* bytes in the file, now and when it was opened */
     int error;         /* of the write that failed; 0: none did */
+    uint8_t record[JOURNAL_RECORD_HEAD + JOURNAL_RECORD_MAX]; /* one that is being written */
 };
 
 /* --- The head of a record ----------------------------------------------------------------------- */
@@ -203,42 +203,18 @@ journal_next(const struct journal_text *text, struct journal_record *record)
 
 /* --- Writing ------------------------------------------------------------------------------------ */
 
-/* Both pieces, or as much as there was room for. */
-static int
-write_all(int fd, struct iovec *piece, int count)
-{
-    while (count > 0) {
-        ssize_t n = writev(fd, piece, count);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        for (; count > 0 && (size_t)n >= piece->iov_len; piece++, count--)
-            n -= (ssize_t)piece->iov_len;
-        if (count > 0) {
-            piece->iov_base = (uint8_t *)piece->iov_base + n;
-            piece->iov_len -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
 static int
 append(struct journal *journal, unsigned type, const void *data, size_t size)
 {
-    uint8_t head[JOURNAL_RECORD_HEAD];
-    struct bytes_out out = bytes_out(head, sizeof head);
-    uint64_t word = record_head(journal->at, type, data, size);
-    bytes_put_u64(&out, word);
-    bytes_put_u16(&out, head_check(journal->at, word));
-    __extension__ union {
-        const void *in;
-        void *out;
-    } body = {.in = data}; /* writev only reads */
-    struct iovec piece[2] = {{head, sizeof head}, {body.out, size}};
-    if (journal->error == 0)
-        journal->error = write_all(journal->fd, piece, size ? 2 : 1);
-    journal->at += sizeof head + size;
+    struct bytes_out out = bytes_out(journal->record, sizeof journal->record);
+    uint64_t head = record_head(journal->at, type, data, size);
+    bytes_put_u64(&out, head);
+    bytes_put_u16(&out, head_check(journal->at, head));
+    bytes_put_raw(&out, data, size);
+    size = bytes_written(&out, journal->record);
+    if (journal->error == 0 && disk_write_all(journal->fd, journal->record, size) != 0)
+        journal->error = -errno;
+    journal->at += size;
     return journal->error;
 }
 
@@ -293,9 +269,8 @@ write_head(struct journal *journal)
     struct bytes_out out = bytes_out(head, sizeof head);
     bytes_put_raw(&out, magic, sizeof magic);
     bytes_put_u16(&out, VERSION);
-    struct iovec piece = {head, sizeof head};
     journal->at = sizeof head;
-    return write_all(journal->fd, &piece, 1);
+    return disk_write_all(journal->fd, head, sizeof head) ? -errno : 0;
 }
 
 static int

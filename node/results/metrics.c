@@ -295,12 +295,9 @@ metrics_withdraw(struct metrics *metrics)
 void
 metrics_withdraw_from(struct metrics *metrics, uint64_t step)
 {
-    uint64_t last;
-    off_t begin;
     pthread_mutex_lock(&metrics->lock);
     if (metrics->begun) {
-        while ((begin = metrics_last_line(metrics->fd, metrics->at, &last)) >= 0 && last >= step)
-            metrics->at = begin;
+        forget_behind(metrics, step ? step - 1 : 0);
         curves_from(metrics, step);
         int rc = ftruncate(metrics->fd, metrics->at);
         (void)rc; /* what is written next covers it */

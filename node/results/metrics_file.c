@@ -52,9 +52,8 @@ metrics_remove_empty(struct metrics *metrics)
     }
 }
 
-/* Offset behind the last whole line: a node that was killed may have left half a line. */
-static off_t
-whole_lines(int fd)
+off_t
+metrics_whole_lines(int fd)
 {
     off_t end = lseek(fd, 0, SEEK_END);
     char tail[4096];
@@ -98,27 +97,35 @@ metrics_open_file(struct metrics *metrics, bool resume, struct why *why)
     struct flock name = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     (void)fcntl(metrics->fd, F_SETLK, &name); /* this kind of lock tells who holds it */
     metrics->resume = resume;
-    metrics->at = resume ? whole_lines(metrics->fd) : 0;
+    metrics->at = resume ? metrics_whole_lines(metrics->fd) : 0;
     return 0;
+}
+
+json_t *
+metrics_last_object(int fd, off_t at, off_t *begin_at)
+{
+    char line[VERIFY_LINE_MAX + 2]; /* and the ends of two */
+    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
+    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
+        return NULL;
+    size_t begin = size - 1; /* the end of the line */
+    while (begin > 0 && line[begin - 1] != '\n')
+        begin--;
+    *begin_at = at - (off_t)(size - begin);
+    return json_loadb(line + begin, size - begin, 0, NULL);
 }
 
 off_t
 metrics_last_line(int fd, off_t at, uint64_t *step)
 {
-    char line[VERIFY_LINE_MAX + 2]; /* and the ends of two */
-    size_t size = at < (off_t)sizeof line ? (size_t)at : sizeof line;
-    if (size == 0 || pread(fd, line, size, at - (off_t)size) != (ssize_t)size)
-        return -1;
-    size_t begin = size - 1; /* the end of the line */
-    while (begin > 0 && line[begin - 1] != '\n')
-        begin--;
-    json_t *object = json_loadb(line + begin, size - begin, 0, NULL);
+    off_t begin;
+    json_t *object = metrics_last_object(fd, at, &begin);
     const json_t *number = json_object_get(object, "step");
     bool good = json_is_integer(number);
     if (good)
         *step = (uint64_t)json_integer_value(number);
     json_decref(object);
-    return good ? at - (off_t)(size - begin) : -1;
+    return good ? begin : -1;
 }
 
 int
