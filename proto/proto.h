@@ -125,11 +125,12 @@ struct proto_hearing {
 
 /* What the engine push says of a node in its heartbeat: mesh/core/push/push.h. */
 struct proto_claim {
-    uint64_t group_hash; /* the group that the sender took up last; 0: none */
-    uint64_t base;       /* the group whose ranges it holds; 0: it holds none */
-    uint64_t counter;    /* the highest one of a group that it knows */
-    uint64_t number;     /* of this claim; rises */
-    uint64_t tickets;    /* done, as far as the sender knows */
+    uint64_t group_hash;   /* the group that the sender took up last; 0: none */
+    uint64_t base;         /* the group whose ranges it holds; 0: it holds none */
+    uint64_t base_counter; /* that of base */
+    uint64_t counter;      /* the highest one of a group that it knows */
+    uint64_t number;       /* of this claim; rises */
+    uint64_t tickets;      /* done, as far as the sender knows */
     uint64_t
         final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
     bool leads;     /* its group */

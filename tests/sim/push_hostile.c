@@ -43,6 +43,7 @@ make(struct sim *sim, const struct push *push, struct proto_msg *msg)
             (struct proto_claim){group,
                                  pick(sim, 2) * group,
                                  near(sim, push->group.counter, PROTO_ROUND_MAX),
+                                 near(sim, push->group.counter, PROTO_ROUND_MAX),
                                  1 + pick(sim, 10000),
                                  pick(sim, 200),
                                  pick(sim, 20) ? 0 : rand_u64(&sim->rand),

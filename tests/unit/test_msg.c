@@ -388,9 +388,9 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbuuuuuuuuu[[uuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX, U(6),
-                  speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5), U(6), 1, U(7),
-                  U(8), U(9), U(10));
+    return decode("[uuubbbbuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX,
+                  U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5), U(6),
+                  U(7), 1, U(8), U(9), U(10), U(11));
 }
 
 static void
@@ -405,7 +405,7 @@ heartbeat_has_its_limits(void **state)
     assert_int_equal(got.heartbeat.apply_us, 7);
     assert_int_equal(got.heartbeat.pause_us, 8);
     assert_int_equal(got.heartbeat.claim_count, 1);
-    assert_int_equal(got.heartbeat.claims[0].line_us, 10);
+    assert_int_equal(got.heartbeat.claims[0].line_us, 11);
     assert_int_equal(got.heartbeat.replica_count, 0);
     assert_int_equal(heartbeat(PROTO_ROUND_MAX + 1, 0, 1), -EBADMSG);
     assert_string_equal(why.line, "HEARTBEAT.round = 281474976710656, expected 0..281474976710655");

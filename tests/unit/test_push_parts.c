@@ -311,6 +311,91 @@ members_forget_with_a_leader_that_forgot_all(void **state)
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
 }
 
+/* This node leads the next group. Node 2, which led the one whose ranges this node holds, says that it is in this group,
+ * and holds what this one served. */
+static enum push_verdict
+after_claim_of_former_leader(uint64_t hash, uint64_t base)
+{
+    open_as(1, 0);
+    at.push->group.now.leader = (struct proto_node){1, 1};
+    at.push->group.now.counter = at.push->group.counter = 2;
+    at.push->group.hash = GROUP + 1;
+    const struct proto_claim claim = {.group_hash = hash, .base = base, .counter = 2, .number = 1};
+    enum push_verdict verdict = push_group_on_claim(&at.push->group, at.core, 0, &claim);
+    close_all();
+    return verdict;
+}
+
+static void
+members_forget_with_the_leader_of_what_they_hold(void **state)
+{
+    (void)state;
+    assert_int_equal(after_claim_of_former_leader(0, 0), PUSH_FORGET);
+    assert_int_equal(after_claim_of_former_leader(GROUP + 1, 0), PUSH_FORGET);
+    assert_int_equal(after_claim_of_former_leader(GROUP + 1, GROUP), PUSH_AS_BEFORE);
+    assert_int_equal(after_claim_of_former_leader(GROUP, 0), PUSH_AS_BEFORE); /* not all told it */
+}
+
+/* This node has forgotten what it held, some time ago. Does it take up a group of those who hold what `base` served? */
+static bool
+comes_back_to(uint64_t base, uint64_t after_us)
+{
+    open_as(1, 0);
+    at.push->group.groups = 1;
+    at.push->group.past[0] = GROUP;
+    const struct proto_claim claim = {.counter = 1, .number = 1};
+    assert_int_equal(push_group_on_claim(&at.push->group, at.core, 0, &claim), PUSH_FORGET);
+    struct proto_group next = at.push->group.now;
+    push_group_forget(&at.push->group);
+    at.core->awake.us += after_us;
+    next.counter = 2;
+    next.parent = next.base = base;
+    bool comes = push_group_on_group(&at.push->group, at.core, 0, &next) == PUSH_REGROUPED;
+    close_all();
+    return comes;
+}
+
+static void
+who_forgot_does_not_come_back_before_the_others_forget(void **state)
+{
+    (void)state;
+    assert_true(comes_back_to(GROUP + 1, 0));
+    assert_false(comes_back_to(GROUP, PUSH_LEAVE_US - 1));
+    assert_true(comes_back_to(GROUP, PUSH_LEAVE_US));
+}
+
+/* Node 2 told in the group whose ranges this node holds, and has done more tickets. Now it leads another one, and holds what
+ * a group of this counter served. */
+static enum push_verdict
+after_other_group(uint64_t base_counter)
+{
+    open_as(1, 0);
+    at.push->group.groups = 1;
+    at.push->group.now.counter = at.push->group.base_group.counter = at.push->group.counter = 2;
+    at.core->view.of[0].hears_me = true;
+    at.push->group.of[0] = (struct push_claim){true,
+                                               {.group_hash = GROUP + 3,
+                                                .base = GROUP + 4,
+                                                .base_counter = base_counter,
+                                                .counter = 3,
+                                                .number = 1,
+                                                .tickets = TICKETS,
+                                                .leads = true}};
+    push_group_step(&at.push->group, at.core);
+    at.core->awake.us += PUSH_SETTLE_US;
+    enum push_verdict verdict = push_group_step(&at.push->group, at.core);
+    close_all();
+    return verdict;
+}
+
+static void
+nobody_yields_to_what_was_served_before(void **state)
+{
+    (void)state;
+    assert_int_equal(after_other_group(1), PUSH_AS_BEFORE);
+    assert_int_equal(after_other_group(3), PUSH_FORGET);
+}
+
 /* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
  * the newest copy of the range; that of node 2 is 0. */
 static bool
@@ -444,6 +529,9 @@ main(void)
         cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
+        cmocka_unit_test(members_forget_with_the_leader_of_what_they_hold),
+        cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
+        cmocka_unit_test(nobody_yields_to_what_was_served_before),
         cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
         cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),

@@ -214,6 +214,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->claims[0] =
         (struct proto_claim){.group_hash = push->group.hash,
                              .base = push->group.base,
+                             .base_counter = push->group.base_group.counter,
                              .counter = push->group.counter,
                              .number = ++push->group.claim_number,
                              .tickets = push_set_count(&push->leases.done),

@@ -28,6 +28,40 @@ push_group_rank(const struct core *core, int i)
     return seat_of(&core->push.group.now, group_node(core, i));
 }
 
+/* Was peers[i] with this node when it got what it holds? */
+static bool
+was_with(const struct core *core, int i)
+{
+    return seat_of(&core->push.group.base_group, group_node(core, i)) >= 0;
+}
+
+/* Was this node in that group after it got what it holds? Then it told there what that is. */
+static bool
+told_in(const struct push_group *group, uint64_t hash)
+{
+    for (uint64_t k = 1; group->base && k <= group->groups && k <= PUSH_PAST; k++) {
+        uint64_t past = group->past[(group->groups - k) % PUSH_PAST];
+        if (past == group->base)
+            return false;
+        if (past == hash)
+            return true;
+    }
+    return false;
+}
+
+/* The base of peers[i], from here. Nothing is served before all have told: who told in the group whose ranges this node
+ * holds, and holds what it did then, counts as one who holds them, too. So does who holds what a group served in which this
+ * node told. */
+static uint64_t
+base_of(const struct core *core, int i, uint64_t base)
+{
+    const struct push_group *group = &core->push.group;
+    const struct proto_claim *said = &group->of[i].said;
+    bool told_us =
+        was_with(core, i) && said->base == base && said->base_counter < group->base_group.counter;
+    return base && (told_us || told_in(group, base)) ? group->base : base;
+}
+
 /* What a member told us of what it holds may come before the claim that it is in our group. */
 static struct standing
 standing_of(const struct core *core, int i)
@@ -35,7 +69,7 @@ standing_of(const struct core *core, int i)
     const struct push_group *group = &core->push.group;
     if (i < 0)
         return (struct standing){group->hash, group->base};
-    struct standing its = {group->of[i].said.group_hash, group->of[i].said.base};
+    struct standing its = {group->of[i].said.group_hash, base_of(core, i, group->of[i].said.base)};
     int rank = push_group_rank(core, i);
     if (rank >= 0 && (group->told >> rank & 1) && group->of[i].said.counter < group->now.counter)
         its.group = group->hash;
@@ -63,13 +97,6 @@ push_group_finished(const struct core *core, int i)
     return counts(core, i) && core->push.group.of[i].said.final_hash != 0;
 }
 
-/* Was peers[i] with this node when it got what it holds? */
-static bool
-was_with(const struct core *core, int i)
-{
-    return seat_of(&core->push.group.base_group, group_node(core, i)) >= 0;
-}
-
 /* Did peers[i], of this node's group, say that it took up a later one? Perhaps GROUP, with a seat for this node, comes. */
 static bool
 went_on(const struct core *core, int i)
@@ -79,13 +106,13 @@ went_on(const struct core *core, int i)
            group->of[i].said.counter > group->now.counter;
 }
 
-/* Does somebody who was with this node hold what was served in a group without it, and leads peers[i] them? */
+/* Does somebody who was with this node hold what a later group served, without it, and leads peers[i] them? */
 static bool
 went_on_with(const struct core *core, int i)
 {
     const struct push *push = &core->push;
     uint64_t base = push->group.of[i].said.base;
-    if (push->group.base == 0 || base == 0 || push_group_was_in(&push->group, base))
+    if (push->group.of[i].said.base_counter <= push->group.base_group.counter)
         return false;
     for (int j = 0; j < core->peers.high; j++)
         if (counts(core, j) && push->group.of[j].said.base == base && was_with(core, j))
@@ -310,6 +337,13 @@ invited(const struct core *core)
 }
 
 static bool
+just_forgot(const struct push_group *group, const struct core *core)
+{
+    return group->base == 0 && group->forgot_at.us &&
+           !awake_reached(core->awake, awake_after(group->forgot_at, PUSH_LEAVE_US));
+}
+
+static bool
 all_gathered(const struct core *core, const struct group_choice *choice)
 {
     const struct push_group *group = &core->push.group;
@@ -317,8 +351,7 @@ all_gathered(const struct core *core, const struct group_choice *choice)
         choice->count; /* who hear one another, and those whom no group can have with them */
     for (int i = 0; i < core->peers.high; i++)
         here += counts(core, i) && other_history(core, choice, i);
-    if (group->base == 0 && group->forgot_at.us &&
-        !awake_reached(core->awake, awake_after(group->forgot_at, PUSH_LEAVE_US)))
+    if (just_forgot(group, core))
         return false; /* those whose history stays will let it in */
     return group->groups > 0 || group_gathered(core, here);
 }
@@ -539,6 +572,13 @@ yields_now(struct push_group *group, const struct core *core)
            (now == MAY_YIELD && awake_since(core->awake, group->yields_at) >= PUSH_SETTLE_US);
 }
 
+static enum push_verdict
+yield_history(struct push_group *group, const struct core *core)
+{
+    group->forgot_at = core->awake;
+    return PUSH_FORGET;
+}
+
 enum push_verdict
 push_group_step(struct push_group *group, const struct core *core)
 {
@@ -547,8 +587,7 @@ push_group_step(struct push_group *group, const struct core *core)
         core_log(core, 4,
                  "the nodes were separated; the other group got further, so this node "
                  "continues from its model: what it did meanwhile does not count");
-        group->forgot_at = core->awake;
-        return PUSH_FORGET;
+        return yield_history(group, core);
     }
     for (int i = 0; i < core->peers.high; i++)
         if (push_group_finished(core, i))
@@ -570,7 +609,7 @@ push_group_all_done(const struct core *core, int i)
 void
 push_group_forget(struct push_group *group)
 {
-    group->now = (struct proto_group){.count = 0};
+    group->now = group->base_group = (struct proto_group){.count = 0};
     group->hash = group->base = group->told = 0;
     group->leads = false;
 }
@@ -582,7 +621,7 @@ push_group_on_group(struct push_group *group, const struct core *core, int from,
                     const struct proto_group *msg)
 {
     const struct push *push = &core->push;
-    const struct standing its = {msg->parent, msg->base};
+    const struct standing its = {msg->parent, base_of(core, from, msg->base)};
     if (seat_of(msg, core->config.self) < 0 || !push->started || push->final_hash ||
         push->work.state >= PUSH_FINISHING ||
         !core_node_equal(msg->leader, core->peers.peers[from].node) ||
@@ -590,8 +629,26 @@ push_group_on_group(struct push_group *group, const struct core *core, int from,
         return PUSH_AS_BEFORE;
     if (group->base != 0 && (its.base == 0 || !one_history(standing_of(core, -1), its)))
         return PUSH_AS_BEFORE;
+    /* Its history is what this node forgot. The others will hear of it, and forget it, too. */
+    if (just_forgot(group, core) && push_group_was_in(group, msg->base))
+        return PUSH_AS_BEFORE;
     take_up(group, core, msg);
     return PUSH_REGROUPED;
+}
+
+/* Has the leader of this group, or of the one whose ranges this node holds, forgotten what it held? All of one history do. */
+static bool
+leader_forgot(const struct core *core, int i)
+{
+    const struct push_group *group = &core->push.group;
+    const struct proto_claim *said = &group->of[i].said;
+    const struct proto_group *held = &group->base_group;
+    if (said->base != 0 || push_group_rank(core, i) < 0)
+        return false;
+    bool leads_now = core_node_equal(group->now.leader, group_node(core, i)),
+         led = core_node_equal(held->leader, group_node(core, i));
+    return (leads_now && said->group_hash == 0 && said->counter >= group->counter) ||
+           (led && said->group_hash != group->base && said->counter >= held->counter);
 }
 
 enum push_verdict
@@ -602,8 +659,6 @@ push_group_on_claim(struct push_group *group, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
-    bool leader = group->hash && core_node_equal(group->now.leader, group_node(core, from));
-    bool forgot = claim->group_hash == 0 && claim->base == 0 && claim->counter >= group->counter;
-    forgot = forgot && !core_mutant(MUTANT_PUSH_FORGOT);
-    return leader && forgot && !core->push.final_hash ? PUSH_FORGET : PUSH_AS_BEFORE;
+    bool forgot = leader_forgot(core, from) && !core_mutant(MUTANT_PUSH_FORGOT);
+    return forgot && !core->push.final_hash ? yield_history(group, core) : PUSH_AS_BEFORE;
 }

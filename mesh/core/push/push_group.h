@@ -3,7 +3,7 @@
  *
  * A node's *standing* is the group that it took up last, and its base: the group whose ranges it holds. Base is set when
  * everybody in a group has told what it holds, for nothing is served before. So two nodes have one history if they took
- * up the same group, or hold ranges of the same one, or one holds those of the group that the other took up. A node
+ * up the same group, or hold ranges of the same one, or one holds those of a group in which the other told. A node
  * without a base holds nothing and goes with everybody. */
 #ifndef MESH_PUSH_GROUP_H
 #define MESH_PUSH_GROUP_H
@@ -19,8 +19,10 @@ struct push;
 #define PUSH_COUNTER_MAX (PROTO_ROUND_MAX / 2)
 
 enum {
-    PUSH_LEAVE_US = 300000, /* a member that others do not hear is left out after this time, */
-    PUSH_LOSE_US = 350000,  /* one who is silent, if a range is lost with it, */
+    /* A member that others do not hear is left out after this time; and who forgot what it held takes up no group of those who
+     * hold it yet, */
+    PUSH_LEAVE_US = 300000,
+    PUSH_LOSE_US = 350000, /* one who is silent, if a range is lost with it, */
     PUSH_BEHIND_US =
         2000000,            /* and who went on without this node, which will hear of their leader */
     PUSH_SETTLE_US = 10000, /* two histories are judged when they have been two for so long */
