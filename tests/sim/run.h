@@ -32,6 +32,8 @@ bool drill_passed(struct sim *sim, uint64_t first, size_t k);
 /* slow.c: do the others keep their speed beside a slow member? */
 bool alone_passed(struct sim *sim, uint64_t first);
 bool slow_passed(struct sim *sim, uint64_t first);
+/* Who takes part where lines are slow: does the leader settle, and are the members no slower than all, or one alone? */
+bool lines_passed(struct sim *sim, uint64_t first);
 /* late.c: does a node blame the others when it hears nothing for a while? */
 bool late_passed(struct sim *sim, uint64_t first);
 /* staleness.c: how old are the values that gradients come from? */

@@ -255,8 +255,16 @@ struct sim_play {
     uint64_t worst_gap_us, worst_join_us;
 };
 
-/* A quiet run with a slow member, or without it: how fast are the others? */
-enum sim_slow { SIM_SLOW_OFF, SIM_SLOW_PRESENT, SIM_SLOW_ABSENT };
+/* A quiet run with a slow member, or without it: how fast are the others? And one on slow lines, as it comes, with equal
+ * shares, or with one node alone. */
+enum sim_slow {
+    SIM_SLOW_OFF,
+    SIM_SLOW_PRESENT,
+    SIM_SLOW_ABSENT,
+    SIM_SLOW_LINES,
+    SIM_SLOW_EVEN,
+    SIM_SLOW_ALONE
+};
 
 /* A quiet run in which a node hears nothing for a while: its own processor is to blame, or its network. */
 enum sim_late { SIM_LATE_OFF, SIM_LATE_STARVED, SIM_LATE_DEAF };

@@ -2,10 +2,30 @@
  *
  * The same quiet run twice: with the slow node, and without it. On average the others keep SLOW_SHARE percent of their
  * speed, and in no run less than SLOW_LEAST: these runs are short, and it takes a part of them to find out. All of them
- * end with the same state, and the slow one, too. */
+ * end with the same state, and the slow one, too.
+ *
+ * And three times on slow lines of all, and now and then one that is slower still, or a slow processor: as it comes, with
+ * equal shares, and with one node alone. On average the mesh has LINES_SHARE percent of the speed of the better of these
+ * two, and in no run less than LINES_LEAST. The leader settles: a node is in LINES_PLANS plans at most. */
 #include "tests/sim/run.h"
 
 enum { SLOW_RUNS = 24, SLOW_SHARE = 85, SLOW_LEAST = 60, ROUNDS = 900, VECTOR = 160 };
+enum { LINES_SHARE = 100, LINES_LEAST = 70, LINES_PLANS = 24 };
+
+static void
+lines(struct sim *sim)
+{
+    struct sim_profile *p = &sim->profile;
+    uint64_t bits = rand_range(&sim->rand, 100000, 2000000);
+    p->even = sim->slow == SIM_SLOW_EVEN;
+    p->peers_min = sim->slow == SIM_SLOW_ALONE ? 1 : p->nodes;
+    for (unsigned i = 0; i < p->nodes; i++)
+        p->line_bits[i] = bits;
+    if (rand_bool(&sim->rand))
+        p->line_bits[sim->slow_node] /= 10;
+    else if (rand_bool(&sim->rand))
+        p->compute_us[sim->slow_node] *= 5;
+}
 
 void
 slow_profile(struct sim *sim)
@@ -22,7 +42,9 @@ slow_profile(struct sim *sim)
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = rand_range(rand, 3000, 5000);
     sim->slow_node = (unsigned)rand_below(rand, p->nodes);
-    if (rand_below(rand, 4) > 0)
+    if (sim->slow >= SIM_SLOW_LINES)
+        lines(sim);
+    else if (rand_below(rand, 4) > 0)
         p->line_bits[sim->slow_node] = rand_range(rand, 120000, 300000);
     else
         p->compute_us[sim->slow_node] *= 10;
@@ -33,7 +55,8 @@ slow_profile(struct sim *sim)
 bool
 slow_absent(const struct sim *sim, unsigned node)
 {
-    return sim->slow == SIM_SLOW_ABSENT && node == sim->slow_node;
+    return (sim->slow == SIM_SLOW_ABSENT && node == sim->slow_node) ||
+           (sim->slow == SIM_SLOW_ALONE && node != (sim->slow_node + 1) % sim->profile.nodes);
 }
 
 /* How long the others needed for all rounds; 0 when something was wrong. */
@@ -70,4 +93,43 @@ slow_passed(struct sim *sim, uint64_t first)
            "least%s\n",
            SLOW_RUNS, sum / SLOW_RUNS, worst, enough ? "" : "  TOO LITTLE");
     return enough;
+}
+
+/* How long the first node needed for all rounds; 0 when something was wrong. */
+static uint64_t
+first_done_us(struct sim *sim, uint64_t seed, enum sim_slow how)
+{
+    if (time_of(sim, seed, how) == 0)
+        return 0;
+    uint64_t first_us = UINT64_MAX;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->nodes[i].done_us && sim->nodes[i].done_us < first_us)
+            first_us = sim->nodes[i].done_us;
+    return first_us - 1000000;
+}
+
+bool
+lines_passed(struct sim *sim, uint64_t first)
+{
+    unsigned worst = 1000, sum = 0, plans = 0;
+    for (uint64_t k = 0; k < SLOW_RUNS; k++) {
+        uint64_t all_us = first_done_us(sim, first + k, SIM_SLOW_EVEN);
+        uint64_t alone_us = all_us ? first_done_us(sim, first + k, SIM_SLOW_ALONE) : 0;
+        uint64_t before = sim->counts.plans;
+        uint64_t mesh_us = alone_us ? first_done_us(sim, first + k, SIM_SLOW_LINES) : 0;
+        if (mesh_us == 0)
+            return false;
+        uint64_t better_us = all_us < alone_us ? all_us : alone_us;
+        unsigned many = (unsigned)((sim->counts.plans - before) / sim->profile.nodes);
+        unsigned share = (unsigned)(100 * better_us / mesh_us);
+        worst = share < worst ? share : worst;
+        plans = many > plans ? many : plans;
+        sum += share;
+    }
+    bool good = sum >= LINES_SHARE * SLOW_RUNS && worst >= LINES_LEAST && plans <= LINES_PLANS;
+    printf(
+        "slow lines: %d runs, the mesh has %u %% of the speed of the better of all and one alone, "
+        "%u %% at least, with %u plans of a node at most%s\n",
+        SLOW_RUNS, sum / SLOW_RUNS, worst, plans, good ? "" : "  TOO LITTLE");
+    return good;
 }

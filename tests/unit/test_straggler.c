@@ -122,6 +122,39 @@ what_was_measured_counts_more_than_what_is_predicted(void **state)
     assert_true(cost_best(&view) == 9);
 }
 
+/* A new leader has to learn what this one knows. */
+static void
+the_leader_stays_unless_that_costs_much(void **state)
+{
+    (void)state;
+    struct cost_view view = equal(4);
+    view.self = 2;
+    view.round_us = 100 * MS;
+    view.times[0] = (struct cost_time){.who = 3, .us = 20 * MS};
+    view.times[1] = (struct cost_time){.who = 4, .us = 24 * MS};
+    view.measured_only = true;
+    assert_true(cost_best(&view) == 4);
+    view.times[1].us = 40 * MS;
+    assert_true(cost_best(&view) == 3);
+    view.round_us = 22 * MS;
+    assert_true(cost_best(&view) == 15);
+}
+
+static void
+what_did_not_help_is_not_predicted_again(void **state)
+{
+    (void)state;
+    struct cost_view view = equal(4);
+    view.self = 2;
+    view.round_us = 130 * MS;
+    line_of(&view, 1, 100 * MS);
+    assert_true(cost_best(&view) == 13);
+    view.measured_only = true;
+    assert_true(cost_best(&view) == 15);
+    view.times[0] = (struct cost_time){.who = 13, .us = 50 * MS};
+    assert_true(cost_best(&view) == 13);
+}
+
 static void
 in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one(void **state)
 {
@@ -304,11 +337,11 @@ who_is_left_out_says_so_and_waits(void **state)
     (void)state;
     struct lone *lone = third_of_three();
     uint64_t round = 1;
-    benches(lone, 5, 800 * MS, 50 * MS, true);
+    benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_int_equal(
         lone_logged(
-            lone, "watching: this line is too slow to help (1 node 0.05 s a step, 4 nodes 0.80 s)"),
+            lone, "watching: this line is too slow to help (1 node 0.05 s a step, 4 nodes 0.08 s)"),
         1);
     others_train(lone, 1900, &round);
     assert_false(lone->compute); /* not even starved */
@@ -322,7 +355,9 @@ who_is_left_out_says_so_and_waits(void **state)
         lone_logged(
             lone, "watching: this CPU is too slow to help (1 node 0.30 s a step, 4 nodes 10.00 s)"),
         1);
-    others_train(lone, 3900, &round); /* twice as long */
+    others_train(lone, 4100, &round); /* twice as long, and for twenty of the rounds with it */
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    others_train(lone, 195000, &round);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     benches(lone, 5, 0, 0, false);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
@@ -399,6 +434,7 @@ called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
     struct straggler *s = &lone->core->straggler;
     s->full = true;
     s->before_us = before_us;
+    s->kept = UINT64_C(1) << PEERS_MAX; /* alone */
     for (int k = 0; s->before_us > 0; k++) {
         assert_in_range(k, 0, 100);
         straggler_round(s, lone->core, k % 4 == 3 ? stopped_us : quick_us);
@@ -432,6 +468,8 @@ main(void)
         cmocka_unit_test(nothing_is_decided_without_speeds),
         cmocka_unit_test(on_equal_slow_lines_one_goes_on_alone),
         cmocka_unit_test(what_was_measured_counts_more_than_what_is_predicted),
+        cmocka_unit_test(the_leader_stays_unless_that_costs_much),
+        cmocka_unit_test(what_did_not_help_is_not_predicted_again),
         cmocka_unit_test(no_set_is_much_better_than_the_one_that_is_taken),
         cmocka_unit_test(any_claims_leave_somebody),
         cmocka_unit_test(who_is_left_out_says_so_and_waits),

@@ -340,12 +340,21 @@ cost_lines(struct cost_view *view)
 }
 
 uint64_t
-cost_expect_us(const struct cost_view *view, uint64_t set)
+cost_measured_us(const struct cost_view *view, uint64_t set)
 {
-    struct cost cost;
     for (int k = 0; k < COST_TIMES; k++)
         if (view->times[k].who == set)
             return view->times[k].us;
+    return 0;
+}
+
+uint64_t
+cost_expect_us(const struct cost_view *view, uint64_t set)
+{
+    struct cost cost;
+    uint64_t us = cost_measured_us(view, set);
+    if (us > 0 || view->measured_only)
+        return us > 0 ? us : UINT64_MAX;
     lines_of(view, set, &cost);
     return cost_round_us(&cost, set);
 }
@@ -372,16 +381,15 @@ suspects_of(const struct cost_view *view, uint64_t set)
            UINT64_C(1) << apply;
 }
 
-/* `set` without the member that costs it most; of two that are as good this node stays. */
+/* `set` without the member that costs it most, but not without those in `keep`. */
 static uint64_t
-without_worst(const struct cost_view *view, uint64_t set)
+without_worst(const struct cost_view *view, uint64_t set, uint64_t keep)
 {
-    uint64_t best = 0, best_us = 0, suspects = suspects_of(view, set);
-    uint64_t last = __builtin_popcountll(set) == 2 ? set : suspects;
+    uint64_t best = 0, best_us = 0, suspects = suspects_of(view, set) & ~keep;
+    uint64_t last = __builtin_popcountll(set) == 2 || !suspects ? set & ~keep : suspects;
     for (uint64_t left = last; left; left &= left - 1) {
         uint64_t rest = set & ~(left & -left), us = cost_expect_us(view, rest);
-        bool keeps = us == best_us && (rest >> view->self & 1);
-        if (best == 0 || us < best_us || keeps) {
+        if (best == 0 || us < best_us) {
             best = rest;
             best_us = us;
         }
@@ -420,6 +428,25 @@ add_again(const struct cost_view *view, uint64_t all, struct choice *best)
     }
 }
 
+/* The best set that has all members in `keep`. */
+static struct choice
+choose(const struct cost_view *view, uint64_t keep, uint64_t now_us)
+{
+    uint64_t all = bits_below(view->cost.n);
+    struct choice best = {all, now_us};
+    for (uint64_t set = all; set & (set - 1);) {
+        set = without_worst(view, set, keep);
+        take_better(view, set, &best);
+    }
+    for (size_t m = 0; m < view->cost.n && !keep; m++)
+        take_better(view, UINT64_C(1) << m, &best);
+    for (int k = 0; k < COST_TIMES; k++)
+        if ((view->times[k].who & keep) == keep)
+            take_better(view, view->times[k].who, &best);
+    add_again(view, all, &best);
+    return best;
+}
+
 /* So much that no further round is needed to be sure. */
 bool
 cost_far_less(uint64_t then_us, uint64_t now_us)
@@ -430,26 +457,16 @@ cost_far_less(uint64_t then_us, uint64_t now_us)
 uint64_t
 cost_best(const struct cost_view *view)
 {
-    uint64_t all = bits_below(view->cost.n), alone = UINT64_C(1) << view->self;
-    uint64_t now_us = view->round_us ? view->round_us : cost_expect_us(view, all);
-    struct choice best = {all, now_us};
+    uint64_t all = bits_below(view->cost.n), now_us = view->round_us;
     bool known = false;
     for (size_t m = 0; m < view->cost.n; m++)
         known = known || view->cost.of[m].speed > 0;
     if (!known)
         return all;
-    for (uint64_t set = all; set & (set - 1);) {
-        set = without_worst(view, set);
-        take_better(view, set, &best);
-    }
-    for (size_t m = 0; m < view->cost.n; m++)
-        take_better(view, UINT64_C(1) << m, &best);
-    for (int k = 0; k < COST_TIMES; k++)
-        take_better(view, view->times[k].who, &best);
-    add_again(view, all, &best);
-    bool single = !(best.set & (best.set - 1));
-    uint64_t alone_us = cost_expect_us(view, alone);
-    if (single && !cost_clearly_less(best.us, alone_us) && cost_clearly_less(alone_us, now_us))
-        return alone;
+    now_us = now_us ? now_us : cost_expect_us(view, all);
+    struct choice best = choose(view, 0, now_us);
+    struct choice own = choose(view, UINT64_C(1) << view->self, now_us);
+    if (!cost_clearly_less(best.us, own.us) && cost_clearly_less(own.us, now_us))
+        return own.set;
     return cost_clearly_less(best.us, now_us) ? best.set : all;
 }

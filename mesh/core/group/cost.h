@@ -16,7 +16,8 @@
  *
  * Who takes part: the members with whom a round is shortest. The time of a set that has trained together is remembered,
  * that of any other set is predicted. Take one member after the other out, each time the one without whom a round takes
- * least; add again, to the best of all these sets, who costs nothing.
+ * least; add again, to the best of all these sets, who costs nothing. The leader is only left out if all sets with it are
+ * clearly slower: a new leader has to learn what it knew.
  *
  * Pure functions. The leader asks with what was measured, `meshnode check` with what it assumes. */
 #ifndef MESH_COST_H
@@ -100,14 +101,17 @@ struct cost_time {
 
 /* What the leader knows about the members of a plan. Ranks as in the plan. */
 struct cost_view {
-    struct cost cost;  /* without lines */
-    size_t self;       /* rank of the leader: of two that are as good it stays */
-    uint64_t round_us; /* measured time of a round; 0: unknown */
+    struct cost cost; /* without lines */
+    size_t self; /* rank of the leader: it stays, unless rounds are clearly shorter without it */
+    bool measured_only; /* of sets whose time is not known nothing is predicted */
+    uint64_t round_us;  /* measured time of a round; 0: unknown */
     uint32_t rate[PROTO_PEERS_MAX][PROTO_PEERS_MAX]; /* [to][from], bytes per second; 0: unknown */
     struct cost_time times[COST_TIMES];              /* `who`: of ranks */
 };
 
-/* Time in microseconds of a round of the members in `set`, a bitmap of ranks: measured, or predicted. */
+/* Time in microseconds of a round of the members in `set`, a bitmap of ranks: measured (0: it was not), or else predicted.
+ */
+uint64_t cost_measured_us(const struct cost_view *view, uint64_t set);
 uint64_t cost_expect_us(const struct cost_view *view, uint64_t set);
 /* The members with whom a round takes least, a bitmap; all: no others are clearly faster. */
 uint64_t cost_best(const struct cost_view *view);

@@ -72,13 +72,6 @@ straggler_line_round(struct straggler_line *lag, bool counts)
     lag->bytes = lag->busy_us = 0;
 }
 
-void
-straggler_line_forget(struct straggler_line *lag)
-{
-    lag->rate = lag->count = 0;
-    lag->bytes = lag->busy_us = 0;
-}
-
 /* --- Measuring --------------------------------------------------------------------------------- */
 
 void
@@ -94,11 +87,8 @@ void
 straggler_beat(struct straggler *s, const struct core *core, int i, bool back)
 {
     straggler_line_heard(&s->of[i].lag, core->now, core->view.of[i].beat.sent_us);
-    if (back) {
-        s->of[i].trial = true;
+    if (back)
         s->of[i].vain = 0;
-        straggler_line_forget(&s->of[i].lag);
-    }
 }
 
 void
@@ -165,13 +155,21 @@ shortest_us(const struct straggler *s)
     return least_us;
 }
 
+/* The members of the plan, a bitmap of peers. */
+static uint64_t
+members_of(const struct core *core)
+{
+    uint64_t who = 0;
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        who |= member_bit(core->plan.peer[m]);
+    return who;
+}
+
 /* The members of the plan took so long for a round: this replaces what was known of them, or the oldest time. */
 static void
 time_note(struct straggler *s, const struct core *core, uint64_t us)
 {
-    struct cost_time now = {.us = us, .at = core->awake}, *place = s->times;
-    for (size_t m = 0; m < core->plan.now.count; m++)
-        now.who |= member_bit(core->plan.peer[m]);
+    struct cost_time now = {members_of(core), us, core->awake}, *place = s->times;
     for (int k = 1; k < COST_TIMES && place->who != now.who; k++)
         if (s->times[k].who == now.who || awake_before(s->times[k].at, place->at))
             place = &s->times[k];
@@ -228,7 +226,6 @@ tell_bench(struct straggler *s, const struct core *core, int i, const struct pro
 {
     struct proto_msg msg = {.type = PROTO_BENCH, .bench = *bench};
     s->of[i].told_at = core->awake;
-    s->of[i].trial = false;
     peers_send(core, i, &msg);
 }
 
@@ -250,117 +247,103 @@ leave_out(struct straggler *s, const struct core *core, int i, const struct prot
     tell_bench(s, core, i, bench);
 }
 
-/* The members that are not in `best` are left out: the others, and then this node, are told. */
-static enum straggler_verdict
+/* The members that are not in `best` are left out: the others, and then this node, are told. What a round with all
+ * takes is remembered: they come back one day. */
+static void
 send_away(struct straggler *s, const struct core *core, const struct cost_view *view, uint64_t best)
 {
-    enum straggler_verdict verdict = STRAGGLER_HOLD;
     uint64_t all = bits_below(view->cost.n), then_us = cost_expect_us(view, best);
     struct cost_round with = cost_round(&view->cost, all), without = cost_round(&view->cost, best);
-    struct proto_bench bench = {
-        .with_us = view->round_us ? view->round_us : cost_expect_us(view, all),
-        .without_us = then_us ? then_us : 1,
-        .with = (uint16_t)view->cost.n,
-        .without = (uint16_t)__builtin_popcountll(best),
-        .line = with.lines_us > without.lines_us + with.apply_us - without.apply_us};
-    s->before_us = s->average_us > 0 ? s->average_us : bench.with_us;
+    struct proto_bench bench = {.with_us = view->round_us,
+                                .without_us = then_us ? then_us : 1,
+                                .with = (uint16_t)view->cost.n,
+                                .without = (uint16_t)__builtin_popcountll(best),
+                                .line = with.lines_us >
+                                        without.lines_us + with.apply_us - without.apply_us};
+    time_note(s, core, view->round_us);
+    s->before_us = view->round_us;
+    s->kept = s->gone = 0;
     for (size_t m = 0; m < view->cost.n; m++) {
         int i = core->plan.peer[m];
+        *(best >> m & 1 ? &s->kept : &s->gone) |= member_bit(i);
         if (best >> m & 1)
             continue;
         if (i >= 0)
             leave_out(s, core, i, &bench);
         else
-            verdict = straggler_on_bench(s, core, &bench);
+            straggler_on_bench(s, core, &bench);
     }
-    if (s->benched) /* another node leads */
-        s->before_us = 0;
-    return verdict;
 }
 
-static enum straggler_verdict
-decide_members(struct straggler *s, const struct core *core, bool trial)
+/* May this node, which leads, leave somebody out now? */
+static bool
+may_decide(const struct core *core)
 {
+    return core->plan.hold == UINT64_MAX && !core->config.keep_all && !core->config.even &&
+           !core->pinned && !core_mutant(MUTANT_PACE);
+}
+
+/* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then it
+ * must be a moment's decision no more, or one by what was measured. */
+static enum straggler_verdict
+decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
+{
+    bool first = s->rounds < STRAGGLER_ROUNDS;
     struct cost_view view;
+    if (!may_decide(core) ||
+        (first ? !cost_far_less(0, 2 * us) : awake_before(core->awake, s->look_at)))
+        return STRAGGLER_GO_ON;
+    s->look_at = awake_after(core->awake, STRAGGLER_LOOK_US);
     straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
     view.round_us = shortest_us(s);
-    uint64_t best = cost_best(&view), all = bits_below(view.cost.n);
+    view.measured_only = awake_before(core->awake, s->distrust_at);
+    uint64_t all = bits_below(view.cost.n), best = cost_best(&view);
+    uint64_t all_us = cost_expect_us(&view, all), then_us = cost_expect_us(&view, best);
+    bool known = cost_measured_us(&view, best) > 0;
     if (best != s->best)
         s->best_at = core->awake;
     s->best = best;
-    bool proved = trial && (s->without_us == 0 || cost_clearly_less(s->without_us, view.round_us));
-    bool sure = proved || awake_since(core->awake, s->best_at) >= STRAGGLER_SURE_US ||
-                cost_far_less(cost_expect_us(&view, best), view.round_us);
-    if (best == all || !sure)
+    bool explained = known || all_us >= us / 2;
+    bool far = explained && cost_far_less(then_us, over || known ? 2 * us : us);
+    bool sure = known || awake_since(core->awake, s->best_at) >= STRAGGLER_SURE_US;
+    if (best == all || (!far && (first || !sure)))
         return STRAGGLER_GO_ON;
-    return send_away(s, core, &view, best);
+    if (first)
+        view.round_us = view.measured_only || us > all_us ? us : all_us;
+    send_away(s, core, &view, best);
+    return far ? STRAGGLER_ABORT : s->benched ? STRAGGLER_BENCHED : STRAGGLER_HOLD;
 }
 
-/* It did not help: whoever was left out may come back. */
+/* It did not help: those who were left out last may come back, and for a while nobody is left out by a prediction. */
 static void
-recall_all(struct straggler *s, const struct core *core)
+recall(struct straggler *s, const struct core *core)
 {
     const struct proto_bench back = {.without_us = 0};
-    s->immune_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
+    s->distrust_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
     core_log(core, 6,
              "steps are no faster without the nodes that were left out: they may come back");
     for (int i = 0; i < core->peers.high; i++) {
+        if (!(s->gone >> i & 1))
+            continue;
         if (core->peers.peers[i].state == PEER_UP && straggler_benched(core, i))
             tell_bench(s, core, i, &back);
         s->of[i].told_at.us = 0;
     }
 }
 
-/* The ranks of those who have come back. */
-static uint64_t
-trials_of(const struct straggler *s, const struct core *core)
-{
-    uint64_t set = 0;
-    for (size_t m = 0; m < core->plan.now.count; m++)
-        if (core->plan.peer[m] >= 0 && s->of[core->plan.peer[m]].trial)
-            set |= UINT64_C(1) << m;
-    return set;
-}
-
-/* Did it help to leave somebody out? */
-static void
-judge_members(struct straggler *s, const struct core *core)
-{
-    if (s->before_us == 0 || s->average_us == 0)
-        return;
-    if (!cost_clearly_less(s->average_us, s->before_us))
-        recall_all(s, core);
-    s->before_us = 0;
-}
-
-/* May this node, which leads, leave somebody out now? */
-static bool
-may_decide(const struct straggler *s, const struct core *core)
-{
-    return core->plan.hold == UINT64_MAX && awake_reached(core->awake, s->immune_at) &&
-           !core->config.keep_all && !core->config.even && !core->pinned &&
-           !core_mutant(MUTANT_PACE);
-}
-
-/* After a round of a plan that this node leads. */
+/* After a round of a plan that this node leads. Did it help to leave somebody out? */
 static enum straggler_verdict
-lead(struct straggler *s, const struct core *core)
+lead(struct straggler *s, const struct core *core, uint64_t us)
 {
-    uint64_t us = shortest_us(s);
-    uint64_t trials = trials_of(s, core);
-    for (uint64_t left = trials; left && s->rounds >= STRAGGLER_TRIAL_ROUNDS; left &= left - 1)
-        s->of[core->plan.peer[__builtin_ctzll(left)]].trial = false;
-    if (us == 0 || core->plan.hold != UINT64_MAX)
-        return STRAGGLER_GO_ON;
-    time_note(s, core, s->average_us > 0 ? s->average_us : us);
-    if (!trials) {
-        s->without_us = s->average_us > 0 ? s->average_us : us;
-        judge_members(s, core);
+    uint64_t least_us = shortest_us(s);
+    if (least_us > 0 && core->plan.hold == UINT64_MAX)
+        time_note(s, core, s->average_us > 0 ? s->average_us : least_us);
+    if (s->before_us > 0 && s->average_us > 0 && members_of(core) == s->kept) {
+        if (!cost_clearly_less(s->average_us, s->before_us))
+            recall(s, core);
+        s->before_us = 0;
     }
-    if (awake_before(core->awake, s->look_at) || !may_decide(s, core))
-        return STRAGGLER_GO_ON;
-    s->look_at = awake_after(core->awake, STRAGGLER_LOOK_US);
-    return decide_members(s, core, trials > 0);
+    return decide(s, core, us, true);
 }
 
 enum straggler_verdict
@@ -373,45 +356,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     if (!full)
         return STRAGGLER_GO_ON;
     round_note(s, us);
-    return plan_leads(&core->plan, core->config.self) ? lead(s, core) : STRAGGLER_GO_ON;
-}
-
-/* In the first rounds of some members: a line is seen to be so slow that this node should go on with fewer. The round has
- * taken far longer than theirs would, and is not over: no need to know how much of it was the line. */
-static uint64_t
-hopeless(const struct core *core, const struct cost_view *view)
-{
-    uint64_t all = bits_below(view->cost.n), best = all;
-    for (size_t m = 0; m < view->cost.n; m++)
-        if (view->cost.of[m].line > 0 && view->cost.of[m].line < STRAGGLER_FAST)
-            best = cost_best(view);
-    bool lost =
-        (best >> view->self & 1) &&
-        cost_far_less(cost_expect_us(view, best), awake_since(core->awake, core->plan.round_at));
-    return lost ? best : all;
-}
-
-/* Who has come back makes the plan crawl, or a line does: no need to see the round's end. */
-static bool
-plan_crawls(struct straggler *s, const struct core *core)
-{
-    uint64_t most_us = 2 * s->without_us + STRAGGLER_TRIAL_US, trials = trials_of(s, core);
-    uint64_t us = awake_since(core->awake, core->plan.round_at);
-    if (!plan_leads(&core->plan, core->config.self) || core->plan.now.count < 2 ||
-        core->contribution.state != TRAINER_FREE || (s->rounds >= STRAGGLER_ROUNDS && !trials))
-        return false;
-    struct cost_view view;
-    straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
-    uint64_t all = bits_below(view.cost.n), best = all;
-    if (trials && s->without_us > 0 && us > most_us)
-        best = all & ~trials;
-    else if (s->rounds < STRAGGLER_ROUNDS && may_decide(s, core))
-        best = hopeless(core, &view);
-    if (best == all)
-        return false;
-    view.round_us = us > cost_expect_us(&view, all) ? us : 0;
-    send_away(s, core, &view, best);
-    return true;
+    return plan_leads(&core->plan, core->config.self) ? lead(s, core, us) : STRAGGLER_GO_ON;
 }
 
 void
@@ -451,13 +396,18 @@ come_back(struct straggler *s, const struct core *core, const char *why)
     return STRAGGLER_BACK;
 }
 
-/* For how long this node is left out now: twice as long as the last time, if that was not long ago. */
+/* For how long this node is left out now: twice as long as the last time, if that was not long ago, and for many of the
+ * rounds with it: the next try takes one of them at least. */
 static uint64_t
-next_rest_us(const struct straggler *s, const struct core *core)
+next_rest_us(const struct straggler *s, const struct core *core, uint64_t with_us)
 {
+    uint64_t many_us = with_us < STRAGGLER_REST_MAX_US / STRAGGLER_REST_ROUNDS
+                           ? STRAGGLER_REST_ROUNDS * with_us
+                           : STRAGGLER_REST_MAX_US;
     bool again =
         s->rest_us > 0 && awake_before(core->awake, awake_after(s->rest_at, STRAGGLER_FORGIVE_US));
-    return backoff_us(again ? s->rest_us : 0, STRAGGLER_REST_US, STRAGGLER_REST_MAX_US);
+    uint64_t us = backoff_us(again ? s->rest_us : 0, STRAGGLER_REST_US, STRAGGLER_REST_MAX_US);
+    return us > many_us ? us : many_us;
 }
 
 enum straggler_verdict
@@ -469,7 +419,7 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     }
     if (s->benched || core->done)
         return STRAGGLER_GO_ON;
-    s->rest_us = next_rest_us(s, core);
+    s->rest_us = next_rest_us(s, core, msg->with_us);
     s->rest_at = awake_after(core->awake, s->rest_us);
     s->benched = true;
     char words[96];
@@ -485,9 +435,11 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
 enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
-    if (core->plan.active)
-        return plan_crawls(s, core) ? STRAGGLER_ABORT : STRAGGLER_GO_ON;
-    if (!s->benched)
+    /* in the first rounds of a plan: no need to see the round's end */
+    if (core->plan.active && plan_leads(&core->plan, core->config.self) && s->full &&
+        s->rounds < STRAGGLER_ROUNDS && core->contribution.state == TRAINER_FREE)
+        return decide(s, core, awake_since(core->awake, core->plan.round_at), false);
+    if (!s->benched || core->plan.active)
         return STRAGGLER_GO_ON;
     if (awake_reached(core->awake, s->rest_at))
         return come_back(s, core, "it tries again");

@@ -6,9 +6,10 @@
  *     reported   in heartbeats
  *     decided    by the leader alone: with which members is a round shortest? The time of a set that has trained
  *                together is remembered, that of any other set is predicted (cost.h)
- *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it: it watches. It
- *                follows the others like any node that is behind (fetch.h). It comes back by itself after
- *                STRAGGLER_REST_US, doubled each time.
+ *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it: it watches. Now
+ *                and then it catches up like any node that is behind (fetch.h). It comes back by itself after
+ *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time: so tries
+ *                take a small part of the time
  *
  * A line: chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the
  * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). The time a
@@ -16,15 +17,14 @@
  * after the other: a chunk that waits for another one, from whomever, counts only from then on. The best rate of the
  * last rounds counts: a machine that was busy for a moment is not a slow line.
  *
- * The decision: take one member after the other out, each time the one without whom a round takes least. To the best
- * of all these sets, add again the members that cost nothing. The set wins if for STRAGGLER_SURE_US it is COST_GAIN
- * quarters as fast as the present members. With two members the set may be one of them. A line that makes a round
- * COST_FAR times as long is seen in the middle of the first round, which is then aborted.
+ * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
+ * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan only what is COST_FAR times as fast counts, if
+ * it was measured or if the prediction for all explains the time; the round is aborted then. (A round that is over needs half of that, as it will take no longer.)
  *
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
- * calls the members back. Both times are remembered for STRAGGLER_REMEMBER_US. A node that has come back is sent away
- * again if rounds clearly took less time without it, if necessary in the middle of a round.
+ * calls the members back, and for STRAGGLER_FORGIVE_US only what was measured counts. Both times are remembered for
+ * STRAGGLER_REMEMBER_US, so a node that has come back is soon sent away again if rounds clearly took less time without it.
  *
  * A node that catches up, says that it is ready, and makes a held plan wait in vain again and again, is left out,
  * too. A node that was left out ignores this when no other node makes progress. */
@@ -49,17 +49,15 @@ enum {
     STRAGGLER_SEEN_US = 10000,        /* a line was busy for so long, */
     STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in its first rounds */
     STRAGGLER_REMEMBER_US = 300000000,
-    /* a node that is left out comes back after this time, doubled each time */
+    /* a node that is left out comes back after this time, doubled each time, and after so many of the rounds with it */
     STRAGGLER_REST_US = 2000000,
+    STRAGGLER_REST_ROUNDS = 20,
     STRAGGLER_REST_MAX_US = 300000000,
     STRAGGLER_FORGIVE_US = 60000000, /* after this long in plans, the next rest is short again */
     /* a node that was told this long ago and is still not benched is told again */
     STRAGGLER_TOLD_US = 2000000,
     STRAGGLER_MOVED_US =
-        5000000, /* nobody made progress for this long: the node is no longer benched */
-    STRAGGLER_TRIAL_ROUNDS = 8, /* rounds of a node that has come back */
-    STRAGGLER_TRIAL_US =
-        100000, /* how much longer a round with it may take than two rounds without it */
+        5000000,            /* nobody made progress for this long: the node is no longer benched */
     STRAGGLER_VAIN_MAX = 4, /* a node is left out after this many plans were held for it in vain */
 };
 
@@ -87,13 +85,9 @@ void straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, stru
 void straggler_line_round(struct straggler_line *lag, bool counts);
 /* The rate so far in the round that is running. */
 uint32_t straggler_line_now(const struct straggler_line *lag);
-/* The line may be another one now. */
-void straggler_line_forget(struct straggler_line *lag);
-
 struct straggler_peer {
     struct straggler_line lag;
     struct awake told_at; /* when it was told that it is left out */
-    bool trial;           /* it was left out and has come back */
     unsigned vain;        /* how many plans were held for it in vain */
 };
 
@@ -110,12 +104,12 @@ struct straggler {
     struct awake look_at;
     uint64_t best;        /* bitmap of ranks: the decision at the last look; 0: none */
     struct awake best_at; /* when this was first decided */
-    uint64_t without_us;  /* time of a round without those who were left out; 0: unknown */
-    /* time of a round with those who were left out last, until it is known whether this helped */
+    /* time of a round with those who were left out last, until it is known whether this helped those who were kept */
     uint64_t before_us;
-    struct awake immune_at; /* no node is left out before this time */
     /* bitmaps of peers, bit PEERS_MAX: this node */
+    uint64_t kept, gone;
     struct cost_time times[COST_TIMES];
+    struct awake distrust_at; /* before this time no node is left out by a prediction */
 
     bool benched;         /* this node is left out */
     struct awake rest_at; /* until when */

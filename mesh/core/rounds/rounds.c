@@ -274,7 +274,9 @@ round_next(struct core *core)
         return;
     }
     round_begin(core);
-    if (verdict != STRAGGLER_GO_ON)
+    if (verdict == STRAGGLER_ABORT)
+        rounds_on_straggler(core, verdict);
+    else if (verdict != STRAGGLER_GO_ON)
         plan_hold(&core->plan, core);
     else
         plan_balance(&core->plan, core);

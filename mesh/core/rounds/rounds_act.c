@@ -118,10 +118,10 @@ void
 rounds_on_straggler(struct core *core, enum straggler_verdict verdict)
 {
     if (verdict == STRAGGLER_ABORT)
-        rounds_abort(core, "a member that has come back is too slow");
+        rounds_abort(core, "fewer members are faster");
     if (verdict == STRAGGLER_BACK)
         plan_waits_from(&core->plan, core->awake);
-    if (verdict == STRAGGLER_BACK || verdict == STRAGGLER_BENCHED)
+    if (verdict != STRAGGLER_GO_ON && verdict != STRAGGLER_HOLD)
         core_tell(core);
 }
 

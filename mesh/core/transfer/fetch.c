@@ -44,6 +44,8 @@ fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next)
     if (fetch->state == FETCH_FOLLOWING)
         fetch_kept_drop(fetch, core);
     assert(fetch->kept_count == 0);
+    if (fetch->state == FETCH_NONE)
+        fetch->begun_at = core->awake;
     fetch->state = next;
     fetch->sure = false;
     fetch->since = core->awake;
@@ -216,6 +218,28 @@ none_step(struct fetch *fetch, const struct core *core)
         fetch_enter(fetch, core, FETCH_FOLLOWING);
 }
 
+static bool
+trains(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    return view_usable(core, i) && !said->benched && !said->done;
+}
+
+/* Left out, while others train? */
+static bool
+watches(const struct core *core)
+{
+    return core->straggler.benched && fetch_anybody(core, trains);
+}
+
+static void
+pause_watching(struct fetch *fetch, const struct core *core)
+{
+    uint64_t took_us = awake_since(core->awake, fetch->begun_at);
+    fetch->pause_at = awake_after(core->awake, FETCH_PAUSE * took_us);
+    fetch_reset(fetch, core);
+}
+
 bool
 fetch_step(struct fetch *fetch, const struct core *core)
 {
@@ -230,7 +254,10 @@ fetch_step(struct fetch *fetch, const struct core *core)
         fetch_reset(fetch, core);
     if (!contribution_settled(&core->contribution))
         return false;
-    if (fetch->state == FETCH_NONE)
+    if (fetch->state == FETCH_FOLLOWING && (fetch->adopted || fetch_ready(core)) && watches(core))
+        pause_watching(fetch, core);
+    if (fetch->state == FETCH_NONE &&
+        (awake_reached(core->awake, fetch->pause_at) || !watches(core)))
         none_step(fetch, core);
     return true;
 }

@@ -15,7 +15,10 @@
  * log (serve.h). The trainer applies them like the totals of any round. FOLLOW limits how much may be under way. A
  * node that follows and is at most one round behind says so in its heartbeats. Only then does the leader hold its
  * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
- * state at all. */
+ * state at all.
+ *
+ * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as long
+ * as that took, for the lines are needed. It does so no more when nobody trains any longer. */
 #ifndef MESH_FETCH_H
 #define MESH_FETCH_H
 
@@ -38,6 +41,7 @@ enum {
     FETCH_SURE_US = 100000,
     /* without a total that the donor should have after this time: follow another one */
     FETCH_LOST_US = 1000000,
+    FETCH_PAUSE = 8,
     FETCH_FOLLOW_MAX = 128,  /* totals that are kept, at most */
     FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
 };
@@ -100,6 +104,8 @@ struct fetch {
     size_t kept_count;
     struct awake retry_at; /* nobody is asked before this time */
     uint64_t retry_us;
+    struct awake begun_at; /* when it left NONE */
+    struct awake pause_at; /* while it is left out, it stays in NONE until this time */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
