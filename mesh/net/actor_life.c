@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 
 #include "mesh/core/engine.h"
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 #include "mesh/net/discover.h"
 #include "proto/fail.h"
 #include "proto/mix.h"

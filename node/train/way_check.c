@@ -6,7 +6,7 @@
 
 #include "mesh/core/gossip/gossip_graph.h"
 #include "mesh/core/group/plan_elect.h"
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 #include "mesh/mesh.h"
 #include "node/job/config_key.h"
 #include "node/train/buckets.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 #include "tests/support/rings.h"
 
 enum { BUCKETS_MAX = 5 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 
 static void *
 get(size_t size)

@@ -16,7 +16,6 @@ the name of the offender:
 And it refuses when the sum rises. The sum counts, with weights in the code of `main`:
   calls      pairs of files of mesh/core of which one names a function of the other
   jumped     storeys between the two, in each such pair
-  upwards    pairs of UPWARD, which are still to be turned round, ten each
   circles    files that call, through others, themselves
   headers    each ten lines of a header of mesh/core beyond a hundred
   writes     pairs of a file and a record in the header of another part of the same folder, to which it writes
@@ -27,9 +26,6 @@ import collections, glob, os, re, subprocess, sys
 
 STOREYS = {'sessions': 1, 'group': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
 SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
-# Files that stand lower than their folder, and the calls upwards that are left.
-STANDS = {'contribution': 'group', 'servers': 'group', 'audit': 'transfer'}
-UPWARD = {('plan_lead', 'fetch')}
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'gossip_status', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push'}  # at the start only
@@ -67,7 +63,7 @@ class Source:
         self.static = {m['name'] for m in self.functions if 'static' in m['type'] and path.endswith('.c')}
 
     def storey(self):
-        return STOREYS[STANDS.get(self.part, self.folder)]
+        return STOREYS[self.folder]
 
     def shared(self):
         return self.path.endswith('.h') and self.folder == 'core' and self.part in SHARED
@@ -104,10 +100,8 @@ def check_calls(sources):
                 continue
             calls.setdefault((s.part, other.part), []).append(name)
             sideways = s.storey() == other.storey() == STOREYS['rounds'] and s.folder != other.folder
-            if (s.storey() < other.storey() or sideways) and (s.part, other.part) not in UPWARD:
+            if s.storey() < other.storey() or sideways:
                 refuse(f'{s.path} calls upwards: {name} of {other.path}')
-    for pair in UPWARD - set(calls):
-        refuse(f'structure.py: {pair[0]} does not call {pair[1]} any more: strike it out of UPWARD')
     return calls
 
 
@@ -171,7 +165,7 @@ def check_sources(sources):
         if s.shared():
             continue
         for folder, part in re.findall(r'^#include "mesh/core/(?:(\w+)/)?(\w+)\.h"', open(s.path).read(), re.M):
-            if not (folder == '' and part in SHARED) and STOREYS[STANDS.get(part, folder or 'core')] > s.storey():
+            if not (folder == '' and part in SHARED) and STOREYS[folder or 'core'] > s.storey():
                 refuse(f'{s.path} includes upwards: {part}.h')
         for line in re.findall(r'^.*(?<!const )struct core \*(?!\*).*$', s.text, re.M):
             if s.part not in CONDUCTORS:
@@ -180,7 +174,7 @@ def check_sources(sources):
             if m['body'].count('\n') + 3 > LONGEST:
                 refuse(f'{s.path}: {m["name"]} has {m["body"].count(chr(10)) + 3} lines, more than {LONGEST}')
     parts = {s.part for s in sources}
-    for name in set(STANDS) | CONDUCTORS | SHARED | ALLOCATES | {x for pair in UPWARD for x in pair}:
+    for name in CONDUCTORS | SHARED | ALLOCATES:
         if name not in parts:
             refuse(f'structure.py names {name}, of which mesh/core has no file')
 
@@ -270,7 +264,6 @@ def main():
     parts = {
         'calls': len(calls),
         'jumped': sum(max(0, storey[a] - storey[b] - 1) for a, b in calls),
-        'upwards': 10 * len(UPWARD),
         'circles': len(circle(set(calls))),
         'headers': sum(max(0, open(s.path).read().count('\n') - 100) // 10 for s in sources if s.path.endswith('.h')),
         'writes': len(check_writes(sources)),

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
-#include "mesh/core/rounds/audit.h"
+#include "mesh/core/group/audit.h"
 #include "tests/support/lone.h"
 
 /* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "mesh/core/group/plan_elect.h"
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 #include "proto/mix.h"
 
 enum { RANGES = 4096, MIB = 1 << 20 };

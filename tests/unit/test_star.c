@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 #include "tests/support/mutant.h"
 #include "tests/support/rings.h"
 

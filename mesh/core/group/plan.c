@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
+#include "mesh/core/group/servers.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/rounds/servers.h"
 
 /* --- Beginning and ending ---------------------------------------------------------------------- */
 

@@ -152,8 +152,9 @@ enum plan_abort plan_on_abort(struct plan *plan, int from, const struct proto_ab
 
 /* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
 
-/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. */
-bool plan_lead(struct plan *plan, const struct core *core);
+/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. `catching_up`: this node fetches
+ * what the others have, so it is not idle in vain. */
+bool plan_lead(struct plan *plan, const struct core *core, bool catching_up);
 /* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
  * member has more than its share. */
 void plan_balance(struct plan *plan, const struct core *core);

@@ -4,8 +4,8 @@
 #include <assert.h>
 
 #include "mesh/core/group/cost.h"
+#include "mesh/core/group/servers.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/rounds/servers.h"
 
 /* The share of `most`, in sixteenths; what is unknown counts as the most. */
 static unsigned

@@ -34,15 +34,15 @@ stuck_here(const struct core *core)
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
 static bool
-starved(const struct core *core)
+starved(const struct core *core, bool catching_up)
 {
     struct awake since = core->plan.idle_at;
     if (core->plan.plans == 0) /* nobody was to plan before */
         since = awake_later(since, awake_after(core->started_at, core->config.gather_us));
     if (core->plan.plans == 0 && core->config.peers_min > 1) /* nor before all had come */
         since = awake_later(since, core->peers.newest_at);
-    return awake_before(awake_after(since, CORE_STARVED_US), core->awake) &&
-           !fetch_moving(core, CORE_STARVED_US) && !core_mutant(MUTANT_STARVED);
+    return awake_before(awake_after(since, CORE_STARVED_US), core->awake) && !catching_up &&
+           !core_mutant(MUTANT_STARVED);
 }
 
 /* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who has
@@ -262,9 +262,9 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
 }
 
 bool
-plan_lead(struct plan *plan, const struct core *core)
+plan_lead(struct plan *plan, const struct core *core, bool catching_up)
 {
-    bool overdue = starved(core);
+    bool overdue = starved(core, catching_up);
     struct group_choice choice = {.count = 1, .peer = {-1}};
     if (!leads_next(core, overdue))
         return false;

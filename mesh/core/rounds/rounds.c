@@ -57,7 +57,7 @@ catch_up(struct core *core)
 static void
 rounds_lead(struct core *core)
 {
-    if (!plan_lead(&core->plan, core))
+    if (!plan_lead(&core->plan, core, fetch_moving(core, CORE_STARVED_US)))
         return;
     for (uint64_t left = core->plan.not_joined; left; left &= left - 1)
         straggler_not_joined(&core->straggler, core, __builtin_ctzll(left));
@@ -72,7 +72,7 @@ round_contribute(struct core *core)
     size_t all = core->config.bucket_count;
     if (!core->plan.active || !contribution_settled(own) ||
         collective_status(core->collective) != COLLECTIVE_RUNNING) {
-        own->blocked = false;
+        contribution_rests(own);
         return;
     }
     if (!own->lent || core_mutant(MUTANT_LENT))
@@ -209,10 +209,7 @@ rounds_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_f
 static bool
 rounds_sent(struct core *core)
 {
-    assert(core->contribution.in_flight > 0);
-    core->contribution.in_flight--;
-    core->contribution.blocked_at = core->awake; /* they take what we send */
-    return core->contribution.blocked;
+    return contribution_sent(&core->contribution, core->awake);
 }
 
 static void
@@ -309,8 +306,7 @@ on_applied(struct core *core, const struct core_state *now)
 static void
 on_state_bad(struct core *core)
 {
-    assert(core->contribution.state == TRAINER_ADOPTING);
-    core->contribution.state = TRAINER_FREE;
+    contribution_answered(&core->contribution, TRAINER_ADOPTING);
     fetch_bad(&core->fetch, core);
 }
 
@@ -332,8 +328,7 @@ on_damaged(struct core *core)
 static void
 on_audited(struct core *core, bool equal)
 {
-    assert(core->contribution.state == TRAINER_AUDITING);
-    core->contribution.state = TRAINER_FREE;
+    contribution_answered(&core->contribution, TRAINER_AUDITING);
     plan_progress(&core->plan, core->awake);
     rounds_on_audit(core, audit_answer(&core->audit, core, equal));
 }

@@ -3,9 +3,9 @@
 #ifndef MESH_ROUNDS_H
 #define MESH_ROUNDS_H
 
+#include "mesh/core/group/audit.h"
 #include "mesh/core/group/divergence.h"
 #include "mesh/core/group/straggler.h"
-#include "mesh/core/rounds/audit.h"
 #include "mesh/core/transfer/fetch.h"
 
 int rounds_start(struct core *core);

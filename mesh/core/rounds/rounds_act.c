@@ -161,7 +161,7 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
     assert(core->plan.active && rank != core->plan.rank);
     if (peer->state != PEER_UP || !peer->announced)
         return;
-    core->contribution.in_flight++;
+    contribution_sends(&core->contribution);
     struct proto_msg stamped = chunk_stamped(core, msg);
     core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &stamped, body,
                                  body_size, true);

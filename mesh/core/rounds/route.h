@@ -11,9 +11,9 @@
 
 #include "compress/check.h"
 #include "compress/coding.h"
+#include "mesh/core/group/servers.h"
 #include "mesh/core/mutant.h"
 #include "mesh/core/rounds/collective.h"
-#include "mesh/core/rounds/servers.h"
 
 enum chunk_status { CHUNK_WAITING, CHUNK_PASSED, CHUNK_FINAL };
 enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };

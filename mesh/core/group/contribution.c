@@ -1,5 +1,5 @@
 /* contribution.c - see contribution.h for the states and the rules about memory. */
-#include "mesh/core/rounds/contribution.h"
+#include "mesh/core/group/contribution.h"
 
 #include <assert.h>
 #include <string.h>

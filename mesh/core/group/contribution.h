@@ -16,6 +16,8 @@
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
+#include <assert.h>
+
 #include "mesh/core/mutant.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
@@ -83,6 +85,38 @@ void contribution_refused(struct contribution *own);
 void contribution_damaged(struct contribution *own);
 /* The trainer waited for a processor for so long. */
 void contribution_starved(struct contribution *own, const struct core *core, uint64_t us);
+
+/* The trainer has answered, and its state is the one that it had. */
+static inline void
+contribution_answered(struct contribution *own, enum trainer_state task)
+{
+    assert(own->state == task);
+    own->state = TRAINER_FREE;
+}
+
+/* A part of own[] is sent without a copy. */
+static inline void
+contribution_sends(struct contribution *own)
+{
+    own->in_flight++;
+}
+
+/* It has left: they take what we send. Was it waited for? */
+static inline bool
+contribution_sent(struct contribution *own, struct awake now)
+{
+    assert(own->in_flight > 0);
+    own->in_flight--;
+    own->blocked_at = now;
+    return own->blocked;
+}
+
+/* Nothing is to be written to own[] now: no send is waited for. */
+static inline void
+contribution_rests(struct contribution *own)
+{
+    own->blocked = false;
+}
 
 /* Shards of core->round that are in own[] or being added to it. */
 static inline uint64_t

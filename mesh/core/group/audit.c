@@ -1,5 +1,5 @@
 /* audit.c - see audit.h for who is audited when, and what happens to whom. */
-#include "mesh/core/rounds/audit.h"
+#include "mesh/core/group/audit.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* servers.c - who serves which range, and who is elected: see servers.h. */
-#include "mesh/core/rounds/servers.h"
+#include "mesh/core/group/servers.h"
 
 #include <assert.h>
 
