@@ -92,6 +92,21 @@ chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigne
     return true;
 }
 
+/* The status of a chunk whose place in the ring is right: it comes from the left neighbour, `hops` ranks after the one whose
+ * segment it is. NULL: it is refused. */
+static uint8_t *
+chunk_arrives(struct collective *c, const struct proto_chunk *chunk, unsigned from, unsigned hops)
+{
+    unsigned s = 0;
+    size_t at = 0;
+    bool placed = chunk_place(c, chunk, &s, &at);
+    if (placed && (from + 1) % c->n == c->rank && hops == ring_distance(c, s, c->rank) &&
+        chunk->hop + 1u < c->n)
+        return &c->chunks[at];
+    collective_fail(c, placed ? "wrong hop" : "wrong range", chunk);
+    return NULL;
+}
+
 /* The sum becomes final here and starts its second trip. */
 static enum verdict
 ring_reduce_last(struct collective *c, struct proto_chunk *chunk, uint8_t *status,
@@ -110,17 +125,12 @@ static enum verdict
 ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
-    unsigned s = 0;
-    size_t at = 0;
-    if (!chunk_place(c, chunk, &s, &at))
-        return collective_refuse(c, "wrong range", chunk);
-    if (from != (c->rank + c->n - 1) % c->n || s == c->rank ||
-        chunk->hop + 1u != ring_distance(c, s, c->rank))
-        return collective_refuse(c, "wrong hop", chunk);
-    uint8_t *status = &c->chunks[at];
+    uint8_t *status = chunk_arrives(c, chunk, from, chunk->hop + 1u);
+    if (!status)
+        return VERDICT_BAD;
     if (*status != CHUNK_WAITING)
         return VERDICT_DONE;
-    bool last = right_neighbour(c) == s; /* nothing more to add */
+    bool last = chunk->hop + 2u == c->n; /* nothing more to add */
     if (c->ready <= chunk->bucket)
         return VERDICT_LATER;
     if (covers_twice(chunk->coverage, c->mine))
@@ -149,14 +159,9 @@ static enum verdict
 ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
-    unsigned s = 0;
-    size_t at = 0;
-    if (!chunk_place(c, chunk, &s, &at))
-        return collective_refuse(c, "wrong range", chunk);
-    if (from != (c->rank + c->n - 1) % c->n || right_neighbour(c) == s ||
-        chunk->hop != ring_distance(c, s, c->rank))
-        return collective_refuse(c, "wrong hop", chunk);
-    uint8_t *status = &c->chunks[at];
+    uint8_t *status = chunk_arrives(c, chunk, from, chunk->hop);
+    if (!status)
+        return VERDICT_BAD;
     if (*status == CHUNK_FINAL)
         return VERDICT_DONE;
     if (*status == CHUNK_WAITING) /* overtook the sum it was made of */
