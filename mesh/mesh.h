@@ -10,10 +10,10 @@
  *         case MESH_SUMMED:   // optional: bucket t.bucket of mesh_sum() is final; see below
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
  *                             // mesh_state(mesh, block, &state) of the round after,
- *                             // or mesh_total_bad(mesh)
+ *                             // or mesh_damaged(mesh, CORE_TOTAL_DAMAGED)
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
- *                             // mesh_state of this round, or mesh_state_bad(mesh)
+ *                             // mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
  *         ...
  *
@@ -188,8 +188,6 @@ void mesh_bucket(struct mesh *mesh, size_t bucket);
  * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,
  * MESH_ADOPT and MESH_BACK. */
 void mesh_state(struct mesh *mesh, const void *block, const struct core_state *state);
-void mesh_state_bad(struct mesh *mesh);
-void mesh_total_bad(struct mesh *mesh); /* during MESH_COMMIT: the total is damaged */
 /* Asks the other nodes for a page of the checkpoint of `step`, as of `round` if that is not 0. MESH_PAGE follows,
  * with the round of the page that came. It may be called before the first mesh_state. */
 void mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page);
@@ -197,9 +195,9 @@ const uint8_t *
 mesh_page_in(const struct mesh *mesh); /* valid from MESH_PAGE to the next mesh_want */
 /* Answers program.want; call it once for each. size 0: we do not have the page. */
 void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size);
-/* The last given state has changed in memory. Call it during MESH_COMPUTE, instead of its last mesh_bucket, or
- * during MESH_COMMIT. mesh_state follows with an older state. */
-void mesh_damaged(struct mesh *mesh);
+/* core.h says of what. The last given state has changed in memory: call it during MESH_COMPUTE, instead of its last
+ * mesh_bucket, or during MESH_COMMIT. mesh_state follows with an older state. */
+void mesh_damaged(struct mesh *mesh, enum core_damage what);
 void mesh_audited(struct mesh *mesh, bool equal); /* the answer to MESH_AUDIT */
 void mesh_interrupt(struct mesh *mesh);
 /* After MESH_INTERRUPTED, when nothing is computed. False: the node may end now. True: it goes on with mesh_next for a

@@ -419,31 +419,11 @@ core_on_applied(struct core *core, uint64_t now, const struct core_state *state)
 }
 
 void
-core_on_state_bad(struct core *core, uint64_t now)
-{
-    event_begin(core, now);
-    assert(core->engine->state_bad);
-    core->engine->state_bad(core);
-    core_settle(core);
-    event_end(core);
-}
-
-void
-core_on_total_bad(struct core *core, uint64_t now)
-{
-    event_begin(core, now);
-    assert(core->engine->total_bad);
-    core->engine->total_bad(core);
-    core_settle(core);
-    event_end(core);
-}
-
-void
-core_on_damaged(struct core *core, uint64_t now)
+core_on_damaged(struct core *core, uint64_t now, enum core_damage what)
 {
     event_begin(core, now);
     assert(core->engine->damaged);
-    core->engine->damaged(core);
+    core->engine->damaged(core, what);
     core_settle(core);
     event_end(core);
 }

@@ -114,7 +114,7 @@ struct core_trainer {
      *               update to own[count] */
     void (*compute)(void *ctx, const struct core_task *task);
     /* `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or call
-     * core_on_total_bad if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result is in
+     * core_on_damaged if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result is in
      * `sum`. Both: core_on_applied with its hash and `done`. */
     void (*commit)(void *ctx, uint64_t round);
     /* Push and gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
@@ -127,7 +127,7 @@ struct core_trainer {
     void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
     /* Only rounds: */
     /* state_in has a state before `round`, of the right length. Check its hash, take it over, then call
-     * core_on_applied; or call core_on_state_bad. */
+     * core_on_applied; or call core_on_damaged. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
     /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
      * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state
@@ -261,7 +261,7 @@ struct core_stats {
     uint64_t
         waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
     uint64_t step_us; /* time of the longest recent round or compute */
-    /* how often the trainer went back to an older state, see core_on_damaged and trainer->back */
+    /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
@@ -313,18 +313,21 @@ bool core_lend(struct core *core, uint64_t now, size_t *bucket);
 void core_on_returned(struct core *core, uint64_t now);
 /* The trainer's state is now this one. */
 void core_on_applied(struct core *core, uint64_t now, const struct core_state *state);
-void core_on_state_bad(struct core *core, uint64_t now);
-/* The total to be committed is damaged: a new plan computes and sums all of it again. */
-void core_on_total_bad(struct core *core, uint64_t now);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
  * earlier question. program->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
-/* The trainer's state is not what it said it was. This may come during any task; the task and this node's
- * contribution are then void. It works as if trainer->back had been called: the others go on without this node, and
- * core_on_applied follows with an older state that the trainer trusts. */
-void core_on_damaged(struct core *core, uint64_t now);
+/* What the trainer found to be damaged. */
+enum core_damage {
+    /* Its own state, which is not what it said it was. This may come during any task; the task and this node's contribution
+     * are then void. It works as if trainer->back had been called: the others go on without this node, and
+     * core_on_applied follows with an older state that the trainer trusts. */
+    CORE_STATE_DAMAGED,
+    CORE_COPY_DAMAGED, /* the state that it was to adopt */
+    CORE_TOTAL_DAMAGED, /* the total that it was to commit: a new plan computes and sums all of it again */
+};
+void core_on_damaged(struct core *core, uint64_t now, enum core_damage what);
 /* The answer to trainer->audit. */
 void core_on_audited(struct core *core, uint64_t now, bool equal);
 /* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing that

@@ -43,9 +43,7 @@ struct engine {
     /* NULL: there is nothing to lend, and the trainer never gives such an answer (core.c asserts it) */
     bool (*lend)(struct core *core, size_t *bucket);
     void (*returned)(struct core *core);
-    void (*state_bad)(struct core *core);
-    void (*total_bad)(struct core *core);
-    void (*damaged)(struct core *core);
+    void (*damaged)(struct core *core, enum core_damage what);
     void (*audited)(struct core *core, bool equal);
 
     /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost

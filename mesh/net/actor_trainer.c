@@ -260,22 +260,6 @@ mesh_state(struct mesh *mesh, const void *block, const struct core_state *state)
 }
 
 void
-mesh_state_bad(struct mesh *mesh)
-{
-    pthread_mutex_lock(&mesh->lock);
-    core_on_state_bad(mesh->core, clock_us());
-    settle_and_unlock(mesh);
-}
-
-void
-mesh_total_bad(struct mesh *mesh)
-{
-    pthread_mutex_lock(&mesh->lock);
-    core_on_total_bad(mesh->core, clock_us());
-    settle_and_unlock(mesh);
-}
-
-void
 mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 {
     pthread_mutex_lock(&mesh->lock);
@@ -284,11 +268,11 @@ mesh_want(struct mesh *mesh, uint64_t step, uint64_t round, uint64_t page)
 }
 
 void
-mesh_damaged(struct mesh *mesh)
+mesh_damaged(struct mesh *mesh, enum core_damage what)
 {
     pthread_mutex_lock(&mesh->lock);
     actor_settle(mesh);
-    core_on_damaged(mesh->core, clock_us());
+    core_on_damaged(mesh->core, clock_us(), what);
     settle_and_unlock(mesh);
 }
 

@@ -155,7 +155,7 @@ recover(struct run *run)
     train_say(run, 3, "the weights changed in memory: going back to older ones");
     train_say(run, 7, "the state before round %llu changed in memory",
               (unsigned long long)rounds->round);
-    mesh_damaged(run->mesh);
+    mesh_damaged(run->mesh, CORE_STATE_DAMAGED);
     go_back(run, rounds->round);
 }
 
@@ -279,7 +279,7 @@ commit(struct run *run, const struct mesh_task *task)
         train_say(run, 7, "the total of round %llu is damaged",
                   (unsigned long long)run->state.header->round);
         work_drop(run->work);
-        mesh_total_bad(run->mesh);
+        mesh_damaged(run->mesh, CORE_TOTAL_DAMAGED);
         return;
     }
     if (!hash) {
@@ -330,7 +330,7 @@ adopt(struct run *run, const struct mesh_task *task)
         train_say(run, 4, "the weights that were received are damaged: asking again");
         train_say(run, 7, "the state before round %llu is damaged",
                   (unsigned long long)task->round);
-        mesh_state_bad(run->mesh);
+        mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
         return;
     }
     rounds->before = false;

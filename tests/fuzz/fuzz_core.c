@@ -559,7 +559,7 @@ act_trainer(struct world *world)
         world->computing = world->committing = world->adopting = false;
         world->back = true;
         world->done = false;
-        core_on_damaged(world->core, world->now);
+        core_on_damaged(world->core, world->now, CORE_STATE_DAMAGED);
     } else if (world->computing) {
         size_t bucket = world->bucket++;
         world->computing = world->bucket < BUCKETS;
@@ -568,7 +568,7 @@ act_trainer(struct world *world)
         applied(world, world->round + 1, flags);
     } else if (world->adopting && (flags & 0x0c) == 0x0c) {
         world->adopting = false;
-        core_on_state_bad(world->core, world->now);
+        core_on_damaged(world->core, world->now, CORE_COPY_DAMAGED);
     } else if (world->adopting) {
         applied(world, world->adopt_round, flags);
     }

@@ -340,7 +340,7 @@ applied(struct sim *sim, struct sim_node *node)
                 sim_fail(sim, "node %u: blocks of a state that is not the one offered",
                          node->index);
             node->busy = SIM_FREE;
-            core_on_state_bad(node->core, sim->now);
+            core_on_damaged(node->core, sim->now, CORE_COPY_DAMAGED);
             return;
         }
         node->state = node->state_in;
@@ -352,7 +352,7 @@ applied(struct sim *sim, struct sim_node *node)
         node->busy = SIM_FREE;
         node->total_bad = false;
         node->committing = 0;
-        core_on_total_bad(node->core, sim->now);
+        core_on_damaged(node->core, sim->now, CORE_TOTAL_DAMAGED);
         return;
     } else {
         node->older = node->state;

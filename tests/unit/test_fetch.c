@@ -387,7 +387,7 @@ a_state_with_a_wrong_hash_is_thrown_away(void **state)
     assert_true(lone->adopt);
     lone->adopt = false;
     lone_forget_sent(lone);
-    core_on_state_bad(lone->core, lone->now);
+    core_on_damaged(lone->core, lone->now, CORE_COPY_DAMAGED);
     lone_run_with(lone, 500, (unsigned[]){7}, 1, 9, true);
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
     lone_meet(lone, 8);
@@ -734,7 +734,7 @@ a_damaged_total_is_asked_for_again(void **state)
     assert_true(lone->commit);
     lone->commit = false;
     lone_forget_sent(lone);
-    core_on_total_bad(lone->core, lone->now); /* says the ledger */
+    core_on_damaged(lone->core, lone->now, CORE_TOTAL_DAMAGED); /* says the ledger */
     assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.block, 0);
     give_total(lone, 7, 9, 0);
     assert_true(lone->commit);

@@ -273,7 +273,7 @@ adopt(struct node *node)
         node->state.round = old_round;
         node->state.hash = old_hash;
         note(&node->wrong);
-        mesh_state_bad(node->mesh);
+        mesh_damaged(node->mesh, CORE_COPY_DAMAGED);
         return;
     }
     node->summed = 0;

@@ -484,11 +484,11 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     core_on_bucket(lone->core, lone->now, 1);
     assert_true(lone->commit);
     lone->commit = false;
-    core_on_total_bad(lone->core,
-                      lone->now); /* the round is done again: the one before still counts */
+    core_on_damaged(lone->core, lone->now,
+                    CORE_TOTAL_DAMAGED); /* the round is done again: the one before still counts */
     assert_int_equal(own->before, ALL);
     lone_run(lone, 700);
-    core_on_damaged(lone->core, lone->now);
+    core_on_damaged(lone->core, lone->now, CORE_STATE_DAMAGED);
     assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), 0);
     lone_destroy(&lone);
 }

@@ -304,25 +304,19 @@ on_applied(struct core *core, const struct core_state *now)
 }
 
 static void
-on_state_bad(struct core *core)
+on_damaged(struct core *core, enum core_damage what)
 {
-    contribution_answered(&core->contribution, TRAINER_ADOPTING);
-    fetch_bad(&core->fetch, core);
-}
-
-static void
-on_total_bad(struct core *core)
-{
-    assert(core->contribution.state == TRAINER_COMMITTING);
-    contribution_refused(&core->contribution);
-    fetch_total_bad(&core->fetch, core);
-    rounds_abort(core, "its total is damaged");
-}
-
-static void
-on_damaged(struct core *core)
-{
-    rounds_void_state(core, "this node's state is damaged");
+    if (what == CORE_STATE_DAMAGED) {
+        rounds_void_state(core, "this node's state is damaged");
+    } else if (what == CORE_COPY_DAMAGED) {
+        contribution_answered(&core->contribution, TRAINER_ADOPTING);
+        fetch_copy_bad(&core->fetch, core);
+    } else {
+        assert(core->contribution.state == TRAINER_COMMITTING);
+        contribution_refused(&core->contribution);
+        fetch_total_bad(&core->fetch, core);
+        rounds_abort(core, "its total is damaged");
+    }
 }
 
 static void
@@ -422,8 +416,6 @@ const struct engine engine_rounds = {
     .lend = on_lend,
     .returned = on_returned,
     .applied = on_applied,
-    .state_bad = on_state_bad,
-    .total_bad = on_total_bad,
     .damaged = on_damaged,
     .audited = on_audited,
     .starved = on_starved,

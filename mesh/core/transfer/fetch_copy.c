@@ -356,7 +356,7 @@ fetch_copy_step(struct fetch *fetch, const struct core *core)
 }
 
 void
-fetch_bad(struct fetch *fetch, const struct core *core)
+fetch_copy_bad(struct fetch *fetch, const struct core *core)
 {
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)

@@ -18,7 +18,7 @@ void fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
 void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
                     const struct proto_state *msg, const void *body, size_t size);
 /* The state that the trainer was to adopt is wrong. */
-void fetch_bad(struct fetch *fetch, const struct core *core);
+void fetch_copy_bad(struct fetch *fetch, const struct core *core);
 /* The session with peers[i] ended. */
 void fetch_gone(struct fetch *fetch, const struct core *core, int i);
 
