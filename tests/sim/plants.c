@@ -15,7 +15,8 @@
  * What comes of the following is so rare, or is so well mended by others, that one schedule in many thousands would show it.
  * Unit tests plant them:
  *
- *     MUTANT_DIRECT_AGAIN, MUTANT_OFFER_VOTES                       test_ring.c, test_fetch.c
+ *     MUTANT_DIRECT_AGAIN, MUTANT_DRAIN_FENCE                       test_ring.c
+ *     MUTANT_DEAD, MUTANT_OFFER_VOTES                               test_plan.c, test_fetch.c
  *     MUTANT_PUSH_DIFFER, PUSH_FORGOT, PUSH_NEWER, PUSH_KEEP,
  *     PUSH_HASTY                                                    test_push_parts.c
  *     MUTANT_GOSSIP_STALE, GOSSIP_GHOST                             test_gossip_give.c
@@ -53,15 +54,12 @@ static const struct plant {
     {"any HELLO of a node makes a session of our link", MUTANT_LINK, 15000, 0, NULL},
     {"states are not compared", MUTANT_ODD, 400, 0, NULL},
     {"a plan of the round before is obeyed", MUTANT_PLAN_ROUND, 4000, 0, NULL},
-    {"an aborted plan is taken up again", MUTANT_DEAD, 4000, 0, NULL},
     {"the session of a silent peer is never closed", MUTANT_FORGET, 4000, 0, NULL},
     {"a copy goes on after the state has changed", MUTANT_TORN, 8000, 0, NULL},
     {"a shard is given twice, which direct sums do not notice", MUTANT_DIRECT | MUTANT_TWICE, 100,
      0, NULL},
     {"a shard is given twice, and it is 0, which coverage ignores", MUTANT_ZERO | MUTANT_TWICE, 100,
      0, NULL},
-    {"chunks that wait are taken of any plan, with any coverage",
-     MUTANT_DRAIN_FENCE | MUTANT_COVERAGE, 4000, 0, NULL},
     {"chunks that wait are taken of any round, from any state", MUTANT_DRAIN_ROUND | MUTANT_ODD,
      4000, 0, NULL},
     {"a follower applies the total of the round before, to any state",

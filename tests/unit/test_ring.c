@@ -253,6 +253,46 @@ a_chunk_of_another_plan_is_only_kept(void **state)
     assert_int_equal(after(&msg, body, 4, third), COLLECTIVE_RUNNING);
 }
 
+/* Before node 0 is ready, node 1 sends it a contribution to another plan. Is the sum of each member right in the end? */
+static bool
+right_with_one_of_another_plan(uint64_t mutants)
+{
+    static const struct core_bucket bucket = {0, 4};
+    int32_t body[4] = {1, 2, 3, 4};
+    struct rand rand = {1};
+    core_mutants = mutants;
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1000};
+    struct core_frame frame = {body, sizeof body, &message};
+    struct proto_msg other = {.type = PROTO_REDUCE,
+                              .chunk = {.plan_hash = 2,
+                                        .direct = true,
+                                        .count = 4,
+                                        .coverage = ALL,
+                                        .check = check_of(body, 0, 4)}};
+    collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &other, &frame, 0);
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    bool right = rings_right(rings, 0);
+    rings_destroy(&rings);
+    core_mutants = 0;
+    return right;
+}
+
+static void
+what_waits_is_not_taken_of_another_plan(void **state)
+{
+    (void)state;
+    assert_true(right_with_one_of_another_plan(0));
+    assert_true(right_with_one_of_another_plan(MUTANT_COVERAGE));
+    assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE));
+    assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE | MUTANT_COVERAGE));
+}
+
 static void
 frames_kept_are_bounded(void **state)
 {
@@ -288,6 +328,7 @@ main(void)
         cmocka_unit_test(what_comes_before_the_bucket_is_kept),
         cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),
         cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
+        cmocka_unit_test(what_waits_is_not_taken_of_another_plan),
         cmocka_unit_test(frames_kept_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
