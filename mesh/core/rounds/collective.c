@@ -349,7 +349,7 @@ lane_send(struct collective *c, size_t bucket)
     if (!lane->sent && lane->left > 0 && c->n > 1)
         lane->route->send(c, bucket);
     lane->sent = true;
-    if (lane->left > 0)
+    if (lane->left > 0 && lane->route->open)
         lane->route->open(c, bucket);
 }
 

@@ -25,7 +25,8 @@ struct route {
     size_t (*begin)(struct collective *c, size_t bucket);
     /* My contribution is complete: sends it. */
     void (*send)(struct collective *c, size_t bucket);
-    /* It may be added to, and sum may be written; called after `send`, perhaps again. */
+    /* It may be added to, and sum may be written; called after `send`, perhaps again. NULL: each chunk of sum is written once,
+     * as a whole. */
     void (*open)(struct collective *c, size_t bucket);
     /* A REDUCE and a GATHER of the member with rank `from`. */
     enum verdict (*reduce)(struct collective *c, const struct proto_chunk *chunk, unsigned from,

@@ -70,14 +70,13 @@ ring_pass_on(struct collective *c, enum proto_type type, const struct proto_chun
     c->ops.pass_on(c->ctx, UINT64_C(1) << right_neighbour(c), &msg, frame);
 }
 
-/* The check of the range: which chunk of which segment is this? False if it is none. */
-static bool
-chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *segment,
-            size_t *status)
+/* The check of the range: the status of the chunk with these elements, and its segment; NULL: there is none. */
+static uint8_t *
+chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *segment)
 {
     const struct lane *lane = &c->lanes[chunk->bucket];
     if (!chunk_in_bucket(c, chunk))
-        return false;
+        return NULL;
     unsigned s = 0;
     while (segment_first(c, chunk->bucket, s + 1) <= chunk->first)
         s++;
@@ -86,24 +85,22 @@ chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigne
     uint64_t count = rest < c->setup.chunk_elems ? rest : c->setup.chunk_elems;
     bool exact = offset % c->setup.chunk_elems == 0 && chunk->count == count;
     if (!exact && !core_mutant(MUTANT_RANGE))
-        return false;
+        return NULL;
     *segment = s;
-    *status = lane->chunk + s * lane->stride + (size_t)(offset / c->setup.chunk_elems);
-    return true;
+    return &c->chunks[lane->chunk + s * lane->stride + offset / c->setup.chunk_elems];
 }
 
-/* The status of a chunk whose place in the ring is right: it comes from the left neighbour, `hops` ranks after the one whose
- * segment it is. NULL: it is refused. */
+/* The same of a chunk that comes from the left neighbour, `hops` ranks after the one whose segment it is; NULL: it is
+ * refused. */
 static uint8_t *
 chunk_arrives(struct collective *c, const struct proto_chunk *chunk, unsigned from, unsigned hops)
 {
     unsigned s = 0;
-    size_t at = 0;
-    bool placed = chunk_place(c, chunk, &s, &at);
-    if (placed && (from + 1) % c->n == c->rank && hops == ring_distance(c, s, c->rank) &&
+    uint8_t *status = chunk_place(c, chunk, &s);
+    if (status && (from + 1) % c->n == c->rank && hops == ring_distance(c, s, c->rank) &&
         chunk->hop + 1u < c->n)
-        return &c->chunks[at];
-    collective_fail(c, placed ? "wrong hop" : "wrong range", chunk);
+        return status;
+    collective_fail(c, status ? "wrong hop" : "wrong range", chunk);
     return NULL;
 }
 
@@ -177,16 +174,9 @@ ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
     return VERDICT_DONE;
 }
 
-static void
-ring_open(struct collective *c, size_t bucket)
-{
-    (void)c, (void)bucket; /* each chunk of sum is written once, as a whole */
-}
-
 const struct route route_ring = {
     .begin = ring_begin,
     .send = ring_send,
-    .open = ring_open,
     .reduce = ring_reduce,
     .gather = ring_gather,
 };
