@@ -265,9 +265,8 @@ struct core_stats {
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were expelled for wrong contributions */
-    uint64_t lost; /* push: tickets that were done and went with owner and backup of a range */
-    double
-        distance; /* gossip: mean square difference from the neighbours' values, in their units */
+    uint64_t lost;   /* push: tickets that were done and went with owner and backup of a range */
+    double distance; /* gossip: mean of the squared differences from the neighbours' values */
     /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers, -1 this
      * node; what people call it; and its share, below 0: there is none, or nobody knows. */
     int slow;
@@ -318,14 +317,12 @@ void core_on_applied(struct core *core, uint64_t now, const struct core_state *s
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
-/* What the trainer found to be damaged. */
+/* What the trainer found to be damaged. Its own state may be during any task: the task and this node's contribution are then
+ * void, the others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
 enum core_damage {
-    /* Its own state, which is not what it said it was. This may come during any task; the task and this node's contribution
-     * are then void. It works as if trainer->back had been called: the others go on without this node, and
-     * core_on_applied follows with an older state that the trainer trusts. */
-    CORE_STATE_DAMAGED,
-    CORE_COPY_DAMAGED, /* the state that it was to adopt */
-    CORE_TOTAL_DAMAGED, /* the total that it was to commit: a new plan computes and sums all of it again */
+    CORE_STATE_DAMAGED, /* its own state is not what it said it was */
+    CORE_COPY_DAMAGED,  /* the state that it was to adopt */
+    CORE_TOTAL_DAMAGED, /* the total that it was to commit; a new plan sums all of it again */
 };
 void core_on_damaged(struct core *core, uint64_t now, enum core_damage what);
 /* The answer to trainer->audit. */

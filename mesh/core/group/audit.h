@@ -1,21 +1,20 @@
 /* audit.h - audits: sometimes a node computes a shard of another member again before the round may be committed.
  *
- * Each member commits itself with its contribution. The claims bucket, which is exchanged before the last bucket,
- * has a few words for every shard (a checksum of its gradient: node/train/ledger.h). For a share of all (round, member)
- * pairs, this node keeps its last bucket back until it has computed one of the member's shards itself and got the
- * claimed words. It draws the pairs with a hash of a private seed that no other node knows. So nobody can commit a
- * round that is being audited, nobody knows beforehand which round is audited, and the claims are sent before
- * anybody can find out.
+ * Each member says what it computed before it can know who checks it. One bucket, which is exchanged before the last one,
+ * has the claims: a few words for every shard (a checksum of its gradient: node/train/ledger.h). In some rounds this node
+ * audits some members, by chance: it computes one shard of each again, and does not send its own last bucket before the
+ * words are those of the claim. Nobody can commit a round without the last bucket of every member. A private seed decides
+ * who is audited when, so nobody else knows it beforehand.
  *
  *     claims final --due--> AUDITING --equal--> last bucket goes out
  *                              +--differ--> ACCUSE to all, last bucket stays --grace--> expelled, plan aborted
  *
- * When a member accuses another one, every node audits the accused, in this plan at once and in every later round.
- * So each node expels only on its own evidence, and a false accusation only costs time. An expelled node is refused
+ * When a member accuses another one, every node audits the accused, in this round and in every later one. Each node expels
+ * only a node that it has audited itself, so a false accusation costs time and nothing else. An expelled node is refused
  * by its id for the rest of the run.
  *
- * Audits find a node that computes wrongly and commits itself to it. They do not find a forger that changes sums on
- * their way through it, or that finds a wrong gradient with the right checksum. */
+ * Audits find a node whose claim is of a wrong gradient. They do not find one that changes the sums of others that pass
+ * through it, or that has found a wrong gradient with the right checksum. */
 #ifndef MESH_AUDIT_H
 #define MESH_AUDIT_H
 
@@ -51,9 +50,9 @@ struct audit_verdict {
     bool abort;              /* and abort the plan: the accused is a member */
 };
 
-/* A round of the present plan begins: draws what to audit. */
+/* A round of the present plan begins: chooses what to audit. */
 void audit_round(struct audit *audit, const struct core *core);
-/* The trainer is free for what audit_wants. */
+/* audit_wants, and the trainer is free. */
 struct audit_task audit_begin(struct audit *audit, const struct core *core);
 /* The trainer's answer. */
 struct audit_verdict audit_answer(struct audit *audit, const struct core *core, bool equal);

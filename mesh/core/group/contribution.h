@@ -1,4 +1,4 @@
-/* contribution.h - what the trainer is doing, what is in `own`, and which memory is still being sent.
+/* contribution.h - what the trainer does, which shards `own` holds, and which memory is still being sent.
  *
  *     START --applied--> FREE --compute--> COMPUTING --last bucket--> FREE
  *                         |  --commit---> COMMITTING --applied-----> FREE (next round)
@@ -7,12 +7,12 @@
  *
  *     any --damaged, or outvoted (divergence.h)--> DAMAGED --applied, an older state--> FREE
  *
- * `own` keeps the sum of this node's shards until the round is applied, through any number of plans. If a new plan
- * adds shards, only these are computed. If it takes a shard away, all are computed again, because shards cannot be
- * subtracted one by one. Nobody writes to `own` while parts of it are being sent.
+ * `own` keeps the sum of this node's shards until the round is applied, whatever plans come and go. If a new plan gives
+ * this node more shards, only these are computed. If it takes a shard away, all others are computed again, because a shard
+ * cannot be subtracted. Nobody writes to `own` while a part of it is being sent.
  *
- * While FREE, the trainer may borrow buckets of `sum` that are already final and work ahead with them. A new plan
- * does not write to `sum` while the trainer has a bucket. */
+ * While it is FREE, the trainer may borrow buckets of `sum` that are already final, and compute the next state from them.
+ * A new plan does not write to `sum` until the trainer has given the bucket back. */
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
@@ -33,10 +33,9 @@ enum trainer_state {
 };
 
 enum {
-    /* sends to suspected peers that block a new plan: drop these peers after this time */
+    /* A new plan waits until what is being sent has left. End the sessions with suspected peers after this time, */
     CONTRIBUTION_DRAIN_US = 20000,
-    /* sends that block a new plan although nobody is suspected: drop all peers when no send has ended for this time, in
-     * which the slowest line takes a chunk of 1 MiB */
+    /* and with all peers when nothing has left for this long, in which the slowest line takes a chunk of 1 MiB */
     CONTRIBUTION_DRAIN_ALL_US = 5000000,
 };
 
@@ -49,15 +48,16 @@ struct contribution {
      * core_state.pinned */
     uint64_t applying, before;
     size_t ready;            /* number of buckets of own[] that contain has | computing */
-    unsigned in_flight;      /* bodies that are lent */
-    bool blocked;            /* the core waits for the end of sends */
-    struct awake blocked_at; /* since then, or since the last one ended */
+    unsigned in_flight;      /* parts of own[] that are being sent */
+    bool blocked;            /* the core waits until they have left, */
+    struct awake blocked_at; /* since then, or since the last one left */
     struct awake moved_at;   /* when the trainer got its last task, or last made progress */
     struct wall compute_at;
     struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
     bool lent;             /* the trainer reads a part of sum */
     struct wall lent_at;
-    uint64_t ahead_us;   /* the trainer worked ahead for the next round; for this long */
+    uint64_t
+        ahead_us; /* how long the trainer has computed for the next round with borrowed buckets */
     uint64_t saved_us;   /* the same for this round; counts as computing */
     uint64_t compute_us; /* time of the last compute */
     uint32_t speed;      /* shards per 1e6 seconds of one shard: see proto_heartbeat */
@@ -65,10 +65,11 @@ struct contribution {
 
 /* The trainer is about to get a task. */
 void contribution_ask(struct contribution *own, const struct core *core, enum trainer_state state);
-/* Brings own[] to exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
- * buckets of it may be sent now; 0: none yet. */
+/* own[] is to hold exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
+ * buckets of it may be sent now. */
 size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
-/* Peers that keep our memory busy for too long, a bitmap: without their sessions, the shell returns it. */
+/* Bitmap of the peers whose sessions are to end: own[] has been waited for too long, and then nothing of it is being sent to
+ * them. */
 uint64_t contribution_blockers(struct contribution *own, const struct core *core);
 /* The trainer is asked to apply the total of a plan's round. */
 void contribution_commit(struct contribution *own, const struct core *core);
@@ -79,11 +80,11 @@ void contribution_lend(struct contribution *own, const struct core *core);
 void contribution_returned(struct contribution *own, const struct core *core);
 /* The trainer has finished committing, adopting, or going back. */
 void contribution_applied(struct contribution *own);
-/* The trainer refuses to apply the total: the round is done again. */
+/* The total is damaged, and was not applied: the round is done again. */
 void contribution_refused(struct contribution *own);
 /* The trainer's state and its present task are void. */
 void contribution_damaged(struct contribution *own);
-/* The trainer waited for a processor for so long. */
+/* The trainer waited for a processor for `us`: that is no sign that it hangs. */
 void contribution_starved(struct contribution *own, const struct core *core, uint64_t us);
 
 /* The trainer has answered, and its state is the one that it had. */

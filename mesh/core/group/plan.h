@@ -1,37 +1,36 @@
 /* plan.h - who computes and sums which shards: the leader decides, everybody obeys.
  *
- *          all usable peers idle at my round (or waited for long enough), I am the leader
+ *          I lead, and all usable peers are idle at my round, or I have waited long enough for them
  *     IDLE ----------------------------- PLAN ---------------------------------> ACTIVE --+ applied:
  *       ^                                                                          |  ^    | next round
  *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
  *
- * The leader is the usable node with the lowest id among those that are not behind. The members are a clique:
- * usable, idle peers of the same round that hear one another, chosen greedily in the order of ids.
+ * The leader is the usable node with the lowest id among those that are not behind. The members are usable, idle nodes of
+ * one round that hear one another. The leader chooses them one by one, by rising id.
  *
- * When a node wants to join, the leader holds the plan: all members finish the running round and stop. The newcomer
- * has followed their totals (fetch.h) and gets this last one, and the next plan has one more member. They wait at most
- * CORE_WAIT_US, or, for a node that has nearly caught up, at most the longest of the last PLAN_RECENT rounds. Rounds
- * below PLAN_SHORT_US may end faster than a node can follow them: then the leader also holds the plan for a node that
- * has followed in vain for PLAN_CHASE_US, and waits as long again while that node comes nearer. Then the next plan is
- * made without it. When two plans meet after a split, the one that is behind gives up. Between equal rounds, the plan
- * whose leader has the higher id gives up.
+ * A plan lasts round after round without another message. Any division of the shards gives the same sums, so these rules
+ * only save time:
  *
- * A plan lasts round after round without another message. A node that was idle for CORE_STARVED_US makes a plan
- * with the higher ids only. A leader whose plans failed PLAN_FAILS times makes a plan with itself alone. Both are
- * always safe.
- *
- * The leader measures speeds during the plan. When another division of the shards would make a round PLAN_GAIN
- * quarters as fast, the leader holds the plan and divides again. Any division gives the same sums. With config.even,
- * speeds do not count: members get equally many shards, and the leader divides again when one has more than its share
- * because it kept what it had computed.
- *
- * A member whose trainer hangs (heartbeat.h) ends the plan. It joins a plan again only when its trainer makes
- * progress.
- *
- * No progress is the time in which no chunk arrived and this node did not compute. It may be four of the longest
- * recent rounds or computes + CORE_PROGRESS_US, in the first round of a plan also what its longest chunk takes on a line
- * of PLAN_LINE_LEAST. The limit doubles after each failure, because nobody knows how long the first round takes on the
- * other machines. */
+ * - A node wants to join. The leader holds the plan: all members finish the running round and stop. The newcomer has
+ *   followed their totals (fetch.h) and gets the last one. The next plan has one more member. The members wait for it at
+ *   most CORE_WAIT_US; if it has nearly caught up, at most as long as the longest of the last PLAN_RECENT rounds.
+ * - Rounds below PLAN_SHORT_US may end faster than a node can follow them. The leader also holds the plan for a node that
+ *   has followed for PLAN_CHASE_US and is still behind. The members wait for PLAN_CHASE_US while that node comes nearer,
+ *   then the next plan is made without it.
+ * - Two plans meet after a split. The one that is behind gives up; of two at the same round, the one whose leader has the
+ *   higher id.
+ * - A node that was idle for CORE_STARVED_US makes a plan with the higher ids only. A leader whose plans failed PLAN_FAILS
+ *   times makes a plan with itself alone.
+ * - The leader measures speeds during the plan. When a round takes more than PLAN_GAIN / 4 of the time that another
+ *   division of the shards would take, the leader holds the plan and divides again. With config.even, speeds do not count:
+ *   all members get equally many shards, and the leader divides again when one of them has more, because it kept what it
+ *   had computed.
+ * - The plan ends when the trainer of a member hangs (heartbeat.h). That node joins a plan again only when its trainer
+ *   makes progress.
+ * - The plan ends when there is no progress: no chunk came, and this node did not compute, for CORE_PROGRESS_US and four
+ *   times the longest recent round or compute; in the first round of a plan also the time of its longest chunk on a line of
+ *   PLAN_LINE_LEAST. The limit doubles after each failure, because nobody knows how long the first round takes on the
+ *   other machines. */
 #ifndef MESH_PLAN_H
 #define MESH_PLAN_H
 
@@ -39,23 +38,22 @@
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    /* after this many aborted plans in a row at one round, the leader plans alone */
-    PLAN_FAILS = 3,
+    PLAN_FAILS = 3, /* after so many aborted plans in a row at one round, the leader plans alone */
     PLAN_QUIET_US = 300000,   /* no new peer came for this long: go on before gather_us is over */
     PLAN_RECENT = 8,          /* rounds whose time is remembered */
     PLAN_DOUBLINGS_MAX = 6,   /* how often the limit for progress may double */
     PLAN_LINE_LEAST = 250000, /* bytes per second: the slowest line on which a mesh begins well */
-    /* plans that are over and remembered, for a PLAN that arrives late or twice */
-    PLAN_ENDED_MAX = 8,
+    PLAN_ENDED_MAX = 8, /* plans that are over and remembered, as a PLAN may come late or twice */
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
     PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */
     PLAN_AGAIN_MAX_US = 8000000,
-    PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
-    PLAN_CHASE_US = 300000, /* the mesh waits for a node that followed in vain for this long, */
-    PLAN_CHASE_MAX_US = 8000000, /* and again after twice that time, and so on */
-    PLAN_GAIN = 5,               /* quarters: a new division must be 5/4 as fast */
-    PLAN_GAIN_US = 5000,         /* and must save this much per round */
-    PLAN_BALANCE_US = 1000000,   /* time between two new divisions, doubled each time */
+    PLAN_SHORT_US = 20000, /* shorter rounds end before their totals have travelled: */
+    /* the mesh waits for a node that has followed for this long and is still behind, */
+    PLAN_CHASE_US = 300000,
+    PLAN_CHASE_MAX_US = 8000000, /* again after twice that time, and so on up to this */
+    PLAN_GAIN = 5, /* quarters: a round must take more than 5/4 of the time of a new division, */
+    PLAN_GAIN_US = 5000,       /* and this much more */
+    PLAN_BALANCE_US = 1000000, /* time between two new divisions, doubled each time */
     PLAN_BALANCE_MAX_US = 30000000,
     /* a plan this many rounds ahead belongs to another part of the mesh: join it */
     PLAN_MERGE_ROUNDS = 1,
@@ -66,9 +64,9 @@ struct plan_peer {
     bool stuck; /* its trainer hangs */
     /* since when it stays behind us without progress; 0: it does not */
     struct awake behind_at;
-    struct awake hold_at;  /* no plan is held for it before this time */
-    uint64_t hold_us;      /* the waiting time for that, doubled each time it did not join */
-    struct awake chase_at; /* the same for waiting for it when rounds are short */
+    struct awake hold_at;  /* no plan is held for it before this time, */
+    uint64_t hold_us;      /* which was so far away; doubled each time it did not join */
+    struct awake chase_at; /* the same for waiting while it comes nearer */
     uint64_t chase_us;
 };
 
@@ -108,7 +106,7 @@ struct plan {
     uint64_t aborts;
     struct plan_draft draft; /* the plan to adopt next */
     uint64_t
-        not_joined; /* bitmap of peers for which the last plan was held, and which are not in this one */
+        not_joined; /* bitmap of peers: the last plan was held for them, this one is without them */
 };
 
 static inline void
@@ -122,11 +120,12 @@ plan_init(struct plan *plan)
 /* plan->draft is the plan from now on. */
 void plan_adopt(struct plan *plan, const struct core *core);
 void plan_round(struct plan *plan, const struct core *core); /* a round of it begins */
-/* The plan is over without the round; `differ`: as members hold different states. The members are told. */
+/* The plan ends before the round does, and the members are told. `differ`: because they hold different states. */
 void plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ);
 /* No plan any more. */
 void plan_end(struct plan *plan, const struct core *core);
-/* The round took `us` and was applied; core->round is the next one. True: it was the last of this plan. */
+/* A round was applied, and core->round is the next one. Sets `us` to the time that it took, if it was of a plan. True: it
+ * was the last of this plan. */
 bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
 /* The members finish core->round and stop before the round after it. */
 void plan_hold(struct plan *plan, const struct core *core);
@@ -153,16 +152,16 @@ enum plan_abort plan_on_abort(struct plan *plan, int from, const struct proto_ab
 /* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
 
 /* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. `catching_up`: this node fetches
- * what the others have, so it is not idle in vain. */
+ * what the others have. */
 bool plan_lead(struct plan *plan, const struct core *core, bool catching_up);
 /* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
  * member has more than its share. */
 void plan_balance(struct plan *plan, const struct core *core);
 /* Does the first plan wait for config.peers_min nodes? */
 bool plan_waits_for_peers(const struct core *core);
-/* How long the others have waited for this node to make the next plan; 0 when this node is not the one to make it. */
+/* How long the others have waited for this node to make the next plan; 0: another node is to make it. */
 uint64_t plan_waits_us(const struct core *core);
-/* Somebody usable is not in the plan that this node leads: holds it if it is worth it, or returns why to drop it. */
+/* This node leads a plan without peers[i]. Holds the plan if peers[i] can join, or returns why to drop the plan. */
 const char *plan_consider(struct plan *plan, const struct core *core, int i);
 /* Sends to all other members. */
 void plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg);
@@ -182,7 +181,7 @@ plan_waits_from(struct plan *plan, struct awake now)
     plan->idle_at = now;
 }
 
-/* What kept a peer out of the plan is over: it is worth a hold at once. */
+/* What kept a peer out of the plan is over: the plan may be held for it at once. */
 static inline void
 plan_readmit(struct plan *plan, int i)
 {
@@ -216,7 +215,7 @@ plan_member(const struct plan *plan, int i)
     return false;
 }
 
-/* What peers[i] says of itself counts again. */
+/* A heartbeat of peers[i] came: it is no longer assumed to be busy. */
 static inline void
 plan_heard(struct plan *plan, int i)
 {

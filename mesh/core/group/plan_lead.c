@@ -359,8 +359,8 @@ plan_balance(struct plan *plan, const struct core *core)
     plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
     plan->balance_at = awake_after(core->awake, plan->balance_us);
     core_log(core, 7, "round %llu: %s", (unsigned long long)core->round,
-             !divides ? "electing the servers anew"
-             : even   ? "dividing the shards anew in equal parts"
-                      : "dividing the shards anew by speed");
+             !divides ? "electing servers again"
+             : even   ? "dividing the shards again, equally"
+                      : "dividing the shards again, by speed");
     plan_hold(plan, core);
 }

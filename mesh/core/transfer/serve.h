@@ -4,11 +4,11 @@
  *       ^                                                                               |
  *       +---- nobody asked for SERVE_IDLE_US, or the log has left the copy behind <-----+
  *
- * The copy is the state before one round, so every node can give the same blocks of it while training goes on. It
- * lies in state_in while nothing is fetched (transfer.h). A few blocks are copied per event, and the rest before
- * the next commit. From then on, the total of every round goes into a log of bounded size; new totals overwrite the
- * oldest. A follower says how much it can take (FOLLOW) and gets totals as soon as they exist. If the log no longer
- * has the total that a follower needs, it gets an empty TOTAL. */
+ * The copy is the state before one round. All nodes that copy it can give the same blocks, while training goes on. It
+ * lies in state_in, as long as this node fetches nothing itself (transfer.h). Each event copies a few blocks; those that
+ * are left are copied before the next commit. From then on, the total of every round goes into a log of bounded size; new
+ * totals overwrite the oldest. A follower says how many blocks of totals it can take (FOLLOW), and gets each as soon as it
+ * exists. A follower that needs a total that the log no longer has gets an empty TOTAL. */
 #ifndef MESH_SERVE_H
 #define MESH_SERVE_H
 
@@ -18,9 +18,9 @@
 
 enum {
     SERVE_IDLE_US = 3000000, /* nobody asked for this long: delete the copy and the log */
-    SERVE_REST_US = 10000,   /* in no plan for this long, or */
-    /* asked this long ago: the wanted round may never come, so copy the present state */
-    SERVE_WAIT_US = 200000,
+    /* The wanted round may never come. Copy the present state when this node was in no plan for this long, */
+    SERVE_REST_US = 10000,
+    SERVE_WAIT_US = 200000,  /* or was asked this long ago */
     SERVE_REPEAT_US = 20000, /* the same blocks are not sent again within this time */
     SERVE_COPY_BLOCKS = 16,  /* blocks copied in one event */
     SERVE_ROUNDS_MAX = 1024, /* rounds in the log */
@@ -37,7 +37,7 @@ struct serve_follower {
 
 struct serve_peer {
     struct awake served_at; /* when a block of state was sent to it */
-    uint64_t served_block;
+    uint64_t served_block;  /* the first one of what was sent to it last */
 };
 
 /* A total in the log. */
@@ -66,7 +66,7 @@ struct serve {
 };
 
 void serve_step(struct serve *serve, const struct core *core);
-/* The state is about to change: copies now what is still missing. */
+/* The state is about to change: copies the blocks that are missing. */
 void serve_finish(struct serve *serve, const struct core *core);
 /* The total in sum was applied to the state before core->round. */
 void serve_committed(struct serve *serve, const struct core *core);
@@ -88,7 +88,7 @@ serve_uses_state_in(const struct serve *serve)
     return serve->state == SERVE_COPYING || serve->state == SERVE_COPIED;
 }
 
-/* A state is to be fetched into the memory of the copy. */
+/* This node fetches a state into state_in: the copy that was there is lost. */
 static inline void
 serve_yield(struct serve *serve)
 {
