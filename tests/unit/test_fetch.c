@@ -747,8 +747,11 @@ static bool
 says_ready(struct lone *lone)
 {
     lone_forget_sent(lone);
-    lone_run(lone, 60);
-    return lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.ready;
+    for (unsigned ms = 0; ms < 240 && !lone_sent(lone, 7, PROTO_HEARTBEAT); ms += 10)
+        lone_run(lone, 10); /* who waits beats slowly */
+    const struct lone_sent *beat = lone_sent(lone, 7, PROTO_HEARTBEAT);
+    assert_non_null(beat);
+    return beat->msg.heartbeat.ready;
 }
 
 static void
