@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "nn/files/disk.h"
 #include "node/job/parse.h"
 #include "proto/why.h"
 
@@ -24,20 +25,6 @@ ready(const struct term *term)
 {
     struct pollfd poll_fd = {.fd = term->fd, .events = POLLOUT};
     return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLOUT);
-}
-
-static void
-write_all(struct term *term, const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t put = write(term->fd, text, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return;
-        text += put;
-        size -= (size_t)put;
-    }
 }
 
 void
@@ -86,7 +73,7 @@ draw(struct term *term)
     char out[TERM_LINE_MAX + 8];
     int size = snprintf(out, sizeof out, "\r%.*s\033[K", (int)term_fit(term->live, columns(term)),
                         term->live);
-    write_all(term, out, (size_t)size);
+    (void)disk_write_all(term->fd, out, (size_t)size);
     term->drawn = true;
 }
 
@@ -106,7 +93,7 @@ void
 term_hide(struct term *term)
 {
     if (term->drawn && ready(term))
-        write_all(term, "\r\033[K", 4);
+        (void)disk_write_all(term->fd, "\r\033[K", 4);
     term->drawn = false;
 }
 
@@ -162,7 +149,7 @@ put_line(struct term *term, const char *label, unsigned column, const char *line
         snprintf(wrapped, sizeof wrapped, "%s", text);
     used += (size_t)snprintf(out + used, sizeof out - used, "%s%s\n", label, wrapped);
     term->dropped = 0;
-    write_all(term, out, used);
+    (void)disk_write_all(term->fd, out, used);
     if (term->drawn)
         draw(term);
 }

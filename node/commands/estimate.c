@@ -92,12 +92,6 @@ apply(struct bench *bench)
     return clock_s() - start;
 }
 
-static double
-lesser(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 /* Trains a few rounds; the quickest whole one counts. The first one is seldom it: exponents are not set, caches are
  * empty. The last one of an epoch may have fewer samples. */
 static struct times
@@ -111,9 +105,9 @@ measure(struct bench *bench, unsigned shards, unsigned nodes)
         bool whole = state_rows(&bench->now) == rows;
         double few_s = compute(bench, times.few), all_s = compute(bench, shards),
                apply_s = apply(bench);
-        times.few_s = whole ? lesser(times.few_s, few_s) : times.few_s;
-        times.all_s = whole ? lesser(times.all_s, all_s) : times.all_s;
-        times.apply_s = whole ? lesser(times.apply_s, apply_s) : times.apply_s;
+        times.few_s = whole ? fmin(times.few_s, few_s) : times.few_s;
+        times.all_s = whole ? fmin(times.all_s, all_s) : times.all_s;
+        times.apply_s = whole ? fmin(times.apply_s, apply_s) : times.apply_s;
     }
     return times;
 }
@@ -123,7 +117,7 @@ measure(struct bench *bench, unsigned shards, unsigned nodes)
 static uint32_t
 micros(double seconds)
 {
-    return seconds > 0 ? (uint32_t)lesser(1e6 * seconds, UINT32_MAX) : 0;
+    return seconds > 0 ? (uint32_t)fmin(1e6 * seconds, UINT32_MAX) : 0;
 }
 
 /* `most` members like this machine; what a round costs beside its shards follows from the two times. */
@@ -138,12 +132,11 @@ cost_here(const struct config *config, const struct work *work, const struct tim
                         .direct_bytes = MESH_DIRECT_BYTES};
     unsigned more = cost.shards - times->few;
     double shard_s = more ? (times->all_s - times->few_s) / more : times->all_s / cost.shards;
-    shard_s =
-        shard_s > 0 ? lesser(shard_s, times->all_s / cost.shards) : times->all_s / cost.shards;
+    shard_s = shard_s > 0 ? fmin(shard_s, times->all_s / cost.shards) : times->all_s / cost.shards;
     cost.fixed_us = micros(times->all_s - cost.shards * shard_s);
     cost.buckets = work_buckets(work, &cost.bucket_count);
     for (unsigned m = 0; m < most; m++) {
-        cost.of[m].speed = (uint32_t)lesser(1e6 / (shard_s + 1e-9), UINT32_MAX);
+        cost.of[m].speed = (uint32_t)fmin(1e6 / (shard_s + 1e-9), UINT32_MAX);
         cost.of[m].apply_us = micros(times->apply_s);
     }
     return cost;

@@ -196,12 +196,6 @@ curves_add(struct metrics *metrics, const struct metrics_step *step)
     curves_write(metrics, step->test_of ? step->test_step : step->step, scalar, count);
 }
 
-void
-metrics_tensorboard(struct metrics *metrics)
-{
-    metrics->curves = true;
-}
-
 /* An evaluation tells nothing new of its step: its figures join the step's line, but for those of something else. */
 static void
 record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
@@ -231,6 +225,8 @@ metrics_job(struct metrics *metrics, const struct metrics_job *job)
     json_decref(metrics->job);
     metrics->job = object;
     metrics->job_written = false;
+    metrics->inexact = job->inexact;
+    metrics->curves = job->curves;
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -250,12 +246,6 @@ metrics_keep(struct metrics *metrics, uint64_t steps)
     pthread_mutex_lock(&metrics->lock);
     forget_behind(metrics, steps);
     pthread_mutex_unlock(&metrics->lock);
-}
-
-void
-metrics_inexact(struct metrics *metrics)
-{
-    metrics->inexact = true;
 }
 
 void

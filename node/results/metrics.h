@@ -63,6 +63,9 @@ struct metrics_job {
     const char *text;     /* config.text */
     const uint64_t *part; /* [part_count] steps after which other settings began: config_parts.h */
     size_t part_count;
+    /* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it comes. */
+    bool inexact;
+    bool curves; /* event files are written, too: tensorboard.h */
 };
 
 struct metrics_result {
@@ -85,10 +88,6 @@ void metrics_destroy(struct metrics **metrics);
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 /* Lines of later steps, left by an earlier start, count no more: they go when the first line comes. */
 void metrics_keep(struct metrics *metrics, uint64_t steps);
-/* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it comes. */
-void metrics_inexact(struct metrics *metrics);
-/* From now on, event files are written, too: tensorboard.h. */
-void metrics_tensorboard(struct metrics *metrics);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);

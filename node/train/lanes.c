@@ -123,6 +123,12 @@ take_bits(uint64_t *bits, size_t n)
     return taken;
 }
 
+uint64_t
+lanes_wave(const struct work *work, uint64_t *shards)
+{
+    return take_bits(shards, work->lane_count * work->lane_shards);
+}
+
 static void
 assign_parts(struct lane *lane)
 {
@@ -184,7 +190,7 @@ part_index(struct lane *lane, size_t p, uint64_t step, size_t row)
 }
 
 /* Rows [first, end) of the pass. */
-struct nn_batch
+static struct nn_batch
 lane_batch(const struct lane *lane, size_t first, size_t end)
 {
     const struct nn_model *model = lane->work->setup.model;
@@ -196,16 +202,22 @@ lane_batch(const struct lane *lane, size_t first, size_t end)
     return batch;
 }
 
+struct nn_batch
+lane_part(const struct lane *lane, size_t p, enum data_part part, const uint32_t *index)
+{
+    const struct work *work = lane->work;
+    struct nn_batch batch = lane_batch(lane, p == 0 ? 0 : lane->end[p - 1], lane->end[p]);
+    data_fill(work->setup.data, part, index, batch.rows, &batch, nn_output_size(work->setup.model));
+    return batch;
+}
+
 static void
 part_fill(void *arg, size_t p)
 {
     const struct lane *lane = arg;
     const struct work *work = lane->work;
-    size_t first = p == 0 ? 0 : lane->end[p - 1];
-    const uint32_t *index = lane->index + lane->count - lane->rows + first;
-    struct nn_batch batch = lane_batch(lane, first, lane->end[p]);
-    data_fill(work->setup.data, DATA_TRAIN, index, batch.rows, &batch,
-              nn_output_size(work->setup.model));
+    const uint32_t *index = lane->index + lane->count - lane->rows + (p ? lane->end[p - 1] : 0);
+    struct nn_batch batch = lane_part(lane, p, DATA_TRAIN, index);
     data_augment(work->setup.data, work->setup.seed, work->state->header->epoch, index, &batch);
 }
 

@@ -343,8 +343,7 @@ save_withdraw(struct save *save, const struct state *state)
 int
 save_find(struct save *save, struct state *state, struct checkpoint_found *found, struct why *why)
 {
-    struct checkpoint checkpoint = file_of(save, state->block);
-    return checkpoint_read_newest(save->setup.dir, UINT64_MAX, &checkpoint, found, why);
+    return save_find_part(save, save->setup.job_hash, UINT64_MAX, state, found, why);
 }
 
 int

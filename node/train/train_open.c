@@ -333,14 +333,12 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .text = config->text,
                                   .part = part,
                                   .part_count = run->job.past_count,
+                                  .inexact = !config->train.exact,
+                                  .curves = config->tensorboard,
                               });
     tell_job(run);
     tell_self(run);
     metrics_keep(run->metrics, run->folder.kept);
-    if (!config->train.exact)
-        metrics_inexact(run->metrics);
-    if (config->tensorboard)
-        metrics_tensorboard(run->metrics);
     if (run->folder.replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
                   run->folder.ended ? "ended" : "unfinished");

@@ -122,18 +122,6 @@ advance_layers(struct work *work, const struct state *state, uint64_t shards, si
     work->layer = end > work->layer ? end : work->layer;
 }
 
-/* The shards of those that are computed first: as many as the lanes hold. */
-static uint64_t
-first_wave(const struct work *work, uint64_t shards)
-{
-    uint64_t wave = 0;
-    for (size_t i = 0; shards && i < work->lane_count * work->lane_shards; i++) {
-        wave |= shards & -shards;
-        shards &= shards - 1;
-    }
-    return wave;
-}
-
 void
 work_drop(struct work *work)
 {
@@ -153,7 +141,7 @@ work_begin(struct work *work, const struct state *next, uint64_t shards, size_t 
             break;
     }
     if (end > 0)
-        advance_layers(work, next, first_wave(work, shards), end);
+        advance_layers(work, next, lanes_wave(work, &shards), end);
 }
 
 /* First element of a stripe; stripes end where exponent blocks end, so no counter has two owners. */
@@ -282,9 +270,8 @@ local_sgd_lane(void *ctx, size_t i)
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
     const struct state *state = work->state;
-    if (work->step == 0) {
+    if (work->step == 0)
         local_sgd_begin(&lane->walk, &state_rules(state)->local, work->params);
-    }
     local_sgd_on(lane, work->step);
     if (work->step + 1 < state_steps(state))
         return;
@@ -362,8 +349,7 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
              void (*ready)(void *ctx, size_t bucket), void *ctx)
 {
     do {
-        uint64_t wave = first_wave(work, shards);
-        shards &= ~wave;
+        uint64_t wave = lanes_wave(work, &shards);
         train_wave(work, state, wave, shards == 0, ready, ctx);
     } while (shards);
     if (ready && work->setup.claims)

@@ -11,17 +11,25 @@ tell_progress(struct work *work, size_t rows)
         work->setup.evaluates(work->setup.alive_ctx, done, work->to_test);
 }
 
+uint64_t
+work_test_first(const struct work *work, unsigned shard)
+{
+    return work_shard_first(work, data_info(work->setup.data)->test, shard);
+}
+
+static uint64_t
+test_rows(const struct work *work, unsigned shard)
+{
+    return work_test_first(work, shard + 1) - work_test_first(work, shard);
+}
+
 static void
 tell_of(struct work *work, uint64_t shards)
 {
-    uint64_t rows = data_info(work->setup.data)->test;
     atomic_store(&work->tested, 0);
     work->to_test = 0;
-    for (uint64_t left = shards; left; left &= left - 1) {
-        unsigned shard = (unsigned)__builtin_ctzll(left);
-        work->to_test +=
-            work_shard_first(work, rows, shard + 1) - work_shard_first(work, rows, shard);
-    }
+    for (uint64_t left = shards; left; left &= left - 1)
+        work->to_test += test_rows(work, (unsigned)__builtin_ctzll(left));
 }
 
 /* Where an evaluation of a lane's shards stands: row `at` of those of a shard. */
@@ -33,10 +41,9 @@ struct reader {
 static void
 reader_begin(const struct work *work, struct reader *reader)
 {
-    uint64_t rows = data_info(work->setup.data)->test;
     unsigned shard = reader->left ? (unsigned)__builtin_ctzll(reader->left) : 0;
-    reader->at = work_shard_first(work, rows, shard);
-    reader->end = work_shard_first(work, rows, shard + 1);
+    reader->at = work_test_first(work, shard);
+    reader->end = work_test_first(work, shard + 1);
 }
 
 /* The next pieces of at most part_rows rows each, of[parts] which shards; in the pass each is a shard of its own. */
@@ -67,11 +74,7 @@ static void
 piece_fill(void *arg, size_t p)
 {
     const struct lane *lane = arg;
-    const struct work *work = lane->work;
-    size_t first = p == 0 ? 0 : lane->end[p - 1];
-    struct nn_batch batch = lane_batch(lane, first, lane->end[p]);
-    data_fill(work->setup.data, DATA_TEST, lane->index + first, batch.rows, &batch,
-              nn_output_size(work->setup.model));
+    lane_part(lane, p, DATA_TEST, lane->index + (p ? lane->end[p - 1] : 0));
 }
 
 /* Evaluates what the reader gives, into shard_result. */
@@ -116,62 +119,50 @@ evaluate_piece(void *ctx, size_t i)
     evaluate_all(&work->lane[i], &reader);
 }
 
-void
-work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
+/* Into shard_result. */
+static void
+evaluate_shards(struct work *work, uint64_t shards)
 {
-    uint64_t rows = data_info(work->setup.data)->test;
     work->begun = false;
     tell_of(work, shards);
     lanes_assign(work, shards);
     lanes_run(work, evaluate_lane);
-    for (uint64_t left = shards; left; left &= left - 1) {
-        unsigned shard = (unsigned)__builtin_ctzll(left);
-        uint64_t count =
-            work_shard_first(work, rows, shard + 1) - work_shard_first(work, rows, shard);
-        state_tail_add(tail, count, &work->shard_result[shard]);
+}
+
+void
+work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail)
+{
+    evaluate_shards(work, shards);
+    for (; shards; shards &= shards - 1) {
+        unsigned shard = (unsigned)__builtin_ctzll(shards);
+        state_tail_add(tail, test_rows(work, shard), &work->shard_result[shard]);
     }
-}
-
-/* The means of sums over the whole test part. */
-static void
-set_means(const struct work *work, double loss_sum, double correct, double *loss, double *accuracy)
-{
-    uint64_t rows = data_info(work->setup.data)->test;
-    *loss = rows ? loss_sum / (double)rows : 0;
-    *accuracy = rows ? correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
-}
-
-uint64_t
-work_test_first(const struct work *work, unsigned shard)
-{
-    return work_shard_first(work, data_info(work->setup.data)->test, shard);
 }
 
 void
 work_evaluate_each(struct work *work, const float *params, uint64_t shards,
                    struct nn_result *result)
 {
-    work->begun = false;
     work->params = params;
-    tell_of(work, shards);
-    lanes_assign(work, shards);
-    lanes_run(work, evaluate_lane);
-    for (uint64_t left = shards; left; left &= left - 1)
-        result[__builtin_ctzll(left)] = work->shard_result[__builtin_ctzll(left)];
+    evaluate_shards(work, shards);
+    for (; shards; shards &= shards - 1)
+        result[__builtin_ctzll(shards)] = work->shard_result[__builtin_ctzll(shards)];
 }
 
 void
 work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
 {
     unsigned shards = work->setup.shards;
-    uint64_t all = bits_below(shards);
-    struct nn_result result[EXACT_SHARDS_MAX], sum = {0};
-    work_evaluate_each(work, params, all, result);
+    uint64_t rows = data_info(work->setup.data)->test;
+    struct nn_result sum = {0};
+    work->params = params;
+    evaluate_shards(work, bits_below(shards));
     for (unsigned i = 0; i < shards; i++) {
-        sum.loss += result[i].loss;
-        sum.correct += result[i].correct;
+        sum.loss += work->shard_result[i].loss;
+        sum.correct += work->shard_result[i].correct;
     }
-    set_means(work, sum.loss, sum.correct, loss, accuracy);
+    *loss = rows ? sum.loss / (double)rows : 0;
+    *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
 }
 
 void

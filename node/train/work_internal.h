@@ -81,13 +81,16 @@ int lanes_init(struct work *work); /* 0 or -ENOMEM */
 void lanes_fini(struct work *work);
 /* Divides the set bits of `shards` among the lanes, as evenly as whole shards allow. */
 void lanes_assign(struct work *work, uint64_t shards);
+/* The shards that are computed first, as many as the lanes hold: they are taken away. */
+uint64_t lanes_wave(const struct work *work, uint64_t *shards);
 /* Runs each lane on its own thread. If threads would be without a lane, all of them run one lane after the other. */
 void lanes_run(struct work *work, void (*run)(void *ctx, size_t lane));
 
 /* The samples of the lane's shards for a step of the present round, in order, behind those of the steps before. */
 void lane_fill(struct lane *lane, uint64_t step);
-/* Rows [first, end) of the pass of a lane. */
-struct nn_batch lane_batch(const struct lane *lane, size_t first, size_t end);
+/* Fills the rows of part p of its pass with these samples. */
+struct nn_batch lane_part(const struct lane *lane, size_t p, enum data_part part,
+                          const uint32_t *index);
 /* Calls run(lane, part) for each part, in parallel if the lane has all threads. */
 void lane_each(struct lane *lane, void (*run)(void *lane, size_t part));
 /* Runs layers [layer, end) forward. */

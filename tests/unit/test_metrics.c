@@ -444,7 +444,7 @@ lines_after_a_step_again(bool inexact, uint64_t samples)
     metrics_destroy(&metrics);
     metrics = open_metrics(true);
     if (inexact)
-        metrics_inexact(metrics);
+        metrics_job(metrics, &(struct metrics_job){.run = "x", .inexact = true});
     for (uint64_t k = 2; k <= 3; k++) {
         struct metrics_step step = step_of(k);
         step.samples = k == 2 ? samples : 100;
@@ -455,6 +455,7 @@ lines_after_a_step_again(bool inexact, uint64_t samples)
     size_t count = 0;
     for (json_t *object; (object = line(count)); count++)
         json_decref(object);
+    (void)remove(path_of("job.json"));
     return count;
 }
 
