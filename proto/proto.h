@@ -41,7 +41,7 @@ enum {
     PROTO_BEACON_MAX = 255,       /* bytes of a beacon: zbeacon's limit */
     PROTO_NODE_SIZE = 17,         /* bytes of an encoded node */
     PROTO_STATUSES_MAX = 16,      /* of a replica: mesh/core/gossip/gossip_record.h */
-    PROTO_PARTS_MAX = 1 << 20,    /* parts of a replica */
+    PROTO_RANGES_MAX = 1 << 20,   /* ranges of a replica */
     PROTO_PAUSE_MAX_US = 1000000, /* between two heartbeats */
 };
 
@@ -148,7 +148,7 @@ struct proto_replica {
     uint64_t plan_hash; /* of the present plan; 0: none */
     uint16_t status;    /* enum gossip_status */
     uint64_t step;      /* the next one here */
-    uint64_t units;     /* shards computed here, */
+    uint64_t computed;  /* shards computed here, */
     uint64_t known;     /* and by all nodes, as far as is known here */
     uint64_t result;    /* hash of the result; 0: there is none yet */
     uint64_t
@@ -159,7 +159,7 @@ struct proto_replica {
         without; /* id of a node that is connected, does not answer, and is left out; 0: nobody */
     /* shards that another start of a node has computed, as far as is known; id 0: none. Each message tells the next
      * one: so all hear of those that are dead */
-    uint64_t start_id, start_incarnation, start_units;
+    uint64_t start_id, start_incarnation, start_computed;
 };
 
 struct proto_heartbeat {
@@ -321,8 +321,8 @@ struct proto_ask {
     uint16_t kind;
     uint64_t to;        /* incarnation of the receiver: another process may have its port now */
     uint64_t link;      /* number of this link; another one after either end has forgotten it */
-    uint64_t number;    /* of the flow; flows of a part are 1, 2, 3, ...; 0 for copies */
-    uint32_t part;      /* elements [part * PROTO_CHUNK_MAX, ...) */
+    uint64_t number;    /* of the flow; flows of a range are 1, 2, 3, ...; 0 for copies */
+    uint32_t range;     /* elements [range * PROTO_CHUNK_MAX, ...) */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
     uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip_link.h */
@@ -341,7 +341,7 @@ struct proto_flow {
     uint16_t kind;
     uint64_t to; /* incarnation of the receiver */
     uint64_t link, number;
-    uint32_t part;
+    uint32_t range;
     uint64_t plan_hash, phase; /* as in the ASK that it answers */
     uint64_t weight;           /* of push-sum, in units of 2^-24; the weight of a copy */
     uint64_t check;            /* as in ASK */

@@ -24,7 +24,7 @@ struct actor {
     uint8_t *snapshot_state;
     bool began, computing, mean;
     int64_t *values;
-    int64_t *weight, *read_weight; /* [part_count] now, and when `read` was set */
+    int64_t *weight, *read_weight; /* [range_count] now, and when `read` was set */
     int32_t *read, *copied;        /* values that were read last; copies that have come */
     struct core_task task;
     struct state state;
@@ -38,8 +38,8 @@ struct replay {
     struct replay_pieces pieces;
     struct actor *actor; /* [pieces.start_count] */
     bool async, push_sum;
-    size_t count, part_size, part_count; /* count: values */
-    struct state next;                   /* scratch, as are the following */
+    size_t count, range_size, range_count; /* count: values */
+    struct state next;                     /* scratch, as are the following */
     float *before;
     int32_t *scratch, *update;
     uint64_t steps;
@@ -50,22 +50,22 @@ struct replay {
 enum { DONE = 0, BLOCKED = 1, IMPOSSIBLE = -EBADMSG };
 
 static inline size_t
-first_of(const struct replay *r, size_t part)
+first_of(const struct replay *r, size_t range)
 {
-    return part * r->part_size;
+    return range * r->range_size;
 }
 
 static inline size_t
-count_of(const struct replay *r, size_t part)
+count_of(const struct replay *r, size_t range)
 {
-    size_t rest = r->count - first_of(r, part);
-    return rest < r->part_size ? rest : r->part_size;
+    size_t rest = r->count - first_of(r, range);
+    return rest < r->range_size ? rest : r->range_size;
 }
 
 static inline void
 set_weights(const struct replay *r, struct actor *a, int64_t weight)
 {
-    for (size_t p = 0; p < r->part_count; p++)
+    for (size_t p = 0; p < r->range_count; p++)
         a->weight[p] = weight;
 }
 
@@ -73,7 +73,7 @@ static inline void
 read_values(const struct replay *r, struct actor *a)
 {
     gossip_flow_clamp(a->read, a->values, r->count);
-    memcpy(a->read_weight, a->weight, r->part_count * sizeof *a->weight);
+    memcpy(a->read_weight, a->weight, r->range_count * sizeof *a->weight);
 }
 
 /* ASKED, GAVE, TOOK, COPIED, GOT: DONE, or BLOCKED as long as the other end has not come so far. */

@@ -8,14 +8,14 @@
 static int32_t *
 new_body(const struct replay *r, const struct replay_piece *piece)
 {
-    return calloc(count_of(r, piece->part), sizeof(int32_t));
+    return calloc(count_of(r, piece->range), sizeof(int32_t));
 }
 
-/* What an exchange of this part is about: the values now, or those of the phase. */
+/* What an exchange of this range is about: the values now, or those of the phase. */
 static void
-values_of(const struct replay *r, const struct actor *a, size_t part, int32_t *out)
+values_of(const struct replay *r, const struct actor *a, size_t range, int32_t *out)
 {
-    size_t first = first_of(r, part), n = count_of(r, part);
+    size_t first = first_of(r, range), n = count_of(r, range);
     if (r->async)
         gossip_flow_clamp(out, a->values + first, n);
     else
@@ -30,23 +30,23 @@ on_asked(const struct replay *r, const struct actor *a, struct replay_piece *pie
     piece->theirs = new_body(r, piece);
     if (!piece->theirs)
         return -ENOMEM;
-    values_of(r, a, piece->part, piece->theirs);
+    values_of(r, a, piece->range, piece->theirs);
     return DONE;
 }
 
 static int
 on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
 {
-    size_t first = first_of(r, piece->part), n = count_of(r, piece->part);
+    size_t first = first_of(r, piece->range), n = count_of(r, piece->range);
     if (!r->push_sum && !piece->theirs)
         return BLOCKED;
     if (!(piece->body = new_body(r, piece)))
         return -ENOMEM;
-    values_of(r, a, piece->part, r->scratch);
+    values_of(r, a, piece->range, r->scratch);
     if (r->push_sum) {
         gossip_flow_share(piece->body, a->values + first, r->scratch, a->note.share, n);
-        piece->weight = a->read_weight[piece->part] / a->note.share;
-        a->weight[piece->part] -= piece->weight;
+        piece->weight = a->read_weight[piece->range] / a->note.share;
+        a->weight[piece->range] -= piece->weight;
     } else {
         gossip_flow_average(piece->body, a->values + first, r->scratch, piece->theirs,
                             a->note.share, n);
@@ -61,10 +61,10 @@ on_took(const struct replay *r, struct actor *a, struct replay_piece *piece)
 {
     if (!piece->body)
         return BLOCKED;
-    if (!gossip_flow_fits(a->weight[piece->part], piece->weight))
+    if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
         return IMPOSSIBLE;
-    gossip_flow_add(a->values + first_of(r, piece->part), piece->body, count_of(r, piece->part));
-    a->weight[piece->part] += piece->weight;
+    gossip_flow_add(a->values + first_of(r, piece->range), piece->body, count_of(r, piece->range));
+    a->weight[piece->range] += piece->weight;
     return DONE;
 }
 
@@ -75,20 +75,21 @@ on_copied(const struct replay *r, const struct actor *a, struct replay_piece *pi
 {
     if (!(piece->body = new_body(r, piece)))
         return -ENOMEM;
-    gossip_flow_clamp(piece->body, a->values + first_of(r, piece->part), count_of(r, piece->part));
-    piece->weight = a->weight[piece->part];
+    gossip_flow_clamp(piece->body, a->values + first_of(r, piece->range),
+                      count_of(r, piece->range));
+    piece->weight = a->weight[piece->range];
     return DONE;
 }
 
 static int
 on_got(const struct replay *r, struct actor *a, const struct replay_piece *piece)
 {
-    size_t first = first_of(r, piece->part), n = count_of(r, piece->part);
+    size_t first = first_of(r, piece->range), n = count_of(r, piece->range);
     if (!piece->body)
         return BLOCKED;
     if (a->mean) {
         gossip_flow_add(a->values + first, piece->body, n);
-        a->weight[piece->part] += piece->weight;
+        a->weight[piece->range] += piece->weight;
     } else {
         memcpy(a->copied + first, piece->body, n * sizeof *a->copied);
     }
@@ -124,7 +125,7 @@ static int
 on_mean_void(const struct replay *r, struct actor *a)
 {
     gossip_flow_set(a->values, a->read, r->count);
-    memcpy(a->weight, a->read_weight, r->part_count * sizeof *a->weight);
+    memcpy(a->weight, a->read_weight, r->range_count * sizeof *a->weight);
     a->mean = false;
     return DONE;
 }
@@ -147,7 +148,7 @@ on_mean(struct replay *r, struct actor *a)
 {
     if (!a->mean)
         return IMPOSSIBLE;
-    for (size_t p = 0; p < r->part_count; p++)
+    for (size_t p = 0; p < r->range_count; p++)
         if (a->weight[p] > 0)
             gossip_flow_mean(a->values + first_of(r, p), a->weight[p], count_of(r, p));
     return end(r, a);

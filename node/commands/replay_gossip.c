@@ -41,8 +41,8 @@ allocate(const struct replay *r, struct actor *a)
 {
     struct state_job job = job_rules(&r->base.job, r->base.config);
     a->values = calloc(r->count, sizeof *a->values);
-    a->weight = calloc(2 * r->part_count, sizeof *a->weight);
-    a->read_weight = a->weight ? a->weight + r->part_count : NULL;
+    a->weight = calloc(2 * r->range_count, sizeof *a->weight);
+    a->read_weight = a->weight ? a->weight + r->range_count : NULL;
     a->read = calloc(r->count, sizeof *a->read);
     a->copied = calloc(r->count, sizeof *a->copied);
     if (!a->values || !a->weight || !a->read || !a->copied)
@@ -61,7 +61,7 @@ compute_update(struct replay *r, struct actor *a)
     struct state_event event;
     const int32_t *values = a->read;
     if (r->push_sum) {
-        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->part_size, r->count);
+        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->range_size, r->count);
         values = r->scratch;
     }
     replica_begin(&replica, &a->task, values);
@@ -82,7 +82,7 @@ on_read(const struct replay *r, struct actor *a)
 {
     if (r->async)
         read_values(r, a);
-    for (size_t p = 0; p < r->part_count; p++)
+    for (size_t p = 0; p < r->range_count; p++)
         if (a->read_weight[p] <= 0)
             return IMPOSSIBLE;
     if (a->computing)
@@ -148,12 +148,12 @@ on_saved(const struct replay *r, struct actor *a)
     forget_snapshot(a);
     a->snapshot = a->note.number;
     a->snapshot_values = malloc(r->count * sizeof *a->snapshot_values);
-    a->snapshot_weight = malloc(r->part_count * sizeof *a->snapshot_weight);
+    a->snapshot_weight = malloc(r->range_count * sizeof *a->snapshot_weight);
     a->snapshot_state = malloc(a->state.size);
     if (!a->snapshot_values || !a->snapshot_weight || !a->snapshot_state)
         return -ENOMEM;
     memcpy(a->snapshot_values, a->values, r->count * sizeof *a->snapshot_values);
-    memcpy(a->snapshot_weight, a->weight, r->part_count * sizeof *a->snapshot_weight);
+    memcpy(a->snapshot_weight, a->weight, r->range_count * sizeof *a->snapshot_weight);
     memcpy(a->snapshot_state, a->state.block, a->state.size);
     return DONE;
 }
@@ -174,7 +174,7 @@ restore(const struct replay *r, struct actor *a, const struct actor *from)
 {
     memcpy(a->state.block, from->snapshot_state, a->state.size);
     memcpy(a->values, from->snapshot_values, r->count * sizeof *a->values);
-    memcpy(a->weight, from->snapshot_weight, r->part_count * sizeof *a->weight);
+    memcpy(a->weight, from->snapshot_weight, r->range_count * sizeof *a->weight);
     a->began = true;
 }
 
@@ -332,8 +332,8 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
     r->count = nn_param_count(r->base.job.model);
-    r->part_size = r->count < MESH_CHUNK_ELEMS ? r->count : MESH_CHUNK_ELEMS;
-    r->part_count = (r->count + r->part_size - 1) / r->part_size;
+    r->range_size = r->count < MESH_CHUNK_ELEMS ? r->count : MESH_CHUNK_ELEMS;
+    r->range_count = (r->count + r->range_size - 1) / r->range_size;
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
     r->before = calloc(r->count, sizeof *r->before);
@@ -344,7 +344,7 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->count);
     const struct replay_rules rules = {
         .push_sum = r->push_sum,
-        .part_count = r->part_count,
+        .range_count = r->range_count,
         .shards = config->train.shards,
     };
     const struct replay_parts parts = replay_parts_of(&r->base.job, config);

@@ -16,7 +16,7 @@ piece_order(const void *a, const void *b)
     int rc = replay_node_order(x->whose, y->whose);
     rc = rc ? rc : replay_order(x->link, y->link);
     rc = rc ? rc : replay_order(x->number, y->number);
-    return rc ? rc : replay_order(x->part, y->part);
+    return rc ? rc : replay_order(x->range, y->range);
 }
 
 static int
@@ -34,7 +34,7 @@ name_of(struct proto_node self, const struct gossip_note *note)
     return (struct replay_piece){.whose = peers ? note->peer : self,
                                  .link = note->link,
                                  .number = note->number,
-                                 .part = note->part};
+                                 .range = note->range};
 }
 
 struct replay_piece *
@@ -77,10 +77,10 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
     uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ)
         return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
-               note->part < note->number;
+               note->range < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
-    return note->part < rules->part_count && (!flow || note->link > 0);
+    return note->range < rules->range_count && (!flow || note->link > 0);
 }
 
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
@@ -203,7 +203,7 @@ add_event(struct replay_pieces *pieces, const struct replay_start *start,
                                  .shards = note->shards,
                                  .plan = note->plan,
                                  .members = note->number,
-                                 .rank = note->part,
+                                 .rank = note->range,
                                  .joined = pieces->joined == s + 1};
     pieces->joined = 0;
     pieces->start[s].idle -= pieces->start[s].idle > 0; /* the phase of this step */

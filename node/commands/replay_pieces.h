@@ -30,11 +30,11 @@ struct replay_read {
     bool updated; /* it was added to the replica */
 };
 
-/* A flow or a copy, of one part of the values. */
+/* A flow or a copy, of one range of the values. */
 struct replay_piece {
     struct proto_node whose; /* flow: who asked for it; copy: who sent it */
     uint64_t link, number;   /* link 0: a copy */
-    uint32_t part;
+    uint32_t range;
     struct proto_node giver;
     bool asked;      /* flow: its taker's values are known */
     bool wanted;     /* somebody took it */
@@ -61,8 +61,8 @@ struct replay_pieces {
 
 /* What a journal must agree with. */
 struct replay_rules {
-    bool push_sum;     /* an ASK has no values */
-    size_t part_count; /* of the values */
+    bool push_sum;      /* an ASK has no values */
+    size_t range_count; /* of the values */
     unsigned shards;
 };
 

@@ -37,16 +37,16 @@ static void
 put_plan(struct bytes_out *out, struct gossip_names *names, const struct gossip_note *note)
 {
     bool same =
-        note->plan == names->plan && note->number == names->members && note->part == names->rank;
+        note->plan == names->plan && note->number == names->members && note->range == names->rank;
     varint_put(out, !same);
     if (same)
         return;
     names->plan = note->plan;
     names->members = note->number;
-    names->rank = note->part;
+    names->rank = note->range;
     bytes_put_u64(out, note->plan);
     varint_put(out, note->number);
-    varint_put(out, note->part);
+    varint_put(out, note->range);
 }
 
 static void
@@ -59,7 +59,7 @@ get_plan(struct bytes_in *in, struct gossip_names *names, struct gossip_note *no
     }
     note->plan = names->plan;
     note->number = names->members;
-    note->part = names->rank;
+    note->range = names->rank;
 }
 
 /* --- Records -------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
     if (has & NUMBER)
         varint_put(&out, note->number);
     if (has & PART)
-        varint_put(&out, note->part);
+        varint_put(&out, note->range);
     if (has & SHARE)
         varint_put(&out, note->share);
     if (has & STEP)
@@ -111,7 +111,7 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
     if (has & NUMBER)
         note->number = varint_get(&in, UINT64_MAX);
     if (has & PART)
-        note->part = (uint32_t)varint_get(&in, UINT32_MAX);
+        note->range = (uint32_t)varint_get(&in, UINT32_MAX);
     if (has & SHARE)
         note->share = (uint32_t)varint_get(&in, UINT32_MAX);
     if (has & STEP)

@@ -7,11 +7,11 @@
  *               with those of the job
  *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes, how
  *               many members it has, and the rank of this node
- *     ASKED     peer, link, number, part
- *     GAVE      peer, link, number, part, share
- *     TOOK      peer, link, number, part
- *     COPIED    number, part
- *     GOT       peer, number, part
+ *     ASKED     peer, link, number, range
+ *     GAVE      peer, link, number, range, share
+ *     TOOK      peer, link, number, range
+ *     COPIED    number, range
+ *     GOT       peer, number, range
  *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this snapshot
  *
  *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing

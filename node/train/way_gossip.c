@@ -6,7 +6,7 @@
  *
  *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
- *     weights of the parts, int64 | values, int64
+ *     weights of the ranges, int64 | values, int64
  *
  * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
 #include <errno.h>
@@ -25,13 +25,13 @@
 struct gossip_run {
     struct gossip_config config;
     struct replica replica;
-    const int64_t *weight; /* of the parts of the values of this step */
+    const int64_t *weight; /* of the ranges of the values of this step */
     uint64_t
         from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
     struct gossip_names names; /* in the journal */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
-    size_t more_size, part_size, part_count;
+    size_t more_size, range_size, range_count;
     struct gossip_saved saved;
     bool begins;              /* with `saved` */
     struct state_event event; /* of the present step */
@@ -91,7 +91,7 @@ show(struct run *run, const struct gossip_saved *saved)
     uint64_t step = async ? saved->total / state->job.shards : saved->step;
     gossip_flow_clamp(values, saved->values, state->param_count);
     if (run->config->gossip.push_sum)
-        gossip_flow_debias(values, values, saved->weight, gossip->part_size, state->param_count);
+        gossip_flow_debias(values, values, saved->weight, gossip->range_size, state->param_count);
     replica_show(state, values, step < total ? step : total - 1);
 }
 
@@ -105,15 +105,15 @@ on_save(void *ctx, const struct gossip_saved *saved)
     const struct state_header before = *run->state.header;
     if (!save_idle(run->save))
         return;
-    for (size_t p = 0; p < gossip->part_count; p++)
+    for (size_t p = 0; p < gossip->range_count; p++)
         if (saved->weight[p] <= 0)
             return; /* it joined with weight 0 and has got nothing yet */
     gossip->more[SNAPSHOT] = saved->snapshot;
     gossip->more[STEP] = saved->step;
     gossip->more[TOTAL] = saved->total;
     memcpy(gossip->more + STARTS, saved->starts, (GOSSIP_STARTS + 1) * sizeof *saved->starts);
-    memcpy(gossip->more + WEIGHTS, saved->weight, gossip->part_count * sizeof *saved->weight);
-    memcpy(gossip->more + WEIGHTS + gossip->part_count, saved->values,
+    memcpy(gossip->more + WEIGHTS, saved->weight, gossip->range_count * sizeof *saved->weight);
+    memcpy(gossip->more + WEIGHTS + gossip->range_count, saved->values,
            run->state.param_count * sizeof *saved->values);
     show(run, saved);
     save_begin(run->save, &run->state, true);
@@ -140,9 +140,9 @@ gossip_resume(struct run *run)
         .total = more[TOTAL],
         .starts = (const struct gossip_start *)(const void *)(more + STARTS),
         .weight = (const int64_t *)(const void *)(more + WEIGHTS),
-        .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->part_count),
+        .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->range_count),
     };
-    for (size_t p = 0; p < gossip->part_count && more[SNAPSHOT]; p++)
+    for (size_t p = 0; p < gossip->range_count && more[SNAPSHOT]; p++)
         sound =
             sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
     gossip->begins = more[SNAPSHOT] != 0;
@@ -177,9 +177,9 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
 static int
 open_more(struct gossip_run *gossip, size_t params)
 {
-    gossip->part_size = params < MESH_CHUNK_ELEMS ? params : MESH_CHUNK_ELEMS;
-    gossip->part_count = (params + gossip->part_size - 1) / gossip->part_size;
-    size_t words = WEIGHTS + gossip->part_count + params;
+    gossip->range_size = params < MESH_CHUNK_ELEMS ? params : MESH_CHUNK_ELEMS;
+    gossip->range_count = (params + gossip->range_size - 1) / gossip->range_size;
+    size_t words = WEIGHTS + gossip->range_count + params;
     gossip->more_size = words * sizeof *gossip->more;
     gossip->more = calloc(words, sizeof *gossip->more);
     return gossip->more ? 0 : -ENOMEM;
@@ -310,7 +310,7 @@ values_of(const struct run *run)
     int32_t *own = mesh_own(run->mesh);
     if (!run->config->gossip.push_sum)
         return values;
-    gossip_flow_debias(own, values, gossip->weight, gossip->part_size, run->state.param_count);
+    gossip_flow_debias(own, values, gossip->weight, gossip->range_size, run->state.param_count);
     return own;
 }
 

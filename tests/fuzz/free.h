@@ -459,7 +459,7 @@ gossip_noted(void *ctx, const struct gossip_note *note)
     (void)ctx;
     bool of_part = note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE ||
                    note->event == GOSSIP_LOST || note->event == GOSSIP_TOOK;
-    demand(!of_part || (note->part < PARTS && note->peer.id != 0 && note->number > 0));
+    demand(!of_part || (note->range < PARTS && note->peer.id != 0 && note->number > 0));
     demand(note->event != GOSSIP_GAVE || (note->body && note->count <= CHUNK));
 }
 

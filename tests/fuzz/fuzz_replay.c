@@ -249,7 +249,7 @@ gossip_record(size_t t, struct gossip_names *names)
     note.peer = node();
     note.link = draw(3);
     note.number = draw(3);
-    note.part = draw(PARTS);
+    note.range = draw(PARTS);
     note.share = 2;
     if (note.event == GOSSIP_READ) {
         note.step = draw(STEPS);
@@ -257,7 +257,7 @@ gossip_record(size_t t, struct gossip_names *names)
         note.shards = draw(2) ? 0xfff : (uint64_t)draw(256) << 4 | draw(16);
         note.plan = 1 + draw(3);
         note.number = 1 + draw(4);
-        note.part = draw(4);
+        note.range = draw(4);
     }
     add(t, note.event, data, gossip_journal_put(names, &note, data));
 }
@@ -327,8 +327,8 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
                        .async = async,
                        .push_sum = push_sum,
                        .count = VALUES,
-                       .part_size = PART_SIZE,
-                       .part_count = PARTS,
+                       .range_size = PART_SIZE,
+                       .range_count = PARTS,
                        .scratch = scratch};
     if (pieces->start_count > 64)
         return;
@@ -358,7 +358,8 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
 static void
 gossip(bool push_sum, bool async)
 {
-    const struct replay_rules rules = {.push_sum = push_sum, .part_count = PARTS, .shards = SHARDS};
+    const struct replay_rules rules = {
+        .push_sum = push_sum, .range_count = PARTS, .shards = SHARDS};
     const struct replay_cover cover = {
         .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
     struct verify_folders folders = {.out = nowhere(), .first = -1};

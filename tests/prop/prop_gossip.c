@@ -32,14 +32,14 @@ phase(const struct gossip_graph *graph, unsigned n, uint64_t k)
         for (unsigned j = 0; j < n; j++) {
             if (!(gossip_graph_to(graph, n, i, k) >> j & 1) || (!graph->directed && j > i))
                 continue;
-            unsigned parts = gossip_graph_parts(graph, n, i, j, k);
+            unsigned share = gossip_graph_share(graph, n, i, j, k);
             if (graph->directed)
-                gossip_flow_share(flow, x[i], at[i], parts, VALUES);
+                gossip_flow_share(flow, x[i], at[i], share, VALUES);
             else
-                gossip_flow_average(flow, x[i], at[i], at[j], parts, VALUES);
+                gossip_flow_average(flow, x[i], at[i], at[j], share, VALUES);
             gossip_flow_add(x[j], flow, VALUES);
-            weight[i] -= graph->directed ? weight_at[i] / parts : 0;
-            weight[j] += graph->directed ? weight_at[i] / parts : 0;
+            weight[i] -= graph->directed ? weight_at[i] / share : 0;
+            weight[j] += graph->directed ? weight_at[i] / share : 0;
         }
 }
 
@@ -86,7 +86,7 @@ lambda(const struct gossip_graph *graph, unsigned n)
         v[i] = sin(1 + 2.7 * i);
         for (unsigned j = 0; j < n; j++)
             if (gossip_graph_to(graph, n, i, 0) >> j & 1)
-                w[i][j] = 1.0 / gossip_graph_parts(graph, n, i, j, 0);
+                w[i][j] = 1.0 / gossip_graph_share(graph, n, i, j, 0);
     }
     for (int k = 0; k < 3000; k++) {
         double mean = 0, square = 0;

@@ -20,7 +20,7 @@ extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 
 /* gossip.c */
 extern struct gossip_config sim_gossip_config; /* of the present schedule */
-extern uint32_t sim_gossip_chunk;              /* values in a part */
+extern uint32_t sim_gossip_chunk;              /* values in a range */
 size_t sim_gossip_parts(void);
 /* The values that all nodes begin with. */
 int32_t sim_gossip_initial(const struct sim *sim, size_t k);

@@ -6,7 +6,7 @@
 #include "tests/sim/gossip.h"
 
 /* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go on: 24 edges,
- * 4 parts and two or three phases a step are some 30,000; three quarters of the places are used. */
+ * 4 ranges and two or three phases a step are some 30,000; three quarters of the places are used. */
 enum { VALUES = 32, PARTS = 32, RECORDS = 1 << 16 };
 
 __extension__ typedef __int128 wide;
@@ -43,7 +43,7 @@ struct gossip_book {
     unsigned used;          /* as many */
     int64_t ledger[VALUES]; /* beginnings, updates and adoptions */
     int64_t dead[VALUES];   /* what the dead had */
-    uint64_t units; /* shards computed by anybody: with async not fewer than were promised */
+    uint64_t computed; /* shards computed by anybody: with async not fewer than were promised */
     /* The last snapshot: who was in its plan, and what they had when the first one saved it. */
     struct {
         uint64_t name, members;

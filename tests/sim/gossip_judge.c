@@ -20,7 +20,7 @@ sim_gossip_judge_begin(struct sim *sim)
     for (unsigned r = 0; r < sim_gossip_book.used; r++)
         sim_gossip_book.records[sim_gossip_book.name[r]].key = 0;
     sim_gossip_book.used = 0;
-    sim_gossip_book.units = 0;
+    sim_gossip_book.computed = 0;
     memset(&sim_gossip_book.snapshot, 0, sizeof sim_gossip_book.snapshot);
     memset(sim_gossip_book.of, 0, sizeof sim_gossip_book.of);
     memset(sim_gossip_book.ledger, 0, sizeof sim_gossip_book.ledger);
@@ -28,15 +28,15 @@ sim_gossip_judge_begin(struct sim *sim)
 }
 
 static size_t
-first_of(size_t part)
+first_of(size_t range)
 {
-    return part * sim_gossip_chunk;
+    return range * sim_gossip_chunk;
 }
 
 static size_t
-count_of(size_t part)
+count_of(size_t range)
 {
-    size_t rest = sim_gossip_config.count - first_of(part);
+    size_t rest = sim_gossip_config.count - first_of(range);
     return rest < sim_gossip_chunk ? rest : sim_gossip_chunk;
 }
 
@@ -51,7 +51,7 @@ key_of(struct proto_node from, struct proto_node to, const struct gossip_note *n
 {
     uint64_t ends =
         mix64_pair(mix64_pair(from.id, from.incarnation), mix64_pair(to.id, to.incarnation));
-    return mix64_pair(mix64_pair(ends, note->link), mix64_pair(note->number, note->part)) | 1;
+    return mix64_pair(mix64_pair(ends, note->link), mix64_pair(note->number, note->range)) | 1;
 }
 
 /* The record of this name; NULL if there is none. */
@@ -142,7 +142,7 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->plan = note->plan;
     books->phase = note->phase;
     books->n = (unsigned)note->number;
-    books->rank = note->part;
+    books->rank = note->range;
     if (books->n == 1 && books->weight[0] <= 0)
         sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }
@@ -151,7 +151,7 @@ static void
 on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    sim_gossip_book.units += (unsigned)__builtin_popcountll(books->shards);
+    sim_gossip_book.computed += (unsigned)__builtin_popcountll(books->shards);
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         int32_t update = sim_gossip_update(sim, node, note->step, books->shards, books->read[k], k);
         appear(books, k, books->value[k] + update);
@@ -176,8 +176,8 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
                               .plan = books->plan,
                               .phase = books->phase,
                               .rank = books->rank,
-                              .first = first_of(note->part),
-                              .count = count_of(note->part)};
+                              .first = first_of(note->range),
+                              .count = count_of(note->range)};
     for (size_t k = 0; k < record->count; k++)
         record->theirs[k] = sim_gossip_config.async ? clamp(books->value[record->first + k])
                                                     : books->read[record->first + k];
@@ -233,8 +233,8 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
                      record->body[k]);
     }
     if (sim_gossip_config.push_sum)
-        record->weight = books->read_weight[note->part] / (share ? share : 1);
-    books->weight[note->part] -= record->weight;
+        record->weight = books->read_weight[note->range] / (share ? share : 1);
+    books->weight[note->range] -= record->weight;
     if (note->weight != record->weight)
         sim_fail(sim, "node %u: gives the weight %" PRId64 ", it should be %" PRId64, node->index,
                  note->weight, record->weight);
@@ -253,7 +253,7 @@ on_took(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     record->taken = true;
     for (size_t k = 0; k < record->count; k++)
         books->value[record->first + k] += record->body[k];
-    books->weight[note->part] += record->weight;
+    books->weight[note->range] += record->weight;
 }
 
 static void
@@ -300,9 +300,9 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     *record = (struct record){.key = key,
                               .given = true,
                               .taken = true,
-                              .first = first_of(note->part),
-                              .count = count_of(note->part),
-                              .weight = books->weight[note->part]};
+                              .first = first_of(note->range),
+                              .count = count_of(note->range),
+                              .weight = books->weight[note->range]};
     for (size_t k = 0; k < record->count; k++)
         record->body[k] = clamp(books->value[record->first + k]);
     if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
@@ -316,7 +316,7 @@ on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     struct books *books = &sim_gossip_book.of[node->index];
     struct gossip_note name = {.number = note->number};
     const struct record *record = look_up(key_of(note->peer, note->peer, &name));
-    if (!record || record->first != first_of(note->part)) {
+    if (!record || record->first != first_of(note->range)) {
         sim_fail(sim, "node %u: a copy that nobody sent", node->index);
         return;
     }
@@ -327,7 +327,7 @@ on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
         else
             books->copied[at] = record->body[k];
     }
-    books->weight[note->part] += books->mean ? record->weight : 0;
+    books->weight[note->range] += books->mean ? record->weight : 0;
 }
 
 static void

@@ -126,7 +126,7 @@ hears_all(const struct sim *sim, const struct sim_node *node)
     return stats.peers >= others;
 }
 
-/* All who had this part of the model are gone. */
+/* All who had this range of the model are gone. */
 static bool
 part_gone(const struct sim *sim, size_t p)
 {
@@ -147,7 +147,7 @@ part_gone(const struct sim *sim, size_t p)
     return true;
 }
 
-/* All who had the model are gone; who joined them without one, or with some parts of it, waits for them. */
+/* All who had the model are gone; who joined them without one, or with some ranges of it, waits for them. */
 static bool
 model_gone(const struct sim *sim)
 {
@@ -181,9 +181,9 @@ sim_gossip_judge_end(struct sim *sim)
         result = hears_all(sim, node) ? node->task_hash : result;
     }
     uint64_t due = sim_gossip_config.steps * sim->profile.shards;
-    if (!sim->failed && anybody && sim_gossip_config.async && sim_gossip_book.units < due)
+    if (!sim->failed && anybody && sim_gossip_config.async && sim_gossip_book.computed < due)
         sim_fail(sim, "the run ended after %" PRIu64 " of %" PRIu64 " shards",
-                 sim_gossip_book.units, due);
+                 sim_gossip_book.computed, due);
     if (sim->failed)
         return;
     judge_sum(sim);

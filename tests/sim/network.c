@@ -255,14 +255,14 @@ flow_flip(struct sim *sim, struct sim_message *m)
     };
     uint64_t field = rand_below(&sim->rand, 9), bit = UINT64_C(1) << rand_below(&sim->rand, 5);
     uint16_t *kind = flow ? &f->kind : &a->kind;
-    uint32_t *part = flow ? &f->part : &a->part;
+    uint32_t *range = flow ? &f->range : &a->range;
     sim->counts.flips++;
     if (field < 7)
         *word[field] ^= bit;
     else if (field == 7)
         *kind ^= 1;
     else
-        *part ^= (uint32_t)bit;
+        *range ^= (uint32_t)bit;
     unsigned kinds = flow ? PROTO_FLOWS_END : PROTO_ASKS_END;
     m->lost = *word[1] == 0 || *kind >= kinds; /* the decoder refuses it */
     if (!m->lost)

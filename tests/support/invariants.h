@@ -63,11 +63,20 @@ gossip_wrong(const struct core *core)
     const struct gossip *g = &core->gossip;
     const struct gossip_links *links = &g->links;
     unsigned kept = 0, used = 0;
-    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++) {
-        kept += links->parts[p].frame.handle != NULL;
-        used += links->parts[p].slot >= 0;
-        if (links->parts[p].slot >= 0 && !links->slots[links->parts[p].slot].used)
+    for (size_t p = 0; p < GOSSIP_LINKS * g->range_count; p++) {
+        kept += links->ranges[p].frame.handle != NULL;
+        used += links->ranges[p].slot >= 0;
+        if (links->ranges[p].slot >= 0 && !links->slots[links->ranges[p].slot].used)
             return "a flow that is kept has no place";
+    }
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        unsigned open = 0, slots = 0;
+        for (size_t p = 0; p < g->range_count; p++) {
+            open += links->of[l].ranges[p].open;
+            slots += links->of[l].ranges[p].slot >= 0;
+        }
+        if (open != links->of[l].open || slots != links->of[l].kept)
+            return "what is open or kept on a link is miscounted";
     }
     for (size_t s = 0; s < links->slot_count; s++)
         used -= links->slots[s].used;

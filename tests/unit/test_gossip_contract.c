@@ -118,7 +118,7 @@ multiply(const struct gossip_graph *graph, unsigned n, const double *x, double *
         out[i] = x[i];
         for (uint64_t to = gossip_graph_to(graph, n, i, 0); to; to &= to - 1) {
             unsigned j = (unsigned)__builtin_ctzll(to);
-            out[i] += (x[j] - x[i]) / gossip_graph_parts(graph, n, i, j, 0);
+            out[i] += (x[j] - x[i]) / gossip_graph_share(graph, n, i, j, 0);
         }
     }
 }

@@ -161,12 +161,12 @@ gives_later(size_t size)
     g->plan.hash = 5;
     g->plan.now = plan;
     gossip_give_on_ask(&g->links, &g->replica, core, 0, &ask, &frame);
-    assert_true(g->links.of[0].parts[0].waits);
+    assert_true(g->links.of[0].ranges[0].waits);
     g->run.on = true;
     g->run.phase = 1;
     g->run.gives = 2;
     gossip_give_waiting(&g->links, &g->replica, core);
-    assert_false(g->links.of[0].parts[0].waits);
+    assert_false(g->links.of[0].ranges[0].waits);
     bool any = flows == 1;
     core_destroy(&core);
     return any;

@@ -24,7 +24,7 @@ weights(const struct gossip_graph *graph, unsigned n, uint64_t phase)
         for (unsigned i = 0; i < n; i++) {
             if (!(gossip_graph_to(graph, n, j, phase) >> i & 1))
                 continue;
-            w[i][j] = 1.0 / gossip_graph_parts(graph, n, j, i, phase);
+            w[i][j] = 1.0 / gossip_graph_share(graph, n, j, i, phase);
             w[j][j] -= w[i][j];
         }
     }
@@ -114,9 +114,9 @@ a_ring_has_thirds_and_two_nodes_have_halves(void **state)
         for (unsigned i = 0; i < n; i++) {
             assert_true(gossip_graph_to(&graph, n, i, 0) ==
                         ((UINT64_C(1) << (i + 1) % n) | (UINT64_C(1) << (i + n - 1) % n)));
-            assert_int_equal(gossip_graph_parts(&graph, n, i, (i + 1) % n, 0), 3);
+            assert_int_equal(gossip_graph_share(&graph, n, i, (i + 1) % n, 0), 3);
         }
-    assert_int_equal(gossip_graph_parts(&graph, 2, 0, 1, 0), 2);
+    assert_int_equal(gossip_graph_share(&graph, 2, 0, 1, 0), 2);
     assert_true(gossip_graph_to(&graph, 1, 0, 0) == 0);
 }
 
@@ -128,8 +128,8 @@ weights_are_by_the_larger_degree(void **state)
     struct gossip_graph graph = {GOSSIP_HYPERCUBE, false, 0};
     assert_true(gossip_graph_to(&graph, 3, 0, 0) == 6); /* 1 and 2; 3 is not there */
     assert_true(gossip_graph_to(&graph, 3, 1, 0) == 1);
-    assert_int_equal(gossip_graph_parts(&graph, 3, 0, 1, 0), 3);
-    assert_int_equal(gossip_graph_parts(&graph, 3, 1, 0, 0), 3);
+    assert_int_equal(gossip_graph_share(&graph, 3, 0, 1, 0), 3);
+    assert_int_equal(gossip_graph_share(&graph, 3, 1, 0, 0), 3);
 }
 
 static void

@@ -25,7 +25,7 @@
 enum {
     NODES = 4,
     COUNT = 60,
-    PARTS = (COUNT + GOSSIP_SETUP_CHUNK - 1) / GOSSIP_SETUP_CHUNK,
+    RANGES = (COUNT + GOSSIP_SETUP_CHUNK - 1) / GOSSIP_SETUP_CHUNK,
     STEPS = 100,
     SILENT_FROM = 20, /* steps of its own */
     SILENT_UNTIL = 60,
@@ -90,11 +90,11 @@ enum kind {
     /* at any time: */
     AGAIN,      /* a flow that was taken before the last one */
     AHEAD,      /* one that was not asked for */
-    PARTLESS,   /* of a part that there is not */
+    RANGELESS,  /* of a range that there is not */
     UNASKED,    /* a copy, a part of the mean or of the result */
     LATE_VOID,  /* what was given before is said to be void */
     ASK_FAR,    /* for a number far ahead */
-    ASK_NONE,   /* for number 0, or part 1,048,575 */
+    ASK_NONE,   /* for number 0, or range 1,048,575 */
     ASK_PAST,   /* of a link before this one */
     ASK_SETTLE, /* what became of one that never was */
     ASK_TAKEN,  /* one that was not given was taken */
@@ -105,21 +105,21 @@ static void
 forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
            struct proto_flow *flow, size_t *count)
 {
-    const struct gossip_part *part = &link->parts[flow->part];
+    const struct gossip_range *range = &link->ranges[flow->range];
     flow->link = link->theirs;
-    flow->number = part->given;
+    flow->number = range->given;
     if (kind == AGAIN || kind == LATE_VOID)
-        flow->number = part->given > 1 ? part->given - 1 : 0;
+        flow->number = range->given > 1 ? range->given - 1 : 0;
     if (kind == AHEAD)
-        flow->number = part->given + 2 + draw(node) % 1000;
+        flow->number = range->given + 2 + draw(node) % 1000;
     if (kind == STRANGE)
         flow->link += 1 + draw(node) % 1000;
     if (kind == HEAVY)
         flow->weight = node->way->push_sum ? PROTO_ROUND_MAX : 1;
     if (kind == SHORT || kind == LONG)
         *count += kind == LONG ? 1 : (size_t)-1;
-    if (kind == PARTLESS)
-        flow->part = draw(node) % 2 ? PARTS : PROTO_PARTS_MAX - 1;
+    if (kind == RANGELESS)
+        flow->range = draw(node) % 2 ? RANGES : PROTO_RANGES_MAX - 1;
     if (kind == GHOST)
         flow->to ^= 1;
     if (kind == UNASKED)
@@ -136,13 +136,13 @@ forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, str
     static const enum proto_ask_kind next[2] = {PROTO_ASK_VALUES, PROTO_ASK_SHARE};
     ask->kind = (uint16_t)next[draw(node) % 2];
     ask->link = link->mine;
-    ask->number = link->parts[ask->part].taken + 3 + draw(node) % 1000;
+    ask->number = link->ranges[ask->range].taken + 3 + draw(node) % 1000;
     if (kind == ASK_FAR && draw(node) % 2)
         ask->number = PROTO_ROUND_MAX;
     if (kind == ASK_NONE && draw(node) % 2)
         ask->number = 0;
     else if (kind == ASK_NONE)
-        ask->part = PROTO_PARTS_MAX - 1;
+        ask->range = PROTO_RANGES_MAX - 1;
     if (kind == ASK_PAST)
         ask->link = ask->link > 1 ? ask->link - 1 : 0;
     if (kind == ASK_SETTLE)
@@ -152,17 +152,17 @@ forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, str
 }
 
 static void
-send_one(struct node *node, int i, const struct gossip_link *link, enum kind kind, uint32_t part)
+send_one(struct node *node, int i, const struct gossip_link *link, enum kind kind, uint32_t range)
 {
     static const int32_t body[COUNT] = {1 << 30, -(1 << 30), 12345, [15] = INT32_MAX};
     const struct core *core = node->mesh->core;
-    size_t count = gossip_part_elems(&core->config, part);
+    size_t count = gossip_range_elems(&core->config, range);
     struct proto_msg msg = {.type = kind < ASK_FAR ? PROTO_FLOW : PROTO_ASK};
     if (kind < ASK_FAR) {
-        msg.flow = (struct proto_flow){.to = link->node.incarnation, .part = part};
+        msg.flow = (struct proto_flow){.to = link->node.incarnation, .range = range};
         forge_flow(node, kind, link, &msg.flow, &count);
-    } else if (link->parts[part].taken > 0) { /* else the other end does not know the link */
-        msg.ask = (struct proto_ask){.to = link->node.incarnation, .part = part};
+    } else if (link->ranges[range].taken > 0) { /* else the other end does not know the link */
+        msg.ask = (struct proto_ask){.to = link->node.incarnation, .range = range};
         forge_ask(node, kind, link, &msg.ask);
     }
     if ((msg.type == PROTO_FLOW ? msg.flow.link : msg.ask.link) == 0)
@@ -186,7 +186,7 @@ harass(struct node *node)
         for (int k = 0; k < 4 && i >= 0; k++)
             if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
                 send_one(node, i, &links->of[l], (enum kind)(AGAIN + draw(node) % (KINDS - AGAIN)),
-                         (uint32_t)(draw(node) % PARTS));
+                         (uint32_t)(draw(node) % RANGES));
     }
     pthread_mutex_unlock(&node->mesh->lock);
 }
@@ -201,7 +201,7 @@ forestall(struct node *node, const struct gossip_note *note)
     for (int l = 0; l < GOSSIP_LINKS; l++)
         if (i >= 0 && core_node_equal(links->of[l].node, note->peer) &&
             core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->part);
+            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->range);
 }
 
 static void

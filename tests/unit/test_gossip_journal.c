@@ -12,8 +12,8 @@ static const struct proto_node peer = {0x1122334455667788, 0x99aabbccddeeff00};
 static const struct gossip_note notes[] = {
     {.event = GOSSIP_BEGAN, .number = UINT64_MAX},
     {.event = GOSSIP_READ, .step = 1000, .total = 12000, .shards = UINT64_C(7) << 61},
-    {.event = GOSSIP_READ, .step = 1, .shards = 3, .plan = UINT64_MAX, .number = 64, .part = 63},
-    {.event = GOSSIP_READ, .step = 2, .shards = 3, .plan = UINT64_MAX, .number = 64, .part = 63},
+    {.event = GOSSIP_READ, .step = 1, .shards = 3, .plan = UINT64_MAX, .number = 64, .range = 63},
+    {.event = GOSSIP_READ, .step = 2, .shards = 3, .plan = UINT64_MAX, .number = 64, .range = 63},
     {.event = GOSSIP_UPDATED},
     {.event = GOSSIP_PHASE},
     {.event = GOSSIP_ASKED,
@@ -24,10 +24,10 @@ static const struct gossip_note notes[] = {
      .peer = {0x1122334455667788, 0x99aabbccddeeff00},
      .link = 3,
      .number = 128,
-     .part = UINT32_MAX},
-    {.event = GOSSIP_GAVE, .peer = {5, 6}, .link = 1, .number = 16384, .part = 2, .share = 3},
-    {.event = GOSSIP_COPIED, .number = 9, .part = 1},
-    {.event = GOSSIP_GOT, .peer = {5, 6}, .number = 9, .part = 1},
+     .range = UINT32_MAX},
+    {.event = GOSSIP_GAVE, .peer = {5, 6}, .link = 1, .number = 16384, .range = 2, .share = 3},
+    {.event = GOSSIP_COPIED, .number = 9, .range = 1},
+    {.event = GOSSIP_GOT, .peer = {5, 6}, .number = 9, .range = 1},
     {.event = GOSSIP_ADOPTED},
     {.event = GOSSIP_MEAN_BEGAN},
     {.event = GOSSIP_MEAN_VOID},
@@ -51,7 +51,7 @@ what_was_written_is_read(void **state)
         assert_true(note.peer.id == notes[k].peer.id &&
                     note.peer.incarnation == notes[k].peer.incarnation);
         assert_true(note.link == notes[k].link && note.number == notes[k].number);
-        assert_true(note.part == notes[k].part && note.share == notes[k].share);
+        assert_true(note.range == notes[k].range && note.share == notes[k].share);
         assert_true(note.step == notes[k].step && note.total == notes[k].total &&
                     note.shards == notes[k].shards);
         assert_true(note.plan == notes[k].plan);
@@ -99,7 +99,7 @@ another_length_is_refused(void **state)
 static void
 what_no_node_writes_is_refused(void **state)
 {
-    static const uint8_t big[] = {0, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x1f}; /* part 2^33 - 1 */
+    static const uint8_t big[] = {0, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x1f}; /* range 2^33 - 1 */
     static const uint8_t long_number[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
     static const uint8_t endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                       0x80, 0x80, 0x80, 0x80, 0};

@@ -19,7 +19,7 @@ enum { JOB = 77 };
 static const struct replay_parts job = {.job = {JOB}, .count = 1};
 
 static const struct proto_node alice = {1, 10}, bob = {2, 20};
-static const struct replay_rules rules = {.part_count = 2, .shards = 12};
+static const struct replay_rules rules = {.range_count = 2, .shards = 12};
 
 static struct folder folder;
 static const char *const dirs[] = {"a", "b"};
@@ -62,16 +62,16 @@ write_start(const char *dir, struct proto_node self, const struct gossip_note *n
     journal_close(&journal);
 }
 
-/* bob asks alice for flow 1 of part 1, gets it, and alice's copy of part 0. */
+/* bob asks alice for flow 1 of range 1, gets it, and alice's copy of range 0. */
 static const struct gossip_note of_alice[] = {
     {.event = GOSSIP_BEGAN},
-    {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 1, .share = 2},
+    {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 1, .share = 2},
     {.event = GOSSIP_COPIED, .number = 1},
 };
 static const struct gossip_note of_bob[] = {
     {.event = GOSSIP_BEGAN},
-    {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
-    {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1, .part = 1},
+    {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1, .range = 1},
+    {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1, .range = 1},
     {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 1},
     {.event = GOSSIP_RESULT},
 };
@@ -227,7 +227,7 @@ static void
 a_gift_comes_from_whom_was_asked(void **state)
 {
     const struct gossip_note other[] = {
-        of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1, .part = 1}};
+        of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1, .range = 1}};
     (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, other, 2);
@@ -238,8 +238,8 @@ static void
 what_no_node_of_the_job_writes_is_refused(void **state)
 {
     static const struct gossip_note notes[] = {
-        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 1, .share = 1},
-        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .part = 2, .share = 2},
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 1, .share = 1},
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 2, .share = 2},
         {.event = GOSSIP_TOOK, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_READ, .step = 1, .shards = 0},
         {.event = GOSSIP_READ, .step = 1, .shards = 1 << 12},

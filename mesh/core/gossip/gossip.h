@@ -1,27 +1,28 @@
-/* gossip.h - the engine "gossip": each node trains its own replica, and neighbours average theirs.
+/* gossip.h - the engine "gossip": each node trains its own replica, and averages it with those of its neighbours.
  *
- * The values of a node are whole numbers (gossip_flow.h), divided into *parts* of config.chunk_elems. Everything happens part
- * by part. What moves is a flow. The taker asks for it, and the giver answers:
+ * The values of a node are whole numbers (gossip_flow.h), divided into *ranges* of config.chunk_elems. Each range is
+ * exchanged by itself. What moves from one node to another is a *flow*. The taker asks for it, and the giver answers:
  *
  *     taker                                              giver
- *       ASK n, part, its values of the part ---------->    n = given + 1: flow from both values; takes it away from its own
+ *       ASK n, range, its values of it  ----------->    n = given + 1: flow from both values; subtracts it from its own
  *       adds it: n = taken + 1           <---------- FLOW n
- *       ASK "taken n"                    ---------->    forgets the flow
+ *       ASK "taken n"                    ---------->    drops its copy of the flow
  *
- * Each link (giver, taker; both incarnations) numbers the flows of each part. The giver keeps a flow until the taker has
- * it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its number. When a session
- * is back, the taker asks "what became of n?" (SETTLE). The giver sends the flow again, or a *void* one: n was not given,
- * and never will be. A giver keeps as many flows as a model has parts. When it needs the place of a flow whose taker has no
- * session, it drops that flow, as if the taker had died; from then on the flow is void.
+ * Each link (giver, taker; both incarnations) numbers the flows of each range. The giver keeps a copy of a flow until the
+ * taker has it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its number. When
+ * a session is back, the taker asks "what became of n?" (SETTLE). The giver sends the flow again, or a *void* one: n was not
+ * given, and never will be. A giver keeps as many flows as a model has ranges. When it needs the place of a flow whose taker
+ * has no session, it drops that flow, as if the taker had died; from then on the flow is void.
  *
- * A flow belongs to its taker as soon as the giver has given it. A node that dies takes away what it had, and what was on its
- * way to it. Nothing else changes the sum over all nodes.
+ * A flow belongs to its taker once it is given. A node that dies takes with it its values and the flows under way to it.
+ * Nothing else changes the sum over all nodes.
  *
  *     average, bsp     D-PSGD (Lian et al., NIPS 2017): x_i <- sum_j W_ij x_j - update. In each *phase* of a plan a node
  *                      exchanges with its neighbours and computes meanwhile, both from the values at the beginning
- *     average, async   AD-PSGD (Lian et al., ICML 2018): one neighbour at a time is asked for half of the difference. It
- *                      answers at once, and nobody waits to compute
- *     push-sum, bsp    SGP (Assran et al., ICML 2019): directed; an ASK has no values, and the flow has a weight
+ *     average, async   AD-PSGD (Lian et al., ICML 2018): a node asks one neighbour at a time for half of the difference. The
+ *                      neighbour answers at once, and nobody waits to compute
+ *     push-sum, bsp    SGP (Assran et al., ICML 2019; push-sum: Kempe et al., FOCS 2003): directed; an ASK has no values, and
+ *                      the flow has a weight
  *
  * A plan says who has which rank (gossip_plan.h). The status of a node:
  *
@@ -30,20 +31,13 @@
  *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
  *                     others are ahead
  *
- * Checkpoints. Now and then the leader names a *snapshot*. All members stop to compute, as at the end of the run, and come
- * to rest. When all are at rest, nothing is under way: each waits until its journal is on the disk, and saves its own values.
- * When all have saved, the leader makes another plan, and they go on. So the values of one snapshot fit together to the last
- * unit. If a member is lost meanwhile, the plan ends, and all go on; who has saved keeps the file. Nodes that begin with one
- * snapshot go on together; a node with an older one joins them.
- *
  * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.h).
  *
- * The parts, each with its contract in a header: gossip_graph.h who with whom; gossip_flow.h the arithmetic; gossip_link.h
- * links and taking; gossip_give.h giving, and what is under way; gossip_count.h how much all have computed;
- * gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h checkpoints;
- * gossip_run.h phases and pairs; gossip_status.h the status; gossip_engine.c the engine's table. gossip_record.h is the
- * record of all. */
+ * Each file has its contract in its header: gossip_graph.h who exchanges with whom; gossip_flow.h the arithmetic;
+ * gossip_link.h links and taking; gossip_give.h giving, and settling what is under way; gossip_count.h how much all have
+ * computed; gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h checkpoints;
+ * gossip_run.h phases and pairs; gossip_status.h the status; gossip_engine.c the engine's table; gossip_record.h the record. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 
@@ -60,15 +54,15 @@ enum { GOSSIP_STARTS = 128 }; /* starts of nodes whose counts are remembered */
 /* What happened to the values, for the journal: told before any message says so. With the job, these are enough to
  * compute the run again. */
 enum gossip_event {
-    GOSSIP_BEGAN = 2, /* the values are those of the trainer; `weight`: of each part */
-    GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `part`: rank of `number` */
+    GOSSIP_BEGAN = 2, /* the values are those of the trainer; `weight`: of each range */
+    GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `range`: rank of `number` */
     GOSSIP_UPDATED, /* its update was added */
-    GOSSIP_PHASE, /* the values now are those that this phase exchanges; `part`: rank of `number` */
-    GOSSIP_ASKED, /* flow `number` of `part` was asked for; values went to `peer` */
-    GOSSIP_GAVE,  /* flow `number` of `part` was given: one part in `share` */
+    GOSSIP_PHASE, /* the values now are those that this phase exchanges; `range`: rank of `number` */
+    GOSSIP_ASKED, /* flow `number` of `range` was asked for; values went to `peer` */
+    GOSSIP_GAVE,  /* flow `number` of `range` was given: one part in `share` */
     GOSSIP_LOST,  /* flow `number` was given, and is kept no longer: its taker is away */
     GOSSIP_TOOK,  /* it was taken */
-    GOSSIP_COPIED, /* `peer` got a copy of `part`; `number` counts the copies, `share` is the kind of the ASK */
+    GOSSIP_COPIED, /* `peer` got a copy of `range`; `number` counts the copies, `share` is the kind of the ASK */
     GOSSIP_GOT,     /* its copy came */
     GOSSIP_ADOPTED, /* all copies of a joiner have come, and are its values now; `step`, `total` */
     GOSSIP_MEAN_BEGAN, /* the values as int32 are what the copies are added to */
@@ -84,7 +78,7 @@ struct gossip_note {
     uint64_t link, number;
     uint64_t plan, phase;
     uint64_t step, shards, total;
-    uint32_t part, share;
+    uint32_t range, share;
     int64_t weight;
     const int32_t *body; /* GAVE: the flow [count]; borrowed; else NULL */
     size_t count;
@@ -93,14 +87,14 @@ struct gossip_note {
 /* What a start of a node has computed: one node is another one after each start. */
 struct gossip_start {
     struct proto_node node;
-    uint64_t units; /* shards; 0: unused */
+    uint64_t computed; /* shards; 0: unused */
 };
 
 /* What a checkpoint has of the values. */
 struct gossip_saved {
     uint64_t snapshot, step, total;    /* as in struct gossip */
     const int64_t *values;             /* [count] */
-    const int64_t *weight;             /* [parts] */
+    const int64_t *weight;             /* [ranges] */
     const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
 };
 
@@ -108,7 +102,7 @@ struct gossip_saved {
  * call the core. */
 struct gossip_keeper {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
-    /* trainer->compute follows: the parts of the values in `sum` have these weights, which stay as long as the values do. NULL:
+    /* trainer->compute follows: the ranges of the values in `sum` have these weights, which stay as long as the values do. NULL:
      * nobody asks. */
     void (*weigh)(void *ctx, const int64_t *weight);
     /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked, again and
@@ -131,7 +125,7 @@ struct gossip_config {
         *saved; /* begin with this; NULL: with what is in own. Borrowed until core_on_applied */
 };
 
-/* Bytes that the engine holds at most for so many values, in parts of chunk_elems, with the ASKs that it keeps. */
+/* Bytes that the engine holds at most for so many values, in ranges of chunk_elems, with the ASKs that it keeps. */
 uint64_t gossip_size(size_t count, uint32_t chunk_elems);
 
 #endif

@@ -2,7 +2,7 @@
  * mean, and the others copy its result. See gossip_copy.h.
  *
  * Copies for joiners and of results are put together in config.own, which the trainer does not need then: the values stay
- * as they are until the last part has come. */
+ * as they are until the last range has come. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip_copy.h"
@@ -43,7 +43,7 @@ gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const s
                    int i, const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
-    if (ask->part >= g->part_count || !may_copy(core, ask) || !core->peers.peers[i].announced)
+    if (ask->range >= g->range_count || !may_copy(core, ask) || !core->peers.peers[i].announced)
         return;
     struct proto_msg msg = {
         .type = PROTO_FLOW,
@@ -51,19 +51,19 @@ gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const s
                  .to = core->peers.peers[i].node.incarnation,
                  .link = ask->link,
                  .number = ++copy->sent,
-                 .part = ask->part,
+                 .range = ask->range,
                  .plan_hash = ask->plan_hash,
                  .phase = ask->phase,
-                 .weight = (uint64_t)g->replica.weight[ask->part]}};
-    size_t count = gossip_part_elems(&core->config, ask->part);
+                 .weight = (uint64_t)g->replica.weight[ask->range]}};
+    size_t count = gossip_range_elems(&core->config, ask->range);
     gossip_flow_clamp(links->scratch,
-                      g->replica.values + gossip_part_first(&core->config, ask->part), count);
+                      g->replica.values + gossip_range_first(&core->config, ask->range), count);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = copy->sent,
-                                                     .part = ask->part,
+                                                     .range = ask->range,
                                                      .share = ask->kind,
-                                                     .weight = g->replica.weight[ask->part]});
+                                                     .weight = g->replica.weight[ask->range]});
     copy->sent_at = core->awake;
     gossip_link_post(core, i, &msg, links->scratch, count);
 }
@@ -75,10 +75,10 @@ begin_fetch(struct gossip_copy *copy, const struct core *core, enum gossip_fetch
 {
     const struct gossip *g = &core->gossip;
     copy->what = what;
-    copy->left = g->part_count;
+    copy->left = g->range_count;
     copy->retry_at = (struct awake){0};
     copy->retry_us = 0;
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < g->range_count; p++)
         copy->got[p] = 0;
 }
 
@@ -91,7 +91,7 @@ others(const struct core *core)
     return all & ~(UINT64_C(1) << g->plan.rank);
 }
 
-/* Asks for the next parts of a donor's copy; `of`: its rank for a mean, else 0. */
+/* Asks for the next ranges of a donor's copy; `of`: its rank for a mean, else 0. */
 static void
 ask_copies(struct gossip_copy *copy, struct gossip_links *links, const struct core *core, int i,
            unsigned of)
@@ -105,10 +105,10 @@ ask_copies(struct gossip_copy *copy, struct gossip_links *links, const struct co
                                     .plan_hash = copy->plan}};
     if (!core->peers.peers[i].announced)
         return;
-    for (; donor->under < GOSSIP_WINDOW && donor->next < core->gossip.part_count; donor->next++) {
+    for (; donor->under < GOSSIP_WINDOW && donor->next < core->gossip.range_count; donor->next++) {
         if (copy->got[donor->next] >> of & 1)
             continue;
-        msg.ask.part = donor->next;
+        msg.ask.range = donor->next;
         gossip_link_post(core, i, &msg, NULL, 0);
         donor->under++;
     }
@@ -159,7 +159,7 @@ static void
 show_result(struct gossip_replica *replica, const struct core *core)
 {
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    for (size_t p = 0; p < core->gossip.part_count; p++)
+    for (size_t p = 0; p < core->gossip.range_count; p++)
         replica->weight[p] = replica->weight_at[p] = GOSSIP_ONE;
 }
 
@@ -173,7 +173,7 @@ mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struc
         copy->left = 0;
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    memcpy(replica->weight_at, replica->weight, g->part_count * sizeof *replica->weight);
+    memcpy(replica->weight_at, replica->weight, g->range_count * sizeof *replica->weight);
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = g->plan.hash});
 }
@@ -182,10 +182,10 @@ static void
 mean_end(struct gossip_replica *replica, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < g->range_count; p++)
         if (replica->weight[p] > 0)
-            gossip_flow_mean(replica->values + gossip_part_first(&core->config, p),
-                             replica->weight[p], gossip_part_elems(&core->config, p));
+            gossip_flow_mean(replica->values + gossip_range_first(&core->config, p),
+                             replica->weight[p], gossip_range_elems(&core->config, p));
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN, .plan = g->plan.hash});
     show_result(replica, core);
 }
@@ -197,7 +197,7 @@ gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, cons
         return;
     copy->what = GOSSIP_FETCH_NONE;
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    memcpy(replica->weight, replica->weight_at, core->gossip.part_count * sizeof *replica->weight);
+    memcpy(replica->weight, replica->weight_at, core->gossip.range_count * sizeof *replica->weight);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
 }
 
@@ -293,11 +293,11 @@ static void
 take_copy(struct gossip_replica *replica, const struct core *core, const struct proto_flow *flow,
           const void *body)
 {
-    size_t first = gossip_part_first(&core->config, flow->part);
-    size_t count = gossip_part_elems(&core->config, flow->part);
+    size_t first = gossip_range_first(&core->config, flow->range);
+    size_t count = gossip_range_elems(&core->config, flow->range);
     if (core->gossip.copy.what == GOSSIP_FETCH_MEAN) {
         gossip_flow_add(replica->values + first, body, count);
-        replica->weight[flow->part] += (int64_t)flow->weight;
+        replica->weight[flow->range] += (int64_t)flow->weight;
     } else {
         memcpy(core->config.own + first, body, count * sizeof(int32_t));
     }
@@ -310,9 +310,9 @@ gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
 {
     unsigned of;
     uint64_t all = copy->what == GOSSIP_FETCH_MEAN ? others(core) : 1;
-    if (flow->part >= core->gossip.part_count || !expected(core, i, flow, &of) ||
-        (copy->got[flow->part] >> of & 1) ||
-        frame->size != gossip_part_elems(&core->config, flow->part) * sizeof(int32_t) ||
+    if (flow->range >= core->gossip.range_count || !expected(core, i, flow, &of) ||
+        (copy->got[flow->range] >> of & 1) ||
+        frame->size != gossip_range_elems(&core->config, flow->range) * sizeof(int32_t) ||
         flow->weight > (uint64_t)GOSSIP_WEIGHT_MAX)
         return;
     take_copy(replica, core, flow, frame->data);
@@ -320,10 +320,10 @@ gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
                                                      .peer = core->peers.peers[i].node,
                                                      .number = flow->number,
-                                                     .part = flow->part,
+                                                     .range = flow->range,
                                                      .weight = (int64_t)flow->weight});
-    copy->got[flow->part] |= UINT64_C(1) << of;
-    copy->left -= copy->got[flow->part] == all;
+    copy->got[flow->range] |= UINT64_C(1) << of;
+    copy->left -= copy->got[flow->range] == all;
     if (copy->of[of].under > 0)
         copy->of[of].under--;
     copy->retry_us = GOSSIP_RETRY_US;

@@ -25,9 +25,9 @@ struct gossip_copy {
     enum gossip_fetch what;
     struct proto_node from;                  /* VALUES, RESULT */
     uint64_t plan;                           /* MEAN: with its members */
-    uint64_t *got;                           /* [part_count] MEAN: bitmap of ranks; else 1 */
+    uint64_t *got;                           /* [range_count] MEAN: bitmap of ranks; else 1 */
     struct gossip_donor of[PROTO_PEERS_MAX]; /* MEAN: by rank; else the first one */
-    uint64_t left;                           /* parts */
+    uint64_t left;                           /* ranges */
     struct awake retry_at;
     uint64_t retry_us;
     uint64_t sent;        /* copies that this node has sent, */

@@ -28,7 +28,7 @@ place_of(struct gossip_count *count, struct proto_node node)
     for (int k = 0; k < GOSSIP_STARTS; k++) {
         if (core_node_equal(count->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
             return &count->starts[k];
-        if (count->starts[k].units < least->units)
+        if (count->starts[k].computed < least->computed)
             least = &count->starts[k];
     }
     return least;
@@ -36,22 +36,22 @@ place_of(struct gossip_count *count, struct proto_node node)
 
 void
 gossip_count_hear(struct gossip_count *count, const struct core *core, struct proto_node node,
-                  uint64_t units)
+                  uint64_t computed)
 {
-    if (node.id == 0 || core_node_equal(node, core->config.self) || units == 0 ||
-        units > gossip_count_most(core))
+    if (node.id == 0 || core_node_equal(node, core->config.self) || computed == 0 ||
+        computed > gossip_count_most(core))
         return;
     struct gossip_start *start = place_of(count, node);
-    if (units <= start->units)
+    if (computed <= start->computed)
         return; /* known, or an earlier snapshot; or there is no place, and the others have more */
-    *start = (struct gossip_start){node, units};
+    *start = (struct gossip_start){node, computed};
 }
 
 void
 gossip_count_own(struct gossip_count *count, const struct core *core, unsigned shards)
 {
-    count->units += shards;
-    count->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, count->units};
+    count->computed += shards;
+    count->starts[GOSSIP_STARTS] = (struct gossip_start){core->config.self, count->computed};
 }
 
 void
@@ -61,19 +61,19 @@ gossip_count_begin(struct gossip_count *count, const struct core *core,
     count->total = saved->total;
     count->base = 0;
     for (int k = 0; k <= GOSSIP_STARTS; k++)
-        gossip_count_hear(count, core, saved->starts[k].node, saved->starts[k].units);
+        gossip_count_hear(count, core, saved->starts[k].node, saved->starts[k].computed);
 }
 
 void
 gossip_count_add(struct gossip_count *count, const struct core *core)
 {
-    uint64_t units = count->base + count->units;
+    uint64_t computed = count->base + count->computed;
     if (core->gossip.status < GOSSIP_TRAINING)
         return;
     for (int k = 0; k < GOSSIP_STARTS; k++)
-        units += count->starts[k].units;
-    if (units > count->total)
-        count->total = units;
+        computed += count->starts[k].computed;
+    if (computed > count->total)
+        count->total = computed;
 }
 
 struct gossip_start
@@ -81,10 +81,10 @@ gossip_count_tell(struct gossip_count *count)
 {
     for (int k = 0; k < GOSSIP_STARTS; k++) {
         const struct gossip_start *start = &count->starts[count->next++ % GOSSIP_STARTS];
-        if (start->units > 0)
+        if (start->computed > 0)
             return *start;
     }
-    return (struct gossip_start){.units = 0};
+    return (struct gossip_start){.computed = 0};
 }
 
 static void

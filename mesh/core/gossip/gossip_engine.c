@@ -11,34 +11,35 @@
 /* --- Life ---------------------------------------------------------------------------------------- */
 
 static size_t
-slots_of(size_t parts)
+slots_of(size_t ranges)
 {
-    return parts < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : parts;
+    return ranges < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : ranges;
 }
 
 uint64_t
 gossip_size(size_t count, uint32_t chunk_elems)
 {
-    uint64_t chunk = chunk_elems < count ? chunk_elems : count, parts = (count + chunk - 1) / chunk;
-    uint64_t slots = slots_of(parts), bodies = slots + 1 + GOSSIP_KEPT_MAX;
-    uint64_t part =
-        GOSSIP_LINKS * sizeof(struct gossip_part) + 2 * sizeof(int64_t) + sizeof(uint64_t);
-    return sizeof(struct gossip) + count * sizeof(int64_t) + parts * part +
+    uint64_t chunk = chunk_elems < count ? chunk_elems : count,
+             ranges = (count + chunk - 1) / chunk;
+    uint64_t slots = slots_of(ranges), bodies = slots + 1 + GOSSIP_KEPT_MAX;
+    uint64_t range =
+        GOSSIP_LINKS * sizeof(struct gossip_range) + 2 * sizeof(int64_t) + sizeof(uint64_t);
+    return sizeof(struct gossip) + count * sizeof(int64_t) + ranges * range +
            slots * sizeof(struct gossip_slot) + bodies * chunk * sizeof(int32_t);
 }
 
 static bool
 allocate(struct gossip *g, const struct core_config *config)
 {
-    size_t parts = g->part_count, chunk = config->chunk_elems;
-    g->links.slot_count = slots_of(parts);
+    size_t ranges = g->range_count, chunk = config->chunk_elems;
+    g->links.slot_count = slots_of(ranges);
     g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
-    g->replica.weight = calloc(2 * parts, sizeof *g->replica.weight);
-    g->links.parts = calloc(GOSSIP_LINKS * parts, sizeof *g->links.parts);
+    g->replica.weight = calloc(2 * ranges, sizeof *g->replica.weight);
+    g->links.ranges = calloc(GOSSIP_LINKS * ranges, sizeof *g->links.ranges);
     g->links.slots = calloc(g->links.slot_count, sizeof *g->links.slots);
     g->links.flows = calloc((g->links.slot_count + 1) * chunk, sizeof *g->links.flows);
-    g->copy.got = calloc(parts, sizeof *g->copy.got);
-    return g->replica.values && g->replica.weight && g->links.parts && g->links.slots &&
+    g->copy.got = calloc(ranges, sizeof *g->copy.got);
+    return g->replica.values && g->replica.weight && g->links.ranges && g->links.slots &&
            g->links.flows && g->copy.got;
 }
 
@@ -52,17 +53,17 @@ on_start(struct core *core)
     if (chunk > config->gossip->count)
         core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
     struct gossip *g = &core->gossip;
-    g->part_count = (config->gossip->count + chunk - 1) / chunk;
+    g->range_count = (config->gossip->count + chunk - 1) / chunk;
     if (!allocate(g, config))
         return -ENOMEM;
-    g->replica.weight_at = g->replica.weight + g->part_count;
+    g->replica.weight_at = g->replica.weight + g->range_count;
     g->links.scratch = g->links.flows + g->links.slot_count * chunk;
     for (size_t s = 0; s < g->links.slot_count; s++)
         g->links.slots[s].flow = g->links.flows + s * chunk;
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        g->links.of[l].parts = g->links.parts + (size_t)l * g->part_count;
-    for (size_t p = 0; p < GOSSIP_LINKS * g->part_count; p++)
-        g->links.parts[p].slot = -1;
+        g->links.of[l].ranges = g->links.ranges + (size_t)l * g->range_count;
+    for (size_t p = 0; p < GOSSIP_LINKS * g->range_count; p++)
+        g->links.ranges[p].slot = -1;
     return 0;
 }
 
@@ -73,7 +74,7 @@ on_end(struct core *core)
     gossip_link_gone(&g->links, core, true);
     free(g->replica.values);
     free(g->replica.weight);
-    free(g->links.parts);
+    free(g->links.ranges);
     free(g->links.slots);
     free(g->links.flows);
     free(g->copy.got);
@@ -120,8 +121,8 @@ refuse(struct core *core, int i, const struct proto_replica *said)
              "%s says that it has status %u at step %llu and has computed %llu shards, another "
              "node %llu; "
              "there are %d of them, and this job has at most %llu shards: it is left out",
-             who, said->status, (unsigned long long)said->step, (unsigned long long)said->units,
-             (unsigned long long)said->start_units, GOSSIP_STATUSES,
+             who, said->status, (unsigned long long)said->step, (unsigned long long)said->computed,
+             (unsigned long long)said->start_computed, GOSSIP_STATUSES,
              (unsigned long long)gossip_count_most(core));
 }
 
@@ -130,8 +131,8 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
 {
     struct gossip *g = &core->gossip;
     uint64_t most = gossip_count_most(core);
-    bool sound = said->status < GOSSIP_STATUSES && said->units <= most && said->step <= most &&
-                 said->start_units <= most;
+    bool sound = said->status < GOSSIP_STATUSES && said->computed <= most && said->step <= most &&
+                 said->start_computed <= most;
     if (!sound) { /* without a word of it, no plan has it as a member */
         refuse(core, i, said);
         g->of[i].known = false;
@@ -140,9 +141,9 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
     g->of[i].said = *said;
     core->others_train |= said->status > GOSSIP_NEW;
     g->of[i].known = true;
-    gossip_count_hear(&g->count, core, core->peers.peers[i].node, said->units);
+    gossip_count_hear(&g->count, core, core->peers.peers[i].node, said->computed);
     gossip_count_hear(&g->count, core, (struct proto_node){said->start_id, said->start_incarnation},
-                      said->start_units);
+                      said->start_computed);
 }
 
 static void
@@ -221,7 +222,7 @@ begin_new(struct core *core, const struct core_state *now)
 {
     struct gossip *g = &core->gossip;
     gossip_flow_set(g->replica.values, core->config.own, core->config.gossip->count);
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < g->range_count; p++)
         g->replica.weight[p] = GOSSIP_ONE;
     g->run.step = now->round;
     g->count.total = (now->done ? core->config.gossip->steps : g->run.step) * core->config.shards;
@@ -235,7 +236,7 @@ begin_saved(struct core *core, const struct gossip_saved *saved)
     struct gossip *g = &core->gossip;
     memcpy(g->replica.values, saved->values,
            core->config.gossip->count * sizeof *g->replica.values);
-    memcpy(g->replica.weight, saved->weight, g->part_count * sizeof *g->replica.weight);
+    memcpy(g->replica.weight, saved->weight, g->range_count * sizeof *g->replica.weight);
     g->run.step = saved->step;
     gossip_count_begin(&g->count, core, saved);
 }
@@ -282,7 +283,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->replicas[0] = (struct proto_replica){.plan_hash = g->plan.hash,
                                                .status = (uint16_t)g->status,
                                                .step = sayable(g->run.step),
-                                               .units = sayable(g->count.units),
+                                               .computed = sayable(g->count.computed),
                                                .known = sayable(g->count.total),
                                                .result = g->result,
                                                .snapshot = gossip_snapshot_say(core),
@@ -291,7 +292,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
                                                .without = g->links.without,
                                                .start_id = start.node.id,
                                                .start_incarnation = start.node.incarnation,
-                                               .start_units = start.units};
+                                               .start_computed = start.computed};
     beat->round = sayable(g->run.step);
     beat->idle = !g->plan.active;
     beat->done = g->status == GOSSIP_DONE;

@@ -30,21 +30,21 @@ gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count)
 
 void
 gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
-                    unsigned parts, size_t count)
+                    unsigned share, size_t count)
 {
-    assert(parts >= 2); /* so that a part of a difference has 32 bits */
+    assert(share >= 2); /* so that a part of a difference has 32 bits */
     for (size_t k = 0; k < count; k++) {
-        flow[k] = (int32_t)(((int64_t)mine[k] - at(body, k)) / (int64_t)parts);
+        flow[k] = (int32_t)(((int64_t)mine[k] - at(body, k)) / (int64_t)share);
         values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
     }
 }
 
 void
-gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned parts, size_t count)
+gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share, size_t count)
 {
-    assert(parts >= 2);
+    assert(share >= 2);
     for (size_t k = 0; k < count; k++) {
-        flow[k] = (int32_t)(mine[k] / (int64_t)parts);
+        flow[k] = (int32_t)(mine[k] / (int64_t)share);
         values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
     }
 }
@@ -72,11 +72,11 @@ gossip_flow_mean(int64_t *values, int64_t weight, size_t count)
 }
 
 void
-gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
+gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t range,
                    size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        out[k] = clamp(gossip_flow_ratio(values[k], weight[k / part]));
+        out[k] = clamp(gossip_flow_ratio(values[k], weight[k / range]));
 }
 
 double

@@ -21,12 +21,12 @@
 
 /* Values as int32: what is beyond is clamped. */
 void gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count);
-/* Averaging: of `mine` and `body`, the values of the taker, one part in `parts` of the difference flows to the taker.
+/* Averaging: of `mine` and `body`, the values of the taker, one part in `share` of the difference flows to the taker.
  * Writes it to `flow` and takes it away from `values`. */
 void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
-                         unsigned parts, size_t count);
-/* Push-sum: one part in `parts` of `mine` flows to the taker. */
-void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned parts,
+                         unsigned share, size_t count);
+/* Push-sum: one part in `share` of `mine` flows to the taker. */
+void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share,
                        size_t count);
 /* Adds a flow, an update, or another node's values. */
 void gossip_flow_add(int64_t *values, const void *body, size_t count);
@@ -34,8 +34,8 @@ void gossip_flow_add(int64_t *values, const void *body, size_t count);
 void gossip_flow_set(int64_t *values, const void *body, size_t count);
 /* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. `weight` > 0. */
 void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
-/* What push-sum trains with: each value of a snapshot divided by the weight of its part, which is > 0, as int32. */
-void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t part,
+/* What push-sum trains with: each value of a snapshot divided by the weight of its range, which is > 0, as int32. */
+void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t range,
                         size_t count);
 /* Sum of the squares of mine - body, in units of 2^-48. `mine` NULL: zeros. */
 double gossip_flow_distance(const int32_t *mine, const void *body, size_t count);

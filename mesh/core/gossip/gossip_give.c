@@ -11,7 +11,8 @@ send_flow(const struct core *core, int i, const struct proto_flow *flow, const i
 {
     struct proto_msg msg = {.type = PROTO_FLOW, .flow = *flow};
     msg.flow.to = core->peers.peers[i].node.incarnation;
-    gossip_link_post(core, i, &msg, body, body ? gossip_part_elems(&core->config, flow->part) : 0);
+    gossip_link_post(core, i, &msg, body,
+                     body ? gossip_range_elems(&core->config, flow->range) : 0);
 }
 
 /* Sends again what the taker has not taken. */
@@ -19,14 +20,14 @@ static void
 give_again(const struct core *core, int i, const struct gossip_link *link, size_t p)
 {
     const struct gossip *g = &core->gossip;
-    const struct gossip_part *part = &link->parts[p];
-    if (part->slot >= 0 && !core_mutant(MUTANT_GOSSIP_VOID)) {
-        send_flow(core, i, &g->links.slots[part->slot].head, g->links.slots[part->slot].flow);
-    } else if (part->nothing || (part->slot >= 0 && core_mutant(MUTANT_GOSSIP_VOID))) {
+    const struct gossip_range *range = &link->ranges[p];
+    if (range->slot >= 0 && !core_mutant(MUTANT_GOSSIP_VOID)) {
+        send_flow(core, i, &g->links.slots[range->slot].head, g->links.slots[range->slot].flow);
+    } else if (range->nothing || (range->slot >= 0 && core_mutant(MUTANT_GOSSIP_VOID))) {
         struct proto_flow flow = {.kind = PROTO_FLOW_VOID,
                                   .link = link->theirs,
-                                  .number = part->given,
-                                  .part = (uint32_t)p};
+                                  .number = range->given,
+                                  .range = (uint32_t)p};
         send_flow(core, i, &flow, NULL);
     }
 }
@@ -36,11 +37,11 @@ static void
 give_nothing(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
              size_t p)
 {
-    struct gossip_part *part = &link->parts[p];
-    gossip_link_drop_waiting(links, core, part);
+    struct gossip_range *range = &link->ranges[p];
+    gossip_link_drop_waiting(links, core, range);
     gossip_link_drop_kept(links, link, p);
-    part->given++;
-    part->nothing = true;
+    range->given++;
+    range->nothing = true;
     give_again(core, i, link, p);
 }
 
@@ -67,7 +68,7 @@ free_slot(struct gossip_links *links, const struct core *core)
         if (out && (!away || awake_before(link->used_at, away->used_at)))
             away = link;
     }
-    for (size_t p = 0; away && p < core->gossip.part_count; p++)
+    for (size_t p = 0; away && p < core->gossip.range_count; p++)
         gossip_link_lose(links, core, away, p);
     return s < 0 ? unused_slot(core) : s;
 }
@@ -77,8 +78,8 @@ static void
 compute_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
              struct gossip_slot *slot, const void *body)
 {
-    size_t p = slot->head.part, first = gossip_part_first(&core->config, p);
-    size_t count = gossip_part_elems(&core->config, p);
+    size_t p = slot->head.range, first = gossip_range_first(&core->config, p);
+    size_t count = gossip_range_elems(&core->config, p);
     const int32_t *mine = gossip_link_values(links, core, p);
     if (core->config.gossip->push_sum) {
         gossip_flow_share(slot->flow, replica->values + first, mine, slot->share, count);
@@ -94,27 +95,27 @@ static void
 give(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
      struct gossip_link *link, const struct proto_ask *ask, const void *body)
 {
-    struct gossip_part *part = &link->parts[ask->part];
+    struct gossip_range *range = &link->ranges[ask->range];
     int s = unused_slot(core);
     struct gossip_slot *slot = &links->slots[s];
-    assert(s >= 0 && part->slot < 0);
+    assert(s >= 0 && range->slot < 0);
     slot->used = true;
     slot->share = gossip_link_share(core, link->node);
     slot->head = (struct proto_flow){.kind = PROTO_FLOW_GIVEN,
                                      .link = link->theirs,
                                      .number = ask->number,
-                                     .part = ask->part,
+                                     .range = ask->range,
                                      .plan_hash = ask->plan_hash,
                                      .phase = ask->phase};
     compute_flow(links, replica, core, slot, body);
     gossip_link_retry_later(core, link);
-    part->slot = s;
+    range->slot = s;
     link->kept++;
-    part->gave_plan = ask->plan_hash;
-    part->gave_phase = ask->phase;
+    range->gave_plan = ask->plan_hash;
+    range->gave_phase = ask->phase;
     gossip_wait_heard(link, core->awake);
-    part->given = ask->number;
-    part->nothing = false;
+    range->given = ask->number;
+    range->nothing = false;
     links->shared++;
     links->given += core->gossip.run.on;
     gossip_note(&core->config,
@@ -122,12 +123,12 @@ give(struct gossip_links *links, struct gossip_replica *replica, const struct co
                                       .peer = link->node,
                                       .link = link->theirs,
                                       .number = ask->number,
-                                      .part = ask->part,
+                                      .range = ask->range,
                                       .share = slot->share,
                                       .weight = (int64_t)slot->head.weight,
                                       .body = slot->flow,
-                                      .count = gossip_part_elems(&core->config, ask->part)});
-    gossip_link_drop_waiting(links, core, part);
+                                      .count = gossip_range_elems(&core->config, ask->range)});
+    gossip_link_drop_waiting(links, core, range);
     send_flow(core, i, &slot->head, slot->flow);
 }
 
@@ -156,15 +157,15 @@ judge(const struct core *core, const struct gossip_link *link, const struct prot
 }
 
 static void
-keep(struct gossip_links *links, const struct core *core, struct gossip_part *part,
+keep(struct gossip_links *links, const struct core *core, struct gossip_range *range,
      const struct proto_ask *ask, struct core_frame *frame)
 {
-    gossip_link_drop_waiting(links, core, part);
-    part->waits = true;
-    part->ask = *ask;
+    gossip_link_drop_waiting(links, core, range);
+    range->waits = true;
+    range->ask = *ask;
     if (frame->size == 0 || links->kept == GOSSIP_KEPT_MAX)
         return;
-    part->frame = *frame;
+    range->frame = *frame;
     core->config.wire->keep(core->config.wire_ctx, frame);
     links->kept++;
 }
@@ -176,12 +177,12 @@ answer(struct gossip_links *links, struct gossip_replica *replica, const struct 
        struct gossip_link *link, const struct proto_ask *ask, const struct core_frame *frame)
 {
     enum verdict verdict = judge(core, link, ask);
-    size_t size = gossip_part_elems(&core->config, ask->part) * sizeof(int32_t);
+    size_t size = gossip_range_elems(&core->config, ask->range) * sizeof(int32_t);
     bool lacks = ask->kind == PROTO_ASK_VALUES && frame->size != size;
     if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(links, core) < 0))
         return false;
     if (verdict == NOTHING || lacks)
-        give_nothing(links, core, i, link, ask->part);
+        give_nothing(links, core, i, link, ask->range);
     else
         give(links, replica, core, i, link, ask, frame->data);
     return true;
@@ -193,15 +194,15 @@ on_settle(struct gossip_links *links, const struct core *core, int i, struct gos
           const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
-    const struct gossip_part *part = &link->parts[ask->part];
-    if (ask->number == part->given) {
-        give_again(core, i, link, ask->part);
+    const struct gossip_range *range = &link->ranges[ask->range];
+    if (ask->number == range->given) {
+        give_again(core, i, link, ask->range);
         return;
     }
-    if (part->waits && g->run.on && part->ask.plan_hash == g->plan.hash &&
+    if (range->waits && g->run.on && range->ask.plan_hash == g->plan.hash &&
         ask->plan_hash == g->plan.hash)
         return;
-    give_nothing(links, core, i, link, ask->part);
+    give_nothing(links, core, i, link, ask->range);
 }
 
 /* The taker has another link than the one we know, or we do not know it: its numbers count. */
@@ -213,12 +214,12 @@ fits(struct gossip_links *links, const struct core *core, struct gossip_link *li
         return false;
     if (ask->link == link->theirs)
         return true;
-    for (size_t p = 0; p < core->gossip.part_count; p++) {
-        gossip_link_drop_waiting(links, core, &link->parts[p]);
+    for (size_t p = 0; p < core->gossip.range_count; p++) {
+        gossip_link_drop_waiting(links, core, &link->ranges[p]);
         gossip_link_lose(links, core, link, p);
-        link->parts[p].given = 0;
-        link->parts[p].nothing = false;
-        link->parts[p].fresh = true;
+        link->ranges[p].given = 0;
+        link->ranges[p].nothing = false;
+        link->ranges[p].fresh = true;
     }
     link->theirs = ask->link;
     return true;
@@ -231,30 +232,30 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     bool push_sum = core->config.gossip->push_sum;
-    if (ask->part >= core->gossip.part_count || !fits(links, core, link, ask))
+    if (ask->range >= core->gossip.range_count || !fits(links, core, link, ask))
         return;
-    struct gossip_part *part = &link->parts[ask->part];
+    struct gossip_range *range = &link->ranges[ask->range];
     link->used_at = core->awake;
-    if (part->fresh)
-        part->given = ask->number - (ask->kind != PROTO_ASK_TAKEN);
-    part->fresh = false;
-    bool present = ask->number == part->given || core_mutant(MUTANT_GOSSIP_STALE);
-    if (ask->kind == PROTO_ASK_TAKEN && present && part->slot >= 0) {
+    if (range->fresh)
+        range->given = ask->number - (ask->kind != PROTO_ASK_TAKEN);
+    range->fresh = false;
+    bool present = ask->number == range->given || core_mutant(MUTANT_GOSSIP_STALE);
+    if (ask->kind == PROTO_ASK_TAKEN && present && range->slot >= 0) {
         gossip_wait_heard(link, core->awake);
-        gossip_link_drop_kept(links, link, ask->part);
+        gossip_link_drop_kept(links, link, ask->range);
     }
     if (ask->kind == PROTO_ASK_SETTLE &&
-        (ask->number == part->given || ask->number == part->given + 1))
+        (ask->number == range->given || ask->number == range->given + 1))
         on_settle(links, core, i, link, ask);
     if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES))
         return;
-    if (ask->number == part->given + 1 ||
-        (ask->number == part->given && core_mutant(MUTANT_GOSSIP_AGAIN))) {
-        gossip_link_drop_kept(links, link, ask->part); /* it has taken the last one */
-        if (!answer(links, replica, core, i, link, ask, frame) && !part->waits)
-            keep(links, core, part, ask, frame);
-    } else if (ask->number == part->given) {
-        give_again(core, i, link, ask->part);
+    if (ask->number == range->given + 1 ||
+        (ask->number == range->given && core_mutant(MUTANT_GOSSIP_AGAIN))) {
+        gossip_link_drop_kept(links, link, ask->range); /* it has taken the last one */
+        if (!answer(links, replica, core, i, link, ask, frame) && !range->waits)
+            keep(links, core, range, ask, frame);
+    } else if (ask->number == range->given) {
+        give_again(core, i, link, ask->range);
     }
 }
 
@@ -267,9 +268,9 @@ gossip_give_waiting(struct gossip_links *links, struct gossip_replica *replica,
     for (int l = 0; l < GOSSIP_LINKS; l++) {
         struct gossip_link *link = &links->of[l];
         int i = link->node.id ? peers_find(core, link->node) : -1;
-        for (size_t p = 0; i >= 0 && p < core->gossip.part_count; p++)
-            if (link->parts[p].waits)
-                answer(links, replica, core, i, link, &link->parts[p].ask, &link->parts[p].frame);
+        for (size_t p = 0; i >= 0 && p < core->gossip.range_count; p++)
+            if (link->ranges[p].waits)
+                answer(links, replica, core, i, link, &link->ranges[p].ask, &link->ranges[p].frame);
     }
 }
 
@@ -279,8 +280,8 @@ static void
 settle_open(struct gossip_links *links, const struct core *core, int i,
             const struct gossip_link *link)
 {
-    for (size_t p = 0; p < core->gossip.part_count; p++)
-        if (link->parts[p].open)
+    for (size_t p = 0; p < core->gossip.range_count; p++)
+        if (link->ranges[p].open)
             gossip_link_send(links, core, i, link, p, PROTO_ASK_SETTLE);
 }
 
@@ -290,8 +291,8 @@ gossip_give_settle(struct gossip_links *links, const struct core *core, int i)
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     assert(link->node.id != 0);
     settle_open(links, core, i, link);
-    for (size_t p = 0; p < core->gossip.part_count; p++)
-        if (link->parts[p].slot >= 0)
+    for (size_t p = 0; p < core->gossip.range_count; p++)
+        if (link->ranges[p].slot >= 0)
             give_again(core, i, link, p);
     link->retry_us = backoff_us(link->retry_us, GOSSIP_RETRY_US, GOSSIP_RETRY_MAX_US);
     link->retry_at = awake_after(core->awake, link->retry_us);

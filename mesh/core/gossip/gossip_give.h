@@ -8,7 +8,7 @@
 #include "mesh/core/gossip/gossip_link.h"
 
 enum {
-    GOSSIP_SLOTS_MIN = 8, /* flows that are kept at a time, at least; else one per part */
+    GOSSIP_SLOTS_MIN = 8, /* flows that are kept at a time, at least; else one per range */
     GOSSIP_KEPT_MAX = 16, /* early ASKs whose values are kept until they can be answered */
 };
 

@@ -147,7 +147,7 @@ gossip_graph_from(const struct gossip_graph *graph, unsigned n, unsigned rank, u
 }
 
 unsigned
-gossip_graph_parts(const struct gossip_graph *graph, unsigned n, unsigned a, unsigned b,
+gossip_graph_share(const struct gossip_graph *graph, unsigned n, unsigned a, unsigned b,
                    uint64_t phase)
 {
     unsigned of_a = (unsigned)__builtin_popcountll(gossip_graph_to(graph, n, a, phase));

@@ -12,7 +12,7 @@
  *
  * Undirected graphs have Metropolis-Hastings weights: W_ij = 1 / (1 + max(d_i, d_j)) between neighbours, the rest stays
  * at home. So W is symmetric and doubly stochastic on any graph (Xiao, Boyd and Kim, JPDC 2007). In directed graphs a rank
- * divides what it has into equal parts for itself and those it sends to: W is column-stochastic, as push-sum needs
+ * divides what it has into equal share for itself and those it sends to: W is column-stochastic, as push-sum needs
  * (Kempe, Dobra and Gehrke, FOCS 2003). One-peer exponential graphs: Ying et al., NeurIPS 2021. Uses proto/mix.h. */
 #ifndef MESH_GOSSIP_GRAPH_H
 #define MESH_GOSSIP_GRAPH_H
@@ -43,7 +43,7 @@ uint64_t gossip_graph_to(const struct gossip_graph *graph, unsigned n, unsigned 
 uint64_t gossip_graph_from(const struct gossip_graph *graph, unsigned n, unsigned rank,
                            uint64_t phase);
 /* The weight of the edge from `a` to its neighbour `b` is one part in so many; at least 2. */
-unsigned gossip_graph_parts(const struct gossip_graph *graph, unsigned n, unsigned a, unsigned b,
+unsigned gossip_graph_share(const struct gossip_graph *graph, unsigned n, unsigned a, unsigned b,
                             uint64_t phase);
 
 #endif

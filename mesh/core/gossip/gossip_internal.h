@@ -1,4 +1,4 @@
-/* gossip_internal.h - small questions that several parts of the engine gossip ask. */
+/* gossip_internal.h - small questions that several files of the engine gossip ask. */
 #ifndef MESH_GOSSIP_INTERNAL_H
 #define MESH_GOSSIP_INTERNAL_H
 
@@ -6,15 +6,15 @@
 #include "mesh/core/internal.h"
 
 static inline size_t
-gossip_part_first(const struct core_config *config, size_t part)
+gossip_range_first(const struct core_config *config, size_t range)
 {
-    return part * config->chunk_elems;
+    return range * config->chunk_elems;
 }
 
 static inline size_t
-gossip_part_elems(const struct core_config *config, size_t part)
+gossip_range_elems(const struct core_config *config, size_t range)
 {
-    size_t rest = config->gossip->count - gossip_part_first(config, part);
+    size_t rest = config->gossip->count - gossip_range_first(config, range);
     return rest < config->chunk_elems ? rest : config->chunk_elems;
 }
 
@@ -57,10 +57,10 @@ gossip_wait_out(const struct core *core, struct proto_node node)
 
 /* Was the last flow that was taken for the present phase? */
 static inline bool
-gossip_part_got(const struct core *core, const struct gossip_part *part)
+gossip_range_got(const struct core *core, const struct gossip_range *range)
 {
     const struct gossip *g = &core->gossip;
-    return g->plan.active && part->got_plan == g->plan.hash && part->got_phase == g->run.phase;
+    return g->plan.active && range->got_plan == g->plan.hash && range->got_phase == g->run.phase;
 }
 
 /* What the member of this rank says; NULL: nothing is known. */

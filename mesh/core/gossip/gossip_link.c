@@ -10,25 +10,25 @@
 
 void
 gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
-                         struct gossip_part *part)
+                         struct gossip_range *range)
 {
-    if (part->frame.handle) {
-        core->config.wire->release(core->config.wire_ctx, part->frame.handle);
+    if (range->frame.handle) {
+        core->config.wire->release(core->config.wire_ctx, range->frame.handle);
         assert(links->kept > 0);
         links->kept--;
     }
-    part->frame = (struct core_frame){.handle = NULL};
-    part->waits = false;
+    range->frame = (struct core_frame){.handle = NULL};
+    range->waits = false;
 }
 
 void
 gossip_link_drop_kept(struct gossip_links *links, struct gossip_link *link, size_t p)
 {
-    struct gossip_part *part = &link->parts[p];
-    if (part->slot < 0)
+    struct gossip_range *range = &link->ranges[p];
+    if (range->slot < 0)
         return;
-    links->slots[part->slot].used = false;
-    part->slot = -1;
+    links->slots[range->slot].used = false;
+    range->slot = -1;
     link->kept--;
 }
 
@@ -36,26 +36,26 @@ void
 gossip_link_lose(struct gossip_links *links, const struct core *core, struct gossip_link *link,
                  size_t p)
 {
-    struct gossip_part *part = &link->parts[p];
-    if (part->slot < 0)
+    struct gossip_range *range = &link->ranges[p];
+    if (range->slot < 0)
         return;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_LOST,
                                                      .peer = link->node,
                                                      .link = link->theirs,
-                                                     .number = part->given,
-                                                     .part = (uint32_t)p});
+                                                     .number = range->given,
+                                                     .range = (uint32_t)p});
     gossip_link_drop_kept(links, link, p);
-    part->nothing = true;
+    range->nothing = true;
 }
 
 /* All that this node knows of the link, in both directions. */
 static void
 forget(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
-    for (size_t p = 0; p < core->gossip.part_count; p++) {
-        gossip_link_drop_waiting(links, core, &link->parts[p]);
+    for (size_t p = 0; p < core->gossip.range_count; p++) {
+        gossip_link_drop_waiting(links, core, &link->ranges[p]);
         gossip_link_lose(links, core, link, p);
-        link->parts[p] = (struct gossip_part){.slot = -1};
+        link->ranges[p] = (struct gossip_range){.slot = -1};
     }
     link->theirs = 0;
     link->open = 0;
@@ -113,11 +113,11 @@ gossip_link_check(const struct proto_msg *msg, const void *body, size_t count)
 {
     const struct proto_ask *a = &msg->ask;
     const struct proto_flow f =
-        msg->type == PROTO_FLOW ? msg->flow : (struct proto_flow){a->kind,   a->to,   a->link,
-                                                                  a->number, a->part, a->plan_hash,
-                                                                  a->phase,  0,       0};
+        msg->type == PROTO_FLOW ? msg->flow : (struct proto_flow){a->kind,   a->to,    a->link,
+                                                                  a->number, a->range, a->plan_hash,
+                                                                  a->phase,  0,        0};
     uint64_t hash = mix64_pair(mix64_pair(f.kind, f.to), f.link);
-    hash = mix64_pair(mix64_pair(hash, f.number), f.part);
+    hash = mix64_pair(mix64_pair(hash, f.number), f.range);
     hash = mix64_pair(mix64_pair(hash, f.plan_hash), f.phase);
     return mix64_pair(mix64_pair(hash, f.weight), check_of(body, 0, count));
 }
@@ -158,11 +158,11 @@ gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
 const int32_t *
 gossip_link_values(struct gossip_links *links, const struct core *core, size_t p)
 {
-    size_t first = gossip_part_first(&core->config, p);
+    size_t first = gossip_range_first(&core->config, p);
     if (!core->config.gossip->async)
         return core->config.sum + first;
     gossip_flow_clamp(links->scratch, core->gossip.replica.values + first,
-                      gossip_part_elems(&core->config, p));
+                      gossip_range_elems(&core->config, p));
     return links->scratch;
 }
 
@@ -170,38 +170,38 @@ void
 gossip_link_send(struct gossip_links *links, const struct core *core, int i,
                  const struct gossip_link *link, size_t p, enum proto_ask_kind kind)
 {
-    const struct gossip_part *part = &link->parts[p];
+    const struct gossip_range *range = &link->ranges[p];
     struct proto_msg msg = {.type = PROTO_ASK,
                             .ask = {.kind = (uint16_t)kind,
                                     .to = link->node.incarnation,
                                     .link = link->mine,
-                                    .number = part->taken + (kind != PROTO_ASK_TAKEN),
-                                    .part = (uint32_t)p,
-                                    .plan_hash = part->plan,
-                                    .phase = part->phase}};
+                                    .number = range->taken + (kind != PROTO_ASK_TAKEN),
+                                    .range = (uint32_t)p,
+                                    .plan_hash = range->plan,
+                                    .phase = range->phase}};
     if (kind == PROTO_ASK_VALUES)
         gossip_link_post(core, i, &msg, gossip_link_values(links, core, p),
-                         gossip_part_elems(&core->config, p));
+                         gossip_range_elems(&core->config, p));
     else
         gossip_link_post(core, i, &msg, NULL, 0);
 }
 
 static void
-open_part(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
-          size_t p)
+open_range(struct gossip_links *links, const struct core *core, int i, struct gossip_link *link,
+           size_t p)
 {
     const struct gossip *g = &core->gossip;
-    struct gossip_part *part = &link->parts[p];
-    part->open = true;
+    struct gossip_range *range = &link->ranges[p];
+    range->open = true;
     link->open++;
-    part->plan = g->plan.hash;
-    part->phase = g->run.phase;
+    range->plan = g->plan.hash;
+    range->phase = g->run.phase;
     gossip_link_retry_later(core, link);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ASKED,
                                                      .peer = link->node,
                                                      .link = link->mine,
-                                                     .number = part->taken + 1,
-                                                     .part = (uint32_t)p});
+                                                     .number = range->taken + 1,
+                                                     .range = (uint32_t)p});
     gossip_link_send(links, core, i, link, p,
                      core->config.gossip->push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES);
 }
@@ -210,10 +210,10 @@ void
 gossip_link_ask(struct gossip_links *links, const struct core *core, int i)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    size_t parts = awake_before(core->awake, link->ask_at) ? 0 : core->gossip.part_count;
-    for (size_t p = 0; p < parts && link->open < GOSSIP_WINDOW; p++)
-        if (!link->parts[p].open && !gossip_part_got(core, &link->parts[p]))
-            open_part(links, core, i, link, p);
+    size_t ranges = awake_before(core->awake, link->ask_at) ? 0 : core->gossip.range_count;
+    for (size_t p = 0; p < ranges && link->open < GOSSIP_WINDOW; p++)
+        if (!link->ranges[p].open && !gossip_range_got(core, &link->ranges[p]))
+            open_range(links, core, i, link, p);
     link->used_at = core->awake;
 }
 
@@ -226,7 +226,7 @@ gossip_link_share(const struct core *core, struct proto_node node)
     if (core->config.gossip->async)
         return 2;
     assert(rank >= 0);
-    return gossip_graph_parts(&graph, (unsigned)g->plan.now.count, g->plan.rank, (unsigned)rank,
+    return gossip_graph_share(&graph, (unsigned)g->plan.now.count, g->plan.rank, (unsigned)rank,
                               g->run.phase);
 }
 
@@ -236,7 +236,7 @@ measure(struct gossip_replica *replica, const struct core *core, const struct go
         const struct proto_flow *flow, const void *body)
 {
     const struct gossip *g = &core->gossip;
-    size_t count = gossip_part_elems(&core->config, flow->part);
+    size_t count = gossip_range_elems(&core->config, flow->range);
     bool now = core->config.gossip->async ||
                (flow->plan_hash == g->plan.hash && flow->phase == g->run.phase);
     if (core->config.gossip->push_sum || !now || gossip_rank(core, link->node) < 0)
@@ -251,21 +251,21 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
           struct gossip_link *link, const struct proto_flow *flow, const void *body)
 {
     const struct gossip *g = &core->gossip;
-    struct gossip_part *part = &link->parts[flow->part];
-    gossip_flow_add(replica->values + gossip_part_first(&core->config, flow->part), body,
-                    gossip_part_elems(&core->config, flow->part));
-    replica->weight[flow->part] += (int64_t)flow->weight;
+    struct gossip_range *range = &link->ranges[flow->range];
+    gossip_flow_add(replica->values + gossip_range_first(&core->config, flow->range), body,
+                    gossip_range_elems(&core->config, flow->range));
+    replica->weight[flow->range] += (int64_t)flow->weight;
     measure(replica, core, link, flow, body);
     links->shared++;
     gossip_wait_heard(link, core->awake);
-    part->got_plan = part->plan;
-    part->got_phase = part->phase;
-    links->taken += g->run.on && part->plan == g->plan.hash && part->phase == g->run.phase;
+    range->got_plan = range->plan;
+    range->got_phase = range->phase;
+    links->taken += g->run.on && range->plan == g->plan.hash && range->phase == g->run.phase;
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_TOOK,
                                                      .peer = link->node,
                                                      .link = flow->link,
                                                      .number = flow->number,
-                                                     .part = flow->part,
+                                                     .range = flow->range,
                                                      .weight = (int64_t)flow->weight});
 }
 
@@ -273,9 +273,9 @@ static bool
 sound(const struct core *core, const struct proto_flow *flow, const struct core_frame *frame)
 {
     bool none = flow->kind == PROTO_FLOW_VOID, weighs = core->config.gossip->push_sum && !none;
-    size_t size = none ? 0 : gossip_part_elems(&core->config, flow->part) * sizeof(int32_t);
+    size_t size = none ? 0 : gossip_range_elems(&core->config, flow->range) * sizeof(int32_t);
     return frame->size == size && (weighs || flow->weight == 0) &&
-           gossip_flow_fits(core->gossip.replica.weight[flow->part], (int64_t)flow->weight);
+           gossip_flow_fits(core->gossip.replica.weight[flow->range], (int64_t)flow->weight);
 }
 
 void
@@ -284,24 +284,24 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
                     const struct core_frame *frame)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    if (flow->part >= core->gossip.part_count || flow->link != link->mine ||
+    if (flow->range >= core->gossip.range_count || flow->link != link->mine ||
         !sound(core, flow, frame))
         return;
-    struct gossip_part *part = &link->parts[flow->part];
-    bool next = part->open && flow->number == part->taken + 1;
+    struct gossip_range *range = &link->ranges[flow->range];
+    bool next = range->open && flow->number == range->taken + 1;
     if (next || (core_mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
         if (flow->kind == PROTO_FLOW_GIVEN)
             take_flow(links, replica, core, link, flow, frame->data);
         else
             link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
-        part->taken = flow->number;
-        link->open -= part->open;
-        part->open = false;
+        range->taken = flow->number;
+        link->open -= range->open;
+        range->open = false;
         link->retry_us = 0;
         gossip_link_retry_later(core, link);
     }
-    if (flow->number <= part->taken && flow->kind == PROTO_FLOW_GIVEN)
-        gossip_link_send(links, core, i, link, flow->part, PROTO_ASK_TAKEN);
+    if (flow->number <= range->taken && flow->kind == PROTO_FLOW_GIVEN)
+        gossip_link_send(links, core, i, link, flow->range, PROTO_ASK_TAKEN);
 }
 
 /* --- Sessions ------------------------------------------------------------------------------------- */
@@ -311,7 +311,7 @@ gossip_link_gone(struct gossip_links *links, const struct core *core, bool all)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++) {
         bool gone = links->of[l].node.id && (all || peers_find(core, links->of[l].node) < 0);
-        for (size_t p = 0; gone && p < core->gossip.part_count; p++)
-            gossip_link_drop_waiting(links, core, &links->of[l].parts[p]);
+        for (size_t p = 0; gone && p < core->gossip.range_count; p++)
+            gossip_link_drop_waiting(links, core, &links->of[l].ranges[p]);
     }
 }

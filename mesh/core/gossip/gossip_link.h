@@ -1,7 +1,7 @@
 /* gossip_link.h - numbered links, and the taker's end of flows.
  *
- * A link leads from one start of a node to another one, and numbers the flows of each part. The taker asks for flow n + 1
- * of a part only when it has flow n or knows that there is none. */
+ * A link leads from one start of a node to another one, and numbers the flows of each range. The taker asks for flow n + 1
+ * of a range only when it has flow n or knows that there is none. */
 #ifndef MESH_GOSSIP_LINK_H
 #define MESH_GOSSIP_LINK_H
 
@@ -11,14 +11,14 @@ struct core;
 
 enum {
     GOSSIP_LINKS = PROTO_PEERS_MAX, /* nodes with which flows were exchanged, and still may be */
-    GOSSIP_WINDOW = 8,              /* parts that a taker asks a giver for at a time */
+    GOSSIP_WINDOW = 8,              /* ranges that a taker asks a giver for at a time */
     GOSSIP_VOID_US = 20000,         /* after a void flow, the next ASK waits so long */
     GOSSIP_RETRY_US = 300000,       /* an ASK without an answer is settled after this time, */
     GOSSIP_RETRY_MAX_US = 8000000,  /* then after twice the time, and so on */
 };
 
-/* One part of a link. */
-struct gossip_part {
+/* One range of a link. */
+struct gossip_range {
     /* as taker */
     uint64_t taken;               /* flows so far, void ones too */
     bool open;                    /* flow taken + 1 was asked for */
@@ -38,7 +38,7 @@ struct gossip_part {
 struct gossip_link {
     struct proto_node node; /* id 0: unused */
     uint64_t mine, theirs;  /* numbers of the link where we take, and give: they rise */
-    unsigned open, kept;    /* parts with a flow that was asked for, and with one that is kept */
+    unsigned open, kept;    /* ranges with a flow that was asked for, and with one that is kept */
     struct awake used_at;
     struct awake retry_at; /* when what is under way is settled */
     uint64_t retry_us;
@@ -49,7 +49,7 @@ struct gossip_link {
     uint64_t out_us;         /* for so long */
     struct awake out_at;     /* when that began */
     unsigned slow;           /* so often it was only slow: the next time waits twice as long each */
-    struct gossip_part *parts; /* [part_count] */
+    struct gossip_range *ranges; /* [range_count] */
 };
 
 /* A flow that is kept until its taker has it. */
@@ -63,7 +63,7 @@ struct gossip_slot {
 /* The links of a node: gossip_link.c, gossip_give.c and gossip_wait.c change them. */
 struct gossip_links {
     struct gossip_link of[GOSSIP_LINKS];
-    struct gossip_part *parts; /* of all links */
+    struct gossip_range *ranges; /* of all links */
     struct gossip_slot *slots;
     size_t slot_count;
     int32_t *flows, *scratch; /* of all slots; [chunk_elems] */
@@ -78,7 +78,7 @@ struct gossip_links {
 /* The link with this node; it is made when there is none. */
 struct gossip_link *gossip_link_of(struct gossip_links *links, const struct core *core,
                                    struct proto_node node);
-/* Asks peers[i] for the next flow of every part that has none under way and none of this phase. */
+/* Asks peers[i] for the next flow of every range that has none under way and none of this phase. */
 void gossip_link_ask(struct gossip_links *links, const struct core *core, int i);
 /* Adds the flow if it is the one that was asked for. */
 void gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
@@ -102,13 +102,13 @@ void gossip_link_gone(struct gossip_links *links, const struct core *core, bool 
 unsigned gossip_link_share(const struct core *core, struct proto_node node);
 /* An ASK that waits is dropped. */
 void gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
-                              struct gossip_part *part);
+                              struct gossip_range *range);
 /* A kept flow is not needed any more. */
 void gossip_link_drop_kept(struct gossip_links *links, struct gossip_link *link, size_t p);
 /* The taker is away, and counts as dead for the flow that is kept for it. */
 void gossip_link_lose(struct gossip_links *links, const struct core *core, struct gossip_link *link,
                       size_t p);
-/* What is exchanged of part p: its values at the beginning of the phase; async: its values now. */
+/* What is exchanged of range p: its values at the beginning of the phase; async: its values now. */
 const int32_t *gossip_link_values(struct gossip_links *links, const struct core *core, size_t p);
 /* Something is under way. If nothing is heard of it in time, it is settled. */
 void gossip_link_retry_later(const struct core *core, struct gossip_link *link);

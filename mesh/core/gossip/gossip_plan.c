@@ -226,12 +226,12 @@ gossip_plan_step(struct gossip_plan *plan, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     bool before = plan->active;
-    bool part = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
-    if (before && (!part || !whole(core, &plan->now))) {
+    bool trains = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
+    if (before && (!trains || !whole(core, &plan->now))) {
         drop_plan(plan, core);
         plan->aborts++;
     }
-    return (part && lead_plan(plan, core)) || before != plan->active;
+    return (trains && lead_plan(plan, core)) || before != plan->active;
 }
 
 /* --- Obeying --------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
-/* gossip_record.h - the record of the engine gossip, part of struct core: that of each of its parts, by value.
+/* gossip_record.h - the record of the engine gossip in struct core: that of each of its files, by value.
  *
- * A part is given its own record to change, those of others only when its contract says so, and reads all of them through
- * `const struct core *`. gossip_engine.c and gossip_status.c have struct core: they alone change what is not in a part. */
+ * A file changes its own record, and those of others only when its contract says so. It reads all of them through
+ * `const struct core *`. gossip_engine.c and gossip_status.c have struct core: they alone change the rest. */
 #ifndef MESH_GOSSIP_RECORD_H
 #define MESH_GOSSIP_RECORD_H
 
@@ -34,7 +34,7 @@ struct gossip_peer {
 /* The values of this node, and how far they are from those of its neighbours. */
 struct gossip_replica {
     int64_t *values;             /* [config.gossip->count] */
-    int64_t *weight, *weight_at; /* [part_count] now, and when `sum` was read */
+    int64_t *weight, *weight_at; /* [range_count] now, and when `sum` was read */
     double distance;             /* root mean square difference, as it was seen last */
     double square;               /* sums for the next one */
     uint64_t square_count;
@@ -47,7 +47,7 @@ struct gossip_told {
 
 struct gossip {
     enum gossip_status status;
-    size_t part_count;
+    size_t range_count;
     uint64_t result; /* its hash */
     uint64_t begun;  /* count.total when this node began */
     struct gossip_peer of[PEERS_MAX];

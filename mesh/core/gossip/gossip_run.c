@@ -20,7 +20,7 @@ gossip_run_all_frozen(const struct core *core)
 static bool
 weighs(const struct core *core, const int64_t *weight)
 {
-    for (size_t p = 0; p < core->gossip.part_count; p++)
+    for (size_t p = 0; p < core->gossip.range_count; p++)
         if (weight[p] <= 0)
             return false;
     return true;
@@ -33,7 +33,7 @@ read_values(struct gossip_replica *replica, const struct core *core)
     const struct gossip *g = &core->gossip;
     assert(!g->run.computing);
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    memcpy(replica->weight_at, replica->weight, g->part_count * sizeof *replica->weight);
+    memcpy(replica->weight_at, replica->weight, g->range_count * sizeof *replica->weight);
     replica->distance =
         replica->square_count ? replica->square / (double)replica->square_count : replica->distance;
     replica->square = 0;
@@ -56,7 +56,7 @@ begin_compute(struct gossip_run *run, const struct core *core)
                                                      .total = task.known,
                                                      .plan = g->plan.hash,
                                                      .number = g->plan.now.count,
-                                                     .part = g->plan.rank});
+                                                     .range = g->plan.rank});
     if (core->config.gossip->keeper->weigh)
         core->config.gossip->keeper->weigh(core->config.gossip->keeper_ctx, g->replica.weight_at);
     core->config.trainer->compute(core->config.trainer_ctx, &task);
@@ -78,8 +78,8 @@ choose_sides(struct gossip_run *run, const struct core *core)
         run->takes &= ~below;
         run->gives &= below;
     }
-    run->takes_until = g->links.taken + (uint64_t)__builtin_popcountll(run->takes) * g->part_count;
-    run->gives_until = g->links.given + (uint64_t)__builtin_popcountll(run->gives) * g->part_count;
+    run->takes_until = g->links.taken + (uint64_t)__builtin_popcountll(run->takes) * g->range_count;
+    run->gives_until = g->links.given + (uint64_t)__builtin_popcountll(run->gives) * g->range_count;
 }
 
 /* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so would be
@@ -92,7 +92,7 @@ model_in_plan(const struct core *core)
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct proto_replica *said = gossip_member(core, r);
-        if (said && said->units > 0)
+        if (said && said->computed > 0)
             return true;
     }
     return false;
@@ -110,7 +110,7 @@ begin_phase(struct gossip_run *run, struct gossip_replica *replica, const struct
                                                      .plan = g->plan.hash,
                                                      .phase = run->phase,
                                                      .number = g->plan.now.count,
-                                                     .part = g->plan.rank});
+                                                     .range = g->plan.rank});
     if (g->status != GOSSIP_TRAINING)
         return;
     if (weighs(core, replica->weight_at) && g->plan.now.members[g->plan.rank].shards)
@@ -209,8 +209,8 @@ static bool
 has_all(const struct core *core, const struct gossip_link *link)
 {
     const struct gossip *g = &core->gossip;
-    for (size_t p = 0; p < g->part_count; p++)
-        if (!gossip_part_got(core, &link->parts[p]))
+    for (size_t p = 0; p < g->range_count; p++)
+        if (!gossip_range_got(core, &link->ranges[p]))
             return false;
     return link->open == 0;
 }

@@ -1,5 +1,10 @@
-/* gossip_snapshot.h - checkpoints: what all members save together fits to the last unit (a consistent snapshot, Chandy
- * and Lamport 1985; here all members stop for it). */
+/* gossip_snapshot.h - checkpoints: consistent snapshots (Chandy and Lamport, 1985), for which all members stop.
+ *
+ * Now and then the leader names a snapshot. All members stop to compute, as at the end of the run, and come to rest. Then
+ * nothing is under way between them. Each waits until its journal is on the disk, and saves its own values: those of all
+ * fit together to the last bit. When all have saved, the leader makes another plan, and they go on. If a member is lost
+ * meanwhile, the plan ends, and all go on; who has saved keeps the file. Nodes that begin with one snapshot go on together;
+ * a node with an older one joins them. */
 #ifndef MESH_GOSSIP_SNAPSHOT_H
 #define MESH_GOSSIP_SNAPSHOT_H
 

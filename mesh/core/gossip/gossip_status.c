@@ -25,7 +25,7 @@ others_ahead(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && g->of[i].known && g->of[i].said.units > 0 &&
+        if (view_usable(core, i) && g->of[i].known && g->of[i].said.computed > 0 &&
             g->of[i].said.known >= g->count.total && g->of[i].said.status >= GOSSIP_TRAINING)
             return true;
     return false;
@@ -51,7 +51,7 @@ join_empty(struct core *core)
     struct gossip *g = &core->gossip;
     uint64_t step, total;
     memset(g->replica.values, 0, core->config.gossip->count * sizeof *g->replica.values);
-    for (size_t p = 0; p < g->part_count; p++)
+    for (size_t p = 0; p < g->range_count; p++)
         g->replica.weight[p] = core_mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
     gossip_count_join(core, &step, &total);
     joined(core, (struct proto_node){0, 0}, step, total);

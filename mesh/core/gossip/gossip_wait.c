@@ -45,7 +45,7 @@ awaits_copy(const struct core *core, struct proto_node node)
         return false;
     if (g->copy.what != GOSSIP_FETCH_MEAN)
         return core_node_equal(g->copy.from, node);
-    for (size_t p = 0; rank >= 0 && p < g->part_count; p++)
+    for (size_t p = 0; rank >= 0 && p < g->range_count; p++)
         if (!(g->copy.got[p] >> rank & 1))
             return true;
     return false;
@@ -59,11 +59,11 @@ awaits_flow(const struct core *core, const struct gossip_link *link)
     int rank = gossip_rank(core, link->node);
     bool takes = g->run.on && rank >= 0 && (g->run.takes >> rank & 1);
     bool gives = g->run.on && rank >= 0 && (g->run.gives >> rank & 1);
-    for (size_t p = 0; (takes || gives) && p < g->part_count; p++) {
-        const struct gossip_part *part = &link->parts[p];
-        if (takes && !gossip_part_got(core, part))
+    for (size_t p = 0; (takes || gives) && p < g->range_count; p++) {
+        const struct gossip_range *range = &link->ranges[p];
+        if (takes && !gossip_range_got(core, range))
             return true;
-        if (gives && !(part->gave_plan == g->plan.hash && part->gave_phase == g->run.phase))
+        if (gives && !(range->gave_plan == g->plan.hash && range->gave_phase == g->run.phase))
             return true;
     }
     return false;
