@@ -47,9 +47,8 @@ enum {
     PLAN_GRACE_US = 150000, /* for this long after PLAN a member may still say "idle" */
     PLAN_AGAIN_US = 100000, /* time between two holds for the same peer, doubled each time */
     PLAN_AGAIN_MAX_US = 8000000,
-    PLAN_SHORT_US = 20000, /* shorter rounds end before their totals have travelled: */
-    /* the mesh waits for a node that has followed for this long and is still behind, */
-    PLAN_CHASE_US = 300000,
+    PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
+    PLAN_CHASE_US = 300000, /* the mesh waits for a node that is still behind after this long, */
     PLAN_CHASE_MAX_US = 8000000, /* again after twice that time, and so on up to this */
     PLAN_GAIN = 5, /* quarters: a round must take more than 5/4 of the time of a new division, */
     PLAN_GAIN_US = 5000,       /* and this much more */
@@ -105,8 +104,7 @@ struct plan {
     uint64_t plans;
     uint64_t aborts;
     struct plan_draft draft; /* the plan to adopt next */
-    uint64_t
-        not_joined; /* bitmap of peers: the last plan was held for them, this one is without them */
+    uint64_t not_joined; /* bitmap of peers: the last plan was held for them, this one lacks them */
 };
 
 static inline void
