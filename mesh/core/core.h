@@ -184,7 +184,7 @@ struct core_config {
     /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX; small in tests */
     size_t block_size;
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
-    uint64_t direct_bytes; /* buckets of at most this many bytes go directly to everyone */
+    uint64_t direct_bytes; /* buckets of at most so many bytes may go directly: servers.h */
     /* How many members are elected as servers when this node leads, see servers.h: 0 none, the sums go round the
      * ring; 1..PROTO_PEERS_MAX all sums go to so many, or to all members if they are fewer; CORE_SERVERS_AUTO. */
     unsigned servers;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mesh/core/group/servers.h"
 #include "proto/bits.h"
 #include "proto/proto.h"
 
@@ -173,29 +174,10 @@ cost_ring_us(const struct cost *cost, uint64_t bytes)
 }
 
 uint64_t
-cost_direct_us(const struct cost *cost, uint64_t bytes)
-{
-    struct route_cost route = direct_cost(cost, bytes);
-    return route.line_us + route.trips_us;
-}
-
-uint64_t
 cost_star_us(const struct cost *cost, uint64_t bytes)
 {
     struct route_cost route = star_cost(cost, bytes);
     return route.line_us + route.trips_us;
-}
-
-bool
-cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes)
-{
-    struct cost lan = {.n = n, .chunk_elems = PROTO_CHUNK_MAX};
-    assert(n > 0 && n <= PROTO_PEERS_MAX);
-    if (n <= 2) /* the bytes of a ring in half the trips */
-        return n < 2 || (direct_bytes > 0 && bytes <= PROTO_CHUNK_MAX * sizeof(int32_t));
-    for (size_t m = 0; m < n; m++)
-        lan.of[m].line = COST_LAN;
-    return bytes <= direct_bytes && cost_direct_us(&lan, bytes) <= cost_ring_us(&lan, bytes);
 }
 
 static bool
@@ -212,8 +194,8 @@ bucket_cost(const struct cost *cost, uint64_t bytes)
 {
     if (is_served(cost, bytes))
         return star_cost(cost, bytes);
-    return cost_direct_pays(cost->n, cost->direct_bytes, bytes) ? direct_cost(cost, bytes)
-                                                                : ring_cost(cost, bytes);
+    return servers_direct(cost->n, cost->direct_bytes, bytes) ? direct_cost(cost, bytes)
+                                                              : ring_cost(cost, bytes);
 }
 
 /* --- A round -------------------------------------------------------------------------------------- */

@@ -78,19 +78,14 @@ void cost_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *s
                  uint64_t *shards);
 /* Microseconds until the last of n members has computed its shards. No speed may be 0. */
 uint64_t cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *speed);
-/* A round of the members in `set`, a bitmap of ranks that is not empty. */
+/* A round of the members in `set`, a bitmap of ranks that is not empty; and the sum of the three. */
 struct cost_round cost_round(const struct cost *cost, uint64_t set);
-/* The sum of the three. */
 uint64_t cost_round_us(const struct cost *cost, uint64_t set);
 /* Sums of a round with all members, without computing and applying. */
 uint64_t cost_sums_us(const struct cost *cost);
-/* Time of one bucket among all members, by each route. cost_star_us: somebody serves it. */
+/* Time of one bucket among all members, by the ring and by servers. cost_star_us: somebody serves it. */
 uint64_t cost_ring_us(const struct cost *cost, uint64_t bytes);
-uint64_t cost_direct_us(const struct cost *cost, uint64_t bytes);
 uint64_t cost_star_us(const struct cost *cost, uint64_t bytes);
-/* Does a bucket of at most this many bytes go directly from everyone to everyone? It is the same for all members of a
- * plan, so it depends on no measurement: it pays on a line of COST_LAN. */
-bool cost_direct_pays(size_t n, uint64_t direct_bytes, uint64_t bytes);
 
 /* How long a round of some members took. */
 struct cost_time {
@@ -109,8 +104,7 @@ struct cost_view {
     struct cost_time times[COST_TIMES];              /* `who`: of ranks */
 };
 
-/* Time in microseconds of a round of the members in `set`, a bitmap of ranks: measured (0: it was not), or else predicted.
- */
+/* Microseconds of a round of the members in `set`, a bitmap of ranks: measured (0: it was not), or else predicted. */
 uint64_t cost_measured_us(const struct cost_view *view, uint64_t set);
 uint64_t cost_expect_us(const struct cost_view *view, uint64_t set);
 /* The members with whom a round takes least, a bitmap; all: no others are clearly faster. */

@@ -32,6 +32,17 @@ weight_of(const struct proto_member *member, uint64_t bytes)
 }
 
 bool
+servers_direct(size_t n, uint64_t direct_bytes, uint64_t bytes)
+{
+    assert(n > 0 && n <= PROTO_PEERS_MAX);
+    if (n <= 2) /* the bytes of a ring in half the trips */
+        return n < 2 || (direct_bytes > 0 && bytes <= PROTO_CHUNK_MAX * sizeof(int32_t));
+    /* Directly (n-1) x bytes take 10 ns each, as several send at once; round the ring 2(n-1)/n x bytes take 8 ns each, and
+     * 2(n-1) trips about 160 us each. */
+    return bytes <= direct_bytes && bytes * (5 * n - 8) <= UINT64_C(160000) * n;
+}
+
+bool
 servers_take(const struct proto_plan *plan, uint64_t bytes)
 {
     for (size_t m = 0; m < plan->count; m++)

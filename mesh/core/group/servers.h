@@ -91,6 +91,9 @@ servers_end(const struct servers_ranges *ranges, const struct core_bucket *bucke
 
 /* --- Who serves ----------------------------------------------------------------------------------- */
 
+/* Does a bucket of at most `direct_bytes` go directly from everyone to everyone? All members of a plan must agree, so this
+ * is a rule of the protocol and asks no measurement: it pays on a line of 1 Gbit/s. */
+bool servers_direct(size_t n, uint64_t direct_bytes, uint64_t bytes);
 /* Does anybody serve buckets of this size? */
 bool servers_take(const struct proto_plan *plan, uint64_t bytes);
 

@@ -18,8 +18,8 @@
  * last rounds counts: a machine that was busy for a moment is not a slow line.
  *
  * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
- * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan only what is COST_FAR times as fast counts, if
- * it was measured or if the prediction for all explains the time; the round is aborted then. (A round that is over needs half of that, as it will take no longer.)
+ * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan it must be COST_FAR times as fast, or half of that if
+ * the round is over, and measured, or the prediction for all explains the time: then the round is aborted.
  *
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
@@ -44,9 +44,8 @@ enum {
     STRAGGLER_LOOK_US = 200000,   /* between two decisions */
     STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */
     STRAGGLER_JUDGE_ROUNDS = 8,   /* and at least this many rounds */
-    /* the decision must be the same for this long, so that a moment does not decide */
-    STRAGGLER_SURE_US = 600000,
-    STRAGGLER_SEEN_US = 10000,        /* a line was busy for so long, */
+    STRAGGLER_SURE_US = 600000,   /* the decision must be the same for so long */
+    STRAGGLER_SEEN_US = 10000,    /* a line was busy for so long, */
     STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in its first rounds */
     STRAGGLER_REMEMBER_US = 300000000,
     /* a node that is left out comes back after this time, doubled each time, and after so many of the rounds with it */
@@ -54,10 +53,8 @@ enum {
     STRAGGLER_REST_ROUNDS = 20,
     STRAGGLER_REST_MAX_US = 300000000,
     STRAGGLER_FORGIVE_US = 60000000, /* after this long in plans, the next rest is short again */
-    /* a node that was told this long ago and is still not benched is told again */
-    STRAGGLER_TOLD_US = 2000000,
-    STRAGGLER_MOVED_US =
-        5000000,            /* nobody made progress for this long: the node is no longer benched */
+    STRAGGLER_TOLD_US = 2000000,     /* who is still not benched then is told again */
+    STRAGGLER_MOVED_US = 5000000,    /* nobody made progress for so long: it is benched no more */
     STRAGGLER_VAIN_MAX = 4, /* a node is left out after this many plans were held for it in vain */
 };
 
@@ -85,6 +82,7 @@ void straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, stru
 void straggler_line_round(struct straggler_line *lag, bool counts);
 /* The rate so far in the round that is running. */
 uint32_t straggler_line_now(const struct straggler_line *lag);
+
 struct straggler_peer {
     struct straggler_line lag;
     struct awake told_at; /* when it was told that it is left out */
@@ -106,8 +104,7 @@ struct straggler {
     struct awake best_at; /* when this was first decided */
     /* time of a round with those who were left out last, until it is known whether this helped those who were kept */
     uint64_t before_us;
-    /* bitmaps of peers, bit PEERS_MAX: this node */
-    uint64_t kept, gone;
+    uint64_t kept, gone; /* bitmaps of peers, bit PEERS_MAX: this node; as in `times` */
     struct cost_time times[COST_TIMES];
     struct awake distrust_at; /* before this time no node is left out by a prediction */
 

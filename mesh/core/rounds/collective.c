@@ -38,8 +38,6 @@ collective_new(struct collective **out, const struct collective_setup *setup,
     if (!c)
         return -ENOMEM;
     c->setup = *setup;
-    if (c->setup.direct_bytes > coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX))
-        c->setup.direct_bytes = coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX);
     c->ops = *ops;
     c->ctx = ctx;
     c->layouts = calloc(setup->bucket_count + 1, sizeof *c->layouts);
@@ -291,21 +289,13 @@ collective_chunk(struct collective *c, struct proto_node from, const struct prot
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
 
-/* Between two, a direct exchange sends the bytes of a ring in half the hops: one message each suffices. */
-static uint64_t
-direct_bytes(const struct collective *c)
-{
-    bool pair = c->n == 2 && c->setup.direct_bytes > 0;
-    return pair ? coding_bytes(PROTO_CODING_RAW, PROTO_CHUNK_MAX) : c->setup.direct_bytes;
-}
-
 static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
-    bool small = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count) <= direct_bytes(c);
+    uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count);
     if (c->layouts[bucket].served)
         return &route_star;
-    return c->n == 1 || small ? &route_direct : &route_ring;
+    return servers_direct(c->n, c->setup.direct_bytes, bytes) ? &route_direct : &route_ring;
 }
 
 /* Returns how many chunks the lane has. */
