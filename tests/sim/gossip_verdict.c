@@ -126,14 +126,21 @@ hears_all(const struct sim *sim, const struct sim_node *node)
     return stats.peers >= others;
 }
 
-/* All who had this range of the model are gone. */
+/* Who knows others by seeds alone finds nobody at another address, and is not found there. */
 static bool
-part_gone(const struct sim *sim, size_t p)
+meet(const struct sim *sim, unsigned a, unsigned b)
+{
+    return a == b || !sim->profile.seeds || (sim->address[a] == a && sim->address[b] == b);
+}
+
+/* Nobody whom node `who` can meet has this range of the model. */
+static bool
+range_gone(const struct sim *sim, unsigned who, size_t p)
 {
     size_t first = p * sim_gossip_chunk;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
-        if (node->up && i != sim->profile.stranger &&
+        if (node->up && i != sim->profile.stranger && meet(sim, who, i) &&
             (node->done || node->core->gossip.replica.weight[p] > 0))
             return false;
     }
@@ -141,18 +148,18 @@ part_gone(const struct sim *sim, size_t p)
         const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
         if (record->given && !record->taken && record->weight > 0 && record->first == first &&
             lives(sim, record->from, record->from_incarnation) &&
-            lives(sim, record->to, record->to_incarnation))
+            lives(sim, record->to, record->to_incarnation) && meet(sim, record->from, record->to))
             return false; /* it is under way */
     }
     return true;
 }
 
-/* All who had the model are gone; who joined them without one, or with some ranges of it, waits for them. */
+/* Who joined without the model, or with some ranges of it, waits for somebody who has it. */
 static bool
-model_gone(const struct sim *sim)
+model_gone(const struct sim *sim, unsigned who)
 {
     for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (part_gone(sim, p))
+        if (range_gone(sim, who, p))
             return true;
     return false;
 }
@@ -167,7 +174,7 @@ sim_gossip_judge_end(struct sim *sim)
         if (!node->up || i == sim->profile.stranger)
             continue;
         anybody = true;
-        if (!node->done && model_gone(sim))
+        if (!node->done && model_gone(sim, i))
             continue;
         if (!node->done)
             sim_fail(sim,
