@@ -26,7 +26,7 @@ import collections, glob, os, re, subprocess, sys
 
 STOREYS = {'sessions': 1, 'group': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
 SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
-CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'gossip_status', 'push'}  # they have struct core to change
+CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push'}  # at the start only
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk '

@@ -37,7 +37,7 @@
  * Each file has its contract in its header: gossip_graph.h who exchanges with whom; gossip_flow.h the arithmetic;
  * gossip_link.h links and taking; gossip_give.h giving, and settling what is under way; gossip_count.h how much all have
  * computed; gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h checkpoints;
- * gossip_run.h phases and pairs; gossip_status.h the status; gossip_engine.c the engine's table; gossip_record.h the record. */
+ * gossip_run.h phases and pairs; gossip_engine.c the status and the engine's table; gossip_record.h the record. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 

@@ -1,7 +1,7 @@
 /* gossip_record.h - the record of the engine gossip in struct core: that of each of its files, by value.
  *
  * A file changes its own record, and those of others only when its contract says so. It reads all of them through
- * `const struct core *`. gossip_engine.c and gossip_status.c have struct core: they alone change the rest. */
+ * `const struct core *`. gossip_engine.c alone has struct core to change. */
 #ifndef MESH_GOSSIP_RECORD_H
 #define MESH_GOSSIP_RECORD_H
 
