@@ -90,7 +90,7 @@
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END BIT(0)  /* the giver of a flow does not take it from its values */
 #define MUTANT_GOSSIP_TWICE   BIT(1)  /* a taker does not compare numbers of flows */
-#define MUTANT_GOSSIP_AGAIN   BIT(2)  /* a giver gives anew what was not taken yet */
+#define MUTANT_GOSSIP_AGAIN   BIT(2)  /* a giver gives again what was not taken yet */
 #define MUTANT_GOSSIP_DEGREE  BIT(3)  /* the weight of an edge is by the degree of one end */
 #define MUTANT_GOSSIP_VOID    BIT(4)  /* what was given and is asked for again is said to be void */
 #define MUTANT_GOSSIP_PHASE   BIT(5)  /* an ASK of any phase is answered at once */

@@ -106,4 +106,4 @@ for at in 8 $(($(stat -c %s "$file") - 112 + 8)); do
     printf '\3' | dd of="$file" bs=1 seek=$at conv=notrunc status=none
 done
 refused "another version" "checkpoint-[0-9]*: checkpoint version 3, expected 2; --fresh begins again$" "$WORK/a"
-echo "goes on, refused, begun anew"
+echo "goes on, refused, begun again"

@@ -116,7 +116,7 @@ static const struct plant plants_inexact[] = {
 static const struct plant plants_gossip[] = {
     {"the giver of a flow does not take it away", MUTANT_GOSSIP_ONE_END, 100, 0, NULL},
     {"a taker does not compare numbers of flows", MUTANT_GOSSIP_TWICE, 1000, 0, NULL},
-    {"a giver gives anew what was not taken yet", MUTANT_GOSSIP_AGAIN, 4000, 0, NULL},
+    {"a giver gives again what was not taken yet", MUTANT_GOSSIP_AGAIN, 4000, 0, NULL},
     {"the weight of an edge is by the degree of one end", MUTANT_GOSSIP_DEGREE, 4000, 0, NULL},
     {"what was given and is asked for again is said to be void", MUTANT_GOSSIP_VOID, 4000, 0, NULL},
     {"an ASK of any phase is answered at once", MUTANT_GOSSIP_PHASE, 100, 0, NULL},

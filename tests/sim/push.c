@@ -218,7 +218,7 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
     if (before == after)
         return;
     if (sim_push_run->single && !sim_push_run->power && !sim_push_run->hostile)
-        sim_fail(shell->sim, "node %u: range %u is begun anew, when at most one node died",
+        sim_fail(shell->sim, "node %u: range %u is begun again, when at most one node died",
                  shell->node->index, range);
     const struct push_taken taken = {.range = range, .before = before, .after = after};
     record(shell->sim, &taken)->restored = true;

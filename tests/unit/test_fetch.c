@@ -500,7 +500,7 @@ a_total_of_the_round_before_is_for_another_state(void **state)
 
 /* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on members. */
 static void
-a_total_from_another_donor_begins_anew_if_sums_are_inexact(void **state)
+a_total_from_another_donor_begins_again_if_sums_are_inexact(void **state)
 {
     (void)state;
     for (int inexact = 0; inexact < 2; inexact++) {
@@ -774,7 +774,7 @@ only_who_is_up_says_ready(void **state)
 }
 
 static void
-who_is_overtaken_begins_anew_later_and_says_so_once(void **state)
+who_is_overtaken_begins_again_later_and_says_so_once(void **state)
 {
     (void)state;
     struct lone *lone = following();
@@ -817,7 +817,7 @@ main(void)
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
-        cmocka_unit_test(a_total_from_another_donor_begins_anew_if_sums_are_inexact),
+        cmocka_unit_test(a_total_from_another_donor_begins_again_if_sums_are_inexact),
         cmocka_unit_test(blocks_of_two_inexact_totals_are_not_put_together),
         cmocka_unit_test(a_copy_is_not_of_the_state_that_was_given_up),
         cmocka_unit_test(the_state_that_was_given_up_is_better_than_none),
@@ -828,7 +828,7 @@ main(void)
         cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),
-        cmocka_unit_test(who_is_overtaken_begins_anew_later_and_says_so_once),
+        cmocka_unit_test(who_is_overtaken_begins_again_later_and_says_so_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

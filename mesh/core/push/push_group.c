@@ -495,8 +495,10 @@ change_waits(struct push_group *group, const struct core *core, const struct gro
     group->left_out_us = most;
     if (group->left_out_at.us)
         return !awake_reached(core->awake, awake_after(group->left_out_at, most));
+    /* Who came would begin with tickets that this node alone has, and takes with it when it ends. */
     return change == CAME &&
-           !awake_reached(core->awake, awake_after(group->grouped_at, PUSH_JOIN_US));
+           (core->push.snapshot.ends == PUSH_ENDS_SAVED ||
+            !awake_reached(core->awake, awake_after(group->grouped_at, PUSH_JOIN_US)));
 }
 
 static enum push_verdict
