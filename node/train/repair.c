@@ -81,6 +81,7 @@ hopeless(struct mending *m, const struct mesh_stats *stats)
     return m->gathered_ms && now - since >= REPAIR_PATIENCE_MS;
 }
 
+/* Does another node have this state, or a later one? */
 static bool
 ahead(const struct mending *m, const struct mesh_stats *stats)
 {
@@ -106,10 +107,8 @@ collect(struct mending *m)
             take_page(m, &task);
         mesh_stats(m->repair->mesh, &stats);
         m->repair->met = m->repair->met || stats.core.peers > 0;
-        if (task.size == 0 && ahead(m, &stats))
-            return REPAIR_AHEAD;
         if (hopeless(m, &stats))
-            return REPAIR_FAILED;
+            return ahead(m, &stats) ? REPAIR_AHEAD : REPAIR_FAILED;
         m->next++;
         if (m->bad)
             want(m);

@@ -2,8 +2,9 @@
  *
  * All nodes have the same file. Before this node tells the mesh its first state, it asks for page after page and
  * checks each, and at the end the hash of the whole. Then the result replaces the damaged file. So four copies with
- * damage in different places restore one another. The newest damaged checkpoint comes first. If nobody has its
- * missing pages, the one before is tried. */
+ * damage in different places restore one another. The newest damaged checkpoint comes first. A page that does not come
+ * is asked for again for REPAIR_PATIENCE_MS, even if the others train already. If nobody has the missing pages, the
+ * state is taken from a node that has it or a later one; else the checkpoint before is tried. */
 #ifndef NODE_REPAIR_H
 #define NODE_REPAIR_H
 
@@ -13,8 +14,8 @@
 
 enum repair_end {
     REPAIR_DONE,        /* the file's sections hold the checkpoint, and it is on the disk again */
-    REPAIR_AHEAD,       /* another node is as far or further: take the state from it */
-    REPAIR_FAILED,      /* nobody has the missing pages; `why` names them */
+    REPAIR_AHEAD,       /* nobody has its pages, but a node is as far or further: take its state */
+    REPAIR_FAILED,      /* nobody has the missing pages, nor the state; `why` names the pages */
     REPAIR_INTERRUPTED, /* mesh_interrupt was called */
 };
 

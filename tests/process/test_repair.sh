@@ -1,12 +1,13 @@
 #!/bin/bash
-# test_repair.sh [SEED] - checkpoints that are damaged. Three times four nodes are killed at once and start again
-# in random order, without being told to resume:
+# test_repair.sh [SEED] - checkpoints that are damaged. Four times four nodes kill themselves when their first checkpoint is
+# safe, and start again in random order, without being told to resume:
 #   - every copy of the only checkpoint damaged, each in other places: all four are restored, byte for byte;
 #   - the newest damaged on all but one node, or torn, or replaced: the run goes on from the whole one, and the
-#     last copy is restored although the others have begun to train;
+#     last copy is restored although the others have begun to train, and although the page comes late;
 #   - the same page damaged everywhere: all four stop with a report and change nothing.
 # What ends must end with the weights of a run without any accident.
 . "$(dirname "$0")/../support/process.sh"
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 RANDOM=${1:-1}
 STEPS=120
 PAGE=65536
@@ -22,29 +23,17 @@ start_all() { # OPTION ...; in random order
     done
 }
 
-all_have() { # FILE
+# Train until all have checkpoint-30 and have killed themselves.
+crash() {
     local name
     for name in "${NODES[@]}"; do
-        [ -e "$WORK/$name/$1" ] || return 1
-    done
-}
-
-# Train until all have checkpoint-30, kill all, keep only that one.
-crash() {
-    local name file
-    for name in "${NODES[@]}"; do
         rm -rf "${WORK:?}/$name"
-    done
-    start_all --set train.checkpoint_every=30
-    wait_until 60 "checkpoints of step 30" all_have checkpoint-30
-    for name in "${NODES[@]}"; do
-        kill_node "$name"
+        killed_at_checkpoint "$name" --peers 4 --set train.checkpoint_every=30
     done
     for name in "${NODES[@]}"; do
-        rm -f "$WORK/$name/result.json" # on a slow machine the end may have come first
-        for file in "$WORK/$name"/checkpoint-*; do
-            [ "${file##*-}" = 30 ] || rm "$file"
-        done
+        dead "$name"
+    done
+    for name in "${NODES[@]}"; do
         cmp "$WORK/$name/checkpoint-30" "$WORK/a/checkpoint-30" || fail "checkpoints differ"
     done
     cp "$WORK/a/checkpoint-30" "$WORK/whole"
@@ -92,6 +81,19 @@ same_hash reference "${NODES[@]}"
 for name in "${NODES[@]}"; do
     restored "$name" || fail "$name was not restored: $(cat "$WORK/$name.log")"
 done
+
+echo "a page that comes late, while a node without the file is as far"
+crash
+rm -r "$WORK/a" "$WORK/c"
+flip b $((2 * PAGE + 7))
+# only d has the page, and it keeps b waiting; c has the state alone
+MESHNODE_FAIL=page-send:1:sleep=3000 MESHNODE=$FAILNODE node d "$WORK/job.yaml" --peers 3
+node c "$WORK/job.yaml" --peers 3
+wait_until 60 "c to have the state of d" grep -q 'caught up' "$WORK/c.log"
+node b "$WORK/job.yaml" --peers 3 --set train.checkpoint_every=1000
+finished 120 b c d
+same_hash reference b c d
+restored b || fail "b was not restored: $(cat "$WORK/b.log")"
 
 echo "the same page damaged everywhere"
 crash
