@@ -31,6 +31,9 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->tick_us = CORE_TICK_US;
     if (core->config.chunk_elems == 0)
         core->config.chunk_elems = PROTO_CHUNK_MAX;
+    if (core->config.crowd == 0)
+        core->config.crowd = HEARTBEAT_CROWD;
+    assert(core->config.crowd >= HEARTBEAT_LEADERS);
     core->all = bits_below(config->shards);
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
@@ -38,6 +41,8 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     if (core->config.block_size == 0)
         core->config.block_size = PROTO_BLOCK_MAX;
     core->engine = config->engine ? config->engine : &engine_rounds;
+    if (!core->engine->led)
+        core->config.crowd = PROTO_PEERS_MAX;
     if (!core->buckets || core->engine->start(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;

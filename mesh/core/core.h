@@ -163,6 +163,7 @@ struct core_config {
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
     size_t peers_min; /* members to wait for before the first plan, this node included; >= 1 */
+    unsigned crowd;   /* with more nodes, most beat slowly; 0 = HEARTBEAT_CROWD; small in tests */
     bool keep_all;    /* leave no node out for being slow: see straggler.h */
     /* The members of a plan get equally many shards, whatever their speed, and nobody is left out for being slow. */
     bool even;
@@ -258,9 +259,8 @@ struct core_stats {
     uint64_t served;  /* bytes of a round's sum that this node is the server of */
     uint64_t plans;   /* adopted so far */
     uint64_t aborts;
-    uint64_t
-        waits_us;     /* how long the others have waited for this node to make a plan, see plan.h */
-    uint64_t step_us; /* time of the longest recent round or compute */
+    uint64_t waits_us; /* how long others have waited for a plan of this node, see plan.h */
+    uint64_t step_us;  /* time of the longest recent round or compute */
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */

@@ -21,6 +21,7 @@ struct engine {
     bool
         equal_states; /* nodes at the same round hold the same state and write equal files, bit for bit */
     bool sums;        /* it uses the shell's `sum` */
+    bool led;         /* the lowest ids decide who takes part: crowds, heartbeat.h */
 
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);
@@ -93,7 +94,7 @@ core_pause_us(const struct core *core)
     return waits ? CORE_IDLE_US : CORE_HEARTBEAT_US;
 }
 
-/* Sends a heartbeat to all peers now, with what the engine says. A node without a job asks for one instead. */
+/* Sends a heartbeat now, with what the engine says. A node without a job asks for one instead. */
 static inline void
 core_tell(struct core *core)
 {

@@ -77,10 +77,9 @@ uint16_t wire_control_port(const struct wire *wire);
 uint16_t wire_bulk_port(const struct wire *wire);
 void wire_counts(const struct wire *wire, struct wire_counts *out);
 
-/* Tell every peer that has had a heartbeat from us that we are alive. */
+/* Tell every peer that has had a heartbeat from us, and for which the next one is overdue, that we are alive. */
 void wire_pulse(struct wire *wire);
-/* When the last heartbeat was sent, in us of clock_us; 0: none yet. After one that says that the next one comes later than
- * usual, by so much later. */
+/* When the last heartbeat was sent, in us of clock_us; 0: none yet. */
 uint64_t wire_beat_at(struct wire *wire);
 
 /* What the core asks of its wire, see core.h; ctx: a struct wire. None of them calls an event: wire_settle reports

@@ -47,7 +47,9 @@ struct outgoing {
 
 struct link {
     struct connection control, bulk, express;
-    bool pulses;            /* it has had a heartbeat; under pulse_lock */
+    uint64_t
+        pulse_at; /* us; when it is to hear from us at the latest; 0: no heartbeat yet; under pulse_lock */
+    uint32_t pause_us;      /* as the last heartbeat said */
     bool failed;            /* wire_settle must report and close it */
     struct proto_node node; /* id 0: not accepted yet */
     char host[PROTO_HOST_MAX];

@@ -36,12 +36,6 @@ send_frames(void *socket, const void *frame, size_t frame_size, const void *body
     return size && zmq_send(socket, body, size, ZMQ_DONTWAIT) < 0 ? 2 : 0;
 }
 
-static uint64_t
-beyond_us(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 void
 wire_send(void *ctx, unsigned index, const struct proto_msg *msg, const void *body, size_t size)
 {
@@ -54,12 +48,14 @@ wire_send(void *ctx, unsigned index, const struct proto_msg *msg, const void *bo
     if (link->control.socket && !link->failed) {
         pthread_mutex_lock(&wire->pulse_lock);
         bad = send_frames(link->control.socket, frame, frame_size, body, size);
-        link->pulses = link->pulses || msg->type == PROTO_HEARTBEAT;
+        if (msg->type == PROTO_HEARTBEAT) {
+            link->pause_us = msg->heartbeat.pause_us;
+            link->pulse_at = clock_us() + link->pause_us;
+        }
         pthread_mutex_unlock(&wire->pulse_lock);
     }
     if (msg->type == PROTO_HEARTBEAT)
-        atomic_store(&wire->beat_at,
-                     clock_us() + beyond_us(msg->heartbeat.pause_us, CORE_HEARTBEAT_US));
+        atomic_store(&wire->beat_at, clock_us());
     wire->counts.dropped += bad != 0;
     if (bad != 1)
         wire->counts.tx_bytes += frame_size + size;
@@ -75,10 +71,15 @@ wire_pulse(struct wire *wire)
     const struct proto_msg alive = {.type = PROTO_PEERS};
     uint8_t frame[PROTO_FRAME_MAX];
     size_t size = proto_encode(&alive, frame);
+    uint64_t now = clock_us();
     pthread_mutex_lock(&wire->pulse_lock);
-    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++)
-        if (wire->links[i].pulses)
-            zmq_send(wire->links[i].control.socket, frame, size, ZMQ_DONTWAIT);
+    for (unsigned i = 0; i < WIRE_LINKS_MAX; i++) {
+        struct link *link = &wire->links[i];
+        if (link->pulse_at == 0 || now < link->pulse_at)
+            continue;
+        link->pulse_at = now + link->pause_us;
+        zmq_send(link->control.socket, frame, size, ZMQ_DONTWAIT);
+    }
     pthread_mutex_unlock(&wire->pulse_lock);
 }
 

@@ -304,6 +304,7 @@ lone_new(const struct lone_setup *setup)
         .hello = hello_of((unsigned)setup->id),
         .shards = setup->shards ? setup->shards : LONE_SHARDS,
         .peers_min = setup->peers_min ? setup->peers_min : 1,
+        .crowd = setup->crowd,
         .servers = setup->servers,
         .bucket_count = 2,
         .buckets = buckets,

@@ -27,6 +27,7 @@ struct lone_setup {
     unsigned shards;      /* 0: LONE_SHARDS */
     size_t peers_min;     /* 0: 1 */
     unsigned servers;     /* as in core_config */
+    unsigned crowd;       /* core_config.crowd */
     size_t state_size;    /* 0: 16 */
     bool wants_job;
     bool unstarted; /* the trainer has not given its state yet */

@@ -163,9 +163,10 @@ one_list_tells_of_many_that_come_at_once(void **state)
 {
     (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 90});
-    for (unsigned id = 10; id < 40; id++)
-        lone_meet(lone, id);
-    lone_run(lone, 100);
+    unsigned ids[30];
+    for (unsigned k = 0; k < 30; k++)
+        lone_meet(lone, ids[k] = 10 + k);
+    lone_run_with(lone, 1000, ids, 30, 0, true);
     assert_in_range(lone_sent_count(lone, 10, PROTO_HEARS), 1, 3);
     assert_int_equal(lone_sent(lone, 10, PROTO_HEARS)->msg.hears.count, 30);
     lone_destroy(&lone);

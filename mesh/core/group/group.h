@@ -60,10 +60,14 @@ group_hears(const struct core *core, const int *peer, size_t count, int i)
 static inline bool
 group_fresh(const struct core *core, const int *peer, size_t count)
 {
-    for (size_t k = 0; k < count; k++)
-        if (peer[k] >= 0 &&
-            awake_since(core->awake, core->view.of[peer[k]].heard_at) > CORE_SUSPECT_US)
+    for (size_t k = 0; k < count; k++) {
+        const struct heard *heard = &core->view.of[peer[k] < 0 ? 0 : peer[k]];
+        uint64_t pause_us = heard->beat.pause_us,
+                 silent_us = awake_since(core->awake, heard->heard_at);
+        if (peer[k] >= 0 && pause_us > CORE_HEARTBEAT_US &&
+            silent_us > pause_us + CORE_HEARTBEAT_US)
             return false;
+    }
     return true;
 }
 

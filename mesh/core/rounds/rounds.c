@@ -404,6 +404,7 @@ on_peer_forget(struct core *core, int i)
 const struct engine engine_rounds = {
     .equal_states = true,
     .sums = true,
+    .led = true,
     .start = rounds_start,
     .end = rounds_end,
     .step = rounds_step,

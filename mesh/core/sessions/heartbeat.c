@@ -64,11 +64,18 @@ list_heard(const struct core *core, struct proto_hears *out)
     }
 }
 
+/* In a crowd, lists of so many nodes are told so many times more rarely. */
+static uint64_t
+rarely(const struct core *core, uint64_t heard)
+{
+    return 1 + heard * heard / ((uint64_t)core->config.crowd * core->config.crowd);
+}
+
 /* Are others heard than those that we told of, or, after a while, have rates changed? */
 static bool
 list_changed(const struct view *view, const struct core *core, const struct proto_hears *now)
 {
-    bool rates = wall_since(core->now, view->told_at) >= RATES_US;
+    bool rates = wall_since(core->now, view->told_at) >= RATES_US * rarely(core, now->count);
     if (now->count != view->told.count)
         return true;
     for (size_t k = 0; k < now->count; k++) {
@@ -85,13 +92,15 @@ tell_list(struct view *view, const struct core *core)
 {
     struct proto_msg msg = {.type = PROTO_HEARS};
     list_heard(core, &msg.hears);
-    bool due = view->told_hash == 0 || wall_since(core->now, view->told_at) >= CORE_HEARTBEAT_US;
+    bool due = view->told_hash == 0 || wall_reached(core->now, view->list_at);
     if (!due || (view->told_hash != 0 && !list_changed(view, core, &msg.hears)))
         return;
     view->told = msg.hears;
     view->told_hash = proto_hears_hash(&msg.hears);
-    if (msg.hears.count > 0) /* else there is nobody to tell */
+    if (msg.hears.count > 0) { /* else there is nobody to tell */
         view->told_at = core->now;
+        view->list_at = wall_after(core->now, CORE_HEARTBEAT_US * rarely(core, msg.hears.count));
+    }
     peers_send_all(core, &msg);
 }
 
@@ -99,9 +108,8 @@ tell_list(struct view *view, const struct core *core)
 static void
 list_soon(struct view *view)
 {
-    struct wall at = wall_after(view->told_at, CORE_HEARTBEAT_US);
-    if (wall_before(at, view->beat_at))
-        view->beat_at = at;
+    if (wall_before(view->list_at, view->beat_at))
+        view->beat_at = view->list_at;
 }
 
 void
@@ -116,10 +124,47 @@ heartbeat_whom(struct view *view, const struct core *core, int i)
 
 /* --- Sending ---------------------------------------------------------------------------------------- */
 
+/* The highest id of those who hear from everybody, and everybody from them, at the full rate. */
+static uint64_t
+leaders_end(const struct core *core)
+{
+    uint64_t lowest[HEARTBEAT_LEADERS + 1] = {core->config.self.id};
+    size_t count = 1;
+    unsigned nodes = 1;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        if (peer->state != PEER_UP || core->view.of[i].suspected || peer->hello.wants_job)
+            continue;
+        size_t k = count;
+        for (; k > 0 && lowest[k - 1] > peer->node.id; k--)
+            lowest[k] = lowest[k - 1];
+        lowest[k] = peer->node.id;
+        count += count < HEARTBEAT_LEADERS;
+        nodes++;
+    }
+    return nodes > core->config.crowd ? lowest[HEARTBEAT_LEADERS - 1] : UINT64_MAX;
+}
+
+static void
+send_to(struct view *view, const struct core *core, bool all, struct proto_msg *msg)
+{
+    const uint64_t end = leaders_end(core), pause_us = msg->heartbeat.pause_us;
+    for (int i = 0; i < core->peers.high; i++) {
+        bool near = core->config.self.id <= end || core->peers.peers[i].node.id <= end;
+        if (core->peers.peers[i].hello.wants_job ||
+            (!near && !all && wall_before(core->now, view->of[i].due_at)))
+            continue;
+        msg->heartbeat.pause_us = (uint32_t)(near ? pause_us : HEARTBEAT_FAR_US);
+        view->of[i].due_at = wall_after(core->now, msg->heartbeat.pause_us);
+        peers_send(core, i, msg);
+    }
+}
+
 void
 heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat)
 {
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = *beat};
+    const bool early = wall_before(core->now, view->beat_at);
     view->pause_us = beat->pause_us;
     view->beat_at = wall_after(core->now, beat->pause_us);
     if (core->leaving)
@@ -131,7 +176,7 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
     tell_list(view, core);
     msg.heartbeat.sent_us = core->now.us;
     msg.heartbeat.hears_hash = view->told_hash;
-    peers_send_all(core, &msg);
+    send_to(view, core, early, &msg);
     tell_scores(core);
 }
 

@@ -18,6 +18,11 @@
  * next one comes; a peer that beats more slowly may be silent for so much longer before it is suspected. group.h makes no
  * plan with who was not heard lately.
  *
+ * n nodes send n(n-1) heartbeats, so in a crowd, of more than HEARTBEAT_CROWD nodes, most would do little else. There, only the
+ * HEARTBEAT_LEADERS nodes with the lowest ids hear from everybody, and everybody from them, every CORE_HEARTBEAT_US: they
+ * lead, or will when the leader is gone. All others hear from one another every HEARTBEAT_FAR_US, and when something has
+ * changed. Lists of whom a node hears, and of endpoints, come more rarely, too.
+ *
  * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
  * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
  * its trainer makes progress. */
@@ -29,6 +34,9 @@
 enum {
     /* a peer that missed two heartbeats counts as silent when we ask whether most of the mesh is */
     HEARTBEAT_QUIET_US = 125000,
+    HEARTBEAT_CROWD = 16,
+    HEARTBEAT_LEADERS = 3,
+    HEARTBEAT_FAR_US = 400000,
 };
 
 /* What a heartbeat of peers[i] brought. */
@@ -44,7 +52,8 @@ enum heartbeat_verdict {
     HEARTBEAT_LOST,      /* its session is to end */
 };
 
-/* Sends a heartbeat to all peers now. A node without a job asks for one instead. */
+/* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is due.
+ * A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
 /* A peer tells what an evaluation came to: the program hears of it. Heartbeats bring what this node has to tell. */
 void heartbeat_score(const struct core *core, const struct proto_score *score);

@@ -215,8 +215,11 @@ rendezvous_tell_tick(struct rendezvous *all, const struct core *core)
 {
     if (wall_before(core->now, all->list_at) || core->config.hello.wants_job)
         return;
-    all->list_at = wall_after(core->now, RENDEZVOUS_LIST_US);
+    uint64_t told = 0, crowd = core->config.crowd;
     for (int i = 0; i < core->peers.high; i++)
-        if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job)
+        if (core->peers.peers[i].state == PEER_UP && !core->peers.peers[i].hello.wants_job) {
             rendezvous_tell(all, core, i);
+            told++;
+        }
+    all->list_at = wall_after(core->now, RENDEZVOUS_LIST_US * (1 + told * told / (crowd * crowd)));
 }

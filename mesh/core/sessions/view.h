@@ -10,6 +10,7 @@
 struct heard {
     struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
     struct awake heard_at;       /* when its last message came */
+    struct wall due_at;          /* when our next heartbeat to it is due */
     struct awake moved_at;       /* when its round changed */
     uint64_t round_us;           /* time of one of its last rounds; 0: unknown */
     struct wall counted_at;      /* when round_us was measured, */
@@ -33,7 +34,8 @@ struct view {
     uint32_t pause_us;          /* as we said in the last one */
     struct proto_hears told;    /* whom we hear, as we told the peers last, */
     uint64_t told_hash;
-    struct wall told_at; /* and when */
+    struct wall told_at; /* and when, */
+    struct wall list_at; /* and when the next list may follow */
 };
 
 #endif

@@ -104,7 +104,7 @@ fetch_fit(const struct core *core, int i)
 bool
 fetch_ahead(const struct core *core, int i)
 {
-    return fetch_fit(core, i) && core->view.of[i].beat.round > core->round;
+    return core->view.of[i].beat.round > core->round && fetch_fit(core, i);
 }
 
 bool
