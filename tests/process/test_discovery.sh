@@ -3,6 +3,7 @@
 # Four machines on one switch, nobody is told an address: within 3 s of the last start they train in one
 # ring, and all end with the same weights. Then the same with the last one coming a while after the rest.
 . "$(dirname "$0")/../support/process.sh"
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 . "$ROOT/tests/support/netns.sh"
 netns_need
 netns_up 4 || fail "no namespaces"
@@ -34,6 +35,8 @@ meet n3
 first=$(result n0 params_sha256)
 
 rm -rf "$WORK"/n[0-3]
+MESHNODE=$FAILNODE
+export MESHNODE_FAIL=compute:1+:sleep=20 # 12 s and more, so that the run does not end before the last node comes
 for name in n0 n1 n2; do
     node "$name" "$WORK/job.yaml"
 done

@@ -48,7 +48,7 @@ all_gone() { # PID ...
 write_job "$WORK/short.yaml" 40
 write_job "$WORK/long.yaml" 100000000
 
-local_run whole 3 "$WORK/short.yaml"
+local_run whole 3 "$WORK/short.yaml" --set mesh.division=even # nobody watches, however slow it is
 ended whole 0
 says whole '^all 3 nodes have met$'
 says whole '^(step [0-9]+: test loss |\[1\] caught up: at step 40 )' # who was too late for the last step evaluates nothing
@@ -58,7 +58,7 @@ same_hash whole/node-1 whole/node-2 whole/node-3
 echo "three nodes: $(tail -n 1 "$WORK/whole.log")"
 
 # Long enough to be killed in; the job ends by itself after the survivors are alone.
-write_job "$WORK/killed.yaml" 600
+write_job "$WORK/killed.yaml" 2000
 local_run killed 3 "$WORK/killed.yaml"
 wait_until 60 "three nodes to train" all_train killed 3
 mapfile -t ids < <(nodes_of killed)
@@ -107,7 +107,7 @@ kill_node orphans
 wait_until 5 "the nodes to die with their parent" all_gone "${ids[@]}"
 
 # Resumed, the run goes on where the interrupt left it, and comes out the same as in one piece.
-write_job "$WORK/resumed.yaml" 300
+write_job "$WORK/resumed.yaml" 1000
 local_run resumed 2 "$WORK/resumed.yaml"
 wait_until 60 "two nodes to train" all_train resumed 2
 kill -INT "${PID[resumed]}"

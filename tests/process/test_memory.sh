@@ -3,6 +3,7 @@
 # activations that are computed again; also when one of them is killed and returns, so that states and sums that lie in
 # files are handed over. (What the kernel enforces is in tests/chaos/memory.py.)
 . "$(dirname "$0")/../support/process.sh"
+[ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 
 [ "$(stat -f -c %T "$WORK")" != tmpfs ] || skip "$WORK lies in memory: no state can go to a file there"
 write_job "$WORK/job.yaml" 500
@@ -15,6 +16,8 @@ least=$("$MESHNODE" check "$WORK/job.yaml" --threads 1 --set train.memory_max=1 
 "$MESHNODE" check "$WORK/job.yaml" --threads 1 --set "train.memory_max=$((least - 1))" >/dev/null 2>&1 &&
     fail "$((least - 1)) MiB are taken, but $least said to be the least"
 
+MESHNODE=$FAILNODE
+export MESHNODE_FAIL=compute:1+:sleep=20 # 10 s and more, so that the run does not end before c is back
 node a "$WORK/job.yaml" --peers 3 --set train.recompute=yes
 node b "$WORK/job.yaml" --peers 3 --set "train.memory_max=$least"
 node c "$WORK/job.yaml" --peers 3 --set "train.memory_max=$least" --set train.recompute=yes
