@@ -230,7 +230,8 @@ static const struct found {
     {"push", 1089583},       {"push", 3022691},       {"push", 3042846},   {"push", 3005971},
     {"push", 3122152},       {"rounds", 6608945},     {"rounds", 6765671}, {"inexact", 3011131},
     {"push", 1795505031018}, {"push", 1795505013966}, {"push", 17218},     {"gossip", 514341},
-    {"push", 6403},          {"push", 23126},         {"push", 52191},
+    {"push", 6403},          {"push", 23126},         {"push", 52191},     {"rounds", 118233},
+    {"rounds", 100537},      {"rounds", 113221},
 };
 
 static int
