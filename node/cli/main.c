@@ -76,22 +76,6 @@ on_stop(int signal_number)
     errno = saved;
 }
 
-/* SIGHUP only where nobody chose to ignore it (nohup). A closed pipe and a file that may not grow are
- * errors of write, not a death. */
-static void
-catch_stops(void)
-{
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, before;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
-    sigaction(SIGXFSZ, &action, NULL);
-}
-
 /* --- configs --- */
 
 /* What was read, or not: with the options applied and, if it is a job, checked. 0 or an exit status. */
@@ -176,7 +160,8 @@ static int
 run_join(const struct options *options, const char *const *args)
 {
     struct why why;
-    catch_stops();
+    sigset_t caught;
+    stop_catch(on_stop, &caught);
     if (host_descriptors(&why))
         return fail(EXIT_BAD, why.line);
     if (!args[0])

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "node/cli/stop.h"
 #include "node/cli/term.h"
 #include "node/commands/compare.h"
 #include "node/commands/host.h"
@@ -65,28 +66,6 @@ on_stop(int signal_number)
 {
     (void)signal_number;
     stops++;
-}
-
-/* Caught, but only while ppoll waits. */
-static void
-catch_stops(sigset_t *waiting)
-{
-    struct sigaction action = {.sa_handler = on_stop};
-    sigset_t blocked;
-    sigemptyset(&action.sa_mask);
-    sigemptyset(&blocked);
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
-        struct sigaction before;
-        bool hangup = caught[i] == SIGHUP; /* nohup means it; a shell's & only keeps Ctrl-C away */
-        if (hangup && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
-            continue;
-        sigaction(caught[i], &action, NULL);
-        sigaddset(&blocked, caught[i]);
-    }
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
-    sigprocmask(SIG_BLOCK, &blocked, waiting);
 }
 
 /* --- starting --- */
@@ -495,13 +474,14 @@ local_run(struct config *config, const struct options *options, const char *cons
           struct why *why)
 {
     static struct local local; /* large */
-    sigset_t waiting;
+    sigset_t caught, waiting;
     local = (struct local){.config = config};
     local.count = options->nodes ? (unsigned)options->nodes : NODES_DEFAULT;
     int rc = check_job(&local, config, options, why);
     if (rc)
         return rc;
-    catch_stops(&waiting);
+    stop_catch(on_stop, &caught);
+    sigprocmask(SIG_BLOCK, &caught, &waiting); /* but while ppoll waits */
     term_init(&local.term, STDOUT_FILENO);
     rc = start_all(&local, args[0], options, &waiting);
     if (rc) {

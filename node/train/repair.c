@@ -1,35 +1,22 @@
 /* repair.c - see repair.h. */
 #include "node/train/repair.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/clock.h"
 
-enum { LINE = 512 };
-
 /* One damaged file in work. */
 struct mending {
-    struct repair *repair;
+    struct run *run;
+    bool *met; /* another node */
     struct checkpoint file;
     uint8_t *image;
     bool *good; /* [pages] */
     size_t pages, bad, first_bad, next;
     uint64_t started_ms, gathered_ms, gained_ms; /* gathered 0: not yet */
 };
-
-__attribute__((format(printf, 3, 4))) static void
-say(struct repair *repair, int level, const char *format, ...)
-{
-    char line[LINE];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    repair->say(repair->ctx, level, line);
-}
 
 /* Ask for the next page that is not whole. */
 static void
@@ -38,13 +25,13 @@ want(struct mending *m)
     while (m->good[m->next % m->pages])
         m->next++;
     m->next %= m->pages;
-    mesh_want(m->repair->mesh, m->file.step, m->file.round, m->next);
+    mesh_want(m->run->mesh, m->file.step, m->file.round, m->next);
 }
 
 static void
 salvage(struct mending *m)
 {
-    m->bad = checkpoint_salvage(m->repair->dir, &m->file, m->image, m->good);
+    m->bad = checkpoint_salvage(m->run->config->out, &m->file, m->image, m->good);
 }
 
 /* A page has come. */
@@ -56,7 +43,7 @@ take_page(struct mending *m, const struct mesh_task *task)
         salvage(m);
     }
     size_t offset, page = m->next;
-    const uint8_t *data = mesh_page_in(m->repair->mesh);
+    const uint8_t *data = mesh_page_in(m->run->mesh);
     if (task->round != m->file.round || m->good[page] ||
         !checkpoint_page_good(&m->file, page, data, task->size))
         return;
@@ -71,10 +58,10 @@ take_page(struct mending *m, const struct mesh_task *task)
 static bool
 hopeless(struct mending *m, const struct mesh_stats *stats)
 {
-    const struct repair *repair = m->repair;
+    const struct config *config = m->run->config;
     uint64_t now = clock_ms();
-    bool here = repair->peers_min > 1 ? stats->core.peers + 1 >= repair->peers_min
-                                      : now - m->started_ms >= repair->gather_ms;
+    bool here = config->mesh.peers > 1 ? stats->core.peers + 1 >= config->mesh.peers
+                                       : now - m->started_ms >= config->mesh.gather_ms;
     if (!m->gathered_ms && (here || stats->core.ahead > 0))
         m->gathered_ms = now;
     uint64_t since = m->gained_ms > m->gathered_ms ? m->gained_ms : m->gathered_ms;
@@ -98,15 +85,15 @@ collect(struct mending *m)
     if (m->bad)
         want(m);
     while (m->bad) {
-        mesh_next(m->repair->mesh, &task);
+        mesh_next(m->run->mesh, &task);
         if (task.kind == MESH_INTERRUPTED)
             return REPAIR_INTERRUPTED;
         if (task.kind != MESH_PAGE)
             continue;
         if (task.size > 0)
             take_page(m, &task);
-        mesh_stats(m->repair->mesh, &stats);
-        m->repair->met = m->repair->met || stats.core.peers > 0;
+        mesh_stats(m->run->mesh, &stats);
+        *m->met = *m->met || stats.core.peers > 0;
         if (hopeless(m, &stats))
             return ahead(m, &stats) ? REPAIR_AHEAD : REPAIR_FAILED;
         m->next++;
@@ -120,15 +107,15 @@ collect(struct mending *m)
 static enum repair_end
 finish_file(struct mending *m, struct why *why)
 {
-    struct repair *repair = m->repair;
     char name[64];
     size_t size = checkpoint_size(&m->file);
     snprintf(name, sizeof name, "checkpoint of step %llu", (unsigned long long)m->file.step);
     if (checkpoint_parse(name, m->image, size, &m->file, why))
         return REPAIR_FAILED;
-    say(repair, 6, "%s restored: %zu of %zu pages from other nodes", name, m->first_bad, m->pages);
-    if (checkpoint_store(repair->dir, m->file.step, m->image, size, why))
-        say(repair, 4, "%s", why->line);
+    train_say(m->run, 6, "%s restored: %zu of %zu pages from other nodes", name, m->first_bad,
+              m->pages);
+    if (checkpoint_store(m->run->config->out, m->file.step, m->image, size, why))
+        train_say(m->run, 4, "%s", why->line);
     return REPAIR_DONE;
 }
 
@@ -140,13 +127,16 @@ tell_missing(const struct mending *m, struct why *why)
         first++;
     why_set(why, "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
             (unsigned long long)m->file.step, m->bad, m->pages,
-            m->repair->met ? " and on every other node" : ", and no other node was met", first);
+            *m->met ? " and on every other node" : ", and no other node was met", first);
 }
 
 static enum repair_end
-repair_one(struct repair *repair, uint64_t step, struct why *why)
+repair_one(struct run *run, uint64_t step, bool *met, struct why *why)
 {
-    struct mending m = {.repair = repair, .file = repair->file, .started_ms = clock_ms()};
+    struct mending m = {.run = run,
+                        .met = met,
+                        .file = save_file(run->save, &run->state),
+                        .started_ms = clock_ms()};
     enum repair_end end = REPAIR_FAILED;
     m.file.step = step;
     m.file.round = 0;
@@ -158,8 +148,9 @@ repair_one(struct repair *repair, uint64_t step, struct why *why)
     } else {
         salvage(&m);
         m.first_bad = m.bad;
-        say(repair, 4, "checkpoint of step %llu: %zu of %zu pages are damaged: asking the others",
-            (unsigned long long)step, m.bad, m.pages);
+        train_say(run, 4,
+                  "checkpoint of step %llu: %zu of %zu pages are damaged: asking the others",
+                  (unsigned long long)step, m.bad, m.pages);
         end = collect(&m);
         if (end == REPAIR_DONE)
             end = finish_file(&m, why);
@@ -172,13 +163,15 @@ repair_one(struct repair *repair, uint64_t step, struct why *why)
 }
 
 enum repair_end
-repair_run(struct repair *repair, struct why *why)
+repair_run(struct run *run, bool *met, struct why *why)
 {
+    const struct checkpoint_found *found = &run->folder.found;
     enum repair_end end = REPAIR_FAILED;
-    for (size_t i = 0; end == REPAIR_FAILED && i < repair->found.damaged_count; i++) {
-        end = repair_one(repair, repair->found.damaged[i], why);
+    *met = false;
+    for (size_t i = 0; end == REPAIR_FAILED && i < found->damaged_count; i++) {
+        end = repair_one(run, found->damaged[i], met, why);
         if (end == REPAIR_FAILED)
-            say(repair, 4, "%s", why->line);
+            train_say(run, 4, "%s", why->line);
     }
     return end;
 }

@@ -8,9 +8,7 @@
 #ifndef NODE_REPAIR_H
 #define NODE_REPAIR_H
 
-#include "mesh/mesh.h"
-#include "nn/files.h"
-#include "proto/why.h"
+#include "node/train/train_internal.h"
 
 enum repair_end {
     REPAIR_DONE,        /* the file's sections hold the checkpoint, and it is on the disk again */
@@ -19,22 +17,10 @@ enum repair_end {
     REPAIR_INTERRUPTED, /* mesh_interrupt was called */
 };
 
-struct repair {
-    const char *dir;
-    struct mesh *mesh;
-    struct checkpoint file; /* which file, and where its data goes; step and round are not used */
-    struct checkpoint_found found;
-    unsigned peers_min; /* nodes to wait for, this one included */
-    uint64_t gather_ms; /* if that is 1: how long to wait for others */
-    void (*say)(void *ctx, int level, const char *line);
-    void *ctx;
-    bool met; /* set by repair_run: there was another node to ask */
-};
+/* Without a page for so long, although all expected nodes are there. */
+enum { REPAIR_PATIENCE_MS = 5000 };
 
-enum {
-    REPAIR_PATIENCE_MS = 5000
-}; /* without a page for this long, although all expected nodes are there */
-
-enum repair_end repair_run(struct repair *repair, struct why *why);
+/* `met`: there was another node to ask. */
+enum repair_end repair_run(struct run *run, bool *met, struct why *why);
 
 #endif

@@ -31,17 +31,8 @@ static int
 repair_damaged(struct run *run)
 {
     struct why why = {""};
-    struct repair repair = {
-        .dir = run->config->out,
-        .mesh = run->mesh,
-        .file = save_file(run->save, &run->state),
-        .found = run->folder.found,
-        .peers_min = (unsigned)run->config->mesh.peers,
-        .gather_ms = run->config->mesh.gather_ms,
-        .say = train_log,
-        .ctx = run,
-    };
-    enum repair_end end = repair_run(&repair, &why);
+    bool met;
+    enum repair_end end = repair_run(run, &met, &why);
     run->folder.found.whole = run->folder.found.whole || end == REPAIR_DONE;
     if (end == REPAIR_INTERRUPTED)
         return 130;
@@ -50,7 +41,7 @@ repair_damaged(struct run *run)
                   "%s: no whole checkpoint%s. Training does not start from step 0 by itself: "
                   "use --fresh for that",
                   run->config->out,
-                  repair.met ? " here or on other nodes" : " here, and no other node was met");
+                  met ? " here or on other nodes" : " here, and no other node was met");
         return 1;
     }
     if (run->folder.found.whole)
