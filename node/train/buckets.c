@@ -7,6 +7,7 @@
 
 #include "node/train/ledger.h"
 #include "node/train/state.h"
+#include "node/train/work.h"
 
 size_t
 buckets_of_layer(const struct nn_model *model, size_t layer, size_t *first)
@@ -37,7 +38,7 @@ close_buckets(const struct exact *exact, size_t most, size_t first, size_t end, 
 /* Sections from the top down to the lowest layer with parameters, below which nothing is to be computed;
  * buckets close at the section that makes them large enough, or at the last one. */
 static void
-lay_out(struct buckets *out, const struct buckets_setup *setup)
+lay_out(struct buckets *out, const struct work_setup *setup)
 {
     const struct nn_model *model = setup->model;
     size_t end = nn_param_count(model), top = nn_layer_count(model) - 1, first = end;
@@ -47,8 +48,8 @@ lay_out(struct buckets *out, const struct buckets_setup *setup)
         struct buckets_section *section = &out->section[out->section_count++];
         *section = (struct buckets_section){.top = top, .layer = layer};
         top = layer;
-        if (!first || (end - first) * sizeof(float) >= setup->bytes) {
-            close_buckets(setup->exact, setup->bytes, first, end, out);
+        if (!first || (end - first) * sizeof(float) >= setup->bucket_bytes) {
+            close_buckets(setup->exact, setup->bucket_bytes, first, end, out);
             end = first;
         }
         section->ready = out->bucket_count;
@@ -71,14 +72,14 @@ buckets_vector(const struct exact *exact, size_t param_count, unsigned shards)
 }
 
 int
-buckets_init(struct buckets *out, const struct buckets_setup *setup)
+buckets_init(struct buckets *out, const struct work_setup *setup)
 {
     size_t layers = nn_layer_count(setup->model);
     size_t bytes = nn_param_count(setup->model) * sizeof(float);
-    assert(setup->bytes > 0);
+    assert(setup->bucket_bytes > 0);
     *out = (struct buckets){
         .section = calloc(layers, sizeof *out->section),
-        .bucket = calloc(2 * layers + 2 + bytes / setup->bytes, sizeof *out->bucket),
+        .bucket = calloc(2 * layers + 2 + bytes / setup->bucket_bytes, sizeof *out->bucket),
     };
     if (!out->section || !out->bucket)
         return -ENOMEM;

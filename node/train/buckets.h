@@ -29,16 +29,9 @@ struct buckets {
     size_t bucket_count, vector_count;
 };
 
-struct buckets_setup {
-    const struct nn_model *model;
-    const struct exact *exact;
-    unsigned shards;
-    size_t bytes; /* size of a bucket of gradients in bytes, 1.. */
-    bool claims;
-};
-
-/* Returns 0 or -ENOMEM; call buckets_fini in both cases. */
-int buckets_init(struct buckets *out, const struct buckets_setup *setup);
+struct work_setup;
+/* By its model, exact, shards, bucket_bytes and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
+int buckets_init(struct buckets *out, const struct work_setup *setup);
 void buckets_fini(struct buckets *buckets);
 
 /* Number of parameters of a layer; *first is where they begin. */

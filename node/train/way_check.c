@@ -169,13 +169,7 @@ int
 way_check_rounds(const struct config *config, const struct job *job)
 {
     struct buckets buckets = {0};
-    const struct buckets_setup setup = {
-        .model = job->model,
-        .exact = job->exact,
-        .shards = config->train.shards,
-        .bytes = config->mesh.bucket,
-        .claims = config->mesh.audit > 0,
-    };
+    const struct work_setup setup = job_work(job, config);
     if (config_servers(config) == 0)
         return 0;
     int rc = buckets_init(&buckets, &setup);

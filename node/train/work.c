@@ -19,19 +19,11 @@ static int
 new_tables(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    const struct buckets_setup parts = {
-        .model = setup->model,
-        .exact = setup->exact,
-        .shards = setup->shards,
-        .bytes = setup->bucket_bytes,
-        .claims = setup->claims,
-    };
     work->stripe_count = exact_blocks(setup->exact) / STRIPE_BLOCKS + 1;
     work->scale = calloc(exact_blocks(setup->exact) + 1, sizeof *work->scale);
     work->shard_result = calloc(setup->shards, sizeof *work->shard_result);
     work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
-    if (buckets_init(&work->buckets, &parts) || !work->shard_result || !work->stripe ||
-        !work->scale)
+    if (buckets_init(&work->buckets, setup) || !work->shard_result || !work->stripe || !work->scale)
         return -ENOMEM;
     for (size_t i = 0; i < work->stripe_count; i++)
         pthread_mutex_init(&work->stripe[i], NULL);
