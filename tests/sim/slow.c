@@ -10,7 +10,7 @@
 #include "tests/sim/run.h"
 
 enum { SLOW_RUNS = 24, SLOW_SHARE = 85, SLOW_LEAST = 60, ROUNDS = 900, VECTOR = 160 };
-enum { LINES_SHARE = 100, LINES_LEAST = 70, LINES_PLANS = 24 };
+enum { LINES_SHARE = 100, LINES_LEAST = 70, LINES_PLANS = 40 };
 
 static void
 lines(struct sim *sim)
