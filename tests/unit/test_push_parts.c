@@ -1,6 +1,6 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
  * say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when their leader
- * has forgotten all, and how long a leader waits for the only ones who have a range.
+ * has forgotten all, which leader sends its group again, and how long one waits for the only ones who have a range.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
  * schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
@@ -396,6 +396,24 @@ nobody_yields_to_what_was_served_before(void **state)
     assert_int_equal(after_other_group(3), PUSH_FORGET);
 }
 
+/* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make the next
+ * group, as it holds something. */
+static void
+group_is_sent_again_by_who_made_it(void **state)
+{
+    (void)state;
+    open_as(0, 0);
+    at.push->group.leads = true;
+    at.push->group.told = 1;
+    at.push->group.base = 0;
+    at.core->view.of[0].hears_me = true;
+    at.push->group.of[0] = (struct push_claim){true, {.base = GROUP, .number = 1}};
+    at.core->awake.us += PUSH_AGAIN_US;
+    assert_int_equal(push_group_step(&at.push->group, at.core), PUSH_AS_BEFORE);
+    assert_int_equal(at.sent.type, PROTO_GROUP);
+    close_all();
+}
+
 /* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
  * the newest copy of the range; that of node 2 is 0. */
 static bool
@@ -532,6 +550,7 @@ main(void)
         cmocka_unit_test(members_forget_with_the_leader_of_what_they_hold),
         cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
         cmocka_unit_test(nobody_yields_to_what_was_served_before),
+        cmocka_unit_test(group_is_sent_again_by_who_made_it),
         cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
         cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),

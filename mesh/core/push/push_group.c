@@ -406,7 +406,8 @@ propose_group(struct push_group *group, const struct core *core, const struct gr
             push_group_send(core, r, &msg);
 }
 
-/* Those who have not told anything yet may not have had the message. */
+/* Those who have not told anything yet may not have had the message. Only the leader of the group can send it again, though
+ * another node may be the one to make the next group. */
 static void
 propose_again(struct push_group *group, const struct core *core)
 {
@@ -501,24 +502,31 @@ change_waits(struct push_group *group, const struct core *core, const struct gro
             !awake_reached(core->awake, awake_after(group->grouped_at, PUSH_JOIN_US)));
 }
 
+/* Is this node to make a group of these now? */
+static bool
+group_due(struct push_group *group, const struct core *core, const struct group_choice *choice)
+{
+    if (!leads(core, choice) || invited(core) || !all_gathered(core, choice)) {
+        group->left_out_at.us = 0;
+        return false;
+    }
+    enum change change = change_of(core, choice);
+    return !change_waits(group, core, choice, change) &&
+           (change != NONE || elect_due(group, core)) &&
+           group_fresh(core, choice->peer, choice->count);
+}
+
 static enum push_verdict
 lead_group(struct push_group *group, const struct core *core)
 {
     struct group_choice choice;
     choose_members(core, &choice);
-    if (!leads(core, &choice) || invited(core) || !all_gathered(core, &choice)) {
-        group->left_out_at.us = 0;
-        return PUSH_AS_BEFORE;
+    if (group_due(group, core, &choice)) {
+        propose_group(group, core, &choice);
+        return PUSH_REGROUPED;
     }
-    enum change change = change_of(core, &choice);
-    if (change_waits(group, core, &choice, change) || (change == NONE && !elect_due(group, core))) {
-        propose_again(group, core);
-        return PUSH_AS_BEFORE;
-    }
-    if (!group_fresh(core, choice.peer, choice.count))
-        return PUSH_AS_BEFORE;
-    propose_group(group, core, &choice);
-    return PUSH_REGROUPED;
+    propose_again(group, core);
+    return PUSH_AS_BEFORE;
 }
 
 /* --- Which history stays -------------------------------------------------------------------------- */
