@@ -231,7 +231,7 @@ static const struct found {
     {"push", 3122152},       {"rounds", 6608945},     {"rounds", 6765671}, {"inexact", 3011131},
     {"push", 1795505031018}, {"push", 1795505013966}, {"push", 17218},     {"gossip", 514341},
     {"push", 6403},          {"push", 23126},         {"push", 52191},     {"rounds", 118233},
-    {"rounds", 100537},      {"rounds", 113221},      {"push", 79566},
+    {"rounds", 100537},      {"rounds", 113221},      {"push", 79566},     {"push", 203950},
 };
 
 static int

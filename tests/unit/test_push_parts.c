@@ -1,6 +1,7 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
  * say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when their leader
- * has forgotten all, which leader sends its group again, and how long one waits for the only ones who have a range.
+ * has forgotten all, or nobody has what was done, which leader sends its group again, and how long one waits for the only
+ * ones who have a range.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
  * schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
@@ -414,6 +415,29 @@ group_is_sent_again_by_who_made_it(void **state)
     close_all();
 }
 
+/* Node 2 has told what it holds, as had a third one, which did the tickets and is gone. `came`: what is held of the range. */
+static enum push_verdict
+after_all_have_told(uint64_t came, uint64_t done)
+{
+    open_as(1, 0);
+    at.push->group.now.base = GROUP;
+    at.push->group.hash = GROUP + 1;
+    at.range->best_holding = came;
+    at.push->leases.done.floor = done;
+    enum push_verdict verdict = push_group_step(&at.push->group, at.core);
+    close_all();
+    return verdict;
+}
+
+static void
+members_forget_tickets_of_which_a_range_came_to_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(after_all_have_told(0, 8), PUSH_FORGET);
+    assert_int_equal(after_all_have_told(0, 0), PUSH_AS_BEFORE);
+    assert_int_equal(after_all_have_told(1, 8), PUSH_AS_BEFORE);
+}
+
 /* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
  * the newest copy of the range; that of node 2 is 0. */
 static bool
@@ -551,6 +575,7 @@ main(void)
         cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
         cmocka_unit_test(nobody_yields_to_what_was_served_before),
         cmocka_unit_test(group_is_sent_again_by_who_made_it),
+        cmocka_unit_test(members_forget_tickets_of_which_a_range_came_to_nobody),
         cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
         cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),

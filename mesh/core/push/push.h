@@ -36,7 +36,8 @@
  * group have gone on without it is no side: it forgets, however many tickets it knows of.
  *
  * If owner and backup of a range were lost together, the next owner begins with what somebody pulled last, and says how
- * many tickets are lost.
+ * many tickets are lost. If nobody ever pulled it, who did the tickets was alone, and was lost before its ranges came to
+ * those that it took in. What they have got of it makes no model: they forget it, and the tickets are computed again.
  *
  * All members own ranges, or as many as the job says. A member on a much slower line than the others, or whose tickets take
  * more than three times as long as those of the fastest one, owns none, if there are others: all wait for the slowest owner.

@@ -570,6 +570,22 @@ yields(const struct core *core)
     return most;
 }
 
+/* Tickets are done, and nobody in the group ever had one of the ranges: who did them was alone, and is lost before others got
+ * its ranges. None of these has computed anything, as who computes reads all ranges. All members see the same, for all have
+ * told. */
+static bool
+nothing_came(const struct push_group *group, const struct core *core)
+{
+    const struct push *push = &core->push;
+    if (!push_group_stands(group) || group->base == group->hash || group->now.base == 0 ||
+        push->work.state >= PUSH_FINISHING || push->leases.done.floor == push->config.first)
+        return false;
+    for (unsigned k = 0; k < push->config.range_count; k++)
+        if (push->ranges.of[k].best_holding == 0)
+            return true;
+    return false;
+}
+
 static bool
 yields_now(struct push_group *group, const struct core *core)
 {
@@ -597,6 +613,14 @@ push_group_step(struct push_group *group, const struct core *core)
         core_log(core, 4,
                  "the nodes were separated; the other group got further, so this node "
                  "continues from its model: what it did meanwhile does not count");
+        return yield_history(group, core);
+    }
+    if (nothing_came(group, core)) {
+        core_log(
+            core, 4,
+            "push: the nodes that did the first %llu tickets are gone, and no other node has got "
+            "a copy of every range: these tickets are computed again",
+            (unsigned long long)push->leases.done.floor);
         return yield_history(group, core);
     }
     for (int i = 0; i < core->peers.high; i++)
