@@ -17,6 +17,7 @@
  *
  *     MUTANT_DIRECT_AGAIN, MUTANT_DRAIN_FENCE                       test_ring.c
  *     MUTANT_DEAD, MUTANT_OFFER_VOTES                               test_plan.c, test_fetch.c
+ *     MUTANT_COPY_VOTES                                             test_divergence.c
  *     MUTANT_PUSH_DIFFER, PUSH_FORGOT, PUSH_NEWER, PUSH_KEEP,
  *     PUSH_HASTY                                                    test_push_parts.c
  *     MUTANT_GOSSIP_STALE, GOSSIP_GHOST                             test_gossip_give.c
@@ -78,8 +79,6 @@ static const struct plant {
     {"nobody has a page when the first one has it not", MUTANT_PAGE_NONE, 4000, 0, NULL},
     {"a total of another size does not tell its state", MUTANT_TOTAL_SIZE, 1000, 0, "--many-flips"},
     {"a follower applies totals to any state", MUTANT_FOLLOW_STATE, 1000, 0,
-     "--many-flips --followers-flip"},
-    {"a copy of a state counts like one that was computed", MUTANT_COPY_VOTES, 8000, 0,
      "--many-flips --followers-flip"},
     {"shards change hands where they must not", MUTANT_PIN, 400, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},

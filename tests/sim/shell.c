@@ -87,7 +87,9 @@ config_of(struct shell *shell)
                   .bulk_port = (uint16_t)(30000 + node->index)},
         .shards = p->shards,
         .peers_min = p->peers_min,
-        .crowd = sim->seed % 4 == 1 ? 3 : 0,
+        .crowd = sim->seed % 4 == 1 && !sim->drill
+                     ? 3
+                     : 0, /* the limits of drills are those of small meshes */
         .even = p->even,
         .gather_us = 20000,
         .bucket_count = p->buckets,
