@@ -438,6 +438,31 @@ members_forget_tickets_of_which_a_range_came_to_nobody(void **state)
     assert_int_equal(after_all_have_told(1, 8), PUSH_AS_BEFORE);
 }
 
+/* Node 2 has the final model, and does not hear this node, which was starved, and is silent itself or not. Does this node make a
+ * group without it? */
+static bool
+goes_on_without_who_has_all(bool silent)
+{
+    open_as(0, 0);
+    at.push->group.groups = 1;
+    at.push->group.left_out_at = at.core->awake;
+    at.push->group.left_out_us = PUSH_BEHIND_US;
+    at.core->awake.us += PUSH_BEHIND_US;
+    at.core->view.of[0].suspected = silent;
+    at.push->group.of[0] = (struct push_claim){true, {.final_hash = HASH, .number = 1}};
+    enum push_verdict verdict = push_group_step(&at.push->group, at.core);
+    close_all();
+    return verdict == PUSH_REGROUPED;
+}
+
+static void
+who_was_starved_makes_no_group_when_all_is_done(void **state)
+{
+    (void)state;
+    assert_false(goes_on_without_who_has_all(false));
+    assert_true(goes_on_without_who_has_all(true));
+}
+
 /* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
  * the newest copy of the range; that of node 2 is 0. */
 static bool
@@ -576,6 +601,7 @@ main(void)
         cmocka_unit_test(nobody_yields_to_what_was_served_before),
         cmocka_unit_test(group_is_sent_again_by_who_made_it),
         cmocka_unit_test(members_forget_tickets_of_which_a_range_came_to_nobody),
+        cmocka_unit_test(who_was_starved_makes_no_group_when_all_is_done),
         cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
         cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
         cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),

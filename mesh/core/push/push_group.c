@@ -623,9 +623,10 @@ push_group_step(struct push_group *group, const struct core *core)
             (unsigned long long)push->leases.done.floor);
         return yield_history(group, core);
     }
+    /* All that is left to do is to take its model, though this node may have been starved, and is not heard yet. */
     for (int i = 0; i < core->peers.high; i++)
-        if (push_group_finished(core, i))
-            return PUSH_AS_BEFORE; /* all that is left to do is to take its model */
+        if (!core->view.of[i].suspected && group->of[i].known && group->of[i].said.final_hash)
+            return PUSH_AS_BEFORE;
     return push->final_hash || push->work.state >= PUSH_FINISHING ? PUSH_AS_BEFORE
                                                                   : lead_group(group, core);
 }
