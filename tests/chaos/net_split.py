@@ -101,7 +101,7 @@ def main():
     if unknown:
         sys.exit("net_split.py: no scenario %s; there are: %s" % (unknown[0], ", ".join(table)))
     names.sort(key=lambda name: name.startswith("permanent"))
-    with net.Net(4, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep) as here:
+    with net.Net(4, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, options=net.EVEN) as here:
         here.begin()
         net.say("| scenario | for | longest gap of each side, ms (median step) | together after heal, ms | plans dropped | |")
         net.say("|---|---|---|---|---|---|")
