@@ -19,7 +19,9 @@
 #include "proto/fail.h"
 
 enum {
-    CONNECT_MS = 400, /* of TCP alone; a SYN that was lost is sent again only after 1 s */
+    HEARTBEAT_MS = 500, /* ZeroMQ's own, on control: a backstop against half-open connections; */
+    HEARTBEAT_DEAD_MS = 2000, /* as the core ends a silent session (CORE_FORGET_US) */
+    CONNECT_MS = 400,         /* of TCP alone; a SYN that was lost is sent again only after 1 s */
     TRIM_US = 5000000,
 };
 
@@ -28,6 +30,17 @@ wire_fail(struct wire *wire, unsigned link)
 {
     wire->links[link].failed = true;
     wire->any_failed = true;
+}
+
+/* Only where nothing is ever received: ZeroMQ (4.3.4, 4.3.5) aborts the process when it is to
+ * ping on a broken connection whose input it had stopped, because nobody reads or the socket is being
+ * closed. The other side answers, and ends the connection when no ping comes. */
+static void
+set_heartbeat(void *dealer)
+{
+    wire_set(dealer, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
+    wire_set(dealer, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_DEAD_MS);
+    wire_set(dealer, ZMQ_HEARTBEAT_TTL, HEARTBEAT_DEAD_MS);
 }
 
 /* The monitor is connected before the socket: ZeroMQ's I/O thread blocks on one that nobody reads. The
@@ -109,6 +122,7 @@ open_control(struct wire *wire, unsigned index, const struct proto_endpoint *to)
     if (!connection->socket)
         return -zmq_errno();
     wire_set_control(connection->socket);
+    set_heartbeat(connection->socket);
     zmq_setsockopt(connection->socket, ZMQ_ROUTING_ID, id, sizeof id);
     int rc = connection_watch(wire, connection, wire->control_ctx, TAG_CONTROL_MONITOR, index);
     return rc != 0 ? rc : connection_connect(wire, connection, to->host, to->control_port);
