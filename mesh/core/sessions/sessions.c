@@ -222,13 +222,10 @@ peer_greeted(struct peers *peers, const struct core *core, int i, const struct p
         return;
     }
     bool answer = hello->answers == peer->number || core_mutant(MUTANT_LINK);
-    bool begins = peer->state == PEER_GREETING && answer;
-    /* Before all else: what comes ahead of the answer comes before the other one's session, and is dropped. */
-    if (peer->link_up && hello->asks != 0)
-        link_hello(core, peer->link, begins || peer->state == PEER_UP ? 0 : peer->number,
-                   hello->asks);
-    if (begins)
+    if (peer->state == PEER_GREETING && answer)
         peer_establish(peers, core, i);
+    if (peer->link_up && hello->asks != 0)
+        link_hello(core, peer->link, peer->state == PEER_UP ? 0 : peer->number, hello->asks);
 }
 
 void
