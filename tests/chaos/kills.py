@@ -35,7 +35,7 @@ def one(folder, random, index, kinds, nodes_max, limit, job, reference):
     victims = random.sample(names, random.randint(1, count - 1)) if kind != "none" else []
     survivors = [name for name in names if name not in victims]
     hashes, steps = reference
-    with chaos.Mesh(folder, job) as mesh:
+    with chaos.Mesh(folder, job, options=chaos.EVEN) as mesh:
         for name in names:
             mesh.start(name, "--peers", str(count))
         step = random.randint(10, steps * 2 // 3)

@@ -80,10 +80,6 @@ CONV = """  - conv: {filters: %d, kernel: 5, pad: 2}
   - flatten"""
 
 
-# Steps of such jobs are so short that one node alone may be faster than all: with this, all train together.
-EVEN = ("--set", "mesh.division=even")
-
-
 def job(path, steps=0, conv=0, units=48, batch=96, shards=12, train=1920):
     """A small network; `conv` filters make it one of much computing and few weights. Steps 0: endless."""
     with open(path, "w", encoding="ascii") as out:

@@ -37,7 +37,7 @@ def main():
                          cpu=(0.2, "of one CPU, for each node"),
                          patience=(1.0, "times the promise; a quiet machine is judged by 1"))
     rng = random.Random(chosen.seed)
-    with net.Net(chosen.nodes, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, options=net.EVEN) as here:
+    with net.Net(chosen.nodes, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, options=mesh.EVEN) as here:
         here.begin()
         cuts = [cut(here, rng, chosen.carrier) for _ in range(chosen.cuts)]
         here.verdict()

@@ -13,6 +13,7 @@ step undone."""
 import sys
 import time
 
+import mesh
 import net
 
 SIDES = {
@@ -101,7 +102,7 @@ def main():
     if unknown:
         sys.exit("net_split.py: no scenario %s; there are: %s" % (unknown[0], ", ".join(table)))
     names.sort(key=lambda name: name.startswith("permanent"))
-    with net.Net(4, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, options=net.EVEN) as here:
+    with net.Net(4, cpu=chosen.cpu, seed=chosen.seed, keep=chosen.keep, options=mesh.EVEN) as here:
         here.begin()
         net.say("| scenario | for | longest gap of each side, ms (median step) | together after heal, ms | plans dropped | |")
         net.say("|---|---|---|---|---|---|")
