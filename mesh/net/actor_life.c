@@ -24,15 +24,13 @@
 enum {
     EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
     GOODBYE_MS = 500,          /* for the last control messages to leave */
-    FILES_WANTED = 4096,       /* open files: connections of strangers must not use them up */
     FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
     VECTOR_ALIGN = 4096,
     LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
     LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
     HUGE_PAGE = 2 << 20,
     SEARCH_US = 1000000, /* between two calls of setup.searching */
-    ARENAS_MAX =
-        4, /* heaps: each one keeps the most that it ever held, and some threads come late */
+    ARENAS_MAX = 4,      /* heaps: each keeps the most that it ever held, some threads come late */
 };
 
 /* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more than
@@ -50,16 +48,6 @@ tune_malloc(void)
     mallopt(M_ARENA_MAX, ARENAS_MAX);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         mallopt(M_ARENA_MAX, 1); /* each further one takes 64 MiB of address space */
-}
-
-static void
-raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_WANTED)
-        return;
-    limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
-    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static uint64_t
@@ -342,7 +330,6 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
     *out = NULL;
     tune_malloc();
-    raise_file_limit();
     struct mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
         return why_error(why, -ENOMEM, "mesh: out of memory");

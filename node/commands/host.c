@@ -28,11 +28,11 @@ host_cpus(void)
     return count > 0 ? (unsigned)count : 1;
 }
 
-/* A link takes four descriptors, a mesh of 64 nodes less than the wish; alone one gets by with the need. */
+/* Alone one gets by with the need. A link takes four; connections of strangers must not use up the wish. */
 int
 host_descriptors(struct why *why)
 {
-    enum { NEED = 64, WISH = 1024 };
+    enum { NEED = 64, WISH = 4096 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 0;
