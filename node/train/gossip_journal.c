@@ -3,8 +3,9 @@
 
 #include <assert.h>
 
-enum { PEER = 1, LINK = 2, NUMBER = 4, PART = 8, SHARE = 16, STEP = 32, TOTAL = 64, SHARDS = 128 };
-enum { EMPTY = 256, EVENTS = GOSSIP_SAVED + 1 };
+/* The numbers of a record in their order, and what else it may have. */
+enum { LINK = 1, NUMBER = 2, PART = 4, SHARE = 8, STEP = 16, TOTAL = 32, SHARDS = 64 };
+enum { NUMBERS = 7, PEER = 128, EMPTY = 256, EVENTS = GOSSIP_SAVED + 1 };
 
 /* What an event's record has; 0: there is none. */
 static const unsigned fields[EVENTS] = {
@@ -70,24 +71,15 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
 {
     assert(gossip_journal_has(note->event));
     unsigned has = fields[note->event];
+    const uint64_t number[NUMBERS] = {note->link, note->number, note->range, note->share,
+                                      note->step, note->total,  note->shards};
     bool fresh;
     struct bytes_out out = bytes_out(data, GOSSIP_RECORD_MAX);
     if (has & PEER)
         journal_peers_put(&out, &names->peers, note->peer, &fresh);
-    if (has & LINK)
-        varint_put(&out, note->link);
-    if (has & NUMBER)
-        varint_put(&out, note->number);
-    if (has & PART)
-        varint_put(&out, note->range);
-    if (has & SHARE)
-        varint_put(&out, note->share);
-    if (has & STEP)
-        varint_put(&out, note->step);
-    if (has & TOTAL)
-        varint_put(&out, note->total);
-    if (has & SHARDS)
-        varint_put(&out, note->shards);
+    for (unsigned i = 0; i < NUMBERS; i++)
+        if (has >> i & 1)
+            varint_put(&out, number[i]);
     if (note->event == GOSSIP_READ)
         put_plan(&out, names, note);
     assert(!out.overrun);
@@ -101,25 +93,22 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
     if (!gossip_journal_has(type))
         return false;
     unsigned has = fields[type];
+    uint64_t number[NUMBERS] = {0};
     bool fresh;
     struct bytes_in in = bytes_in(data, size);
     *note = (struct gossip_note){.event = (enum gossip_event)type};
     if (has & PEER)
         note->peer = names->peers.node[journal_peers_get(&in, &names->peers, &fresh)];
-    if (has & LINK)
-        note->link = varint_get(&in, UINT64_MAX);
-    if (has & NUMBER)
-        note->number = varint_get(&in, UINT64_MAX);
-    if (has & PART)
-        note->range = (uint32_t)varint_get(&in, UINT32_MAX);
-    if (has & SHARE)
-        note->share = (uint32_t)varint_get(&in, UINT32_MAX);
-    if (has & STEP)
-        note->step = varint_get(&in, UINT64_MAX);
-    if (has & TOTAL)
-        note->total = varint_get(&in, UINT64_MAX);
-    if (has & SHARDS)
-        note->shards = varint_get(&in, UINT64_MAX);
+    for (unsigned i = 0; i < NUMBERS; i++)
+        if (has >> i & 1)
+            number[i] = varint_get(&in, 1U << i & (PART | SHARE) ? UINT32_MAX : UINT64_MAX);
+    note->link = number[0];
+    note->number = number[1];
+    note->range = (uint32_t)number[2];
+    note->share = (uint32_t)number[3];
+    note->step = number[4];
+    note->total = number[5];
+    note->shards = number[6];
     if (note->event == GOSSIP_READ)
         get_plan(&in, names, note);
     return bytes_done(&in);
