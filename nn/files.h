@@ -120,10 +120,8 @@ void checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified);
 bool checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step);
 /* Deletes the checkpoint of this step, if there is one. */
 void checkpoint_delete(const char *dir, uint64_t step);
-/* Deletes all checkpoints of other jobs. */
-void checkpoint_forget_others(const char *dir, uint64_t job_hash);
-/* Deletes all checkpoints of this job, and those that are too damaged to tell their job. */
-void checkpoint_forget(const char *dir, uint64_t job_hash);
+/* Deletes all checkpoints of this job, and those that are too damaged to tell their job; `others`: all of other jobs. */
+void checkpoint_forget(const char *dir, uint64_t job_hash, bool others);
 
 /* Repair. `checkpoint` says which file: ids, names and sizes. Its data is not used. */
 

@@ -198,9 +198,8 @@ checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
     free(steps);
 }
 
-/* Delete the files of other jobs, or all but those. */
-static void
-forget(const char *dir, uint64_t job_hash, bool others)
+void
+checkpoint_forget(const char *dir, uint64_t job_hash, bool others)
 {
     uint64_t *steps;
     size_t count;
@@ -214,18 +213,6 @@ forget(const char *dir, uint64_t job_hash, bool others)
             unlink(path);
     }
     free(steps);
-}
-
-void
-checkpoint_forget(const char *dir, uint64_t job_hash)
-{
-    forget(dir, job_hash, false);
-}
-
-void
-checkpoint_forget_others(const char *dir, uint64_t job_hash)
-{
-    forget(dir, job_hash, true);
 }
 
 bool

@@ -135,7 +135,7 @@ repair_one(struct run *run, uint64_t step, bool *met, struct why *why)
 {
     struct mending m = {.run = run,
                         .met = met,
-                        .file = save_file(run->save, &run->state),
+                        .file = save_file(run->save, run->state.block),
                         .started_ms = clock_ms()};
     enum repair_end end = REPAIR_FAILED;
     m.file.step = step;

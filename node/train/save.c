@@ -43,9 +43,8 @@ struct save {
     int failed; /* why the last one could not be written, 0: it was */
 };
 
-/* The file of this block. */
-static struct checkpoint
-file_of(const struct save *save, uint8_t *block)
+struct checkpoint
+save_file(const struct save *save, uint8_t *block)
 {
     struct checkpoint checkpoint = {
         .job_hash = save->setup.job_hash,
@@ -109,23 +108,17 @@ store(struct save *save, struct why *why)
         report_success(save, step);
     checkpoint_prune(save->setup.dir, KEPT, rc ? NULL : &step);
     if (!rc && !save->alone)
-        checkpoint_forget_others(save->setup.dir, save->setup.job_hash);
+        checkpoint_forget(save->setup.dir, save->setup.job_hash, true);
     save->alone = save->alone || !rc;
     fail_hit(FAIL_CHECKPOINTED, NULL, 0);
     return rc;
-}
-
-struct checkpoint
-save_file(const struct save *save, struct state *state)
-{
-    return file_of(save, state->block);
 }
 
 /* Read the page that was asked for. The lock is held, but not meanwhile. */
 static void
 answer_page(struct save *save)
 {
-    struct checkpoint file = file_of(save, NULL);
+    struct checkpoint file = save_file(save, NULL);
     size_t page = (size_t)save->ask_page;
     file.step = save->ask_step;
     file.round = save->ask_round;
@@ -209,7 +202,7 @@ run(void *arg)
 static void
 copy(struct save *save, const struct state *state)
 {
-    struct checkpoint checkpoint = file_of(save, state->block);
+    struct checkpoint checkpoint = save_file(save, state->block);
     checkpoint.step = save->step = state->header->step;
     checkpoint.round = save->round = state->header->round;
     checkpoint_fill(&checkpoint, save->image);
@@ -350,7 +343,7 @@ int
 save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
                struct checkpoint_found *found, struct why *why)
 {
-    struct checkpoint checkpoint = file_of(save, state->block);
+    struct checkpoint checkpoint = save_file(save, state->block);
     checkpoint.job_hash = job_hash;
     return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why);
 }
@@ -372,12 +365,6 @@ save_find_below(struct save *save, struct state *state, uint64_t round)
         checkpoint_delete(save->setup.dir, last = step);
         save->written = save->written && save->step != step;
     }
-}
-
-void
-save_forget(struct save *save)
-{
-    checkpoint_forget(save->setup.dir, save->setup.job_hash);
 }
 
 static void *
@@ -403,7 +390,7 @@ save_new(struct save **out, const struct save_setup *setup, struct why *why)
     *out = NULL;
     if (save) {
         save->setup = *setup;
-        struct checkpoint checkpoint = file_of(save, NULL);
+        struct checkpoint checkpoint = save_file(save, NULL);
         save->size = checkpoint_size(&checkpoint);
         save->image = take_memory(setup, save->size);
         save->weights =

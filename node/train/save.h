@@ -65,9 +65,6 @@ bool save_find_below(struct save *save, struct state *state, uint64_t round);
 /* Deletes the checkpoint of exactly this state, if there is one, because the state is wrong. Waits for the writer. */
 void save_withdraw(struct save *save, const struct state *state);
 
-/* Deletes the job's checkpoints: the run begins again. */
-void save_forget(struct save *save);
-
 /* Steps between checkpoints when a step takes this long and the user did not choose: the smallest power of two that
  * takes at least SAVE_EVERY_S. So nodes that step together save the same steps, and their files can restore one
  * another. */
@@ -88,8 +85,8 @@ void save_wait(struct save *save);
 void save_model(struct save *save, const struct state_header *header, const float *weights);
 /* Here and now. Returns 0 or a negative errno with `why`. */
 int save_model_last(struct save *save, const struct state *state, struct why *why);
-/* The file of a state, for repair.h. */
-struct checkpoint save_file(const struct save *save, struct state *state);
+/* The file of a state's block, for repair.h. */
+struct checkpoint save_file(const struct save *save, uint8_t *block);
 /* Reads a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. May be called
  * from any thread. Does not wait. */
 void save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page);

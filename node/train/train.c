@@ -65,7 +65,7 @@ void
 train_begin_fresh(struct run *run)
 {
     if (run->folder.fresh)
-        save_forget(run->save);
+        checkpoint_forget(run->config->out, run->job_hash, false);
     run->folder.fresh = false;
 }
 

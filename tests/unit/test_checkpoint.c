@@ -565,7 +565,7 @@ a_folder_full_of_old_ones_is_borne(void **state)
     assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 1);
     assert_int_equal(found.damaged_count, CHECKPOINT_DAMAGED_MAX);
-    checkpoint_forget(dir, JOB);
+    checkpoint_forget(dir, JOB, false);
     assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
     assert_string_equal(why.line, "");
 }

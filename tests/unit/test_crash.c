@@ -451,7 +451,7 @@ cut_everywhere(size_t size, size_t write_max, size_t sector, const uint64_t *old
     record.on = false;
     for (size_t prefix = 0; prefix <= record.count; prefix++)
         cut_at(prefix, name, sector, old, new, &tally);
-    checkpoint_forget(dir, 11);
+    checkpoint_forget(dir, 11, false);
     return tally;
 }
 
@@ -504,8 +504,8 @@ remove_directories(void **state)
 {
     (void)state;
     forget_record();
-    checkpoint_forget(dir, 11);
-    checkpoint_forget(disk, 11);
+    checkpoint_forget(dir, 11, false);
+    checkpoint_forget(disk, 11, false);
     return rmdir(dir) || rmdir(disk);
 }
 

@@ -236,7 +236,7 @@ tear_down(void **unused)
     no_faults();
     save_destroy(&save);
     free(block);
-    checkpoint_forget(dir, 3);
+    checkpoint_forget(dir, 3, false);
     return rmdir(dir);
 }
 
