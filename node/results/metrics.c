@@ -217,19 +217,6 @@ record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
     write_object(metrics, metrics->last);
 }
 
-void
-metrics_job(struct metrics *metrics, const struct metrics_job *job)
-{
-    json_t *object = metrics_job_object(job);
-    pthread_mutex_lock(&metrics->lock);
-    json_decref(metrics->job);
-    metrics->job = object;
-    metrics->job_written = false;
-    metrics->inexact = job->inexact;
-    metrics->curves = job->curves;
-    pthread_mutex_unlock(&metrics->lock);
-}
-
 /* The next line covers those of steps behind this one. */
 static void
 forget_behind(struct metrics *metrics, uint64_t steps)
@@ -241,10 +228,17 @@ forget_behind(struct metrics *metrics, uint64_t steps)
 }
 
 void
-metrics_keep(struct metrics *metrics, uint64_t steps)
+metrics_job(struct metrics *metrics, const struct metrics_job *job)
 {
+    json_t *object = metrics_job_object(job);
     pthread_mutex_lock(&metrics->lock);
-    forget_behind(metrics, steps);
+    json_decref(metrics->job);
+    metrics->job = object;
+    metrics->job_written = false;
+    metrics->inexact = job->inexact;
+    metrics->curves = job->curves;
+    if (job->kept)
+        forget_behind(metrics, job->kept);
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -357,8 +351,7 @@ metrics_result(struct metrics *metrics, const struct metrics_result *result, str
     int rc = end_without_steps(metrics, why);
     json_t *object = metrics_result_object(result, metrics->show.warnings);
     pthread_mutex_unlock(&metrics->lock);
-    if (!rc)
-        rc = metrics_write_whole(metrics->dir, "result.json", object, why);
+    rc = rc ? rc : metrics_write_whole(metrics->dir, "result.json", object, why);
     json_decref(object);
     return rc;
 }

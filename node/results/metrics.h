@@ -32,11 +32,9 @@ struct metrics_step {
     /* What the whole mesh has done since this node's last line, NaN: unknown, and in how many seconds. In a ring it is this
      * step. */
     double mesh_steps, mesh_samples, mesh_s;
-    uint64_t first; /* position of the first one in the epoch's permutation */
-    uint64_t coverage,
-        shards; /* bitmaps: shards counted in this step, shards that this node computed */
-    uint64_t rows,
-        ledger; /* hashes of the samples of this step, and of all steps so far: ledger.h */
+    uint64_t first;              /* position of the first one in the epoch's permutation */
+    uint64_t coverage, shards;   /* bitmaps: shards counted in this step, computed by this node */
+    uint64_t rows, ledger;       /* hashes of its samples, of all steps so far: ledger.h */
     double compute_s, wait_s;    /* of this node in this step */
     uint64_t tx_bytes, rx_bytes; /* in this step */
     uint64_t state_hash;         /* after the step */
@@ -46,8 +44,7 @@ struct metrics_step {
     bool skipped;           /* NaN or infinity in the gradient: no update */
     bool evaluated;
     double test_loss, test_accuracy; /* when evaluated */
-    const char *
-        test_of; /* what was, "epoch 1", and after which step it was so; NULL: the state after this step */
+    const char *test_of; /* what, "epoch 1", and after which step; NULL: the state after this one */
     uint64_t test_step;
 };
 
@@ -57,15 +54,15 @@ struct metrics_job {
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
     unsigned shards;
     uint64_t local_steps;
-    uint64_t data,
-        from; /* hashes of the data, and of the weights in model.from or the state in train.from */
+    uint64_t data, from;  /* hashes of the data, and of what model.from or train.from names */
     uint64_t begun;       /* steps that were done in train.from */
     const char *text;     /* config.text */
     const uint64_t *part; /* [part_count] steps after which other settings began: config_parts.h */
     size_t part_count;
     /* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it comes. */
     bool inexact;
-    bool curves; /* event files are written, too: tensorboard.h */
+    uint64_t kept; /* lines of later steps go when the first line comes; 0: none do */
+    bool curves;   /* event files are written, too: tensorboard.h */
 };
 
 struct metrics_result {
@@ -86,8 +83,6 @@ int metrics_new(struct metrics **out, const char *dir, bool resume, bool quiet, 
 void metrics_destroy(struct metrics **metrics);
 /* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
-/* Lines of later steps, left by an earlier start, count no more: they go when the first line comes. */
-void metrics_keep(struct metrics *metrics, uint64_t steps);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);

@@ -29,7 +29,7 @@ struct train_folder {
     bool replaces;          /* and there is such a run, */
     bool ended;             /* which ended */
     const char *unreadable; /* as in struct left */
-    uint64_t kept;          /* steps whose lines in metrics.jsonl belong to this run */
+    uint64_t kept;          /* as in struct metrics_job */
 };
 
 /* What ways have in common in which the timing of the nodes decides the result. */
@@ -127,8 +127,7 @@ struct train_step {
     const struct mesh_task *task;
     uint64_t hash;                 /* of the state after it */
     const struct train_test *test; /* NULL: an evaluation is of that state */
-    double
-        reached; /* in a free way: steps that the whole mesh has made by now, about; 0: as in event */
+    double reached; /* in a free way: about the steps of the whole mesh by now; 0: as in event */
 };
 
 void train_report(struct run *run, const struct train_step *step);

@@ -20,8 +20,7 @@ open_memory(struct run *run, struct why *why)
     uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
     uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
     int rc = memory_plan(&run->memory, run->config, &run->job, why);
-    if (!rc)
-        rc = memory_fits(memory_least(&run->memory), limit, why);
+    rc = rc ? rc : memory_fits(memory_least(&run->memory), limit, why);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why);
@@ -236,7 +235,7 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     run->folder.restarts = !run->folder.fresh && left.known && left.job.job == run->job_hash;
     run->folder.ended = left.ended;
     run->folder.unreadable = left.unreadable;
-    run->folder.kept = goes_on ? run->job.past[part].until : UINT64_MAX;
+    run->folder.kept = goes_on ? run->job.past[part].until : 0;
     int rc = run->folder.fresh ? 0 : save_find(run->save, &run->state, found, why);
     if (!run->folder.fresh && rc == -ENOENT)
         resume_part(run, why);
@@ -333,12 +332,12 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .text = config->text,
                                   .part = part,
                                   .part_count = run->job.past_count,
+                                  .kept = run->folder.kept,
                                   .inexact = !config->train.exact,
                                   .curves = config->tensorboard,
                               });
     tell_job(run);
     tell_self(run);
-    metrics_keep(run->metrics, run->folder.kept);
     if (run->folder.replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,
                   run->folder.ended ? "ended" : "unfinished");
@@ -387,30 +386,23 @@ train_open(struct run *run, enum train_start start, struct why *why)
     if (sodium_init() < 0)
         return why_error(why, -ENOSYS, "libsodium does not start");
     int rc = open_job(run, why);
-    if (!rc)
-        rc = job_start(&run->job, run->config, why);
-    if (!rc)
-        rc = left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,
-                         why);
-    if (!rc)
-        rc = open_memory(run, why);
-    if (!rc)
-        rc = open_state(run, why);
-    if (!rc)
-        rc = open_work(run, why);
+    rc = rc ? rc : job_start(&run->job, run->config, why);
+    rc = rc ? rc
+            : left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,
+                          why);
+    rc = rc ? rc : open_memory(run, why);
+    rc = rc ? rc : open_state(run, why);
+    rc = rc ? rc : open_work(run, why);
     if (rc)
         return rc;
     run->job_hash = job_hash(&run->job, run->config);
     rc = run->way->open(run, why);
-    if (!rc)
-        rc = open_save(run, why);
-    if (!rc)
-        rc = resume_from(run, start, why);
-    if (!rc)
-        rc = resume_way(run, why);
-    if (!rc)
-        rc = metrics_new(&run->metrics, run->config->out,
-                         run->folder.resumed || run->folder.restarts, run->config->quiet, why);
+    rc = rc ? rc : open_save(run, why);
+    rc = rc ? rc : resume_from(run, start, why);
+    rc = rc ? rc : resume_way(run, why);
+    rc = rc ? rc
+            : metrics_new(&run->metrics, run->config->out,
+                          run->folder.resumed || run->folder.restarts, run->config->quiet, why);
     if (rc)
         return rc;
     const struct why skipped = *why;
