@@ -56,10 +56,9 @@ struct data_spec {
                        * array for both parts */
     /* csv, npy, text: one file, relative to dir; in csv and npy the last column is the label */
     const char *file;
-    double
-        test_share;  /* csv, npy, images, text: share of rows or bytes in the test part; 0 = 0.2 */
-    size_t side;     /* images: width and height of a sample; 0 = 64 */
-    size_t channels; /* images: 1 grey, 3 colours; 0 = 3 */
+    double test_share; /* csv, npy, images, text: of rows or bytes, for the test part; 0 = 0.2 */
+    size_t side;       /* images: width and height of a sample; 0 = 64 */
+    size_t channels;   /* images: 1 grey, 3 colours; 0 = 3 */
     /* images: at most so many bytes of pixels stay in memory. If there are more, data_fill decodes the files again.
      * 0 = a quarter of the machine's memory, but at most 4 GiB */
     uint64_t keep;

@@ -191,8 +191,8 @@ read_list(struct reader *reader, const struct field *field, uint8_t *base)
     reader->list = field->name;
     for (reader->index = 0; reader->index < count; reader->index++) {
         rc = fields_read_head(reader, NULL, fields, fields, &fields);
-        if (!rc)
-            rc = fields_read(reader, field->items, fields, items + reader->index * field->width);
+        rc = rc ? rc
+                : fields_read(reader, field->items, fields, items + reader->index * field->width);
         if (rc)
             return rc;
     }

@@ -202,13 +202,11 @@ read_start(struct reader *reader, enum proto_type *type, size_t *count)
     };
     uint64_t value;
     int rc = fields_read_head(reader, NULL, 2, UINT16_MAX, count);
-    if (!rc)
-        rc = fields_read(reader, &start[0], 1, (uint8_t *)&value);
+    rc = rc ? rc : fields_read(reader, &start[0], 1, (uint8_t *)&value);
     if (!rc && value != PROTO_VERSION)
         rc = fields_refuse(reader, -EPROTONOSUPPORT, "version", "= %llu, expected %d",
                            (unsigned long long)value, PROTO_VERSION);
-    if (!rc)
-        rc = fields_read(reader, &start[1], 1, (uint8_t *)&value);
+    rc = rc ? rc : fields_read(reader, &start[1], 1, (uint8_t *)&value);
     if (!rc)
         *type = (enum proto_type)value;
     return rc;

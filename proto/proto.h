@@ -111,8 +111,7 @@ struct proto_refuse {
 };
 
 struct proto_peers {
-    size_t
-        count; /* 0..PROTO_PEERS_MAX; the encoder drops those that do not fit into PROTO_FRAME_MAX */
+    size_t count; /* 0..PROTO_PEERS_MAX; the encoder drops what does not fit in PROTO_FRAME_MAX */
     struct proto_endpoint
         *endpoints; /* borrowed; after decoding it is the caller's array, see proto_decode */
 };
@@ -131,9 +130,8 @@ struct proto_claim {
     uint64_t counter;      /* the highest one of a group that it knows */
     uint64_t number;       /* of this claim; rises */
     uint64_t tickets;      /* done, as far as the sender knows */
-    uint64_t
-        final_hash; /* of its model when all tickets are done and it has all ranges; 0: not yet */
-    bool leads;     /* its group */
+    uint64_t final_hash;   /* of its model when all tickets are done and all ranges here; else 0 */
+    bool leads;            /* its group */
     /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
      * And the last one of which the sender has all ranges. */
     uint64_t snapshot, saved;
@@ -151,12 +149,10 @@ struct proto_replica {
     uint64_t computed;  /* shards computed here, */
     uint64_t known;     /* and by all nodes, as far as is known here */
     uint64_t result;    /* hash of the result; 0: there is none yet */
-    uint64_t
-        snapshot;   /* the sender rests for this one; from the leader: all are to; 0: it does not */
-    uint64_t saved; /* the last one that it has saved, or began with; 0: none */
-    uint64_t phase; /* of this plan */
-    uint64_t
-        without; /* id of a node that is connected, does not answer, and is left out; 0: nobody */
+    uint64_t snapshot;  /* the sender rests for it; from the leader: all are to; 0: it does not */
+    uint64_t saved;     /* the last one that it has saved, or began with; 0: none */
+    uint64_t phase;     /* of this plan */
+    uint64_t without; /* id of a connected node that does not answer, and is left out; 0: nobody */
     /* shards that another start of a node has computed, as far as is known; id 0: none. Each message tells the next
      * one: so all hear of those that are dead */
     uint64_t start_id, start_incarnation, start_computed;
@@ -228,21 +224,18 @@ struct proto_chunk {    /* REDUCE and GATHER */
     uint64_t round;
     uint16_t bucket;
     uint16_t hop; /* how often the sum was passed on; 0 from its origin; < PROTO_PEERS_MAX */
-    bool
-        direct; /* REDUCE only: the sender's own contribution, sent to everyone and not along the ring */
-    uint64_t first;  /* first element in the vector; first + count <= PROTO_VECTOR_MAX */
-    uint32_t count;  /* elements, 0..PROTO_CHUNK_MAX */
-    uint16_t coding; /* enum proto_coding: how the body is written */
-    uint64_t
-        coverage; /* bitmap of the shards in the sum; 0 from a member without shards; in GATHER all: 2^S - 1 */
+    bool direct;  /* REDUCE only: the sender's own contribution, to everyone, not along the ring */
+    uint64_t first;      /* first element in the vector; first + count <= PROTO_VECTOR_MAX */
+    uint32_t count;      /* elements, 0..PROTO_CHUNK_MAX */
+    uint16_t coding;     /* enum proto_coding: how the body is written */
+    uint64_t coverage;   /* bitmap of shards in the sum; 0: from one without; in GATHER 2^S - 1 */
     uint64_t check;      /* linear, of the contributions in the sum: compress/check.h */
     uint64_t state_hash; /* of the state before `round`, from which all of it was computed */
     uint64_t sent_us;    /* by the sender's clock */
 };
 
 struct proto_fetch {
-    uint64_t
-        round; /* count 0: copy the state before this round, or a later one; else the round of the copy */
+    uint64_t round; /* count 0: copy the state before it, or a later one; else of the copy */
     uint64_t block; /* first block wanted; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
     uint16_t count; /* blocks wanted, < PROTO_COUNT_MAX; 0 asks for an OFFER */
 };
@@ -251,8 +244,7 @@ struct proto_offer {
     uint64_t round;
     uint64_t state_hash; /* of the whole state */
     uint64_t size;       /* bytes of the whole state; <= PROTO_STATE_MAX */
-    uint64_t
-        check; /* XXH3-64 of the body, with the other fields as seed: mesh/core/transfer/transfer.h */
+    uint64_t check;      /* XXH3-64 of the body, the other fields as seed: transfer.h */
 };
 
 struct proto_state {
@@ -262,8 +254,7 @@ struct proto_state {
 
 struct proto_follow {
     uint64_t round; /* the sender's round: the total that it has to apply next */
-    uint64_t
-        block; /* first block of that total that the sender does not have; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
+    uint64_t block; /* of that total the first it has not; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
     uint16_t count; /* how many blocks may be under way from here on; 1..PROTO_COUNT_MAX - 1 */
     bool again;     /* begin here, even if you have already sent more */
 };
@@ -272,15 +263,13 @@ struct proto_total {
     uint64_t round;
     uint64_t block;
     uint64_t state_hash; /* of the state before this round; the total is applied to that state */
-    uint64_t
-        commit; /* number of totals that I have applied, with this one: summed again it has another one */
-    uint64_t check; /* XXH3-64 of the body, with the other fields as seed */
+    uint64_t commit; /* totals that I have applied, with this one: summed again it has another */
+    uint64_t check;  /* XXH3-64 of the body, with the other fields as seed */
 };
 
-struct proto_page { /* WANT and PAGE */
-    uint64_t step;  /* names the checkpoint; <= PROTO_ROUND_MAX */
-    uint64_t
-        round; /* the round of the checkpoint; WANT: 0 is unknown; PAGE: 0 when there is no body */
+struct proto_page {       /* WANT and PAGE */
+    uint64_t step;        /* names the checkpoint; <= PROTO_ROUND_MAX */
+    uint64_t round;       /* of the checkpoint; WANT: 0 is unknown; PAGE: 0 when there is no body */
     uint64_t page_number; /* < PROTO_FILE_MAX / PROTO_PAGE_MAX */
 };
 

@@ -47,8 +47,7 @@ struct outgoing {
 
 struct link {
     struct connection control, bulk, express;
-    uint64_t
-        pulse_at; /* us; when it is to hear from us at the latest; 0: no heartbeat yet; under pulse_lock */
+    uint64_t pulse_at;      /* us; to hear from us by then; 0: no heartbeat yet; under pulse_lock */
     uint32_t pause_us;      /* as the last heartbeat said */
     bool failed;            /* wire_settle must report and close it */
     struct proto_node node; /* id 0: not accepted yet */

@@ -54,8 +54,7 @@ struct windows_gradient {
     const float *dy;     /* [images, filters, lines, columns] */
     size_t filters;      /* of dy, */
     size_t first, count; /* of which g has these */
-    bool
-        sparse; /* most of dy is expected to be 0: only the rest is multiplied; bits do not depend on it */
+    bool sparse; /* most of dy may be 0: only the rest is multiplied; bits do not depend on it */
 };
 
 /* sum += the integers of each part of the images: sum->end counts images. In the sum a filter has the order (channel,

@@ -125,8 +125,8 @@ open_array(struct npys **out, const struct data_spec *spec, const char *name, co
     struct data_list list = {0};
     const char *wanted = name && *name ? name : fallback;
     int rc = data_list_match(&list, spec, wanted, NPYS_FILES_MAX, why);
-    if (!rc)
-        rc = npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why);
+    rc = rc ? rc
+            : npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why);
     data_list_free(&list);
     return rc;
 }

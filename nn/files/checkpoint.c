@@ -175,8 +175,7 @@ parse(const char *name, const uint8_t *data, size_t size, const uint64_t *step,
 {
     struct view view;
     int rc = open_view(&view, name, data, size, why);
-    if (!rc)
-        rc = fit(&view, name, checkpoint, why);
+    rc = rc ? rc : fit(&view, name, checkpoint, why);
     if (rc)
         return rc;
     if (step && view.head.step != *step)

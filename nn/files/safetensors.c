@@ -297,12 +297,10 @@ check_tensors(const struct reading *r, json_t *header, size_t *begin)
 {
     size_t count = nn_tensor_count(r->model);
     int rc = json_is_object(header) ? 0 : refuse_file(r, -EBADMSG, "the header is not an object");
-    if (!rc)
-        rc = check_names(r, header);
+    rc = rc ? rc : check_names(r, header);
     for (size_t i = 0; !rc && i < count; i++)
         rc = check_tensor(r, header, nn_tensor(r->model, i), &begin[i]);
-    if (!rc)
-        rc = check_metadata(r, header);
+    rc = rc ? rc : check_metadata(r, header);
     struct extent *extent = rc ? NULL : calloc(count + 1, sizeof *extent);
     if (!extent)
         return rc ? rc : refuse_file(r, -ENOMEM, "no memory");

@@ -77,11 +77,10 @@ struct layer_kind {
     /* Rows may be computed in pieces: everything that is computed for a row, except gradients of weights, is
      * independent of the other rows. */
     bool by_rows;
-    bool
-        by_shards; /* backward without dx takes the rows of several shards, if their sinks take integers */
-    bool draws;          /* context.first_row matters */
-    bool by_units;       /* gradients of weights may be computed in layer_io.parts pieces */
-    bool by_columns;     /* so may y and dx */
+    bool by_shards;  /* backward without dx takes rows of several shards, if sinks take integers */
+    bool draws;      /* context.first_row matters */
+    bool by_units;   /* gradients of weights may be computed in layer_io.parts pieces */
+    bool by_columns; /* so may y and dx */
     bool saves_gradient; /* saved is written in backward, for the partner's */
     bool reads_output;   /* backward needs y (or, in place, x), unchanged by later layers */
     /* It obeys layer.relu_after, .relu_grad_after and .relu_before. */
@@ -90,8 +89,7 @@ struct layer_kind {
     int (*shape)(struct layer *layer, struct why *why);
     size_t (*saved)(const struct layer *layer);                /* bytes per row; NULL: none */
     size_t (*scratch)(const struct layer *layer, size_t rows); /* floats; NULL: none */
-    double (*flops)(
-        const struct layer *layer); /* of the forward pass, per row; NULL: one per output */
+    double (*flops)(const struct layer *layer); /* forward, per row; NULL: one per output */
     void (*forward)(const struct layer *layer, const struct layer_io *io);
     void (*backward)(const struct layer *layer, const struct layer_io *io);
     /* Comes before backward, for any rows, perhaps twice: turns what forward saved into what the gradients of weights

@@ -160,8 +160,7 @@ convert_data(const struct config *config, const char *dir, struct why *why)
     config_data_spec(config, &spec);
     spec.reproduce = false;
     int rc = data_open(&data, &spec, why);
-    if (!rc)
-        rc = write_data(config, data, dir, why);
+    rc = rc ? rc : write_data(config, data, dir, why);
     if (!rc)
         printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
                "test-labels.npy\n",
@@ -240,16 +239,14 @@ convert_checkpoint(const struct config *config, const char *checkpoint_path, con
     struct job job = {0};
     struct state state = {0};
     int rc = job_open(&job, config, why);
-    if (!rc)
-        rc = job_start(&job, config, why);
+    rc = rc ? rc : job_start(&job, config, why);
     if (!rc) {
         const struct state_job rules = job_rules(&job, config);
         rc = state_init(&state, &rules, job.exact, nn_param_count(job.model));
         if (rc)
             why_set(why, "not enough memory for the state");
     }
-    if (!rc)
-        rc = write_model(config, &job, &state, checkpoint_path, model_path, why);
+    rc = rc ? rc : write_model(config, &job, &state, checkpoint_path, model_path, why);
     state_fini(&state);
     job_close(&job);
     return rc;

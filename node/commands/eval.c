@@ -131,10 +131,8 @@ eval_check(struct config *config, const struct options *options, const char *con
     if (options->python)
         return python_print(config, options->python, why);
     int rc = job_open(&job, config, why);
-    if (!rc)
-        rc = job_start(&job, config, why);
-    if (!rc)
-        rc = memory_plan(&memory, config, &job, why);
+    rc = rc ? rc : job_start(&job, config, why);
+    rc = rc ? rc : memory_plan(&memory, config, &job, why);
     if (!rc) {
         print_job(config, &job, &memory);
         rc = way_of(config)->check(config, &job);
@@ -158,8 +156,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     int rc = params ? pool_new(&pool, config->threads) : -1;
     setup.pool = pool;
     setup.local_steps = 1;
-    if (!rc)
-        rc = work_new(&work, &setup);
+    rc = rc ? rc : work_new(&work, &setup);
     if (rc) {
         why_set(why, "not enough memory to evaluate");
     } else if (!(rc = safetensors_read(path, job->model, params, why))) {
@@ -187,8 +184,7 @@ eval_run(struct config *config, const struct options *options, const char *const
     struct job job = {0};
     (void)options;
     int rc = job_open(&job, config, why);
-    if (!rc)
-        rc = evaluate(config, &job, args[1], why);
+    rc = rc ? rc : evaluate(config, &job, args[1], why);
     job_close(&job);
     return rc;
 }

@@ -202,8 +202,7 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
         alone ? job_open_input(job, p->config, &scaling.input, why) : job_open(job, p->config, why);
     p->model = job->model;
     p->named = job->data;
-    if (!rc)
-        rc = check_model(p, why);
+    rc = rc ? rc : check_model(p, why);
     if (!rc && path && !alone)
         data_scaling(job->data, &scaling);
     if (!rc && path)
@@ -221,12 +220,9 @@ predict_run(struct config *config, const struct options *options, const char *co
     struct predicting p = {.config = config, .bare = args[2] != NULL};
     (void)options;
     int rc = model_note_read(&p.note, args[1], why);
-    if (!rc)
-        rc = open_rows(&p, &job, &rows, args[2], why);
-    if (!rc)
-        rc = open_predicting(&p, args[1], why);
-    if (!rc)
-        rc = print_rows(&p, why);
+    rc = rc ? rc : open_rows(&p, &job, &rows, args[2], why);
+    rc = rc ? rc : open_predicting(&p, args[1], why);
+    rc = rc ? rc : print_rows(&p, why);
     nn_pass_destroy(&p.pass);
     free(p.p);
     free(p.params);

@@ -310,9 +310,9 @@ python_print(struct config *config, const char *model_path, struct why *why)
     float *params = NULL;
     int rc = model_note_read(&note, model_path, why);
     bool alone = !rc && note.scaling.input.dims > 0;
-    if (!rc)
-        rc = alone ? job_open_input(&job, config, &note.scaling.input, why)
-                   : job_open(&job, config, why);
+    rc = rc      ? rc
+         : alone ? job_open_input(&job, config, &note.scaling.input, why)
+                 : job_open(&job, config, why);
     if (!rc) {
         input = config->model.input.dims ? config->model.input
                 : alone                  ? note.scaling.input

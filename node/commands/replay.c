@@ -25,9 +25,8 @@ struct replay {
     struct push_ranges ranges;
     struct push_held held;
     struct replay_index index;
-    size_t *at; /* [ranges] links of its chain that are done */
-    size_t *
-        *next; /* [ranges]: places at which gradients were computed, and whose: see readers_of */
+    size_t *at;     /* [ranges] links of its chain that are done */
+    size_t **next;  /* [ranges]: places at which gradients were computed, and whose: readers_of */
     size_t *served; /* [ranges] readers that are served */
     size_t reader_count;
     size_t computed;

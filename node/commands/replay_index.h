@@ -27,8 +27,7 @@ struct replay_link {
     size_t journal, at; /* where it is written: which journal, and its byte */
     size_t place;       /* in the chain of its range, from 1; 0: not in it */
     uint64_t count;     /* gradients that the range has taken up to and with it */
-    bool
-        ends_part; /* behind it a part of the run had ended: the next one begins with a new optimizer */
+    bool ends_part;     /* a part of the run ended behind it: the next has a new optimizer */
     struct replay_computed *computed;
 };
 

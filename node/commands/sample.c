@@ -150,8 +150,7 @@ sample_run(struct config *config, const struct options *options, const char *con
     struct sampling s = {.config = config, .options = options, .context = config->data.context};
     int status = 0, rc = job_open_bytes(&job, config, why);
     s.model = job.model;
-    if (!rc)
-        rc = open_sampling(&s, args[1], why);
+    rc = rc ? rc : open_sampling(&s, args[1], why);
     if (!rc)
         status = write_text(&s);
     nn_pass_destroy(&s.pass);

@@ -116,8 +116,7 @@ struct config {
     char file[CONFIG_PATH_MAX];     /* where it came from */
     unsigned line[CONFIG_KEYS_MAX]; /* line of each key in the file, for messages; 0 = not there */
     uint64_t job_hash;              /* of the keys that decide the result; see config_job_hash */
-    uint64_t
-        exchange_hash; /* of the keys that only nodes that train together must have in common */
+    uint64_t exchange_hash;         /* of the keys that only those that train together must share */
     /* text for a node without a job: canonical YAML with every key that all nodes share, --set included;
      * NUL-terminated. Owned by the struct. */
     char *text;

@@ -41,8 +41,7 @@ struct config_key {
     const char *name;
     enum config_kind kind;
     enum config_scope scope;
-    size_t offset,
-        size; /* member of struct config; in sections of model, of struct nn_layer_spec */
+    size_t offset, size; /* member of struct config; in model's sections of nn_layer_spec */
     double min, max;
     const struct config_word *words;
     const char *fallback; /* the default; NULL: must be given */

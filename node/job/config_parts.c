@@ -265,8 +265,7 @@ config_parts_check(struct config *config, struct why *why)
     if (config->train.past[0] == '\0')
         return 0;
     int rc = config_parts_init(&parts, config, why);
-    if (!rc)
-        rc = set_past(config, &parts, parts.count, why);
+    rc = rc ? rc : set_past(config, &parts, parts.count, why);
     config_parts_fini(&parts);
     return rc;
 }
@@ -286,8 +285,7 @@ config_parts_add(struct config *config, const struct config *left, uint64_t step
         parts.until[parts.count] = step;
         rc = config_copy(&parts.config[parts.count++], left, why);
     }
-    if (!rc)
-        rc = set_past(config, &parts, parts.count, why);
+    rc = rc ? rc : set_past(config, &parts, parts.count, why);
     config_parts_fini(&parts);
     return rc;
 }

@@ -305,8 +305,7 @@ int
 config_rules_check(const struct config *config, struct why *why)
 {
     int rc = check_batch(config, why);
-    if (!rc)
-        rc = check_files(config, why);
+    rc = rc ? rc : check_files(config, why);
     for (size_t i = 0; i < config_rule_count && !rc; i++)
         if (config_rule_holds(config, config_rules[i].first) &&
             config_rule_holds(config, config_rules[i].second))

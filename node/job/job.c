@@ -167,8 +167,7 @@ job_open_bytes(struct job *job, const struct config *config, struct why *why)
             "%s: data.source is not text: only a model that predicts bytes writes a text",
             config->file);
     int rc = open_numerics(job, config, 1, why);
-    if (!rc)
-        rc = open_model(job, config, &input, why);
+    rc = rc ? rc : open_model(job, config, &input, why);
     if (rc || nn_output_size(job->model) == values)
         return rc;
     return why_error(why, -EINVAL,
@@ -183,10 +182,8 @@ job_open_input(struct job *job, const struct config *config, const struct nn_sha
     const struct data_info data = {.input = *shape};
     struct nn_shape input;
     int rc = choose_numerics(job, config, why);
-    if (!rc)
-        rc = model_input(config, &data, &input, why);
-    if (!rc)
-        rc = open_model(job, config, &input, why);
+    rc = rc ? rc : model_input(config, &data, &input, why);
+    rc = rc ? rc : open_model(job, config, &input, why);
     return rc ? rc : open_exact(job, config, why);
 }
 
@@ -197,19 +194,14 @@ job_open(struct job *job, const struct config *config, struct why *why)
     struct nn_shape input;
     config_data_spec(config, &spec);
     int rc = open_numerics(job, config, config->threads, why);
-    if (!rc)
-        rc = data_open(&job->data, &spec, why);
-    if (!rc)
-        rc = check_rows(config, data_info(job->data), why);
-    if (!rc)
-        rc = model_input(config, data_info(job->data), &input, why);
-    if (!rc)
-        rc = open_model(job, config, &input, why);
+    rc = rc ? rc : data_open(&job->data, &spec, why);
+    rc = rc ? rc : check_rows(config, data_info(job->data), why);
+    rc = rc ? rc : model_input(config, data_info(job->data), &input, why);
+    rc = rc ? rc : open_model(job, config, &input, why);
     if (rc)
         return rc;
     rc = check_outputs(config, job, why);
-    if (!rc)
-        rc = check_inputs(config, job, why);
+    rc = rc ? rc : check_inputs(config, job, why);
     return rc ? rc : open_exact(job, config, why);
 }
 
@@ -290,8 +282,7 @@ int
 job_start(struct job *job, const struct config *config, struct why *why)
 {
     int rc = read_from(job, config, why);
-    if (!rc)
-        rc = from_read(job, config, why);
+    rc = rc ? rc : from_read(job, config, why);
     return rc ? rc : job_parts(job, config, why);
 }
 

@@ -171,8 +171,7 @@ tensorboard_open(struct tensorboard **out, const char *dir, struct why *why)
         (*out)->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         rc = (*out)->fd < 0 ? -errno : 0;
     }
-    if (!rc)
-        rc = append(*out, record, tensorboard_version(record, now()));
+    rc = rc ? rc : append(*out, record, tensorboard_version(record, now()));
     if (rc) {
         why_set(why, "%s: %s", path, strerror(-rc));
         tensorboard_close(out);

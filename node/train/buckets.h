@@ -17,9 +17,8 @@
 #include "nn/nn.h"
 
 struct buckets_section {
-    size_t top,
-        layer;    /* gradients of the inputs of layers top to layer + 1, then of the layer itself */
-    size_t ready; /* buckets below this one are complete after the section */
+    size_t top, layer; /* gradients of the inputs of layers top to layer + 1, then of layer */
+    size_t ready;      /* buckets below this one are complete after the section */
 };
 
 struct buckets {

@@ -147,8 +147,7 @@ from_read(struct job *job, const struct config *config, struct why *why)
     if (!job->start)
         return refuse_from(config, -ENOMEM, "not enough memory", why);
     rc = read_state(job, config, size, &head, why);
-    if (!rc)
-        rc = check_state(job, config, why);
+    rc = rc ? rc : check_state(job, config, why);
     if (rc)
         return rc;
     job->begun = ((const struct state_header *)(const void *)job->start)->step;

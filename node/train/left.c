@@ -16,8 +16,7 @@ read_text(struct left *left, const char *text)
 {
     struct why why;
     int rc = config_parse(&left->config, "job.json", text, strlen(text), &why);
-    if (!rc)
-        rc = config_check(left->config, &why);
+    rc = rc ? rc : config_check(left->config, &why);
     if (rc || config_job_hash(left->config, left->job.data, left->job.from) != left->job.job)
         config_destroy(&left->config);
 }

@@ -12,13 +12,12 @@
 #include "proto/why.h"
 
 struct left {
-    bool known; /* job.json exists and is whole, */
-    bool text;  /* and has the text of the job */
-    bool ended; /* result.json exists and is whole */
-    const char
-        *unreadable; /* "result.json" or "job.json": it exists, and is no JSON object; else NULL */
-    struct verify_job job; /* what it says, */
-    struct config *config; /* and the job; NULL if its text is missing or of another version */
+    bool known;             /* job.json exists and is whole, */
+    bool text;              /* and has the text of the job */
+    bool ended;             /* result.json exists and is whole */
+    const char *unreadable; /* "result.json" or "job.json", if it is no JSON object; else NULL */
+    struct verify_job job;  /* what it says, */
+    struct config *config;  /* and the job; NULL if its text is missing or of another version */
 };
 
 /* Returns 0, or -EBADMSG if the job is not known, with what is wrong with job.json in `why`. Call left_fini for `out`. */

@@ -15,17 +15,15 @@
 struct memory {
     /* Bytes. */
     uint64_t program, data, weights, slots;
-    uint64_t
-        from; /* weights of model.from or the state of train.from, kept for the case that the state is lost */
-    uint64_t sums;   /* gradients, their sums, and those being sent */
-    uint64_t kept;   /* contributions of others that a server may have to keep */
-    uint64_t rest;   /* the rest of a state */
-    uint64_t model;  /* the weights once more, as model.safetensors is written from them */
-    uint64_t shard;  /* activations of one shard */
-    uint64_t local;  /* parameters and gradient of one shard, with train.local_steps */
-    uint64_t gossip; /* what a replica needs on top: its values, flows, and what a step changed */
-    uint64_t
-        log; /* sums that are kept for nodes that catch up; only while one does. Free modes: none */
+    uint64_t from;     /* of model.from or train.from, kept for the case that the state is lost */
+    uint64_t sums;     /* gradients, their sums, and those being sent */
+    uint64_t kept;     /* contributions of others that a server may have to keep */
+    uint64_t rest;     /* the rest of a state */
+    uint64_t model;    /* the weights once more, as model.safetensors is written from them */
+    uint64_t shard;    /* activations of one shard */
+    uint64_t local;    /* parameters and gradient of one shard, with train.local_steps */
+    uint64_t gossip;   /* what a replica needs on top: its values, flows, and what a step changed */
+    uint64_t log;      /* sums for nodes that catch up; only while one does. Free modes: none */
     uint64_t log_file; /* room for them in a file */
     uint64_t most;     /* train.memory_max; 0: no limit */
     unsigned states;   /* copies of the state, the one that is trained included */
@@ -34,10 +32,9 @@ struct memory {
     /* With so many shards at a time: activations of them all, and what threads need that share the work on them. */
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
-    unsigned lanes; /* shards computed at a time, */
-    unsigned
-        lanes_most; /* and how many there ever are to compute: servers that do not wait give one ticket's */
-    bool spilled; /* states and log are in a file */
+    unsigned lanes;      /* shards computed at a time, */
+    unsigned lanes_most; /* and how many there ever are: servers that do not wait give a ticket's */
+    bool spilled;        /* states and log are in a file */
 };
 
 /* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */

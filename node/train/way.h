@@ -32,10 +32,9 @@ struct way {
     /* The timing of the nodes decides the result: it is no exact one, and each node keeps a journal, from which the run can be
      * computed again. */
     bool free;
-    const char *name;  /* of its section in a checkpoint, 1..15 letters, */
-    const char *holds; /* and what that tells of, for people */
-    const char
-        *whose; /* before the end, model.safetensors is this one; NULL: the model of that step */
+    const char *name;   /* of its section in a checkpoint, 1..15 letters, */
+    const char *holds;  /* and what that tells of, for people */
+    const char *whose;  /* model.safetensors before the end; NULL: the model of that step */
     const char *remedy; /* beside a smaller rate, when gradients are not finite; a list goes on */
 
     /* Changes what differs in this way, of a model with so many parameters and a vector of so many bytes. */

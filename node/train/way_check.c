@@ -173,8 +173,7 @@ way_check_rounds(const struct config *config, const struct job *job)
     if (config_servers(config) == 0)
         return 0;
     int rc = buckets_init(&buckets, &setup);
-    if (!rc)
-        rc = print_buckets(config, &buckets);
+    rc = rc ? rc : print_buckets(config, &buckets);
     buckets_fini(&buckets);
     return rc;
 }

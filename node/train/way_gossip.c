@@ -26,8 +26,7 @@ struct gossip_run {
     struct gossip_config config;
     struct replica replica;
     const int64_t *weight; /* of the ranges of the values of this step */
-    uint64_t
-        from; /* hash of the parameters of the checkpoint that this run goes on from; 0: there is none */
+    uint64_t from; /* hash of the parameters of the checkpoint that it goes on from; 0: none */
     struct gossip_names names; /* in the journal */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;

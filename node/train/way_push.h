@@ -18,10 +18,9 @@ struct push_run {
     struct push_step step;
     struct push_ranges ranges;
     struct push_held held;
-    float *ahead;            /* [parameters] as read last, */
-    int16_t *ahead_exponent; /* [blocks] */
-    int16_t
-        *exponent; /* [blocks] of what is computed from; those of run->state may be raised since */
+    float *ahead;              /* [parameters] as read last, */
+    int16_t *ahead_exponent;   /* [blocks] */
+    int16_t *exponent;         /* [blocks] of what is computed from; run->state's may rise since */
     uint8_t *gradient;         /* what is pushed to each range, one behind the other, */
     size_t *at;                /* [ranges] from here on */
     uint8_t *note;             /* of one record: a head, and 8 bytes for each range */
