@@ -120,19 +120,16 @@ static int
 load_files(const struct data_spec *spec, const struct kind *kind, const char *const *name,
            struct data_rows *rows, struct why *why)
 {
-    for (; *name; name++) {
+    int rc = 0;
+    for (; *name && !rc; name++) {
         char path[DATA_PATH_SIZE];
-        struct data_file *file;
-        int rc = cifar_find(spec, kind, *name, path, why);
+        struct data_file *file = NULL;
+        rc = cifar_find(spec, kind, *name, path, why);
         rc = rc ? rc : data_file_open(&file, path, why);
-        if (rc)
-            return rc;
-        rc = data_cifar_read(file, kind->labels, kind->classes, rows);
+        rc = rc ? rc : data_cifar_read(file, kind->labels, kind->classes, rows);
         data_file_close(&file);
-        if (rc)
-            return rc;
     }
-    return 0;
+    return rc;
 }
 
 /* One name a line; empty lines do not count. */
@@ -182,9 +179,7 @@ load_names(struct data_set *set, const struct data_spec *spec, const struct kind
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = data_file_open(&file, path, why);
-    if (rc)
-        return rc;
-    rc = read_names(set, file);
+    rc = rc ? rc : read_names(set, file);
     data_file_close(&file);
     return rc;
 }

@@ -116,9 +116,7 @@ read_path(const char *path, size_t dims_min, size_t dims_max, struct data_idx *o
 {
     struct data_file *file;
     int rc = data_file_open(&file, path, why);
-    if (rc)
-        return rc;
-    rc = data_idx_read(file, dims_min, dims_max, out);
+    rc = rc ? rc : data_idx_read(file, dims_min, dims_max, out);
     data_file_close(&file);
     return rc;
 }

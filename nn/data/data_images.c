@@ -54,9 +54,7 @@ decode(const struct images *s, const char *path, uint8_t *pixel, struct why *why
     uint8_t *bytes = NULL;
     size_t size = 0;
     int rc = data_file_open(&file, path, why);
-    if (rc)
-        return rc;
-    rc = read_bytes(file, &bytes, &size);
+    rc = rc ? rc : read_bytes(file, &bytes, &size);
     data_file_close(&file);
     rc = rc ? rc : image_decode(&image, path, bytes, size, s->channels, why);
     free(bytes);

@@ -67,15 +67,13 @@ int
 data_text_load(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     char path[DATA_PATH_SIZE];
-    struct data_file *file;
+    struct data_file *file = NULL;
     if (!spec->file || !*spec->file)
         return why_error(why, -EINVAL, "data.file is missing, expected the name of a text");
     int rc = data_check_split(spec, why);
     rc = rc ? rc : data_find(spec, spec->file, "", path, why);
     rc = rc ? rc : data_file_open(&file, path, why);
-    if (rc)
-        return rc;
-    rc = load_file(set, spec, file);
+    rc = rc ? rc : load_file(set, spec, file);
     data_file_close(&file);
     return rc;
 }

@@ -198,9 +198,7 @@ job_open(struct job *job, const struct config *config, struct why *why)
     rc = rc ? rc : check_rows(config, data_info(job->data), why);
     rc = rc ? rc : model_input(config, data_info(job->data), &input, why);
     rc = rc ? rc : open_model(job, config, &input, why);
-    if (rc)
-        return rc;
-    rc = check_outputs(config, job, why);
+    rc = rc ? rc : check_outputs(config, job, why);
     rc = rc ? rc : check_inputs(config, job, why);
     return rc ? rc : open_exact(job, config, why);
 }
