@@ -457,3 +457,11 @@ nn_model_recompute(struct nn_model *model)
 {
     segment_plan(model->layer, model->layer_count);
 }
+
+bool
+nn_may_begin(const struct nn_model *model, size_t layer)
+{
+    bool may[NN_LAYERS_MAX];
+    segment_begins(model->layer, model->layer_count, may);
+    return layer == 0 || (layer < model->layer_count && may[layer]);
+}

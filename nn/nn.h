@@ -222,23 +222,32 @@ void nn_model_recompute(struct nn_model *model);
 /* Sets params[nn_param_count] from the seed alone. */
 void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
 
-/* Activations and scratch memory for up to `rows_max` rows, in one block. `training` false omits what only
- * back-propagation needs. Returns 0 or -ENOMEM. */
+/* What a pass has room for. */
+struct nn_room {
+    size_t first, end; /* layers [first, end), a part of the model; end 0: up to the last one */
+    size_t rows_max;   /* of each shard */
+    size_t shards;     /* at a time (nn_pass_shards); 0: one */
+    bool training;     /* false omits what only back-propagation needs */
+    bool
+        late; /* in training: gradients of weights may come after all of back-propagation (nn_late) */
+};
+
+/* Activations and scratch memory, in one block. Returns 0 or -ENOMEM. */
+int nn_pass_new_room(struct nn_pass **out, const struct nn_model *model,
+                     const struct nn_room *room);
+/* For one shard of up to `rows_max` rows and all layers. */
 int nn_pass_new(struct nn_pass **out, const struct nn_model *model, size_t rows_max, bool training);
-/* The same for `shards` shards of up to `rows_max` rows each (nn_pass_shards). */
-int nn_pass_new_shards(struct nn_pass **out, const struct nn_model *model, size_t rows_max,
-                       size_t shards, bool training);
 void nn_pass_destroy(struct nn_pass **pass);
 /* Floats of scratch memory for each part of a team. */
-size_t nn_team_scratch(const struct nn_model *model, size_t rows_max, size_t shards);
+size_t nn_team_scratch(const struct nn_model *model, const struct nn_room *room);
 /* Calls on the pass divide rows, and units of gradients, among the team. The bits are the same as without it.
  * Several threads then call a sink in parallel. NULL: no team any more. Borrowed. */
 void nn_pass_team(struct nn_pass *pass, const struct nn_team *team);
 size_t nn_pass_bytes(const struct nn_model *model, size_t rows_max, bool training);
-size_t nn_pass_shards_bytes(const struct nn_model *model, size_t rows_max, size_t shards,
-                            bool training);
-struct nn_batch *
-nn_pass_batch(struct nn_pass *pass); /* fill before nn_forward of layer 0; borrowed */
+size_t nn_pass_room_bytes(const struct nn_model *model, const struct nn_room *room);
+/* Fill before nn_forward of the first layer; borrowed. Of a part of the model, x is the output of the layer before it,
+ * and labels and targets are those of the last part alone. */
+struct nn_batch *nn_pass_batch(struct nn_pass *pass);
 
 /* Divides the rows of the batch among `shards` shards, to be computed at a time: shard s ends before row end[s],
  * which rise; the last one is the number of rows. From now on `context`, `sink` and `out` below are arrays with an
@@ -258,8 +267,29 @@ void nn_backward(const struct nn_model *model, size_t layer, struct nn_pass *pas
  * own gradient to the sink and changes nothing. nn_backward with sink NULL, after it, does the rest. */
 void nn_gradient(const struct nn_model *model, size_t layer, struct nn_pass *pass,
                  const float *params, const struct nn_context *context, const struct nn_sink *sink);
-const float *
-nn_pass_output(const struct nn_pass *pass); /* [rows, out] after the last layer; borrowed */
+/* [rows, out] after the last layer of the pass; borrowed. A part of the model gives it to the next one. */
+const float *nn_pass_output(const struct nn_pass *pass);
+
+/* A model in parts: a part may begin at `layer` if nothing but the output of the layer before it goes across: not within
+ * a residual, not between two layers that are computed as one. At layer 0 always. The parts give the bits of the
+ * whole.
+ *
+ *     part 0  nn_forward 0 .. c-1    nn_pass_output -> x of part 1             .       nn_backward c-1 .. 0
+ *     part 1         nn_forward c .. L-1, nn_loss, nn_backward L-1 .. c    nn_pass_input_gradient -> nn_pass_gradient of part 0 */
+bool nn_may_begin(const struct nn_model *model, size_t layer);
+/* Of a part that is not the last: [rows, out], where the gradient of its output is to be put before nn_backward.
+ * `scale` as in nn_loss. Borrowed. */
+float *nn_pass_gradient(struct nn_pass *pass, float scale);
+/* Of a part that is not the first, after nn_backward of all its layers: [rows, in]. NULL: nothing before it is trained.
+ * Borrowed, until the next nn_backward. */
+const float *nn_pass_input_gradient(const struct nn_pass *pass);
+/* Two layers share a weight, and `pass` has the embedding, `other` the dense layer: nn_gradient of the embedding reads
+ * both passes. Borrowed. */
+void nn_pass_tied(struct nn_pass *pass, const struct nn_pass *other);
+/* In a pass with room for it, does nn_gradient of this layer come after nn_backward with sink NULL of the layer, at any
+ * time until the next nn_forward? Such layers have nearly all the work. The gradient of the others comes before their
+ * nn_backward, as always. */
+bool nn_late(const struct nn_model *model, size_t layer);
 
 /* Chooses what computes the large products of dense layers. Call it at start, before there are other threads. "portable"
  * (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our own

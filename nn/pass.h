@@ -6,14 +6,15 @@
 
 struct nn_pass {
     const struct nn_model *model; /* borrowed */
-    size_t rows_max, shards_max;  /* rows of all shards */
-    bool training;
-    struct nn_batch batch;
-    float *out[NN_LAYERS_MAX]; /* [rows, out] of each layer */
+    struct nn_room room;          /* without zeros that mean something */
+    struct nn_batch batch;        /* x: the input of the first layer */
+    float *out[NN_LAYERS_MAX];    /* [rows, out] of each layer */
     void *saved[NN_LAYERS_MAX];
-    float *grad[NN_LAYERS_MAX]; /* the gradient of each output, where one is computed */
-    float scale;                /* the scale that nn_loss got */
-    unsigned live;              /* the segment whose activations are in memory */
+    float *grad[NN_LAYERS_MAX];  /* the gradient of each output, where one is computed */
+    float *input_grad;           /* that of the input of the first layer */
+    const struct nn_pass *other; /* the one that has the other layer of a shared weight */
+    float scale;                 /* the scale that nn_loss got */
+    unsigned live;               /* the segment whose activations are in memory */
     float *scratch;
     const struct nn_team *team; /* NULL: none */
     unsigned shards;
@@ -37,6 +38,19 @@ struct layer_io team_shard(const struct nn_pass *pass, const struct layer *layer
                            const struct layer_io *all, size_t shard);
 /* Calls part(arg, s) for each shard s, by the team if there is one. */
 void team_shards(const struct nn_pass *pass, void (*part)(void *arg, size_t s), void *arg);
+
+static inline float *
+pass_input(const struct nn_pass *pass, size_t l)
+{
+    return l == pass->room.first ? pass->batch.x : pass->out[l - 1];
+}
+
+/* NULL: there is none */
+static inline float *
+pass_gradient_below(const struct nn_pass *pass, size_t l)
+{
+    return l == pass->room.first ? pass->input_grad : pass->grad[l - 1];
+}
 
 /* First row of a shard; for shard == shards: the number of rows. */
 static inline size_t

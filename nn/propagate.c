@@ -26,10 +26,10 @@ propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, 
         return;
     const struct layer_io io = {
         .rows = pass->batch.rows,
-        .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+        .x = pass_input(pass, l),
         .y = pass->out[l],
         .after = layer->gelu_after ? pass->out[l + 1] : NULL,
-        .keeps = pass->training,
+        .keeps = pass->room.training,
         .params = params,
         .context = context,
         .saved = pass->saved[l],
@@ -44,8 +44,9 @@ nn_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, const f
            const struct nn_context *context)
 {
     assert(model == pass->model);
-    assert(l < model->layer_count);
-    assert(pass->batch.rows <= pass->rows_max);
+    assert(l >= pass->room.first);
+    assert(l < pass->room.end);
+    assert(pass->batch.rows <= pass->room.rows_max * pass->room.shards);
     propagate_forward(model, l, pass, params, context);
 }
 
@@ -57,9 +58,9 @@ recompute(const struct nn_model *model, size_t l, struct nn_pass *pass, const fl
     size_t first = l, end = l + 1;
     if (pass->live == model->layer[l].segment)
         return;
-    while (first > 0 && model->layer[first - 1].segment == model->layer[l].segment)
+    while (first > pass->room.first && model->layer[first - 1].segment == model->layer[l].segment)
         first--;
-    while (end < model->layer_count && model->layer[end].segment == model->layer[l].segment)
+    while (end < pass->room.end && model->layer[end].segment == model->layer[l].segment)
         end++;
     const struct layer *last = &model->layer[end - 1];
     end -= last->kept && !last->in_place && layer_saved(last) == 0; /* what it gave is there */
@@ -86,13 +87,14 @@ loss_shard(void *arg, size_t shard)
     batch.label += first * spec->positions;
     batch.target = batch.target == NULL ? NULL : batch.target + first * n;
     loss_rows(spec, &batch, nn_pass_output(pass) + first * n, call->scale,
-              pass->grad[pass->model->layer_count - 1] + first * n, &call->out[shard]);
+              pass->grad[pass->room.end - 1] + first * n, &call->out[shard]);
 }
 
 void
 nn_loss(const struct nn_model *model, struct nn_pass *pass, float scale, struct nn_result *out)
 {
     assert(model == pass->model);
+    assert(pass->room.end == model->layer_count);
     struct loss_call call = {pass, scale, out};
     pass->scale = scale;
     team_shards(pass, loss_shard, &call);
@@ -120,6 +122,17 @@ weights_backward(const struct nn_pass *pass, const struct layer *layer, struct l
     team_call(pass, layer, layer->kind->backward, &io, TEAM_UNITS);
 }
 
+/* What a tied embedding needs of the dense layer: its input, and the gradient that it saved. */
+static void
+tied_set(const struct nn_pass *pass, const struct layer *layer, struct layer_io *io)
+{
+    bool here = layer->partner < pass->room.end;
+    const struct nn_pass *has = here ? pass : pass->other;
+    assert(has != NULL);
+    io->tied_x = pass_input(has, layer->partner);
+    io->held = has->saved[layer->partner];
+}
+
 static void
 propagate_backward(const struct nn_model *model, size_t l, struct nn_pass *pass,
                    const float *params, const struct nn_context *context,
@@ -128,7 +141,7 @@ propagate_backward(const struct nn_model *model, size_t l, struct nn_pass *pass,
     const struct layer *layer = &model->layer[l];
     struct layer_io io = {
         .rows = pass->batch.rows,
-        .x = l == 0 ? pass->batch.x : pass->out[l - 1],
+        .x = pass_input(pass, l),
         .y = pass->out[l],
         .dy = pass->grad[l],
         .slope = layer->gelu_before ? pass->out[l - 2] : NULL,
@@ -137,10 +150,11 @@ propagate_backward(const struct nn_model *model, size_t l, struct nn_pass *pass,
         .saved = pass->saved[l],
         .scale = pass->scale,
         .held = pass->saved[layer->partner],
-        .tied_x = layer->tied != NULL && layer->partner > 0 ? pass->out[layer->partner - 1] : NULL,
         .scratch = pass->scratch,
         .sink = sink,
     };
+    if (layer->tied != NULL && layer->partner > 0)
+        tied_set(pass, layer, &io);
     if (layer->kind->prepare != NULL)
         team_call(pass, layer, layer->kind->prepare, &io, TEAM_ROWS);
     if (!layer->kind->by_rows || (pass->team == NULL && pass->shards == 1)) {
@@ -161,13 +175,14 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
             const struct nn_context *context, const struct nn_sink *sink)
 {
     assert(model == pass->model);
-    assert(pass->training);
-    assert(l < model->layer_count);
+    assert(pass->room.training);
+    assert(l >= pass->room.first);
+    assert(l < pass->room.end);
     const struct layer *layer = &model->layer[l];
     recompute(model, l, pass, params, context);
     if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
         propagate_backward(model, l, pass, params, context, sink,
-                           layer->wants_dx ? pass->grad[l - 1] : NULL);
+                           layer->wants_dx ? pass_gradient_below(pass, l) : NULL);
 }
 
 void
@@ -175,10 +190,21 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
             const struct nn_context *context, const struct nn_sink *sink)
 {
     assert(model == pass->model);
-    assert(pass->training);
-    assert(l < model->layer_count);
+    assert(pass->room.training);
+    assert(l >= pass->room.first);
+    assert(l < pass->room.end);
     if (model->layer[l].weight_count == 0)
         return;
-    recompute(model, l, pass, params, context);
+    if (!pass->room.late ||
+        !nn_late(model, l)) /* else nn_backward has done it, and they are still there */
+        recompute(model, l, pass, params, context);
     propagate_backward(model, l, pass, params, context, sink, NULL);
+}
+
+/* Element-wise layers change the gradient of their output in place. What cannot be divided by rows is computed in one. */
+bool
+nn_late(const struct nn_model *model, size_t l)
+{
+    const struct layer *layer = nn_model_layer(model, l);
+    return layer->weight_count > 0 && layer->kind->by_rows && !layer->kind->element_wise;
 }

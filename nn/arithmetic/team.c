@@ -5,12 +5,13 @@ enum { ALIGN = 64 };
 
 /* A multiple of a cache line. Kinds that are not by rows see one shard at a time. */
 size_t
-nn_team_scratch(const struct nn_model *model, size_t rows_max, size_t shards)
+nn_team_scratch(const struct nn_model *model, const struct nn_room *room)
 {
-    size_t most = 0;
-    for (size_t l = 0; l < model->layer_count; l++) {
+    size_t most = 0, end = room->end == 0 ? model->layer_count : room->end;
+    for (size_t l = room->first; l < end; l++) {
         const struct layer *layer = &model->layer[l];
-        size_t rows = layer->kind->by_rows ? rows_max * shards : rows_max;
+        bool all = layer->kind->by_rows && room->shards > 0;
+        size_t rows = all ? room->rows_max * room->shards : room->rows_max;
         size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows);
         most = need > most ? need : most;
     }
@@ -127,8 +128,7 @@ team_call(const struct nn_pass *pass, const struct layer *layer,
 {
     struct share share = {pass, layer, call, *io, 0, by};
     if (pass->team != NULL && divisible(layer, by)) {
-        share.scratch =
-            nn_team_scratch(pass->model, pass->rows_max / pass->shards_max, pass->shards_max);
+        share.scratch = nn_team_scratch(pass->model, &pass->room);
         pass->team->run(pass->team->ctx, share_part, &share, pass->team->parts);
         return;
     }

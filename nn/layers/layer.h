@@ -102,6 +102,8 @@ extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_ki
     silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
     globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind, upsample_kind;
 
+/* Sets may[count]: may a segment, or a part of the model (nn.h), begin at each layer? */
+void segment_begins(const struct layer *layer, size_t count, bool *may);
 /* Sets ->segment and ->kept of all layers. Before the call they are one segment. */
 void segment_plan(struct layer *layer, size_t count);
 /* Are the layer's input and saved values needed until the end of back-propagation? */

@@ -31,20 +31,16 @@ segment_pins(const struct layer *layer)
     return layer->kind == &dense_kind && layer->tied != NULL;
 }
 
-static bool
-cuts_find(struct plan *plan)
+void
+segment_begins(const struct layer *layer, size_t count, bool *may)
 {
-    bool all = true;
-    for (size_t l = 0, depth = 0; l < plan->count; l++) {
-        const struct layer *layer = &plan->layer[l];
-        bool begins = layer->kind == &residual_kind;
-        plan->may[l] = depth == 0 && (!layer->in_place || begins) && !layer->forward_done &&
-                       !layer->gelu_before;
-        all = all && (plan->may[l] || !segment_pins(layer));
+    for (size_t l = 0, depth = 0; l < count; l++) {
+        bool begins = layer[l].kind == &residual_kind;
+        may[l] = depth == 0 && (!layer[l].in_place || begins) && !layer[l].forward_done &&
+                 !layer[l].gelu_before;
         depth += begins;
-        depth -= layer->kind == &residual_end_kind;
+        depth -= layer[l].kind == &residual_end_kind;
     }
-    return all;
 }
 
 static size_t
@@ -106,8 +102,10 @@ segment_plan(struct layer *layer, size_t count)
     struct plan plan = {.layer = layer, .count = count};
     size_t all = shared_bytes(&plan, 0, count), best = SIZE_MAX, limit = 0;
     assert(count <= NN_LAYERS_MAX);
-    if (!cuts_find(&plan))
-        return;
+    segment_begins(layer, count, plan.may);
+    for (size_t l = 0; l < count; l++)
+        if (segment_pins(&layer[l]) && !plan.may[l])
+            return;
     for (size_t i = 0; i <= count; i++) {
         size_t bytes = cut_at(&plan, all / count * i);
         if (bytes < best) {

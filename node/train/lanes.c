@@ -11,6 +11,12 @@ work_parts(bool exact, unsigned threads, size_t shards)
     return exact || shards < threads ? shards : threads;
 }
 
+static struct nn_room
+lane_room(const struct work *work)
+{
+    return (struct nn_room){.rows_max = work->part_rows, .shards = work->parts, .training = true};
+}
+
 static int
 new_lane(struct work *work, struct lane *lane)
 {
@@ -22,8 +28,8 @@ new_lane(struct work *work, struct lane *lane)
     lane->index = calloc(work->count_max, sizeof *lane->index);
     if (work->walks && local_sgd_init(&lane->walk, setup->model))
         return -ENOMEM;
-    if (!lane->index ||
-        nn_pass_new_shards(&lane->pass, setup->model, work->part_rows, work->parts, true))
+    const struct nn_room room = lane_room(work);
+    if (!lane->index || nn_pass_new_room(&lane->pass, setup->model, &room))
         return -ENOMEM;
     return 0;
 }
@@ -62,7 +68,8 @@ static int
 new_team(struct work *work)
 {
     const struct work_setup *setup = &work->setup;
-    size_t count = setup->threads * nn_team_scratch(setup->model, work->part_rows, work->parts);
+    const struct nn_room room = lane_room(work);
+    size_t count = setup->threads * nn_team_scratch(setup->model, &room);
     float *scratch =
         setup->threads > 1 && count > 0 ? aligned_alloc(64, count * sizeof(float)) : NULL;
     work->team = (struct nn_team){setup->threads, run_parts, setup->pool, scratch};

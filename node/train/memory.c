@@ -131,10 +131,11 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
     for (unsigned n = 1; n <= m->lanes_most; n++) {
         size_t at_once = config->train.local_steps > 1 ? 1 : n; /* in a pass */
         size_t parts = work_parts(config->train.exact, threads, at_once);
-        size_t each = rows * ((at_once + parts - 1) / parts);
-        m->pass[n] = n / at_once * nn_pass_shards_bytes(job->model, each, parts, true);
+        const struct nn_room room = {
+            .rows_max = rows * ((at_once + parts - 1) / parts), .shards = parts, .training = true};
+        m->pass[n] = n / at_once * nn_pass_room_bytes(job->model, &room);
         m->team[n] =
-            nn_team_scratch(job->model, each, parts) * sizeof(float) * (threads > 1 ? threads : 0);
+            nn_team_scratch(job->model, &room) * sizeof(float) * (threads > 1 ? threads : 0);
     }
     m->rest = state - m->weights - m->slots;
 }

@@ -172,7 +172,8 @@ bytes(size_t T, bool training)
     assert_int_equal(nn_model_new(&model, &(struct nn_shape){1, {T}}, layers,
                                   sizeof layers / sizeof *layers, NN_CROSS_ENTROPY, &why),
                      0);
-    size_t all = nn_pass_bytes(model, 1, training) + nn_team_scratch(model, 1, 1) * sizeof(float);
+    size_t all = nn_pass_bytes(model, 1, training) +
+                 nn_team_scratch(model, &(struct nn_room){.rows_max = 1}) * sizeof(float);
     nn_model_destroy(&model);
     return all;
 }

@@ -39,7 +39,8 @@ compute(const struct nn_model *model, const float *params, bool together, struct
     struct nn_result result;
     const struct nn_context context = {.training = true};
     const struct nn_sink sink = {.add = take, .ctx = step->grad};
-    size_t layers = nn_layer_count(model), scratch = nn_team_scratch(model, ROWS, 1);
+    size_t layers = nn_layer_count(model),
+           scratch = nn_team_scratch(model, &(struct nn_room){.rows_max = ROWS});
     float *side = aligned_alloc(64, PARTS * scratch * sizeof *side);
     const struct nn_team team = {PARTS, run_parts, NULL, side};
     assert_non_null(side);

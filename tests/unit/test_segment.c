@@ -1,4 +1,5 @@
-/* test_segment.c - activations that are computed again: the same bits in less memory. */
+/* test_segment.c - activations that are computed again: the same bits in less memory; and a model in parts, with gradients
+ * of weights at once or late: the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -136,14 +137,97 @@ batch_make(const struct net *net, const struct nn_model *model, struct nn_batch 
         batch->label[i] = (int32_t)(rand_u64(&rand) % (net->tokens ? net->tokens : 4));
 }
 
-/* As work.c does: the gradient of a layer, then that of its input. Twice, so that one step follows another. */
+/* How the model is computed. */
+struct way {
+    bool again; /* activations are computed again */
+    bool late;  /* gradients of weights come after those of inputs */
+    size_t parts, begin[LAYERS + 1];
+};
+
+struct parts {
+    const struct nn_model *model;
+    const struct way *way;
+    const float *params;
+    struct nn_context context;
+    struct nn_sink sink;
+    struct nn_pass *pass[LAYERS];
+};
+
 static void
-gradient_of(const struct net *net, bool again, struct gradient *out)
+parts_new(struct parts *p)
 {
-    static float params[PARAMS_MAX];
+    const struct way *way = p->way;
+    for (size_t i = 0; i < way->parts; i++) {
+        const struct nn_room room = {.first = way->begin[i],
+                                     .end = way->begin[i + 1],
+                                     .rows_max = ROWS,
+                                     .training = true,
+                                     .late = way->late};
+        assert_int_equal(nn_pass_new_room(&p->pass[i], p->model, &room), 0);
+        nn_pass_batch(p->pass[i])->rows = ROWS;
+    }
+    nn_pass_tied(p->pass[0], p->pass[way->parts - 1]);
+}
+
+static void
+part_forward(struct parts *p, size_t i)
+{
+    size_t end = p->way->begin[i + 1], last = p->way->parts - 1;
+    for (size_t l = p->way->begin[i]; l < end; l++)
+        nn_forward(p->model, l, p->pass[i], p->params, &p->context);
+    if (i < last)
+        memcpy(nn_pass_batch(p->pass[i + 1])->x, nn_pass_output(p->pass[i]),
+               ROWS * nn_shape_size(nn_layer_output(p->model, end - 1)) * sizeof(float));
+}
+
+/* As work.c does: the gradient of a layer, then that of its input; or late. */
+static void
+part_backward(struct parts *p, size_t i)
+{
+    size_t first = p->way->begin[i];
+    for (size_t l = p->way->begin[i + 1]; l-- > first;) {
+        if (!p->way->late || !nn_late(p->model, l))
+            nn_gradient(p->model, l, p->pass[i], p->params, &p->context, &p->sink);
+        nn_backward(p->model, l, p->pass[i], p->params, &p->context, NULL);
+    }
+    const float *gradient = nn_pass_input_gradient(p->pass[i]);
+    if (i > 0 && gradient != NULL)
+        memcpy(nn_pass_gradient(p->pass[i - 1], 1.0F / ROWS), gradient,
+               ROWS * nn_shape_size(nn_layer_output(p->model, first - 1)) * sizeof(float));
+}
+
+static void
+part_late(struct parts *p, size_t i)
+{
+    for (size_t l = p->way->begin[i]; p->way->late && l < p->way->begin[i + 1]; l++)
+        if (nn_late(p->model, l))
+            nn_gradient(p->model, l, p->pass[i], p->params, &p->context, &p->sink);
+}
+
+/* Twice, so that one step follows another. */
+static void
+parts_run(const struct net *net, struct parts *p, struct gradient *out)
+{
+    size_t parts = p->way->parts;
+    for (p->context.step = 0; p->context.step < 2; p->context.step++) {
+        struct nn_batch batch = *nn_pass_batch(p->pass[parts - 1]);
+        batch.x = nn_pass_batch(p->pass[0])->x;
+        batch_make(net, p->model, &batch);
+        for (size_t i = 0; i < parts; i++)
+            part_forward(p, i);
+        nn_loss(p->model, p->pass[parts - 1], 1.0F / ROWS, &out->result);
+        for (size_t i = parts; i-- > 0;)
+            part_backward(p, i);
+        for (size_t i = 0; i < parts; i++)
+            part_late(p, i);
+    }
+}
+
+static struct nn_model *
+model_of(const struct net *net, bool again)
+{
     struct why why = {""};
     struct nn_model *model;
-    struct nn_pass *pass;
     size_t count = 0;
     while (count < LAYERS &&
            (count == 0 || net->layer[count].kind != NN_DENSE || net->layer[count].units > 0))
@@ -152,24 +236,97 @@ gradient_of(const struct net *net, bool again, struct gradient *out)
         fail_msg("%s: %s", net->name, why.line);
     if (again)
         nn_model_recompute(model);
+    return model;
+}
+
+/* `way` NULL: the whole model as one, out->bytes with it. */
+static void
+gradient_of(const struct net *net, bool again, const struct way *way, struct gradient *out)
+{
+    static float params[PARAMS_MAX];
+    struct nn_model *model = model_of(net, again);
+    const struct way whole = {.parts = 1, .begin = {0, nn_layer_count(model)}};
+    struct parts p = {.model = model,
+                      .way = way == NULL ? &whole : way,
+                      .params = params,
+                      .context = {.seed = 1, .training = true},
+                      .sink = {.add = take, .ctx = out}};
     assert_true(nn_param_count(model) <= PARAMS_MAX);
     nn_init_params(model, 3, params);
-    assert_int_equal(nn_pass_new(&pass, model, ROWS, true), 0);
     memset(out, 0, sizeof *out);
     out->bytes = nn_pass_bytes(model, ROWS, true);
-    struct nn_sink sink = {.add = take, .ctx = out};
-    for (uint64_t step = 0; step < 2; step++) {
-        const struct nn_context context = {.seed = 1, .step = step, .training = true};
-        batch_make(net, model, nn_pass_batch(pass));
-        for (size_t l = 0; l < count; l++)
-            nn_forward(model, l, pass, params, &context);
-        nn_loss(model, pass, 1.0F / ROWS, &out->result);
-        for (size_t l = count; l-- > 0;) {
-            nn_gradient(model, l, pass, params, &context, &sink);
-            nn_backward(model, l, pass, params, &context, NULL);
-        }
+    parts_new(&p);
+    parts_run(net, &p, out);
+    for (size_t i = 0; i < p.way->parts; i++)
+        nn_pass_destroy(&p.pass[i]);
+    nn_model_destroy(&model);
+}
+
+static void
+compare(const struct net *net, bool again, const struct way *way, const struct gradient *plain)
+{
+    static struct gradient parts;
+    gradient_of(net, again, way, &parts);
+    if (memcmp(plain->g, parts.g, sizeof parts.g) != 0 || plain->result.loss != parts.result.loss)
+        fail_msg("%s: another gradient in %zu parts, the second from layer %zu%s%s", net->name,
+                 way->parts, way->begin[1], again ? ", again" : "", way->late ? ", late" : "");
+}
+
+/* In two parts at each place, and in as many parts as there can be. */
+static size_t
+parts_compare(const struct net *net, bool again, bool late)
+{
+    static struct gradient plain;
+    struct nn_model *model = model_of(net, again);
+    size_t count = nn_layer_count(model), cuts = 0;
+    struct way two = {.late = late, .parts = 2}, most = {.late = late, .parts = 1};
+    gradient_of(net, false, NULL, &plain);
+    for (size_t l = 1; l < count; l++) {
+        if (!nn_may_begin(model, l))
+            continue;
+        cuts++;
+        two.begin[1] = l;
+        two.begin[2] = count;
+        compare(net, again, &two, &plain);
+        most.begin[most.parts++] = l;
     }
-    nn_pass_destroy(&pass);
+    most.begin[most.parts] = count;
+    compare(net, again, &most, &plain);
+    nn_model_destroy(&model);
+    return cuts;
+}
+
+static void
+parts_give_the_gradient_of_the_whole(void **state)
+{
+    (void)state;
+    size_t cuts = 0;
+    for (size_t i = 0; i < 4 * sizeof nets / sizeof nets[0]; i++)
+        cuts += parts_compare(&nets[i / 4], i % 2 == 1, i / 2 % 2 == 1);
+    assert_true(cuts > 4 * 30);
+}
+
+/* A half of a GPT has about its share of the memory. */
+static void
+a_part_has_its_share_of_the_memory(void **state)
+{
+    (void)state;
+    static const struct net deep = {
+        .name = "deep",
+        .input = {1, {7}},
+        .tokens = 11,
+        .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11}, GPT, GPT, GPT, DENSE(11)}};
+    struct nn_model *model = model_of(&deep, false);
+    size_t half = nn_layer_count(model) / 2;
+    while (!nn_may_begin(model, half))
+        half++;
+    struct nn_room lower = {.end = half, .rows_max = 64, .training = true};
+    struct nn_room upper = {.first = half, .rows_max = 64, .training = true};
+    size_t all = nn_pass_bytes(model, 64, true), one = nn_pass_room_bytes(model, &lower),
+           other = nn_pass_room_bytes(model, &upper);
+    assert_true(one < all);
+    assert_true(other < all);
+    assert_true(one + other < all + all / 4);
     nn_model_destroy(&model);
 }
 
@@ -179,8 +336,8 @@ the_gradient_is_the_same_in_less_memory(void **state)
     (void)state;
     static struct gradient plain, again;
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
-        gradient_of(&nets[i], false, &plain);
-        gradient_of(&nets[i], true, &again);
+        gradient_of(&nets[i], false, NULL, &plain);
+        gradient_of(&nets[i], true, NULL, &again);
         if (memcmp(plain.g, again.g, sizeof plain.g) != 0 || plain.result.loss != again.result.loss)
             fail_msg("%s: another gradient", nets[i].name);
         if (nets[i].smaller ? again.bytes >= plain.bytes : again.bytes > plain.bytes)
@@ -202,7 +359,7 @@ memory_grows_with_the_root_of_the_depth(void **state)
         layer[l] = (struct nn_layer_spec){.kind = NN_DENSE, .units = WIDTH};
     assert_int_equal(nn_model_new(&model, &input, layer, DEPTH, NN_CROSS_ENTROPY, &why), 0);
     double row = WIDTH * sizeof(float);
-    size_t scratch = nn_team_scratch(model, 64, 1) * sizeof(float);
+    size_t scratch = nn_team_scratch(model, &(struct nn_room){.rows_max = 64}) * sizeof(float);
     double before = (double)(nn_pass_bytes(model, 64, true) - scratch) / 64 / row;
     nn_model_recompute(model);
     double after = (double)(nn_pass_bytes(model, 64, true) - scratch) / 64 / row;
@@ -216,6 +373,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gradient_is_the_same_in_less_memory),
+        cmocka_unit_test(parts_give_the_gradient_of_the_whole),
+        cmocka_unit_test(a_part_has_its_share_of_the_memory),
         cmocka_unit_test(memory_grows_with_the_root_of_the_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

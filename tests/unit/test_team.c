@@ -152,7 +152,7 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
     nn_init_params(model, 5, params);
     compute(&alone, model, params, tokens, false, NULL);
     assert_false(alone.result.bad);
-    scratch = nn_team_scratch(model, ROWS, 1);
+    scratch = nn_team_scratch(model, &(struct nn_room){.rows_max = ROWS});
     for (unsigned parts = 1; parts <= PARTS_MAX; parts++) {
         struct nn_team team = {parts, run_backwards, &team,
                                malloc(parts * scratch * sizeof(float))};
@@ -174,6 +174,7 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
 /* --- shards --- */
 
 enum { SHARDS = 4, SHARD_ROWS = 3 };
+static const struct nn_room room = {.rows_max = SHARD_ROWS, .shards = SHARDS, .training = true};
 static const size_t ends[SHARDS] = {3, 3, 5, ROWS}; /* one is empty */
 
 static void
@@ -217,7 +218,7 @@ shards_together(const struct nn_model *model, const float *params, bool tokens, 
         context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
         sink[s] = (struct nn_sink){.add = sink_once, .ctx = &step[s]};
     }
-    assert_int_equal(nn_pass_new_shards(&pass, model, SHARD_ROWS, SHARDS, true), 0);
+    assert_int_equal(nn_pass_new_room(&pass, model, &room), 0);
     nn_pass_team(pass, team);
     fill(model, nn_pass_batch(pass), tokens);
     nn_pass_shards(pass, SHARDS, ends);
@@ -237,7 +238,7 @@ compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers,
         fail_msg("%s", why.line);
     float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
-    scratch = nn_team_scratch(model, SHARD_ROWS, SHARDS);
+    scratch = nn_team_scratch(model, &room);
     for (unsigned parts = 0; parts < 4; parts++) { /* 0: no team */
         struct step apart[SHARDS] = {{0}}, together[SHARDS] = {{0}};
         struct nn_team team = {parts, run_backwards, &team,
@@ -349,7 +350,7 @@ integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
         context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
         sink[s] = (struct nn_sink){integers_add, to, integers_rule, integers_added, true};
     }
-    assert_int_equal(nn_pass_new_shards(&pass, model, SHARD_ROWS, SHARDS, true), 0);
+    assert_int_equal(nn_pass_new_room(&pass, model, &room), 0);
     nn_pass_team(pass, team);
     fill(model, nn_pass_batch(pass), tokens);
     nn_pass_shards(pass, SHARDS, ends);
@@ -379,7 +380,7 @@ compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layer
         integers_add(&one, 0, apart[s].grad, total);
         free(apart[s].grad);
     }
-    scratch = nn_team_scratch(model, SHARD_ROWS, SHARDS);
+    scratch = nn_team_scratch(model, &room);
     for (unsigned parts = 0; parts < 4; parts++) { /* 0: no team */
         struct nn_team team = {parts, run_backwards, &team,
                                malloc(PARTS_MAX * scratch * sizeof(float))};
