@@ -85,6 +85,7 @@ looks() { # NAME
     grep -q 'looking for a mesh' "$WORK/$1.log"
 }
 sed 's/dense: 24/dense: 256/' "$WORK/job.yaml" >"$WORK/wide.yaml" # slow enough to be joined
+echo "mesh: {division: even}" >>"$WORK/wide.yaml"                   # d proves all of it, so it does not watch
 later=(--set train.epochs=40 --set train.optimizer.sgd.rate=0.01)
 node d "$WORK/wide.yaml" --peers 2
 node e "$WORK/wide.yaml" --peers 2
