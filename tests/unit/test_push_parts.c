@@ -1,6 +1,6 @@
 /* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
  * say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when their leader
- * has forgotten all, or nobody has what was done, which leader sends its group again, and how long one waits for the only
+ * has forgotten all, or one of them has gone to others, or nobody has what was done, which leader sends its group again, and how long one waits for the only
  * ones who have a range.
  *
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
@@ -397,6 +397,48 @@ nobody_yields_to_what_was_served_before(void **state)
     assert_int_equal(after_other_group(3), PUSH_FORGET);
 }
 
+/* Node 3, of this node's group, went to another one, which node 4 leads. That has another history, in which more tickets are done
+ * than this node knows of. */
+static enum push_verdict
+after_a_member_went(bool leads)
+{
+    open_as(1, 0);
+    struct push_group *group = &at.push->group;
+    group->now.seats[group->now.count++].node = (struct proto_node){3, 1};
+    group->base_group = group->now;
+    group->told = 7;
+    group->leads = leads;
+    at.core->peers.high = 3;
+    for (unsigned i = 0; i < 3; i++) {
+        at.core->peers.peers[i] =
+            (struct peer){.state = PEER_UP, .node = {2 + i, 1}, .announced = true};
+        at.core->view.of[i].hears_me = true;
+    }
+    group->of[0] = (struct push_claim){
+        true,
+        {.group_hash = GROUP, .base = GROUP, .base_counter = 1, .counter = 1, .leads = !leads}};
+    group->of[1] = (struct push_claim){true, {.group_hash = GROUP + 3, .counter = 2}};
+    group->of[2] = (struct push_claim){true,
+                                       {.group_hash = GROUP + 3,
+                                        .base = GROUP + 4,
+                                        .counter = 2,
+                                        .tickets = TICKETS / 2,
+                                        .leads = true}};
+    push_group_step(group, at.core);
+    at.core->awake.us += PUSH_SETTLE_US;
+    enum push_verdict verdict = push_group_step(group, at.core);
+    close_all();
+    return verdict;
+}
+
+static void
+the_leader_alone_compares_the_tickets_of_two_histories(void **state)
+{
+    (void)state;
+    assert_int_equal(after_a_member_went(false), PUSH_AS_BEFORE);
+    assert_int_equal(after_a_member_went(true), PUSH_FORGET);
+}
+
 /* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make the next
  * group, as it holds something. */
 static void
@@ -599,6 +641,7 @@ main(void)
         cmocka_unit_test(members_forget_with_the_leader_of_what_they_hold),
         cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
         cmocka_unit_test(nobody_yields_to_what_was_served_before),
+        cmocka_unit_test(the_leader_alone_compares_the_tickets_of_two_histories),
         cmocka_unit_test(group_is_sent_again_by_who_made_it),
         cmocka_unit_test(members_forget_tickets_of_which_a_range_came_to_nobody),
         cmocka_unit_test(who_was_starved_makes_no_group_when_all_is_done),

@@ -533,11 +533,12 @@ lead_group(struct push_group *group, const struct core *core)
 
 /* Is the history of the group that peers[i] leads to stay rather than that of this node? Of two that have gone on from
  * one group, one without the other, the one that has; else the one with more tickets done. That is judged when it has been
- * so for a while: a leader that was stopped claims to lead until it has read what its members said meanwhile. */
+ * so for a while: a leader that was stopped claims to lead until it has read what its members said meanwhile. Only who
+ * `decides` for its group compares tickets: a member knows of fewer than its leader does, and forgets when that one does. */
 enum yields { STAYS, MAY_YIELD, YIELDS };
 
 static enum yields
-yields_to(const struct core *core, int i)
+yields_to(const struct core *core, int i, bool decides)
 {
     const struct push *push = &core->push;
     const struct proto_claim *said = &push->group.of[i].said;
@@ -549,7 +550,7 @@ yields_to(const struct core *core, int i)
     if (went_on_with(core, i))
         return YIELDS;
     bool lower = core->peers.peers[i].node.id < core->config.self.id;
-    return said->tickets + lower > ours ? MAY_YIELD : STAYS;
+    return decides && said->tickets + lower > ours ? MAY_YIELD : STAYS;
 }
 
 static enum yields
@@ -557,14 +558,15 @@ yields(const struct core *core)
 {
     const struct push *push = &core->push;
     bool decides = push->group.leads || (push->group.hash == 0 && push->group.base != 0);
+    bool looks = decides;
     enum yields most = STAYS;
     for (int i = 0; i < core->peers.high; i++)
-        decides |= went_on(core, i);
+        looks |= went_on(core, i);
     for (int i = 0; i < core->peers.high; i++) {
         bool finished = push->final_hash && push_group_finished(core, i);
         if (finished && push->group.of[i].said.final_hash > push->final_hash)
             return YIELDS;
-        enum yields one = decides && !push->final_hash ? yields_to(core, i) : STAYS;
+        enum yields one = looks && !push->final_hash ? yields_to(core, i, decides) : STAYS;
         most = one > most ? one : most;
     }
     return most;
