@@ -232,7 +232,7 @@ static const struct found {
     {"push", 1795505031018}, {"push", 1795505013966}, {"push", 17218},     {"gossip", 514341},
     {"push", 6403},          {"push", 23126},         {"push", 52191},     {"rounds", 118233},
     {"rounds", 100537},      {"rounds", 113221},      {"push", 79566},     {"push", 203950},
-    {"push", 3321126},       {"push", 63648},         {"push", 80015298},
+    {"push", 3321126},       {"push", 63648},         {"push", 80015298},  {"gossip", 70014803},
 };
 
 static int

@@ -1,7 +1,7 @@
 /* gossip_snapshot.c - checkpoints: all members rest, and each saves its values. See gossip_snapshot.h.
  *
- * The name of a snapshot is the shards that the leader knew as computed, times 2^16, and some bits of its plan: later ones are
- * higher, and two of one name are one.
+ * The name of a snapshot is the steps that the leader knew as computed, or more, times 2^32, and 32 bits of the hash of its
+ * plan. So later ones are higher, and leaders that do not hear each other give different names: two of one name are one.
  *
  * A member that is told to end (Ctrl-C) asks for a snapshot: it says GOSSIP_SNAPSHOT_WANTED instead of a name. It ends when the snapshot is
  * over, so that nobody who still has to save misses it, or after GOSSIP_END_US without one. */
@@ -47,6 +47,15 @@ due(const struct core *core)
     return awake_save_due(core->awake, g->snapshot.last_at, g->snapshot.took_us);
 }
 
+/* Of the snapshot after `last`. */
+static uint64_t
+name_after(const struct core *core, uint64_t last)
+{
+    const struct gossip *g = &core->gossip;
+    uint64_t steps = g->count.total / core->config.shards, later = (last >> 32) + 1;
+    return (steps > later ? steps : later) << 32 | (g->plan.hash & UINT32_MAX);
+}
+
 static void
 lead_snapshot(struct gossip_snapshot *snapshot, const struct core *core, bool trained)
 {
@@ -54,12 +63,12 @@ lead_snapshot(struct gossip_snapshot *snapshot, const struct core *core, bool tr
     if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !due(core) ||
         !gossip_others_are(core, GOSSIP_TRAINING, GOSSIP_TRAINING, 0))
         return;
-    uint64_t name = g->count.total << 16 | (g->plan.hash & 0xffff), last = snapshot->last;
+    uint64_t last = snapshot->last;
     for (size_t r = 0; r < g->plan.now.count;
          r++) /* some may have been in another part of the mesh */
         if (r != g->plan.rank && gossip_member(core, r)->saved > last)
             last = gossip_member(core, r)->saved;
-    snapshot->now = name > last ? name : last + 1;
+    snapshot->now = name_after(core, last);
     snapshot->since = core->awake;
 }
 

@@ -1,0 +1,69 @@
+/* test_gossip_snapshot.c - two snapshots have one name only if they are one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/support/gossip_lone.h"
+
+static void
+on_save(void *ctx, const struct gossip_saved *saved)
+{
+    (void)ctx, (void)saved;
+}
+
+/* The name that a leader in this plan gives to the snapshot after `last`, when it knows `total` shards as computed. */
+static uint64_t
+name(uint64_t plan, uint64_t total, uint64_t last)
+{
+    static const struct core_wire wire = {.send_bulk = NULL};
+    static const struct gossip_keeper keeper = {.save = on_save};
+    static const struct gossip_config gossip = {
+        .keeper = &keeper, .steps = 99, .save_every = 1, .count = GOSSIP_LONE_VALUES};
+    struct core *core = gossip_lone(&gossip, &wire, 1);
+    struct gossip *g = &core->gossip;
+    g->status = GOSSIP_TRAINING;
+    g->plan.active = true;
+    g->plan.hash = plan;
+    g->plan.now = (struct proto_plan){.leader = {1, 1}, .count = 1, .members = {{.node = {1, 1}}}};
+    g->run.step = 1;
+    g->count.total = total;
+    g->snapshot.last = last;
+    assert_false(gossip_snapshot_step(&g->snapshot, core, false));
+    uint64_t now = g->snapshot.now;
+    assert_true(now > last);
+    core_destroy(&core);
+    return now;
+}
+
+/* They left out each other, and each goes on alone. */
+static void
+two_leaders_that_are_equally_far_name_two_snapshots(void **state)
+{
+    (void)state;
+    assert_true(name(0xfdf60e564a80632b, 182, 0) != name(0x9afeda4214e8632b, 182, 0));
+    assert_true(name(5, 182, 0) == name(5, 182, 0));
+    assert_true(name(5, 186, 0) > name(6, 182, 0));
+}
+
+/* The last snapshot was of both, and nothing was computed since. */
+static void
+two_leaders_that_are_no_further_name_two_snapshots(void **state)
+{
+    (void)state;
+    uint64_t last = name(0xffffffffffffffff, 182, 0);
+    assert_true(name(5, 182, last) != name(6, 182, last));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_leaders_that_are_equally_far_name_two_snapshots),
+        cmocka_unit_test(two_leaders_that_are_no_further_name_two_snapshots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
