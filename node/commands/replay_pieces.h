@@ -72,7 +72,8 @@ struct replay_cursor {
     struct gossip_names names;
 };
 
-/* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative errno with `why`; replay_pieces_fini follows in both cases. */
+/* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative errno
+ * with `why`; replay_pieces_fini follows in both cases. */
 int replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                        const struct replay_rules *rules, struct why *why);
 void replay_pieces_fini(struct replay_pieces *pieces);

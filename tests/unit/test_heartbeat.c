@@ -215,18 +215,26 @@ no_plan_is_built_on_who_was_not_heard_lately(void **state)
     lone_destroy(&lone);
 }
 
-/* This node, 5, leads no time soon: 2, 3 and 4 do. */
+static const unsigned crowd[] = {2, 3, 4, 7, 8};
+
+/* Node 5 among one more than may beat at the full rate. It leads no time soon: 2, 3 and 4 do. */
+static struct lone *
+crowd_new(void)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .crowd = 5, .peers_min = 2});
+    for (size_t k = 0; k < 5; k++)
+        lone_meet(lone, crowd[k]);
+    lone_run_with(lone, 1000, crowd, 5, 0, false);
+    return lone;
+}
+
 static void
 in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate(void **state)
 {
     (void)state;
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .crowd = 5, .peers_min = 2});
-    const unsigned ids[] = {2, 3, 4, 7, 8};
-    for (size_t k = 0; k < 5; k++)
-        lone_meet(lone, ids[k]);
-    lone_run_with(lone, 1000, ids, 5, 0, false);
+    struct lone *lone = crowd_new();
     lone_forget_sent(lone);
-    lone_run_with(lone, 2000, ids, 5, 0, false);
+    lone_run_with(lone, 2000, crowd, 5, 0, false);
     assert_in_range(lone_sent_count(lone, 4, PROTO_HEARTBEAT), 30, 45);
     assert_int_equal(lone_sent(lone, 4, PROTO_HEARTBEAT)->msg.heartbeat.pause_us,
                      CORE_HEARTBEAT_US);
@@ -239,11 +247,7 @@ static void
 one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone(void **state)
 {
     (void)state;
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .crowd = 5, .peers_min = 2});
-    const unsigned ids[] = {2, 3, 4, 7, 8};
-    for (size_t k = 0; k < 5; k++)
-        lone_meet(lone, ids[k]);
-    lone_run_with(lone, 1000, ids, 5, 0, false);
+    struct lone *lone = crowd_new();
     lone_say(lone, 4, &(struct proto_msg){.type = PROTO_BYE});
     lone_run_with(lone, 500, (unsigned[]){2, 3, 7, 8}, 4, 0, false);
     lone_forget_sent(lone);

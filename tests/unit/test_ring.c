@@ -97,6 +97,18 @@ small_buckets_take_one_step(void **state)
     rings_destroy(&rings);
 }
 
+/* Delivers what is on its way. Is the sum of each member right? Ends the rings, and what was planted. */
+static bool
+right_at_the_end(struct rings *rings)
+{
+    while (rings_waiting(rings) > 0)
+        rings_deliver(rings, 0);
+    bool right = rings_right(rings, 0);
+    rings_destroy(&rings);
+    core_mutants = 0;
+    return right;
+}
+
 /* Three contributions of others are on their way to each of four members. One of them comes to a member twice. Is its sum
  * right in the end? */
 static bool
@@ -115,12 +127,7 @@ right_with_one_twice(uint64_t mutants)
     struct core_frame frame = {body, sizeof body, twice};
     collective_chunk(rings->nodes[twice->to].ring, (struct proto_node){twice->from + 1, 1},
                      &twice->msg, &frame, 0);
-    while (rings_waiting(rings) > 0)
-        rings_deliver(rings, 0);
-    bool right = rings_right(rings, 0);
-    rings_destroy(&rings);
-    core_mutants = 0;
-    return right;
+    return right_at_the_end(rings);
 }
 
 static void
@@ -275,12 +282,7 @@ right_with_one_of_another_plan(uint64_t mutants)
     collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &other, &frame, 0);
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
-    while (rings_waiting(rings) > 0)
-        rings_deliver(rings, 0);
-    bool right = rings_right(rings, 0);
-    rings_destroy(&rings);
-    core_mutants = 0;
-    return right;
+    return right_at_the_end(rings);
 }
 
 static void

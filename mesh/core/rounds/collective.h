@@ -8,10 +8,10 @@
  *     all-gather      the final segment goes round once more, n-1 steps
  *
  * So each member sends 2(n-1)/n of the vector, for any n (Patarasuk and Yuan, JPDC 2009). A small bucket goes from
- * everyone to everyone instead, where that pays (servers_direct): one step instead of 2(n-1). A bucket that has servers under the plan (servers.h) is divided into ranges: each member sends its contribution
- * to a range to the server of the range, which sends the total to all. Each of these ways is a *route*, a table of
- * functions in a file of its own (route_ring.c, route_direct.c, route_star.c); all make the same checks (route.h). How
- * the elements of a chunk are written: compress/coding.h. The states of a chunk in the ring:
+ * everyone to everyone instead, where that pays (servers_direct): one step instead of 2(n-1). A bucket that has servers
+ * under the plan (servers.h) is divided into ranges: each member sends its contribution to a range to the server of the
+ * range, which sends the total to all. Each of these ways is a *route*, a table of functions in a file of its own
+ * (route_ring.c, route_direct.c, route_star.c); all make the same checks (route.h). How the elements of a chunk are written: compress/coding.h. The states of a chunk in the ring:
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^
