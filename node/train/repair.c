@@ -94,8 +94,10 @@ collect(struct mending *m)
             take_page(m, &task);
         mesh_stats(m->run->mesh, &stats);
         *m->met = *m->met || stats.core.peers > 0;
+        if (task.size == 0 && ahead(m, &stats))
+            return REPAIR_AHEAD;
         if (hopeless(m, &stats))
-            return ahead(m, &stats) ? REPAIR_AHEAD : REPAIR_FAILED;
+            return REPAIR_FAILED;
         m->next++;
         if (m->bad)
             want(m);

@@ -2,9 +2,9 @@
  *
  * All nodes have the same file. Before this node tells the mesh its first state, it asks for page after page and
  * checks each, and at the end the hash of the whole. Then the result replaces the damaged file. So four copies with
- * damage in different places restore one another. The newest damaged checkpoint comes first. A page that does not come
- * is asked for again for REPAIR_PATIENCE_MS, even if the others train already. If nobody has the missing pages, the
- * state is taken from a node that has it or a later one; else the checkpoint before is tried. */
+ * damage in different places restore one another. The newest damaged checkpoint comes first. If nobody has the
+ * missing pages, the state is taken at once from a node that has it or a later one, before that node's run ends; if
+ * there is none, the pages are asked for again for REPAIR_PATIENCE_MS, then the checkpoint before is tried. */
 #ifndef NODE_REPAIR_H
 #define NODE_REPAIR_H
 

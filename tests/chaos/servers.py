@@ -3,8 +3,8 @@
 20 courses of accidents, 5 times servers killed while they send totals}.
 
 A course is what accidents.py draws. Only servers send totals, so a node that kills itself at its k-th one (failpoint
-gather-sent) is a server in the middle of a step; each node of such a run has its own k, until few are left. All nodes that
-end must have one hash of the weights and of the whole state: that of one node alone with a ring. --runs combinations in an
+gather-sent) is a server in the middle of a step; each node of such a run but the last has its own k. All nodes that end
+must have one hash of the weights and of the whole state: that of one node alone with a ring. --runs combinations in an
 order that the seed draws, or all of them."""
 import itertools
 import random
@@ -22,13 +22,12 @@ STEPS = 100
 def middle(mesh, names, rng):
     """Returns those that ended, and what happened."""
     for name in names:
-        mesh.start(name, "--peers", str(len(names)), env={"MESHNODE_FAIL": f"gather-sent:{rng.randint(2, 800)}:kill"})
+        fail = {"MESHNODE_FAIL": f"gather-sent:{rng.randint(2, 800)}:kill"}
+        mesh.start(name, "--peers", str(len(names)), env=fail if name != names[-1] else {})
     mesh.wait(f"{' '.join(names)} to end", lambda: not any(mesh.nodes[name].alive() for name in names))
     died = [name for name in names if mesh.nodes[name].status == -signal.SIGKILL]
     ended = [name for name in names if name not in died]
     mesh.finish(ended)
-    if not ended:
-        raise chaos.Failed(f"all servers died: {' '.join(died)}")
     return ended, [f"{name} died while it sent a total" for name in died]
 
 

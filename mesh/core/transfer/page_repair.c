@@ -35,11 +35,20 @@ page_deliver(struct page_repair *repair, const struct core *core, uint64_t round
         core->config.trainer->page(core->config.trainer_ctx, round, data, size);
 }
 
+/* Peer i has not got the page, or is gone. */
 static void
 ask_another(struct page_repair *repair, int i)
 {
     assert(repair->asked == i);
     repair->tried |= core_mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
+    repair->asked = -1;
+}
+
+/* Who does not answer may still have the page: its turn comes again. */
+static void
+ask_later(struct page_repair *repair)
+{
+    repair->turn = (uint64_t)repair->asked + 1;
     repair->asked = -1;
 }
 
@@ -139,15 +148,18 @@ page_repair_step(struct page_repair *repair, const struct core *core)
     answer_waiting(repair, core);
     if (!repair->wants)
         return;
-    if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED) &&
-        (!view_usable(core, repair->asked) ||
-         awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US))
-        ask_another(repair, repair->asked);
+    if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED)) {
+        if (!view_usable(core, repair->asked))
+            ask_another(repair, repair->asked);
+        else if (awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US)
+            ask_later(repair);
+    }
     if (repair->asked >= 0)
         return;
-    int i = next_to_ask(repair, core);
-    if (i >= 0)
-        page_ask(repair, core, i);
-    else if (awake_since(core->awake, repair->wanted_at) >= PAGE_REPAIR_REST_US)
+    int next = next_to_ask(repair, core);
+    if (awake_since(core->awake, repair->wanted_at) >=
+        (next < 0 ? PAGE_REPAIR_REST_US : PAGE_REPAIR_PATIENCE_US))
         page_deliver(repair, core, 0, NULL, 0);
+    else if (next >= 0)
+        page_ask(repair, core, next);
 }

@@ -1,8 +1,9 @@
 /* page_repair.h - pages of checkpoints travel to nodes whose own copy is damaged.
  *
  *     asking:    NONE --core_want--> ASKING one peer --its page--> given to the shell --> NONE
- *                                     |  ^ nothing, no answer: the next peer
- *                                     +--all asked, PAGE_REPAIR_REST_US over: "nobody has it" --> NONE
+ *                                     |  ^ it has none: the next peer; no answer: the next, and later this again
+ *                                     +--all have none, PAGE_REPAIR_REST_US over: "nobody has it" --> NONE
+ *                                     +--PAGE_REPAIR_PATIENCE_US over: the same --> NONE
  *     answering: one WANT per peer waits; one at a time is given to the shell. The shell reads the page from its
  *                disk when it has time and answers with core_on_page
  *
@@ -20,15 +21,16 @@
 enum {
     /* without an answer after this time, ask another peer; a page on a slow link takes a second */
     PAGE_REPAIR_ASK_US = 2000000,
-    PAGE_REPAIR_REST_US = 200000, /* how long a peer that has the page may still appear */
+    PAGE_REPAIR_REST_US = 200000,      /* how long a peer that has the page may still appear */
+    PAGE_REPAIR_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
 };
 
 struct page_repair {
     bool wants;
     struct proto_page want;
     int asked;      /* index in peers; -1: none */
-    uint64_t tried; /* bitmap of peers */
-    uint64_t turn;  /* number of questions so far */
+    uint64_t tried; /* bitmap of peers that have not got it */
+    uint64_t turn;  /* the next question begins with this peer */
     struct awake wanted_at, asked_at;
 
     uint64_t waiting; /* bitmap of peers that want a page from us */
