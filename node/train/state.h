@@ -233,8 +233,11 @@ bool state_head_sound(const struct state *state);
 bool state_params_sound(const struct state *state, struct pool *pool);
 void state_swap(struct state *a, struct state *b);
 
-/* 64-bit hash of the whole block, never 0: XXH3-64 of header and exponents, and of the parameters and each slot of
- * every exponent block, mixed in order. It reads the memory and ignores remembered hashes. */
+/* 64-bit hash of the whole block, never 0. It reads the memory and ignores remembered hashes. With XXH3-64 of each part,
+ * padding included, and mix as in proto/mix.h, it is modulo 2^64
+ *
+ *     mix(header) + sum over exponent blocks b of mix(b, mix(h, exponent)),
+ *                   h = mix(.. mix(mix(0, parameters), first slot) .., last slot)      of block b */
 uint64_t state_hash(const struct state *state, struct pool *pool);
 /* Takes over another node's block. Returns -EBADMSG if its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);

@@ -591,6 +591,33 @@ test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
     state_fini(&a);
 }
 
+/* A bit anywhere, and two blocks that changed places. */
+static void
+test_the_hash_depends_on_every_byte_and_its_place(void **unused)
+{
+    (void)unused;
+    const size_t count = 3 * EXACT_BLOCK; /* the last block has the padding */
+    struct state state;
+    struct exact *equal;
+    struct state_job job = job_of();
+    assert_int_equal(exact_new(&equal, &count, 1, SHARDS), 0);
+    assert_int_equal(state_init(&state, &job, equal, count), 0);
+    state_start(&state, NULL);
+    state.params[5] = 1;
+    uint64_t hash = state_hash(&state, pool);
+    for (size_t at = 0; at < state.size; at++) {
+        state.block[at] ^= 1;
+        assert_int_not_equal(state_hash(&state, pool), hash);
+        state.block[at] ^= 1;
+    }
+    assert_int_equal(state_hash(&state, pool), hash);
+    state.params[5] = 0;
+    state.params[EXACT_BLOCK + 5] = 1;
+    assert_int_not_equal(state_hash(&state, pool), hash);
+    state_fini(&state);
+    exact_destroy(&equal);
+}
+
 static void
 test_loss_survives_the_tail(void **unused)
 {
@@ -690,6 +717,7 @@ main(void)
         cmocka_unit_test(test_a_state_that_changed_is_noticed_when_it_is_used),
         cmocka_unit_test(test_gaps_are_cleared),
         cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
+        cmocka_unit_test(test_the_hash_depends_on_every_byte_and_its_place),
         cmocka_unit_test(test_loss_survives_the_tail),
         cmocka_unit_test(test_a_state_to_start_from_keeps_steps_weights_and_optimizer),
     };
