@@ -190,12 +190,6 @@ report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
     return out;
 }
 
-static inline bool
-core_node_equal(struct proto_node a, struct proto_node b)
-{
-    return proto_node_equal(a, b);
-}
-
 /* Index of the node with this id, or -1. */
 static inline int
 peers_by_id(const struct core *core, uint64_t id)

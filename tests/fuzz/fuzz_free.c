@@ -261,7 +261,7 @@ lawful_group(const struct proto_group *group)
     for (size_t k = 0; k < group->count; k++) {
         if (k > 0 && group->seats[k].node.id <= group->seats[k - 1].node.id)
             return false;
-        leads |= core_node_equal(group->seats[k].node, group->leader);
+        leads |= proto_node_equal(group->seats[k].node, group->leader);
     }
     return leads;
 }
@@ -279,7 +279,7 @@ lawful_plan(const struct proto_plan *plan)
         if (shards & member->shards)
             return false;
         shards |= member->shards;
-        leads |= core_node_equal(member->node, plan->leader);
+        leads |= proto_node_equal(member->node, plan->leader);
     }
     return leads && !(plan->complete & ~shards);
 }

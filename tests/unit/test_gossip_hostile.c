@@ -199,7 +199,7 @@ forestall(struct node *node, const struct gossip_note *note)
     const struct gossip_links *links = &core->gossip.links;
     int i = peers_find(core, note->peer);
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (i >= 0 && core_node_equal(links->of[l].node, note->peer) &&
+        if (i >= 0 && proto_node_equal(links->of[l].node, note->peer) &&
             core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
             send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->range);
 }

@@ -150,7 +150,7 @@ mean_due(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     return g->status == GOSSIP_QUIET && g->plan.active && !g->snapshot.now &&
-           core_node_equal(g->plan.now.leader, core->config.self) &&
+           proto_node_equal(g->plan.now.leader, core->config.self) &&
            gossip_others_are(core, GOSSIP_QUIET, GOSSIP_QUIET, 0);
 }
 
@@ -255,7 +255,7 @@ choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct co
     if (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
         return;
     gossip_copy_break(copy, replica, core);
-    if (what == copy->what && (i < 0 || core_node_equal(copy->from, core->peers.peers[i].node)))
+    if (what == copy->what && (i < 0 || proto_node_equal(copy->from, core->peers.peers[i].node)))
         return;
     begin_fetch(copy, core, what);
     copy->plan = 0;
@@ -283,7 +283,7 @@ expected(const struct core *core, int i, const struct proto_flow *flow, unsigned
         return false;
     *of = 0;
     if (g->copy.what != GOSSIP_FETCH_MEAN)
-        return core_node_equal(g->copy.from, node);
+        return proto_node_equal(g->copy.from, node);
     *of = rank < 0 ? 0 : (unsigned)rank;
     return rank >= 0 && (unsigned)rank != g->plan.rank &&
            (flow->plan_hash == g->plan.hash || core_mutant(MUTANT_GOSSIP_MEAN));

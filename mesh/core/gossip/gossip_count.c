@@ -26,7 +26,7 @@ place_of(struct gossip_count *count, struct proto_node node)
 {
     struct gossip_start *least = &count->starts[0];
     for (int k = 0; k < GOSSIP_STARTS; k++) {
-        if (core_node_equal(count->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
+        if (proto_node_equal(count->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
             return &count->starts[k];
         if (count->starts[k].computed < least->computed)
             least = &count->starts[k];
@@ -38,7 +38,7 @@ void
 gossip_count_hear(struct gossip_count *count, const struct core *core, struct proto_node node,
                   uint64_t computed)
 {
-    if (node.id == 0 || core_node_equal(node, core->config.self) || computed == 0 ||
+    if (node.id == 0 || proto_node_equal(node, core->config.self) || computed == 0 ||
         computed > gossip_count_most(core))
         return;
     struct gossip_start *start = place_of(count, node);

@@ -42,7 +42,7 @@ static inline const struct gossip_link *
 gossip_link_find(const struct core *core, struct proto_node node)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (core_node_equal(core->gossip.links.of[l].node, node))
+        if (proto_node_equal(core->gossip.links.of[l].node, node))
             return &core->gossip.links.of[l];
     return NULL;
 }

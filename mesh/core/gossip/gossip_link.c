@@ -83,7 +83,7 @@ struct gossip_link *
 gossip_link_of(struct gossip_links *links, const struct core *core, struct proto_node node)
 {
     for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (core_node_equal(links->of[l].node, node))
+        if (proto_node_equal(links->of[l].node, node))
             return &links->of[l];
     struct gossip_link *link = place(links, core);
     forget(links, core, link);

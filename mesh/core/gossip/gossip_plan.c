@@ -106,7 +106,7 @@ gossip_plan_was(const struct core *core, uint64_t hash)
 static bool
 ours(const struct core *core, struct proto_node node)
 {
-    return core_node_equal(node, core->config.self);
+    return proto_node_equal(node, core->config.self);
 }
 
 /* Are all others there, and does nobody leave out another one? */
@@ -244,7 +244,7 @@ precedes(const struct core *core, const struct proto_plan *plan)
     const struct proto_plan *now = &g->plan.now;
     if (!g->plan.active)
         return true;
-    if (core_node_equal(plan->leader, now->leader))
+    if (proto_node_equal(plan->leader, now->leader))
         return plan->counter > now->counter;
     return plan->leader.id < now->leader.id;
 }
@@ -259,7 +259,7 @@ gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
         if (ours(core, said->members[r].node))
             rank = (int)r;
     bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
-    if (!fit || rank < 0 || !core_node_equal(said->leader, core->peers.peers[from].node) ||
+    if (!fit || rank < 0 || !proto_node_equal(said->leader, core->peers.peers[from].node) ||
         !precedes(core, said) || gossip_plan_was(core, proto_plan_hash(said)) || !whole(core, said))
         return false;
     adopt_plan(plan, core, said, (unsigned)rank);

@@ -130,7 +130,7 @@ gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, 
     if (!core->config.gossip->keeper->save || !g->plan.active || g->status < GOSSIP_TRAINING ||
         g->status > GOSSIP_QUIET)
         return false;
-    bool leads = core_node_equal(g->plan.now.leader, core->config.self);
+    bool leads = proto_node_equal(g->plan.now.leader, core->config.self);
     if (leads)
         lead_snapshot(snapshot, core, trained);
     else

@@ -44,7 +44,7 @@ awaits_copy(const struct core *core, struct proto_node node)
     if (g->copy.what == GOSSIP_FETCH_NONE)
         return false;
     if (g->copy.what != GOSSIP_FETCH_MEAN)
-        return core_node_equal(g->copy.from, node);
+        return proto_node_equal(g->copy.from, node);
     for (size_t p = 0; rank >= 0 && p < g->range_count; p++)
         if (!(g->copy.got[p] >> rank & 1))
             return true;

@@ -255,7 +255,7 @@ resolve(const struct core *core, struct plan_draft *draft)
     bool me = false;
     for (unsigned k = 0; k < draft->plan.count; k++) {
         struct proto_node node = draft->plan.members[k].node;
-        if (core_node_equal(node, core->config.self)) {
+        if (proto_node_equal(node, core->config.self)) {
             if (me)
                 return false;
             me = true;
@@ -274,7 +274,7 @@ resolve(const struct core *core, struct plan_draft *draft)
 static bool
 replaces(const struct plan *plan, const struct proto_plan *msg)
 {
-    return plan->active && core_node_equal(msg->leader, plan->now.leader) &&
+    return plan->active && proto_node_equal(msg->leader, plan->now.leader) &&
            msg->counter > plan->now.counter;
 }
 
@@ -291,7 +291,7 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
     uint64_t hash = proto_plan_hash(msg);
     assert(from >= 0 && from < core->peers.high);
     if ((plan->active && plan->hash == hash) ||
-        !core_node_equal(msg->leader, core->peers.peers[from].node))
+        !proto_node_equal(msg->leader, core->peers.peers[from].node))
         return false;
     bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
                  !core->done && !core->leaving && core->fetch.state != FETCH_COMPLETE &&
@@ -309,7 +309,7 @@ bool
 plan_on_hold(struct plan *plan, const struct core *core, int from, const struct proto_hold *msg)
 {
     if (!plan->active || msg->plan_hash != plan->hash ||
-        !core_node_equal(plan->now.leader, core->peers.peers[from].node))
+        !proto_node_equal(plan->now.leader, core->peers.peers[from].node))
         return false;
     if (msg->round < plan->hold)
         plan->hold = msg->round;

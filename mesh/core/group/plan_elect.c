@@ -126,7 +126,7 @@ static size_t
 rank_before(const struct plan *plan, struct proto_node node)
 {
     size_t m = 0;
-    while (m < plan->now.count && !core_node_equal(plan->now.members[m].node, node))
+    while (m < plan->now.count && !proto_node_equal(plan->now.members[m].node, node))
         m++;
     return m;
 }

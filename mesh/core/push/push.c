@@ -278,7 +278,7 @@ slow_of(const struct core *core, struct core_stats *out)
     int peer[PROTO_PEERS_MAX];
     for (size_t m = 0; m < group->count; m++) {
         peer[m] = peers_find(core, group->seats[m].node);
-        bool self = core_node_equal(group->seats[m].node, core->config.self);
+        bool self = proto_node_equal(group->seats[m].node, core->config.self);
         uint64_t us = push_group_ticket_us(core, self, peer[m]);
         if (us == 0)
             return;

@@ -17,7 +17,7 @@ static int
 seat_of(const struct proto_group *group, struct proto_node node)
 {
     for (size_t r = 0; r < group->count; r++)
-        if (core_node_equal(group->seats[r].node, node))
+        if (proto_node_equal(group->seats[r].node, node))
             return (int)r;
     return -1;
 }
@@ -181,7 +181,7 @@ static bool
 has_served(const struct push *push, struct proto_node node)
 {
     for (unsigned r = 0; r < push->group.now.count; r++)
-        if (core_node_equal(push->group.now.seats[r].node, node))
+        if (proto_node_equal(push->group.now.seats[r].node, node))
             return push->group.now.seats[r].serves;
     return true;
 }
@@ -210,7 +210,7 @@ slow_ones(const struct core *core, const struct proto_group *group)
     const struct push *push = &core->push;
     uint64_t line[PROTO_PEERS_MAX], ticket[PROTO_PEERS_MAX], all = 0;
     for (size_t m = 0; m < group->count; m++) {
-        bool self = core_node_equal(group->seats[m].node, core->config.self);
+        bool self = proto_node_equal(group->seats[m].node, core->config.self);
         int i = peers_find(core, group->seats[m].node);
         line[m] = push_group_line_us(core, self, i);
         ticket[m] = push_group_ticket_us(core, self, i);
@@ -364,7 +364,7 @@ take_up(struct push_group *group, const struct core *core, const struct proto_gr
     group->now = *now;
     group->hash = proto_group_hash(now);
     group->counter = now->counter;
-    group->leads = core_node_equal(now->leader, core->config.self);
+    group->leads = proto_node_equal(now->leader, core->config.self);
     group->rank = (unsigned)seat_of(now, core->config.self);
     group->told = UINT64_C(1) << group->rank;
     group->grouped_at = group->told_at = group->tell_at = core->awake;
@@ -457,7 +457,7 @@ loses(const struct core *core, const struct group_choice *choice)
     for (unsigned r = 0; r < push->group.base_group.count; r++) {
         struct proto_node node = push->group.base_group.seats[r].node;
         int i = peers_find(core, node);
-        bool self = core_node_equal(node, core->config.self);
+        bool self = proto_node_equal(node, core->config.self);
         there |= (uint64_t)(i >= 0) << r;
         bool holds =
             i >= 0 && group_has(choice->peer, choice->count, i) && standing_of(core, i).base != 0;
@@ -639,7 +639,7 @@ push_group_all_done(const struct core *core, int i)
     const struct push_group *group = &core->push.group;
     const struct proto_claim *said = &group->of[i].said;
     return group->of[i].known && group->hash && said->group_hash == group->hash &&
-           core_node_equal(group->now.leader, group_node(core, i)) &&
+           proto_node_equal(group->now.leader, group_node(core, i)) &&
            said->tickets == core->push.config.tickets;
 }
 
@@ -661,7 +661,7 @@ push_group_on_group(struct push_group *group, const struct core *core, int from,
     const struct standing its = {msg->parent, base_of(core, from, msg->base)};
     if (seat_of(msg, core->config.self) < 0 || !push->started || push->final_hash ||
         push->work.state >= PUSH_FINISHING ||
-        !core_node_equal(msg->leader, core->peers.peers[from].node) ||
+        !proto_node_equal(msg->leader, core->peers.peers[from].node) ||
         msg->counter <= group->counter || msg->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     if (group->base != 0 && (its.base == 0 || !one_history(standing_of(core, -1), its)))
@@ -682,8 +682,8 @@ leader_forgot(const struct core *core, int i)
     const struct proto_group *held = &group->base_group;
     if (said->base != 0 || push_group_rank(core, i) < 0)
         return false;
-    bool leads_now = core_node_equal(group->now.leader, group_node(core, i)),
-         led = core_node_equal(held->leader, group_node(core, i));
+    bool leads_now = proto_node_equal(group->now.leader, group_node(core, i)),
+         led = proto_node_equal(held->leader, group_node(core, i));
     return (leads_now && said->group_hash == 0 && said->counter >= group->counter) ||
            (led && said->group_hash != group->base && said->counter >= held->counter);
 }

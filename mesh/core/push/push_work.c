@@ -332,7 +332,7 @@ push_work_on_lease(struct push *push, const struct core *core, int from,
                    const struct proto_lease *lease)
 {
     if (lease->group_hash == push->group.hash && push_group_stands(&push->group) &&
-        core_node_equal(push->group.now.leader, core->peers.peers[from].node))
+        proto_node_equal(push->group.now.leader, core->peers.peers[from].node))
         leased(push, core, lease);
 }
 
@@ -340,7 +340,7 @@ static unsigned
 leader_rank(const struct push *push)
 {
     unsigned r = 0;
-    while (!core_node_equal(push->group.now.seats[r].node, push->group.now.leader))
+    while (!proto_node_equal(push->group.now.seats[r].node, push->group.now.leader))
         r++;
     return r;
 }

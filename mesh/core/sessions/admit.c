@@ -125,7 +125,7 @@ static bool
 is_news(struct admit *admit, struct proto_node node)
 {
     for (size_t k = 0; k < PROTO_PEERS_MAX; k++)
-        if (core_node_equal(admit->said[k], node))
+        if (proto_node_equal(admit->said[k], node))
             return false;
     admit->said[admit->said_next++ % PROTO_PEERS_MAX] = node;
     return true;

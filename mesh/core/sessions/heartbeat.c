@@ -80,7 +80,7 @@ list_changed(const struct view *view, const struct core *core, const struct prot
         return true;
     for (size_t k = 0; k < now->count; k++) {
         const struct proto_hearing *a = &now->nodes[k], *b = &view->told.nodes[k];
-        if (!core_node_equal(a->node, b->node) || (rates && rate_moved(a->rate, b->rate)))
+        if (!proto_node_equal(a->node, b->node) || (rates && rate_moved(a->rate, b->rate)))
             return true;
     }
     return false;
@@ -225,7 +225,7 @@ read_list(struct heard *heard, const struct core *core, int i)
     heard->hears_me = false;
     for (size_t h = 0; h < heard->list.count; h++) {
         const struct proto_hearing *hearing = &heard->list.nodes[h];
-        if (core_node_equal(hearing->node, core->config.self)) {
+        if (proto_node_equal(hearing->node, core->config.self)) {
             heard->hears_me = true;
             heard->rate[PEERS_MAX] = hearing->rate;
         }

@@ -103,7 +103,7 @@ seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
     if (seed->node.id == core->config.self.id)
         return true;
     int answered = seed->node.id == 0 ? -1 : peers_by_id(core, seed->node.id);
-    if (answered >= 0 && core_node_equal(core->peers.peers[answered].node, seed->node) &&
+    if (answered >= 0 && proto_node_equal(core->peers.peers[answered].node, seed->node) &&
         (core->peers.peers[answered].state == PEER_UP ||
          core->peers.peers[answered].state == PEER_REFUSED))
         return true;
