@@ -35,7 +35,7 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     size_t head = state_aligned(sizeof *state->header);
     state->size = state_size(&job->rules.optim, param_count, state->block_count);
     state->block = job->block ? job->block : aligned_alloc(STATE_ALIGN, state->size);
-    state->square = calloc(state_items(state->block_count) + 1, sizeof *state->square);
+    state->square = calloc(state->block_count + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
     state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
     state->scratch = calloc(2 * state->block_count + 1, sizeof *state->scratch);

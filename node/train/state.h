@@ -130,7 +130,7 @@ struct state {
     float *params;
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
-    double *square;     /* scratch of the norm, one sum per work item */
+    double *square;     /* [block_count] clip_norm: sum of the squares of the block's gradient */
     double (*norm)[2];  /* [block_count] layer-wise optimizers: optim_squares of each block */
     float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimizers */
     uint64_t head_hash; /* hash of header and exponents, set together with `hash` */

@@ -19,11 +19,11 @@ struct update {
 
 /* Call fn for each block of item i. */
 static void
-each_block(struct update *u, size_t i, void (*fn)(struct update *u, size_t i, size_t block))
+each_block(struct update *u, size_t i, void (*fn)(struct update *u, size_t block))
 {
     size_t block = u->block + i * STATE_ITEM_BLOCKS, end = block + STATE_ITEM_BLOCKS;
     for (; block < end && block < u->end; block++)
-        fn(u, i, block);
+        fn(u, block);
 }
 
 /* Above 0: the block holds running averages, see struct state_job. */
@@ -44,16 +44,14 @@ read_block(const struct update *u, size_t block, float *g)
 }
 
 static void
-square_block(struct update *u, size_t i, size_t block)
+square_block(struct update *u, size_t block)
 {
-    if (average_of(u->now, block) > 0)
-        return;
     float g[EXACT_BLOCK];
     double sum = 0;
-    size_t n = read_block(u, block, g);
+    size_t n = average_of(u->now, block) > 0 ? 0 : read_block(u, block, g);
     for (size_t k = 0; k < n; k++)
         sum += (double)g[k] * (double)g[k];
-    u->next->square[i] += sum;
+    u->next->square[block] = sum;
 }
 
 static void
@@ -70,9 +68,8 @@ clip(const struct state *next, float *g, size_t n)
 }
 
 static void
-norm_block(struct update *u, size_t i, size_t block)
+norm_block(struct update *u, size_t block)
 {
-    (void)i;
     const struct state *now = u->now;
     const float *slot[OPTIM_SLOTS_MAX] = {0};
     float g[EXACT_BLOCK];
@@ -126,9 +123,8 @@ optimize(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g,
 }
 
 static void
-update_block(struct update *u, size_t i, size_t block)
+update_block(struct update *u, size_t block)
 {
-    (void)i;
     struct state *next = u->next;
     if (next->applied[block])
         return;
@@ -165,19 +161,28 @@ update_item(void *ctx, size_t i)
     each_block(ctx, i, update_block);
 }
 
-/* Of the gradient; the sum runs in fixed order. */
+/* The sum of all squares. Its bits depend on the order: within items, then over these. */
+static double
+sum_squares(const struct state *state)
+{
+    double sum = 0;
+    for (size_t b = 0, end = 0; b < state->block_count;) {
+        double item = 0;
+        for (end += STATE_ITEM_BLOCKS; b < end && b < state->block_count; b++)
+            item += state->square[b];
+        sum += item;
+    }
+    return sum;
+}
+
+/* Of the gradient. */
 static float
 clip_factor(struct update *u, struct pool *pool)
 {
-    size_t items = state_items(u->end);
-    double sum = 0;
     if (!(state_rules(u->now)->optim.clip_norm > 0))
         return 1.0f;
-    memset(u->next->square, 0, items * sizeof *u->next->square);
-    pool_run(pool, square_item, u, items);
-    for (size_t i = 0; i < items; i++)
-        sum += u->next->square[i];
-    return optim_clip(&state_rules(u->now)->optim, sum);
+    pool_run(pool, square_item, u, state_items(u->end));
+    return optim_clip(&state_rules(u->now)->optim, sum_squares(u->next));
 }
 
 void
