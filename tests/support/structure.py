@@ -3,9 +3,9 @@
 
 It reads the sources; with OBJECTS, the folder of mesh/core's objects, it also looks at what these use. It refuses, with
 the name of the offender:
-  - a call or an include upwards: the storeys are the folders, from below sessions, group, transfer, then the engines
-    rounds, push and gossip side by side, and core.c on top. A function that is only named (in a table, a macro) counts
-    as called. Inline functions count as all others; those of the headers for all (SHARED) count for whoever calls them;
+  - a call or an include upwards: the storeys are the folders, from below sessions, group and pipeline side by side,
+    transfer, then the engines rounds, push and gossip side by side, and core.c on top. A function that is only named
+    (in a table, a macro) counts as called. Inline functions count as all others; those of the headers for all (SHARED) count for whoever calls them;
   - a write to a record of another folder, also through a pointer in it (core->push->x = 1), and a pointer to struct core
     that is not const, but in CONDUCTORS;
   - a function name, static ones too, that more than NAMES product files define: name it after its file or what it does;
@@ -24,7 +24,7 @@ structure.sum has the sum. When it has fallen, `make layers` (--write) writes it
 more than any commit before."""
 import collections, glob, os, re, subprocess, sys
 
-STOREYS = {'sessions': 1, 'group': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
+STOREYS = {'sessions': 1, 'group': 2, 'pipeline': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
 SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in

@@ -1,0 +1,181 @@
+/* schedule.c - see schedule.h. */
+#include "mesh/core/pipeline/schedule.h"
+
+#include <assert.h>
+
+/* What is tried first. */
+static const enum schedule_kind order_of[][3] = {
+    [SCHEDULE_GPIPE] = {SCHEDULE_FORWARD, SCHEDULE_BACKWARD, SCHEDULE_BACKWARD},
+    [SCHEDULE_1F1B] = {SCHEDULE_BACKWARD, SCHEDULE_FORWARD, SCHEDULE_FORWARD},
+    [SCHEDULE_ZB] = {SCHEDULE_FORWARD, SCHEDULE_INPUT, SCHEDULE_WEIGHT},
+};
+
+static unsigned
+shards_in(uint64_t bits)
+{
+    return (unsigned)__builtin_popcountll(bits);
+}
+
+static unsigned
+fewer(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+struct schedule_room
+schedule_room(enum schedule_rule rule, unsigned stages, unsigned stage, unsigned shards)
+{
+    assert(stages > 0 && stages <= SCHEDULE_STAGES_MAX);
+    assert(stage < stages);
+    if (rule == SCHEDULE_GPIPE)
+        return (struct schedule_room){shards, shards};
+    unsigned held = fewer(shards, stages - stage);
+    return (struct schedule_room){held, rule == SCHEDULE_ZB ? fewer(shards, stages) : held};
+}
+
+void
+schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages)
+{
+    assert(stages > 0 && stages <= SCHEDULE_STAGES_MAX);
+    *schedule = (struct schedule){.rule = rule, .stages = stages};
+}
+
+void
+schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards)
+{
+    assert(stage < schedule->stages);
+    schedule->of[stage].mine |= shards;
+    if (stage == 0)
+        schedule->of[stage].input |= shards;
+}
+
+static bool
+is_mine(const struct schedule *schedule, unsigned stage, unsigned shard)
+{
+    return stage < schedule->stages && shard < PROTO_SHARDS_MAX &&
+           (schedule->of[stage].mine >> shard & 1);
+}
+
+/* Sets the bit. False: it was set. */
+static bool
+set_new(uint64_t *bits, unsigned bit)
+{
+    uint64_t before = *bits;
+    *bits |= UINT64_C(1) << bit;
+    return *bits != before;
+}
+
+bool
+schedule_on_input(struct schedule *schedule, unsigned stage, unsigned shard)
+{
+    return is_mine(schedule, stage, shard) && set_new(&schedule->of[stage].input, shard);
+}
+
+bool
+schedule_on_gradient(struct schedule *schedule, unsigned stage, unsigned shard)
+{
+    return is_mine(schedule, stage, shard) && stage + 1 < schedule->stages &&
+           set_new(&schedule->of[stage].gradient, shard);
+}
+
+void
+schedule_void(struct schedule *schedule, unsigned stage, uint64_t shards)
+{
+    assert(stage < schedule->stages);
+    struct schedule_stage *of = &schedule->of[stage];
+    of->input &= stage == 0 ? UINT64_MAX : ~shards;
+    of->gradient &= ~shards;
+    of->forward &= ~shards;
+    of->backward &= ~shards;
+    of->weight &= ~shards;
+    if (schedule->busy && schedule->now.stage == stage && (shards >> schedule->now.shard & 1))
+        schedule->dropped = true;
+}
+
+/* --- The choice ----------------------------------------------------------------------------------- */
+
+static bool
+all_forward(const struct schedule *schedule)
+{
+    for (unsigned stage = 0; stage < schedule->stages; stage++)
+        if (schedule->of[stage].mine & ~schedule->of[stage].forward)
+            return false;
+    return true;
+}
+
+static bool
+has_room(const struct schedule *schedule, unsigned stage)
+{
+    const struct schedule_stage *of = &schedule->of[stage];
+    struct schedule_room room =
+        schedule_room(schedule->rule, schedule->stages, stage, PROTO_SHARDS_MAX);
+    return shards_in(of->forward & ~of->backward) < room.held &&
+           shards_in(of->forward & ~of->weight) < room.all;
+}
+
+/* Shards of which such a piece can be computed now. */
+static uint64_t
+pieces_ready(const struct schedule *schedule, unsigned stage, enum schedule_kind kind)
+{
+    const struct schedule_stage *of = &schedule->of[stage];
+    if (kind == SCHEDULE_FORWARD)
+        return has_room(schedule, stage) ? of->input & ~of->forward : 0;
+    if (kind == SCHEDULE_WEIGHT)
+        return of->backward & ~of->weight;
+    if (schedule->rule == SCHEDULE_GPIPE && !all_forward(schedule))
+        return 0;
+    return of->forward & of->gradient & ~of->backward;
+}
+
+static unsigned
+shard_of(const struct schedule *schedule, enum schedule_kind kind, uint64_t shards)
+{
+    bool last = schedule->rule == SCHEDULE_GPIPE && kind == SCHEDULE_BACKWARD;
+    return (unsigned)(last ? 63 - __builtin_clzll(shards) : __builtin_ctzll(shards));
+}
+
+bool
+schedule_next(struct schedule *schedule, struct schedule_piece *piece)
+{
+    for (int i = 0; i < 3 && !schedule->busy; i++)
+        for (unsigned stage = schedule->stages; stage-- > 0 && !schedule->busy;) {
+            enum schedule_kind kind = order_of[schedule->rule][i];
+            uint64_t shards = pieces_ready(schedule, stage, kind);
+            if (shards == 0)
+                continue;
+            schedule->now = (struct schedule_piece){kind, stage, shard_of(schedule, kind, shards)};
+            schedule->busy = true;
+            *piece = schedule->now;
+            return true;
+        }
+    return false;
+}
+
+bool
+schedule_done(struct schedule *schedule)
+{
+    assert(schedule->busy);
+    bool counts = !schedule->dropped;
+    schedule->busy = schedule->dropped = false;
+    if (!counts)
+        return false;
+    struct schedule_stage *of = &schedule->of[schedule->now.stage];
+    uint64_t bit = UINT64_C(1) << schedule->now.shard;
+    enum schedule_kind kind = schedule->now.kind;
+    if (kind == SCHEDULE_FORWARD) {
+        of->forward |= bit;
+        of->gradient |= schedule->now.stage + 1 == schedule->stages ? bit : 0;
+    }
+    of->backward |= kind == SCHEDULE_BACKWARD || kind == SCHEDULE_INPUT ? bit : 0;
+    of->weight |= kind == SCHEDULE_BACKWARD || kind == SCHEDULE_WEIGHT ? bit : 0;
+    return true;
+}
+
+bool
+schedule_complete(const struct schedule *schedule)
+{
+    for (unsigned stage = 0; stage < schedule->stages; stage++)
+        if (schedule->of[stage].mine & ~schedule->of[stage].weight)
+            return false;
+    return true;
+}
