@@ -203,6 +203,16 @@ struct proto_plan {
     struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; each id once */
 };
 
+/* The rank of a node, or -1. */
+static inline int
+proto_plan_rank(const struct proto_plan *plan, struct proto_node node)
+{
+    for (size_t r = 0; r < plan->count; r++)
+        if (proto_node_equal(plan->members[r].node, node))
+            return (int)r;
+    return -1;
+}
+
 struct proto_hold {
     uint64_t plan_hash; /* proto_plan_hash; never 0, as in all messages below */
     uint64_t round;     /* do not start this round in this plan */

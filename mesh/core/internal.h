@@ -105,6 +105,13 @@ plan_idle(const struct core *core)
     return !core->plan.active && contribution_settled(&core->contribution);
 }
 
+/* Does this node lead the present plan? */
+static inline bool
+plan_leads(const struct core *core)
+{
+    return core->plan.active && proto_node_equal(core->plan.now.leader, core->config.self);
+}
+
 /* Is peers[i] idle, as far as we know? */
 static inline bool
 plan_says_idle(const struct core *core, int i)

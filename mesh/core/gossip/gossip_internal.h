@@ -31,10 +31,7 @@ static inline int
 gossip_rank(const struct core *core, struct proto_node node)
 {
     const struct gossip_plan *plan = &core->gossip.plan;
-    for (size_t r = 0; plan->active && r < plan->now.count; r++)
-        if (proto_node_equal(plan->now.members[r].node, node))
-            return (int)r;
-    return -1;
+    return plan->active ? proto_plan_rank(&plan->now, node) : -1;
 }
 
 /* The link with this node; NULL: there is none. */

@@ -56,16 +56,16 @@ choose_members(const struct core *core)
     if (left_out >> PEERS_MAX & 1)
         return choice; /* it is this node: alone */
     uint64_t others = joinable(core, left_out);
-    for (int i; (i = group_next(core, others, id)) >= 0; id = group_node(core, i).id)
-        if (group_hears(core, choice.peer, choice.count, i))
-            choice.peer[choice.count++] = i;
+    for (int i; (i = group_next(core, &choice, others, id)) >= 0; id = group_node(core, i).id)
+        group_add(core, &choice, i);
     return choice;
 }
 
 static bool
 lowest(const struct core *core)
 {
-    int first = group_next(core, joinable(core, gossip_wait_left_out(core)), 0);
+    const struct group_choice none = {.count = 0};
+    int first = group_next(core, &none, joinable(core, gossip_wait_left_out(core)), 0);
     return first < 0 || group_node(core, first).id > core->config.self.id;
 }
 
@@ -172,9 +172,7 @@ propose(struct gossip_plan *plan, const struct core *core, const struct group_ch
     msg.plan.leader = core->config.self;
     msg.plan.complete = core->all;
     msg.plan.count = choice->count;
-    for (size_t k = 0; k < choice->count; k++)
-        if (choice->peer[k] >= 0)
-            peers_send(core, choice->peer[k], &msg);
+    group_tell(core, choice->peer, choice->count, &msg);
     assert(choice->peer[0] == -1);
     adopt_plan(plan, core, &msg.plan, 0);
     plan->told_at = core->awake;
@@ -254,10 +252,7 @@ gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
                     const struct proto_plan *said)
 {
     const struct gossip *g = &core->gossip;
-    int rank = -1;
-    for (size_t r = 0; r < said->count; r++)
-        if (ours(core, said->members[r].node))
-            rank = (int)r;
+    int rank = proto_plan_rank(said, core->config.self);
     bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
     if (!fit || rank < 0 || !proto_node_equal(said->leader, core->peers.peers[from].node) ||
         !precedes(core, said) || gossip_plan_was(core, proto_plan_hash(said)) || !whole(core, said))

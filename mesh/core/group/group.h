@@ -1,10 +1,10 @@
-/* group.h - who trains together: what the engines share when they choose the members of a plan or group.
+/* group.h - who trains together: how the leader of any engine chooses the members of a plan or group.
  *
- * The members of a group hear one another. They are chosen one by one, by rising id; each must hear all that were chosen
- * before it, and be heard by them. Which peers may be chosen at all, the engine says, as a bitmap.
- *
- *     may this peer?         wants_in of plan_lead.c and of gossip_plan.c, may_be_chosen of push_group.c
- *     do all hear it?        choose_members of the same files; who leads is always a member
+ *     may this peer?         view_usable, in all engines; and what else the engine asks: wants_in of plan_lead.c and of
+ *                            gossip_plan.c, may_be_chosen of push_group.c
+ *     do all hear it?        group_next: one by one, by rising id; who leads is always a member
+ *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never with
+ *                            one that may be gone (group_fresh)
  *     is it worth the time?  in rounds alone: straggler.h leaves out who is not, by cost.h. That node says so in its
  *                            heartbeats (benched), and wants_in does not take it */
 #ifndef MESH_GROUP_H
@@ -21,20 +21,6 @@ static inline struct proto_node
 group_node(const struct core *core, int i)
 {
     return i < 0 ? core->config.self : core->peers.peers[i].node;
-}
-
-/* Of the peers in the bitmap `of` the one with the lowest id above `id`; -1: there is none. */
-static inline int
-group_next(const struct core *core, uint64_t of, uint64_t id)
-{
-    int next = -1;
-    for (uint64_t left = of; left; left &= left - 1) {
-        int i = __builtin_ctzll(left);
-        uint64_t its = group_node(core, i).id;
-        if (its > id && (next < 0 || its < group_node(core, next).id))
-            next = i;
-    }
-    return next;
 }
 
 static inline bool
@@ -54,6 +40,22 @@ group_hears(const struct core *core, const int *peer, size_t count, int i)
         if (peer[k] >= 0 && !view_mutual(core, peer[k], i))
             return false;
     return true;
+}
+
+/* Of the peers in the bitmap `of` the one with the lowest id above `id` that hears, and is heard by, all that are chosen;
+ * -1: there is none. */
+static inline int
+group_next(const struct core *core, const struct group_choice *choice, uint64_t of, uint64_t id)
+{
+    int next = -1;
+    for (uint64_t left = of; left; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        uint64_t its = group_node(core, i).id;
+        if (its > id && (next < 0 || its < group_node(core, next).id) &&
+            group_hears(core, choice->peer, choice->count, i))
+            next = i;
+    }
+    return next;
 }
 
 /* No plan is built on who may be gone: one that beats slowly is not suspected until late. */
@@ -78,6 +80,15 @@ group_add(const struct core *core, struct group_choice *choice, int i)
     for (; k > 0 && group_node(core, choice->peer[k - 1]).id > group_node(core, i).id; k--)
         choice->peer[k] = choice->peer[k - 1];
     choice->peer[k] = i;
+}
+
+/* Sends to the others of these. */
+static inline void
+group_tell(const struct core *core, const int *peer, size_t count, const struct proto_msg *msg)
+{
+    for (size_t k = 0; k < count; k++)
+        if (peer[k] >= 0)
+            peers_send(core, peer[k], msg);
 }
 
 /* Have those come who are waited for before the first group? `here` nodes have, with this one. */

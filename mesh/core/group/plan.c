@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "mesh/core/group/group.h"
 #include "mesh/core/group/servers.h"
 #include "mesh/core/internal.h"
 
@@ -78,13 +79,13 @@ plan_drop(struct plan *plan, const struct core *core, const char *why, bool diff
     core_log(core, 7, "round %llu: plan of %u dropped: %s", (unsigned long long)core->round,
              (unsigned)plan->now.count, why);
     plan->aborts++;
-    if (plan_leads(plan, core->config.self)) {
+    if (plan_leads(core)) {
         plan->fails = plan->fails_round == core->round ? plan->fails + 1 : 1;
         plan->fails_round = core->round;
     }
     struct proto_msg msg = {.type = PROTO_ABORT,
                             .abort = {.plan_hash = plan->hash, .differ = differ}};
-    plan_tell(plan, core, &msg);
+    group_tell(core, plan->peer, plan->now.count, &msg);
     members_busy(plan);
     plan_end(plan, core);
 }
@@ -109,7 +110,7 @@ plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
 const char *
 plan_lost(const struct plan *plan, const struct core *core, int i, const char *why)
 {
-    bool leads = plan_leads(plan, core->config.self);
+    bool leads = plan_leads(core);
     return plan_member(plan, i) && !(leads && core_mutant(MUTANT_UNNOTICED)) ? why : NULL;
 }
 
@@ -185,7 +186,7 @@ plan_on_beat(struct plan *plan, const struct core *core, int i)
         return NULL;
     if (plan_member(plan, i))
         return contradiction(plan, core, i);
-    return plan_leads(plan, core->config.self) ? plan_consider(plan, core, i) : NULL;
+    return plan_leads(core) ? plan_consider(plan, core, i) : NULL;
 }
 
 /* How long a chunk may take in the first round of a plan, whose lines nobody has measured; later the rounds before tell. */
@@ -216,7 +217,7 @@ plan_tick(struct plan *plan, const struct core *core)
             plan->doublings++;
         return "no progress";
     }
-    if (plan_leads(plan, core->config.self))
+    if (plan_leads(core))
         for (int i = 0; i < core->peers.high && !why; i++)
             why = plan_consider(plan, core, i);
     return why;
@@ -240,12 +241,8 @@ covers(const struct core *core, const struct proto_plan *plan)
 static bool
 accepts(const struct core *core, const int *peer, unsigned count, int i)
 {
-    if (i < 0 || core->view.of[i].suspected || divergence_excludes(core, i))
-        return false;
-    for (unsigned k = 0; k < count; k++)
-        if (peer[k] == i)
-            return false;
-    return true;
+    return i >= 0 && !core->view.of[i].suspected && !divergence_excludes(core, i) &&
+           !group_has(peer, count, i);
 }
 
 /* Who the members are to us; false when one is unknown or we are not among them. */

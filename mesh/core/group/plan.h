@@ -161,8 +161,6 @@ bool plan_waits_for_peers(const struct core *core);
 uint64_t plan_waits_us(const struct core *core);
 /* This node leads a plan without peers[i]. Holds the plan if peers[i] can join, or returns why to drop the plan. */
 const char *plan_consider(struct plan *plan, const struct core *core, int i);
-/* Sends to all other members. */
-void plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg);
 
 /* --- The life of a slot --------------------------------------------------------------------------- */
 
@@ -188,13 +186,6 @@ plan_readmit(struct plan *plan, int i)
 }
 
 /* --- Questions ------------------------------------------------------------------------------------ */
-
-static inline bool
-plan_leads(const struct plan *plan, struct proto_node self)
-{
-    return plan->active && plan->now.leader.id == self.id &&
-           plan->now.leader.incarnation == self.incarnation;
-}
 
 /* The shards of this node. */
 static inline uint64_t

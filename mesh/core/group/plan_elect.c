@@ -121,16 +121,6 @@ plan_elect_duties(const struct plan_elect_view *view, struct proto_plan *plan)
     set_duties(plan, n, weight, duty.upto > duty.above ? chosen : none, duty);
 }
 
-/* The rank in the last plan of a member of the next one; plan->now.count: it was none. */
-static size_t
-rank_before(const struct plan *plan, struct proto_node node)
-{
-    size_t m = 0;
-    while (m < plan->now.count && !proto_node_equal(plan->now.members[m].node, node))
-        m++;
-    return m;
-}
-
 static void
 elect_view(const struct plan *plan, const struct core *core, const struct plan_draft *draft,
            struct plan_elect_view *view)
@@ -141,8 +131,8 @@ elect_view(const struct plan *plan, const struct core *core, const struct plan_d
     view->cost.buckets += core->first_bucket;
     view->cost.bucket_count -= core->first_bucket;
     for (size_t m = 0; m < draft->plan.count; m++) {
-        size_t before = rank_before(plan, draft->plan.members[m].node);
-        view->serves[m] = before < plan->now.count && plan->now.members[before].duties != 0;
+        int before = proto_plan_rank(&plan->now, draft->plan.members[m].node);
+        view->serves[m] = before >= 0 && plan->now.members[before].duties != 0;
     }
 }
 

@@ -6,14 +6,6 @@
 #include "mesh/core/group/plan_elect.h"
 #include "mesh/core/internal.h"
 
-void
-plan_tell(const struct plan *plan, const struct core *core, const struct proto_msg *msg)
-{
-    for (size_t r = 0; r < plan->now.count; r++)
-        if (plan->peer[r] >= 0)
-            peers_send(core, plan->peer[r], msg);
-}
-
 /* --- Who is ready ------------------------------------------------------------------------------- */
 
 /* Could peers[i] be a member of the next plan? */
@@ -121,7 +113,7 @@ plan_waits_us(const struct core *core)
 
 /* --- Choosing the members ------------------------------------------------------------------------ */
 
-/* Members by and by in the order of ids, each hearing and heard by all before it. True: somebody else may be ready soon. */
+/* True: somebody else may be ready soon. */
 static bool
 choose_members(const struct core *core, bool overdue, struct group_choice *choice)
 {
@@ -130,11 +122,9 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
     *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int i = 0; i < core->peers.high; i++)
         wanted |= (uint64_t)wants_in(core, i) << i;
-    for (int i; (i = group_next(core, wanted, id)) >= 0; id = group_node(core, i).id) {
+    for (int i; (i = group_next(core, choice, wanted, id)) >= 0; id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool idle = plan_says_idle(core, i);
-        if (!group_hears(core, choice->peer, choice->count, i))
-            continue;
         if (idle && said->round == core->round)
             group_add(core, choice, i);
         else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
@@ -255,9 +245,7 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
     draft->plan = msg.plan;
     plan_elect(plan, core, draft);
     msg.plan = draft->plan;
-    for (size_t k = 0; k < choice->count; k++)
-        if (choice->peer[k] >= 0)
-            peers_send(core, choice->peer[k], &msg);
+    group_tell(core, choice->peer, choice->count, &msg);
     draft->hash = proto_plan_hash(&msg.plan);
 }
 
@@ -288,7 +276,7 @@ plan_hold(struct plan *plan, const struct core *core)
                             .hold = {.plan_hash = plan->hash, .round = core->round + 1}};
     assert(plan->active);
     plan->hold = core->round + 1;
-    plan_tell(plan, core, &msg);
+    group_tell(core, plan->peer, plan->now.count, &msg);
 }
 
 const char *
@@ -350,8 +338,7 @@ void
 plan_balance(struct plan *plan, const struct core *core)
 {
     bool even = core->config.even, due = !awake_before(core->awake, plan->balance_at);
-    if (!plan_leads(plan, core->config.self) || plan->now.count < 2 || plan->hold != UINT64_MAX ||
-        core->pinned)
+    if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pinned)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
     if (!divides && !(due && plan_elects_better(plan, core)))

@@ -356,7 +356,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     if (!full)
         return STRAGGLER_GO_ON;
     round_note(s, us);
-    return plan_leads(&core->plan, core->config.self) ? lead(s, core, us) : STRAGGLER_GO_ON;
+    return plan_leads(core) ? lead(s, core, us) : STRAGGLER_GO_ON;
 }
 
 void
@@ -436,8 +436,8 @@ enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
     /* in the first rounds of a plan: no need to see the round's end */
-    if (core->plan.active && plan_leads(&core->plan, core->config.self) && s->full &&
-        s->rounds < STRAGGLER_ROUNDS && core->contribution.state == TRAINER_FREE)
+    if (plan_leads(core) && s->full && s->rounds < STRAGGLER_ROUNDS &&
+        core->contribution.state == TRAINER_FREE)
         return decide(s, core, awake_since(core->awake, core->plan.round_at), false);
     if (!s->benched || core->plan.active)
         return STRAGGLER_GO_ON;

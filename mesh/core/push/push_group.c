@@ -308,9 +308,8 @@ choose_members(const struct core *core, struct group_choice *choice)
     *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int pass = 0; pass < 2; pass++) {
         uint64_t id = 0, of = may_be_chosen(core, pass == 0);
-        for (int i; (i = group_next(core, of, id)) >= 0; id = group_node(core, i).id)
-            if (group_hears(core, choice->peer, choice->count, i) &&
-                !other_history(core, choice, i))
+        for (int i; (i = group_next(core, choice, of, id)) >= 0; id = group_node(core, i).id)
+            if (!other_history(core, choice, i))
                 group_add(core, choice, i);
     }
 }
