@@ -243,6 +243,47 @@ in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate(void **state)
     lone_destroy(&lone);
 }
 
+/* 2 is left out: it does not lead, so 5 is one of the three. */
+static void
+in_a_crowd_who_is_left_out_gives_its_place_to_the_next(void **state)
+{
+    (void)state;
+    struct lone *lone = crowd_new();
+    const struct proto_msg benched = {
+        .type = PROTO_HEARTBEAT, .heartbeat = {.benched = true, .idle = true, .state_hash = 77}};
+    for (unsigned t = 0; t < 500; t += 50) {
+        lone_say(lone, 2, &benched);
+        lone_run_with(lone, 50, crowd + 1, 4, 0, false);
+    }
+    assert_false(is_suspected(lone, 2));
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.pause_us,
+                     CORE_HEARTBEAT_US);
+    lone_destroy(&lone);
+}
+
+/* 2 was to lead, and is silent. So is 7, which beats at the rate of a crowd and is not suspected for long. */
+static void
+who_has_missed_a_slow_beat_is_waited_for_as_anybody(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    lone_meet(lone, 2);
+    beat_slowly(lone, 2, CORE_HEARTBEAT_US);
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    beat_slowly(lone, 7, HEARTBEAT_FAR_US);
+    for (unsigned t = 0; t < 700; t += 50) {
+        if (t < 300)
+            beat_slowly(lone, 2, CORE_HEARTBEAT_US);
+        beat_slowly(lone, 8, CORE_HEARTBEAT_US);
+        lone_run(lone, 50);
+    }
+    assert_true(is_suspected(lone, 2));
+    assert_false(is_suspected(lone, 7));
+    assert_int_equal(lone_sent(lone, 8, PROTO_PLAN)->msg.plan.count, 2);
+    lone_destroy(&lone);
+}
+
 static void
 one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone(void **state)
 {
@@ -268,6 +309,8 @@ main(void)
         cmocka_unit_test(the_clock_of_deadlines_never_runs_back),
         cmocka_unit_test(no_plan_is_built_on_who_was_not_heard_lately),
         cmocka_unit_test(in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate),
+        cmocka_unit_test(in_a_crowd_who_is_left_out_gives_its_place_to_the_next),
+        cmocka_unit_test(who_has_missed_a_slow_beat_is_waited_for_as_anybody),
         cmocka_unit_test(one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone),
         cmocka_unit_test(threads_that_did_not_wait_add_nothing),
     };

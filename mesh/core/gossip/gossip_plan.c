@@ -212,8 +212,7 @@ lead_plan(struct gossip_plan *plan, const struct core *core)
     if ((!lowest(core) && !starved && !mine && !alone) || gossip_plan_waits(core))
         return false;
     struct group_choice choice = choose_members(core);
-    if (!group_fresh(core, choice.peer, choice.count) ||
-        (same(core, &choice) && !repeat(plan, core, &choice)))
+    if (!group_all_fresh(core, &choice) || (same(core, &choice) && !repeat(plan, core, &choice)))
         return false;
     propose(plan, core, &choice);
     return true;

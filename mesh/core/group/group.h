@@ -60,16 +60,20 @@ group_next(const struct core *core, const struct group_choice *choice, uint64_t 
 
 /* No plan is built on who may be gone: one that beats slowly is not suspected until late. */
 static inline bool
-group_fresh(const struct core *core, const int *peer, size_t count)
+group_fresh(const struct core *core, int i)
 {
-    for (size_t k = 0; k < count; k++) {
-        const struct heard *heard = &core->view.of[peer[k] < 0 ? 0 : peer[k]];
-        uint64_t pause_us = heard->beat.pause_us,
-                 silent_us = awake_since(core->awake, heard->heard_at);
-        if (peer[k] >= 0 && pause_us > CORE_HEARTBEAT_US &&
-            silent_us > pause_us + CORE_HEARTBEAT_US)
+    const struct heard *heard = &core->view.of[i];
+    uint64_t pause_us = heard->beat.pause_us;
+    return pause_us <= CORE_HEARTBEAT_US ||
+           awake_since(core->awake, heard->heard_at) <= pause_us + CORE_HEARTBEAT_US;
+}
+
+static inline bool
+group_all_fresh(const struct core *core, const struct group_choice *choice)
+{
+    for (size_t k = 0; k < choice->count; k++)
+        if (choice->peer[k] >= 0 && !group_fresh(core, choice->peer[k]))
             return false;
-    }
     return true;
 }
 

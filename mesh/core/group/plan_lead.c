@@ -124,11 +124,11 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
         wanted |= (uint64_t)wants_in(core, i) << i;
     for (int i; (i = group_next(core, choice, wanted, id)) >= 0; id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        bool idle = plan_says_idle(core, i);
-        if (idle && said->round == core->round)
+        bool idle = plan_says_idle(core, i), fresh = group_fresh(core, i);
+        if (idle && fresh && said->round == core->round)
             group_add(core, choice, i);
         else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
-                 (!core->plan.held || said->ready || !idle || chases(core, i)))
+                 (!core->plan.held || said->ready || !idle || !fresh || chases(core, i)))
             wait = true;
     }
     return wait;
@@ -261,8 +261,6 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
-    if (!group_fresh(core, choice.peer, choice.count))
-        return false;
     propose(plan, core, &choice);
     return true;
 }

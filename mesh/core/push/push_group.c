@@ -511,8 +511,7 @@ group_due(struct push_group *group, const struct core *core, const struct group_
     }
     enum change change = change_of(core, choice);
     return !change_waits(group, core, choice, change) &&
-           (change != NONE || elect_due(group, core)) &&
-           group_fresh(core, choice->peer, choice->count);
+           (change != NONE || elect_due(group, core)) && group_all_fresh(core, choice);
 }
 
 static enum push_verdict

@@ -124,33 +124,38 @@ heartbeat_whom(struct view *view, const struct core *core, int i)
 
 /* --- Sending ---------------------------------------------------------------------------------------- */
 
-/* The highest id of those who hear from everybody, and everybody from them, at the full rate. */
+/* The highest id of those who hear from everybody, and everybody from them, at the full rate. Who is left out does not
+ * lead; `benched`: this node is. */
 static uint64_t
-leaders_end(const struct core *core)
+leaders_end(const struct core *core, bool benched)
 {
-    uint64_t lowest[HEARTBEAT_LEADERS + 1] = {core->config.self.id};
-    size_t count = 1;
+    uint64_t lowest[HEARTBEAT_LEADERS + 1] = {benched ? 0 : core->config.self.id};
+    size_t count = !benched;
     unsigned nodes = 1;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state != PEER_UP || core->view.of[i].suspected || peer->hello.wants_job)
+            continue;
+        nodes++;
+        if (core->view.of[i].beat.benched)
             continue;
         size_t k = count;
         for (; k > 0 && lowest[k - 1] > peer->node.id; k--)
             lowest[k] = lowest[k - 1];
         lowest[k] = peer->node.id;
         count += count < HEARTBEAT_LEADERS;
-        nodes++;
     }
-    return nodes > core->config.crowd ? lowest[HEARTBEAT_LEADERS - 1] : UINT64_MAX;
+    return nodes <= core->config.crowd ? UINT64_MAX : count > 0 ? lowest[count - 1] : 0;
 }
 
 static void
 send_to(struct view *view, const struct core *core, bool all, struct proto_msg *msg)
 {
-    const uint64_t end = leaders_end(core), pause_us = msg->heartbeat.pause_us;
+    const bool benched = msg->heartbeat.benched;
+    const uint64_t end = leaders_end(core, benched), pause_us = msg->heartbeat.pause_us;
     for (int i = 0; i < core->peers.high; i++) {
-        bool near = core->config.self.id <= end || core->peers.peers[i].node.id <= end;
+        bool near = (core->config.self.id <= end && !benched) ||
+                    (core->peers.peers[i].node.id <= end && !view->of[i].beat.benched);
         if (core->peers.peers[i].hello.wants_job ||
             (!near && !all && wall_before(core->now, view->of[i].due_at)))
             continue;

@@ -19,9 +19,11 @@
  * plan with who was not heard lately.
  *
  * n nodes send n(n-1) heartbeats, so in a crowd, of more than HEARTBEAT_CROWD nodes, most would do little else. There, only the
- * HEARTBEAT_LEADERS nodes with the lowest ids hear from everybody, and everybody from them, every CORE_HEARTBEAT_US: they
- * lead, or will when the leader is gone. All others hear from one another every HEARTBEAT_FAR_US, and when something has
- * changed. Lists of whom a node hears, and of endpoints, come more rarely, too.
+ * HEARTBEAT_LEADERS nodes with the lowest ids that are not left out hear from everybody, and everybody from them, every
+ * CORE_HEARTBEAT_US: they lead, or will when the leader is gone. All others hear from one another every HEARTBEAT_FAR_US,
+ * and when something has changed. Lists of whom a node hears, and of endpoints, come more rarely, too. When all three are
+ * gone, who leads then has heard the others late: a plan does not wait for longer than any plan does for who has missed a
+ * beat.
  *
  * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
  * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
