@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "proto/bits.h"
 #include "proto/fields.h"
 #include "proto/mix.h"
 #include "proto/pack.h"
@@ -40,12 +41,12 @@ rule_hello(const struct proto_hello *hello, struct why *why)
 }
 
 static int
-rule_member(const struct proto_plan *plan, size_t index, uint64_t taken, struct why *why)
+rule_member(const struct proto_plan *plan, size_t index, struct why *why)
 {
     const struct proto_member *member = &plan->members[index];
-    if (member->shards & taken)
-        return why_error(why, -EBADMSG, "PLAN.members[%zu].shards = %llx, expected none of %llx",
-                         index, (unsigned long long)member->shards, (unsigned long long)taken);
+    if (member->stages & ~bits_below((unsigned)plan->cut_count + 1))
+        return why_error(why, -EBADMSG, "PLAN.members[%zu].stages = %llx, expected some of %zu",
+                         index, (unsigned long long)member->stages, plan->cut_count + 1);
     for (size_t i = 0; i < index; i++)
         if (plan->members[i].node.id == member->node.id)
             return why_error(why, -EBADMSG,
@@ -54,26 +55,47 @@ rule_member(const struct proto_plan *plan, size_t index, uint64_t taken, struct 
     return 0;
 }
 
+/* Each shard goes through the stage once. */
+static int
+rule_stage(const struct proto_plan *plan, size_t stage, struct why *why)
+{
+    uint64_t shards = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct proto_member *member = &plan->members[i];
+        uint64_t adds = member->stages >> stage & 1 ? member->shards : 0;
+        if (adds & shards)
+            return why_error(why, -EBADMSG,
+                             "PLAN.members[%zu].shards = %llx, expected none of %llx", i,
+                             (unsigned long long)adds, (unsigned long long)shards);
+        shards |= adds;
+    }
+    if (plan->complete & ~shards)
+        return why_error(why, -EBADMSG,
+                         "PLAN.complete = %llx, expected some of the shards %llx of stage %zu",
+                         (unsigned long long)plan->complete, (unsigned long long)shards, stage);
+    return 0;
+}
+
 static int
 rule_plan(const struct proto_plan *plan, struct why *why)
 {
-    uint64_t shards = 0;
+    int rc = 0;
     bool leads = false;
-    for (size_t i = 0; i < plan->count; i++) {
-        int rc = rule_member(plan, i, shards, why);
-        if (rc)
-            return rc;
+    for (size_t i = 0; i < plan->count && !rc; i++) {
         const struct proto_node *node = &plan->members[i].node;
         leads |= node->id == plan->leader.id && node->incarnation == plan->leader.incarnation;
-        shards |= plan->members[i].shards;
+        rc = rule_member(plan, i, why);
     }
-    if (!leads)
-        return why_error(why, -EBADMSG, "PLAN.leader = %llx, expected one of the %zu members",
-                         (unsigned long long)plan->leader.id, plan->count);
-    if (plan->complete & ~shards)
-        return why_error(why, -EBADMSG, "PLAN.complete = %llx, expected some of the shards %llx",
-                         (unsigned long long)plan->complete, (unsigned long long)shards);
-    return 0;
+    for (size_t i = 1; i < plan->cut_count && !rc; i++)
+        if (plan->cuts[i].bucket <= plan->cuts[i - 1].bucket)
+            rc = why_error(why, -EBADMSG, "PLAN.cuts[%zu].bucket = %u, expected more than %u", i,
+                           plan->cuts[i].bucket, plan->cuts[i - 1].bucket);
+    for (size_t stage = 0; stage <= plan->cut_count && !rc; stage++)
+        rc = rule_stage(plan, stage, why);
+    if (!rc && !leads)
+        rc = why_error(why, -EBADMSG, "PLAN.leader = %llx, expected one of the %zu members",
+                       (unsigned long long)plan->leader.id, plan->count);
+    return rc;
 }
 
 static int
@@ -256,12 +278,16 @@ proto_plan_hash(const struct proto_plan *plan)
     hash = mix64_pair(hash, plan->leader.id);
     hash = mix64_pair(hash, plan->leader.incarnation);
     hash = mix64_pair(hash, plan->complete);
+    hash = mix64_pair(hash, plan->cut_count);
+    for (size_t i = 0; i < plan->cut_count; i++)
+        hash = mix64_pair(hash, plan->cuts[i].bucket);
     hash = mix64_pair(hash, plan->count);
     for (size_t i = 0; i < plan->count; i++) {
         const struct proto_member *member = &plan->members[i];
         hash = mix64_pair(hash, member->node.id);
         hash = mix64_pair(hash, member->node.incarnation);
         hash = mix64_pair(hash, member->shards);
+        hash = mix64_pair(hash, member->stages);
         hash = mix64_pair(hash, member->duties);
     }
     return hash ? hash : 1;

@@ -28,6 +28,7 @@ enum {
     PROTO_VERSION = 11,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
+    PROTO_STAGES_MAX = 64, /* of a model */
     PROTO_NAME_MAX = 64,   /* bytes of a run name or kernel name, with the final 0 */
     PROTO_HOST_MAX = 256,  /* bytes of a host, with the final 0 */
     PROTO_WHO_MAX = 336,  /* what people call a node: "pc3 (192.168.7.13:20002)"; not on the wire */
@@ -188,9 +189,14 @@ struct proto_hears {
     struct proto_hearing nodes[PROTO_PEERS_MAX]; /* whom I hear, in this incarnation */
 };
 
+struct proto_cut {
+    uint16_t bucket; /* it and those behind it belong to the stages before the cut; rising */
+};
+
 struct proto_member {
     struct proto_node node;
-    uint64_t shards; /* bitmap; members have disjoint sets; 0: it only helps to sum */
+    uint64_t shards; /* bitmap; those of one stage have disjoint sets; 0: it only helps to sum */
+    uint64_t stages; /* bitmap, not 0: it computes its shards through these */
     uint64_t duties; /* what else it does in this plan, as the engine says; 0: nothing */
 };
 
@@ -199,7 +205,11 @@ struct proto_plan {
     uint64_t counter;         /* rises with every plan that this incarnation of the leader makes */
     struct proto_node leader; /* a member, too */
     uint64_t complete;        /* the shards of a complete sum: 2^S - 1 */
-    size_t count;             /* 1..PROTO_PEERS_MAX */
+    /* A model is cut into cut_count + 1 stages of consecutive layers, stage 0 with the input. Buckets are numbered from the
+     * output on, so the last stage has the first ones. */
+    size_t cut_count; /* 0..PROTO_STAGES_MAX - 1 */
+    struct proto_cut cuts[PROTO_STAGES_MAX - 1];
+    size_t count;                                 /* 1..PROTO_PEERS_MAX */
     struct proto_member members[PROTO_PEERS_MAX]; /* in ring order; each id once */
 };
 

@@ -74,10 +74,13 @@ fill_plan(struct lone *lone, struct rand *rand, unsigned from, struct proto_plan
             continue;
         struct proto_member *member = &plan->members[plan->count++];
         member->node = lone_node(lone, id);
+        member->stages = rand_below(rand, 16) == 0 ? rand_any(rand) : 1;
         member->shards = id == NODES ? left : left & rand_u64(rand);
         left &= ~member->shards;
     }
     plan->members[plan->count - 1].shards |= left;
+    plan->cut_count = rand_below(rand, 16) == 0;
+    plan->cuts[0].bucket = 1;
     plan->complete = rand_below(rand, 8) == 0 ? 1 : lone->core->all;
 }
 

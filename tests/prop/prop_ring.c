@@ -155,6 +155,53 @@ survivors_of_servers_get_the_same_sum(void **state)
         run_random(&rand, 2, true, true);
 }
 
+/* Some buckets to each stage; its members serve, or go round their own ring. Two stages may be held by the same ones, as those
+ * of tied weights are. */
+static void
+random_stages(struct rings *rings, unsigned members, struct rand *rand)
+{
+    unsigned groups = 0, group[RINGS_CUTS + 1];
+    rings->cut_count = 0;
+    for (uint16_t b = 1; b < rings->bucket_count && rings->cut_count < RINGS_CUTS; b++)
+        if (rand_bool(rand))
+            rings->cuts[rings->cut_count++].bucket = b;
+    for (size_t stage = 0; stage <= rings->cut_count; stage++) {
+        bool own = groups == 0 || (groups < members && rand_below(rand, 4) > 0);
+        group[stage] = own ? groups++ : (unsigned)rand_below(rand, groups);
+    }
+    unsigned next = 0; /* a group gets a member of its own before others get two */
+    for (unsigned i = 0; i < rings->n; i++) {
+        unsigned g = next < groups ? next++ : (unsigned)rand_below(rand, groups);
+        rings->stages[i] = 0;
+        for (size_t stage = 0; stage <= rings->cut_count; stage++)
+            rings->stages[i] |= group[stage] == g ? UINT64_C(1) << stage : 0;
+    }
+}
+
+/* Members of a stage sum its buckets, all sum the last one; and again with other stages, after a plan that broke off. */
+static void
+each_stage_sums_its_own_buckets(void **state)
+{
+    (void)state;
+    struct rand rand = {6};
+    for (int k = 0; k < 600; k++) {
+        struct core_bucket buckets[BUCKETS_MAX];
+        size_t count = random_buckets(&rand, buckets);
+        unsigned n = (unsigned)rand_range(&rand, 1, RINGS_MAX);
+        uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
+        struct rings *rings = rings_new(n, buckets, count, chunk, rand_below(&rand, 200), &rand);
+        for (uint64_t plan = 1; plan < 4; plan++) {
+            random_stages(rings, n, &rand);
+            if (rand_bool(&rand))
+                random_servers(rings, &rand);
+            rings_plan(rings, (1u << n) - 1, plan, &rand);
+            run(rings, &rand, plan == 3 ? UINT64_MAX : rand_below(&rand, 200));
+        }
+        assert_true(rings_right(rings, 0));
+        rings_destroy(&rings);
+    }
+}
+
 int
 main(void)
 {
@@ -164,6 +211,7 @@ main(void)
         cmocka_unit_test(survivors_of_a_plan_that_broke_off_get_the_same_sum),
         cmocka_unit_test(servers_of_any_weight_give_the_plain_sum),
         cmocka_unit_test(survivors_of_servers_get_the_same_sum),
+        cmocka_unit_test(each_stage_sums_its_own_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

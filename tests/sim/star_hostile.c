@@ -28,24 +28,24 @@ is_served(const struct core *core, const struct proto_chunk *chunk)
 }
 
 static void
-turn(struct proto_msg *msg, const struct collective *c, int32_t *body)
+turn(struct proto_msg *msg, const struct holders *h, int32_t *body)
 {
     bool total = msg->type == PROTO_GATHER;
     msg->type = total ? PROTO_REDUCE : PROTO_GATHER;
-    msg->chunk.coverage = total ? c->mine : c->complete;
+    msg->chunk.coverage = total ? h->mine : h->complete;
     body[0] += 7;
     msg->chunk.check = check_of(body, 0, msg->chunk.count);
 }
 
 static void
-forge(struct proto_msg *msg, const struct collective *c, enum forgery forgery, int32_t *body)
+forge(struct proto_msg *msg, const struct holders *h, enum forgery forgery, int32_t *body)
 {
     if (forgery == DAMAGED)
         body[0]++;
     else if (forgery == OTHER_SHARDS)
-        msg->chunk.coverage = msg->type == PROTO_GATHER ? c->complete >> 1 : c->complete;
+        msg->chunk.coverage = msg->type == PROTO_GATHER ? h->complete >> 1 : h->complete;
     else if (forgery == OTHER_END)
-        turn(msg, c, body);
+        turn(msg, h, body);
 }
 
 void
@@ -58,14 +58,14 @@ sim_star_hostile(struct sim *sim, const struct sim_message *m, uint64_t at)
         bits % ONE_IN || m->size == 0 || !network_header(sim, m, &msg) ||
         !is_served(node->core, &msg.chunk))
         return;
-    const struct collective *c = node->core->collective;
+    const struct holders *h = holders_of(node->core->collective, msg.chunk.bucket);
     enum forgery forgery = (enum forgery)(bits / ONE_IN % FORGERIES);
-    if (forgery == OTHER_SHARDS && msg.type == PROTO_GATHER && c->complete == 1)
+    if (forgery == OTHER_SHARDS && msg.type == PROTO_GATHER && h->complete == 1)
         return; /* no total has none */
     int32_t body[SIM_VECTOR_MAX];
     struct sim_message *twin = network_spare();
     memcpy(body, m->body, m->size);
-    forge(&msg, c, forgery, body);
+    forge(&msg, h, forgery, body);
     *twin = *m;
     twin->uses = 1;
     memcpy(twin->body, body, m->size);

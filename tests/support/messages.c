@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/bits.h"
+
 struct source {
     enum messages_size size;
     struct rand *rand;
@@ -107,17 +109,25 @@ rising(uint64_t id, size_t i)
     return (first ? first : PROTO_PEERS_MAX) + i;
 }
 
-/* All shards dealt out to members with different ids, some perhaps left without. */
+/* All shards dealt out to members with different ids, some perhaps left without. All hold all stages, or each stage but the last
+ * is held by one member alone. */
 static void
 fit_plan(struct source *from, struct proto_plan *plan)
 {
     uint64_t shards = number(from, 1, PROTO_SHARDS_MAX);
+    bool together = plan->cut_count >= plan->count || number(from, 0, 1);
+    size_t alone = together ? 0 : plan->cut_count;
+    for (size_t i = 0; i < plan->cut_count; i++)
+        plan->cuts[i].bucket = (uint16_t)(plan->cuts[i].bucket % 1000 + 1000 * i + 1);
     for (size_t i = 0; i < plan->count; i++) {
         plan->members[i].node.id = rising(plan->members[i].node.id, i);
-        plan->members[i].shards = 0;
+        plan->members[i].stages = together    ? bits_below(plan->cut_count + 1)
+                                  : i < alone ? UINT64_C(1) << i
+                                              : UINT64_C(1) << alone;
+        plan->members[i].shards = i < alone ? bits_below(shards) : 0;
     }
     for (uint64_t shard = 0; shard < shards; shard++)
-        plan->members[number(from, 0, plan->count - 1)].shards |= UINT64_C(1) << shard;
+        plan->members[number(from, alone, plan->count - 1)].shards |= UINT64_C(1) << shard;
     plan->leader = plan->members[number(from, 0, plan->count - 1)].node;
     plan->complete = UINT64_MAX >> (PROTO_SHARDS_MAX - number(from, 1, shards));
 }

@@ -104,6 +104,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
     for (unsigned i = 0; i < n; i++) {
         struct rings_node *node = &rings->nodes[i];
         *node = (struct rings_node){.all = rings, .index = i};
+        rings->stages[i] = 1;
         node->own = get(rings->vector * sizeof(int32_t));
         node->sum = get(rings->vector * sizeof(int32_t));
         struct collective_setup setup = {.bucket_count = bucket_count,
@@ -141,14 +142,53 @@ rings_destroy(struct rings **rings)
     *rings = NULL;
 }
 
-static void
-contribute(struct rings *rings, struct rings_node *node, uint64_t shards)
+static bool
+is_last_bucket(const struct rings *rings, size_t b)
 {
-    memset(node->own, 0, rings->vector * sizeof(int32_t));
+    return b + 1 == rings->bucket_count;
+}
+
+/* Does a node with these stages add its shards to the bucket? */
+static bool
+holds(const struct rings *rings, const struct proto_plan *plan, uint64_t stages, size_t b)
+{
+    size_t stage = plan->cut_count;
+    for (size_t k = 0; k < plan->cut_count && !is_last_bucket(rings, b); k++)
+        stage -= plan->cuts[k].bucket <= b;
+    return stages >> stage & 1;
+}
+
+static void
+contribute(struct rings *rings, struct rings_node *node, const struct proto_member *member)
+{
+    memset(node->own, 0x33, rings->vector * sizeof(int32_t));
     memset(node->sum, 0x77, rings->vector * sizeof(int32_t));
-    for (unsigned s = 0; s < RINGS_SHARDS; s++)
-        for (size_t e = 0; (shards >> s & 1) && e < rings->vector; e++)
-            node->own[e] += rings->shard[s][e];
+    for (size_t b = 0; b < rings->bucket_count; b++) {
+        bool mine = holds(rings, &rings->now, member->stages, b);
+        uint64_t first = rings->buckets[b].first, end = first + rings->buckets[b].count;
+        for (uint64_t e = first; e < end && (mine || is_last_bucket(rings, b)); e++)
+            node->own[e] = mine ? 0 : (int32_t)node->index + 1;
+        for (unsigned s = 0; s < RINGS_SHARDS && mine; s++)
+            for (uint64_t e = first; (member->shards >> s & 1) && e < end; e++)
+                node->own[e] += rings->shard[s][e];
+    }
+}
+
+/* Each shard once through each stage. */
+static void
+shards_divide(struct proto_plan *plan, struct rand *rand)
+{
+    for (size_t stage = 0; stage <= plan->cut_count; stage++)
+        for (unsigned s = 0; s < RINGS_SHARDS; s++) {
+            uint64_t taken = 0;
+            size_t k = rand_below(rand, plan->count);
+            for (size_t m = 0; m < plan->count; m++)
+                taken |= plan->members[m].stages >> stage & 1 ? plan->members[m].shards : 0;
+            while (!(plan->members[k].stages >> stage & 1))
+                k = (k + 1) % plan->count;
+            if (!(taken >> s & 1))
+                plan->members[k].shards |= 1ull << s;
+        }
 }
 
 void
@@ -162,16 +202,17 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
         if (nodes >> i & 1)
             rings->member[rings->members++] = i;
     plan.count = rings->members;
-    for (unsigned s = 0; s < RINGS_SHARDS; s++)
-        plan.members[rand_below(rand, plan.count)].shards |= 1ull << s;
+    plan.cut_count = rings->cut_count;
+    memcpy(plan.cuts, rings->cuts, sizeof rings->cuts);
     for (unsigned r = 0; r < rings->members; r++)
-        plan.members[r].node = (struct proto_node){rings->member[r] + 1, 1};
-    for (unsigned r = 0; r < rings->members; r++)
-        plan.members[r].duties = rings->duties[rings->member[r]];
+        plan.members[r] = (struct proto_member){.node = {rings->member[r] + 1, 1},
+                                                .stages = rings->stages[rings->member[r]],
+                                                .duties = rings->duties[rings->member[r]]};
+    shards_divide(&plan, rand);
     rings->now = plan;
     for (unsigned r = 0; r < rings->members; r++) {
         struct rings_node *node = &rings->nodes[rings->member[r]];
-        contribute(rings, node, plan.members[r].shards);
+        contribute(rings, node, &plan.members[r]);
         collective_stop(node->ring);
         collective_plan(node->ring, &plan, hash, r);
         collective_round(node->ring, 0, 0, 0);
@@ -207,6 +248,24 @@ rings_deliver(struct rings *rings, size_t k)
     message_drop(message);
 }
 
+/* Has the member the plain sum of the bucket, if it holds it? */
+static bool
+bucket_right(const struct rings *rings, unsigned rank, size_t b)
+{
+    const struct proto_plan *plan = &rings->now;
+    int32_t others = 0;
+    for (unsigned r = 0; r < rings->members && is_last_bucket(rings, b); r++)
+        if (!holds(rings, plan, plan->members[r].stages, b))
+            others += (int32_t)rings->member[r] + 1;
+    if (!is_last_bucket(rings, b) && !holds(rings, plan, plan->members[rank].stages, b))
+        return true;
+    uint64_t first = rings->buckets[b].first, end = first + rings->buckets[b].count;
+    for (uint64_t e = first; e < end; e++)
+        if (rings->nodes[rings->member[rank]].sum[e] != rings->want[e] + others)
+            return false;
+    return true;
+}
+
 bool
 rings_right(const struct rings *rings, size_t first_bucket)
 {
@@ -215,8 +274,7 @@ rings_right(const struct rings *rings, size_t first_bucket)
         if (collective_status(node->ring) != COLLECTIVE_FINAL)
             return false;
         for (size_t b = first_bucket; b < rings->bucket_count; b++)
-            if (memcmp(node->sum + rings->buckets[b].first, rings->want + rings->buckets[b].first,
-                       rings->buckets[b].count * sizeof(int32_t)) != 0)
+            if (!bucket_right(rings, r, b))
                 return false;
     }
     return true;

@@ -6,8 +6,10 @@
  *     while (rings_waiting(rings) > 0)
  *         rings_deliver(rings, rand_below(&rand, rings_waiting(rings)));
  *
- * Node i contributes shard vectors with i's bits of rings->shards; every node's shards are redistributed
- * by rings_plan. Each connection keeps its order, as TCP does. */
+ * rings_plan divides the shards of each stage over the members that hold it. To its own buckets a member contributes the
+ * vectors of its shards; to the last bucket, which all sum, the same if it holds the last stage, else its number. What it
+ * does not hold is nonsense in its own vector, and is not looked at in its sum. Each connection keeps its order, as TCP
+ * does. */
 #ifndef SUPPORT_RINGS_H
 #define SUPPORT_RINGS_H
 
@@ -16,7 +18,7 @@
 #include "mesh/core/rounds/route.h"
 #include "tests/support/rand.h"
 
-enum { RINGS_MAX = 16, RINGS_SHARDS = 16 };
+enum { RINGS_MAX = 16, RINGS_SHARDS = 16, RINGS_CUTS = 3 };
 
 struct rings_message {
     unsigned from, to;
@@ -48,6 +50,10 @@ struct rings {
     size_t waiting, room;
     unsigned member[RINGS_MAX], members; /* node of each rank */
     uint64_t duties[RINGS_MAX];          /* of each node in the next plans; 0 at first */
+    uint64_t
+        stages[RINGS_MAX]; /* the same; 1 at first. Nodes have the same ones or none in common */
+    struct proto_cut cuts[RINGS_CUTS]; /* of the next plans */
+    size_t cut_count;
     struct proto_plan now;
     uint64_t plan;
 };

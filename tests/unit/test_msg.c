@@ -433,8 +433,8 @@ static int
 plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
      uint64_t second_shards)
 {
-    return decode("[uuuuuuu[[uuuu][uuuu]]]", V, U(5), U(0), U(0), leader, U(0), U(1), first, U(0),
-                  first_shards, U(0), second, U(0), second_shards, U(7));
+    return decode("[uuuuuuu[][[uuuuu][uuuuu]]]", V, U(5), U(0), U(0), leader, U(0), U(1), first,
+                  U(0), first_shards, U(1), U(0), second, U(0), second_shards, U(1), U(7));
 }
 
 static void
@@ -451,18 +451,49 @@ plan_has_its_limits(void **state)
     assert_int_equal(plan(3, 1, 0x0f, 2, 0xf0), -EBADMSG);
     assert_string_equal(why.line, "PLAN.leader = 3, expected one of the 2 members");
     assert_int_equal(plan(1, 1, 0x0e, 2, 0xf0), -EBADMSG);
-    assert_string_equal(why.line, "PLAN.complete = 1, expected some of the shards fe");
+    assert_string_equal(why.line, "PLAN.complete = 1, expected some of the shards fe of stage 0");
     assert_int_equal(plan(1, 1, 0x01, 2, 0xf0), 0); /* which shards there are, the core knows */
     assert_int_equal(plan(1, 1, 0, 2, 0), -EBADMSG);
     assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
-    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuuu[]]", V, U(5), U(0),
+    refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuuu[][]]", V, U(5), U(0),
             U(0), U(1), U(0), U(1));
-    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuuu[[uuuu]]]", V,
-            U(5), U(0), U(0), U(1), U(5), U(1), U(1), U(6), U(1), U(0));
-    refused(-EBADMSG, "PLAN.complete = 6, expected some of the shards 3", "[uuuuuuu[[uuuu]]]", V,
-            U(5), U(0), U(0), U(1), U(5), U(6), U(1), U(5), U(3), U(0));
-    refused(-EBADMSG, "PLAN.complete = 0, expected 1..18446744073709551615", "[uuuuuuu[[uuuu]]]", V,
-            U(5), U(0), U(0), U(1), U(5), U(0), U(1), U(5), U(3), U(0));
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuuu[][[uuuuu]]]", V,
+            U(5), U(0), U(0), U(1), U(5), U(1), U(1), U(6), U(1), U(1), U(0));
+    refused(-EBADMSG, "PLAN.complete = 6, expected some of the shards 3 of stage 0",
+            "[uuuuuuu[][[uuuuu]]]", V, U(5), U(0), U(0), U(1), U(5), U(6), U(1), U(5), U(3), U(1),
+            U(0));
+    refused(-EBADMSG, "PLAN.complete = 0, expected 1..18446744073709551615", "[uuuuuuu[][[uuuuu]]]",
+            V, U(5), U(0), U(0), U(1), U(5), U(0), U(1), U(5), U(3), U(1), U(0));
+}
+
+/* A plan of two stages, the last with the buckets below `bucket`: a member of these stages and shards, and another. */
+static int
+stages(uint64_t bucket, uint64_t first, uint64_t first_shards, uint64_t second,
+       uint64_t second_shards)
+{
+    return decode("[uuuuuuu[[u]][[uuuuu][uuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(3), bucket,
+                  U(1), U(0), first_shards, first, U(0), U(2), U(0), second_shards, second, U(0));
+}
+
+static void
+each_shard_goes_through_each_stage_once(void **state)
+{
+    (void)state;
+    assert_int_equal(stages(4, 1, 3, 2, 3), 0);
+    assert_int_equal(got.plan.cut_count, 1);
+    assert_int_equal(got.plan.cuts[0].bucket, 4);
+    assert_int_equal(got.plan.members[1].stages, 2);
+    assert_int_equal(stages(4, 3, 1, 3, 2), 0);
+    assert_int_equal(stages(4, 3, 3, 1, 3), -EBADMSG);
+    assert_string_equal(why.line, "PLAN.members[1].shards = 3, expected none of 3");
+    assert_int_equal(stages(4, 1, 3, 2, 1), -EBADMSG);
+    assert_string_equal(why.line, "PLAN.complete = 3, expected some of the shards 1 of stage 1");
+    assert_int_equal(stages(4, 1, 3, 4, 3), -EBADMSG);
+    assert_string_equal(why.line, "PLAN.members[1].stages = 4, expected some of 2");
+    assert_int_equal(stages(4, 3, 3, 0, 0), -EBADMSG);
+    assert_int_equal(stages(0, 1, 3, 2, 3), -EBADMSG);
+    refused(-EBADMSG, "PLAN.cuts[1].bucket = 4, expected more than 4", "[uuuuuuu[[u][u]][[uuuuu]]]",
+            V, U(5), U(0), U(0), U(1), U(0), U(1), U(4), U(4), U(1), U(0), U(1), U(7), U(0));
 }
 
 static int
@@ -596,7 +627,9 @@ every_field_of_a_plan_counts_in_its_hash(void **state)
     CHANGES(two.members[2].node.id++);
     CHANGES(two.members[2].node.incarnation++);
     CHANGES(two.members[2].shards++);
+    CHANGES(two.members[2].stages++);
     CHANGES(two.members[2].duties++);
+    CHANGES(two.cuts[two.cut_count++].bucket = 65000);
     CHANGES(two.complete++);
     CHANGES(two.members[0] = one->members[1]; two.members[1] = one->members[0]);
     two = *one;
@@ -625,6 +658,7 @@ main(void)
         cmocka_unit_test(heartbeat_has_its_limits),
         cmocka_unit_test(a_list_of_whom_a_node_hears_has_its_limits),
         cmocka_unit_test(plan_has_its_limits),
+        cmocka_unit_test(each_shard_goes_through_each_stage_once),
         cmocka_unit_test(chunks_have_their_limits),
         cmocka_unit_test(state_has_its_limits),
         cmocka_unit_test(small_messages_have_their_limits),

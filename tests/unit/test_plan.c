@@ -501,14 +501,14 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
 static struct proto_msg
 plan_of_three(const struct lone *lone)
 {
-    return (struct proto_msg){
-        .type = PROTO_PLAN,
-        .plan = {.round = 0,
-                 .counter = 1,
-                 .leader = lone_node(lone, 3),
-                 .complete = 0xfff,
-                 .count = 2,
-                 .members = {{lone_node(lone, 3), 0x03f, 0}, {lone_node(lone, 5), 0xfc0, 0}}}};
+    return (struct proto_msg){.type = PROTO_PLAN,
+                              .plan = {.round = 0,
+                                       .counter = 1,
+                                       .leader = lone_node(lone, 3),
+                                       .complete = 0xfff,
+                                       .count = 2,
+                                       .members = {{lone_node(lone, 3), 0x03f, 1, 0},
+                                                   {lone_node(lone, 5), 0xfc0, 1, 0}}}};
 }
 
 static struct lone *
@@ -588,6 +588,18 @@ with_a_foreign_shard(struct proto_plan *plan)
     plan->members[0].shards |= 1ull << 63;
 }
 static void
+with_stages(struct proto_plan *plan)
+{
+    plan->cut_count = 1;
+    plan->cuts[0].bucket = 1;
+    plan->members[0].stages = plan->members[1].stages = 3;
+}
+static void
+of_no_stage(struct proto_plan *plan)
+{
+    plan->members[1].stages = 0;
+}
+static void
 with_a_duty_unheard_of(struct proto_plan *plan)
 {
     plan->members[1].duties = UINT64_C(1) << 40 | 1;
@@ -619,6 +631,8 @@ plans_that_make_no_sense_are_refused(void **state)
     refuses(with_a_foreign_shard, 3);
     refuses(twice_the_same, 3);
     refuses(with_a_duty_unheard_of, 3);
+    refuses(with_stages, 3);
+    refuses(of_no_stage, 3);
     refuses(nothing, 4);  /* not from its leader */
     refuses(nothing, 44); /* not from a peer */
 }

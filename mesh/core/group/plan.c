@@ -225,6 +225,7 @@ plan_tick(struct plan *plan, const struct core *core)
 
 /* --- What others decide -------------------------------------------------------------------------- */
 
+/* Each shard once. No trainer computes a stage of several yet. */
 static bool
 covers(const struct core *core, const struct proto_plan *plan)
 {
@@ -232,9 +233,12 @@ covers(const struct core *core, const struct proto_plan *plan)
     for (size_t k = 0; k < plan->count; k++) {
         if ((seen & plan->members[k].shards) && !core_mutant(MUTANT_TWICE))
             return false;
+        if (plan->members[k].stages != 1)
+            return false;
         seen |= plan->members[k].shards;
     }
-    return seen == plan->complete && seen == core->all && servers_valid(plan);
+    return seen == plan->complete && seen == core->all && plan->cut_count == 0 &&
+           servers_valid(plan);
 }
 
 /* May this node be in a plan with peers[i], which is no other member? */

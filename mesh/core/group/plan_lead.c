@@ -221,7 +221,7 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
     if (core_mutant(MUTANT_TWICE) && choice->count > 1)
         shards[shards[0] & 1] |= 1; /* shard 0 */
     for (size_t k = 0; k < choice->count; k++)
-        plan->members[k].shards = shards[k];
+        plan->members[k].shards = shards[k], plan->members[k].stages = 1;
     plan->complete = core->all;
 }
 

@@ -1,8 +1,11 @@
 /* collective.c - see collective.h for the checks, and for what is kept. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/coding.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 
 /* --- Life ------------------------------------------------------------------------------------- */
@@ -40,6 +43,7 @@ collective_new(struct collective **out, const struct collective_setup *setup,
     c->setup = *setup;
     c->ops = *ops;
     c->ctx = ctx;
+    c->sets = calloc(HOLDERS_SETS, sizeof *c->sets);
     c->layouts = calloc(setup->bucket_count + 1, sizeof *c->layouts);
     size_t chunks = chunks_max(c), ranges = c->layouts ? ranges_reserve(c) : 0;
     c->kept_max = 2 * chunks + PROTO_PEERS_MAX * ranges;
@@ -47,7 +51,7 @@ collective_new(struct collective **out, const struct collective_setup *setup,
     c->lanes = calloc(setup->bucket_count + 1, sizeof *c->lanes);
     c->chunks = calloc(chunks + 1, 1);
     c->kept = calloc(c->kept_max + 1, sizeof *c->kept);
-    if (!c->layouts || !c->ranges || !c->lanes || !c->chunks || !c->kept) {
+    if (!c->sets || !c->layouts || !c->ranges || !c->lanes || !c->chunks || !c->kept) {
         collective_destroy(&c);
         return -ENOMEM;
     }
@@ -69,6 +73,7 @@ collective_destroy(struct collective **c)
         return;
     while ((*c)->kept_count > 0)
         kept_remove(*c, (*c)->kept_count - 1);
+    free((*c)->sets);
     free((*c)->layouts);
     free((*c)->ranges);
     free((*c)->lanes);
@@ -78,10 +83,22 @@ collective_destroy(struct collective **c)
     *c = NULL;
 }
 
+/* --- Plans -------------------------------------------------------------------------------------- */
+
+static void
+lanes_plan(struct collective *c, const struct proto_plan *plan)
+{
+    for (size_t b = 0; b < c->setup.bucket_count; b++) {
+        bool last = b + 1 == c->setup.bucket_count;
+        c->lanes[b].holders = &c->sets[last ? plan->cut_count + 1 : holders_stage(plan, b)];
+    }
+}
+
 /* The ranges of a bucket get their servers. */
 static void
-ranges_assign(struct collective *c, const struct proto_plan *plan, size_t b)
+ranges_assign(struct collective *c, size_t b)
 {
+    const struct proto_plan *plan = &holders_of(c, b)->plan;
     const struct core_bucket *bucket = &c->setup.buckets[b];
     struct layout *layout = &c->layouts[b];
     struct servers_deal deal;
@@ -94,21 +111,22 @@ ranges_assign(struct collective *c, const struct proto_plan *plan, size_t b)
         uint64_t elems =
             servers_end(&layout->ranges, bucket, r) - servers_begin(&layout->ranges, bucket, r);
         c->ranges[layout->first + r].owner = (uint8_t)owner;
-        c->serves += owner == c->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
+        c->serves += owner == holders_of(c, b)->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
         c->served += coding_bytes(PROTO_CODING_RAW, elems);
     }
 }
 
 /* Which buckets have servers under this plan? */
 static void
-layouts_plan(struct collective *c, const struct proto_plan *plan)
+layouts_plan(struct collective *c)
 {
     c->serves = c->served = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
         uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[b].count);
-        c->layouts[b].served = c->n > 1 && servers_take(plan, bytes);
+        const struct holders *h = holders_of(c, b);
+        c->layouts[b].served = h->here && h->n > 1 && servers_take(&h->plan, bytes);
         if (c->layouts[b].served)
-            ranges_assign(c, plan, b);
+            ranges_assign(c, b);
     }
 }
 
@@ -120,13 +138,10 @@ collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t ha
     c->running = false;
     c->broken = false;
     c->plan = hash;
-    c->n = (unsigned)plan->count;
-    c->rank = rank;
-    c->mine = plan->members[rank].shards;
-    c->complete = plan->complete;
-    for (size_t m = 0; m < plan->count; m++)
-        c->members[m] = plan->members[m].node;
-    layouts_plan(c, plan);
+    c->all = &c->sets[plan->cut_count + 1];
+    holders_plan(c->sets, plan, rank);
+    lanes_plan(c, plan);
+    layouts_plan(c);
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash != hash)
             kept_remove(c, k);
@@ -167,32 +182,26 @@ fail_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
     return collective_refuse(c, "another state", chunk);
 }
 
-static int
-rank_of(const struct collective *c, struct proto_node node)
-{
-    for (unsigned r = 0; r < c->n; r++)
-        if (c->members[r].id == node.id && c->members[r].incarnation == node.incarnation)
-            return (int)r;
-    return -1;
-}
-
 /* A chunk of the present plan and round. */
 static enum verdict
 chunk_accept(struct collective *c, struct proto_node node, enum proto_type type,
              const struct proto_chunk *chunk, struct core_frame *frame)
 {
-    int from = rank_of(c, node);
-    if (from >= 0 && from != (int)c->rank && chunk->state_hash != c->state &&
-        !core_mutant(MUTANT_ODD))
+    int from = holders_find(c->all, node);
+    bool other = from >= 0 && from != (int)c->all->rank;
+    if (other && chunk->state_hash != c->state && !core_mutant(MUTANT_ODD))
         return fail_state(c, (unsigned)from, chunk);
-    if (from < 0 || from == (int)c->rank || chunk->bucket >= c->setup.bucket_count ||
-        chunk->bucket < c->first_bucket)
+    if (!other || chunk->bucket >= c->setup.bucket_count || chunk->bucket < c->first_bucket)
         return collective_refuse(c, "not of this plan", chunk);
+    const struct lane *lane = &c->lanes[chunk->bucket];
+    from = lane->route ? holders_find(lane->holders, node) : -1;
+    if (from < 0)
+        return collective_refuse(c, "of another stage", chunk);
     if (!coding_fits(chunk->coding, chunk->count, frame->size))
         return collective_refuse(c, "wrong size", chunk);
-    if (c->lanes[chunk->bucket].left == 0)
+    if (lane->left == 0)
         return VERDICT_DONE;
-    const struct route *route = c->lanes[chunk->bucket].route;
+    const struct route *route = lane->route;
     if (type == PROTO_GATHER)
         return route->gather(c, chunk, (unsigned)from, frame);
     if (chunk->direct != route->direct)
@@ -293,19 +302,23 @@ static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
     uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count);
+    if (!holders_of(c, bucket)->here)
+        return NULL;
     if (c->layouts[bucket].served)
         return &route_star;
-    return servers_direct(c->n, c->setup.direct_bytes, bytes) ? &route_direct : &route_ring;
+    return servers_direct(holders_of(c, bucket)->n, c->setup.direct_bytes, bytes) ? &route_direct
+                                                                                  : &route_ring;
 }
 
 /* Returns how many chunks the lane has. */
 static size_t
 lane_begin(struct collective *c, size_t bucket, size_t chunk)
 {
-    c->lanes[bucket] = (struct lane){.route = route_of(c, bucket), .chunk = chunk};
-    if (c->setup.buckets[bucket].count == 0)
+    struct lane *lane = &c->lanes[bucket];
+    *lane = (struct lane){.route = route_of(c, bucket), .holders = lane->holders, .chunk = chunk};
+    if (!lane->route || c->setup.buckets[bucket].count == 0)
         return 0;
-    return c->lanes[bucket].route->begin(c, bucket);
+    return lane->route->begin(c, bucket);
 }
 
 void
@@ -336,7 +349,7 @@ static void
 lane_send(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
-    if (!lane->sent && lane->left > 0 && c->n > 1)
+    if (!lane->sent && lane->left > 0 && lane->holders->n > 1)
         lane->route->send(c, bucket);
     lane->sent = true;
     if (lane->left > 0 && lane->route->open)
@@ -378,7 +391,7 @@ static bool
 lane_lend(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
-    bool can = lane->left == 0 && !lane->lent;
+    bool can = lane->route && lane->left == 0 && !lane->lent;
     lane->lent = lane->lent || can;
     return can;
 }
@@ -417,7 +430,7 @@ collective_status(const struct collective *c)
 bool
 collective_complete(const struct collective *c, size_t bucket)
 {
-    return c->planned && c->running && !c->broken && bucket < c->ready &&
+    return c->planned && c->running && !c->broken && bucket < c->ready && c->lanes[bucket].route &&
            c->lanes[bucket].left == 0;
 }
 

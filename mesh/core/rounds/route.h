@@ -6,14 +6,9 @@
 #ifndef MESH_ROUTE_H
 #define MESH_ROUTE_H
 
-#include <assert.h>
-#include <stdio.h>
-
-#include "compress/check.h"
-#include "compress/coding.h"
 #include "mesh/core/group/servers.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/collective.h"
+#include "mesh/core/rounds/holders.h"
 
 enum chunk_status { CHUNK_WAITING, CHUNK_PASSED, CHUNK_FINAL };
 enum verdict { VERDICT_DONE, VERDICT_LATER, VERDICT_BAD };
@@ -56,7 +51,8 @@ struct layout {
 
 /* One bucket in the present round. */
 struct lane {
-    const struct route *route;
+    const struct route *route; /* NULL: of a stage that this node does not hold */
+    const struct holders *holders;
     bool sent;        /* my contribution is on its way */
     bool lent;        /* collective_final has named it */
     bool begun;       /* direct only: sum may be written */
@@ -87,10 +83,8 @@ struct collective {
 
     bool planned;
     uint64_t plan;
-    unsigned n, rank;
-    uint64_t mine;     /* my shards */
-    uint64_t complete; /* the shards of a complete sum */
-    struct proto_node members[PROTO_PEERS_MAX];
+    struct holders *sets; /* [HOLDERS_SETS]: of each stage, then all members */
+    const struct holders *all;
 
     uint64_t serves, served; /* bytes of a round with this node as their server, with any */
 
@@ -115,105 +109,36 @@ chunks_of(const struct collective *c, uint64_t count)
     return (size_t)((count + c->setup.chunk_elems - 1) / c->setup.chunk_elems);
 }
 
+/* Who sums the bucket under the plan. */
+static inline const struct holders *
+holders_of(const struct collective *c, size_t bucket)
+{
+    return c->lanes[bucket].holders;
+}
+
 /* --- The checks of a route: fence and state are in collective.c ------------------------------------------------ */
 
-static inline void
-collective_fail(struct collective *c, const char *what, const struct proto_chunk *chunk)
-{
-    c->broken = true;
-    snprintf(c->why, sizeof c->why, "%s in bucket %u, elements %llu+%u, hop %u", what,
-             (unsigned)chunk->bucket, (unsigned long long)chunk->first, (unsigned)chunk->count,
-             (unsigned)chunk->hop);
-}
-
-static inline enum verdict
-collective_refuse(struct collective *c, const char *what, const struct proto_chunk *chunk)
-{
-    collective_fail(c, what, chunk);
-    return VERDICT_BAD;
-}
-
-static inline void
-send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk)
-{
-    struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
-    c->ops.send(c->ctx, rank, &msg, c->setup.own + chunk->first,
-                coding_bytes(chunk->coding, chunk->count));
-}
-
-static inline struct proto_chunk
-own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t count)
-{
-    return (struct proto_chunk){
-        .plan_hash = c->plan,
-        .round = c->round,
-        .bucket = (uint16_t)bucket,
-        .direct = c->lanes[bucket].route->direct,
-        .first = first,
-        .count = (uint32_t)count,
-        .coding = PROTO_CODING_RAW,
-        .coverage = c->mine,
-        .check = check_of(c->setup.own + first, 0, count),
-        .state_hash = c->state,
-    };
-}
-
-static inline bool
-check_differs(uint64_t a, uint64_t b)
-{
-    return a != b && !core_mutant(MUTANT_CHECK);
-}
-
-/* Shards that coverage is about: all. */
-static inline uint64_t
-covered_shards(void)
-{
-    return core_mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
-}
-
-static inline bool
-covers_twice(uint64_t a, uint64_t b)
-{
-    return (a & b & covered_shards()) != 0 && !core_mutant(MUTANT_COVERAGE);
-}
-
-static inline bool
-covers_all(const struct collective *c, uint64_t coverage)
-{
-    return (coverage & covered_shards()) == (c->complete & covered_shards()) ||
-           core_mutant(MUTANT_COVERAGE);
-}
-
+/* The chunk contradicts the plan, the round is broken, and `what` says why. */
+enum verdict collective_refuse(struct collective *c, const char *what,
+                               const struct proto_chunk *chunk);
+bool check_differs(uint64_t a, uint64_t b);
+/* Have they a shard in common? */
+bool covers_twice(uint64_t a, uint64_t b);
+bool covers_all(const struct holders *h, uint64_t coverage);
 /* Does the chunk have elements, and all of them in its bucket? */
-static inline bool
-chunk_in_bucket(const struct collective *c, const struct proto_chunk *chunk)
-{
-    const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
-    return chunk->count > 0 && chunk->first >= b->first && chunk->first - b->first < b->count &&
-           chunk->count <= b->count - (chunk->first - b->first);
-}
+bool chunk_in_bucket(const struct collective *c, const struct proto_chunk *chunk);
 
-static inline void
-lane_count(struct collective *c, struct lane *lane)
-{
-    assert(lane->left > 0);
-    c->progress++;
-    if (--lane->left == 0)
-        c->left--;
-}
+/* --- What routes do ------------------------------------------------------------------------------------------- */
 
+/* These elements of own[]. */
+struct proto_chunk own_chunk(const struct collective *c, size_t bucket, uint64_t first,
+                             uint64_t count);
+/* To the holder with this rank. */
+void send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk);
+/* A chunk or a contribution of the lane is final. */
+void lane_count(struct collective *c, struct lane *lane);
 /* A GATHER at its turn: sum gets the total of these elements. */
-static inline enum verdict
-lane_take_total(struct collective *c, const struct proto_chunk *chunk,
-                const struct core_frame *frame)
-{
-    if (!covers_all(c, chunk->coverage))
-        return collective_refuse(c, "a shard is missing", chunk);
-    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
-    if (check_differs(check, chunk->check))
-        return collective_refuse(c, "wrong checksum", chunk);
-    lane_count(c, &c->lanes[chunk->bucket]);
-    return VERDICT_DONE;
-}
+enum verdict lane_take_total(struct collective *c, const struct proto_chunk *chunk,
+                             const struct core_frame *frame);
 
 #endif

@@ -2,15 +2,18 @@
  * a ring. A member that is alone takes it, too. */
 #include <assert.h>
 
+#include "compress/check.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 
 static void
 direct_send(struct collective *c, size_t bucket)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
+    const struct holders *h = holders_of(c, bucket);
     struct proto_chunk chunk = own_chunk(c, bucket, b->first, b->count);
-    for (unsigned d = 1; d < c->n; d++)
-        send_own(c, (c->rank + d) % c->n, &chunk);
+    for (unsigned d = 1; d < h->n; d++)
+        send_own(c, (h->rank + d) % h->n, &chunk);
 }
 
 /* Sum starts as my contribution, with others it is written when the first comes. */
@@ -21,15 +24,16 @@ direct_open(struct collective *c, size_t bucket)
     const struct core_bucket *b = &c->setup.buckets[bucket];
     if (lane->begun || lane->left == 0)
         return;
-    if (lane->left == 1 && !covers_all(c, c->mine)) {
+    const struct holders *h = lane->holders;
+    if (lane->left == 1 && !covers_all(h, h->mine)) {
         struct proto_chunk chunk = own_chunk(c, bucket, b->first, 0);
-        collective_fail(c, "a shard is missing", &chunk);
+        collective_refuse(c, "a shard is missing", &chunk);
         return;
     }
     lane->begun = true;
-    if (c->n == 1)
+    if (h->n == 1)
         check_copy(c->setup.sum + b->first, c->setup.own + b->first, b->count);
-    lane->covered = c->mine;
+    lane->covered = h->mine;
     lane_count(c, lane);
 }
 
@@ -39,7 +43,7 @@ direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned fr
 {
     struct lane *lane = &c->lanes[chunk->bucket];
     const struct core_bucket *b = &c->setup.buckets[chunk->bucket];
-    assert(chunk->direct && c->n > 1);
+    assert(chunk->direct && lane->holders->n > 1);
     if (chunk->first != b->first || chunk->count != b->count)
         return collective_refuse(c, "wrong range", chunk);
     if (!lane->begun)
@@ -50,14 +54,14 @@ direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned fr
     if (covers_twice(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
         return collective_refuse(c, "a shard counted twice", chunk);
     int32_t *sum = c->setup.sum + b->first;
-    bool first = lane->left == c->n - 1;
+    bool first = lane->left == lane->holders->n - 1;
     uint64_t before, after;
     check_sum(sum, first ? c->setup.own + b->first : sum, frame->data, b->count, &before, &after);
     if (check_differs(check_add(before, chunk->check), after))
         return collective_refuse(c, "wrong checksum", chunk);
     *taken = CHUNK_FINAL;
     lane->covered |= chunk->coverage;
-    if (lane->left == 1 && !covers_all(c, lane->covered))
+    if (lane->left == 1 && !covers_all(lane->holders, lane->covered))
         return collective_refuse(c, "a shard is missing", chunk);
     lane_count(c, lane);
     return VERDICT_DONE;
@@ -75,8 +79,9 @@ direct_gather(struct collective *c, const struct proto_chunk *chunk, unsigned fr
 static size_t
 direct_begin(struct collective *c, size_t bucket)
 {
-    c->lanes[bucket].left = c->n;
-    return c->n;
+    size_t n = holders_of(c, bucket)->n;
+    c->lanes[bucket].left = n;
+    return n;
 }
 
 const struct route route_direct = {

@@ -2,6 +2,8 @@
  * Each member sends 2(n-1)/n of the bucket, for any n. collective.h has the states of a chunk. */
 #include <assert.h>
 
+#include "compress/check.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 
 /* Long segments begin where copies may bypass the caches. */
@@ -9,8 +11,9 @@ static uint64_t
 segment_first(const struct collective *c, size_t bucket, unsigned s)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
-    uint64_t first = b->first + b->count * s / c->n;
-    bool inside = s > 0 && s < c->n && b->count / c->n >= CHECK_STREAM;
+    unsigned n = holders_of(c, bucket)->n;
+    uint64_t first = b->first + b->count * s / n;
+    bool inside = s > 0 && s < n && b->count / n >= CHECK_STREAM;
     return inside ? first / CHECK_LANES * CHECK_LANES : first;
 }
 
@@ -18,46 +21,49 @@ segment_first(const struct collective *c, size_t bucket, unsigned s)
 static size_t
 segment_chunks(const struct collective *c, size_t bucket)
 {
-    return chunks_of(c, (c->setup.buckets[bucket].count + c->n - 1) / c->n);
+    unsigned n = holders_of(c, bucket)->n;
+    return chunks_of(c, (c->setup.buckets[bucket].count + n - 1) / n);
 }
 
 static unsigned
-right_neighbour(const struct collective *c)
+right_neighbour(const struct holders *h)
 {
-    return (c->rank + 1) % c->n;
+    return (h->rank + 1) % h->n;
 }
 
 /* Steps from rank a to rank b along the ring. */
 static unsigned
-ring_distance(const struct collective *c, unsigned a, unsigned b)
+ring_distance(const struct holders *h, unsigned a, unsigned b)
 {
-    return (b + c->n - a) % c->n;
+    return (b + h->n - a) % h->n;
 }
 
 static size_t
 ring_begin(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
-    assert(c->n > 1);
+    unsigned n = lane->holders->n;
+    assert(n > 1);
     lane->stride = segment_chunks(c, bucket);
-    for (unsigned s = 0; s < c->n; s++)
+    for (unsigned s = 0; s < n; s++)
         lane->left += chunks_of(c, segment_first(c, bucket, s + 1) - segment_first(c, bucket, s));
-    return lane->stride * c->n;
+    return lane->stride * n;
 }
 
 static void
 ring_send(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
-    uint64_t first = segment_first(c, bucket, c->rank);
-    uint64_t end = segment_first(c, bucket, c->rank + 1);
+    const struct holders *h = lane->holders;
+    uint64_t first = segment_first(c, bucket, h->rank);
+    uint64_t end = segment_first(c, bucket, h->rank + 1);
     for (size_t k = 0; first < end; k++, first += c->setup.chunk_elems) {
         uint64_t count = end - first;
         if (count > c->setup.chunk_elems)
             count = c->setup.chunk_elems;
         struct proto_chunk chunk = own_chunk(c, bucket, first, count);
-        c->chunks[lane->chunk + c->rank * lane->stride + k] = CHUNK_PASSED;
-        send_own(c, right_neighbour(c), &chunk);
+        c->chunks[lane->chunk + h->rank * lane->stride + k] = CHUNK_PASSED;
+        send_own(c, right_neighbour(h), &chunk);
     }
 }
 
@@ -66,8 +72,9 @@ static void
 ring_pass_on(struct collective *c, enum proto_type type, const struct proto_chunk *chunk,
              struct core_frame *frame)
 {
+    const struct holders *h = holders_of(c, chunk->bucket);
     struct proto_msg msg = {.type = type, .chunk = *chunk};
-    c->ops.pass_on(c->ctx, UINT64_C(1) << right_neighbour(c), &msg, frame);
+    c->ops.pass_on(c->ctx, UINT64_C(1) << h->of_plan[right_neighbour(h)], &msg, frame);
 }
 
 /* The check of the range: the status of the chunk with these elements, and its segment; NULL: there is none. */
@@ -96,11 +103,12 @@ static uint8_t *
 chunk_arrives(struct collective *c, const struct proto_chunk *chunk, unsigned from, unsigned hops)
 {
     unsigned s = 0;
+    const struct holders *h = holders_of(c, chunk->bucket);
     uint8_t *status = chunk_place(c, chunk, &s);
-    if (status && (from + 1) % c->n == c->rank && hops == ring_distance(c, s, c->rank) &&
-        chunk->hop + 1u < c->n)
+    if (status && (from + 1) % h->n == h->rank && hops == ring_distance(h, s, h->rank) &&
+        chunk->hop + 1u < h->n)
         return status;
-    collective_fail(c, status ? "wrong hop" : "wrong range", chunk);
+    collective_refuse(c, status ? "wrong hop" : "wrong range", chunk);
     return NULL;
 }
 
@@ -109,7 +117,7 @@ static enum verdict
 ring_reduce_last(struct collective *c, struct proto_chunk *chunk, uint8_t *status,
                  struct core_frame *frame)
 {
-    if (!covers_all(c, chunk->coverage))
+    if (!covers_all(holders_of(c, chunk->bucket), chunk->coverage))
         return collective_refuse(c, "a shard is missing", chunk);
     *status = CHUNK_FINAL;
     lane_count(c, &c->lanes[chunk->bucket]);
@@ -122,15 +130,16 @@ static enum verdict
 ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
+    const struct holders *h = holders_of(c, chunk->bucket);
     uint8_t *status = chunk_arrives(c, chunk, from, chunk->hop + 1u);
     if (!status)
         return VERDICT_BAD;
     if (*status != CHUNK_WAITING)
         return VERDICT_DONE;
-    bool last = chunk->hop + 2u == c->n; /* nothing more to add */
+    bool last = chunk->hop + 2u == h->n; /* nothing more to add */
     if (c->ready <= chunk->bucket)
         return VERDICT_LATER;
-    if (covers_twice(chunk->coverage, c->mine))
+    if (covers_twice(chunk->coverage, h->mine))
         return collective_refuse(c, "a shard counted twice", chunk);
     const int32_t *own = c->setup.own + chunk->first;
     uint64_t mine, sum;
@@ -142,7 +151,7 @@ ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return collective_refuse(c, "wrong checksum", chunk);
     struct proto_chunk next = *chunk;
     next.check = sum;
-    next.coverage |= c->mine;
+    next.coverage |= h->mine;
     next.hop++;
     if (last)
         return ring_reduce_last(c, &next, status, frame);
@@ -166,7 +175,7 @@ ring_gather(struct collective *c, const struct proto_chunk *chunk, unsigned from
     if (lane_take_total(c, chunk, frame) == VERDICT_BAD)
         return VERDICT_BAD;
     *status = CHUNK_FINAL;
-    if (chunk->hop + 2u < c->n) {
+    if (chunk->hop + 2u < holders_of(c, chunk->bucket)->n) {
         struct proto_chunk next = *chunk;
         next.hop++;
         ring_pass_on(c, PROTO_GATHER, &next, frame);

@@ -19,8 +19,9 @@
  * a copy. */
 #include <assert.h>
 
+#include "compress/check.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
-#include "proto/bits.h"
 
 enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };
 
@@ -34,10 +35,11 @@ static size_t
 star_begin(struct collective *c, size_t bucket)
 {
     const struct layout *layout = layout_of(c, bucket);
-    assert(c->n > 1 && layout->served);
+    const struct holders *h = holders_of(c, bucket);
+    assert(h->n > 1 && layout->served);
     for (size_t r = 0; r < layout->ranges.count; r++) {
         struct range *range = &c->ranges[layout->first + r];
-        *range = (struct range){.owner = range->owner, .covered = c->mine};
+        *range = (struct range){.owner = range->owner, .covered = h->mine};
     }
     c->lanes[bucket].left = layout->ranges.count;
     return 0;
@@ -92,10 +94,11 @@ static void
 star_send(struct collective *c, size_t bucket)
 {
     const struct layout *layout = layout_of(c, bucket);
+    const struct holders *h = holders_of(c, bucket);
     size_t next[PROTO_PEERS_MAX] = {0};
     for (unsigned w = 0; w < STAR_WINDOW; w++)
-        for (unsigned k = 1; k < c->n; k++) {
-            unsigned owner = (c->rank + k) % c->n;
+        for (unsigned k = 1; k < h->n; k++) {
+            unsigned owner = (h->rank + k) % h->n;
             size_t r = range_from(c, layout, owner, next[owner]);
             next[owner] = r + 1;
             if (r < layout->ranges.count)
@@ -145,10 +148,10 @@ range_add_own(struct collective *c, struct range *range, const struct proto_chun
     int32_t *sum = c->setup.sum + chunk->first;
     uint64_t mine, after;
     check_sum(sum, c->setup.own + chunk->first, sum, chunk->count, &mine, &after);
-    range->taken |= UINT64_C(1) << c->rank;
+    range->taken |= UINT64_C(1) << holders_of(c, chunk->bucket)->rank;
     range->check = check_add(range->check, mine);
     if (check_differs(range->check, after))
-        collective_fail(c, "wrong checksum", chunk);
+        collective_refuse(c, "wrong checksum", chunk);
 }
 
 static void
@@ -159,7 +162,7 @@ star_open(struct collective *c, size_t bucket)
     bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
     for (size_t r = 0; !again && r < layout->ranges.count; r++) {
         struct range *range = &c->ranges[layout->first + r];
-        if (range->owner != c->rank || range->taken == 0 || range->final)
+        if (range->owner != lane->holders->rank || range->taken == 0 || range->final)
             continue;
         struct proto_chunk chunk = range_chunk(c, bucket, r);
         range_add_own(c, range, &chunk);
@@ -193,7 +196,7 @@ range_add(struct collective *c, struct range *range, const struct proto_chunk *c
     else
         check_sum(sum, base, frame->data, chunk->count, &before, &after);
     if (first) {
-        range->taken = UINT64_C(1) << c->rank;
+        range->taken = UINT64_C(1) << holders_of(c, chunk->bucket)->rank;
         range->check = before;
     }
     range->check = check_add(range->check, chunk->check);
@@ -206,24 +209,24 @@ range_finish(struct collective *c, struct range *range, const struct proto_chunk
              struct core_frame *frame)
 {
     bool early = core_mutant(MUTANT_STAR_EARLY);
-    if (!covers_all(c, range->covered) && !early)
+    const struct holders *h = holders_of(c, chunk->bucket);
+    if (!covers_all(h, range->covered) && !early)
         return collective_refuse(c, "a shard is missing", chunk);
     struct proto_msg msg = {.type = PROTO_GATHER, .chunk = *chunk};
-    msg.chunk.coverage = early ? c->complete : range->covered;
+    msg.chunk.coverage = early ? h->complete : range->covered;
     msg.chunk.check = range->check;
     range->final = true;
     lane_count(c, &c->lanes[chunk->bucket]);
-    uint64_t all = bits_below(c->n);
-    c->ops.pass_on(c->ctx, all & ~(UINT64_C(1) << c->rank), &msg, frame);
+    c->ops.pass_on(c->ctx, h->others, &msg, frame);
     return VERDICT_DONE;
 }
 
 /* Is this the last contribution of the others? */
 static bool
-is_last_contribution(const struct collective *c, const struct range *range)
+is_last_contribution(const struct holders *h, const struct range *range)
 {
-    uint64_t others = range->taken & ~(UINT64_C(1) << c->rank);
-    unsigned missing = c->n - 1 - (unsigned)__builtin_popcountll(others);
+    uint64_t others = range->taken & ~(UINT64_C(1) << h->rank);
+    unsigned missing = h->n - 1 - (unsigned)__builtin_popcountll(others);
     return missing <= (core_mutant(MUTANT_STAR_EARLY) ? 2 : 1);
 }
 
@@ -231,14 +234,15 @@ static enum verdict
 star_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
 {
+    const struct holders *h = holders_of(c, chunk->bucket);
     struct range *range = range_of(c, chunk);
     if (!range)
         return collective_refuse(c, "wrong range", chunk);
-    if (!range_served_by(range, c->rank))
+    if (!range_served_by(range, h->rank))
         return collective_refuse(c, "a range of another server", chunk);
     if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
         return VERDICT_DONE;
-    bool last = is_last_contribution(c, range);
+    bool last = is_last_contribution(h, range);
     if (!c->open || (last && c->ready <= chunk->bucket))
         return VERDICT_LATER;
     if (covers_twice(chunk->coverage, range->covered))

@@ -1,0 +1,56 @@
+/* holders.c - see holders.h. */
+#include "mesh/core/rounds/holders.h"
+
+#include <assert.h>
+
+/* Those that hold one of the stages. */
+static struct holders
+holders_of_stages(const struct proto_plan *plan, uint64_t stages, unsigned rank)
+{
+    struct holders h = {.complete = plan->complete};
+    for (unsigned r = 0; r < plan->count; r++) {
+        const struct proto_member *member = &plan->members[r];
+        if (!(member->stages & stages))
+            continue;
+        if (r == rank) {
+            h.here = true;
+            h.rank = h.n;
+            h.mine = member->shards;
+        } else {
+            h.others |= UINT64_C(1) << r;
+        }
+        h.of_plan[h.n] = (uint8_t)r;
+        h.plan.members[h.n++] = *member;
+    }
+    h.plan.count = h.n;
+    return h;
+}
+
+void
+holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan, unsigned rank)
+{
+    assert(rank < plan->count && plan->cut_count + 1 < HOLDERS_SETS);
+    size_t last = plan->cut_count;
+    for (size_t s = 0; s <= last; s++)
+        sets[s] = holders_of_stages(plan, UINT64_C(1) << s, rank);
+    sets[last + 1] = holders_of_stages(plan, UINT64_MAX, rank);
+    sets[last + 1].mine = sets[last].mine;
+}
+
+size_t
+holders_stage(const struct proto_plan *plan, size_t bucket)
+{
+    size_t stage = plan->cut_count;
+    for (size_t k = 0; k < plan->cut_count; k++)
+        stage -= plan->cuts[k].bucket <= bucket;
+    return stage;
+}
+
+int
+holders_find(const struct holders *h, struct proto_node node)
+{
+    for (unsigned r = 0; r < h->n; r++)
+        if (proto_node_equal(h->plan.members[r].node, node))
+            return (int)r;
+    return -1;
+}
