@@ -183,6 +183,30 @@ what_a_dead_donor_owed_is_asked_of_another(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 7 is asked for the blocks from 0 on, and offers a later state instead of giving them. */
+static void
+what_a_donor_owed_that_offers_another_state_is_asked_of_another(void **state)
+{
+    (void)state;
+    struct lone *lone = behind(2, true);
+    uint8_t *want = state_of(9), *later = state_of(10);
+    offer(lone, 7, want, 9);
+    offer(lone, 8, want, 9);
+    struct donors donors = {.mute = 7};
+    struct proto_msg none = {
+        .type = PROTO_STATE,
+        .state = {.round = 9, .block = lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.block}};
+    offer(lone, 7, later, 10);
+    say_bulk(lone, 7, &none, NULL, 0);
+    answer(lone, &donors, want, 9);
+    assert_true(lone->adopt);
+    assert_int_equal(donors.given[8], BLOCKS);
+    assert_memory_equal(lone->state_in, want, SIZE);
+    free(later);
+    free(want);
+    lone_destroy(&lone);
+}
+
 /* Node 7, which offers this state before round 9, gives the first eight blocks of it and is gone. */
 static void
 lose_donor(struct lone *lone, uint8_t *want)
@@ -806,6 +830,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_of_several_donors_make_the_whole),
         cmocka_unit_test(what_a_dead_donor_owed_is_asked_of_another),
+        cmocka_unit_test(what_a_donor_owed_that_offers_another_state_is_asked_of_another),
         cmocka_unit_test(a_transfer_goes_on_where_its_last_donor_left_it),
         cmocka_unit_test(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there),
         cmocka_unit_test(a_silent_donor_is_left_for_another),

@@ -256,9 +256,10 @@ donor_step(struct fetch *fetch, const struct core *core, int i)
 static void
 blocks_step(struct fetch *fetch, const struct core *core)
 {
-    if (!fetch_anybody(core, fetch_gives)) {
-        for (int i = 0; i < core->peers.high && fetch->listed; i++)
+    for (int i = 0; i < core->peers.high && fetch->listed; i++)
+        if (!fetch_gives(core, i)) /* it may offer another state by now */
             blocks_free(fetch, core, i);
+    if (!fetch_anybody(core, fetch_gives)) {
         bool same = fetch->listed && fetch->list.round > core->round;
         fetch_ask_begin(fetch, core, same ? fetch->list.round : fetch_name_round(core));
         return;
@@ -321,7 +322,6 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
         msg->round != fetch->list.round || block >= core->transfer.blocks)
         return;
     if (size == 0 && core->config.state_size > 0) { /* it has the copy no more */
-        blocks_free(fetch, core, from);
         fetch->donors[from].offered = false;
         return;
     }
