@@ -614,6 +614,31 @@ the_65th_node_is_too_much(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
+static void
+an_answer_comes_before_the_list_of_peers(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    lone_meet(lone, 7);
+    found(lone, 8, false);
+    lone_up(lone, 8);
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.run = "lone",
+                                      .job_hash = 1,
+                                      .numerics = 2,
+                                      .kernel = "plain",
+                                      .control_port = 20008,
+                                      .bulk_port = 30008,
+                                      .asks = 908,
+                                      .answers = lone->asked[8]}};
+    lone_say(lone, 8, &msg);
+    assert_int_equal(lone_sent(lone, 8, PROTO_HELLO)->msg.hello.answers, 908);
+    assert_non_null(lone_sent(lone, 8, PROTO_PEERS));
+    assert_true(lone_sent(lone, 8, PROTO_HELLO) < lone_sent(lone, 8, PROTO_PEERS));
+    lone_destroy(&lone);
+}
+
 static void
 peers_tell_one_another_whom_they_know(void **state)
 {
@@ -725,6 +750,7 @@ main(void)
         cmocka_unit_test(most_of_the_mesh_is_suspected_later_but_in_bounded_time),
         cmocka_unit_test(half_of_the_mesh_is_suspected_at_once),
         cmocka_unit_test(the_65th_node_is_too_much),
+        cmocka_unit_test(an_answer_comes_before_the_list_of_peers),
         cmocka_unit_test(peers_tell_one_another_whom_they_know),
         cmocka_unit_test(who_wants_a_job_gets_its_text_and_is_no_peer),
         cmocka_unit_test(a_node_without_a_job_asks_the_first_peer),

@@ -222,10 +222,13 @@ peer_greeted(struct peers *peers, const struct core *core, int i, const struct p
         return;
     }
     bool answer = hello->answers == peer->number || core_mutant(MUTANT_LINK);
-    if (peer->state == PEER_GREETING && answer)
-        peer_establish(peers, core, i);
+    bool begins = peer->state == PEER_GREETING && answer;
+    /* Before all else: what comes ahead of the answer comes before the other one's session, and is dropped. */
     if (peer->link_up && hello->asks != 0)
-        link_hello(core, peer->link, peer->state == PEER_UP ? 0 : peer->number, hello->asks);
+        link_hello(core, peer->link, begins || peer->state == PEER_UP ? 0 : peer->number,
+                   hello->asks);
+    if (begins)
+        peer_establish(peers, core, i);
 }
 
 void
