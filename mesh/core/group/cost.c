@@ -181,7 +181,7 @@ cost_star_us(const struct cost *cost, uint64_t bytes)
 }
 
 static bool
-is_served(const struct cost *cost, uint64_t bytes)
+has_servers(const struct cost *cost, uint64_t bytes)
 {
     bool any = false;
     for (size_t m = 0; m < cost->n; m++)
@@ -192,7 +192,7 @@ is_served(const struct cost *cost, uint64_t bytes)
 static struct route_cost
 bucket_cost(const struct cost *cost, uint64_t bytes)
 {
-    if (is_served(cost, bytes))
+    if (has_servers(cost, bytes))
         return star_cost(cost, bytes);
     return servers_direct(cost->n, cost->direct_bytes, bytes) ? direct_cost(cost, bytes)
                                                               : ring_cost(cost, bytes);
