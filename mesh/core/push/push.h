@@ -51,8 +51,8 @@
  * So all members save the same bits, any of them can begin a mesh again, and nothing in a checkpoint was computed from what
  * is not in it. When a member is lost meanwhile, the next group makes the snapshot; who has copied all keeps it. A member
  * that is told to end (Ctrl-C) asks the leader for a snapshot with TAKE(leaves), computes nothing after it, and ends when the
- * others have saved it, too. A node that begins with a checkpoint holds all ranges as of the snapshot, and its base is a
- * hash of their histories: nodes with the same one belong together. */
+ * others have saved it, too; if it forgets what it held, it ends at once. A node that begins with a checkpoint holds all
+ * ranges as of the snapshot, and its base is a hash of their histories: nodes with the same one belong together. */
 #ifndef MESH_PUSH_H
 #define MESH_PUSH_H
 

@@ -178,14 +178,15 @@ push_snapshot_end(struct push *push, const struct core *core)
     return true;
 }
 
-/* Those who have not copied all yet may need this node: it waits until the leader has let the others go on. */
+/* Those who have not copied all yet may need this node: it waits until the leader has let the others go on. Who has
+ * forgotten what it held has nothing to save, and nobody needs it. */
 static void
 end_in_time(struct push *push, const struct core *core)
 {
     bool late = awake_reached(core->awake, awake_after(push->snapshot.ends_at, PUSH_END_US));
     bool saved = push->snapshot.ends == PUSH_ENDS_SAVED;
-    if (push->snapshot.ended ||
-        !(late || (saved && snapshot_wanted(push, core) != push->snapshot.saved)))
+    bool released = saved && snapshot_wanted(push, core) != push->snapshot.saved;
+    if (push->snapshot.ended || !(late || released || push->group.hash == 0))
         return;
     push->snapshot.ended = true;
     core->config.trainer->ended(core->config.trainer_ctx, saved);
