@@ -26,13 +26,12 @@ struct share {
 static void
 elect(const struct config *config, size_t nodes, struct proto_plan *plan)
 {
-    struct plan_elect_view view = {
-        .wanted = config->mesh.servers,
-        .cost = {.n = nodes, .chunk_elems = MESH_CHUNK_ELEMS, .direct_bytes = MESH_DIRECT_BYTES}};
+    const struct cost cost = {
+        .n = nodes, .chunk_elems = MESH_CHUNK_ELEMS, .direct_bytes = MESH_DIRECT_BYTES};
     *plan = (struct proto_plan){.count = nodes};
     for (size_t m = 0; m < nodes; m++)
         plan->members[m].node.id = m + 1;
-    plan_elect_duties(&view, plan);
+    plan_elect_duties(&cost, config->mesh.servers, plan);
 }
 
 /* Adds what each node does of a bucket. Returns its bytes that have a server. */

@@ -220,23 +220,21 @@ a_change_of_weight_moves_few_ranges(void **state)
 
 /* --- Electing ------------------------------------------------------------------------------------- */
 
-static struct plan_elect_view
-view_of(size_t n, unsigned wanted)
+static struct cost
+cost_of(size_t n)
 {
-    return (struct plan_elect_view){
-        .wanted = wanted,
-        .cost = {.n = n, .chunk_elems = PROTO_CHUNK_MAX, .direct_bytes = 1 << 16}};
+    return (struct cost){.n = n, .chunk_elems = PROTO_CHUNK_MAX, .direct_bytes = 1 << 16};
 }
 
 /* Bitmap of the servers. */
 static unsigned
-elected(const struct plan_elect_view *view, struct proto_plan *plan)
+elected(const struct cost *cost, unsigned wanted, struct proto_plan *plan)
 {
     unsigned set = 0;
-    *plan = plan_of(view->cost.n, 1, 1);
-    plan_elect_duties(view, plan);
+    *plan = plan_of(cost->n, 1, 1);
+    plan_elect_duties(cost, wanted, plan);
     assert_true(servers_valid(plan));
-    for (size_t m = 0; m < view->cost.n; m++)
+    for (size_t m = 0; m < cost->n; m++)
         set |= (unsigned)(plan->members[m].duties != 0) << m;
     return set;
 }
@@ -247,8 +245,8 @@ as_many_as_wanted_serve_or_all(void **state)
     (void)state;
     struct proto_plan plan;
     for (unsigned wanted = 1; wanted <= 6; wanted++) {
-        struct plan_elect_view view = view_of(4, wanted);
-        unsigned set = elected(&view, &plan);
+        struct cost cost = cost_of(4);
+        unsigned set = elected(&cost, wanted, &plan);
         assert_int_equal(__builtin_popcount(set), wanted < 4 ? wanted : 4);
         assert_true(servers_take(&plan, 4) && servers_take(&plan, UINT64_C(1) << 40));
     }
@@ -259,12 +257,11 @@ the_fastest_serve_with_weights_by_speed_and_line(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct plan_elect_view view = view_of(4, 2);
-    view.cost.of[0].speed = 1000, view.cost.of[1].speed = 4000, view.cost.of[2].speed = 4000,
-    view.cost.of[3].speed = 2000;
-    view.cost.of[1].line = 100, view.cost.of[2].line = 1000, view.cost.of[3].line = 1000,
-    view.cost.of[0].line = 1000;
-    assert_int_equal(elected(&view, &plan), 1 << 2 | 1 << 3);
+    struct cost cost = cost_of(4);
+    cost.of[0].speed = 1000, cost.of[1].speed = 4000, cost.of[2].speed = 4000,
+    cost.of[3].speed = 2000;
+    cost.of[1].line = 100, cost.of[2].line = 1000, cost.of[3].line = 1000, cost.of[0].line = 1000;
+    assert_int_equal(elected(&cost, 2, &plan), 1 << 2 | 1 << 3);
     assert_int_equal(servers_unpack(plan.members[2].duties).weight, 16);
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 8);
 }
@@ -274,13 +271,12 @@ who_served_before_stays_among_equals(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct plan_elect_view view = view_of(4, 1);
-    assert_int_equal(elected(&view, &plan), 1);
-    view.serves[2] = true;
-    assert_int_equal(elected(&view, &plan), 4);
-    view.cost.of[0].speed = view.cost.of[1].speed = view.cost.of[3].speed = 1000,
-    view.cost.of[2].speed = 500;
-    assert_int_equal(elected(&view, &plan), 1);
+    struct cost cost = cost_of(4);
+    assert_int_equal(elected(&cost, 1, &plan), 1);
+    cost.of[2].weight = 1;
+    assert_int_equal(elected(&cost, 1, &plan), 4);
+    cost.of[0].speed = cost.of[1].speed = cost.of[3].speed = 1000, cost.of[2].speed = 500;
+    assert_int_equal(elected(&cost, 1, &plan), 1);
 }
 
 static void
@@ -288,10 +284,10 @@ auto_takes_the_ring_for_two_members_and_small_buckets(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct plan_elect_view view = view_of(2, CORE_SERVERS_AUTO);
-    assert_int_equal(elected(&view, &plan), 0);
-    view = view_of(4, CORE_SERVERS_AUTO);
-    assert_int_equal(elected(&view, &plan), 15);
+    struct cost cost = cost_of(2);
+    assert_int_equal(elected(&cost, CORE_SERVERS_AUTO, &plan), 0);
+    cost = cost_of(4);
+    assert_int_equal(elected(&cost, CORE_SERVERS_AUTO, &plan), 15);
     assert_false(servers_take(&plan, 1 << 16));
     assert_true(servers_take(&plan, 1 << 18));
 }
@@ -302,16 +298,15 @@ auto_takes_the_ring_for_large_buckets_on_slow_lines(void **state)
 {
     (void)state;
     struct proto_plan plan;
-    struct plan_elect_view view = view_of(4, CORE_SERVERS_AUTO);
+    struct cost cost = cost_of(4);
     for (size_t m = 0; m < 4; m++)
-        view.cost.of[m].line = 12500000; /* 100 Mbit/s */
-    elected(&view, &plan);
+        cost.of[m].line = 12500000; /* 100 Mbit/s */
+    elected(&cost, CORE_SERVERS_AUTO, &plan);
     assert_false(servers_take(&plan, 16 * MIB));
-    view =
-        view_of(8, CORE_SERVERS_AUTO); /* on one slow line, the ring waits for it twice as long */
+    cost = cost_of(8); /* on one slow line, the ring waits for it twice as long */
     for (size_t m = 0; m < 8; m++)
-        view.cost.of[m].line = m == 3 ? 1000000 : 100000000;
-    elected(&view, &plan);
+        cost.of[m].line = m == 3 ? 1000000 : 100000000;
+    elected(&cost, CORE_SERVERS_AUTO, &plan);
     assert_true(servers_take(&plan, 16 * MIB));
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 1);
 }

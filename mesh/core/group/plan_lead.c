@@ -242,9 +242,8 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
     msg.plan.leader = core->config.self;
     msg.plan.count = choice->count;
     hold_later(plan, core, choice);
+    plan_elect(plan, core, draft->peer, &msg.plan);
     draft->plan = msg.plan;
-    plan_elect(plan, core, draft);
-    msg.plan = draft->plan;
     group_tell(core, choice->peer, choice->count, &msg);
     draft->hash = proto_plan_hash(&msg.plan);
 }
