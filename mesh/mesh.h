@@ -174,9 +174,7 @@ size_t mesh_idle_size(size_t state, size_t vector); /* bytes of a state and of a
 /* Returns 0, or -EADDRINUSE, -ENODEV (interface) and others with one line in `why` that names the port, interface
  * or seed, the value and what was expected. After an error nothing is left behind. */
 int mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why);
-void mesh_destroy(
-    struct mesh *
-        *mesh); /* says goodbye, and waits at most half a second until the goodbye is sent */
+void mesh_destroy(struct mesh **mesh); /* waits at most half a second until the goodbye is sent */
 
 int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte aligned */
 const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */

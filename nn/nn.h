@@ -228,8 +228,7 @@ struct nn_room {
     size_t rows_max;   /* of each shard */
     size_t shards;     /* at a time (nn_pass_shards); 0: one */
     bool training;     /* false omits what only back-propagation needs */
-    bool
-        late; /* in training: gradients of weights may come after all of back-propagation (nn_late) */
+    bool late; /* in training: gradients of weights may come after back-propagation (nn_late) */
 };
 
 /* Activations and scratch memory, in one block. Returns 0 or -ENOMEM. */

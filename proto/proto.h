@@ -91,10 +91,9 @@ enum proto_refusal {
 
 /* Text is printable UTF-8 (see text.h; text_copy makes it so). Hosts have only letters, digits and .:-_% */
 struct proto_hello {
-    uint32_t
-        asks; /* number of the sender's link, which the answer repeats; 0: no answer is wanted */
-    uint32_t answers;          /* `asks` of the HELLO that this one answers; 0: this is no answer */
-    bool wants_job;            /* I was started without a job: send me one */
+    uint32_t asks;    /* the sender's link, which the answer repeats; 0: no answer is wanted */
+    uint32_t answers; /* `asks` of the HELLO that this one answers; 0: this is no answer */
+    bool wants_job;   /* I was started without a job: send me one */
     char mesh[PROTO_NAME_MAX]; /* mesh.group; "" is the default group */
     char run[PROTO_NAME_MAX];  /* run.name; "" when wants_job */
     uint64_t job_hash;         /* hash of everything that decides the result; 0 when wants_job */
@@ -113,14 +112,12 @@ struct proto_refuse {
 
 struct proto_peers {
     size_t count; /* 0..PROTO_PEERS_MAX; the encoder drops what does not fit in PROTO_FRAME_MAX */
-    struct proto_endpoint
-        *endpoints; /* borrowed; after decoding it is the caller's array, see proto_decode */
+    struct proto_endpoint *endpoints; /* borrowed; decoded: the caller's array, see proto_decode */
 };
 
 struct proto_hearing {
     struct proto_node node;
-    uint32_t
-        rate; /* bytes per second at which its chunks get here; 0: unknown; UINT32_MAX: fast (mesh/core/group/straggler.h) */
+    uint32_t rate; /* of its chunks, bytes/s; 0: unknown; UINT32_MAX: fast (group/straggler.h) */
 };
 
 /* What the engine push says of a node in its heartbeat: mesh/core/push/push.h. */
@@ -136,8 +133,7 @@ struct proto_claim {
     /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
      * And the last one of which the sender has all ranges. */
     uint64_t snapshot, saved;
-    uint32_t
-        compute_us; /* how long the sender computes a ticket, in the mean; 0: it has computed none */
+    uint32_t compute_us; /* how long the sender computes a ticket, in the mean; 0: no ticket yet */
     /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
     uint32_t line_us;
 };

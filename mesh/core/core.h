@@ -204,9 +204,8 @@ struct core_config {
 struct core_state {
     uint64_t round; /* it is the one before this round */
     uint64_t hash;
-    size_t
-        first_bucket; /* the next rounds exchange the buckets from this one on: an evaluation only needs the last */
-    bool done; /* there are no more rounds: this node only serves others from now on */
+    size_t first_bucket; /* the next rounds exchange those from here on; an evaluation the last */
+    bool done;           /* there are no more rounds: this node only serves others from now on */
     /* Shards must not change hands here: what a node keeps for its shards from round to round is needed. Whoever took
      * part in the plan of the round before, and is in the next one, has at least the shards that it had. Nobody is
      * left out for being slow, and no plan is held to divide the shards better. The shards of a node that is gone go

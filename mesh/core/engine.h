@@ -18,10 +18,9 @@
 #include "mesh/core/sessions/heartbeat.h"
 
 struct engine {
-    bool
-        equal_states; /* nodes at the same round hold the same state and write equal files, bit for bit */
-    bool sums;        /* it uses the shell's `sum` */
-    bool led;         /* the lowest ids decide who takes part: crowds, heartbeat.h */
+    bool equal_states; /* at one round all hold the same state and write equal files, bit for bit */
+    bool sums;         /* it uses the shell's `sum` */
+    bool led;          /* the lowest ids decide who takes part: crowds, heartbeat.h */
 
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);

@@ -52,9 +52,8 @@ enum guard_plane {
 /* Bytes that ZeroMQ may hold for one connection. */
 struct guard_limits {
     uint64_t stranger; /* for one message of a stranger */
-    uint64_t
-        message;    /* for one message of a member: the largest one, and what ZeroMQ reads ahead */
-    uint64_t queue; /* for all messages while we do not read; for all strangers together, too */
+    uint64_t message;  /* of a member: the largest one, and what ZeroMQ reads ahead */
+    uint64_t queue;    /* for all messages while we do not read; for all strangers together, too */
 };
 
 struct guard_setup {

@@ -86,8 +86,7 @@ struct product_sum {
     size_t first, ld;
     const float *scale; /* of each `block` elements of the tensor: 2^something */
     size_t block;       /* PRODUCT_WIDE_SUM.. */
-    float
-        limit; /* an integer: all |element * scale| up to it are rounded to nearest, even ones of two */
+    float limit; /* integer: |element * scale| up to it are rounded to nearest, even ones of two */
     /* Gets row pieces of tiles of a part in which an element is above the limit, or is no number: part, number of the
      * first element, elements. Nothing of them is added to the sum here. */
     void (*outside)(void *ctx, size_t part, size_t first, const float *c, size_t n);

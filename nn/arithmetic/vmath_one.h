@@ -6,8 +6,7 @@
 
 #include "proto/float_bits.h"
 
-static const float EXP_MAX = 89.0f,
-                   EXP_MIN = -104.5f; /* above the first exp overflows, below the second it is 0 */
+static const float EXP_MAX = 89.0f, EXP_MIN = -104.5f; /* above: exp overflows; below: it is 0 */
 static const float LOG2_E = 1.44269504f, LN2_HI = 0.693359375f, LN2_LO = -2.12194440e-4f;
 static const float SHIFT = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
 

@@ -76,8 +76,7 @@ gradient_of(const struct windows_gradient *of, float *scratch)
     g.pixel = g.place + g.K;
     g.at = g.pixel + pixels;
     g.slope = (void *)(g.at + pixels + LANES);
-    memset(g.image, 0,
-           (size_t)(g.dy - g.image) * sizeof *g.image); /* also what only fills vectors */
+    memset(g.image, 0, (size_t)(g.dy - g.image) * sizeof *g.image); /* and what fills vectors */
     places_fill(&g);
     if (of->sparse)
         pixels_fill(&g);
@@ -142,8 +141,7 @@ strip_fill(const struct gradient *g, size_t r, size_t first, size_t lines)
 /* What a tile goes over: lines of windows in a strip, with the panel of dy. */
 struct strip_tile {
     const float *a, *b;
-    size_t lines, line, columns,
-        step; /* b: lines are `line` floats apart, in them `columns` windows */
+    size_t lines, line, columns, step; /* b: lines are `line` floats apart, of `columns` windows */
     float *chain;
     const float *scale;
     int32_t *q;

@@ -10,8 +10,7 @@
 #include "nn/layers/layer.h"
 
 struct window {
-    size_t top, bottom, left,
-        right; /* rows [top, bottom), columns [left, right) inside the image */
+    size_t top, bottom, left, right; /* rows [top, bottom), columns [left, right) of the image */
 };
 
 static void

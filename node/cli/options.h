@@ -25,8 +25,7 @@ struct options {
     const char *prompt; /* for sample, and so are the following; borrowed; NULL: not given */
     uint64_t length, top_k;
     double temperature;
-    const char *option,
-        *command; /* the first option that only one command has, and that command; NULL: none */
+    const char *option, *command; /* the first that only one command has, and that; NULL: none */
     size_t set_count;
     struct {
         const char *option; /* as given, for messages: "--threads" */

@@ -284,8 +284,7 @@ static void
 verdict(const struct proof *proof, uint64_t steps)
 {
     const struct verify_job *job = &proof->job;
-    uint64_t whole =
-        (job->begun + epoch_steps(job) - 1) / epoch_steps(job); /* epochs that had begun */
+    uint64_t whole = (job->begun + epoch_steps(job) - 1) / epoch_steps(job); /* epochs begun */
     uint64_t epochs = steps / epoch_steps(job), rest = steps % epoch_steps(job) * job->batch;
     epochs = epochs > whole ? epochs - whole : 0;
     FILE *out = proof->folders->out;

@@ -139,8 +139,7 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     const json_t *loss = json_object_get(object, "loss");
     if (json_is_number(loss))
         out->loss = json_number_value(loss);
-    bool none =
-        !reading.wrong && out->samples == 0; /* an evaluation after its step's line was lost */
+    bool none = !reading.wrong && out->samples == 0; /* an evaluation; its step's line was lost */
     if (!none) {
         out->epoch = verify_number(&reading, "epoch");
         out->first = verify_number(&reading, "first");

@@ -19,9 +19,8 @@
 #include "proto/why.h"
 
 struct config_rule {
-    const char *first,
-        *second; /* conditions; of several rules that are broken the first in the table is told */
-    const char *say; /* why, and the remedy */
+    const char *first, *second; /* conditions; of several broken rules the first one is told */
+    const char *say;            /* why, and the remedy */
 };
 
 extern const struct config_rule config_rules[];

@@ -76,8 +76,7 @@ check_inputs(const struct config *config, const struct job *job, struct why *why
 static int
 open_exact(struct job *job, const struct config *config, struct why *why)
 {
-    bool local_steps =
-        config->train.local_steps > 1; /* running averages have moved within the shards */
+    bool local_steps = config->train.local_steps > 1; /* running averages moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)

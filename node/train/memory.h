@@ -65,8 +65,7 @@ struct spill {
 };
 /* Returns -EINVAL if `dir` cannot be used for this. */
 int spill_open(struct spill *spill, const char *dir, uint64_t size, struct why *why);
-void *spill_take(struct spill *spill,
-                 size_t size); /* zeros; all together at most what spill_open had */
+void *spill_take(struct spill *spill, size_t size); /* zeros; in all at most what spill_open had */
 void spill_close(struct spill *spill);
 
 #endif

@@ -121,8 +121,7 @@ struct gossip_config {
     uint64_t steps;      /* of the run: it ends when so many were done, of all shards together */
     size_t count;        /* values: the first elements of own and sum; >= 1 */
     uint64_t save_every; /* steps between checkpoints; 0: by time */
-    const struct gossip_saved
-        *saved; /* begin with this; NULL: with what is in own. Borrowed until core_on_applied */
+    const struct gossip_saved *saved; /* begin with it; NULL: own. Borrowed until core_on_applied */
 };
 
 /* Bytes that the engine holds at most for so many values, in ranges of chunk_elems, with the ASKs that it keeps. */

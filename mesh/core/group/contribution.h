@@ -56,8 +56,7 @@ struct contribution {
     struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
     bool lent;             /* the trainer reads a part of sum */
     struct wall lent_at;
-    uint64_t
-        ahead_us; /* how long the trainer has computed for the next round with borrowed buckets */
+    uint64_t ahead_us;   /* computing for the next round so far, with borrowed buckets */
     uint64_t saved_us;   /* the same for this round; counts as computing */
     uint64_t compute_us; /* time of the last compute */
     uint32_t speed;      /* shards per 1e6 seconds of one shard: see proto_heartbeat */

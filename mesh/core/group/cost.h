@@ -35,7 +35,7 @@ enum {
     COST_MESSAGE_US = 10, /* what a message costs beside its bytes, about */
     COST_PASS_US = 300,   /* what a MiB costs a server more than a member of the ring, about */
     COST_CROWD = 5,       /* quarters */
-    COST_GAIN = 5,        /* quarters: other members, or other servers, must be 5/4 as fast */
+    COST_GAIN = 5,        /* quarters: other members, servers or shards must be 5/4 as fast */
     COST_GAIN_US = 5000,  /* and must save this much per round */
     COST_FAR = 4,         /* times as fast: no further round is needed to be sure, */
     COST_FAR_US = 100000, /* if so much is saved */

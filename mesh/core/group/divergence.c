@@ -100,8 +100,7 @@ void
 divergence_applied(struct divergence *d, const struct core *core, bool copied)
 {
     bool on = !copied && core->round == d->past_to + 1;
-    bool first =
-        d->past_to > PROTO_ROUND_MAX; /* its own checkpoint, not a copy of another node's state */
+    bool first = d->past_to > PROTO_ROUND_MAX; /* its own checkpoint, not a copy of another's */
     remember(d, core, on);
     if ((copied && !first) || core->round < d->own_since)
         d->own_since = core->round;
@@ -177,12 +176,10 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
 /* --- The count -------------------------------------------------------------------------------- */
 
 struct count {
-    uint64_t round; /* the lowest before which somebody had another state */
-    uint64_t
-        origin; /* before an earlier round than this one, witnesses of both had the same state */
-    unsigned ours,
-        theirs; /* witnesses of our state before `round`, and of another one; at least 1 */
-    bool all;   /* everybody has told */
+    uint64_t round;  /* the lowest before which somebody had another state */
+    uint64_t origin; /* before earlier rounds than this, witnesses of both had the same state */
+    unsigned ours, theirs; /* witnesses of our state before `round`, of another one; 1 at least */
+    bool all;              /* everybody has told */
 };
 
 /* Does it count what peers[i] had? Who is gone is a witness of an exact sum. Of inexact ones none is wrong, and all who

@@ -84,10 +84,9 @@ struct divergence {
     struct awake since;     /* since then; 0: it is not so */
     struct awake warned_at; /* when a plan was dropped because states differ */
     struct awake said_at;   /* when a line said that a copy of inexact weights is taken */
-    uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here */
-    uint64_t sure;    /* + 1; the newest round before which others had the same state */
-    uint64_t
-        own_since; /* this node computed its states since the one before this round: see proto.h */
+    uint64_t dispute;   /* nothing is taken from nodes ahead until we have computed up to here */
+    uint64_t sure;      /* + 1; the newest round before which others had the same state */
+    uint64_t own_since; /* its states since the one before this round are computed: see proto.h */
     /* hash of our state before round % DIVERGENCE_PAST, for the rounds */
     uint64_t past[DIVERGENCE_PAST];
     uint64_t past_from, past_to;

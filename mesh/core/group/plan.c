@@ -208,8 +208,7 @@ plan_tick(struct plan *plan, const struct core *core)
     if (!plan->active)
         return NULL;
     if (core->contribution.state != TRAINER_FREE)
-        plan_progress(plan,
-                      core->awake); /* my own computing and applying take the time they take */
+        plan_progress(plan, core->awake); /* computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core) + chunk_us(plan, core))
                        << plan->doublings;
     if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {

@@ -21,7 +21,7 @@
  *   higher id.
  * - A node that was idle for CORE_STARVED_US makes a plan with the higher ids only. A leader whose plans failed PLAN_FAILS
  *   times makes a plan with itself alone.
- * - The leader measures speeds during the plan. When a round takes more than PLAN_GAIN / 4 of the time that another
+ * - The leader measures speeds during the plan. When a round takes more than COST_GAIN / 4 of the time that another
  *   division of the shards would take, the leader holds the plan and divides again. With config.even, speeds do not count:
  *   all members get equally many shards, and the leader divides again when one of them has more, because it kept what it
  *   had computed.
@@ -50,9 +50,7 @@ enum {
     PLAN_SHORT_US = 20000,  /* shorter rounds end before their totals have travelled: */
     PLAN_CHASE_US = 300000, /* the mesh waits for a node that is still behind after this long, */
     PLAN_CHASE_MAX_US = 8000000, /* again after twice that time, and so on up to this */
-    PLAN_GAIN = 5, /* quarters: a round must take more than 5/4 of the time of a new division, */
-    PLAN_GAIN_US = 5000,       /* and this much more */
-    PLAN_BALANCE_US = 1000000, /* time between two new divisions, doubled each time */
+    PLAN_BALANCE_US = 1000000,   /* time between two new divisions, doubled each time */
     PLAN_BALANCE_MAX_US = 30000000,
     /* a plan this many rounds ahead belongs to another part of the mesh: join it */
     PLAN_MERGE_ROUNDS = 1,

@@ -317,7 +317,7 @@ unbalanced(const struct plan *plan, const struct core *core)
     cost_divide(core->all, n, none, speed, better);
     uint64_t now_us = cost_computed_us(n, mine, speed),
              then_us = cost_computed_us(n, better, speed);
-    return 4 * now_us > PLAN_GAIN * then_us && now_us > then_us + PLAN_GAIN_US;
+    return cost_clearly_less(then_us, now_us);
 }
 
 /* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */

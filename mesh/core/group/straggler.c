@@ -20,13 +20,11 @@ void
 straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_us)
 {
     int64_t difference_us = (int64_t)(now.us - sent_us);
-    if (!lag->known) {
-        *lag = (struct straggler_line){.known = true, .base_at = now};
-        lag->base_us[0] = lag->base_us[1] = difference_us;
-    } else if (wall_since(now, lag->base_at) > STRAGGLER_BASE_US) {
-        lag->base_at = now;
-        lag->base_us[1] = lag->base_us[0];
+    if (!lag->known || wall_since(now, lag->base_at) > STRAGGLER_BASE_US) {
+        lag->base_us[1] = lag->known ? lag->base_us[0] : difference_us;
         lag->base_us[0] = difference_us;
+        lag->base_at = now;
+        lag->known = true;
     } else if (difference_us < lag->base_us[0]) {
         lag->base_us[0] = difference_us;
     }
@@ -239,11 +237,11 @@ bench_words(char out[96], const struct proto_bench *b)
 }
 
 static void
-leave_out(struct straggler *s, const struct core *core, int i, const struct proto_bench *bench)
+leave_out(struct straggler *s, const struct core *core, int i, const struct proto_bench *bench,
+          const char *why)
 {
-    char who[PROTO_WHO_MAX], words[96];
-    core_log(core, 5, "%s is left out for a while: %s", report_who(core, i, who),
-             bench_words(words, bench));
+    char who[PROTO_WHO_MAX];
+    core_log(core, 5, "%s is left out for a while: %s", report_who(core, i, who), why);
     tell_bench(s, core, i, bench);
 }
 
@@ -263,13 +261,14 @@ send_away(struct straggler *s, const struct core *core, const struct cost_view *
     time_note(s, core, view->round_us);
     s->before_us = view->round_us;
     s->kept = s->gone = 0;
+    char words[96];
     for (size_t m = 0; m < view->cost.n; m++) {
         int i = core->plan.peer[m];
         *(best >> m & 1 ? &s->kept : &s->gone) |= member_bit(i);
         if (best >> m & 1)
             continue;
         if (i >= 0)
-            leave_out(s, core, i, &bench);
+            leave_out(s, core, i, &bench, bench_words(words, &bench));
         else
             straggler_on_bench(s, core, &bench);
     }
@@ -362,12 +361,10 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 void
 straggler_not_joined(struct straggler *s, const struct core *core, int i)
 {
-    if (!core->view.of[i].beat.ready || ++s->of[i].vain < STRAGGLER_VAIN_MAX ||
-        core_mutant(MUTANT_PACE))
-        return;
-    char who[PROTO_WHO_MAX];
-    core_log(core, 5, "%s is left out for a while: it does not catch up", report_who(core, i, who));
-    tell_bench(s, core, i, &(struct proto_bench){.without_us = 1});
+    const struct proto_bench bench = {.without_us = 1};
+    if (core->view.of[i].beat.ready && ++s->of[i].vain >= STRAGGLER_VAIN_MAX &&
+        !core_mutant(MUTANT_PACE))
+        leave_out(s, core, i, &bench, "it does not catch up");
 }
 
 /* --- Being left out ---------------------------------------------------------------------------- */

@@ -106,9 +106,8 @@ struct push_keeper {
     const void *(*gradient)(void *ctx, unsigned range);
     /* The range that this node holds takes a gradient. */
     void (*take)(void *ctx, const struct push_taken *taken, const void *gradient);
-    uint64_t (*hash)(void *ctx, unsigned range); /* of the bits that this node holds */
-    void (*copy)(void *ctx, unsigned range,
-                 void *out); /* all of it, for another who is to hold it, */
+    uint64_t (*hash)(void *ctx, unsigned range);        /* of the bits that this node holds */
+    void (*copy)(void *ctx, unsigned range, void *out); /* all of it, for who is to hold it, */
     void (*adopt)(void *ctx, unsigned range, const void *copy); /* and who is to */
     void (*value)(void *ctx, unsigned range, void *out);        /* what a worker needs of it, */
     void (*read)(void *ctx, unsigned range, const void *value); /* and the worker */
@@ -137,17 +136,16 @@ struct push_saved {
 struct push_config {
     const struct push_keeper *keeper;
     void *keeper_ctx;
-    uint64_t tickets;             /* of the run; 1.. */
-    unsigned per_step;            /* tickets of a step; 1.. */
-    uint64_t bound;               /* of staleness, in steps; PUSH_UNBOUND: none */
-    unsigned group;               /* gradients of an update; 1.. */
-    unsigned servers;             /* members that own ranges; 0: all */
-    unsigned range_count;         /* 1..PUSH_RANGES_MAX */
-    const struct push_size *size; /* [range_count]; borrowed */
-    uint64_t first;               /* ticket of the run: those before were done by another one */
-    uint64_t save_every;          /* steps; 0: by time */
-    const struct push_saved
-        *saved; /* begin with this; NULL: with the first ticket. Borrowed until core_on_applied */
+    uint64_t tickets;               /* of the run; 1.. */
+    unsigned per_step;              /* tickets of a step; 1.. */
+    uint64_t bound;                 /* of staleness, in steps; PUSH_UNBOUND: none */
+    unsigned group;                 /* gradients of an update; 1.. */
+    unsigned servers;               /* members that own ranges; 0: all */
+    unsigned range_count;           /* 1..PUSH_RANGES_MAX */
+    const struct push_size *size;   /* [range_count]; borrowed */
+    uint64_t first;                 /* ticket of the run: those before were done by another one */
+    uint64_t save_every;            /* steps; 0: by time */
+    const struct push_saved *saved; /* begin with this, or NULL. Borrowed until core_on_applied */
 };
 
 #endif

@@ -346,8 +346,7 @@ static bool
 all_gathered(const struct core *core, const struct group_choice *choice)
 {
     const struct push_group *group = &core->push.group;
-    size_t here =
-        choice->count; /* who hear one another, and those whom no group can have with them */
+    size_t here = choice->count; /* and those whom no group can have with them */
     for (int i = 0; i < core->peers.high; i++)
         here += counts(core, i) && other_history(core, choice, i);
     if (just_forgot(group, core))

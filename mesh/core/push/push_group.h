@@ -22,12 +22,11 @@ enum {
     /* A member that others do not hear is left out after this time; and who forgot what it held takes up no group of those who
      * hold it yet, */
     PUSH_LEAVE_US = 300000,
-    PUSH_LOSE_US = 350000, /* one who is silent, if a range is lost with it, */
-    PUSH_BEHIND_US =
-        2000000,            /* and who went on without this node, which will hear of their leader */
-    PUSH_SETTLE_US = 10000, /* two histories are judged when they have been two for so long */
-    PUSH_JOIN_US = 100000,  /* between two groups when nobody was lost */
-    PUSH_ELECT_US = 1000000, /* the leader looks so often whether members have become slow, */
+    PUSH_LOSE_US = 350000,    /* one who is silent, if a range is lost with it, */
+    PUSH_BEHIND_US = 2000000, /* who went on without this node, which will hear of their leader */
+    PUSH_SETTLE_US = 10000,   /* two histories are judged when they have been two for so long */
+    PUSH_JOIN_US = 100000,    /* between two groups when nobody was lost */
+    PUSH_ELECT_US = 1000000,  /* the leader looks so often whether members have become slow, */
     PUSH_ELECT_AGAIN_US = 20000000, /* but not sooner after it has elected others */
     PUSH_PAST = 256,                /* groups that a node remembers */
 };

@@ -218,8 +218,7 @@ push_snapshot_step(struct push *push, const struct core *core)
         push->snapshot.tickets = 0;
         return;
     }
-    bool hangs = push->work.job[PUSH_COMPUTES].in_hand !=
-                 0; /* its ticket was leased again: it goes without */
+    bool hangs = push->work.job[PUSH_COMPUTES].in_hand; /* its ticket was leased again: without */
     if (push->snapshot.tickets != snapshot)
         begin_snapshot(push, snapshot);
     if (!hangs && (gather_copies(push, core) > 0 || !journal_synced(push)))

@@ -45,10 +45,8 @@ struct push_lessee {
         struct awake since;
     } hand[PUSH_HANDS];
     uint64_t last, number; /* its last lease, and how many it had */
-    bool
-        hangs; /* one was leased to another member instead: it gets none before it has done something */
-    uint64_t
-        usual_us; /* the longest that a ticket took lately, from its lease until it was done; 0: unknown */
+    bool hangs; /* one was leased to another member instead: no more before it does something */
+    uint64_t usual_us; /* the longest from a lease until the ticket was done, lately; 0: unknown */
 };
 
 struct push_leases {

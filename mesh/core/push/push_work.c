@@ -153,8 +153,7 @@ push_work_on_value(struct push *push, const struct core *core, int from,
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
     push->config.keeper->read(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
-    r->read =
-        push->work.source < 0; /* else it is of another history, and nothing to go on from here */
+    r->read = push->work.source < 0; /* else it is of another history: nothing to go on from */
     r->read_taken = value->taken;
     r->read_history = value->history;
     r->known = value->has;

@@ -360,8 +360,7 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     for (uint64_t left = news->healed; left; left &= left - 1)
         plan_readmit(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
-    core->others_train |=
-        core->view.of[i].beat.speed > 0; /* it has computed since it was started */
+    core->others_train |= core->view.of[i].beat.speed > 0; /* it has computed since its start */
     rounds_abort(core, plan_on_beat(&core->plan, core, i));
     plan_heard(&core->plan, i);
 }

@@ -34,10 +34,9 @@ extern const struct route route_ring, route_direct, route_star;
 
 /* A range of a bucket that servers sum, in the present round. */
 struct range {
-    uint8_t owner; /* rank of its server, in this plan */
-    bool final;    /* sum has its total */
-    uint64_t
-        taken; /* bit r: the contribution of rank r is in sum; only at its server, as all below */
+    uint8_t owner;    /* rank of its server, in this plan */
+    bool final;       /* sum has its total */
+    uint64_t taken;   /* bit r: what rank r contributed is in sum; at its server, as all below */
     uint64_t covered; /* shards in sum; mine are counted from the start */
     uint64_t check;   /* of sum */
 };

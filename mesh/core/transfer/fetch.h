@@ -83,10 +83,8 @@ struct fetch {
     struct fetch_donor donors[PEERS_MAX];
 
     struct fetch_list list; /* the chosen list */
-    bool
-        listed; /* its hashes are in core->transfer.hashes, and `blocks` says which blocks are here */
-    uint64_t here,
-        next; /* number of blocks that are here; all blocks below `next` are here or asked for */
+    bool listed; /* its hashes are in core->transfer.hashes; `blocks` says which blocks are here */
+    uint64_t here, next; /* how many are here; all below `next` are here or asked for */
     uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
 
     int from;       /* donor of totals; -1: none */
@@ -111,10 +109,9 @@ struct fetch {
 /* What is to be done. The engine does it (rounds_act.c). */
 struct fetch_verdict {
     bool commit; /* sum has the total of core->round: the trainer is to apply it */
-    bool
-        adopt; /* state_in has the state before `round` with this `hash`: the trainer is to take it */
-    bool told; /* `from`, which is followed, had the state with this `hash` before core->round; */
-    int from;  /* if that is not ours, nobody is followed any more */
+    bool adopt;  /* state_in has the state before `round`, with `hash`: the trainer is to take it */
+    bool told;   /* `from`, which is followed, had the state with this `hash` before core->round; */
+    int from;    /* if that is not ours, nobody is followed any more */
     uint64_t round, hash;
 };
 

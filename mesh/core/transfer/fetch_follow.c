@@ -42,8 +42,7 @@ follow_begin(struct fetch *fetch, const struct core *core)
         if (!fetch_fit(core, i) || planned->stuck || (fetch->tried >> i & 1) ||
             said->round < core->round + behind)
             continue;
-        uint64_t self =
-            core->config.self.id; /* joiners that come together go to different donors */
+        uint64_t self = core->config.self.id; /* who join together go to different donors */
         if (best < 0 || (peer->node.id ^ self) < (core->peers.peers[best].node.id ^ self))
             best = i;
     }
