@@ -1,4 +1,4 @@
-/* test_gossip_plan.c - whom a node waits for before its first plan. */
+/* test_gossip_plan.c - whom a node waits for before its first plan, and which plans of others it follows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,12 +54,46 @@ a_node_that_heard_others_train_waits_for_nobody(void **state)
     core_destroy(&core);
 }
 
+static bool
+follows(uint64_t counter)
+{
+    const struct proto_plan plan = {
+        .counter = counter,
+        .leader = {2, 1},
+        .complete = 15,
+        .count = 2,
+        .members = {{.node = {2, 1}, .shards = 3}, {.node = {1, 1}, .shards = 12}}};
+    return gossip_plan_on_plan(&core->gossip.plan, core, 0, &plan);
+}
+
+/* A leader that did not see our session with it end repeats its plan. Schedule 90011211: with the old plan came the snapshot that
+ * was named in it, older than those saved since, and both nodes waited for one another. */
+static void
+a_plan_that_was_dropped_is_not_followed_again_after_however_many_others(void **state)
+{
+    (void)state;
+    open_waiting();
+    core->gossip.status = GOSSIP_TRAINING;
+    core->view.of[0].hears_me = true;
+    assert_true(follows(1));
+    assert_false(follows(1));
+    core->view.of[0].suspected = true;
+    for (int k = 0; k < 2 * GOSSIP_PASTS; k++)
+        gossip_plan_again(&core->gossip.plan, core); /* alone */
+    core->view.of[0].suspected = false;
+    core->gossip.plan.active = false;
+    assert_false(follows(1));
+    assert_true(follows(2));
+    core_destroy(&core);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_waits_for_as_many_as_it_was_told),
         cmocka_unit_test(a_node_that_heard_others_train_waits_for_nobody),
+        cmocka_unit_test(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

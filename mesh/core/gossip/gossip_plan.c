@@ -234,17 +234,17 @@ gossip_plan_step(struct gossip_plan *plan, const struct core *core)
 
 /* --- Obeying --------------------------------------------------------------------------------------- */
 
-/* May this plan take the place of ours? */
+/* May this plan take the place of ours? Its leader repeats it as long as it does not know that we dropped it, however many
+ * plans of others we have followed since: so its counter says whether it is over. */
 static bool
-precedes(const struct core *core, const struct proto_plan *plan)
+precedes(const struct core *core, int from, const struct proto_plan *plan)
 {
     const struct gossip *g = &core->gossip;
-    const struct proto_plan *now = &g->plan.now;
-    if (!g->plan.active)
-        return true;
-    if (proto_node_equal(plan->leader, now->leader))
-        return plan->counter > now->counter;
-    return plan->leader.id < now->leader.id;
+    const struct gossip_newest *newest = &g->plan.newest[from];
+    if (proto_node_equal(plan->leader, newest->leader) && plan->counter <= newest->counter)
+        return false;
+    return !g->plan.active || proto_node_equal(plan->leader, g->plan.now.leader) ||
+           plan->leader.id < g->plan.now.leader.id;
 }
 
 bool
@@ -255,8 +255,9 @@ gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
     int rank = proto_plan_rank(said, core->config.self);
     bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
     if (!fit || rank < 0 || !proto_node_equal(said->leader, core->peers.peers[from].node) ||
-        !precedes(core, said) || gossip_plan_was(core, proto_plan_hash(said)) || !whole(core, said))
+        !precedes(core, from, said) || !whole(core, said))
         return false;
+    plan->newest[from] = (struct gossip_newest){said->leader, said->counter};
     adopt_plan(plan, core, said, (unsigned)rank);
     return true;
 }

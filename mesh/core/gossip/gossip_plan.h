@@ -7,8 +7,14 @@
 struct core;
 
 enum {
-    GOSSIP_PASTS = 16,        /* plans that are over and remembered */
+    GOSSIP_PASTS = 16,        /* plans that are over and known by their hashes */
     GOSSIP_HUNG_US = 2000000, /* a member computes for so long, beside four steps: it hangs */
+};
+
+/* The newest plan of a leader that this node has followed. */
+struct gossip_newest {
+    struct proto_node leader;
+    uint64_t counter;
 };
 
 struct gossip_plan {
@@ -18,6 +24,7 @@ struct gossip_plan {
     unsigned rank;
     uint64_t past[GOSSIP_PASTS];
     unsigned past_next;
+    struct gossip_newest newest[PEERS_MAX]; /* of peers[i] */
     uint64_t counter, plans, aborts;
     struct awake idle_at; /* without a plan since */
     struct awake adopted_at;
