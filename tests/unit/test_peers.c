@@ -238,20 +238,35 @@ seeds_are_tried_for_ever_until_their_node_is_known(void **state)
     lone_destroy(&lone);
 }
 
+/* It had our address, or we have its: two nodes that swapped their addresses, and know nobody else, meet by their seeds alone. */
 static void
-a_seed_that_leads_back_here_is_left_alone(void **state)
+a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later(void **state)
 {
     (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 5, true);
-    lone_run(lone, 10);
-    lone_up(lone, 5);
-    struct proto_msg echo = {.type = PROTO_HELLO,
-                             .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello};
-    lone_say(lone, 5, &echo);
-    lone_run(lone, 20000);
-    assert_int_equal(lone->connects[5], 1);
+    for (int k = 0; k < 2000; k++) {
+        uint64_t before = lone->connects[5];
+        lone_run(lone, 10);
+        if (lone->connects[5] == before)
+            continue;
+        lone_up(lone, 5);
+        struct proto_msg echo = {.type = PROTO_HELLO,
+                                 .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello};
+        lone_say(lone, 5, &echo);
+    }
+    assert_in_range(lone->connects[5], 9, 11); /* every 2 s */
     assert_int_equal(peers_heard_of(lone), 0);
+    uint64_t before = lone->connects[5];
+    while (lone->connects[5] == before)
+        lone_run(lone, 10);
+    lone_up(lone, 5);
+    struct proto_msg answer = {.type = PROTO_HELLO,
+                               .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello};
+    answer.hello.answers = answer.hello.asks; /* of the node that has this address now */
+    answer.hello.control_port = 20007;
+    lone_say(lone, 7, &answer);
+    assert_int_equal(lone->connects[7], 1);
     lone_destroy(&lone);
 }
 
@@ -735,7 +750,7 @@ main(void)
         cmocka_unit_test(a_flood_of_beacons_makes_few_connections),
         cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
         cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
-        cmocka_unit_test(a_seed_that_leads_back_here_is_left_alone),
+        cmocka_unit_test(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later),
         cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
         cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
         cmocka_unit_test(a_refusal_that_means_another_node_does_not_end_a_session),

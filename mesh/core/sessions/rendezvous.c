@@ -50,6 +50,8 @@ seed_close(struct link_table *links, const struct core *core, struct rendezvous_
         seed->node = node;
         seed->retry_us = LINK_RETRY_US;
     }
+    if (node.id == core->config.self.id) /* addresses move: later it may lead to another node */
+        seed->retry_at = wall_after(core->now, RENDEZVOUS_HERE_US);
     link_close(links, core, link);
 }
 
@@ -96,12 +98,16 @@ rendezvous_link_down(struct rendezvous *all, struct link_table *links, const str
     seed_close(links, core, &all->seeds[s], (struct proto_node){0, 0});
 }
 
+static bool
+leads_here(const struct core *core, const struct rendezvous_seed *seed)
+{
+    return seed->node.id == core->config.self.id;
+}
+
 /* Is there nothing to be gained by trying it just now? */
 static bool
 seed_satisfied(const struct core *core, const struct rendezvous_seed *seed)
 {
-    if (seed->node.id == core->config.self.id)
-        return true;
     int answered = seed->node.id == 0 ? -1 : peers_by_id(core, seed->node.id);
     if (answered >= 0 && proto_node_equal(core->peers.peers[answered].node, seed->node) &&
         (core->peers.peers[answered].state == PEER_UP ||
@@ -138,7 +144,7 @@ seed_watch(const struct core *core, struct rendezvous_seed *seed)
         return;
     if (seed->alone_at.us == 0)
         seed->alone_at = core->awake;
-    seed->met = seed_satisfied(core, seed);
+    seed->met = leads_here(core, seed) || seed_satisfied(core, seed);
     if (seed->met && seed->said)
         core_log(core, 5, "%s:%u (--peer) answers now", seed->at.host, seed->at.control_port);
     bool silent = seed->said && seed->said_reached == seed->reached;
@@ -163,7 +169,8 @@ seed_tick(struct rendezvous *all, struct link_table *links, const struct core *c
     }
     if (wall_before(core->now, seed->retry_at))
         return;
-    if (seed_satisfied(core, seed) || (!seed->forever && seed->tries >= RENDEZVOUS_TRIES)) {
+    bool over = leads_here(core, seed) || seed->tries >= RENDEZVOUS_TRIES;
+    if (seed_satisfied(core, seed) || (!seed->forever && over)) {
         if (seed->forever)
             seed->retry_at = wall_after(core->now, LINK_RETRY_MAX_US);
         else

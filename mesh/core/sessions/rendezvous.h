@@ -23,6 +23,7 @@ enum {
     RENDEZVOUS_TRIES = 4,                   /* attempts for an endpoint that only a peer listed */
     RENDEZVOUS_PATIENCE_US = 5000000, /* a named endpoint that is silent for so long is logged */
     RENDEZVOUS_LIST_US = 2000000,     /* time between two lists of endpoints */
+    RENDEZVOUS_HERE_US = 2000000,     /* a named endpoint that leads back here is tried again */
     /* each beacon with news costs a connection: one per this time is accepted, */
     RENDEZVOUS_NEWS_US = 30000,
     RENDEZVOUS_NEWS_MAX = 64, /* after this many at once */
@@ -36,7 +37,7 @@ struct rendezvous_seed {
     bool link_up;
     uint32_t number; /* number of its newest link */
     unsigned tries;
-    struct proto_node node; /* the node that answered; id 0: none yet */
+    struct proto_node node; /* the node that answered last; id 0: none yet */
     struct wall since;
     struct wall retry_at;
     uint64_t retry_us;
