@@ -101,6 +101,8 @@ static void
 profile_drill(struct sim *sim, struct sim_profile *p)
 {
     p->rounds = 31;
+    if (sim->drill_kind == SIM_RESTART && p->shards < p->nodes)
+        p->shards = p->nodes; /* who comes late finds something to compute */
     p->delay_us = 50;
     p->jitter_us = 200;
     p->peers_min = 1;

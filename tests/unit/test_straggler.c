@@ -318,9 +318,10 @@ others_train(struct lone *lone, unsigned ms, uint64_t *round)
 
 /* It has a state, and has met nodes 5 and 6, which lead. */
 static struct lone *
-third_of_three(void)
+third_of_three(unsigned shards)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 7, .unstarted = true});
+    struct lone *lone =
+        lone_new(&(struct lone_setup){.id = 7, .shards = shards, .unstarted = true});
     for (unsigned id = 5; id <= 6; id++)
         lone_meet(lone, id);
     for (unsigned id = 5; id <= 6; id++)
@@ -335,7 +336,7 @@ static void
 who_is_left_out_says_so_and_waits(void **state)
 {
     (void)state;
-    struct lone *lone = third_of_three();
+    struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
@@ -368,7 +369,7 @@ static void
 who_is_left_out_goes_on_when_nobody_else_does(void **state)
 {
     (void)state;
-    struct lone *lone = third_of_three();
+    struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 800 * MS, 50 * MS, true);
     others_train(lone, 1000, &round);
@@ -378,8 +379,60 @@ who_is_left_out_goes_on_when_nobody_else_does(void **state)
     assert_true(lone->compute);
     assert_int_equal(lone->shards, (1 << LONE_SHARDS) - 1);
     lone_destroy(&lone);
-    lone = third_of_three();
+    lone = third_of_three(0);
     benches(lone, 5, 800 * MS, 50 * MS, true); /* they beat, and do nothing */
+    lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    assert_true(lone->compute);
+    lone_destroy(&lone);
+}
+
+static void
+a_plan_has_no_more_members_than_shards(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 3});
+    lone_meet(lone, 6);
+    lone_meet(lone, 7);
+    lone_run_with(lone, 100, (unsigned[]){6, 7}, 2, 0, true);
+    assert_int_equal(lone_sent(lone, 6, PROTO_PLAN)->msg.plan.count, 2);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
+    lone->ready = true;
+    lone_beat(lone, 7, 0, true); /* it is ready, and nobody stops for it */
+    lone_run(lone, 50);
+    assert_null(lone_sent(lone, 6, PROTO_HOLD));
+    lone_destroy(&lone);
+}
+
+/* 5 and 6 have the two shards. */
+static void
+who_has_no_shard_watches_until_there_is_one(void **state)
+{
+    (void)state;
+    struct lone *lone = third_of_three(2);
+    uint64_t round = 1;
+    lone_run(lone, 50);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched); /* nothing began */
+    lone->speed = 1000000;
+    others_train(lone, 100, &round);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    assert_int_equal(lone_logged(lone, "watching: other nodes compute all 2 shards (train.shards)"),
+                     1);
+    lone_down(lone, 6);
+    lone_run(lone, 20);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    lone_destroy(&lone);
+}
+
+/* As many as there are shards beat, and do nothing. */
+static void
+who_has_no_shard_goes_on_when_nobody_else_does(void **state)
+{
+    (void)state;
+    struct lone *lone = third_of_three(2);
+    lone->speed = 1000000;
+    lone_run_with(lone, 200, (unsigned[]){5, 6}, 2, 1, true);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone->compute);
@@ -474,6 +527,9 @@ main(void)
         cmocka_unit_test(any_claims_leave_somebody),
         cmocka_unit_test(who_is_left_out_says_so_and_waits),
         cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
+        cmocka_unit_test(a_plan_has_no_more_members_than_shards),
+        cmocka_unit_test(who_has_no_shard_watches_until_there_is_one),
+        cmocka_unit_test(who_has_no_shard_goes_on_when_nobody_else_does),
         cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),
         cmocka_unit_test(leaving_out_is_judged_by_what_rounds_take_on_average),
     };

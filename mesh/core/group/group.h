@@ -6,7 +6,8 @@
  *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never with
  *                            one that may be gone (group_fresh)
  *     is it worth the time?  in rounds alone: straggler.h leaves out who is not, by cost.h. That node says so in its
- *                            heartbeats (benched), and wants_in does not take it */
+ *                            heartbeats (benched), and wants_in does not take it
+ *     is there a shard?      in rounds alone: no more are chosen; who is not needed says benched, too */
 #ifndef MESH_GROUP_H
 #define MESH_GROUP_H
 

@@ -6,7 +6,7 @@
  *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
  *
  * The leader is the usable node with the lowest id among those that are not behind. The members are usable, idle nodes of
- * one round that hear one another. The leader chooses them one by one, by rising id.
+ * one round that hear one another. The leader chooses them one by one, by rising id, and no more than there are shards.
  *
  * A plan lasts round after round without another message. Any division of the shards gives the same sums, so these rules
  * only save time:

@@ -113,7 +113,7 @@ plan_waits_us(const struct core *core)
 
 /* --- Choosing the members ------------------------------------------------------------------------ */
 
-/* True: somebody else may be ready soon. */
+/* No more than there are shards. True: somebody else may be ready soon. */
 static bool
 choose_members(const struct core *core, bool overdue, struct group_choice *choice)
 {
@@ -122,7 +122,9 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
     *choice = (struct group_choice){.count = 1, .peer = {-1}};
     for (int i = 0; i < core->peers.high; i++)
         wanted |= (uint64_t)wants_in(core, i) << i;
-    for (int i; (i = group_next(core, choice, wanted, id)) >= 0; id = group_node(core, i).id) {
+    for (int i;
+         choice->count < core->config.shards && (i = group_next(core, choice, wanted, id)) >= 0;
+         id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool idle = plan_says_idle(core, i), fresh = group_fresh(core, i);
         if (idle && fresh && said->round == core->round)
@@ -175,7 +177,8 @@ waited(const struct core *core)
 static bool
 too_few(const struct core *core, const struct group_choice *choice)
 {
-    return begins(core) && choice->count < core->config.peers_min;
+    return begins(core) && choice->count < core->config.peers_min &&
+           choice->count < core->config.shards;
 }
 
 /* --- Making the plan ----------------------------------------------------------------------------- */
@@ -199,7 +202,8 @@ hold_later(struct plan *plan, const struct core *core, const struct group_choice
             continue;
         peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
         peer->hold_at = awake_after(core->awake, peer->hold_us);
-        if (wants_in(core, i) && group_hears(core, choice->peer, choice->count, i))
+        if (choice->count < core->config.shards && wants_in(core, i) &&
+            group_hears(core, choice->peer, choice->count, i))
             plan->not_joined |= UINT64_C(1) << i;
     }
 }
@@ -293,8 +297,9 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;
+    bool full = plan->now.count >= core->config.shards; /* more could not compute anything */
     bool waits = said->ready || (idle && said->round == core->round + 1) || chases(core, i);
-    if (waits || yields)
+    if ((waits && !full) || yields)
         plan_hold(plan, core);
     return NULL;
 }
@@ -312,7 +317,7 @@ unbalanced(const struct plan *plan, const struct core *core)
         mine[m] = plan->now.members[m].shards;
         speed[m] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
         if (speed[m] == 0) /* who has nothing to compute would never show how fast it is */
-            return mine[m] == 0 && n <= core->config.shards;
+            return mine[m] == 0;
     }
     cost_divide(core->all, n, none, speed, better);
     uint64_t now_us = cost_computed_us(n, mine, speed),

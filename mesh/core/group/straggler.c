@@ -389,7 +389,7 @@ static enum straggler_verdict
 come_back(struct straggler *s, const struct core *core, const char *why)
 {
     core_log(core, 6, "this node is no longer left out: %s", why);
-    s->benched = false;
+    s->benched = s->surplus = false;
     return STRAGGLER_BACK;
 }
 
@@ -429,6 +429,39 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     return STRAGGLER_BENCHED;
 }
 
+/* Do nodes with lower ids take all shards? A node that was left out for a while keeps its place. */
+static bool
+is_surplus(const struct straggler *s, const struct core *core)
+{
+    unsigned lower = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        lower += view_usable(core, i) && !core->plan.of[i].stuck && !divergence_excludes(core, i) &&
+                 core->peers.peers[i].node.id < core->config.self.id;
+    return core->others_train && !core->done && lower >= core->config.shards &&
+           awake_reached(core->awake, s->need_at);
+}
+
+/* This node is in no plan. */
+static enum straggler_verdict
+rest(struct straggler *s, const struct core *core, uint64_t step_us)
+{
+    bool surplus = is_surplus(s, core);
+    if (!s->benched && !surplus)
+        return STRAGGLER_GO_ON;
+    if (!s->benched) {
+        s->benched = s->surplus = true;
+        core_log(core, 5, "watching: other nodes compute all %u shards (train.shards)",
+                 core->config.shards);
+        return STRAGGLER_BENCHED;
+    }
+    if (s->surplus ? !surplus : awake_reached(core->awake, s->rest_at))
+        return come_back(s, core, s->surplus ? "there is a shard for it" : "it tries again");
+    if (others_go_on(core, step_us))
+        return STRAGGLER_GO_ON;
+    s->need_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
+    return come_back(s, core, "nobody else goes on");
+}
+
 enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
@@ -436,11 +469,5 @@ straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
     if (plan_leads(core) && s->full && s->rounds < STRAGGLER_ROUNDS &&
         core->contribution.state == TRAINER_FREE)
         return decide(s, core, awake_since(core->awake, core->plan.round_at), false);
-    if (!s->benched || core->plan.active)
-        return STRAGGLER_GO_ON;
-    if (awake_reached(core->awake, s->rest_at))
-        return come_back(s, core, "it tries again");
-    if (!others_go_on(core, step_us))
-        return come_back(s, core, "nobody else goes on");
-    return STRAGGLER_GO_ON;
+    return core->plan.active ? STRAGGLER_GO_ON : rest(s, core, step_us);
 }

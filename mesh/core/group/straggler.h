@@ -26,6 +26,9 @@
  * calls the members back, and for STRAGGLER_FORGIVE_US only what was measured counts. Both times are remembered for
  * STRAGGLER_REMEMBER_US, so a node that has come back is soon sent away again if rounds clearly took less time without it.
  *
+ * A node watches, too, when as many nodes with lower ids take part as there are shards: it would compute nothing, and each
+ * member more can break a round. When one of them is gone, it comes back at once. Nobody tells it.
+ *
  * A node that catches up, says that it is ready, and makes a held plan wait in vain again and again, is left out,
  * too. A node that was left out ignores this when no other node makes progress. */
 #ifndef MESH_STRAGGLER_H
@@ -109,6 +112,8 @@ struct straggler {
     struct awake distrust_at; /* before this time no node is left out by a prediction */
 
     bool benched;         /* this node is left out */
+    bool surplus;         /* since there is no shard for it */
+    struct awake need_at; /* before this time it is needed all the same */
     struct awake rest_at; /* until when */
     uint64_t rest_us;     /* length of the last rest */
 };

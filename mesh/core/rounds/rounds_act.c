@@ -239,7 +239,7 @@ rounds_may_end(const struct core *core)
     return true;
 }
 
-/* Nobody does much less than an equal share of shards but for its speed, unless there are too few shards. */
+/* Nobody does much less than an equal share of shards but for its speed. */
 static void
 find_slow(const struct core *core, struct core_stats *out)
 {
@@ -247,8 +247,7 @@ find_slow(const struct core *core, struct core_stats *out)
     uint64_t work[PROTO_PEERS_MAX];
     for (size_t m = 0; m < plan->now.count; m++)
         work[m] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
-    if (plan->now.count <= core->config.shards)
-        core_stats_slow(out, plan->now.count, plan->peer, work);
+    core_stats_slow(out, plan->now.count, plan->peer, work);
 }
 
 void
