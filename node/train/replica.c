@@ -137,8 +137,6 @@ replica_result(struct state *state, const int32_t *values)
     struct state_header *h = state->header;
     const struct state_job *job = &state->job;
     uint64_t total = state_steps_total(state);
-    for (size_t s = 0; s < state->slot_count; s++)
-        memset(state->slot[s], 0, state->param_count * sizeof *state->slot[s]);
     state_start(state, NULL);
     take_values(state, values);
     h->step = total;

@@ -43,15 +43,22 @@ struct save {
     int failed; /* why the last one could not be written, 0: it was */
 };
 
+/* The section of a whole state is called "state". If only a range is held, those behind the first one have their offset in
+ * the name. So the file of another range does not fit. */
 struct checkpoint
 save_file(const struct save *save, uint8_t *block)
 {
     struct checkpoint checkpoint = {
         .job_hash = save->setup.job_hash,
         .numerics = save->setup.numerics,
-        .count = 1,
-        .section[0] = {"state", block, save->setup.size},
     };
+    for (size_t i = 0; i < save->setup.span_count; i++) {
+        const struct state_span *span = &save->setup.span[i];
+        struct checkpoint_section *section = &checkpoint.section[checkpoint.count++];
+        snprintf(section->name, sizeof section->name, "state%.0zx", span->offset);
+        section->data = block ? block + span->offset : NULL;
+        section->size = span->size;
+    }
     if (save->setup.more) {
         struct checkpoint_section *more = &checkpoint.section[checkpoint.count++];
         snprintf(more->name, sizeof more->name, "%s", save->setup.more_name);
@@ -397,7 +404,7 @@ save_new(struct save **out, const struct save_setup *setup, struct why *why)
             setup->model ? take_memory(setup, setup->weight_count * sizeof(float)) : NULL;
     }
     if (!save || !save->image || (setup->model && !save->weights)) {
-        why_set(why, "not enough memory for a copy of the state, %zu bytes", setup->size);
+        why_set(why, "not enough memory for a copy of the state, %zu bytes", save ? save->size : 0);
         give_back(save);
         return -ENOMEM;
     }

@@ -26,7 +26,8 @@ struct save;
 struct save_setup {
     const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
-    size_t size; /* bytes of a state */
+    struct state_span span[STATE_SPANS_MAX]; /* of a state's block: these are saved */
+    size_t span_count;
     /* What a way to train keeps beside the state: another section, written as it is when a checkpoint is made, and read
      * with it. `more` NULL: nothing. Borrowed. */
     const char *more_name; /* 1..15 letters */

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "compress/check.h"
 #include "node/train/ledger.h"
@@ -18,6 +19,15 @@ state_size(const struct optim_spec *optim, size_t param_count, size_t block_coun
     size_t vectors = (1 + optim_slots(optim)) * state_aligned(param_count * sizeof(float));
     return state_aligned(sizeof(struct state_header)) + vectors +
            state_aligned(block_count * sizeof(int16_t));
+}
+
+/* Zeros that take no memory before they are written. */
+static void *
+reserve(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+    return at == MAP_FAILED ? NULL : at;
 }
 
 int
@@ -34,7 +44,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     size_t vector = state_aligned(param_count * sizeof(float));
     size_t head = state_aligned(sizeof *state->header);
     state->size = state_size(&job->rules.optim, param_count, state->block_count);
-    state->block = job->block ? job->block : aligned_alloc(STATE_ALIGN, state->size);
+    state->end_block = state->block_count;
+    state->block = job->block ? job->block : reserve(state->size);
     state->square = calloc(state->block_count + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
     state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
@@ -50,8 +61,6 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
         state_fini(state);
         return -ENOMEM;
     }
-    if (!job->block)
-        memset(state->block, 0, state->size);
     uint8_t *at = state->block;
     state->header = (struct state_header *)(void *)at;
     state->params = (float *)(void *)(at += head);
@@ -64,8 +73,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
 void
 state_fini(struct state *state)
 {
-    if (!state->job.block)
-        free(state->block);
+    if (!state->job.block && state->block)
+        munmap(state->block, state->size);
     free(state->square);
     free(state->applied);
     free(state->hash);
@@ -74,6 +83,63 @@ state_fini(struct state *state)
     free(state->norm);
     free(state->ratio);
     memset(state, 0, sizeof *state);
+}
+
+static bool
+tensor_begins(const struct exact *exact, size_t block)
+{
+    size_t t = 0;
+    while (t < exact_tensors(exact) && exact_tensor_first(exact, t) < block)
+        t++;
+    return exact_tensor_first(exact, t) == block;
+}
+
+void
+state_hold(struct state *state, size_t first, size_t end)
+{
+    assert(first < end);
+    assert(tensor_begins(state->exact, first));
+    assert(tensor_begins(state->exact, end));
+    state->first_block = first;
+    state->end_block = end;
+}
+
+size_t
+state_offset(const struct state *state, size_t block)
+{
+    return block < state->block_count ? exact_block_first(state->exact, block) * sizeof(float)
+                                      : state_aligned(state->param_count * sizeof(float));
+}
+
+void
+state_parts(const struct state *state, struct state_span part[STATE_SPANS_MAX])
+{
+    size_t vector = state_offset(state, state->block_count);
+    size_t from = state_offset(state, state->first_block);
+    size_t size = state_offset(state, state->end_block) - from;
+    size_t at = state_aligned(sizeof *state->header), i = 0;
+    part[i++] = (struct state_span){0, at};
+    for (; i <= 1 + state->slot_count; i++, at += vector)
+        part[i] = (struct state_span){at + from, size};
+    from = at + state->first_block * sizeof *state->exponent;
+    size_t end = state->end_block < state->block_count
+                     ? at + state->end_block * sizeof *state->exponent
+                     : state->size;
+    part[i] = (struct state_span){from, end - from};
+}
+
+size_t
+state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX])
+{
+    struct state_span part[STATE_SPANS_MAX];
+    size_t count = 0;
+    state_parts(state, part);
+    for (size_t i = 0; i < state->slot_count + 3; i++)
+        if (count > 0 && span[count - 1].offset + span[count - 1].size == part[i].offset)
+            span[count - 1].size += part[i].size;
+        else
+            span[count++] = part[i];
+    return count;
 }
 
 uint64_t
@@ -121,12 +187,17 @@ void
 state_start(struct state *state, const uint8_t *from)
 {
     struct state_header *h = state->header;
-    memset(h, 0, sizeof *h);
-    h->best_loss = (double)INFINITY;
-    exact_first(state->exact, state->exponent);
+    struct state_span span[STATE_SPANS_MAX];
+    for (size_t i = state_spans(state, span); i-- > 0;)
+        if (from)
+            memcpy(state->block + span[i].offset, from + span[i].offset, span[i].size);
+        else
+            memset(state->block + span[i].offset, 0, span[i].size);
     if (from) {
-        memcpy(state->block, from, state->size);
         state_place(state, h->step);
+    } else {
+        h->best_loss = (double)INFINITY;
+        exact_first(state->exact, state->exponent);
     }
     state_hash_forget(state, state->hash);
     state->head_hash = 0;
@@ -246,10 +317,12 @@ state_check_gradients(const struct state *next, const struct state *now, const i
     uint64_t check = 0;
     if (now->header->phase == STATE_EVALUATE)
         return 0;
-    for (size_t b = 0; next->moves && b < next->block_count; b++)
+    size_t first = exact_block_first(now->exact, now->first_block);
+    for (size_t b = now->first_block; next->moves && b < now->end_block; b++)
         check = check_add(check, next->check[b]);
     if (!next->moves)
-        check = check_of(total, 0, now->param_count);
+        check =
+            check_of(total + first, first, exact_block_first(now->exact, now->end_block) - first);
     const int32_t *slots = total + now->param_count + state_tail(now->block_count);
     if (ledger_check(slots, now->job.shards) == check)
         return 0;
@@ -356,15 +429,23 @@ clear_behind(void *part, size_t size)
     memset((uint8_t *)part + size, 0, state_aligned(size) - size);
 }
 
+/* Behind a vector, which is behind its last block. */
+static void
+clear_vector(const struct state *next, float *vector)
+{
+    size_t size = exact_block_first(next->exact, next->end_block) * sizeof *vector;
+    memset((uint8_t *)vector + size, 0, state_offset(next, next->end_block) - size);
+}
+
 /* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there would
  * be in every state built here. */
 static void
 clear_gaps(struct state *next)
 {
     clear_behind(next->header, sizeof *next->header);
-    clear_behind(next->params, next->param_count * sizeof *next->params);
+    clear_vector(next, next->params);
     for (size_t s = 0; s < next->slot_count; s++)
-        clear_behind(next->slot[s], next->param_count * sizeof *next->slot[s]);
+        clear_vector(next, next->slot[s]);
     clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
 }
 
@@ -377,7 +458,8 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     clear_gaps(next);
     *next->header = *now->header;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
-    memset(next->applied, 0, now->block_count * sizeof *next->applied);
+    memset(next->applied + next->first_block, 0,
+           (next->end_block - next->first_block) * sizeof *next->applied);
     state_hash_forget(next, next->hash);
     atomic_store(&next->changed, false);
     next->moves = false;

@@ -29,6 +29,10 @@
  *     state_finish(next, now, total)    the rest, and the hash
  *     state_swap(now, next)             at commit
  *
+ * A state may hold only a range of the vector: state_hold. Offsets stay those of the whole. Parameters, slots and gradients
+ * outside of the range are neither read nor written, so they take no memory. Exponents outside are there and mean
+ * nothing: they are 2 bytes for 4 KiB.
+ *
  * Only state_swap and state_take change the present state. So until the commit it can be hashed, sent and computed
  * from, and a next state that is not needed is simply begun again. After the swap, the other one is the state
  * before, until the next state_begin: swapping back and doing the round again must give the same hash. */
@@ -46,6 +50,8 @@
 #include "nn/optim.h"
 #include "node/train/pool.h"
 #include "proto/why.h"
+
+enum { STATE_SPANS_MAX = OPTIM_SLOTS_MAX + 3 };
 
 enum state_phase { STATE_TRAIN, STATE_EVALUATE };
 
@@ -116,24 +122,26 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
-    void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: allocated here */
+    void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: reserved here */
     uint64_t labels; /* labels per sample for the accuracy; 0: there is no accuracy */
 };
 
 struct state {
     struct state_job job;
     const struct exact *exact;
-    size_t param_count, slot_count, block_count;
-    size_t size; /* bytes of the block */
+    size_t param_count, slot_count, block_count; /* of the whole */
+    size_t first_block, end_block;               /* the held ones are [first_block, end_block) */
+    size_t size;                                 /* bytes of the block */
     uint8_t *block;
     struct state_header *header; /* points into block, and so do the following */
     float *params;
     float *slot[OPTIM_SLOTS_MAX];
     int16_t *exponent;
-    double *square;     /* [block_count] clip_norm: sum of the squares of the block's gradient */
+    double *square;     /* [block_count] state_squares of each block */
     double (*norm)[2];  /* [block_count] layer-wise optimizers: optim_squares of each block */
     float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimizers */
     uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
+    uint64_t part;      /* so is this: what the held blocks add to the hash of the whole */
     /* While the state is being built: */
     bool moves;      /* the round changes the parameters */
     bool settle;     /* it is the first one that does */
@@ -168,8 +176,17 @@ size_t state_size(const struct optim_spec *optim, size_t param_count, size_t blo
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
                size_t param_count);
 void state_fini(struct state *state);
-/* Sets header and exponents as before round 0. The caller sets params. With `from`, the block of another state of the
- * same parameters and optimizer, as state_restart made it: takes all of it, and goes on with its steps. */
+/* Only exponent blocks [first, end) are held from here on: whole tensors. Directly after state_init. */
+void state_hold(struct state *state, size_t first, size_t end);
+/* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one span, so
+ * the whole state is one. Returns how many there are. */
+struct state_span {
+    size_t offset, size;
+};
+size_t state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX]);
+/* Sets header and exponents as before round 0, and all else to zero. The caller sets params. With `from`, the block of
+ * another state of the same parameters and optimizer, as state_restart made it: takes all of it, and goes on with its
+ * steps. */
 void state_start(struct state *state, const uint8_t *from);
 /* Makes of a block with so many parameters one to start from: only parameters, slots, exponents, and how many steps and
  * samples there were are kept. Returns false if it cannot be a state. */
@@ -219,9 +236,13 @@ bool state_begin(struct state *next, const struct state *now, const int32_t *tot
 /* Elements [first, first + count) of the parameters; whole exponent blocks. */
 void state_apply(struct state *next, const struct state *now, const int32_t *total, size_t first,
                  size_t count, struct pool *pool);
-/* The parameters below this one are already those of `next`. */
+/* The held parameters below this one are already those of `next`. */
 size_t state_known(const struct state *next);
-/* The missing ranges, and the exponents. Returns what state_advance returns. */
+/* For clip_norm: next->square of the held blocks, the sums of the squares of their gradients. Those of the other blocks are
+ * to be there, too, before state_finish. */
+void state_squares(struct state *next, const struct state *now, const int32_t *total,
+                   struct pool *pool);
+/* After state_squares: the missing ranges, and the exponents. Returns what state_advance returns. */
 uint64_t state_finish(struct state *next, const struct state *now, const int32_t *total,
                       struct pool *pool);
 /* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
@@ -233,13 +254,16 @@ bool state_head_sound(const struct state *state);
 bool state_params_sound(const struct state *state, struct pool *pool);
 void state_swap(struct state *a, struct state *b);
 
-/* 64-bit hash of the whole block, never 0. It reads the memory and ignores remembered hashes. With XXH3-64 of each part,
+/* 64-bit hash of the block, never 0. It reads the memory and ignores remembered hashes. With XXH3-64 of each part,
  * padding included, and mix as in proto/mix.h, it is modulo 2^64
  *
  *     mix(header) + sum over exponent blocks b of mix(b, mix(h, exponent)),
  *                   h = mix(.. mix(mix(0, parameters), first slot) .., last slot)      of block b */
 uint64_t state_hash(const struct state *state, struct pool *pool);
-/* Takes over another node's block. Returns -EBADMSG if its hash differs. */
+/* All hashes here are of the header and of what is held. This one is of the whole: `parts` is the sum of the ->part of the
+ * states that hold the ranges. */
+uint64_t state_hash_whole(const struct state *state, uint64_t parts);
+/* Takes over what is held of another node's block. Returns -EBADMSG if its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
 
 /* Adds the loss sum and the counts of one shard to a tail. */

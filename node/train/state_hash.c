@@ -20,7 +20,7 @@
 void
 state_hash_forget(const struct state *state, uint64_t *hash)
 {
-    memset(hash, 0, 2 * state->block_count * sizeof *hash);
+    memset(hash + state->first_block, 0, (state->end_block - state->first_block) * sizeof *hash);
 }
 
 /* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
@@ -35,13 +35,9 @@ struct hashing {
 static uint64_t
 hash_part(const struct state *state, const uint8_t *memory, size_t block, size_t slot)
 {
-    size_t vector = state_aligned(state->param_count * sizeof(float));
-    size_t from = exact_block_first(state->exact, block) * sizeof(float);
-    size_t end = block + 1 < state->block_count
-                     ? exact_block_first(state->exact, block + 1) * sizeof(float)
-                     : vector;
+    size_t vector = state_offset(state, state->block_count), from = state_offset(state, block);
     const uint8_t *params = memory + ((const uint8_t *)state->params - state->block);
-    return hash64(params + slot * vector + from, end - from);
+    return hash64(params + slot * vector + from, state_offset(state, block + 1) - from);
 }
 
 /* Of a whole block, of whose parameters it is `params`. */
@@ -73,17 +69,18 @@ state_block_sound(const struct state *state, size_t block)
 static uint64_t
 hash_head(const struct state *state, const uint8_t *memory)
 {
-    const uint8_t *exponent = memory + ((const uint8_t *)state->exponent - state->block);
-    return mix64_pair(hash64(memory, state_aligned(sizeof *state->header)),
-                      hash64(exponent, state_aligned(state->block_count * sizeof(int16_t))));
+    struct state_span part[STATE_SPANS_MAX], *exponents = &part[state->slot_count + 2];
+    state_parts(state, part);
+    return mix64_pair(hash64(memory, part->size),
+                      hash64(memory + exponents->offset, exponents->size));
 }
 
 static void
 hash_item(void *ctx, size_t i)
 {
     const struct hashing *h = ctx;
-    size_t end = (i + 1) * STATE_ITEM_BLOCKS;
-    for (size_t b = i * STATE_ITEM_BLOCKS; b < end && b < h->state->block_count; b++)
+    struct state_item item = state_item(h->state, i);
+    for (size_t b = item.first; b < item.end; b++)
         if (!h->hash[b])
             state_hash_block(h->state, h->memory, b, h->hash);
 }
@@ -99,29 +96,44 @@ term_of(const struct hashing *h, size_t block)
     return mix64_pair(block, mix64_pair(h->hash[block], hash64(h->memory + from, end - from)));
 }
 
-/* Of all, where the blocks' hashes that are not 0 are known already. */
+/* What the held blocks add, where hashes that are not 0 are known already. */
 static uint64_t
-hash_all(const struct hashing *h, struct pool *pool)
+hash_blocks(const struct hashing *h, struct pool *pool)
 {
-    uint64_t hash = mix64(hash64(h->memory, state_aligned(sizeof *h->state->header)));
-    pool_run(pool, hash_item, (void *)(uintptr_t)h, state_items(h->state->block_count));
-    for (size_t b = 0; b < h->state->block_count; b++)
-        hash += term_of(h, b);
+    uint64_t sum = 0;
+    pool_run(pool, hash_item, (void *)(uintptr_t)h, state_held_items(h->state));
+    for (size_t b = h->state->first_block; b < h->state->end_block; b++)
+        sum += term_of(h, b);
+    return sum;
+}
+
+static uint64_t
+hash_whole(const uint8_t *memory, uint64_t parts)
+{
+    uint64_t hash = mix64(hash64(memory, state_aligned(sizeof(struct state_header)))) + parts;
     return hash ? hash : 1;
+}
+
+uint64_t
+state_hash_whole(const struct state *state, uint64_t parts)
+{
+    return hash_whole(state->block, parts);
 }
 
 uint64_t
 state_hash_rest(struct state *state, struct pool *pool)
 {
     state->head_hash = hash_head(state, state->block);
-    return hash_all(&(struct hashing){state, state->block, state->hash}, pool);
+    state->part = hash_blocks(&(struct hashing){state, state->block, state->hash}, pool);
+    return state_hash_whole(state, state->part);
 }
 
 uint64_t
 state_hash(const struct state *state, struct pool *pool)
 {
     state_hash_forget(state, state->scratch);
-    return hash_all(&(struct hashing){state, state->block, state->scratch}, pool);
+    return state_hash_whole(
+        state, hash_blocks(&(struct hashing){state, state->block, state->scratch}, pool));
 }
 
 uint64_t
@@ -135,7 +147,7 @@ state_rehash(struct state *state, struct pool *pool)
 static bool
 copied_otherwise(const struct state *next, const struct state *now)
 {
-    for (size_t b = 0; !next->moves && b < now->block_count; b++)
+    for (size_t b = now->first_block; !next->moves && b < now->end_block; b++)
         if (now->hash[b] && now->hash[b] != next->hash[b])
             return true;
     return false;
@@ -157,8 +169,8 @@ params_item(void *ctx, size_t i)
 {
     struct params_check *c = ctx;
     const struct state *s = c->state;
-    size_t end = (i + 1) * STATE_ITEM_BLOCKS;
-    for (size_t b = i * STATE_ITEM_BLOCKS; b < end && b < s->block_count; b++)
+    struct state_item item = state_item(s, i);
+    for (size_t b = item.first; b < item.end; b++)
         if (s->hash[b] && s->hash[s->block_count + b] != hash_part(s, s->block, b, 0))
             atomic_store(&c->changed, true);
 }
@@ -167,7 +179,7 @@ bool
 state_params_sound(const struct state *state, struct pool *pool)
 {
     struct params_check check = {.state = state};
-    pool_run(pool, params_item, &check, state_items(state->block_count));
+    pool_run(pool, params_item, &check, state_held_items(state));
     return state_head_sound(state) && !atomic_load(&check.changed);
 }
 
@@ -180,13 +192,19 @@ state_changed_below(const struct state *next, const struct state *now)
 int
 state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
 {
+    struct state_span span[STATE_SPANS_MAX];
     size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
     state_hash_forget(state, state->scratch);
-    if (hash_all(&(struct hashing){state, block, state->scratch}, pool) != hash ||
+    uint64_t part = hash_blocks(&(struct hashing){state, block, state->scratch}, pool);
+    if (hash_whole(block, part) != hash ||
         !exact_valid(state->exact, (const void *)(block + exponents)))
         return -EBADMSG;
-    memcpy(state->block, block, state->size);
-    memcpy(state->hash, state->scratch, 2 * state->block_count * sizeof *state->hash);
+    for (size_t i = state_spans(state, span); i-- > 0;)
+        memcpy(state->block + span[i].offset, block + span[i].offset, span[i].size);
+    uint64_t *taken = state->scratch;
+    state->scratch = state->hash;
+    state->hash = taken;
+    state->part = part;
     state->head_hash = hash_head(state, block);
     return 0;
 }

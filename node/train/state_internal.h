@@ -22,6 +22,28 @@ state_items(size_t blocks)
     return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
 }
 
+static inline size_t
+state_held_items(const struct state *state)
+{
+    return state_items(state->end_block - state->first_block);
+}
+
+/* The held blocks of one of these items. */
+struct state_item {
+    size_t first, end;
+};
+static inline struct state_item
+state_item(const struct state *state, size_t i)
+{
+    size_t first = state->first_block + i * STATE_ITEM_BLOCKS, end = first + STATE_ITEM_BLOCKS;
+    return (struct state_item){first, end < state->end_block ? end : state->end_block};
+}
+
+/* Where a block begins in a vector of parameters, in bytes. The last one has the padding behind it. */
+size_t state_offset(const struct state *state, size_t block);
+/* As state_spans, but each part by itself: part[0] is the header, part[1 + slot_count + 1] the exponents. */
+void state_parts(const struct state *state, struct state_span part[STATE_SPANS_MAX]);
+
 /* hash[block] = hash of parameters and slots of a block, never 0, and behind all these that of the parameters alone.
  * `memory` is the memory of the state, or a copy of it. */
 void state_hash_block(const struct state *state, const uint8_t *memory, size_t block,
@@ -32,7 +54,7 @@ bool state_block_sound(const struct state *state, size_t block);
 uint64_t state_hash_rest(struct state *next, struct pool *pool);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */
 bool state_changed_below(const struct state *next, const struct state *now);
-/* Marks [block_count] hashes as unknown. */
+/* Marks the hashes of the held blocks as unknown. */
 void state_hash_forget(const struct state *state, uint64_t *hash);
 
 /* Loss summed over the samples. */

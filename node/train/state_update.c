@@ -96,7 +96,7 @@ find_ratios(struct update *u, struct pool *pool)
     struct state *next = u->next;
     if (!next->ratio)
         return;
-    pool_run(pool, norm_item, u, state_items(u->end));
+    pool_run(pool, norm_item, u, state_items(u->end - u->block));
     for (size_t t = 0; t < exact_tensors(next->exact); t++) {
         size_t from = exact_tensor_first(next->exact, t),
                end = exact_tensor_first(next->exact, t + 1);
@@ -175,14 +175,18 @@ sum_squares(const struct state *state)
     return sum;
 }
 
-/* Of the gradient. */
-static float
-clip_factor(struct update *u, struct pool *pool)
+static bool
+clips(const struct state *now)
 {
-    if (!(state_rules(u->now)->optim.clip_norm > 0))
-        return 1.0f;
-    pool_run(pool, square_item, u, state_items(u->end));
-    return optim_clip(&state_rules(u->now)->optim, sum_squares(u->next));
+    return state_rules(now)->optim.clip_norm > 0;
+}
+
+void
+state_squares(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
+{
+    struct update u = {next, now, total, now->first_block, now->end_block};
+    if (next->moves && clips(now))
+        pool_run(pool, square_item, &u, state_held_items(now));
 }
 
 void
@@ -194,6 +198,7 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
     size_t block = exact_block_of(now->exact, first),
            end = exact_block_of(now->exact, first + count - 1) + 1;
     assert(next->moves);
+    assert(block >= now->first_block && end <= now->end_block);
     assert(exact_block_first(now->exact, block) == first);
     assert(exact_block_first(now->exact, end) == first + count);
     struct update u = {next, now, total, block, end};
@@ -203,25 +208,34 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
 size_t
 state_known(const struct state *next)
 {
-    size_t b = 0;
-    while (b < next->block_count && next->applied[b])
+    size_t b = next->first_block;
+    while (b < next->end_block && next->applied[b])
         b++;
     return exact_block_first(next->exact, b);
+}
+
+/* Parameters and slots. */
+static void
+copy_vectors(struct state *next, const struct state *now)
+{
+    struct state_span part[STATE_SPANS_MAX];
+    state_parts(now, part);
+    for (size_t i = 1; i <= 1 + now->slot_count; i++)
+        memcpy(next->block + part[i].offset, now->block + part[i].offset, part[i].size);
 }
 
 uint64_t
 state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
-    struct update u = {next, now, total, 0, now->block_count};
+    struct update u = {next, now, total, now->first_block, now->end_block};
     if (next->moves) {
-        next->factor = clip_factor(&u, pool);
+        if (clips(now))
+            next->factor = optim_clip(&state_rules(now)->optim, sum_squares(next));
         find_ratios(&u, pool);
-        pool_run(pool, update_item, &u, state_items(u.end));
+        pool_run(pool, update_item, &u, state_held_items(now));
         exact_floor(next->exact, next->exponent);
     } else {
-        size_t from = (size_t)((uint8_t *)now->params - now->block);
-        size_t to = (size_t)((uint8_t *)now->exponent - now->block);
-        memcpy(next->block + from, now->block + from, to - from);
+        copy_vectors(next, now);
     }
     fail_hit(FAIL_APPLIED, next->block, next->size);
     uint64_t hash = state_hash_rest(next, pool);
@@ -233,5 +247,6 @@ state_advance(struct state *next, const struct state *now, const int32_t *total,
               struct state_event *event, struct pool *pool)
 {
     state_begin(next, now, total, event);
+    state_squares(next, now, total, pool);
     return state_finish(next, now, total, pool);
 }

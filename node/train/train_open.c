@@ -170,14 +170,13 @@ open_save(struct run *run, struct why *why)
 {
     size_t more_size = 0;
     void *more = run->way->more ? run->way->more(run, &more_size) : NULL;
-    const struct save_setup setup = {
+    struct save_setup setup = {
         .dir = run->config->out,
         .more_name = run->way->name,
         .more = more,
         .more_size = more_size,
         .job_hash = run->job_hash,
         .numerics = nn_fingerprint(),
-        .size = run->state.size,
         .spill = run->memory.spilled ? &run->spill : NULL,
         .answer = answer_page,
         .before = before_save,
@@ -187,6 +186,7 @@ open_save(struct run *run, struct why *why)
         .model = train_model,
         .weight_count = run->state.param_count,
     };
+    setup.span_count = state_spans(&run->state, setup.span);
     return save_new(&run->save, &setup, why);
 }
 

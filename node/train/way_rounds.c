@@ -114,10 +114,8 @@ go_back(struct run *run, uint64_t round)
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
     if (!state_before(run, round) &&
-        (run->folder.fresh || !save_find_below(run->save, &run->state, round))) {
-        memset(run->state.block, 0, run->state.size);
+        (run->folder.fresh || !save_find_below(run->save, &run->state, round)))
         job_state(&run->job, run->config, &run->state);
-    }
     rounds->before = rounds->damaged = false;
     announce(run, state_rehash(&run->state, run->pool));
 }
@@ -230,8 +228,10 @@ advance_state(struct run *run, bool fresh)
 {
     struct rounds_run *rounds = run->own;
     const int32_t *total = mesh_sum(run->mesh);
-    if (!fresh)
+    if (!fresh) {
+        state_squares(&run->next, &run->state, total, run->pool);
         return state_finish(&run->next, &run->state, total, run->pool);
+    }
     work_drop(run->work);
     rounds->before = false;
     return state_advance(&run->next, &run->state, total, &rounds->event, run->pool);

@@ -348,13 +348,16 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         ready(ctx, work->buckets.bucket_count - 2);
 }
 
-/* A share of own becomes zeros. */
+/* A share of the held gradients becomes zeros. */
 static void
 clear_part(void *ctx, size_t i)
 {
     struct work *work = ctx;
-    size_t count = work_vector_count(work), parts = work->setup.threads;
-    size_t first = count * i / parts, end = count * (i + 1) / parts;
+    const struct state *state = work->state;
+    size_t held = exact_block_first(work->setup.exact, state->first_block),
+           parts = work->setup.threads;
+    size_t count = exact_block_first(work->setup.exact, state->end_block) - held;
+    size_t first = held + count * i / parts, end = held + count * (i + 1) / parts;
     memset(work->own + first, 0, (end - first) * sizeof *work->own);
 }
 
@@ -370,8 +373,9 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     if (fresh && training)
         pool_run(work->setup.pool, clear_part, work, work->setup.threads);
-    else if (fresh)
-        memset(own + tail->first, 0, tail->count * sizeof *own);
+    if (fresh)
+        memset(own + tail->first, 0,
+               (training ? work_vector_count(work) - tail->first : tail->count) * sizeof *own);
     size_t blocks = exact_blocks(work->setup.exact);
     uint64_t before = fresh ? 0 : state_tail_check(own + tail->first, blocks);
     if (training)

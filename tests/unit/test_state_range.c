@@ -1,0 +1,467 @@
+/* test_state_range.c - states that hold ranges of one vector: together they are the whole state, and what they do not hold
+ * takes no memory. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "compress/check.h"
+#include "node/train/ledger.h"
+#include "node/train/save.h"
+#include "node/train/state.h"
+#include "tests/support/rand.h"
+
+enum { SHARDS = 4, TENSORS = 7, CUT = 4, ROUNDS = 12, WHOLE = 2, POISON = 0x3fffffff };
+
+/* The cut is at block 101: 64 blocks are one item of work. */
+static const size_t elements[TENSORS] = {70000, 5, 30000, 1, 90000, 60000, 45001};
+
+static struct exact *exact;
+static struct pool *pool;
+static size_t params, blocks;
+
+/* Of two ranges and of the whole. */
+struct trio {
+    struct state now[3], next[3];
+    struct state_event event[3];
+    int32_t *total[3]; /* what a range does not hold is poison */
+    float *average;
+    struct rand rand;
+};
+
+static struct state_job
+job_of(const struct optim_spec *optim, const float *average)
+{
+    return (struct state_job){
+        .rules.optim = *optim,
+        .rules.epochs = 9,
+        .rules.eval_every = 1,
+        .shards = SHARDS,
+        .batch = 8,
+        .local_steps = 1,
+        .train = 20,
+        .test = 6,
+        .average = average,
+        .labels = 1,
+    };
+}
+
+static size_t
+first_of(const struct state *state)
+{
+    return exact_block_first(exact, state->first_block);
+}
+
+static size_t
+end_of(const struct state *state)
+{
+    return exact_block_first(exact, state->end_block);
+}
+
+/* Large pages would be there as a whole. */
+static void
+hold(struct state *state, const struct state_job *job, size_t first, size_t end)
+{
+    assert_int_equal(state_init(state, job, exact, params), 0);
+    madvise(state->block, state->size, MADV_NOHUGEPAGE);
+    state_hold(state, first, end);
+}
+
+static void
+begin(struct trio *trio, const struct optim_spec *optim, size_t tensor)
+{
+    size_t cut = exact_tensor_first(exact, tensor), first[] = {0, cut, 0},
+           end[] = {cut, blocks, blocks};
+    *trio = (struct trio){.rand = {11 + tensor}, .average = calloc(blocks, sizeof(float))};
+    trio->average[exact_tensor_first(exact, 2)] = 0.25f;
+    struct state_job job = job_of(optim, trio->average);
+    for (size_t i = 0; i < 3; i++) {
+        hold(&trio->now[i], &job, first[i], end[i]);
+        hold(&trio->next[i], &job, first[i], end[i]);
+        state_start(&trio->now[i], NULL);
+        for (size_t k = first_of(&trio->now[i]); k < end_of(&trio->now[i]); k++)
+            trio->now[i].params[k] = (float)(k % 1000) * 1e-3f - 0.5f;
+        state_rehash(&trio->now[i], pool);
+        trio->total[i] =
+            calloc(params + state_tail(blocks) + ledger_words(SHARDS), sizeof(int32_t));
+    }
+}
+
+static void
+finish(struct trio *trio)
+{
+    for (size_t i = 0; i < 3; i++) {
+        state_fini(&trio->now[i]);
+        state_fini(&trio->next[i]);
+        free(trio->total[i]);
+    }
+    free(trio->average);
+}
+
+/* The total of a round: some are too large for a block of the second range, one is not finite. */
+static void
+make_totals(struct trio *trio, size_t round)
+{
+    const struct state *whole = &trio->now[WHOLE];
+    int32_t *total = trio->total[WHOLE], *tail = total + params;
+    float *g = malloc(params * sizeof *g);
+    for (size_t k = 0; k < params; k++)
+        g[k] = (float)rand_real(&trio->rand) - 0.5f;
+    if (round == 2)
+        g[params - 7] = 1e5f;
+    if (round == 5 || round == 6) /* one of them is no evaluation */
+        g[3] = NAN;
+    memset(total, 0, (params + state_tail(blocks) + ledger_words(SHARDS)) * sizeof *total);
+    if (whole->header->phase == STATE_TRAIN)
+        exact_add(exact, whole->exponent, 0, g, params, 1, total, tail + TAIL_OVER, tail + TAIL_BAD,
+                  NULL);
+    state_tail_add(tail, state_rows(whole), &(struct nn_result){.loss = 2, .correct = 3});
+    for (size_t i = 0; i < 2; i++) {
+        size_t first = first_of(&trio->now[i]), end = end_of(&trio->now[i]);
+        memcpy(trio->total[i], total, (params + state_tail(blocks)) * sizeof *total);
+        for (size_t k = 0; k < params; k++)
+            if (k < first || k >= end)
+                trio->total[i][k] = POISON;
+        int32_t *slots = trio->total[i] + params + state_tail(blocks);
+        memset(slots, 0, ledger_words(SHARDS) * sizeof *slots);
+        ledger_add(slots, 1, 0, check_of(total + first, first, end - first));
+    }
+    ledger_add(tail + state_tail(blocks), 1, 0, check_of(total, 0, params));
+    free(g);
+}
+
+/* Tensor after tensor, from the last one down, as they come in a run, but for every third. */
+static void
+apply_early(struct trio *trio, size_t i)
+{
+    for (size_t t = TENSORS; t-- > 0;) {
+        size_t from = exact_tensor_first(exact, t), end = exact_tensor_first(exact, t + 1);
+        if (t % 3 && from >= trio->now[i].first_block && end <= trio->now[i].end_block)
+            state_apply(&trio->next[i], &trio->now[i], trio->total[i],
+                        exact_block_first(exact, from),
+                        exact_block_first(exact, end) - exact_block_first(exact, from), pool);
+    }
+}
+
+/* Each holder has the sums of the others' blocks from them. */
+static void
+exchange_squares(struct trio *trio)
+{
+    for (size_t i = 0; i < 2; i++)
+        memcpy(trio->next[!i].square + trio->next[i].first_block,
+               trio->next[i].square + trio->next[i].first_block,
+               (trio->next[i].end_block - trio->next[i].first_block) * sizeof(double));
+}
+
+static void
+same_as_whole(const struct state *part, const struct state *whole)
+{
+    struct state_span span[STATE_SPANS_MAX];
+    size_t count = state_spans(part, span);
+    assert_int_equal(count, 3 + part->slot_count - (part->first_block == 0));
+    for (size_t i = 0; i < count; i++)
+        assert_memory_equal(part->block + span[i].offset, whole->block + span[i].offset,
+                            span[i].size);
+}
+
+static void
+one_round(struct trio *trio, size_t round)
+{
+    uint64_t hash[3];
+    struct why why;
+    bool early = false;
+    make_totals(trio, round);
+    for (size_t i = 0; i < 3; i++) {
+        early = state_begin(&trio->next[i], &trio->now[i], trio->total[i], &trio->event[i]);
+        if (early)
+            apply_early(trio, i);
+        assert_in_range(state_known(&trio->next[i]), first_of(&trio->now[i]),
+                        end_of(&trio->now[i]));
+        state_squares(&trio->next[i], &trio->now[i], trio->total[i], pool);
+    }
+    exchange_squares(trio);
+    for (size_t i = 0; i < 3; i++) {
+        hash[i] = state_finish(&trio->next[i], &trio->now[i], trio->total[i], pool);
+        assert_int_equal(hash[i], state_hash(&trio->next[i], pool));
+        if (trio->event[i].stepped && !trio->event[i].skipped)
+            assert_int_equal(state_known(&trio->next[i]), end_of(&trio->now[i]));
+        assert_memory_equal(&trio->event[i], &trio->event[WHOLE], sizeof trio->event[i]);
+        assert_int_equal(state_check_gradients(&trio->next[i], &trio->now[i], trio->total[i], &why),
+                         0);
+        state_swap(&trio->now[i], &trio->next[i]);
+        assert_true(state_params_sound(&trio->now[i], pool));
+    }
+    uint64_t parts = trio->now[0].part + trio->now[1].part;
+    assert_int_equal(parts, trio->now[WHOLE].part);
+    assert_int_equal(state_hash_whole(&trio->now[1], parts), hash[WHOLE]);
+    assert_int_not_equal(hash[0], hash[WHOLE]);
+    for (size_t i = 0; i < 2; i++)
+        same_as_whole(&trio->now[i], &trio->now[WHOLE]);
+}
+
+/* Pages of the block of which no byte is held, that are there nevertheless; *all: how many there are of them. */
+static size_t
+resident(const struct state *state, size_t *all)
+{
+    struct state_span span[STATE_SPANS_MAX];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = state_spans(state, span), there = 0;
+    *all = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t from = (span[i].offset + span[i].size + page - 1) / page;
+        size_t end = (i + 1 < count ? span[i + 1].offset : state->size) / page;
+        unsigned char *in = malloc(end + 1);
+        if (end > from) {
+            assert_int_equal(mincore(state->block + from * page, (end - from) * page, in), 0);
+            for (size_t k = 0; k < end - from; k++)
+                there += in[k] & 1;
+            *all += end - from;
+        }
+        free(in);
+    }
+    return there;
+}
+
+static void
+test_ranges_are_together_the_whole(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim[] = {
+        {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f, .ema = 0.9f},
+        {.kind = OPTIM_ADAMW,
+         .rate = 0.01f,
+         .beta1 = 0.9f,
+         .beta2 = 0.99f,
+         .epsilon = 1e-8f,
+         .weight_decay = 0.1f,
+         .clip_norm = 1},
+        {.kind = OPTIM_LARS, .rate = 0.5f, .momentum = 0.9f, .trust = 0.01f},
+        {.kind = OPTIM_LAMB,
+         .rate = 0.01f,
+         .beta1 = 0.9f,
+         .beta2 = 0.99f,
+         .epsilon = 1e-8f,
+         .clip_norm = 0.5f,
+         .ema = 0.5f},
+    };
+    for (size_t o = 0; o < sizeof optim / sizeof *optim; o++)
+        for (size_t tensor = 1; tensor < TENSORS; tensor++) {
+            struct trio trio;
+            size_t kinds = 0, all;
+            begin(&trio, &optim[o], tensor);
+            for (size_t round = 0; round < ROUNDS; round++) {
+                one_round(&trio, round);
+                const struct state_event *event = &trio.event[WHOLE];
+                kinds |= event->evaluated ? 1 : event->skipped ? 2 : event->raised ? 4 : 8;
+            }
+            assert_int_equal(kinds, 15);
+            for (size_t i = 0; i < 2; i++) {
+                assert_int_equal(resident(&trio.now[i], &all), 0);
+                assert_true(all > 0);
+                assert_int_equal(resident(&trio.next[i], &all), 0);
+            }
+            finish(&trio);
+        }
+}
+
+/* A bit that flips is seen by the holder of its block alone, in a parameter, a slot, an exponent; one in the header by all. */
+static void
+test_a_change_is_noticed_where_it_is_held(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    struct trio trio;
+    begin(&trio, &optim, CUT);
+    one_round(&trio, 0);
+    make_totals(&trio, 1);
+    for (size_t i = 0; i < 2; i++) {
+        struct state *now = &trio.now[i], *next = &trio.next[i];
+        void *part[] = {NULL,
+                        &now->params[first_of(now)],
+                        &now->params[end_of(now) - 1],
+                        &now->slot[0][end_of(now) - 1],
+                        &now->exponent[now->first_block],
+                        &now->exponent[now->end_block - 1],
+                        &now->header->samples};
+        for (size_t p = 0; p < sizeof part / sizeof *part; p++) {
+            struct state_event event;
+            unsigned char *byte = part[p];
+            if (byte)
+                *byte ^= 1;
+            assert_int_equal(state_advance(next, now, trio.total[i], &event, pool) == 0, p > 0);
+            assert_int_equal(state_params_sound(now, pool), p == 0 || p == 3);
+            if (byte)
+                *byte ^= 1;
+        }
+    }
+    finish(&trio);
+}
+
+static void
+test_a_range_is_taken_from_the_block_of_another_node(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    struct trio trio;
+    size_t all;
+    begin(&trio, &optim, CUT);
+    one_round(&trio, 0);
+    const struct state *whole = &trio.now[WHOLE];
+    for (size_t i = 0; i < 2; i++) {
+        struct state *taker = &trio.next[i];
+        uint64_t hash = state_hash(&trio.now[i], pool);
+        taker->header->round = 99;
+        whole->params[first_of(taker)] += 1;
+        assert_int_equal(state_take(taker, whole->block, hash, pool), -EBADMSG);
+        assert_int_equal(taker->header->round, 99);
+        whole->params[first_of(taker)] = trio.now[i].params[first_of(taker)];
+        assert_int_equal(state_take(taker, whole->block, hash, pool), 0);
+        same_as_whole(taker, whole);
+        assert_int_equal(taker->part, trio.now[i].part);
+        assert_true(state_params_sound(taker, pool));
+        assert_int_equal(resident(taker, &all), 0);
+    }
+    finish(&trio);
+}
+
+/* The largest double above 4 that gives the same factor as 4. */
+static double
+edge_of(const struct optim_spec *optim)
+{
+    double low = 4, high = 5;
+    while (nextafter(low, high) < high) {
+        double middle = low + (high - low) / 2;
+        if (optim_clip(optim, middle) == optim_clip(optim, 4))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Four quarters of a unit in the last place are one if they are added first, as an item, and nothing one by one. */
+static void
+test_squares_are_added_item_by_item(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
+    struct trio trio;
+    begin(&trio, &optim, CUT);
+    struct state *next = &trio.next[1];
+    double edge = edge_of(&optim), unit = nextafter(edge, 5) - edge;
+    make_totals(&trio, 0);
+    memset(trio.total[1] + first_of(next), 0, (params - first_of(next)) * sizeof(int32_t));
+    assert_false(state_begin(next, &trio.now[1], trio.total[1], &trio.event[1]));
+    state_squares(next, &trio.now[1], trio.total[1], pool);
+    next->square[63] = edge;
+    for (size_t b = 64; b < 68; b++)
+        next->square[b] = unit / 4;
+    state_finish(next, &trio.now[1], trio.total[1], pool);
+    assert_true(optim_clip(&optim, edge) != optim_clip(&optim, edge + unit));
+    assert_true(next->factor == optim_clip(&optim, edge + unit));
+    finish(&trio);
+}
+
+static void
+say(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
+}
+
+static void
+alarm_of(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+static struct save *
+open_save(const char *dir, const struct state *state)
+{
+    struct save *save;
+    struct why why;
+    struct save_setup setup = {
+        .dir = dir, .job_hash = 3, .numerics = 4, .say = say, .alarm = alarm_of};
+    setup.span_count = state_spans(state, setup.span);
+    assert_int_equal(save_new(&save, &setup, &why), 0);
+    return save;
+}
+
+/* It has what is held and no more, and does not fit another range. */
+static void
+test_a_checkpoint_is_of_a_range(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    char dir[] = "/tmp/test_state_range_XXXXXX";
+    struct trio trio;
+    struct why why;
+    struct checkpoint_found found;
+    size_t all;
+    assert_non_null(mkdtemp(dir));
+    begin(&trio, &optim, CUT);
+    one_round(&trio, 0);
+    struct state *taker = &trio.next[1];
+    struct save *save = open_save(dir, taker), *other = open_save(dir, &trio.now[0]);
+    assert_int_equal(save_last(save, &trio.now[1], &why), 0);
+    struct checkpoint file = save_file(save, taker->block);
+    for (size_t i = 1; i < file.count; i++) /* it is of this place */
+        assert_ptr_equal(taker->block + strtoul(file.section[i].name + 5, NULL, 16),
+                         file.section[i].data);
+    size_t held = (params - first_of(taker)) * 2 * sizeof(float);
+    assert_in_range(checkpoint_size(&file), held, held + held / 100);
+    memset(taker->params + first_of(taker), 0, (params - first_of(taker)) * sizeof(float));
+    assert_int_equal(save_find(save, taker, &found, &why), 0);
+    assert_int_equal(state_rehash(taker, pool), state_hash(&trio.now[1], pool));
+    same_as_whole(taker, &trio.now[WHOLE]);
+    assert_int_equal(resident(taker, &all), 0);
+    assert_int_equal(save_find(other, &trio.next[0], &found, &why), -ENOENT);
+    assert_true(found.unfit);
+    save_destroy(&save);
+    save_destroy(&other);
+    checkpoint_forget(dir, 3, false);
+    assert_int_equal(rmdir(dir), 0);
+    finish(&trio);
+}
+
+static int
+set_up(void **unused)
+{
+    (void)unused;
+    if (pool_new(&pool, 2) || exact_new(&exact, elements, TENSORS, SHARDS))
+        return -1;
+    blocks = exact_blocks(exact);
+    params = exact_block_first(exact, blocks);
+    return exact_tensor_first(exact, CUT) == 101 ? 0 : -1;
+}
+
+static int
+tear_down(void **unused)
+{
+    (void)unused;
+    exact_destroy(&exact);
+    pool_destroy(&pool);
+    return 0;
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges_are_together_the_whole),
+        cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
+        cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
+        cmocka_unit_test(test_squares_are_added_item_by_item),
+        cmocka_unit_test(test_a_checkpoint_is_of_a_range),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
