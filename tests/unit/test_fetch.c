@@ -797,6 +797,21 @@ only_who_is_up_says_ready(void **state)
     lone_destroy(&lone);
 }
 
+/* Nodes 5 and 7 took the same copy, and each may follow the other one. Node 8 goes on. */
+static void
+who_follows_one_that_is_not_ahead_soon_follows_one_that_is(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    lone_meet(lone, 8);
+    lone_run_with(lone, 150, (unsigned[]){7}, 1, 9, false);
+    lone_beat(lone, 8, 12, false);
+    lone_run(lone, 20);
+    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.round, 9);
+    lone_destroy(&lone);
+}
+
 static void
 who_is_overtaken_begins_again_later_and_says_so_once(void **state)
 {
@@ -853,6 +868,7 @@ main(void)
         cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),
+        cmocka_unit_test(who_follows_one_that_is_not_ahead_soon_follows_one_that_is),
         cmocka_unit_test(who_is_overtaken_begins_again_later_and_says_so_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

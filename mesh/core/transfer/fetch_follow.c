@@ -248,6 +248,13 @@ fetch_total_bad(struct fetch *fetch, const struct core *core)
         total_restart(fetch, core);
 }
 
+/* How long nothing may come of the one that this node follows, while somebody is ahead. Who is not ahead has nothing. */
+static uint64_t
+follow_patience_us(const struct fetch *fetch, const struct core *core)
+{
+    return fetch->sure && fetch_ahead(core, fetch->from) ? FETCH_LOST_US : FETCH_SURE_US;
+}
+
 /* Half of what was allowed has come, or nothing for long. */
 static void
 follow_more(struct fetch *fetch, const struct core *core)
@@ -259,8 +266,7 @@ follow_more(struct fetch *fetch, const struct core *core)
         send_follow(fetch, core, true); /* a total was bad */
     } else if (came >= fetch->told_block + follow_window(core) / 2) {
         send_follow(fetch, core, false);
-    } else if (awake_since(core->awake, fetch->progress_at) >
-                   (fetch->sure ? FETCH_LOST_US : FETCH_SURE_US) &&
+    } else if (awake_since(core->awake, fetch->progress_at) > follow_patience_us(fetch, core) &&
                fetch_anybody(core, fetch_ahead)) {
         fetch->tried |= 1ull << fetch->from;
         fetch->from = -1;
