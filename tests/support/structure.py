@@ -28,7 +28,7 @@ STOREYS = {'sessions': 1, 'group': 2, 'pipeline': 2, 'transfer': 3, 'rounds': 4,
 SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
-ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push'}  # at the start only
+ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push', 'handover'}  # at the start only
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk '
            '__vsnprintf_chk __assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
 NAMES, LONGEST = 3, 60

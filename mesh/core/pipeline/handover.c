@@ -1,0 +1,315 @@
+/* handover.c - see handover.h. */
+#include "mesh/core/pipeline/handover.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "compress/check.h"
+
+enum { KINDS = 2 };
+
+/* Items for a stage, or of it, of one kind: bitmaps of shards. */
+struct flow {
+    uint64_t made;                   /* here */
+    uint64_t here, told;             /* came from others; handover_next has named them */
+    uint64_t came[PROTO_SHARDS_MAX]; /* words of each that are in their place */
+};
+
+struct early {
+    struct proto_node from;
+    struct handover_chunk chunk;
+    struct core_frame frame;
+};
+
+struct handover {
+    struct handover_setup setup;
+    struct handover_ops ops;
+    void *ctx;
+    bool planned, running; /* a round began */
+    struct proto_plan plan;
+    unsigned rank;
+    uint64_t round, state;
+    struct flow flow[PROTO_STAGES_MAX][KINDS];
+    bool lost; /* a chunk was dropped that this node may want when it comes to that round */
+    struct early *early;
+    size_t early_count;
+};
+
+/* --- Life --------------------------------------------------------------------------------------- */
+
+int
+handover_new(struct handover **out, const struct handover_setup *setup,
+             const struct handover_ops *ops, void *ctx)
+{
+    assert(setup->chunk_words > 0 && setup->chunk_words <= PROTO_CHUNK_MAX);
+    struct handover *h = calloc(1, sizeof *h);
+    if (!h)
+        return -ENOMEM;
+    h->setup = *setup;
+    h->ops = *ops;
+    h->ctx = ctx;
+    h->early = calloc(setup->early_max + 1, sizeof *h->early);
+    if (!h->early)
+        handover_destroy(&h);
+    *out = h;
+    return h ? 0 : -ENOMEM;
+}
+
+static void
+early_remove(struct handover *h, size_t k)
+{
+    h->setup.wire->release(h->setup.wire_ctx, h->early[k].frame.handle);
+    h->early_count--;
+    for (; k < h->early_count; k++) /* those of one sender stay in their order */
+        h->early[k] = h->early[k + 1];
+}
+
+void
+handover_destroy(struct handover **h)
+{
+    while (*h && (*h)->early_count > 0)
+        early_remove(*h, (*h)->early_count - 1);
+    if (*h)
+        free((*h)->early);
+    free(*h);
+    *h = NULL;
+}
+
+/* --- Who has what ------------------------------------------------------------------------------- */
+
+static struct flow *
+flow_of(struct handover *h, struct handover_item item)
+{
+    return &h->flow[item.stage][item.gradient];
+}
+
+/* The stage that makes an item. */
+static unsigned
+maker_stage(struct handover_item item)
+{
+    return item.gradient ? item.stage + 1 : item.stage - 1;
+}
+
+/* Is there such an item in the plan? Input of the first stage is data, and the last stage's gradient is of the loss. */
+static bool
+item_exists(const struct handover *h, struct handover_item item)
+{
+    unsigned last = (unsigned)h->plan.cut_count;
+    return item.shard < PROTO_SHARDS_MAX && item.stage <= last &&
+           (item.gradient ? item.stage < last : item.stage > 0);
+}
+
+static uint64_t
+shards_of(const struct handover *h, unsigned rank, unsigned stage)
+{
+    const struct proto_member *member = &h->plan.members[rank];
+    return member->stages >> stage & 1 ? member->shards & h->plan.complete : 0;
+}
+
+/* The rank of the member that has the shard in the stage. */
+static unsigned
+holder_of(const struct handover *h, unsigned stage, unsigned shard)
+{
+    unsigned rank = 0;
+    while (rank + 1 < h->plan.count && !(shards_of(h, rank, stage) >> shard & 1))
+        rank++;
+    assert(shards_of(h, rank, stage) >> shard & 1); /* a valid plan has each once */
+    return rank;
+}
+
+static bool
+is_for(const struct handover *h, struct handover_item item, unsigned rank)
+{
+    return item_exists(h, item) && (shards_of(h, rank, item.stage) >> item.shard & 1);
+}
+
+/* Does this node want it, from this member? */
+static bool
+comes_from(const struct handover *h, struct handover_item item, struct proto_node from)
+{
+    if (!is_for(h, item, h->rank))
+        return false;
+    unsigned rank = holder_of(h, maker_stage(item), item.shard);
+    return rank != h->rank && proto_node_equal(h->plan.members[rank].node, from);
+}
+
+/* --- Sending ------------------------------------------------------------------------------------ */
+
+static void
+item_send(struct handover *h, struct handover_item item, unsigned rank)
+{
+    struct handover_chunk chunk = {.item = item, .round = h->round, .state = h->state};
+    const int32_t *words = h->ops.words(h->ctx, item, true, &chunk.size);
+    assert(chunk.size > 0);
+    while (chunk.first < chunk.size) {
+        chunk.count = chunk.size - chunk.first;
+        if (chunk.count > h->setup.chunk_words)
+            chunk.count = h->setup.chunk_words;
+        chunk.check = check_of(words + chunk.first, 0, chunk.count);
+        h->ops.send(h->ctx, rank, &chunk, words + chunk.first);
+        chunk.first += chunk.count;
+    }
+}
+
+void
+handover_made(struct handover *h, struct handover_item item)
+{
+    assert(h->running && item_exists(h, item));
+    unsigned rank = holder_of(h, item.stage, item.shard);
+    flow_of(h, item)->made |= UINT64_C(1) << item.shard;
+    if (rank != h->rank)
+        item_send(h, item, rank);
+    else
+        flow_of(h, item)->here |= UINT64_C(1) << item.shard;
+}
+
+void
+handover_on_ask(struct handover *h, struct proto_node from, struct handover_item first,
+                uint64_t shards)
+{
+    struct handover_item item = first;
+    if (!h->running)
+        return;
+    for (item.shard = 0; item.shard < PROTO_SHARDS_MAX; item.shard++) {
+        if (!(shards >> item.shard & 1) || !item_exists(h, item) ||
+            !(flow_of(h, item)->made >> item.shard & 1))
+            continue;
+        unsigned rank = holder_of(h, item.stage, item.shard);
+        if (rank != h->rank && proto_node_equal(h->plan.members[rank].node, from))
+            item_send(h, item, rank);
+    }
+}
+
+/* --- Receiving ---------------------------------------------------------------------------------- */
+
+static void
+chunk_take(struct handover *h, struct proto_node from, const struct handover_chunk *chunk,
+           const struct core_frame *frame)
+{
+    struct handover_item item = chunk->item;
+    uint64_t size = 0;
+    if (chunk->state != h->state || !comes_from(h, item, from))
+        return;
+    struct flow *flow = flow_of(h, item);
+    int32_t *words = h->ops.words(h->ctx, item, false, &size);
+    uint64_t *came = &flow->came[item.shard];
+    if (chunk->size != size || chunk->count == 0 || chunk->first != *came ||
+        chunk->count > size - *came || frame->size != chunk->count * sizeof *words)
+        return;
+    if (check_copy(words + chunk->first, frame->data, chunk->count) != chunk->check) {
+        unsigned maker = holder_of(h, maker_stage(item), item.shard);
+        h->ops.ask(h->ctx, maker, item, UINT64_C(1) << item.shard);
+        return;
+    }
+    *came += chunk->count;
+    if (*came == size)
+        flow->here |= UINT64_C(1) << item.shard;
+}
+
+/* Of the next round. */
+static void
+early_add(struct handover *h, struct proto_node from, const struct handover_chunk *chunk,
+          struct core_frame *frame)
+{
+    if (frame->size > h->setup.chunk_words * sizeof(int32_t))
+        return;
+    if (h->early_count == h->setup.early_max) {
+        h->lost = true;
+        return;
+    }
+    h->setup.wire->keep(h->setup.wire_ctx, frame);
+    h->early[h->early_count++] = (struct early){from, *chunk, *frame};
+}
+
+void
+handover_on_chunk(struct handover *h, struct proto_node from, const struct handover_chunk *chunk,
+                  struct core_frame *frame)
+{
+    if (h->running && chunk->round == h->round)
+        chunk_take(h, from, chunk, frame);
+    else if (chunk->round == h->round + 1)
+        early_add(h, from, chunk, frame);
+    else
+        h->lost = true; /* this node may come to that round later */
+}
+
+bool
+handover_next(struct handover *h, struct handover_item *item)
+{
+    for (unsigned stage = 0; h->running && stage <= h->plan.cut_count; stage++)
+        for (unsigned kind = 0; kind < KINDS; kind++) {
+            struct flow *flow = &h->flow[stage][kind];
+            uint64_t new = flow->here & ~flow->told;
+            if (!new)
+                continue;
+            *item = (struct handover_item){stage, (unsigned)__builtin_ctzll(new), kind};
+            flow->told |= new & -new;
+            return true;
+        }
+    return false;
+}
+
+/* --- Rounds and plans --------------------------------------------------------------------------- */
+
+/* Of the items of a stage and kind, those that this node wants from a member, and has not got. */
+static uint64_t
+missing_from(struct handover *h, struct handover_item first, unsigned rank)
+{
+    unsigned last = (unsigned)h->plan.cut_count;
+    if (first.gradient ? first.stage == last : first.stage == 0)
+        return 0;
+    return shards_of(h, h->rank, first.stage) & shards_of(h, rank, maker_stage(first)) &
+           ~flow_of(h, first)->here;
+}
+
+void
+handover_ask(struct handover *h)
+{
+    assert(h->running);
+    for (unsigned rank = 0; rank < h->plan.count; rank++)
+        for (unsigned k = 0; rank != h->rank && k < KINDS * (h->plan.cut_count + 1); k++) {
+            struct handover_item first = {.stage = k / KINDS, .gradient = k % KINDS};
+            uint64_t shards = missing_from(h, first, rank);
+            if (shards)
+                h->ops.ask(h->ctx, rank, first, shards);
+        }
+}
+
+void
+handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank)
+{
+    assert(rank < plan->count && plan->cut_count < PROTO_STAGES_MAX);
+    h->plan = *plan;
+    h->rank = rank;
+    h->planned = true;
+    for (unsigned stage = 0; stage <= plan->cut_count; stage++)
+        for (unsigned kind = 0; kind < KINDS; kind++) {
+            struct flow *flow = &h->flow[stage][kind];
+            flow->here |= flow->made & shards_of(h, rank, stage);
+        }
+}
+
+void
+handover_round(struct handover *h, uint64_t round, uint64_t state)
+{
+    assert(h->planned);
+    for (size_t stage = 0; stage < PROTO_STAGES_MAX; stage++)
+        h->flow[stage][0] = h->flow[stage][1] = (struct flow){0};
+    h->running = true;
+    h->round = round;
+    h->state = state;
+    size_t k = 0;
+    while (k < h->early_count) {
+        const struct early *early = &h->early[k];
+        if (early->chunk.round == round)
+            chunk_take(h, early->from, &early->chunk, &early->frame);
+        if (early->chunk.round <= round || early->chunk.round > round + 1)
+            early_remove(h, k);
+        else
+            k++;
+    }
+    if (h->lost)
+        handover_ask(h);
+    h->lost = false;
+}
