@@ -228,7 +228,7 @@ void
 core_on_link_up(struct core *core, uint64_t now, unsigned link)
 {
     if (event_begin(core, now) && link < LINK_MAX) {
-        sessions_link_up(&core->peers, core, link);
+        sessions_link(&core->peers, core, link, true);
         core_settle(core);
     }
     event_end(core);
@@ -238,7 +238,7 @@ void
 core_on_link_down(struct core *core, uint64_t now, unsigned link)
 {
     if (event_begin(core, now) && link < LINK_MAX) {
-        sessions_link_down(&core->peers, core, link);
+        sessions_link(&core->peers, core, link, false);
         core_settle(core);
     }
     event_end(core);

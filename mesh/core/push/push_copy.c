@@ -10,12 +10,6 @@
 
 enum { HOLDING_SIZE = 16, /* with the history */ RESTORED = 1 };
 
-static const struct push_keeper *
-keeper(const struct push *push)
-{
-    return push->config.keeper;
-}
-
 /* --- What is held ---------------------------------------------------------------------------------- */
 
 uint64_t
@@ -146,8 +140,8 @@ send_value(struct push *push, const struct core *core, int to, unsigned range,
     size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : of->value);
     assert(r->held);
     push_set_write(&r->set, push->body);
-    (value->whole ? keeper(push)->copy : keeper(push)->value)(push->config.keeper_ctx, range,
-                                                              push->body + PUSH_SET_SIZE);
+    (value->whole ? push->config.keeper->copy : push->config.keeper->value)(
+        push->config.keeper_ctx, range, push->body + PUSH_SET_SIZE);
     value->range = (uint16_t)range;
     value->taken = r->taken;
     value->history = r->history;
@@ -182,14 +176,14 @@ restore_range(struct push *push, unsigned range)
         r->taken = r->read_taken;
         r->history = mix64_pair(r->read_history, RESTORED);
         r->set = r->read_set;
-        keeper(push)->restore(push->config.keeper_ctx, range, r->read_history, r->history);
+        push->config.keeper->restore(push->config.keeper_ctx, range, r->read_history, r->history);
     } else {
         r->taken = push->config.first;
         r->history = push_first_history(range);
         r->set = (struct push_set){.floor = push->config.first};
-        keeper(push)->initial(push->config.keeper_ctx, range);
+        push->config.keeper->initial(push->config.keeper_ctx, range);
     }
-    r->hash = keeper(push)->hash(push->config.keeper_ctx, range);
+    r->hash = push->config.keeper->hash(push->config.keeper_ctx, range);
 }
 
 void
@@ -285,11 +279,11 @@ adopt_copy(struct push *push, const struct proto_value *value, const uint8_t *bo
 {
     struct push_range *r = &push->ranges.of[value->range];
     push_set_read(&r->set, body);
-    keeper(push)->adopt(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
+    push->config.keeper->adopt(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
     r->held = true;
     r->taken = value->taken;
     r->history = value->history;
-    r->hash = keeper(push)->hash(push->config.keeper_ctx, value->range);
+    r->hash = push->config.keeper->hash(push->config.keeper_ctx, value->range);
     push_copy_hold(push);
 }
 
@@ -333,6 +327,6 @@ push_copy_keep(struct push *push)
         r->history = r->read_history;
         r->set = r->read_set;
         push->ranges.missing += push->config.tickets - r->taken;
-        keeper(push)->restore(push->config.keeper_ctx, k, r->history, r->history);
+        push->config.keeper->restore(push->config.keeper_ctx, k, r->history, r->history);
     }
 }

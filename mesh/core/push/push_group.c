@@ -140,8 +140,7 @@ push_group_bulk(const struct core *core, unsigned rank, const struct proto_msg *
     assert(rank < group->now.count && rank != group->rank);
     int i = peers_find(core, group->now.seats[rank].node);
     if (i >= 0 && core->peers.peers[i].announced)
-        core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)core->peers.peers[i].link,
-                                     msg, body, size, false);
+        peers_send_bulk(core, i, msg, body, size);
 }
 
 /* --- How long tickets take -------------------------------------------------------------------------- */

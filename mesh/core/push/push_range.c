@@ -6,12 +6,6 @@
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 
-static const struct push_keeper *
-keeper(const struct push *push)
-{
-    return push->config.keeper;
-}
-
 /* --- Pushes that wait ----------------------------------------------------------------------------- */
 
 void
@@ -67,11 +61,11 @@ take_gradient(struct push *push, unsigned range, const struct push_waiting *from
         .before = r->history,
     };
     taken.after = push_taken_after(&taken);
-    keeper(push)->take(push->config.keeper_ctx, &taken, from->gradient);
+    push->config.keeper->take(push->config.keeper_ctx, &taken, from->gradient);
     push_set_add(&r->set, from->ticket);
     r->taken++;
     r->history = taken.after;
-    r->hash = keeper(push)->hash(push->config.keeper_ctx, range);
+    r->hash = push->config.keeper->hash(push->config.keeper_ctx, range);
 }
 
 static bool
@@ -192,13 +186,13 @@ enter_push(struct push *push, const struct core *core, unsigned range,
 void
 push_range_own(struct push *push, const struct core *core, unsigned range)
 {
-    const struct push_waiting in = {.rank = push->group.rank,
-                                    .ticket = push->work.job[PUSH_PUSHES].in_hand - 1,
-                                    .read = push->ranges.of[range].behind_read,
-                                    .number = push->work.job[PUSH_PUSHES].number,
-                                    .who = core->config.self,
-                                    .gradient =
-                                        keeper(push)->gradient(push->config.keeper_ctx, range)};
+    const struct push_waiting in = {
+        .rank = push->group.rank,
+        .ticket = push->work.job[PUSH_PUSHES].in_hand - 1,
+        .read = push->ranges.of[range].behind_read,
+        .number = push->work.job[PUSH_PUSHES].number,
+        .who = core->config.self,
+        .gradient = push->config.keeper->gradient(push->config.keeper_ctx, range)};
     if (enter_push(push, core, range, &in) >= 0)
         serve_waiting(push, core, range);
 }

@@ -315,25 +315,6 @@ peer_link_up(struct peers *peers, const struct core *core, int i)
     link_hello(core, peer->link, peer->number, peer->greeted ? peer->hello.asks : 0);
 }
 
-void
-sessions_link_up(struct peers *peers, const struct core *core, unsigned link)
-{
-    int index = peers->links.links[link].index;
-    switch (peers->links.links[link].use) {
-    case LINK_FREE:
-        break;
-    case LINK_PEER:
-        peer_link_up(peers, core, index);
-        break;
-    case LINK_SEED:
-        rendezvous_link_up(&peers->rendezvous, core, index);
-        break;
-    case LINK_AWAY:
-        admit_link_up(&peers->admit, core);
-        break;
-    }
-}
-
 static void
 peer_link_down(struct peers *peers, const struct core *core, int i)
 {
@@ -348,20 +329,26 @@ peer_link_down(struct peers *peers, const struct core *core, int i)
 }
 
 void
-sessions_link_down(struct peers *peers, const struct core *core, unsigned link)
+sessions_link(struct peers *peers, const struct core *core, unsigned link, bool up)
 {
     int index = peers->links.links[link].index;
     switch (peers->links.links[link].use) {
     case LINK_FREE:
         break;
     case LINK_PEER:
-        peer_link_down(peers, core, index);
+        (up ? peer_link_up : peer_link_down)(peers, core, index);
         break;
     case LINK_SEED:
-        rendezvous_link_down(&peers->rendezvous, &peers->links, core, index);
+        if (up)
+            rendezvous_link_up(&peers->rendezvous, core, index);
+        else
+            rendezvous_link_down(&peers->rendezvous, &peers->links, core, index);
         break;
     case LINK_AWAY:
-        admit_link_down(&peers->admit, &peers->links, core);
+        if (up)
+            admit_link_up(&peers->admit, core);
+        else
+            admit_link_down(&peers->admit, &peers->links, core);
         break;
     }
 }

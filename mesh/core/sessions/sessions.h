@@ -12,9 +12,8 @@ void sessions_tick(struct peers *peers, const struct core *core);
 /* An endpoint was found: by a beacon (node known), or as a seed or in a peer's list (node.id 0). */
 void sessions_found(struct peers *peers, const struct core *core, const struct proto_endpoint *at,
                     struct proto_node node, bool forever);
-/* The shell reports it of a link. */
-void sessions_link_up(struct peers *peers, const struct core *core, unsigned link);
-void sessions_link_down(struct peers *peers, const struct core *core, unsigned link);
+/* The shell reports that a link is up, or down. */
+void sessions_link(struct peers *peers, const struct core *core, unsigned link, bool up);
 /* `from`, whose address is `host`, says HELLO, or refuses us. */
 void sessions_hello(struct peers *peers, const struct core *core, struct proto_node from,
                     const char *host, const struct proto_hello *hello);
