@@ -9,7 +9,8 @@
  * and the linear checksum (compress/check.h) of its gradient when it was quantised. A total may be applied only if
  * every count is 1, every hash is that of the samples that the job gives to the shard, and the checksums add up to
  * that of the gradient. This is a second check besides the coverage bitmaps of the mesh, from one end to the other.
- * It also finds a bit that flips in the memory of a contribution or of the total.
+ * It also finds a bit that flips in the memory of a contribution or of the total. Where nodes hold a range of the parameters
+ * (state_hold), gradient and checksums are of the range, and the words are summed among those who hold it.
  *
  * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of the job
  * alone. So a state, whether computed, received or resumed, proves that every step before it was counted once, with

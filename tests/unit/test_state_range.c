@@ -304,6 +304,36 @@ test_a_change_is_noticed_where_it_is_held(void **unused)
     finish(&trio);
 }
 
+/* The shards' checksums of a range are of its gradients alone. So its holder sees a bit that flips there, in a step and in a
+ * round that is done again, and nobody looks at the rest. */
+static void
+test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
+    struct trio trio;
+    begin(&trio, &optim, CUT);
+    size_t cut = first_of(&trio.now[1]);
+    for (size_t round = 1; round <= 2; round++) { /* the second one overflows */
+        make_totals(&trio, round);
+        for (size_t i = 0; i < 2; i++) {
+            const size_t at[] = {0, cut - 1, cut, params - 1};
+            for (size_t k = 0; k < 4; k++) {
+                struct state_event event;
+                struct why why;
+                trio.total[i][at[k]] ^= 1;
+                state_advance(&trio.next[i], &trio.now[i], trio.total[i], &event, pool);
+                assert_int_equal(event.stepped, round == 1);
+                assert_int_equal(
+                    state_check_gradients(&trio.next[i], &trio.now[i], trio.total[i], &why),
+                    (at[k] >= cut) == (i == 1) ? -EBADMSG : 0);
+                trio.total[i][at[k]] ^= 1;
+            }
+        }
+    }
+    finish(&trio);
+}
+
 static void
 test_a_range_is_taken_from_the_block_of_another_node(void **unused)
 {
@@ -459,6 +489,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges_are_together_the_whole),
         cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
+        cmocka_unit_test(test_a_damaged_total_is_noticed_where_it_is_held),
         cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
         cmocka_unit_test(test_squares_are_added_item_by_item),
         cmocka_unit_test(test_a_checkpoint_is_of_a_range),
