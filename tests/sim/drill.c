@@ -30,7 +30,8 @@ drill_times(struct sim *sim, uint64_t first, uint64_t *times)
         for (unsigned i = 0; i < sim->profile.nodes; i++) {
             uint64_t step_us = fault_drill_step_us(sim, i);
             uint64_t us = sim->nodes[i].recovered_us;
-            if (us > 0 && sim->nodes[i].paused_until == 0 && sim->nodes[i].hung_until == 0)
+            bool timed = us > 0 && us != SIM_WATCHES;
+            if (timed && sim->nodes[i].paused_until == 0 && sim->nodes[i].hung_until == 0)
                 times[count++] = us > step_us ? us - step_us : 0;
         }
     }

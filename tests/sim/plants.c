@@ -16,7 +16,7 @@
  * Unit tests plant them:
  *
  *     MUTANT_DIRECT_AGAIN, MUTANT_DRAIN_FENCE                       test_ring.c
- *     MUTANT_DEAD, MUTANT_OFFER_VOTES                               test_plan.c, test_fetch.c
+ *     MUTANT_DEAD, MUTANT_STARVED, MUTANT_OFFER_VOTES               test_plan.c, test_fetch.c
  *     MUTANT_COPY_VOTES                                             test_divergence.c
  *     MUTANT_PUSH_DIFFER, PUSH_FORGOT, PUSH_NEWER, PUSH_KEEP,
  *     PUSH_HASTY                                                    test_push_parts.c
@@ -85,7 +85,6 @@ static const struct plant {
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},
     {"a slow member is never left out", MUTANT_PACE, 0, 6, NULL},
-    {"a node without plans never plans by itself", MUTANT_STARVED, 0, 5, NULL},
     {"states of rounds long ago are not compared", MUTANT_PAST, 0, 7, NULL},
     {"deadlines are not stretched when the node itself is late", MUTANT_LATE, 0, 8, NULL},
     {"most of the mesh is suspected as quickly as one node", MUTANT_HALF, 0, 8, NULL},

@@ -202,17 +202,17 @@ returned(struct sim *sim, struct sim_node *node)
     core_on_returned(node->core, sim->now);
 }
 
-/* Who lost a member goes on; who came late counts once it computes together with others. Nobody waits for who watches. */
+/* Who lost a member goes on; who came late counts once it computes together with others. Who watches when it commits next is
+ * not timed: nobody waits for it. */
 static void
 drill_note(struct sim *sim, struct sim_node *node)
 {
     struct core_stats stats;
     core_stats(node->core, &stats);
     bool joins = sim->drill_kind == SIM_RESTART;
-    bool counts =
-        joins ? node->index + 1 == sim->profile.nodes && stats.members > 1 : !stats.benched;
+    bool counts = !joins || (node->index + 1 == sim->profile.nodes && stats.members > 1);
     if (sim->drill_at_us && !node->recovered_us && counts)
-        node->recovered_us = sim->now - sim->drill_at_us;
+        node->recovered_us = stats.benched ? SIM_WATCHES : sim->now - sim->drill_at_us;
 }
 
 /* How long the nodes that run go without a new round once nothing happens to them any more. */

@@ -218,7 +218,7 @@ struct sim_node {
     uint64_t done_us;      /* when it had done all rounds */
     uint64_t pace_round;   /* at the beginning of the watch's present second */
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
-    uint64_t recovered_us; /* drill: from the fault to the next round committed here; 0 not yet */
+    uint64_t recovered_us; /* drill: from the fault to the next commit; 0 not yet, or SIM_WATCHES */
     unsigned kept;
     uint64_t plan;             /* hash of the present one, 0 none */
     uint64_t plans[SIM_PLANS]; /* the last ones, a ring */
@@ -265,6 +265,8 @@ enum sim_slow {
     SIM_SLOW_EVEN,
     SIM_SLOW_ALONE
 };
+
+#define SIM_WATCHES UINT64_MAX /* it did not take part, and is not timed */
 
 /* A quiet run in which a node hears nothing for a while: its own processor is to blame, or its network. */
 enum sim_late { SIM_LATE_OFF, SIM_LATE_STARVED, SIM_LATE_DEAF };

@@ -106,18 +106,26 @@ the_lowest_id_plans_for_those_it_hears(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 3 is to plan, and never does. */
+static bool
+plans_by_itself_after(unsigned ms, uint64_t mutant)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .mutant = mutant});
+    lone_meet(lone, 3);
+    lone_run_with(lone, ms, (unsigned[]){3}, 1, 0, true);
+    bool plans = lone->compute && lone->shards == ALL;
+    assert_int_equal(plans, lone->compute);
+    lone_destroy(&lone);
+    return plans;
+}
+
 static void
 a_higher_id_waits_for_the_plan(void **state)
 {
     (void)state;
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
-    lone_meet(lone, 3);
-    lone_run_with(lone, 400, (unsigned[]){3}, 1, 0, true);
-    assert_false(lone->compute);
-    lone_run_with(lone, 400, (unsigned[]){3}, 1, 0, true); /* starved */
-    assert_true(lone->compute);
-    assert_int_equal(lone->shards, ALL);
-    lone_destroy(&lone);
+    assert_false(plans_by_itself_after(400, 0));
+    assert_true(plans_by_itself_after(800, 0)); /* starved */
+    assert_false(plans_by_itself_after(800, MUTANT_STARVED));
 }
 
 static void
