@@ -14,14 +14,12 @@
 #include "node/commands/replay_lines.h"
 #include "node/commands/replay_staleness.h"
 #include "node/train/push_ranges.h"
-#include "node/train/push_shard.h"
 #include "node/train/state_internal.h"
 
 struct replay {
     struct replay_base base;
     struct replay_journals journals;
     struct state state, store; /* a worker's, and the memory of `held` */
-    struct push_step step;
     struct push_ranges ranges;
     struct push_held held;
     struct replay_index index;
@@ -52,8 +50,8 @@ compute_ticket(struct replay *replay, struct replay_computed *c)
     if (!c->gradient)
         return -ENOMEM;
     memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
-    push_shard_compute(replay->base.work, &replay->state, &replay->step, c->exponent, c->ticket,
-                       replay->base.own);
+    push_shard_compute(replay->base.work, &replay->state, &replay->ranges.step, c->exponent,
+                       c->ticket, replay->base.own);
     const int32_t *tail = replay->base.own + ranges->param_count;
     c->loss = replay_lines_loss(state_tail_mean(tail));
     for (unsigned r = 0; r < ranges->count; r++)
@@ -215,7 +213,7 @@ count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, u
 static bool
 tell_tickets(const struct replay *replay, struct verify_folders *folders)
 {
-    uint64_t tickets = state_steps_total(&replay->store) * replay->step.tickets;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->ranges.step.tickets;
     uint64_t missing = 0, doubled = 0, first = replay->ranges.first;
     unsigned ranges = replay->ranges.count;
     uint8_t *seen = malloc(tickets);
@@ -246,20 +244,13 @@ open_states(struct replay *replay, struct why *why)
     const struct config *config = replay->base.config;
     struct state_job job = job_rules(&replay->base.job, config);
     size_t params = nn_param_count(replay->base.job.model);
-    bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
-    replay->step = push_step_of(config);
+    const struct push_step step = push_step_of(config);
     if (state_init(&replay->state, &job, replay->base.job.exact, params) ||
         state_init(&replay->store, &job, replay->base.job.exact, params) ||
-        push_ranges_init(&replay->ranges, &replay->store, replay->step.tickets,
-                         softsync ? config->mesh.softsync : 1, config->mesh.staleness_scaling))
+        push_ranges_init(&replay->ranges, &replay->store, &step, replay->base.job.begun) ||
+        push_held_init(&replay->held, &replay->store, &replay->ranges))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
     job_state(&replay->base.job, config, &replay->store);
-    replay->ranges.first = replay->base.job.begun * replay->step.tickets;
-    replay->held =
-        (struct push_held){.params = replay->store.params, .exponent = replay->store.exponent};
-    memcpy(replay->held.slot, replay->store.slot, sizeof replay->held.slot);
-    if (softsync && config->mesh.softsync > 1)
-        replay->held.sum = calloc(params, sizeof *replay->held.sum);
     replay->at = calloc(replay->ranges.count, sizeof *replay->at);
     replay->next = calloc(replay->ranges.count, sizeof *replay->next);
     replay->served = calloc(replay->ranges.count, sizeof *replay->served);
@@ -273,7 +264,7 @@ open_readers(struct replay *replay, struct why *why)
 {
     struct replay_index *index = &replay->index;
     int rc = 0;
-    uint64_t tickets = state_steps_total(&replay->store) * replay->step.tickets;
+    uint64_t tickets = state_steps_total(&replay->store) * replay->ranges.step.tickets;
     for (size_t k = 0; k < index->computed_count; k++) {
         if (index->computed[k].needed && index->computed[k].ticket >= tickets)
             return why_error(why, -EBADMSG, "a journal has ticket %llu, the job only %llu",
@@ -298,7 +289,7 @@ open_replay(struct replay *replay, const struct config *config,
         rc ? (struct replay_parts){.count = 0} : replay_parts_of(&replay->base.job, config);
     rc = rc ? rc : replay_journals_load(&replay->journals, folders, &parts, why);
     const struct replay_job job = {.ranges = replay->ranges.count,
-                                   .group = replay->ranges.group,
+                                   .group = replay->ranges.step.group,
                                    .hash = parts.job[0],
                                    .first = replay->ranges.first};
     rc = rc ? rc : replay_index_init(&replay->index, &replay->journals, &job, why);
@@ -330,8 +321,9 @@ judge_lines(const struct replay *replay, struct verify_folders *folders)
     for (size_t k = 0; k < index->computed_count; k++) {
         const struct replay_computed *c = &index->computed[k];
         const struct replay_step step = {.journal = c->journal,
-                                         .step = c->ticket / replay->step.tickets + 1,
-                                         .shards = push_step_shards(&replay->step, c->ticket),
+                                         .step = c->ticket / replay->ranges.step.tickets + 1,
+                                         .shards =
+                                             push_step_shards(&replay->ranges.step, c->ticket),
                                          .loss = c->loss};
         replay_lines_add(&lines, &step);
     }

@@ -27,7 +27,7 @@ part_of(const struct push_ranges *ranges, unsigned range)
 static size_t
 vectors(const struct push_ranges *ranges)
 {
-    return 1 + ranges->slot_count + (ranges->group > 1);
+    return 1 + ranges->slot_count + (ranges->step.group > 1);
 }
 
 /* How many blocks a range may have, so that a copy of it is one message. */
@@ -57,8 +57,8 @@ measure_ranges(struct push_ranges *ranges)
 }
 
 int
-push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned per_step,
-                 unsigned group, bool scaling)
+push_ranges_init(struct push_ranges *ranges, const struct state *state,
+                 const struct push_step *step, uint64_t begun)
 {
     *ranges = (struct push_ranges){
         .exact = state->exact,
@@ -66,9 +66,8 @@ push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned
         .param_count = state->param_count,
         .slot_count = state->slot_count,
         .block_count = state->block_count,
-        .per_step = per_step,
-        .group = group,
-        .scaling = scaling,
+        .step = *step,
+        .first = begun * step->tickets,
     };
     size_t each = blocks_of_range(ranges);
     ranges->count = (unsigned)((ranges->block_count + each - 1) / each);
@@ -87,6 +86,17 @@ push_ranges_fini(struct push_ranges *ranges)
 {
     free(ranges->first_block);
     free(ranges->size);
+}
+
+int
+push_held_init(struct push_held *held, const struct state *state, const struct push_ranges *ranges)
+{
+    *held = (struct push_held){.params = state->params, .exponent = state->exponent};
+    memcpy(held->slot, state->slot, sizeof held->slot);
+    if (ranges->step.group == 1)
+        return 0;
+    held->sum = calloc(state->param_count, sizeof *held->sum);
+    return held->sum ? 0 : -ENOMEM;
 }
 
 /* --- Taking a gradient ------------------------------------------------------------------------------ */
@@ -115,16 +125,16 @@ rules_at(const struct state_job *job, uint64_t step)
 static float
 weight_of(const struct push_ranges *ranges, uint64_t tau)
 {
-    double steps = (double)tau * ranges->group / (double)ranges->per_step;
-    return ranges->scaling && steps > 1 ? (float)(1 / steps) : 1.0f;
+    double steps = (double)tau * ranges->step.group / (double)ranges->step.tickets;
+    return ranges->step.scaled && steps > 1 ? (float)(1 / steps) : 1.0f;
 }
 
 static struct taking
 taking_of(const struct push_ranges *ranges, struct push_held *held, const struct push_taken *taken)
 {
     const struct state_job *job = ranges->job;
-    double share = (double)ranges->group / (double)ranges->per_step;
-    uint64_t step = taken->count / ranges->per_step;
+    double share = (double)ranges->step.group / (double)ranges->step.tickets;
+    uint64_t step = taken->count / ranges->step.tickets;
     const struct state_rules *rules = rules_at(job, step);
     double rate = optim_rate(&rules->optim, step, state_rules_total(job, rules),
                              step / state_epoch_steps(job), (size_t)job->batch);
@@ -147,7 +157,8 @@ update(const struct taking *with, size_t block, float average, float *g, size_t 
         return;
     for (size_t s = 0; s < ranges->slot_count; s++)
         slot[s] = with->held->slot[s] + first;
-    optim_apply(with->optim, with->rate, with->taken->count / ranges->group, params, slot, g, n);
+    optim_apply(with->optim, with->rate, with->taken->count / ranges->step.group, params, slot, g,
+                n);
 }
 
 /* Adds g[n] to what the present update has so far; with its last gradient, g becomes the sum times `factor`. */

@@ -25,7 +25,7 @@
 #define NODE_PUSH_RANGES_H
 
 #include "mesh/core/push/push.h"
-#include "node/train/state.h"
+#include "node/train/push_shard.h"
 
 enum { PUSH_LEFT_OUT = INT16_MIN }; /* no block has such an exponent */
 
@@ -33,10 +33,8 @@ struct push_ranges {
     const struct exact *exact;
     const struct state_job *job; /* borrowed, as exact */
     size_t param_count, slot_count, block_count;
-    unsigned per_step; /* tickets of a step */
-    unsigned group;    /* gradients of an update */
-    uint64_t first;    /* gradients of the run, as far as another run computed them: train.from */
-    bool scaling;
+    struct push_step step;
+    uint64_t first; /* gradients of the run, as far as another run computed them: train.from */
     unsigned count;
     size_t *first_block;    /* [count + 1] */
     struct push_size *size; /* [count] */
@@ -48,10 +46,14 @@ struct push_held {
     int16_t *exponent;
 };
 
-/* Returns 0 or -ENOMEM; push_ranges_fini follows in both cases. */
-int push_ranges_init(struct push_ranges *ranges, const struct state *state, unsigned per_step,
-                     unsigned group, bool scaling);
+/* Another run computed `begun` steps. Returns 0 or -ENOMEM; push_ranges_fini follows in both cases. */
+int push_ranges_init(struct push_ranges *ranges, const struct state *state,
+                     const struct push_step *step, uint64_t begun);
 void push_ranges_fini(struct push_ranges *ranges);
+
+/* The parameters of a state, and a sum that the caller frees. Returns 0 or -ENOMEM. */
+int push_held_init(struct push_held *held, const struct state *state,
+                   const struct push_ranges *ranges);
 
 void push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                       const struct push_taken *taken, const void *gradient);

@@ -14,9 +14,11 @@
 
 enum { PUSH_STEP_TICKETS = 6 };
 
-/* Ticket k of a step (k = ticket % tickets) has `each` shards, from k * each on; the last one may have fewer. */
+/* Ticket k of a step (k = ticket % tickets) has `each` shards, from k * each on; the last one may have fewer. An update has
+ * `group` gradients, which count less by their age if they are scaled (push_ranges.h). */
 struct push_step {
-    unsigned shards, each, tickets;
+    unsigned shards, each, tickets, group;
+    bool scaled;
 };
 
 struct push_step push_step_of(const struct config *config);

@@ -12,7 +12,6 @@
 
 #include <xxhash.h>
 
-#include "node/train/push_shard.h"
 #include "node/train/state_internal.h"
 #include "node/train/way_push.h"
 #include "proto/bytes.h"
@@ -192,7 +191,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
 {
     struct push_run *push = run->own;
     struct mesh_stats stats;
-    uint64_t step = ticket / push->step.tickets;
+    uint64_t step = ticket / push->ranges.step.tickets;
     double rows = tail[TAIL_SAMPLES];
     const struct train_test test = news ? evaluation_name(news) : (struct train_test){.step = 0};
     mesh_stats(run->mesh, &stats);
@@ -205,7 +204,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
                         : -1,
         .plan = stats.core.plan,
         .samples = (uint64_t)rows,
-        .shards = push_step_shards(&push->step, ticket),
+        .shards = push_step_shards(&push->ranges.step, ticket),
         .skipped = tail[TAIL_BAD] != 0,
         .evaluated = news != NULL,
         .test_loss = news ? news->means.loss : 0,
@@ -214,7 +213,7 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
         .test_step = test.step,
     };
     unsigned members = stats.core.members ? stats.core.members : 1;
-    train_write(run, &line, members, (double)(ticket + 1) / push->step.tickets);
+    train_write(run, &line, members, (double)(ticket + 1) / push->ranges.step.tickets);
 }
 
 /* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand, and
@@ -223,7 +222,7 @@ static uint64_t
 piece_rows(const struct run *run)
 {
     const struct push_run *push = run->own;
-    uint64_t few = 4 * (uint64_t)run->config->train.batch / push->step.tickets;
+    uint64_t few = 4 * (uint64_t)run->config->train.batch / push->ranges.step.tickets;
     uint64_t least = run->state.job.test / EVALUATION_PIECES + 1;
     return few > least ? few : least;
 }
@@ -236,10 +235,10 @@ compute_ticket(struct run *run, uint64_t ticket)
     double start = clock_s();
     struct evaluation_news news;
     int32_t *own = mesh_own(run->mesh), *tail = own + run->state.param_count;
-    uint64_t step = ticket / push->step.tickets;
+    uint64_t step = ticket / push->ranges.step.tickets;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     bool any = evaluation_step(&run->free.evaluation, run, step, &news);
-    push_shard_compute(run->work, &run->state, &push->step, push->exponent, ticket, own);
+    push_shard_compute(run->work, &run->state, &push->ranges.step, push->exponent, ticket, own);
     run->meter.compute_s += clock_s() - start;
     mesh_bucket(run->mesh, 0);
     bool hopeless = train_count(run, step + 1, tail[TAIL_BAD] != 0);
@@ -326,16 +325,12 @@ open_memory(struct push_run *push, const struct run *run)
         size += (push->ranges.size[r].gradient + 7) / 8 * 8;
     }
     push->gradient = calloc(1, size);
-    push->held = (struct push_held){.params = next->params, .exponent = next->exponent};
-    memcpy(push->held.slot, next->slot, sizeof push->held.slot);
-    if (push->ranges.group > 1)
-        push->held.sum = calloc(next->param_count, sizeof *push->held.sum);
-    bool sum = push->ranges.group == 1 || push->held.sum;
-    if (push_journal_init(&push->noted, push->ranges.count) ||
+    if (push_held_init(&push->held, next, &push->ranges) ||
+        push_journal_init(&push->noted, push->ranges.count) ||
         push_save_open(push, next->param_count))
         return -ENOMEM;
     return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
-                   push->gradient && sum
+                   push->gradient
                ? 0
                : -ENOMEM;
 }
@@ -344,27 +339,21 @@ static int
 open_push(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
-    bool softsync = config->mesh.sync == CONFIG_SOFTSYNC;
     struct push_run *push = run->own = calloc(1, sizeof *push);
     const struct push_step step = push_step_of(config);
-    int rc = push ? push_ranges_init(&push->ranges, &run->state, step.tickets,
-                                     softsync ? config->mesh.softsync : 1,
-                                     config->mesh.staleness_scaling)
-                  : -ENOMEM;
+    int rc = push ? push_ranges_init(&push->ranges, &run->state, &step, run->job.begun) : -ENOMEM;
     rc = rc ? rc : open_memory(push, run);
     rc = rc ? rc : evaluation_init(&run->free.evaluation, run);
     if (rc)
         return why_error(why, rc, "not enough memory for mesh.sync");
     run->state.header->train_loss = (double)NAN;
-    push->step = step;
-    push->ranges.first = run->job.begun * step.tickets;
     push->config = (struct push_config){
         .keeper = &push_keeper,
         .keeper_ctx = run,
         .tickets = state_steps_total(&run->state) * step.tickets,
         .per_step = step.tickets,
         .bound = config->mesh.sync == CONFIG_SSP ? config->mesh.staleness : PUSH_UNBOUND,
-        .group = push->ranges.group,
+        .group = step.group,
         .servers = config->mesh.servers == CORE_SERVERS_AUTO ? 0 : config->mesh.servers,
         .range_count = push->ranges.count,
         .size = push->ranges.size,

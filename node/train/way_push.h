@@ -10,12 +10,10 @@
 
 #include "node/train/push_journal.h"
 #include "node/train/push_ranges.h"
-#include "node/train/push_shard.h"
 #include "node/train/train_internal.h"
 
 struct push_run {
     struct push_config config;
-    struct push_step step;
     struct push_ranges ranges;
     struct push_held held;
     float *ahead;              /* [parameters] as read last, */

@@ -39,7 +39,7 @@ push_save_cut(void *ctx, uint64_t tickets)
     push_save_read(run);
     memcpy(run->state.exponent, push->exponent, run->state.block_count * sizeof *push->exponent);
     *h = (struct state_header){.best_loss = (double)INFINITY, .train_loss = (double)NAN};
-    push_shard_step(&run->state, tickets / push->step.tickets);
+    push_shard_step(&run->state, tickets / push->ranges.step.tickets);
     h->samples = state_samples(&run->state.job, h->step);
     push->more[0] = push->saved.tickets = tickets;
     save_begin(run->save, &run->state, true);
@@ -66,7 +66,7 @@ static size_t
 more_size(const struct push_run *push, size_t params)
 {
     size_t words = 1 + 2 * (size_t)push->ranges.count;
-    return words * sizeof(uint64_t) + (push->ranges.group > 1 ? params * sizeof(float) : 0);
+    return words * sizeof(uint64_t) + (push->ranges.step.group > 1 ? params * sizeof(float) : 0);
 }
 
 int
@@ -77,7 +77,7 @@ push_save_open(struct push_run *push, size_t params)
     if (!push->more)
         return -ENOMEM;
     push->saved = (struct push_saved){.taken = push->more + 1, .history = push->more + 1 + ranges};
-    if (push->ranges.group > 1)
+    if (push->ranges.step.group > 1)
         push->more_sum = (float *)(void *)(push->more + 1 + 2 * (size_t)ranges);
     return 0;
 }
@@ -95,7 +95,7 @@ push_save_resume(struct run *run)
 {
     struct push_run *push = run->own;
     uint64_t tickets = push->saved.tickets = push->more[0];
-    bool sound = tickets == run->state.header->step * push->step.tickets &&
+    bool sound = tickets == run->state.header->step * push->ranges.step.tickets &&
                  tickets >= push->config.first && tickets <= push->config.tickets;
     for (unsigned r = 0; r < push->ranges.count; r++)
         sound = sound && push->saved.taken[r] <= push->config.tickets;

@@ -36,7 +36,6 @@ static struct {
 struct trainers {
     struct state state, next, other; /* `other`: as a node that is sent the state */
     struct push_ranges ranges;
-    struct push_step step;
     struct push_held owner, backup;
     struct state owned, backed; /* the memory of these */
     float *ahead;
@@ -120,14 +119,6 @@ open_set(void)
 }
 
 static void
-hold(struct push_held *held, struct state *memory, bool gathers)
-{
-    *held = (struct push_held){.params = memory->params, .exponent = memory->exponent};
-    memcpy(held->slot, memory->slot, sizeof held->slot);
-    held->sum = gathers ? calloc(set.params, sizeof *held->sum) : NULL;
-}
-
-static void
 open_trainers(struct trainers *t, unsigned modes)
 {
     static const struct optim_spec rules[] = {
@@ -152,11 +143,10 @@ open_trainers(struct trainers *t, unsigned modes)
         state_start(all[k], NULL);
     }
     nn_init_params(set.model, 7, t->state.params);
-    t->step = (struct push_step){SHARDS, 1, SHARDS};
-    bool gathers = modes >> 3 & 1;
-    assert(push_ranges_init(&t->ranges, &t->state, SHARDS, gathers ? 2 : 1, modes >> 4 & 1) == 0);
-    hold(&t->owner, &t->owned, gathers);
-    hold(&t->backup, &t->backed, gathers);
+    const struct push_step step = {SHARDS, 1, SHARDS, 1 + (modes >> 3 & 1), modes >> 4 & 1};
+    assert(push_ranges_init(&t->ranges, &t->state, &step, 0) == 0);
+    assert(push_held_init(&t->owner, &t->owned, &t->ranges) == 0);
+    assert(push_held_init(&t->backup, &t->backed, &t->ranges) == 0);
     t->ahead = calloc(set.params, sizeof *t->ahead);
     t->ahead_exponent = calloc(t->state.block_count, sizeof *t->ahead_exponent);
     t->before = calloc(set.params, sizeof *t->before);
@@ -239,7 +229,7 @@ computes(struct trainers *t, struct input *in)
         push_ranges_read(&t->ranges, r, t->body, t->ahead, t->ahead_exponent);
     }
     memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
-    push_shard_compute(set.work, &t->state, &t->step, t->ahead_exponent, ticket, t->own);
+    push_shard_compute(set.work, &t->state, &t->ranges.step, t->ahead_exponent, ticket, t->own);
     for (unsigned r = 0; r < t->ranges.count; r++)
         push_ranges_gradient(&t->ranges, r, t->own, t->state.exponent, t->body);
     could_be_saved(t);
