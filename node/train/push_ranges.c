@@ -111,16 +111,6 @@ struct taking {
     double rate;
 };
 
-/* Those of the part of the run that this step belongs to. */
-static const struct state_rules *
-rules_at(const struct state_job *job, uint64_t step)
-{
-    for (size_t i = 0; i < job->past_count; i++)
-        if (step < job->past[i].until)
-            return &job->past[i];
-    return &job->rules;
-}
-
 /* 1 / max(1, age in steps) */
 static float
 weight_of(const struct push_ranges *ranges, uint64_t tau)
@@ -135,7 +125,7 @@ taking_of(const struct push_ranges *ranges, struct push_held *held, const struct
     const struct state_job *job = ranges->job;
     double share = (double)ranges->step.group / (double)ranges->step.tickets;
     uint64_t step = taken->count / ranges->step.tickets;
-    const struct state_rules *rules = rules_at(job, step);
+    const struct state_rules *rules = state_rules_at(job, step);
     double rate = optim_rate(&rules->optim, step, state_rules_total(job, rules),
                              step / state_epoch_steps(job), (size_t)job->batch);
     return (struct taking){

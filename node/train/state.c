@@ -217,15 +217,19 @@ state_steps_total(const struct state *state)
 }
 
 const struct state_rules *
-state_rules(const struct state *state)
+state_rules_at(const struct state_job *job, uint64_t step)
 {
-    const struct state_job *job = &state->job;
-    const struct state_header *h = state->header;
-    uint64_t step = h->step - (h->phase == STATE_EVALUATE && h->step > 0);
     for (size_t i = 0; i < job->past_count; i++)
         if (step < job->past[i].until)
             return &job->past[i];
     return &job->rules;
+}
+
+const struct state_rules *
+state_rules(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    return state_rules_at(&state->job, h->step - (h->phase == STATE_EVALUATE && h->step > 0));
 }
 
 const float *
