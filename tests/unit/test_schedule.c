@@ -381,7 +381,7 @@ what_is_not_wanted_is_not_taken(void **state)
     assert_false(schedule_on_input(&s, 1, 65));
     assert_false(schedule_on_input(&s, 1, UINT32_MAX));
     assert_false(schedule_on_gradient(&s, 1, 0));
-    assert_false(schedule_on_gradient(&s, SCHEDULE_STAGES_MAX, 1));
+    assert_false(schedule_on_gradient(&s, PROTO_STAGES_MAX, 1));
     assert_memory_equal(&before, &s, sizeof s);
     schedule_add(&s, 0, 1);
     schedule_add(&s, 2, 1);

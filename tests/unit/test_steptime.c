@@ -341,13 +341,13 @@ static void
 the_largest_step_fits_its_room(void **state)
 {
     (void)state;
-    static uint8_t owner[SCHEDULE_STAGES_MAX][PROTO_SHARDS_MAX];
-    static struct steptime_times times[PROTO_PEERS_MAX * SCHEDULE_STAGES_MAX];
+    static uint8_t owner[PROTO_STAGES_MAX][PROTO_SHARDS_MAX];
+    static struct steptime_times times[PROTO_PEERS_MAX * PROTO_STAGES_MAX];
     static struct steptime_link links[PROTO_PEERS_MAX * PROTO_PEERS_MAX];
-    static uint64_t bytes[SCHEDULE_STAGES_MAX];
+    static uint64_t bytes[PROTO_STAGES_MAX];
     struct steptime_result result;
     struct steptime step = {SCHEDULE_GPIPE,
-                            SCHEDULE_STAGES_MAX,
+                            PROTO_STAGES_MAX,
                             PROTO_SHARDS_MAX,
                             PROTO_PEERS_MAX,
                             (const uint8_t(*)[PROTO_SHARDS_MAX])owner,
@@ -355,7 +355,7 @@ the_largest_step_fits_its_room(void **state)
                             links,
                             bytes,
                             NULL};
-    for (unsigned stage = 0; stage < SCHEDULE_STAGES_MAX; stage++) {
+    for (unsigned stage = 0; stage < PROTO_STAGES_MAX; stage++) {
         bytes[stage] = 1000 * KB;
         for (unsigned shard = 0; shard < PROTO_SHARDS_MAX; shard++)
             owner[stage][shard] = (uint8_t)((stage + shard) % PROTO_PEERS_MAX);
@@ -363,7 +363,7 @@ the_largest_step_fits_its_room(void **state)
     for (unsigned i = 0; i < PROTO_PEERS_MAX * PROTO_PEERS_MAX; i++)
         links[i] = (struct steptime_link){5 * MS, 10000 * KB};
     steptime_run(&step, &room, pieces, &result);
-    assert_int_equal(result.pieces, 2 * SCHEDULE_STAGES_MAX * PROTO_SHARDS_MAX);
+    assert_int_equal(result.pieces, 2 * PROTO_STAGES_MAX * PROTO_SHARDS_MAX);
     step.rule = SCHEDULE_ZB;
     steptime_run(&step, &room, pieces, &result);
     assert_int_equal(result.pieces, STEPTIME_PIECES_MAX);

@@ -118,17 +118,11 @@ holder_of(const struct handover *h, unsigned stage, unsigned shard)
     return rank;
 }
 
-static bool
-is_for(const struct handover *h, struct handover_item item, unsigned rank)
-{
-    return item_exists(h, item) && (shards_of(h, rank, item.stage) >> item.shard & 1);
-}
-
 /* Does this node want it, from this member? */
 static bool
 comes_from(const struct handover *h, struct handover_item item, struct proto_node from)
 {
-    if (!is_for(h, item, h->rank))
+    if (!item_exists(h, item) || !(shards_of(h, h->rank, item.stage) >> item.shard & 1))
         return false;
     unsigned rank = holder_of(h, maker_stage(item), item.shard);
     return rank != h->rank && proto_node_equal(h->plan.members[rank].node, from);

@@ -25,7 +25,7 @@ fewer(unsigned a, unsigned b)
 struct schedule_room
 schedule_room(enum schedule_rule rule, unsigned stages, unsigned stage, unsigned shards)
 {
-    assert(stages > 0 && stages <= SCHEDULE_STAGES_MAX);
+    assert(stages > 0 && stages <= PROTO_STAGES_MAX);
     assert(stage < stages);
     if (rule == SCHEDULE_GPIPE)
         return (struct schedule_room){shards, shards};
@@ -36,7 +36,7 @@ schedule_room(enum schedule_rule rule, unsigned stages, unsigned stage, unsigned
 void
 schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages)
 {
-    assert(stages > 0 && stages <= SCHEDULE_STAGES_MAX);
+    assert(stages > 0 && stages <= PROTO_STAGES_MAX);
     *schedule = (struct schedule){.rule = rule, .stages = stages};
 }
 

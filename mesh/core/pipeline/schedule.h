@@ -31,8 +31,6 @@
 
 #include "proto/proto.h"
 
-enum { SCHEDULE_STAGES_MAX = PROTO_PEERS_MAX };
-
 enum schedule_rule { SCHEDULE_GPIPE, SCHEDULE_1F1B, SCHEDULE_ZB };
 
 enum schedule_kind {
@@ -61,7 +59,7 @@ struct schedule {
     unsigned stages;           /* k */
     bool busy, dropped;        /* a piece is being computed; its input is void by now */
     struct schedule_piece now; /* this one */
-    struct schedule_stage of[SCHEDULE_STAGES_MAX];
+    struct schedule_stage of[PROTO_STAGES_MAX];
 };
 
 /* How many micro-batches of a stage are in memory at a member. */
@@ -74,7 +72,7 @@ struct schedule_room {
 struct schedule_room schedule_room(enum schedule_rule rule, unsigned stages, unsigned stage,
                                    unsigned shards);
 
-/* A round of `stages` stages, 1..SCHEDULE_STAGES_MAX, of which this member has nothing yet. */
+/* A round of `stages` stages, 1..PROTO_STAGES_MAX, of which this member has nothing yet. */
 void schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages);
 /* The member computes these shards of the stage, in addition to what it has: at the start of a round, or as those of
  * another member whose end was noticed. It may have none of the stage before. */

@@ -53,7 +53,7 @@ struct steptime_result {
     size_t pieces;
 };
 
-enum { STEPTIME_PIECES_MAX = 3 * SCHEDULE_STAGES_MAX * PROTO_SHARDS_MAX };
+enum { STEPTIME_PIECES_MAX = 3 * PROTO_STAGES_MAX * PROTO_SHARDS_MAX };
 
 /* On its way to its owner. */
 struct steptime_transfer {
@@ -67,7 +67,7 @@ struct steptime_room {
     struct schedule schedule[PROTO_PEERS_MAX];
     uint64_t end_us[PROTO_PEERS_MAX];                         /* of the piece under way */
     uint64_t out_us[PROTO_PEERS_MAX], in_us[PROTO_PEERS_MAX]; /* when the line is free */
-    struct steptime_transfer transfers[2 * SCHEDULE_STAGES_MAX * PROTO_SHARDS_MAX];
+    struct steptime_transfer transfers[2 * PROTO_STAGES_MAX * PROTO_SHARDS_MAX];
     size_t transfer_count;
 };
 
