@@ -77,6 +77,8 @@ model_hash(const struct nn_shape *input, const struct nn_layer_spec *layers, siz
         rc = nn_pass_new(&pass, model, rows, true);
     if (rc == 0)
         params = malloc(nn_param_count(model) * sizeof *params);
+    if (rc == 0 && loss == NN_SQUARED_ERROR) /* one of them rounds */
+        nn_model_round_cuts(model);
     if (params != NULL) {
         nn_init_params(model, 1, params);
         hash_add(hash, 0, params, nn_param_count(model));

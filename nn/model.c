@@ -465,3 +465,17 @@ nn_may_begin(const struct nn_model *model, size_t layer)
     segment_begins(model->layer, model->layer_count, may);
     return layer == 0 || (layer < model->layer_count && may[layer]);
 }
+
+bool
+nn_may_cut(const struct nn_model *model, size_t layer)
+{
+    const struct nn_tensor *first = model->tensor, *last = first + model->tensor_count - 1;
+    return nn_may_begin(model, layer) && first->layer < layer && last->layer >= layer;
+}
+
+void
+nn_model_round_cuts(struct nn_model *model)
+{
+    for (size_t l = 1; l < model->layer_count; l++)
+        model->layer[l - 1].rounds_y = model->layer[l].rounds_dx = nn_may_cut(model, l);
+}

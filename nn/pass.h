@@ -36,6 +36,8 @@ void team_call(const struct nn_pass *pass, const struct layer *layer,
 /* The part of a call that belongs to a shard. */
 struct layer_io team_shard(const struct nn_pass *pass, const struct layer *layer,
                            const struct layer_io *all, size_t shard);
+/* Rounds x[rows, width] of the pass to bfloat16, in pieces if there is a team. */
+void team_round(const struct nn_pass *pass, float *x, size_t width);
 /* Calls part(arg, s) for each shard s, by the team if there is one. */
 void team_shards(const struct nn_pass *pass, void (*part)(void *arg, size_t s), void *arg);
 

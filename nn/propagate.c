@@ -21,9 +21,6 @@ propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, 
                   const struct nn_context *context)
 {
     const struct layer *layer = &model->layer[l];
-    pass->live = layer->segment;
-    if (layer->forward_done)
-        return;
     const struct layer_io io = {
         .rows = pass->batch.rows,
         .x = pass_input(pass, l),
@@ -36,7 +33,11 @@ propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, 
         .held = pass->out[layer->partner],
         .scratch = pass->scratch,
     };
-    team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer, layer->in_size));
+    pass->live = layer->segment;
+    if (!layer->forward_done)
+        team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer, layer->in_size));
+    if (layer->rounds_y)
+        team_round(pass, pass->out[l], layer->out_size);
 }
 
 void
@@ -183,6 +184,8 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
         propagate_backward(model, l, pass, params, context, sink,
                            layer->wants_dx ? pass_gradient_below(pass, l) : NULL);
+    if (layer->rounds_dx)
+        team_round(pass, pass_gradient_below(pass, l), layer->in_size);
 }
 
 void

@@ -62,6 +62,7 @@ enum { LOSS_ROWS = 8 };
     X(vmath_gelu_keep, (float *x, float *y, size_t n), (x, y, n))                                  \
     X(vmath_gelu_tanh_keep, (float *x, float *y, size_t n), (x, y, n))                             \
     X(vmath_multiply, (const float *x, float *y, size_t n), (x, y, n))                             \
+    X(vmath_bf16, (float *x, size_t n), (x, n))                                                    \
     X(vmath_silu, (const float *x, float *y, size_t n), (x, y, n))                                 \
     X(vmath_silu_grad, (const float *x, const float *dy, float *dx, size_t n), (x, dy, dx, n))     \
     X(norm_forward,                                                                                \

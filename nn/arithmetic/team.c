@@ -1,4 +1,5 @@
 /* team.c - one call of a layer shared out over threads: by rows or columns, by units of its gradient, or by shards. */
+#include "nn/arithmetic/vmath.h"
 #include "nn/pass.h"
 
 enum { ALIGN = 64 };
@@ -136,6 +137,30 @@ team_call(const struct nn_pass *pass, const struct layer *layer,
         share_shard(&share, s, io->scratch);
     if (by != TEAM_SHARDS)
         call(layer, io);
+}
+
+struct rounding {
+    float *x;
+    size_t n, parts;
+};
+
+static void
+round_part(void *arg, size_t i)
+{
+    const struct rounding *r = arg;
+    size_t first = r->n * i / r->parts, end = r->n * (i + 1) / r->parts;
+    vmath_bf16(r->x + first, end - first);
+}
+
+void
+team_round(const struct nn_pass *pass, float *x, size_t width)
+{
+    const struct nn_team *team = pass->team;
+    struct rounding r = {x, pass->batch.rows * width, team == NULL ? 1 : team->parts};
+    if (team == NULL)
+        round_part(&r, 0);
+    else
+        team->run(team->ctx, round_part, &r, r.parts);
 }
 
 void

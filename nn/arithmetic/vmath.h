@@ -54,6 +54,8 @@ void vmath_silu_grad(const float *x, const float *dy, float *dx, size_t n);
 void vmath_spread(const float *bias, float *y, size_t rows, size_t n);
 /* y = a + b. */
 void vmath_add(const float *a, const float *b, float *y, size_t n);
+/* x becomes the nearest bfloat16, of two the even one; beyond the largest infinity; NaN stays NaN. */
+void vmath_bf16(float *x, size_t n);
 /* y *= x. */
 void vmath_multiply(const float *x, float *y, size_t n);
 /* sum[n] += x[rows, n] over rows, in row order; x rows are `stride` apart. */

@@ -155,6 +155,17 @@ SIMD_NAME(vmath_relu_grad)(const float *y, float *dy, size_t n)
     }
 }
 
+/* In integers, as the instructions of AVX-512 for it make denormals 0. */
+void
+SIMD_NAME(vmath_bf16)(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = float_bits(x[i]), odd = bits >> 16 & 1;
+        bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        x[i] = float_of((nan ? bits | 0x00400000 : bits + 0x7fff + odd) & 0xffff0000);
+    }
+}
+
 void
 SIMD_NAME(vmath_add)(const float *a, const float *b, float *y, size_t n)
 {

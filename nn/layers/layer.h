@@ -35,9 +35,10 @@ struct layer {
     /* A gelu after a dense layer is computed by it, which in training leaves the slope in place of its own output; and
      * the dense layer after it, if there is one, multiplies by the slope. */
     bool gelu_after, gelu_before;
-    bool sparse_after; /* dy comes from a layer that gives most inputs no gradient */
-    unsigned segment;  /* its segment: layers that are computed again together (segment.c) */
-    bool kept;         /* its buffer keeps the output of its segment */
+    bool sparse_after;        /* dy comes from a layer that gives most inputs no gradient */
+    unsigned segment;         /* its segment: layers that are computed again together (segment.c) */
+    bool kept;                /* its buffer keeps the output of its segment */
+    bool rounds_y, rounds_dx; /* what it gives crosses a cut, and is rounded: nn_model_round_cuts */
 };
 
 /* One block of rows in one layer. */

@@ -1,5 +1,6 @@
 /* test_segment.c - activations that are computed again: the same bits in less memory; and a model in parts, with gradients
- * of weights at once or late: the same bits. */
+ * of weights at once or late: the same bits. So it is where the model rounds what crosses cuts, beside parts between which the
+ * test rounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,6 +12,8 @@
 
 #include "nn/layers/layer.h"
 #include "nn/nn.h"
+#include "nn/pass.h"
+#include "tests/support/bf16.h"
 #include "tests/support/rand.h"
 
 enum { ROWS = 6, LAYERS = 48, PARAMS_MAX = 20000 };
@@ -139,8 +142,10 @@ batch_make(const struct net *net, const struct nn_model *model, struct nn_batch 
 
 /* How the model is computed. */
 struct way {
-    bool again; /* activations are computed again */
-    bool late;  /* gradients of weights come after those of inputs */
+    bool again;           /* activations are computed again */
+    bool late;            /* gradients of weights come after those of inputs */
+    bool rounds, by_hand; /* what crosses cuts: by the model; here */
+    bool evaluates;       /* forward is all */
     size_t parts, begin[LAYERS + 1];
 };
 
@@ -161,7 +166,7 @@ parts_new(struct parts *p)
         const struct nn_room room = {.first = way->begin[i],
                                      .end = way->begin[i + 1],
                                      .rows_max = ROWS,
-                                     .training = true,
+                                     .training = !way->evaluates,
                                      .late = way->late};
         assert_int_equal(nn_pass_new_room(&p->pass[i], p->model, &room), 0);
         nn_pass_batch(p->pass[i])->rows = ROWS;
@@ -170,14 +175,23 @@ parts_new(struct parts *p)
 }
 
 static void
+round_by_hand(const struct parts *p, float *x, size_t n)
+{
+    for (size_t i = 0; p->way->by_hand && i < n; i++)
+        x[i] = bf16_nearest(x[i]);
+}
+
+static void
 part_forward(struct parts *p, size_t i)
 {
-    size_t end = p->way->begin[i + 1], last = p->way->parts - 1;
+    size_t end = p->way->begin[i + 1];
     for (size_t l = p->way->begin[i]; l < end; l++)
         nn_forward(p->model, l, p->pass[i], p->params, &p->context);
-    if (i < last)
-        memcpy(nn_pass_batch(p->pass[i + 1])->x, nn_pass_output(p->pass[i]),
-               ROWS * nn_shape_size(nn_layer_output(p->model, end - 1)) * sizeof(float));
+    if (i + 1 == p->way->parts)
+        return;
+    size_t n = ROWS * nn_shape_size(nn_layer_output(p->model, end - 1));
+    round_by_hand(p, p->pass[i]->out[end - 1], n);
+    memcpy(nn_pass_batch(p->pass[i + 1])->x, nn_pass_output(p->pass[i]), n * sizeof(float));
 }
 
 /* As work.c does: the gradient of a layer, then that of its input; or late. */
@@ -191,9 +205,12 @@ part_backward(struct parts *p, size_t i)
         nn_backward(p->model, l, p->pass[i], p->params, &p->context, NULL);
     }
     const float *gradient = nn_pass_input_gradient(p->pass[i]);
-    if (i > 0 && gradient != NULL)
-        memcpy(nn_pass_gradient(p->pass[i - 1], 1.0F / ROWS), gradient,
-               ROWS * nn_shape_size(nn_layer_output(p->model, first - 1)) * sizeof(float));
+    if (i == 0 || gradient == NULL)
+        return;
+    size_t n = ROWS * nn_shape_size(nn_layer_output(p->model, first - 1));
+    float *below = nn_pass_gradient(p->pass[i - 1], 1.0F / ROWS);
+    memcpy(below, gradient, n * sizeof *below);
+    round_by_hand(p, below, n);
 }
 
 static void
@@ -216,15 +233,15 @@ parts_run(const struct net *net, struct parts *p, struct gradient *out)
         for (size_t i = 0; i < parts; i++)
             part_forward(p, i);
         nn_loss(p->model, p->pass[parts - 1], 1.0F / ROWS, &out->result);
-        for (size_t i = parts; i-- > 0;)
+        for (size_t i = parts; !p->way->evaluates && i-- > 0;)
             part_backward(p, i);
-        for (size_t i = 0; i < parts; i++)
+        for (size_t i = 0; !p->way->evaluates && i < parts; i++)
             part_late(p, i);
     }
 }
 
 static struct nn_model *
-model_of(const struct net *net, bool again)
+model_of(const struct net *net, bool again, bool rounds)
 {
     struct why why = {""};
     struct nn_model *model;
@@ -236,6 +253,8 @@ model_of(const struct net *net, bool again)
         fail_msg("%s: %s", net->name, why.line);
     if (again)
         nn_model_recompute(model);
+    if (rounds)
+        nn_model_round_cuts(model);
     return model;
 }
 
@@ -244,12 +263,12 @@ static void
 gradient_of(const struct net *net, bool again, const struct way *way, struct gradient *out)
 {
     static float params[PARAMS_MAX];
-    struct nn_model *model = model_of(net, again);
+    struct nn_model *model = model_of(net, again, way != NULL && way->rounds);
     const struct way whole = {.parts = 1, .begin = {0, nn_layer_count(model)}};
     struct parts p = {.model = model,
                       .way = way == NULL ? &whole : way,
                       .params = params,
-                      .context = {.seed = 1, .training = true},
+                      .context = {.seed = 1, .training = way == NULL || !way->evaluates},
                       .sink = {.add = take, .ctx = out}};
     assert_true(nn_param_count(model) <= PARAMS_MAX);
     nn_init_params(model, 3, params);
@@ -272,26 +291,29 @@ compare(const struct net *net, bool again, const struct way *way, const struct g
                  way->parts, way->begin[1], again ? ", again" : "", way->late ? ", late" : "");
 }
 
-/* In two parts at each place, and in as many parts as there can be. */
+/* In one part, in two at each place, and in as many as there can be, all other things as in `way`. */
 static size_t
-parts_compare(const struct net *net, bool again, bool late)
+parts_compare(const struct net *net, bool again, const struct way *way,
+              const struct gradient *plain)
 {
-    static struct gradient plain;
-    struct nn_model *model = model_of(net, again);
+    struct nn_model *model = model_of(net, again, false);
     size_t count = nn_layer_count(model), cuts = 0;
-    struct way two = {.late = late, .parts = 2}, most = {.late = late, .parts = 1};
-    gradient_of(net, false, NULL, &plain);
+    struct way two = *way, most = *way;
+    most.parts = 1;
+    most.begin[1] = count;
+    compare(net, again, &most, plain);
     for (size_t l = 1; l < count; l++) {
         if (!nn_may_begin(model, l))
             continue;
         cuts++;
+        two.parts = 2;
         two.begin[1] = l;
         two.begin[2] = count;
-        compare(net, again, &two, &plain);
+        compare(net, again, &two, plain);
         most.begin[most.parts++] = l;
     }
     most.begin[most.parts] = count;
-    compare(net, again, &most, &plain);
+    compare(net, again, &most, plain);
     nn_model_destroy(&model);
     return cuts;
 }
@@ -300,10 +322,65 @@ static void
 parts_give_the_gradient_of_the_whole(void **state)
 {
     (void)state;
+    static struct gradient plain;
     size_t cuts = 0;
-    for (size_t i = 0; i < 4 * sizeof nets / sizeof nets[0]; i++)
-        cuts += parts_compare(&nets[i / 4], i % 2 == 1, i / 2 % 2 == 1);
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+        gradient_of(&nets[i], false, NULL, &plain);
+        for (size_t k = 0; k < 4; k++)
+            cuts += parts_compare(&nets[i], k % 2, &(struct way){.late = k / 2}, &plain);
+    }
     assert_true(cuts > 4 * 30);
+}
+
+/* In parts at every cut, between which the test rounds one number after the other. */
+static size_t
+by_hand(const struct net *net, bool evaluates, struct gradient *out)
+{
+    struct nn_model *model = model_of(net, false, false);
+    struct way way = {.parts = 1, .by_hand = true, .evaluates = evaluates};
+    for (size_t l = 1; l < nn_layer_count(model); l++)
+        if (nn_may_cut(model, l))
+            way.begin[way.parts++] = l;
+    way.begin[way.parts] = nn_layer_count(model);
+    gradient_of(net, false, &way, out);
+    nn_model_destroy(&model);
+    return way.parts - 1;
+}
+
+static void
+what_crosses_cuts_is_rounded_in_every_division(void **state)
+{
+    (void)state;
+    static struct gradient plain, rounded;
+    size_t cuts = 0;
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+        size_t here = by_hand(&nets[i], false, &rounded);
+        gradient_of(&nets[i], false, NULL, &plain);
+        if ((memcmp(plain.g, rounded.g, sizeof plain.g) == 0) != (here == 0))
+            fail_msg("%s: %zu cuts, and rounding does something else", nets[i].name, here);
+        for (size_t k = 0; k < 4; k++)
+            parts_compare(&nets[i], k % 2, &(struct way){.rounds = true, .late = k / 2}, &rounded);
+        by_hand(&nets[i], true, &rounded);
+        parts_compare(&nets[i], false, &(struct way){.rounds = true, .evaluates = true}, &rounded);
+        cuts += here;
+    }
+    assert_true(cuts > 30);
+}
+
+static void
+a_cut_has_parameters_below_and_above(void **state)
+{
+    (void)state;
+    struct nn_model *model =
+        model_of(&nets[3], false, false); /* flatten, tanh, dense, tanh, dense */
+    const bool may[] = {false, false, false, false, true};
+    for (size_t l = 0; l < 6; l++)
+        assert_true(nn_may_cut(model, l) == (l < 5 && may[l]));
+    nn_model_destroy(&model);
+    model = model_of(&nets[5], false, false); /* above is what is tied alone */
+    assert_true(nn_may_begin(model, nn_layer_count(model) - 1));
+    assert_false(nn_may_cut(model, nn_layer_count(model) - 1));
+    nn_model_destroy(&model);
 }
 
 /* A half of a GPT has about its share of the memory. */
@@ -316,7 +393,7 @@ a_part_has_its_share_of_the_memory(void **state)
         .input = {1, {7}},
         .tokens = 11,
         .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11}, GPT, GPT, GPT, DENSE(11)}};
-    struct nn_model *model = model_of(&deep, false);
+    struct nn_model *model = model_of(&deep, false, false);
     size_t half = nn_layer_count(model) / 2;
     while (!nn_may_begin(model, half))
         half++;
@@ -374,6 +451,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gradient_is_the_same_in_less_memory),
         cmocka_unit_test(parts_give_the_gradient_of_the_whole),
+        cmocka_unit_test(what_crosses_cuts_is_rounded_in_every_division),
+        cmocka_unit_test(a_cut_has_parameters_below_and_above),
         cmocka_unit_test(a_part_has_its_share_of_the_memory),
         cmocka_unit_test(memory_grows_with_the_root_of_the_depth),
     };

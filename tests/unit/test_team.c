@@ -81,6 +81,22 @@ sink_once(void *ctx, size_t first, const float *g, size_t n)
     memcpy(step->grad + first, g, n * sizeof *g);
 }
 
+/* Then what crosses cuts is rounded. */
+#define ROUNDS "rounds"
+
+static struct nn_model *
+model_of(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
+         const char *rounds)
+{
+    struct nn_model *model;
+    struct why why;
+    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why) != 0)
+        fail_msg("%s", why.line);
+    if (rounds != NULL)
+        nn_model_round_cuts(model);
+    return model;
+}
+
 static size_t scratch, called;
 
 /* The last part first, each on memory full of NaN. */
@@ -140,14 +156,12 @@ compute(struct step *step, const struct nn_model *model, const float *params, bo
 }
 
 static void
-compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
+        const char *rounds)
 {
-    struct nn_model *model;
+    struct nn_model *model = model_of(input, layers, count, rounds);
     struct step alone, together;
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    struct why why;
-    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why) != 0)
-        fail_msg("%s", why.line);
     float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
     compute(&alone, model, params, tokens, false, NULL);
@@ -229,13 +243,11 @@ shards_together(const struct nn_model *model, const float *params, bool tokens, 
 }
 
 static void
-compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
+               const char *rounds)
 {
-    struct nn_model *model;
+    struct nn_model *model = model_of(input, layers, count, rounds);
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    struct why why;
-    if (nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why) != 0)
-        fail_msg("%s", why.line);
     float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
     scratch = nn_team_scratch(model, &room);
@@ -272,10 +284,9 @@ compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers,
 static void
 shards_of_one_pass_give_the_bits_of_their_own(void **state)
 {
-    (void)state;
-    compare_shards(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
-    compare_shards(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean));
-    compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text));
+    compare_shards(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
+    compare_shards(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *state);
+    compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
 }
 
 /* --- integers --- */
@@ -359,14 +370,13 @@ integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
 }
 
 static void
-compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count)
+compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
+                 const char *rounds)
 {
-    struct nn_model *model;
+    struct nn_model *model = model_of(input, layers, count, rounds);
     struct integers one, all;
     struct step apart[SHARDS] = {{0}};
-    struct why why;
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    assert_int_equal(nn_model_new(&model, input, layers, count, NN_CROSS_ENTROPY, &why), 0);
     size_t total = nn_param_count(model);
     float *params = malloc(total * sizeof *params);
     nn_init_params(model, 5, params);
@@ -400,24 +410,21 @@ compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layer
 static void
 integers_of_all_shards_are_the_sum_of_theirs(void **state)
 {
-    (void)state;
-    compare_integers(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
-    compare_integers(&(struct nn_shape){1, {50}}, text, COUNT(text));
+    compare_integers(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
+    compare_integers(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
 }
 
 static void
 images_give_the_same_bits(void **state)
 {
-    (void)state;
-    compare(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image));
-    compare(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean));
+    compare(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
+    compare(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *state);
 }
 
 static void
 sequences_give_the_same_bits(void **state)
 {
-    (void)state;
-    compare(&(struct nn_shape){1, {50}}, text, COUNT(text));
+    compare(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
 }
 
 int
@@ -425,9 +432,13 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_give_the_same_bits),
+        cmocka_unit_test_prestate(images_give_the_same_bits, ROUNDS),
         cmocka_unit_test(sequences_give_the_same_bits),
+        cmocka_unit_test_prestate(sequences_give_the_same_bits, ROUNDS),
         cmocka_unit_test(shards_of_one_pass_give_the_bits_of_their_own),
+        cmocka_unit_test_prestate(shards_of_one_pass_give_the_bits_of_their_own, ROUNDS),
         cmocka_unit_test(integers_of_all_shards_are_the_sum_of_theirs),
+        cmocka_unit_test_prestate(integers_of_all_shards_are_the_sum_of_theirs, ROUNDS),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

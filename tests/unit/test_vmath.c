@@ -14,6 +14,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
+#include "tests/support/bf16.h"
 #include "tests/support/variants.h"
 
 enum { N = 4096 };
@@ -256,6 +257,30 @@ every_variant_gives_the_same_bits(void **state)
     }
 }
 
+/* Around each bfloat16, and infinities and NaN of both signs. */
+static void
+bf16_rounds_to_the_nearest(void **state)
+{
+    (void)state;
+    static const uint32_t lower[] = {0, 1, 0x1234, 0x7fff, 0x8000, 0x8001, 0xedcb, 0xffff};
+    enum { LOWER = sizeof lower / sizeof lower[0] };
+    float x[LOWER + 1] = {0}, y[LOWER + 1] = {0}, z[LOWER + 1] = {0};
+    for (uint32_t upper = 0; upper < 1 << 16; upper++) {
+        size_t n = upper % LOWER + 2; /* with tails of every length */
+        for (size_t i = 0; i < n; i++)
+            x[i] = y[i] = z[i] = float_of(upper << 16 | lower[i % LOWER]);
+        vmath_bf16_base(y, n - 1);
+        SIMD_PICK(vmath_bf16)(z, n - 1);
+        assert_memory_equal(y, z, sizeof y);
+        for (size_t i = 0; i + 1 < n; i++)
+            if (isnan(x[i]) ? !isnan(y[i]) || float_bits(y[i]) % 65536
+                            : float_bits(y[i]) != float_bits(bf16_nearest(x[i])))
+                fail_msg("%a becomes %a, expected %a", (double)x[i], (double)y[i],
+                         (double)bf16_nearest(x[i]));
+        assert_memory_equal(&x[n - 1], &y[n - 1], sizeof *x);
+    }
+}
+
 static void
 sums_are_sums(void **state)
 {
@@ -325,6 +350,7 @@ main(void)
         cmocka_unit_test(special_values),
         cmocka_unit_test(nan_stays_nan),
         unit_test_of_variants(every_variant_gives_the_same_bits),
+        unit_test_of_variants(bf16_rounds_to_the_nearest),
         cmocka_unit_test(sums_are_sums),
         cmocka_unit_test(ln_is_good_to_two_ulp),
         cmocka_unit_test(sines_and_powers_are_good_to_a_float_and_beyond),
