@@ -9,7 +9,7 @@
  * of 8 bytes: full pages of 64 KiB, a shorter one, and the trailer. The payloads, joined:
  *     0   8  magic "MESHCKPT"
  *     8   4  version 2
- *     12  4  number of sections n, 1..16
+ *     12  4  number of sections n, 1..192
  *     16  8  bytes of the whole file
  *     24  8  job hash                     these 64 bytes are the head: they say which checkpoint this
  *     32  8  numerics fingerprint         is. In an exact run all checkpoints with the same head are
@@ -60,7 +60,7 @@ int safetensors_metadata_parse(const char *name, const uint8_t *data, size_t siz
                                struct json_t **out, struct why *why);
 
 enum {
-    CHECKPOINT_SECTIONS_MAX = 16,
+    CHECKPOINT_SECTIONS_MAX = 192,
     CHECKPOINT_NAME = 16,
     CHECKPOINT_PAGE = 1 << 16,
     CHECKPOINT_DAMAGED_MAX = 8,

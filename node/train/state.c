@@ -44,7 +44,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     size_t vector = state_aligned(param_count * sizeof(float));
     size_t head = state_aligned(sizeof *state->header);
     state->size = state_size(&job->rules.optim, param_count, state->block_count);
-    state->end_block = state->block_count;
+    state->held[0] = (struct state_range){0, param_count};
+    state->held_count = 1;
     state->block = job->block ? job->block : reserve(state->size);
     state->square = calloc(state->block_count + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
@@ -85,23 +86,75 @@ state_fini(struct state *state)
     memset(state, 0, sizeof *state);
 }
 
+/* Or does the last one end there? */
 static bool
-tensor_begins(const struct exact *exact, size_t block)
+tensor_begins(const struct exact *exact, size_t element)
 {
     size_t t = 0;
-    while (t < exact_tensors(exact) && exact_tensor_first(exact, t) < block)
+    while (t < exact_tensors(exact) &&
+           exact_block_first(exact, exact_tensor_first(exact, t)) < element)
         t++;
-    return exact_tensor_first(exact, t) == block;
+    return exact_block_first(exact, exact_tensor_first(exact, t)) == element;
+}
+
+/* No hash is known. */
+static void
+forget_hashes(struct state *state)
+{
+    state_hash_forget(state, state->hash);
+    state->head_hash = 0;
+}
+
+/* The memory of what was held is zeros again. */
+static void
+clear_held(struct state *state)
+{
+    static const struct state_header none;
+    struct state_span span[STATE_SPANS_MAX];
+    if (!state->job.block) {
+        madvise(state->block, state->size, MADV_DONTNEED);
+    } else if (memcmp(state->header, &none, sizeof none) != 0) { /* else nobody wrote to it yet */
+        for (size_t i = state_spans(state, span); i-- > 0;)
+            memset(state->block + span[i].offset, 0, span[i].size);
+        memset(state->exponent, 0, state->block_count * sizeof *state->exponent);
+    }
+    forget_hashes(state);
 }
 
 void
-state_hold(struct state *state, size_t first, size_t end)
+state_hold(struct state *state, const struct state_range *range, size_t count)
 {
-    assert(first < end);
-    assert(tensor_begins(state->exact, first));
-    assert(tensor_begins(state->exact, end));
-    state->first_block = first;
-    state->end_block = end;
+    clear_held(state);
+    state->held_count = 0;
+    for (size_t i = 0, end = 0; i < count; end = range[i++].end) {
+        assert(range[i].first >= end && range[i].first < range[i].end);
+        assert(tensor_begins(state->exact, range[i].first));
+        assert(tensor_begins(state->exact, range[i].end));
+        if (i > 0 && range[i].first == end) {
+            state->held[state->held_count - 1].end = range[i].end;
+            continue;
+        }
+        assert(state->held_count < STATE_RANGES_MAX);
+        state->held[state->held_count++] = range[i];
+    }
+    assert(state->held_count > 0);
+}
+
+bool
+state_holds(const struct state *state, const struct state_range *range)
+{
+    for (size_t i = 0; i < state->held_count; i++)
+        if (range->first >= state->held[i].first && range->end <= state->held[i].end)
+            return true;
+    return false;
+}
+
+bool
+state_holds_block(const struct state *state, size_t block)
+{
+    const struct state_range range = {exact_block_first(state->exact, block),
+                                      exact_block_first(state->exact, block + 1)};
+    return state_holds(state, &range);
 }
 
 size_t
@@ -111,34 +164,35 @@ state_offset(const struct state *state, size_t block)
                                       : state_aligned(state->param_count * sizeof(float));
 }
 
-void
-state_parts(const struct state *state, struct state_span part[STATE_SPANS_MAX])
+struct state_span
+state_part(const struct state *state, size_t vector, size_t i)
 {
-    size_t vector = state_offset(state, state->block_count);
-    size_t from = state_offset(state, state->first_block);
-    size_t size = state_offset(state, state->end_block) - from;
-    size_t at = state_aligned(sizeof *state->header), i = 0;
-    part[i++] = (struct state_span){0, at};
-    for (; i <= 1 + state->slot_count; i++, at += vector)
-        part[i] = (struct state_span){at + from, size};
-    from = at + state->first_block * sizeof *state->exponent;
-    size_t end = state->end_block < state->block_count
-                     ? at + state->end_block * sizeof *state->exponent
-                     : state->size;
-    part[i] = (struct state_span){from, end - from};
+    size_t first = exact_block_of(state->exact, state->held[i].first);
+    size_t end = exact_block_of(state->exact, state->held[i].end - 1) + 1;
+    size_t at =
+        state_aligned(sizeof *state->header) + vector * state_offset(state, state->block_count);
+    if (vector <= state->slot_count) {
+        size_t from = state_offset(state, first);
+        return (struct state_span){at + from, state_offset(state, end) - from};
+    }
+    size_t from = at + first * sizeof *state->exponent;
+    size_t to = end < state->block_count ? at + end * sizeof *state->exponent : state->size;
+    return (struct state_span){from, to - from};
 }
 
 size_t
 state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX])
 {
-    struct state_span part[STATE_SPANS_MAX];
     size_t count = 0;
-    state_parts(state, part);
-    for (size_t i = 0; i < state->slot_count + 3; i++)
-        if (count > 0 && span[count - 1].offset + span[count - 1].size == part[i].offset)
-            span[count - 1].size += part[i].size;
-        else
-            span[count++] = part[i];
+    span[count++] = (struct state_span){0, state_aligned(sizeof *state->header)};
+    for (size_t vector = 0; vector <= state->slot_count + 1; vector++)
+        for (size_t i = 0; i < state->held_count; i++) {
+            struct state_span part = state_part(state, vector, i), *last = &span[count - 1];
+            if (last->offset + last->size == part.offset)
+                last->size += part.size;
+            else
+                span[count++] = part;
+        }
     return count;
 }
 
@@ -199,8 +253,7 @@ state_start(struct state *state, const uint8_t *from)
         h->best_loss = (double)INFINITY;
         exact_first(state->exact, state->exponent);
     }
-    state_hash_forget(state, state->hash);
-    state->head_hash = 0;
+    forget_hashes(state);
 }
 
 uint64_t
@@ -314,6 +367,19 @@ state_check_counts(const struct state *state, const int32_t *total, uint64_t *co
     return ledger_verify(slots, &step, why);
 }
 
+/* Checksum of the gradients of a range, as they were when `next` was made of them. */
+static uint64_t
+range_check(const struct state *next, const int32_t *total, const struct state_range *range)
+{
+    uint64_t check = 0;
+    if (!next->moves)
+        return check_of(total + range->first, range->first, range->end - range->first);
+    for (size_t b = exact_block_of(next->exact, range->first);
+         b < next->block_count && exact_block_first(next->exact, b) < range->end; b++)
+        check = check_add(check, next->check[b]);
+    return check;
+}
+
 int
 state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
                       struct why *why)
@@ -321,12 +387,8 @@ state_check_gradients(const struct state *next, const struct state *now, const i
     uint64_t check = 0;
     if (now->header->phase == STATE_EVALUATE)
         return 0;
-    size_t first = exact_block_first(now->exact, now->first_block);
-    for (size_t b = now->first_block; next->moves && b < now->end_block; b++)
-        check = check_add(check, next->check[b]);
-    if (!next->moves)
-        check =
-            check_of(total + first, first, exact_block_first(now->exact, now->end_block) - first);
+    for (size_t i = 0; i < now->held_count; i++)
+        check = check_add(check, range_check(next, total, &now->held[i]));
     const int32_t *slots = total + now->param_count + state_tail(now->block_count);
     if (ledger_check(slots, now->job.shards) == check)
         return 0;
@@ -433,23 +495,18 @@ clear_behind(void *part, size_t size)
     memset((uint8_t *)part + size, 0, state_aligned(size) - size);
 }
 
-/* Behind a vector, which is behind its last block. */
-static void
-clear_vector(const struct state *next, float *vector)
-{
-    size_t size = exact_block_first(next->exact, next->end_block) * sizeof *vector;
-    memset((uint8_t *)vector + size, 0, state_offset(next, next->end_block) - size);
-}
-
 /* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there would
  * be in every state built here. */
 static void
 clear_gaps(struct state *next)
 {
+    size_t vector = next->param_count * sizeof *next->params;
+    bool last = state_holds_block(next, next->block_count - 1);
     clear_behind(next->header, sizeof *next->header);
-    clear_vector(next, next->params);
-    for (size_t s = 0; s < next->slot_count; s++)
-        clear_vector(next, next->slot[s]);
+    for (size_t s = 0; last && s < next->slot_count; s++)
+        clear_behind(next->slot[s], vector);
+    if (last)
+        clear_behind(next->params, vector);
     clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
 }
 
@@ -462,8 +519,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     clear_gaps(next);
     *next->header = *now->header;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
-    memset(next->applied + next->first_block, 0,
-           (next->end_block - next->first_block) * sizeof *next->applied);
+    memset(next->applied, 0, next->block_count * sizeof *next->applied);
     state_hash_forget(next, next->hash);
     atomic_store(&next->changed, false);
     next->moves = false;

@@ -29,8 +29,8 @@
  *     state_finish(next, now, total)    the rest, and the hash
  *     state_swap(now, next)             at commit
  *
- * A state may hold only a range of the vector: state_hold. Offsets stay those of the whole. Parameters, slots and gradients
- * outside of the range are neither read nor written, so they take no memory. Exponents outside are there and mean
+ * A state may hold only some ranges of the vector: state_hold. Offsets stay those of the whole. Parameters, slots and
+ * gradients outside of them are neither read nor written, so they take no memory. Exponents outside are there and mean
  * nothing: they are 2 bytes for 4 KiB.
  *
  * Only state_swap and state_take change the present state. So until the commit it can be hashed, sent and computed
@@ -49,9 +49,18 @@
 #include "nn/nn.h"
 #include "nn/optim.h"
 #include "node/train/pool.h"
+#include "proto/proto.h"
 #include "proto/why.h"
 
-enum { STATE_SPANS_MAX = OPTIM_SLOTS_MAX + 3 };
+enum {
+    STATE_RANGES_MAX = PROTO_STAGES_MAX / 2, /* neighbours are one */
+    STATE_SPANS_MAX = 1 + STATE_RANGES_MAX * (OPTIM_SLOTS_MAX + 2),
+};
+
+/* Elements [first, end) of the parameters: whole tensors, at least one. */
+struct state_range {
+    size_t first, end;
+};
 
 enum state_phase { STATE_TRAIN, STATE_EVALUATE };
 
@@ -130,8 +139,9 @@ struct state {
     struct state_job job;
     const struct exact *exact;
     size_t param_count, slot_count, block_count; /* of the whole */
-    size_t first_block, end_block;               /* the held ones are [first_block, end_block) */
-    size_t size;                                 /* bytes of the block */
+    struct state_range held[STATE_RANGES_MAX];   /* rising, with gaps between */
+    size_t held_count;
+    size_t size; /* bytes of the block */
     uint8_t *block;
     struct state_header *header; /* points into block, and so do the following */
     float *params;
@@ -176,8 +186,11 @@ size_t state_size(const struct optim_spec *optim, size_t param_count, size_t blo
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
                size_t param_count);
 void state_fini(struct state *state);
-/* Only exponent blocks [first, end) are held from here on: whole tensors. Directly after state_init. */
-void state_hold(struct state *state, size_t first, size_t end);
+/* Only these ranges are held from here on; range[count] rises. The state is as after state_init: what it was before is
+ * gone, and its memory is free. */
+void state_hold(struct state *state, const struct state_range *range, size_t count);
+/* Is all of this range held? */
+bool state_holds(const struct state *state, const struct state_range *range);
 /* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one span, so
  * the whole state is one. Returns how many there are. */
 struct state_span {

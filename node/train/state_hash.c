@@ -20,7 +20,7 @@
 void
 state_hash_forget(const struct state *state, uint64_t *hash)
 {
-    memset(hash + state->first_block, 0, (state->end_block - state->first_block) * sizeof *hash);
+    memset(hash, 0, state->block_count * sizeof *hash);
 }
 
 /* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
@@ -69,19 +69,21 @@ state_block_sound(const struct state *state, size_t block)
 static uint64_t
 hash_head(const struct state *state, const uint8_t *memory)
 {
-    struct state_span part[STATE_SPANS_MAX], *exponents = &part[state->slot_count + 2];
-    state_parts(state, part);
-    return mix64_pair(hash64(memory, part->size),
-                      hash64(memory + exponents->offset, exponents->size));
+    uint64_t hash = hash64(memory, state_aligned(sizeof(struct state_header)));
+    for (size_t i = 0; i < state->held_count; i++) {
+        struct state_span exponents = state_part(state, state->slot_count + 1, i);
+        hash = mix64_pair(hash, hash64(memory + exponents.offset, exponents.size));
+    }
+    return hash;
 }
 
 static void
 hash_item(void *ctx, size_t i)
 {
     const struct hashing *h = ctx;
-    struct state_item item = state_item(h->state, i);
+    struct state_item item = state_item(0, h->state->block_count, i);
     for (size_t b = item.first; b < item.end; b++)
-        if (!h->hash[b])
+        if (!h->hash[b] && state_holds_block(h->state, b))
             state_hash_block(h->state, h->memory, b, h->hash);
 }
 
@@ -101,9 +103,9 @@ static uint64_t
 hash_blocks(const struct hashing *h, struct pool *pool)
 {
     uint64_t sum = 0;
-    pool_run(pool, hash_item, (void *)(uintptr_t)h, state_held_items(h->state));
-    for (size_t b = h->state->first_block; b < h->state->end_block; b++)
-        sum += term_of(h, b);
+    pool_run(pool, hash_item, (void *)(uintptr_t)h, state_items(h->state->block_count));
+    for (size_t b = 0; b < h->state->block_count; b++)
+        sum += state_holds_block(h->state, b) ? term_of(h, b) : 0;
     return sum;
 }
 
@@ -147,7 +149,7 @@ state_rehash(struct state *state, struct pool *pool)
 static bool
 copied_otherwise(const struct state *next, const struct state *now)
 {
-    for (size_t b = now->first_block; !next->moves && b < now->end_block; b++)
+    for (size_t b = 0; !next->moves && b < now->block_count; b++)
         if (now->hash[b] && now->hash[b] != next->hash[b])
             return true;
     return false;
@@ -169,7 +171,7 @@ params_item(void *ctx, size_t i)
 {
     struct params_check *c = ctx;
     const struct state *s = c->state;
-    struct state_item item = state_item(s, i);
+    struct state_item item = state_item(0, s->block_count, i);
     for (size_t b = item.first; b < item.end; b++)
         if (s->hash[b] && s->hash[s->block_count + b] != hash_part(s, s->block, b, 0))
             atomic_store(&c->changed, true);
@@ -179,7 +181,7 @@ bool
 state_params_sound(const struct state *state, struct pool *pool)
 {
     struct params_check check = {.state = state};
-    pool_run(pool, params_item, &check, state_held_items(state));
+    pool_run(pool, params_item, &check, state_items(state->block_count));
     return state_head_sound(state) && !atomic_load(&check.changed);
 }
 

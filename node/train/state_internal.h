@@ -22,27 +22,22 @@ state_items(size_t blocks)
     return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
 }
 
-static inline size_t
-state_held_items(const struct state *state)
-{
-    return state_items(state->end_block - state->first_block);
-}
-
-/* The held blocks of one of these items. */
+/* The blocks of item i of all that are [first, end). */
 struct state_item {
     size_t first, end;
 };
 static inline struct state_item
-state_item(const struct state *state, size_t i)
+state_item(size_t first, size_t end, size_t i)
 {
-    size_t first = state->first_block + i * STATE_ITEM_BLOCKS, end = first + STATE_ITEM_BLOCKS;
-    return (struct state_item){first, end < state->end_block ? end : state->end_block};
+    size_t from = first + i * STATE_ITEM_BLOCKS, to = from + STATE_ITEM_BLOCKS;
+    return (struct state_item){from, to < end ? to : end};
 }
 
+bool state_holds_block(const struct state *state, size_t block);
 /* Where a block begins in a vector of parameters, in bytes. The last one has the padding behind it. */
 size_t state_offset(const struct state *state, size_t block);
-/* As state_spans, but each part by itself: part[0] is the header, part[1 + slot_count + 1] the exponents. */
-void state_parts(const struct state *state, struct state_span part[STATE_SPANS_MAX]);
+/* Where held range i lies in the block: its parameters (vector 0), slots (1..), exponents (1 + slot_count). */
+struct state_span state_part(const struct state *state, size_t vector, size_t i);
 
 /* hash[block] = hash of parameters and slots of a block, never 0, and behind all these that of the parameters alone.
  * `memory` is the memory of the state, or a copy of it. */

@@ -17,13 +17,14 @@ struct update {
     size_t block, end; /* of exponent blocks */
 };
 
-/* Call fn for each block of item i. */
+/* Call fn for each held block of item i. */
 static void
 each_block(struct update *u, size_t i, void (*fn)(struct update *u, size_t block))
 {
-    size_t block = u->block + i * STATE_ITEM_BLOCKS, end = block + STATE_ITEM_BLOCKS;
-    for (; block < end && block < u->end; block++)
-        fn(u, block);
+    struct state_item item = state_item(u->block, u->end, i);
+    for (size_t b = item.first; b < item.end; b++)
+        if (state_holds_block(u->now, b))
+            fn(u, b);
 }
 
 /* Above 0: the block holds running averages, see struct state_job. */
@@ -184,9 +185,9 @@ clips(const struct state *now)
 void
 state_squares(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
-    struct update u = {next, now, total, now->first_block, now->end_block};
+    struct update u = {next, now, total, 0, now->block_count};
     if (next->moves && clips(now))
-        pool_run(pool, square_item, &u, state_held_items(now));
+        pool_run(pool, square_item, &u, state_items(now->block_count));
 }
 
 void
@@ -195,10 +196,11 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
 {
     if (count == 0)
         return;
+    const struct state_range range = {first, first + count};
     size_t block = exact_block_of(now->exact, first),
            end = exact_block_of(now->exact, first + count - 1) + 1;
     assert(next->moves);
-    assert(block >= now->first_block && end <= now->end_block);
+    assert(state_holds(now, &range));
     assert(exact_block_first(now->exact, block) == first);
     assert(exact_block_first(now->exact, end) == first + count);
     struct update u = {next, now, total, block, end};
@@ -208,8 +210,8 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
 size_t
 state_known(const struct state *next)
 {
-    size_t b = next->first_block;
-    while (b < next->end_block && next->applied[b])
+    size_t b = 0;
+    while (b < next->block_count && (next->applied[b] || !state_holds_block(next, b)))
         b++;
     return exact_block_first(next->exact, b);
 }
@@ -218,21 +220,22 @@ state_known(const struct state *next)
 static void
 copy_vectors(struct state *next, const struct state *now)
 {
-    struct state_span part[STATE_SPANS_MAX];
-    state_parts(now, part);
-    for (size_t i = 1; i <= 1 + now->slot_count; i++)
-        memcpy(next->block + part[i].offset, now->block + part[i].offset, part[i].size);
+    for (size_t vector = 0; vector <= now->slot_count; vector++)
+        for (size_t i = 0; i < now->held_count; i++) {
+            struct state_span part = state_part(now, vector, i);
+            memcpy(next->block + part.offset, now->block + part.offset, part.size);
+        }
 }
 
 uint64_t
 state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
-    struct update u = {next, now, total, now->first_block, now->end_block};
+    struct update u = {next, now, total, 0, now->block_count};
     if (next->moves) {
         if (clips(now))
             next->factor = optim_clip(&state_rules(now)->optim, sum_squares(next));
         find_ratios(&u, pool);
-        pool_run(pool, update_item, &u, state_held_items(now));
+        pool_run(pool, update_item, &u, state_items(now->block_count));
         exact_floor(next->exact, next->exponent);
     } else {
         copy_vectors(next, now);

@@ -348,17 +348,19 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         ready(ctx, work->buckets.bucket_count - 2);
 }
 
-/* A share of the held gradients becomes zeros. */
+/* A share of each held range of the gradients becomes zeros. */
 static void
 clear_part(void *ctx, size_t i)
 {
     struct work *work = ctx;
     const struct state *state = work->state;
-    size_t held = exact_block_first(work->setup.exact, state->first_block),
-           parts = work->setup.threads;
-    size_t count = exact_block_first(work->setup.exact, state->end_block) - held;
-    size_t first = held + count * i / parts, end = held + count * (i + 1) / parts;
-    memset(work->own + first, 0, (end - first) * sizeof *work->own);
+    size_t parts = work->setup.threads;
+    for (size_t r = 0; r < state->held_count; r++) {
+        const struct state_range *held = &state->held[r];
+        size_t count = held->end - held->first;
+        size_t first = held->first + count * i / parts, end = held->first + count * (i + 1) / parts;
+        memset(work->own + first, 0, (end - first) * sizeof *work->own);
+    }
 }
 
 void

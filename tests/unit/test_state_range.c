@@ -20,6 +20,7 @@
 #include "tests/support/rand.h"
 
 enum { SHARDS = 4, TENSORS = 7, CUT = 4, ROUNDS = 12, WHOLE = 2, POISON = 0x3fffffff };
+enum { HALVES = (1 << CUT) - 1, ALL = (1 << TENSORS) - 1 };
 
 /* The cut is at block 101: 64 blocks are one item of work. */
 static const size_t elements[TENSORS] = {70000, 5, 30000, 1, 90000, 60000, 45001};
@@ -28,11 +29,11 @@ static struct exact *exact;
 static struct pool *pool;
 static size_t params, blocks;
 
-/* Of two ranges and of the whole. */
+/* Of two parts and of the whole. */
 struct trio {
     struct state now[3], next[3];
     struct state_event event[3];
-    int32_t *total[3]; /* what a range does not hold is poison */
+    int32_t *total[3]; /* what a part does not hold is poison */
     float *average;
     struct rand rand;
 };
@@ -57,39 +58,72 @@ job_of(const struct optim_spec *optim, const float *average)
 static size_t
 first_of(const struct state *state)
 {
-    return exact_block_first(exact, state->first_block);
+    return state->held[0].first;
 }
 
 static size_t
 end_of(const struct state *state)
 {
-    return exact_block_first(exact, state->end_block);
+    return state->held[state->held_count - 1].end;
+}
+
+static struct state_range
+tensor_range(size_t tensor)
+{
+    return (struct state_range){exact_block_first(exact, exact_tensor_first(exact, tensor)),
+                                exact_block_first(exact, exact_tensor_first(exact, tensor + 1))};
+}
+
+/* The tensors of a bitmap, each by itself. */
+static size_t
+ranges_of(unsigned tensors, struct state_range range[TENSORS])
+{
+    size_t count = 0;
+    for (size_t t = 0; t < TENSORS; t++)
+        if (tensors >> t & 1)
+            range[count++] = tensor_range(t);
+    return count;
+}
+
+static bool
+holds_element(const struct state *state, size_t element)
+{
+    return state_holds(state, &(struct state_range){element, element + 1});
 }
 
 /* Large pages would be there as a whole. */
 static void
-hold(struct state *state, const struct state_job *job, size_t first, size_t end)
+hold(struct state *state, const struct state_job *job, unsigned tensors)
 {
+    struct state_range range[TENSORS];
     assert_int_equal(state_init(state, job, exact, params), 0);
     madvise(state->block, state->size, MADV_NOHUGEPAGE);
-    state_hold(state, first, end);
+    state_hold(state, range, ranges_of(tensors, range));
 }
 
+/* As before the first round. */
 static void
-begin(struct trio *trio, const struct optim_spec *optim, size_t tensor)
+start(struct state *state)
 {
-    size_t cut = exact_tensor_first(exact, tensor), first[] = {0, cut, 0},
-           end[] = {cut, blocks, blocks};
-    *trio = (struct trio){.rand = {11 + tensor}, .average = calloc(blocks, sizeof(float))};
+    state_start(state, NULL);
+    for (size_t i = 0; i < state->held_count; i++)
+        for (size_t k = state->held[i].first; k < state->held[i].end; k++)
+            state->params[k] = (float)(k % 1000) * 1e-3f - 0.5f;
+    state_rehash(state, pool);
+}
+
+/* One part has these tensors, the other one the rest. */
+static void
+begin(struct trio *trio, const struct optim_spec *optim, unsigned tensors)
+{
+    const unsigned held[] = {tensors, ALL & ~tensors, ALL};
+    *trio = (struct trio){.rand = {11 + tensors}, .average = calloc(blocks, sizeof(float))};
     trio->average[exact_tensor_first(exact, 2)] = 0.25f;
     struct state_job job = job_of(optim, trio->average);
     for (size_t i = 0; i < 3; i++) {
-        hold(&trio->now[i], &job, first[i], end[i]);
-        hold(&trio->next[i], &job, first[i], end[i]);
-        state_start(&trio->now[i], NULL);
-        for (size_t k = first_of(&trio->now[i]); k < end_of(&trio->now[i]); k++)
-            trio->now[i].params[k] = (float)(k % 1000) * 1e-3f - 0.5f;
-        state_rehash(&trio->now[i], pool);
+        hold(&trio->now[i], &job, held[i]);
+        hold(&trio->next[i], &job, held[i]);
+        start(&trio->now[i]);
         trio->total[i] =
             calloc(params + state_tail(blocks) + ledger_words(SHARDS), sizeof(int32_t));
     }
@@ -125,14 +159,17 @@ make_totals(struct trio *trio, size_t round)
                   NULL);
     state_tail_add(tail, state_rows(whole), &(struct nn_result){.loss = 2, .correct = 3});
     for (size_t i = 0; i < 2; i++) {
-        size_t first = first_of(&trio->now[i]), end = end_of(&trio->now[i]);
-        memcpy(trio->total[i], total, (params + state_tail(blocks)) * sizeof *total);
-        for (size_t k = 0; k < params; k++)
-            if (k < first || k >= end)
-                trio->total[i][k] = POISON;
+        const struct state *now = &trio->now[i];
         int32_t *slots = trio->total[i] + params + state_tail(blocks);
         memset(slots, 0, ledger_words(SHARDS) * sizeof *slots);
-        ledger_add(slots, 1, 0, check_of(total + first, first, end - first));
+        memcpy(trio->total[i], total, (params + state_tail(blocks)) * sizeof *total);
+        for (size_t k = 0; k < params; k++)
+            if (!holds_element(now, k))
+                trio->total[i][k] = POISON;
+        for (size_t r = 0; r < now->held_count; r++)
+            ledger_add(slots, (unsigned)r, 0,
+                       check_of(total + now->held[r].first, now->held[r].first,
+                                now->held[r].end - now->held[r].first));
     }
     ledger_add(tail + state_tail(blocks), 1, 0, check_of(total, 0, params));
     free(g);
@@ -143,11 +180,10 @@ static void
 apply_early(struct trio *trio, size_t i)
 {
     for (size_t t = TENSORS; t-- > 0;) {
-        size_t from = exact_tensor_first(exact, t), end = exact_tensor_first(exact, t + 1);
-        if (t % 3 && from >= trio->now[i].first_block && end <= trio->now[i].end_block)
-            state_apply(&trio->next[i], &trio->now[i], trio->total[i],
-                        exact_block_first(exact, from),
-                        exact_block_first(exact, end) - exact_block_first(exact, from), pool);
+        struct state_range range = tensor_range(t);
+        if (t % 3 && state_holds(&trio->now[i], &range))
+            state_apply(&trio->next[i], &trio->now[i], trio->total[i], range.first,
+                        range.end - range.first, pool);
     }
 }
 
@@ -156,9 +192,9 @@ static void
 exchange_squares(struct trio *trio)
 {
     for (size_t i = 0; i < 2; i++)
-        memcpy(trio->next[!i].square + trio->next[i].first_block,
-               trio->next[i].square + trio->next[i].first_block,
-               (trio->next[i].end_block - trio->next[i].first_block) * sizeof(double));
+        for (size_t b = 0; b < blocks; b++)
+            if (holds_element(&trio->next[i], exact_block_first(exact, b)))
+                trio->next[!i].square[b] = trio->next[i].square[b];
 }
 
 static void
@@ -166,7 +202,9 @@ same_as_whole(const struct state *part, const struct state *whole)
 {
     struct state_span span[STATE_SPANS_MAX];
     size_t count = state_spans(part, span);
-    assert_int_equal(count, 3 + part->slot_count - (part->first_block == 0));
+    bool from_first = part->held[0].first == 0, to_last = end_of(part) == params;
+    size_t joined = from_first + (from_first && to_last ? part->slot_count + 1 : 0);
+    assert_int_equal(count, 1 + part->held_count * (part->slot_count + 2) - joined);
     for (size_t i = 0; i < count; i++)
         assert_memory_equal(part->block + span[i].offset, whole->block + span[i].offset,
                             span[i].size);
@@ -183,8 +221,7 @@ one_round(struct trio *trio, size_t round)
         early = state_begin(&trio->next[i], &trio->now[i], trio->total[i], &trio->event[i]);
         if (early)
             apply_early(trio, i);
-        assert_in_range(state_known(&trio->next[i]), first_of(&trio->now[i]),
-                        end_of(&trio->now[i]));
+        assert_in_range(state_known(&trio->next[i]), first_of(&trio->now[i]), params);
         state_squares(&trio->next[i], &trio->now[i], trio->total[i], pool);
     }
     exchange_squares(trio);
@@ -192,7 +229,7 @@ one_round(struct trio *trio, size_t round)
         hash[i] = state_finish(&trio->next[i], &trio->now[i], trio->total[i], pool);
         assert_int_equal(hash[i], state_hash(&trio->next[i], pool));
         if (trio->event[i].stepped && !trio->event[i].skipped)
-            assert_int_equal(state_known(&trio->next[i]), end_of(&trio->now[i]));
+            assert_int_equal(state_known(&trio->next[i]), params);
         assert_memory_equal(&trio->event[i], &trio->event[WHOLE], sizeof trio->event[i]);
         assert_int_equal(state_check_gradients(&trio->next[i], &trio->now[i], trio->total[i], &why),
                          0);
@@ -251,11 +288,14 @@ test_ranges_are_together_the_whole(void **unused)
          .clip_norm = 0.5f,
          .ema = 0.5f},
     };
+    /* cut once at each place, and several times: neighbours, the first and the last one, every second one */
+    static const unsigned tensors[] = {0x01, 0x03, 0x07, 0x0f, 0x1f, 0x3f,
+                                       0x43, 0x12, 0x5d, 0x55, 0x2a};
     for (size_t o = 0; o < sizeof optim / sizeof *optim; o++)
-        for (size_t tensor = 1; tensor < TENSORS; tensor++) {
+        for (size_t h = 0; h < sizeof tensors / sizeof *tensors; h++) {
             struct trio trio;
             size_t kinds = 0, all;
-            begin(&trio, &optim[o], tensor);
+            begin(&trio, &optim[o], tensors[h]);
             for (size_t round = 0; round < ROUNDS; round++) {
                 one_round(&trio, round);
                 const struct state_event *event = &trio.event[WHOLE];
@@ -278,7 +318,7 @@ test_a_change_is_noticed_where_it_is_held(void **unused)
     (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
-    begin(&trio, &optim, CUT);
+    begin(&trio, &optim, HALVES);
     one_round(&trio, 0);
     make_totals(&trio, 1);
     for (size_t i = 0; i < 2; i++) {
@@ -287,8 +327,8 @@ test_a_change_is_noticed_where_it_is_held(void **unused)
                         &now->params[first_of(now)],
                         &now->params[end_of(now) - 1],
                         &now->slot[0][end_of(now) - 1],
-                        &now->exponent[now->first_block],
-                        &now->exponent[now->end_block - 1],
+                        &now->exponent[exact_block_of(exact, first_of(now))],
+                        &now->exponent[exact_block_of(exact, end_of(now) - 1)],
                         &now->header->samples};
         for (size_t p = 0; p < sizeof part / sizeof *part; p++) {
             struct state_event event;
@@ -312,7 +352,7 @@ test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
     (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
     struct trio trio;
-    begin(&trio, &optim, CUT);
+    begin(&trio, &optim, HALVES);
     size_t cut = first_of(&trio.now[1]);
     for (size_t round = 1; round <= 2; round++) { /* the second one overflows */
         make_totals(&trio, round);
@@ -334,6 +374,44 @@ test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
     finish(&trio);
 }
 
+/* What a node is to hold it learns late, and it may change: nothing is left of what was held before, in memory of the
+ * state's own or given to it. */
+static void
+test_other_ranges_begin_anew(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    struct trio trio;
+    begin(&trio, &optim, 0x2d);
+    struct state_job job = job_of(&optim, trio.average);
+    struct state_range range[TENSORS];
+    void *given = NULL;
+    size_t size = trio.now[0].size, all;
+    assert_int_equal(posix_memalign(&given, (size_t)sysconf(_SC_PAGESIZE), size), 0);
+    memset(given, 0, size);
+    for (size_t own = 0; own < 2; own++) {
+        struct state state;
+        job.block = own ? NULL : given;
+        hold(&state, &job, ALL);
+        start(&state);
+        for (size_t h = 0; h < 4; h++) {
+            const unsigned tensors[] = {0x01, 0x2d, 0x52, 0x2d};
+            state_hold(&state, range, ranges_of(tensors[h], range));
+            for (size_t k = 0; k < size; k++)
+                assert_int_equal(state.block[k], 0);
+            if (own)
+                state_hold(&state, range, ranges_of(tensors[h], range)); /* looking made pages */
+            start(&state);
+            assert_true(!own || resident(&state, &all) == 0);
+        }
+        assert_int_equal(state.part, trio.now[0].part);
+        same_as_whole(&state, &trio.now[WHOLE]);
+        state_fini(&state);
+    }
+    free(given);
+    finish(&trio);
+}
+
 static void
 test_a_range_is_taken_from_the_block_of_another_node(void **unused)
 {
@@ -341,7 +419,7 @@ test_a_range_is_taken_from_the_block_of_another_node(void **unused)
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
     size_t all;
-    begin(&trio, &optim, CUT);
+    begin(&trio, &optim, 0x2d);
     one_round(&trio, 0);
     const struct state *whole = &trio.now[WHOLE];
     for (size_t i = 0; i < 2; i++) {
@@ -383,7 +461,7 @@ test_squares_are_added_item_by_item(void **unused)
     (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
     struct trio trio;
-    begin(&trio, &optim, CUT);
+    begin(&trio, &optim, HALVES);
     struct state *next = &trio.next[1];
     double edge = edge_of(&optim), unit = nextafter(edge, 5) - edge;
     make_totals(&trio, 0);
@@ -438,7 +516,7 @@ test_a_checkpoint_is_of_a_range(void **unused)
     struct checkpoint_found found;
     size_t all;
     assert_non_null(mkdtemp(dir));
-    begin(&trio, &optim, CUT);
+    begin(&trio, &optim, HALVES);
     one_round(&trio, 0);
     struct state *taker = &trio.next[1];
     struct save *save = open_save(dir, taker), *other = open_save(dir, &trio.now[0]);
@@ -490,6 +568,7 @@ main(void)
         cmocka_unit_test(test_ranges_are_together_the_whole),
         cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
         cmocka_unit_test(test_a_damaged_total_is_noticed_where_it_is_held),
+        cmocka_unit_test(test_other_ranges_begin_anew),
         cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
         cmocka_unit_test(test_squares_are_added_item_by_item),
         cmocka_unit_test(test_a_checkpoint_is_of_a_range),
