@@ -408,6 +408,12 @@ nn_layer_train_flops(const struct nn_model *model, size_t index)
 }
 
 size_t
+nn_layer_tied(const struct nn_model *model)
+{
+    return model->layer[0].tied != NULL ? model->layer[0].partner : 0;
+}
+
+size_t
 nn_param_count(const struct nn_model *model)
 {
     return model->param_count;

@@ -205,6 +205,8 @@ const struct nn_shape *nn_layer_output(const struct nn_model *model, size_t laye
 double nn_layer_flops(const struct nn_model *model, size_t layer); /* forward, per row */
 /* Forward and back. A layer below which nothing is trained has no gradient of its input. */
 double nn_layer_train_flops(const struct nn_model *model, size_t layer);
+/* The dense layer that uses the weight of the embedding; 0: there is none. */
+size_t nn_layer_tied(const struct nn_model *model);
 size_t nn_param_count(const struct nn_model *model);
 size_t nn_tensor_count(const struct nn_model *model);
 const struct nn_tensor *nn_tensor(const struct nn_model *model, size_t index);

@@ -5,7 +5,7 @@
  * A section begins at the input of a layer with parameters and ends with the gradient of the next such layer below
  * it. After a section some buckets are complete, so they can be sent while the next section is computed. Buckets of
  * gradients are whole exponent blocks: small layers share a bucket, large ones are divided. With claims, the ledger is
- * a bucket of its own. */
+ * a bucket of its own. If the job allows stages, a bucket ends at every place where the model may be cut. */
 #ifndef NODE_BUCKETS_H
 #define NODE_BUCKETS_H
 
@@ -29,12 +29,15 @@ struct buckets {
 };
 
 struct work_setup;
-/* By its model, exact, shards, bucket_bytes and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
+/* By its model, exact, shards, bucket_bytes, stages and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
 int buckets_init(struct buckets *out, const struct work_setup *setup);
 void buckets_fini(struct buckets *buckets);
 
 /* Number of parameters of a layer; *first is where they begin. */
 size_t buckets_of_layer(const struct nn_model *model, size_t layer, size_t *first);
+/* Where the model may be cut between `layer`, which has parameters, and the next layer below that has some: a stage may begin
+ * at the layer that is returned. Where the fewest floats cross, at a tie as near to `layer` as can be. 0: nowhere. */
+size_t buckets_cut(const struct nn_model *model, size_t layer);
 /* Elements of the vector of a round. */
 size_t buckets_vector(const struct exact *exact, size_t param_count, unsigned shards);
 

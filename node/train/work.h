@@ -36,6 +36,7 @@ struct work_setup {
     uint64_t seed;
     bool exact_mode;
     unsigned lanes; /* shards computed at a time; the others follow; 0: all */
+    bool stages;    /* the model may be divided: a bucket ends at every place to cut (stages.h) */
     bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */
     /* size of a bucket of gradients: smaller layers share one, larger ones are divided */
     size_t bucket_bytes;

@@ -1,0 +1,38 @@
+/* stages.h - where a model may be divided into the stages of a pipeline, and what the parts cost.
+ *
+ *     layers    first .......... | .... | ................ last, loss
+ *     stages    0                  1      2
+ *     cuts                     [1]    [0]
+ *     cost           [2]          [1]           [0]
+ *
+ * A cut is legal where a part of a model may begin (nn_may_begin) and both sides have parameters. There is at most one
+ * between two layers with parameters, so each has a bucket of its own, the first one below it. Cuts, and the costs of the
+ * layers between them, are counted like buckets, from the output to the input; stages from the input to the output. */
+#ifndef NODE_STAGES_H
+#define NODE_STAGES_H
+
+#include "node/train/buckets.h"
+
+enum { STAGES_CUTS_MAX = NN_LAYERS_MAX };
+
+struct stages_cut {
+    size_t layer;  /* the stage above begins with it */
+    size_t bucket; /* the first one below the cut */
+    size_t words;  /* floats per row that cross it */
+};
+
+struct stages {
+    size_t cut_count; /* the legal ones */
+    struct stages_cut cut[STAGES_CUTS_MAX];
+    double cost[STAGES_CUTS_MAX + 1]; /* flops per row of a training step */
+    bool tied; /* the first and the last stage share a weight: the same members compute both */
+};
+
+/* `buckets` are those of a job with stages. */
+void stages_of(struct stages *out, const struct nn_model *model, const struct buckets *buckets);
+
+/* Chooses k - 1 of the cuts, 1 <= k <= cut_count + 1 and <= PROTO_STAGES_MAX, so that the costliest stage is as cheap as can be; the
+ * first and the last one count as one if tied. chosen[k - 1]: their numbers, rising. Returns the cost of the costliest. */
+double stages_choose(const struct stages *stages, unsigned k, size_t chosen[]);
+
+#endif

@@ -1,0 +1,290 @@
+/* test_stages.c - where models may be cut, that buckets end there, and that the chosen stages are the best ones: compared
+ * with all possible ones. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "node/train/stages.h"
+#include "node/train/work.h"
+#include "tests/support/rand.h"
+
+enum { SHARDS = 4, LAYERS = 24, TENSORS = 64 };
+
+#define DENSE(n)                                                                                   \
+    {                                                                                              \
+        .kind = NN_DENSE, .units = n                                                               \
+    }
+#define CONV(n)                                                                                    \
+    {                                                                                              \
+        .kind = NN_CONV2D, .units = n, .kernel = 3, .stride = 1, .pad = 1                          \
+    }
+#define ONE(k)                                                                                     \
+    {                                                                                              \
+        .kind = k                                                                                  \
+    }
+#define NORM                                                                                       \
+    {                                                                                              \
+        .kind = NN_LAYERNORM, .epsilon = 1e-5F                                                     \
+    }
+#define BLOCK                                                                                      \
+    ONE(NN_RESIDUAL), NORM, DENSE(24), {.kind = NN_ATTENTION, .units = 2}, DENSE(8),               \
+        ONE(NN_RESIDUAL_END)
+
+struct net {
+    const char *name;
+    struct nn_shape input;
+    struct nn_layer_spec layer[LAYERS];
+    size_t cut[LAYERS], words[LAYERS]; /* expected, from the output on; 0 ends them */
+    bool tied;
+};
+
+static const struct net nets[] = {
+    {"dense",
+     {1, {4}},
+     {DENSE(30), ONE(NN_RELU), DENSE(20), ONE(NN_TANH), DENSE(3)},
+     {4, 2},
+     {20, 30},
+     false},
+    {"one layer", {1, {4}}, {DENSE(3), ONE(NN_TANH)}, {0}, {0}, false},
+    {"the pool gives less than the layer above it takes",
+     {3, {1, 8, 8}},
+     {ONE(NN_TANH),
+      CONV(6),
+      {.kind = NN_MAXPOOL, .kernel = 2},
+      ONE(NN_SIGMOID),
+      CONV(2),
+      ONE(NN_FLATTEN),
+      DENSE(3)},
+     {6, 4},
+     {32, 96},
+     false},
+    {"tied, without a weight above the norm",
+     {1, {7}},
+     {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11},
+      BLOCK,
+      BLOCK,
+      NORM,
+      {.kind = NN_DENSE, .units = 11, .tied = true, .no_bias = true}},
+     {13, 7, 1},
+     {56, 56, 56},
+     true},
+    {"nothing is cut off above the tied layer",
+     {1, {7}},
+     {{.kind = NN_EMBEDDING, .units = 8, .tokens = 8},
+      DENSE(8),
+      {.kind = NN_DENSE, .units = 8, .tied = true},
+      DENSE(8),
+      ONE(NN_TANH),
+      DENSE(8)},
+     {2, 1},
+     {56, 56},
+     true},
+};
+
+struct bench {
+    struct nn_model *model;
+    struct exact *exact;
+    struct buckets buckets;
+    struct stages stages;
+};
+
+static void
+bench_init(struct bench *bench, const struct net *net, size_t bucket_bytes, bool stages)
+{
+    struct why why;
+    size_t layers = 0, count[TENSORS];
+    while (net->layer[layers].units > 0 || net->layer[layers].kind != NN_DENSE)
+        layers++;
+    if (nn_model_new(&bench->model, &net->input, net->layer, layers, NN_CROSS_ENTROPY, &why))
+        fail_msg("%s: %s", net->name, why.line);
+    size_t tensors = nn_tensor_count(bench->model);
+    assert_true(tensors <= TENSORS);
+    for (size_t i = 0; i < tensors; i++)
+        count[i] = nn_tensor(bench->model, i)->count;
+    assert_int_equal(exact_new(&bench->exact, count, tensors, SHARDS), 0);
+    const struct work_setup setup = {
+        .model = bench->model,
+        .exact = bench->exact,
+        .shards = SHARDS,
+        .bucket_bytes = bucket_bytes,
+        .stages = stages,
+    };
+    assert_int_equal(buckets_init(&bench->buckets, &setup), 0);
+    stages_of(&bench->stages, bench->model, &bench->buckets);
+}
+
+static void
+bench_fini(struct bench *bench)
+{
+    buckets_fini(&bench->buckets);
+    exact_destroy(&bench->exact);
+    nn_model_destroy(&bench->model);
+}
+
+static void
+the_cuts_are_where_parts_may_begin(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
+        struct bench bench;
+        bench_init(&bench, &nets[n], 1 << 20, true);
+        const struct stages *stages = &bench.stages;
+        assert_int_equal(stages->tied, nets[n].tied);
+        for (size_t c = 0; c < stages->cut_count; c++) {
+            assert_int_equal(stages->cut[c].layer, nets[n].cut[c]);
+            assert_int_equal(stages->cut[c].words, nets[n].words[c]);
+            assert_true(nn_may_begin(bench.model, stages->cut[c].layer));
+        }
+        assert_int_equal(nets[n].cut[stages->cut_count], 0);
+        bench_fini(&bench);
+    }
+}
+
+/* The first parameter of the layers from `layer` on. */
+static size_t
+first_above(const struct nn_model *model, size_t layer)
+{
+    size_t first = 0;
+    while (buckets_of_layer(model, layer, &first) == 0)
+        layer++;
+    return first;
+}
+
+/* The buckets before that of a cut have the parameters of the layers above it, and no others. Small ones and large ones. */
+static void
+a_bucket_ends_at_every_cut(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < 2 * sizeof nets / sizeof *nets; n++) {
+        struct bench bench;
+        bench_init(&bench, &nets[n / 2], n % 2 ? 512 : 1 << 20, true);
+        for (size_t c = 0; c < bench.stages.cut_count; c++) {
+            const struct stages_cut *cut = &bench.stages.cut[c];
+            size_t first = first_above(bench.model, cut->layer), count = 0;
+            for (size_t b = 0; b < cut->bucket; b++) {
+                assert_true(bench.buckets.bucket[b].first >= first);
+                count += bench.buckets.bucket[b].count;
+            }
+            assert_int_equal(count, nn_param_count(bench.model) - first);
+        }
+        bench_fini(&bench);
+    }
+}
+
+/* All of a small model in one bucket. */
+static void
+a_job_without_stages_keeps_its_buckets(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    bench_init(&bench, &nets[0], 1 << 20, false);
+    assert_int_equal(bench.buckets.bucket_count, 2);
+    bench_fini(&bench);
+    bench_init(&bench, &nets[0], 1 << 20, true);
+    assert_int_equal(bench.buckets.bucket_count, 4);
+    bench_fini(&bench);
+}
+
+static void
+costs_are_those_of_all_layers(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
+        struct bench bench;
+        double layers = 0, segments = 0;
+        bench_init(&bench, &nets[n], 1 << 20, true);
+        for (size_t layer = 0; layer < nn_layer_count(bench.model); layer++)
+            layers += nn_layer_train_flops(bench.model, layer);
+        for (size_t c = 0; c <= bench.stages.cut_count; c++)
+            segments += bench.stages.cost[c];
+        assert_true(fabs(layers - segments) <= 1e-9 * layers);
+        bench_fini(&bench);
+    }
+}
+
+/* The costliest of the stages that these cuts, a bitmap, make. */
+static double
+costliest(const struct stages *stages, uint64_t cuts)
+{
+    double most = 0, now = 0, last = 0;
+    bool first = true;
+    for (size_t c = 0; c <= stages->cut_count; c++) {
+        now += stages->cost[c];
+        if (c < stages->cut_count && !(cuts >> c & 1))
+            continue;
+        if (c == stages->cut_count && !first && stages->tied)
+            now += last;
+        if (first)
+            last = now;
+        if (!first || !stages->tied || c == stages->cut_count)
+            most = now > most ? now : most;
+        first = false;
+        now = 0;
+    }
+    return most;
+}
+
+static void
+same_as_the_best_of_all(const struct stages *stages, unsigned k)
+{
+    size_t chosen[PROTO_STAGES_MAX];
+    uint64_t cuts = 0;
+    double best = INFINITY;
+    for (uint64_t all = 0; all < UINT64_C(1) << stages->cut_count; all++)
+        if ((unsigned)__builtin_popcountll(all) == k - 1)
+            best = fmin(best, costliest(stages, all));
+    assert_true(stages_choose(stages, k, chosen) == best);
+    for (unsigned i = 0; i + 1 < k; i++) {
+        assert_true(chosen[i] < stages->cut_count);
+        assert_true(i == 0 || chosen[i] > chosen[i - 1]);
+        cuts |= UINT64_C(1) << chosen[i];
+    }
+    assert_true(costliest(stages, cuts) == best);
+}
+
+static void
+no_other_stages_are_better(void **unused)
+{
+    (void)unused;
+    struct rand rand = {29};
+    for (unsigned round = 0; round < 300; round++) {
+        struct stages stages = {.cut_count = rand_below(&rand, 10), .tied = round % 2};
+        for (size_t c = 0; c <= stages.cut_count; c++)
+            stages.cost[c] = (double)rand_below(&rand, round % 3 ? 1000 : 3);
+        for (unsigned k = 1; k <= stages.cut_count + 1; k++)
+            same_as_the_best_of_all(&stages, k);
+    }
+}
+
+static void
+the_largest_model_is_divided(void **unused)
+{
+    (void)unused;
+    size_t chosen[PROTO_STAGES_MAX];
+    struct stages stages = {.cut_count = STAGES_CUTS_MAX - 1};
+    for (size_t c = 0; c <= stages.cut_count; c++)
+        stages.cost[c] = 1;
+    assert_true(stages_choose(&stages, PROTO_STAGES_MAX, chosen) ==
+                (double)STAGES_CUTS_MAX / PROTO_STAGES_MAX);
+    stages.tied = true;
+    assert_true(stages_choose(&stages, PROTO_STAGES_MAX, chosen) == 5); /* 256 in 63 */
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cuts_are_where_parts_may_begin),
+        cmocka_unit_test(a_bucket_ends_at_every_cut),
+        cmocka_unit_test(a_job_without_stages_keeps_its_buckets),
+        cmocka_unit_test(costs_are_those_of_all_layers),
+        cmocka_unit_test(no_other_stages_are_better),
+        cmocka_unit_test(the_largest_model_is_divided),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
