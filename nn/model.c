@@ -472,16 +472,35 @@ nn_may_begin(const struct nn_model *model, size_t layer)
     return layer == 0 || (layer < model->layer_count && may[layer]);
 }
 
-bool
-nn_may_cut(const struct nn_model *model, size_t layer)
+static bool
+has_params(const struct nn_model *model, size_t layer)
 {
-    const struct nn_tensor *first = model->tensor, *last = first + model->tensor_count - 1;
-    return nn_may_begin(model, layer) && first->layer < layer && last->layer >= layer;
+    for (size_t t = 0; t < model->tensor_count; t++)
+        if (model->tensor[t].layer == layer)
+            return true;
+    return false;
+}
+
+size_t
+nn_cut_below(const struct nn_model *model, size_t layer)
+{
+    size_t cut = 0, tied = nn_layer_tied(model);
+    for (size_t l = layer; l > 0; l--) {
+        bool legal = nn_may_begin(model, l) && (tied == 0 || l <= tied);
+        if (legal && (cut == 0 || model->layer[l].in_size < model->layer[cut].in_size))
+            cut = l;
+        if (has_params(model, l - 1))
+            return cut;
+    }
+    return 0;
 }
 
 void
 nn_model_round_cuts(struct nn_model *model)
 {
-    for (size_t l = 1; l < model->layer_count; l++)
-        model->layer[l - 1].rounds_y = model->layer[l].rounds_dx = nn_may_cut(model, l);
+    for (size_t t = 0; t < model->tensor_count; t++) {
+        size_t cut = nn_cut_below(model, model->tensor[t].layer);
+        if (cut > 0)
+            model->layer[cut - 1].rounds_y = model->layer[cut].rounds_dx = true;
+    }
 }

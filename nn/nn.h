@@ -220,8 +220,7 @@ void nn_model_smooth(struct nn_model *model, float share);
 /* Keeps only some activations in a training pass and computes the others again in back-propagation (segment.c):
  * less memory, the same bits. Call it before the first pass. */
 void nn_model_recompute(struct nn_model *model);
-/* Rounds what crosses the places where the model may be divided (nn_may_cut) to bfloat16, in every pass, divided there
- * or not: the output of the layer below, at the end of its nn_forward, and the gradient of that output, at the end of
+/* Rounds what crosses cuts (nn_cut_below) to bfloat16, in every pass, divided there or not: the output of the layer below, at the end of its nn_forward, and the gradient of that output, at the end of
  * nn_backward of the layer above. A layer that reads its own output in back-propagation reads the rounded one. Call it
  * before the first pass. */
 void nn_model_round_cuts(struct nn_model *model);
@@ -283,8 +282,10 @@ const float *nn_pass_output(const struct nn_pass *pass);
  *     part 0  nn_forward 0 .. c-1    nn_pass_output -> x of part 1             .       nn_backward c-1 .. 0
  *     part 1         nn_forward c .. L-1, nn_loss, nn_backward L-1 .. c    nn_pass_input_gradient -> nn_pass_gradient of part 0 */
 bool nn_may_begin(const struct nn_model *model, size_t layer);
-/* The same where each part has parameters: some before `layer`, and some from there on. */
-bool nn_may_cut(const struct nn_model *model, size_t layer);
+/* A cut is where a part may begin between `layer`, which has parameters, and the next layer below that has some: the layer
+ * above it, 0 if there is none. Of several such places, that where the fewest floats cross, then the highest; none above a
+ * layer that uses the weight of the embedding, so that only two parts share it. */
+size_t nn_cut_below(const struct nn_model *model, size_t layer);
 /* Of a part that is not the last: [rows, out], where the gradient of its output is to be put before nn_backward.
  * `scale` as in nn_loss. Borrowed. */
 float *nn_pass_gradient(struct nn_pass *pass, float scale);

@@ -21,28 +21,6 @@ buckets_of_layer(const struct nn_model *model, size_t layer, size_t *first)
     return count;
 }
 
-/* What crosses a cut below `layer`, per row. */
-static size_t
-crossing(const struct nn_model *model, size_t layer)
-{
-    return nn_shape_size(nn_layer_output(model, layer - 1));
-}
-
-/* A layer that uses the weight of the first one belongs to the last stage, so that only two stages share it. */
-size_t
-buckets_cut(const struct nn_model *model, size_t layer)
-{
-    size_t cut = 0, tied = nn_layer_tied(model), first;
-    for (size_t at = layer; at > 0; at--) {
-        if (nn_may_begin(model, at) && (!tied || at <= tied) &&
-            (!cut || crossing(model, at) < crossing(model, cut)))
-            cut = at;
-        if (buckets_of_layer(model, at - 1, &first))
-            return cut;
-    }
-    return 0;
-}
-
 /* [first, end) in buckets of about the same size and not above the one asked for, but whole exponent blocks. */
 static void
 close_buckets(const struct exact *exact, size_t most, size_t first, size_t end, struct buckets *out)
@@ -71,7 +49,7 @@ lay_out(struct buckets *out, const struct work_setup *setup)
         *section = (struct buckets_section){.top = top, .layer = layer};
         top = layer;
         if (!first || (end - first) * sizeof(float) >= setup->bucket_bytes ||
-            (setup->stages && buckets_cut(model, layer))) {
+            (setup->stages && nn_cut_below(model, layer))) {
             close_buckets(setup->exact, setup->bucket_bytes, first, end, out);
             end = first;
         }

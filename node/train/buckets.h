@@ -35,9 +35,6 @@ void buckets_fini(struct buckets *buckets);
 
 /* Number of parameters of a layer; *first is where they begin. */
 size_t buckets_of_layer(const struct nn_model *model, size_t layer, size_t *first);
-/* Where the model may be cut between `layer`, which has parameters, and the next layer below that has some: a stage may begin
- * at the layer that is returned. Where the fewest floats cross, at a tie as near to `layer` as can be. 0: nowhere. */
-size_t buckets_cut(const struct nn_model *model, size_t layer);
 /* Elements of the vector of a round. */
 size_t buckets_vector(const struct exact *exact, size_t param_count, unsigned shards);
 

@@ -24,7 +24,7 @@ stages_of(struct stages *out, const struct nn_model *model, const struct buckets
     *out = (struct stages){.tied = nn_layer_tied(model) != 0};
     for (size_t s = 0; s < buckets->section_count; s++) {
         const struct buckets_section *section = &buckets->section[s];
-        size_t cut = buckets_cut(model, section->layer);
+        size_t cut = nn_cut_below(model, section->layer);
         if (cut == 0)
             continue;
         out->cost[out->cut_count] = cost_of(model, cut, end);
