@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "mesh/core/core.h"
+#include "mesh/core/pipeline/schedule.h"
 #include "nn/data.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
@@ -30,6 +31,7 @@ enum {
     CONFIG_ROUND_MAX = 1 << 24,
     CONFIG_PAST_MAX = 4096,
     CONFIG_TICKET_AUTO = 0, /* mesh.ticket_shards */
+    CONFIG_STAGES_AUTO = 0, /* mesh.stages */
 };
 
 enum config_sync { CONFIG_BSP, CONFIG_SSP, CONFIG_SOFTSYNC, CONFIG_ASYNC };
@@ -89,7 +91,9 @@ struct config {
         unsigned softsync;      /* gradients of an update */
         unsigned ticket_shards; /* of a gradient that is pushed; CONFIG_TICKET_AUTO */
         bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
-        bool even;              /* division: equal shares, not by speed */
+        unsigned stages; /* of a pipeline: 1 none, else buckets end where the model may be cut */
+        enum schedule_rule schedule; /* with stages */
+        bool even;                   /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */
         /* wait for this many nodes, this one included; 0 = wait gather_ms, then begin */

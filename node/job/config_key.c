@@ -114,6 +114,9 @@ static const struct config_word graphs[] = {
     {NULL, 0},
 };
 static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {NULL, 0}};
+static const struct config_word stages[] = {{"auto", CONFIG_STAGES_AUTO}, {NULL, 0}};
+static const struct config_word orders[] = {
+    {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -258,6 +261,8 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),
     {"mesh", "servers", CONFIG_UINT, CONFIG_SHARED, MEMBER(mesh.servers), 1, PROTO_PEERS_MAX, servers,
      "auto", NULL},
+    {"mesh", "stages", CONFIG_UINT, CONFIG_EXCHANGE, MEMBER(mesh.stages), 1, PROTO_STAGES_MAX, stages, "1", NULL},
+    ENUM("mesh", "schedule", CONFIG_SHARED, MEMBER(mesh.schedule), orders, "zb"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
     UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),

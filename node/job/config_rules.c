@@ -71,6 +71,21 @@ const struct config_rule config_rules[] = {
     /* how sums travel */
     {"mesh.servers != auto", "mesh.topology != server",
      "nothing else has servers; set mesh.topology = server, or leave out mesh.servers"},
+    /* a pipeline */
+    {"mesh.stages != 1", "train.exact = no",
+     "who computes a stage must not change its bits; set train.exact = yes, or leave out "
+     "mesh.stages"},
+    {"mesh.stages != 1", "train.local_steps > 1",
+     "a shard would take its steps in several nodes; set train.local_steps = 1"},
+    {"mesh.stages != 1", "mesh.audit > 0",
+     "an audit computes a shard from its rows, and a node has only stages of it; leave out "
+     "mesh.audit"},
+    {"mesh.stages != 1", "mesh.sync != bsp",
+     "all stages of a step take the same weights; set mesh.sync = bsp, or leave out mesh.stages"},
+    {"mesh.stages != 1", "mesh.topology = gossip",
+     "each node of gossip trains the whole model; set mesh.topology = ring or server"},
+    {"mesh.schedule != zb", "mesh.stages = 1",
+     "one stage has no order; set mesh.stages = 2 or more, or leave out mesh.schedule"},
     /* servers that do not wait */
     {"mesh.sync != bsp", "mesh.topology = ring",
      "a ring waits for all; set mesh.topology = server or gossip"},

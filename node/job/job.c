@@ -125,6 +125,36 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
     return 0;
 }
 
+int
+job_stages(const struct job *job, const struct config *config, struct stages *out)
+{
+    struct buckets buckets;
+    const struct work_setup setup = job_work(job, config);
+    int rc = buckets_init(&buckets, &setup);
+    if (!rc)
+        stages_of(out, job->model, &buckets);
+    buckets_fini(&buckets);
+    return rc;
+}
+
+static int
+check_stages(const struct config *config, const struct job *job, struct why *why)
+{
+    struct stages stages;
+    if (config->mesh.stages == 1)
+        return 0;
+    int rc = job_stages(job, config, &stages);
+    if (rc)
+        return why_error(why, rc, "not enough memory for the stages of the model");
+    if (config->mesh.stages <= stages.cut_count + 1)
+        return 0;
+    return why_error(why, -EINVAL,
+                     "%s: mesh.stages = %u, expected at most %zu: this model has %zu place%s to "
+                     "cut, between layers with weights",
+                     config->file, config->mesh.stages, stages.cut_count + 1, stages.cut_count,
+                     stages.cut_count == 1 ? "" : "s");
+}
+
 /* What computes products: our own loop gives exact results, and is there where OpenBLAS is not. */
 static int
 choose_numerics(struct job *job, const struct config *config, struct why *why)
@@ -199,7 +229,8 @@ job_open(struct job *job, const struct config *config, struct why *why)
     rc = rc ? rc : open_model(job, config, &input, why);
     rc = rc ? rc : check_outputs(config, job, why);
     rc = rc ? rc : check_inputs(config, job, why);
-    return rc ? rc : open_exact(job, config, why);
+    rc = rc ? rc : open_exact(job, config, why);
+    return rc ? rc : check_stages(config, job, why);
 }
 
 /* The weights in model.from. */
@@ -342,6 +373,7 @@ job_work(const struct job *job, const struct config *config)
         .seed = config->run.seed,
         .exact_mode = config->train.exact,
         .bucket_bytes = config->mesh.bucket,
+        .stages = config->mesh.stages != 1,
         .claims = config->mesh.audit > 0,
     };
 }

@@ -4,6 +4,7 @@
 
 #include "compress/exact.h"
 #include "node/job/config_parts.h"
+#include "node/train/stages.h"
 #include "node/train/state.h"
 #include "node/train/work.h"
 #include "proto/why.h"
@@ -49,6 +50,8 @@ void job_state(const struct job *job, const struct config *config, struct state 
 struct optim_spec job_outer(const struct config *config);
 /* What F needs to know about the job; borrows from it. */
 struct state_job job_rules(const struct job *job, const struct config *config);
+/* Where its model may be cut into stages. Returns 0 or -ENOMEM. */
+int job_stages(const struct job *job, const struct config *config, struct stages *out);
 /* How its shards are computed, without a pool; borrows from the job. */
 struct work_setup job_work(const struct job *job, const struct config *config);
 /* Equal on nodes that may train together. Call it after job_start. */

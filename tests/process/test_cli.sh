@@ -117,6 +117,10 @@ job linear 'model: [flatten, linear: 10]'
 refuses 'a layer by another name' 'linear.yaml:1: model.layer = linear, did you mean dense?' ../jobs/linear.yaml
 job softmax 'model: [flatten, dense: 10, softmax]'
 refuses 'a softmax' 'model.layer = softmax, leave it out: the loss cross_entropy does it' ../jobs/softmax.yaml
+job stages "$good" 'mesh:' '  stages: 2'
+refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected at most 1: this model has 0 places to cut, between layers with weights$' ../jobs/stages.yaml
+refuses 'stages of half exact sums' 'mesh.stages = 2 cannot go with train.exact = no: .*; set train.exact = yes, or leave out mesh.stages$' \
+    ../jobs/stages.yaml --set train.exact=no
 job lr "$good" 'train: {learning_rate: 0.1}'
 refuses 'a key by another name' 'lr.yaml:2: unknown key train.learning_rate, did you mean train.optimizer.\*.rate?' ../jobs/lr.yaml
 job indent 'model:' '  - flatten' ' - dense: 10'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_ways.sh - keys that do not decide the result: nodes whose values of these differ train together, and a checkpoint
-# goes on under others, and at a HOLD, when a node with another way to sum leads from then on. What travels depends on mesh.bucket and mesh.audit: nodes that differ in them refuse one another
+# goes on under others, and at a HOLD, when a node with another way to sum leads from then on. What travels depends on mesh.bucket, mesh.audit and mesh.stages: nodes that differ in them refuse one another
 # by name, but a run may go on with others, too. One hash each time.
 . "$(dirname "$0")/../support/process.sh"
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
@@ -36,8 +36,8 @@ go_on() { # NAME OPTION ...: with what is set before -- until it is killed, and 
     same_hash reference "$name"
     "$MESHNODE" verify "$WORK/$name" >"$WORK/out" || fail "verify of $name: $(cat "$WORK/out")"
 }
-go_on c mesh.bucket=65536 mesh.audit=0.5 mesh.division=even mesh.topology=server -- mesh.bucket=4096
-go_on d -- mesh.bucket=8192 mesh.audit=0.1 mesh.topology=server
+go_on c mesh.bucket=65536 mesh.audit=0.5 mesh.division=even mesh.topology=server -- mesh.bucket=4096 mesh.stages=3
+go_on d mesh.stages=auto -- mesh.bucket=8192 mesh.audit=0.1 mesh.topology=server
 echo "runs that went on with other settings: the same"
 
 # Node g trains alone, and would send sums round a ring. Node h, with the lower id, elects servers: it leads when it has
@@ -69,5 +69,9 @@ says() { # NAME PATTERN
 wait_until 20 "e to refuse f" says e "trains another job: mesh.bucket is 131072 there, 65536 here"
 wait_until 20 "f to refuse e" says f "trains another job: mesh.bucket is 65536 there, 131072 here"
 [ "$(steps_done e)$(steps_done f)" = 00 ] || fail "they trained together with other buckets"
+kill_node f
+node f "$WORK/job.yaml" --peers 2 --set mesh.bucket=65536 --set mesh.stages=2
+wait_until 20 "e to refuse f with stages" says e "trains another job: mesh.stages is 2 there, 1 here"
+[ "$(steps_done e)$(steps_done f)" = 00 ] || fail "they trained together with other stages"
 kill_node e
 kill_node f

@@ -85,7 +85,6 @@ static const struct {
     {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
     {"mesh: {sync: fast}\n", "mesh.sync = fast|expected bsp"},
     {"mesh: {compress: topk}\n", "unknown key mesh.compress"},
-    {"mesh: {stages: 2}\n", "unknown key mesh.stages"},
     {"data: {private: yes}\n", "unknown key data.private"},
     {"run: {\"na\\x1b[31mme\": x}\n", "unknown key run.na\\x1b[31mme"},
     /* values */
@@ -118,6 +117,10 @@ static const struct {
     {"train: {shards: 0}\n", "train.shards = 0|1..64"},
     {"train: {shards: 65}\n", "train.shards = 65"},
     {"train: {shards: 1000000}\n", "train.shards = 1000000"},
+    {"mesh: {stages: 0}\n", "mesh.stages = 0|1..64 or auto"},
+    {"mesh: {stages: 65}\n", "mesh.stages = 65|1..64 or auto"},
+    {"mesh: {stages: all}\n", "mesh.stages = all|1..64 or auto"},
+    {"mesh: {schedule: zbv}\n", "mesh.schedule = zbv|expected gpipe, 1f1b or zb"},
     {"mesh: {topology: server, servers: 0}\n", "mesh.servers = 0|1..64 or auto"},
     {"mesh: {topology: server, servers: 65}\n", "mesh.servers = 65|1..64 or auto"},
     {"mesh: {topology: server, servers: all}\n", "mesh.servers = all|1..64 or auto"},

@@ -146,15 +146,17 @@ how_sums_travel_may_differ_between_runs(void **state)
 {
     (void)state;
     struct config_difference d;
-    struct config *left = job((const char *const[]){NULL});
-    struct config *right = job(
-        (const char *const[]){"mesh.bucket=4096", "mesh.audit=0.5", "mesh.division=even", NULL});
+    struct config *left = job((const char *const[]){"mesh.audit=0.5", NULL});
+    struct config *right = job((const char *const[]){"mesh.bucket=4096", "mesh.division=even",
+                                                     "mesh.stages=2", "mesh.schedule=1f1b", NULL});
     size_t at = 0;
     assert_true(left->job_hash == right->job_hash);
     assert_false(left->exchange_hash == right->exchange_hash);
     assert_false(config_differ(left, right, &at, &d));
     assert_false(config_differ_fixed(left, right, &d));
     at = 0;
+    assert_true(config_differ_together(left, right, &at, &d));
+    assert_string_equal(d.key, "mesh.stages");
     assert_true(config_differ_together(left, right, &at, &d));
     assert_string_equal(d.key, "mesh.bucket");
     assert_true(config_differ_together(left, right, &at, &d));

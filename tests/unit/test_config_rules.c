@@ -243,6 +243,9 @@ static const struct {
     {"gossip.method=push_sum", "mesh.topology=gossip"},
     {"train.clip_norm=1", ""},
     {"train.ema=0.9", ""},
+    {"mesh.stages=4", ""},
+    {"mesh.stages=auto", ""},
+    {"mesh.schedule=1f1b", "mesh.stages=4"},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -301,6 +304,33 @@ static const char *const refused[][2] = {
     {"mesh.division=even", "gossip.method=push_sum"},
     {"mesh.division=even", "mesh.sync=async"},
     {"mesh.division=even", "mesh.ticket_shards=2"},
+    {"train.exact=no", "mesh.stages=4"},
+    {"run.numerics=openblas", "mesh.stages=4"},
+    {"mesh.audit=0.1", "mesh.stages=4"},
+    {"train.local_steps=4", "mesh.stages=4"},
+    {"train.block_momentum=0.5", "mesh.stages=4"},
+    {"mesh.topology=gossip", "mesh.stages=4"},
+    {"gossip.method=push_sum", "mesh.stages=4"},
+    {"mesh.sync=async", "mesh.stages=4"},
+    {"mesh.ticket_shards=2", "mesh.stages=4"},
+    {"train.exact=no", "mesh.stages=auto"},
+    {"run.numerics=openblas", "mesh.stages=auto"},
+    {"mesh.audit=0.1", "mesh.stages=auto"},
+    {"train.local_steps=4", "mesh.stages=auto"},
+    {"train.block_momentum=0.5", "mesh.stages=auto"},
+    {"mesh.topology=gossip", "mesh.stages=auto"},
+    {"gossip.method=push_sum", "mesh.stages=auto"},
+    {"mesh.sync=async", "mesh.stages=auto"},
+    {"mesh.ticket_shards=2", "mesh.stages=auto"},
+    {"train.exact=no", "mesh.schedule=1f1b"},
+    {"run.numerics=openblas", "mesh.schedule=1f1b"},
+    {"mesh.audit=0.1", "mesh.schedule=1f1b"},
+    {"train.local_steps=4", "mesh.schedule=1f1b"},
+    {"train.block_momentum=0.5", "mesh.schedule=1f1b"},
+    {"mesh.topology=gossip", "mesh.schedule=1f1b"},
+    {"gossip.method=push_sum", "mesh.schedule=1f1b"},
+    {"mesh.sync=async", "mesh.schedule=1f1b"},
+    {"mesh.ticket_shards=2", "mesh.schedule=1f1b"},
 };
 
 static bool
