@@ -17,21 +17,30 @@ lane_room(const struct work *work)
     return (struct nn_room){.rows_max = work->part_rows, .shards = work->parts, .training = true};
 }
 
-static int
-new_lane(struct work *work, struct lane *lane)
+int
+lane_init(struct lane *lane, struct work *work, const struct nn_room *room, size_t samples)
 {
     const struct work_setup *setup = &work->setup;
     lane->work = work;
     pthread_mutex_init(&lane->lock, NULL);
     for (size_t i = 0; i < EXACT_SHARDS_MAX; i++)
         lane->part[i].lane = lane;
-    lane->index = calloc(work->count_max, sizeof *lane->index);
+    lane->index = calloc(samples, sizeof *lane->index);
     if (work->walks && local_sgd_init(&lane->walk, setup->model))
         return -ENOMEM;
-    const struct nn_room room = lane_room(work);
-    if (!lane->index || nn_pass_new_room(&lane->pass, setup->model, &room))
+    if (!lane->index || nn_pass_new_room(&lane->pass, setup->model, room))
         return -ENOMEM;
+    lane->batch = *nn_pass_batch(lane->pass);
     return 0;
+}
+
+void
+lane_fini(struct lane *lane)
+{
+    pthread_mutex_destroy(&lane->lock);
+    nn_pass_destroy(&lane->pass);
+    local_sgd_fini(&lane->walk);
+    free(lane->index);
 }
 
 static int
@@ -52,8 +61,9 @@ new_lanes(struct work *work)
     work->lane = calloc(work->lane_count, sizeof *work->lane);
     if (!work->lane)
         return -ENOMEM;
+    const struct nn_room room = lane_room(work);
     for (size_t i = 0; i < work->lane_count; i++)
-        if (new_lane(work, &work->lane[i]))
+        if (lane_init(&work->lane[i], work, &room, work->count_max))
             return -ENOMEM;
     return 0;
 }
@@ -85,12 +95,8 @@ lanes_init(struct work *work)
 void
 lanes_fini(struct work *work)
 {
-    for (size_t i = 0; work->lane && i < work->lane_count; i++) {
-        pthread_mutex_destroy(&work->lane[i].lock);
-        nn_pass_destroy(&work->lane[i].pass);
-        local_sgd_fini(&work->lane[i].walk);
-        free(work->lane[i].index);
-    }
+    for (size_t i = 0; work->lane && i < work->lane_count; i++)
+        lane_fini(&work->lane[i]);
     free(work->lane);
     free(work->team.scratch);
 }
@@ -136,10 +142,10 @@ lanes_wave(const struct work *work, uint64_t *shards)
     return take_bits(shards, work->lane_count * work->lane_shards);
 }
 
-static void
-assign_parts(struct lane *lane)
+void
+lane_assign(struct lane *lane, uint64_t shards)
 {
-    uint64_t left = lane->shards;
+    uint64_t left = lane->shards = shards;
     size_t count = (size_t)__builtin_popcountll(left), most = lane->work->parts;
     lane->parts = count < most ? count : most;
     for (size_t p = 0; p < lane->parts; p++) {
@@ -155,9 +161,8 @@ lanes_assign(struct work *work, uint64_t shards)
     size_t count = (size_t)__builtin_popcountll(shards);
     work->used = count < work->lane_count ? count : work->lane_count;
     for (size_t i = 0; i < work->used; i++) {
-        struct lane *lane = &work->lane[i];
-        lane->shards = take_bits(&shards, count * (i + 1) / work->used - count * i / work->used);
-        assign_parts(lane);
+        size_t n = count * (i + 1) / work->used - count * i / work->used;
+        lane_assign(&work->lane[i], take_bits(&shards, n));
     }
     assert(shards == 0);
 }
@@ -201,10 +206,10 @@ static struct nn_batch
 lane_batch(const struct lane *lane, size_t first, size_t end)
 {
     const struct nn_model *model = lane->work->setup.model;
-    struct nn_batch batch = *nn_pass_batch(lane->pass);
+    struct nn_batch batch = lane->batch;
     batch.rows = end - first;
     batch.x += first * nn_input_size(model);
-    batch.label += first * nn_label_count(model);
+    batch.label = batch.label ? batch.label + first * nn_label_count(model) : NULL;
     batch.target = batch.target ? batch.target + first * nn_output_size(model) : NULL;
     return batch;
 }
@@ -251,7 +256,8 @@ lane_fill(struct lane *lane, uint64_t step)
     lane->count += lane->rows;
     nn_pass_batch(lane->pass)->rows = lane->rows;
     nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
-    lane_each(lane, part_fill);
+    if (lane->batch.x)
+        lane_each(lane, part_fill);
 }
 
 void

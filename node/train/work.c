@@ -54,6 +54,7 @@ work_destroy(struct work **work)
     struct work *self = *work;
     if (!self)
         return;
+    pieces_fini(self);
     lanes_fini(self);
     for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
         pthread_mutex_destroy(&self->stripe[i]);
@@ -118,6 +119,7 @@ void
 work_drop(struct work *work)
 {
     work->begun = false;
+    pieces_drop(work);
 }
 
 void
@@ -169,9 +171,9 @@ part_add(struct part *part, size_t first, int32_t bad, uint64_t check)
     pthread_mutex_unlock(&part->lane->lock);
 }
 
-/* nn_sink: quantise a piece of gradient and add it to own. */
+/* nn_sink: quantise some of a gradient and add it to own. */
 static void
-add_piece(void *ctx, size_t first, const float *g, size_t n)
+add_floats(void *ctx, size_t first, const float *g, size_t n)
 {
     struct part *part = ctx;
     struct work *work = part->lane->work;
@@ -209,6 +211,12 @@ added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
     part_add(ctx, first, 0, check_from((struct check_sums){plain, weighted}, first));
 }
 
+struct nn_sink
+work_sink(struct part *part)
+{
+    return (struct nn_sink){add_floats, part, integers, added, false};
+}
+
 static void
 backward_section(struct lane *lane, size_t index, const float *params, const struct nn_sink *sink)
 {
@@ -226,8 +234,10 @@ backward_lane(void *ctx, size_t i)
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
     struct nn_sink sink[EXACT_SHARDS_MAX];
-    for (size_t p = 0; p < lane->parts; p++)
-        sink[p] = (struct nn_sink){add_piece, &lane->part[p], integers, added, !work->setup.claims};
+    for (size_t p = 0; p < lane->parts; p++) {
+        sink[p] = work_sink(&lane->part[p]);
+        sink[p].together = !work->setup.claims;
+    }
     backward_section(lane, work->present, work->params, sink);
 }
 
@@ -269,7 +279,7 @@ local_sgd_lane(void *ctx, size_t i)
         return;
     local_sgd_end(&lane->walk, work->params,
                   (float)((double)lane->count / (double)state_rows(state)));
-    add_piece(lane->part, 0, lane->walk.gradient, state->param_count);
+    add_floats(lane->part, 0, lane->walk.gradient, state->param_count);
 }
 
 /* All local steps of the lanes' shards. */
@@ -283,14 +293,12 @@ local_sgd_wave(struct work *work)
     }
 }
 
-/* The shards of a part into the ledger. Where they share one, the first has the checksum of them all; so has the
- * first part of the lane of what was added together. `at`: its first sample. */
+/* The shards of a part into the ledger. Where they share a checksum, the first has that of them all; so has the first part of
+ * the lane of what was added together. `at`: its first sample. */
 static void
-enter_part(const struct part *part, size_t at)
+enter_part(const struct part *part, size_t at, int32_t *slots)
 {
     const struct work *work = part->lane->work;
-    size_t blocks = exact_blocks(work->setup.exact);
-    int32_t *slots = work->own + work->state->param_count + state_tail(blocks);
     for (uint64_t left = part->shards; left; left &= left - 1) {
         unsigned shard = (unsigned)__builtin_ctzll(left);
         size_t n = work_shard_rows(work, shard);
@@ -300,18 +308,28 @@ enter_part(const struct part *part, size_t at)
     }
 }
 
+void
+work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots)
+{
+    for (size_t p = 0, at = 0; p < lane->parts; p++) {
+        struct part *part = &lane->part[p];
+        part->result.bad |= part->bad != 0;
+        state_tail_add(tail, has_end ? part->count : 0, &part->result);
+        if (has_end)
+            enter_part(part, at, slots);
+        else
+            ledger_add_check(slots, (unsigned)__builtin_ctzll(part->shards), part->check);
+        at += part->count;
+    }
+}
+
 static void
 add_results(struct work *work)
 {
     int32_t *tail = work->own + work->state->param_count;
+    int32_t *slots = tail + state_tail(exact_blocks(work->setup.exact));
     for (size_t i = 0; i < work->used; i++)
-        for (size_t p = 0, at = 0; p < work->lane[i].parts; p++) {
-            struct part *part = &work->lane[i].part[p];
-            part->result.bad |= part->bad != 0;
-            state_tail_add(tail, part->count, &part->result);
-            enter_part(part, at);
-            at += part->count;
-        }
+        work_enter(&work->lane[i], true, tail, slots);
 }
 
 /* Shards for which there are lanes; buckets are ready when there are none to come. */
@@ -348,19 +366,24 @@ train_shards(struct work *work, const struct state *state, uint64_t shards,
         ready(ctx, work->buckets.bucket_count - 2);
 }
 
-/* A share of each held range of the gradients becomes zeros. */
+struct clearing {
+    int32_t *at;
+    size_t count, parts;
+};
+
 static void
 clear_part(void *ctx, size_t i)
 {
-    struct work *work = ctx;
-    const struct state *state = work->state;
-    size_t parts = work->setup.threads;
-    for (size_t r = 0; r < state->held_count; r++) {
-        const struct state_range *held = &state->held[r];
-        size_t count = held->end - held->first;
-        size_t first = held->first + count * i / parts, end = held->first + count * (i + 1) / parts;
-        memset(work->own + first, 0, (end - first) * sizeof *work->own);
-    }
+    const struct clearing *it = ctx;
+    size_t first = it->count * i / it->parts, end = it->count * (i + 1) / it->parts;
+    memset(it->at + first, 0, (end - first) * sizeof *it->at);
+}
+
+void
+work_clear(struct work *work, const struct state_range *range)
+{
+    struct clearing it = {work->own + range->first, range->end - range->first, work->setup.threads};
+    pool_run(work->setup.pool, clear_part, &it, it.parts);
 }
 
 void
@@ -373,8 +396,8 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->params = training ? state->params : state_weights(state);
     work->own = own;
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
-    if (fresh && training)
-        pool_run(work->setup.pool, clear_part, work, work->setup.threads);
+    for (size_t r = 0; fresh && training && r < state->held_count; r++)
+        work_clear(work, &state->held[r]);
     if (fresh)
         memset(own + tail->first, 0,
                (training ? work_vector_count(work) - tail->first : tail->count) * sizeof *own);

@@ -31,10 +31,11 @@ struct part {
 struct lane {
     struct work *work;
     struct nn_pass *pass;
-    uint32_t *index; /* [count_max] samples of the round */
-    size_t count;    /* number of these samples */
-    uint64_t shards; /* shards of this compute */
-    size_t rows;     /* in the pass */
+    struct nn_batch batch; /* where samples are put; x NULL: nowhere */
+    uint32_t *index;       /* [count_max] samples of the round */
+    size_t count;          /* number of these samples */
+    uint64_t shards;       /* shards of this compute */
+    size_t rows;           /* in the pass */
     size_t parts;
     struct part part[EXACT_SHARDS_MAX];
     size_t end[EXACT_SHARDS_MAX]; /* rows before which a part ends */
@@ -75,10 +76,17 @@ struct work {
     bool begun;
     uint64_t begun_round, begun_shards;
     size_t layer, layer_end; /* layers passed; layers to pass now */
+    struct pieces *pieces;   /* of a round in pieces; NULL: there was none yet */
 };
 
 int lanes_init(struct work *work); /* 0 or -ENOMEM */
 void lanes_fini(struct work *work);
+/* A pass, for all shards or a part of the model, and so many samples. Returns 0 or -ENOMEM; call lane_fini in both
+ * cases, if the lane was zeros before. */
+int lane_init(struct lane *lane, struct work *work, const struct nn_room *room, size_t samples);
+void lane_fini(struct lane *lane);
+/* Divides these shards among the parts of the lane, which have computed nothing of them yet. */
+void lane_assign(struct lane *lane, uint64_t shards);
 /* Divides the set bits of `shards` among the lanes, as evenly as whole shards allow. */
 void lanes_assign(struct work *work, uint64_t shards);
 /* The shards that are computed first, as many as the lanes hold: they are taken away. */
@@ -100,6 +108,18 @@ void lane_forward(struct lane *lane, const float *params, size_t layer, size_t e
 uint64_t work_shard_first(const struct work *work, uint64_t rows, unsigned shard);
 /* Rows of a shard in all steps of the round. */
 size_t work_shard_rows(const struct work *work, unsigned shard);
+
+/* What quantises the gradients of a part and adds them to own. */
+struct nn_sink work_sink(struct part *part);
+/* A range of own becomes zeros. */
+void work_clear(struct work *work, const struct state_range *range);
+/* Adds what the lane has computed to a tail, and to slots of the ledger. Of a lane that has not the end of the model it is
+ * the checksum, and whether the gradient is finite. */
+void work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots);
+
+/* work_pieces.c */
+void pieces_drop(struct work *work);
+void pieces_fini(struct work *work);
 
 /* Evaluates `shards` of the test part and adds the result to the tail. */
 void work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail);

@@ -1,0 +1,417 @@
+/* work_pieces.c - see work_pieces.h. A slot is a lane (work_internal.h) of one shard and the layers of one stage. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/train/ledger.h"
+#include "node/train/work_internal.h"
+#include "node/train/work_pieces.h"
+
+struct slot {
+    struct slot *next;
+    bool taken;
+    unsigned shard;
+    struct lane lane;
+};
+
+struct stage {
+    size_t layer, end; /* layers [layer, end) */
+    struct state_range params;
+    struct slot *slots;
+    /* what was counted since the sum began */
+    int32_t tail[TAIL_OVER], ledger[EXACT_SHARDS_MAX * LEDGER_WORDS];
+};
+
+struct pieces {
+    struct work_stages plan;
+    struct stage stage[PROTO_STAGES_MAX];
+    float *samples; /* [rows of a shard], where only their labels are wanted */
+};
+
+/* --- Passes --------------------------------------------------------------------------------------- */
+
+static void
+free_slots(struct stage *stage)
+{
+    for (struct slot *slot = stage->slots, *next; slot; slot = next) {
+        next = slot->next;
+        lane_fini(&slot->lane);
+        free(slot);
+    }
+    stage->slots = NULL;
+}
+
+static bool
+is_first(const struct stage *stage)
+{
+    return stage->layer == 0;
+}
+
+static bool
+is_last(const struct work *work, const struct stage *stage)
+{
+    return stage->end == nn_layer_count(work->setup.model);
+}
+
+/* The first stage needs the samples, the last one their labels. */
+static void
+place_samples(const struct work *work, const struct stage *stage, struct nn_batch *batch)
+{
+    if (!is_first(stage))
+        batch->x = is_last(work, stage) ? work->pieces->samples : NULL;
+}
+
+static struct slot *
+new_slot(struct work *work, struct stage *stage)
+{
+    struct slot *slot = calloc(1, sizeof *slot);
+    const struct nn_room room = {
+        .first = stage->layer,
+        .end = stage->end,
+        .rows_max = work->shard_rows,
+        .training = true,
+        .late = work->pieces->plan.rule == SCHEDULE_ZB,
+    };
+    if (!slot)
+        return NULL;
+    if (lane_init(&slot->lane, work, &room, work->shard_rows)) {
+        lane_fini(&slot->lane);
+        free(slot);
+        return NULL;
+    }
+    nn_pass_team(slot->lane.pass, work->setup.threads > 1 ? &work->team : NULL);
+    place_samples(work, stage, &slot->lane.batch);
+    slot->next = stage->slots;
+    stage->slots = slot;
+    return slot;
+}
+
+/* A pass of the last stage with a shared weight is in use for as long as one of the first stage. */
+static unsigned
+slots_wanted(const struct work_stages *plan, unsigned s)
+{
+    unsigned most = schedule_room(plan->rule, (unsigned)plan->count, s, plan->shards).all;
+    unsigned first = schedule_room(plan->rule, (unsigned)plan->count, 0, plan->shards).all;
+    return plan->tied && s + 1 == plan->count && first > most ? first : most;
+}
+
+static int
+make_slots(struct work *work, unsigned s)
+{
+    struct stage *stage = &work->pieces->stage[s];
+    unsigned count = 0, wanted = slots_wanted(&work->pieces->plan, s);
+    for (const struct slot *slot = stage->slots; slot; slot = slot->next)
+        count++;
+    for (; count < wanted; count++)
+        if (!new_slot(work, stage))
+            return -ENOMEM;
+    return 0;
+}
+
+/* One more when shards were given up in an order that the schedule does not have. NULL: not enough memory. */
+static struct slot *
+take_slot(struct work *work, struct stage *stage, unsigned shard)
+{
+    struct slot *slot = stage->slots;
+    while (slot && slot->taken)
+        slot = slot->next;
+    if (!slot)
+        slot = new_slot(work, stage);
+    if (!slot)
+        return NULL;
+    slot->taken = true;
+    slot->shard = shard;
+    return slot;
+}
+
+static struct slot *
+find_slot(const struct stage *stage, unsigned shard)
+{
+    for (struct slot *slot = stage->slots; slot; slot = slot->next)
+        if (slot->taken && slot->shard == shard)
+            return slot;
+    return NULL;
+}
+
+static void
+keep_slots(const struct stage *stage, uint64_t shards)
+{
+    for (struct slot *slot = stage->slots; slot; slot = slot->next)
+        slot->taken = slot->taken && (shards >> slot->shard & 1);
+}
+
+/* --- The plan ------------------------------------------------------------------------------------- */
+
+static void
+set_stage(const struct work *work, struct stage *stage, size_t layer, size_t end)
+{
+    size_t at;
+    free_slots(stage);
+    *stage = (struct stage){.layer = layer, .end = end};
+    for (size_t l = 0; l < end; l++) {
+        size_t count = buckets_of_layer(work->setup.model, l, &at);
+        stage->params.first += l < layer ? count : 0;
+        stage->params.end += count;
+    }
+}
+
+static bool
+same_stages(const struct work_stages *a, const struct work_stages *b)
+{
+    return a->count == b->count && (a->rule == SCHEDULE_ZB) == (b->rule == SCHEDULE_ZB) &&
+           memcmp(a->first, b->first, a->count * sizeof *a->first) == 0;
+}
+
+/* Returns 0 or -ENOMEM. */
+static int
+set_plan(struct work *work, const struct work_stages *plan)
+{
+    struct pieces *pieces = work->pieces;
+    if (!pieces)
+        work->pieces = pieces = calloc(1, sizeof *pieces);
+    if (pieces && !pieces->samples)
+        pieces->samples =
+            calloc(work->shard_rows * nn_input_size(work->setup.model), sizeof(float));
+    if (!pieces || !pieces->samples)
+        return -ENOMEM;
+    assert(plan->count > 0 && plan->count <= PROTO_STAGES_MAX);
+    for (size_t s = 0; s < plan->count && !same_stages(&pieces->plan, plan); s++)
+        set_stage(work, &pieces->stage[s], plan->first[s],
+                  s + 1 < plan->count ? plan->first[s + 1] : nn_layer_count(work->setup.model));
+    pieces->plan = *plan;
+    for (unsigned s = 0; s < PROTO_STAGES_MAX; s++)
+        if (s >= plan->count || !(plan->mine >> s & 1))
+            free_slots(&pieces->stage[s]);
+        else if (make_slots(work, s))
+            return -ENOMEM;
+    return 0;
+}
+
+void
+pieces_drop(struct work *work)
+{
+    for (size_t s = 0; work->pieces && s < work->pieces->plan.count; s++)
+        keep_slots(&work->pieces->stage[s], 0);
+}
+
+void
+pieces_fini(struct work *work)
+{
+    for (size_t s = 0; work->pieces && s < PROTO_STAGES_MAX; s++)
+        free_slots(&work->pieces->stage[s]);
+    if (work->pieces)
+        free(work->pieces->samples);
+    free(work->pieces);
+}
+
+/* --- Items ---------------------------------------------------------------------------------------- */
+
+static int32_t *
+item_of(const struct work *work, size_t stage, bool gradient, unsigned shard)
+{
+    const struct work_stages *plan = &work->pieces->plan;
+    return plan->items + ((stage * 2 + gradient) * work->setup.shards + shard) * plan->item_words;
+}
+
+/* Of what crosses the cut below a stage. */
+static size_t
+item_bytes(const struct work *work, size_t stage, size_t rows)
+{
+    const struct stage *of = &work->pieces->stage[stage];
+    size_t words = nn_shape_size(nn_layer_output(work->setup.model, of->layer - 1));
+    assert(rows * words <= work->pieces->plan.item_words);
+    return rows * words * sizeof(float);
+}
+
+/* --- Pieces --------------------------------------------------------------------------------------- */
+
+static void
+forward(struct work *work, const struct work_piece *piece, struct lane *lane)
+{
+    const struct nn_model *model = work->setup.model;
+    const struct stage *stage = &work->pieces->stage[piece->stage];
+    unsigned s = piece->stage;
+    lane_assign(lane, UINT64_C(1) << piece->shard);
+    lane_fill(lane, 0);
+    if (lane->rows == 0)
+        return;
+    if (!is_first(stage))
+        memcpy(nn_pass_batch(lane->pass)->x, item_of(work, s, false, piece->shard),
+               item_bytes(work, s, lane->rows));
+    lane_forward(lane, work->params, stage->layer, stage->end);
+    if (is_last(work, stage))
+        nn_loss(model, lane->pass, work->loss_scale, &lane->part->result);
+    else
+        memcpy(item_of(work, s + 1, false, piece->shard), nn_pass_output(lane->pass),
+               item_bytes(work, s + 1, lane->rows));
+}
+
+/* Those gradients of weights that can wait, or the others. */
+static void
+weights_of(struct lane *lane, size_t layer, bool late)
+{
+    const struct work *work = lane->work;
+    const struct nn_model *model = work->setup.model;
+    const struct nn_sink sink = work_sink(lane->part);
+    if ((work->pieces->plan.rule == SCHEDULE_ZB && nn_late(model, layer)) == late)
+        nn_gradient(model, layer, lane->pass, work->params, lane->context, &sink);
+}
+
+static void
+backward(struct work *work, const struct work_piece *piece, struct lane *lane)
+{
+    const struct nn_model *model = work->setup.model;
+    const struct stage *stage = &work->pieces->stage[piece->stage];
+    unsigned s = piece->stage;
+    if (lane->rows == 0)
+        return;
+    if (!is_last(work, stage))
+        memcpy(nn_pass_gradient(lane->pass, work->loss_scale), item_of(work, s, true, piece->shard),
+               item_bytes(work, s + 1, lane->rows));
+    for (size_t layer = stage->end; layer-- > stage->layer;) {
+        weights_of(lane, layer, false);
+        nn_backward(model, layer, lane->pass, work->params, lane->context, NULL);
+    }
+    if (!is_first(stage))
+        memcpy(item_of(work, s - 1, true, piece->shard), nn_pass_input_gradient(lane->pass),
+               item_bytes(work, s, lane->rows));
+}
+
+static void
+weights(const struct work *work, const struct work_piece *piece, struct lane *lane)
+{
+    const struct stage *stage = &work->pieces->stage[piece->stage];
+    for (size_t layer = stage->end; layer-- > stage->layer && lane->rows > 0;)
+        weights_of(lane, layer, true);
+}
+
+/* The slot of the other stage that shares a weight with this one, or NULL. */
+static struct slot *
+tied_slot(const struct work *work, const struct work_piece *piece)
+{
+    const struct work_stages *plan = &work->pieces->plan;
+    bool first = plan->tied && plan->count > 1 && piece->stage == 0;
+    return first ? find_slot(&work->pieces->stage[plan->count - 1], piece->shard) : NULL;
+}
+
+/* The shard is done in this stage. */
+static void
+finish_shard(struct work *work, const struct work_piece *piece, struct slot *slot,
+             struct slot *tied)
+{
+    const struct work_stages *plan = &work->pieces->plan;
+    struct stage *stage = &work->pieces->stage[piece->stage];
+    work_enter(&slot->lane, is_last(work, stage), stage->tail, stage->ledger);
+    slot->taken = plan->tied && plan->count > 1 && is_last(work, stage);
+    if (tied)
+        tied->taken = false;
+}
+
+/* The counts of saturated elements of its blocks are in the tail of own. */
+static void
+clear_over(const struct work *work, const struct stage *stage)
+{
+    const struct exact *exact = work->setup.exact;
+    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
+    if (stage->params.first == stage->params.end)
+        return;
+    size_t block = exact_block_of(exact, stage->params.first),
+           end = exact_block_of(exact, stage->params.end - 1) + 1;
+    memset(over + block, 0, (end - block) * sizeof *over);
+}
+
+/* The sum of a stage begins. */
+static void
+begin(struct work *work, struct stage *stage)
+{
+    exact_scales(work->setup.exact, work->state->exponent, work->scale, &work->limit);
+    work_clear(work, &stage->params);
+    clear_over(work, stage);
+    memset(stage->tail, 0, sizeof stage->tail);
+    memset(stage->ledger, 0, sizeof stage->ledger);
+}
+
+static void
+back(struct work *work, const struct work_piece *piece)
+{
+    struct stage *stage = &work->pieces->stage[piece->stage];
+    struct slot *slot = find_slot(stage, piece->shard), *tied = tied_slot(work, piece);
+    assert(slot);
+    if (piece->fresh)
+        begin(work, stage);
+    nn_pass_tied(slot->lane.pass, tied ? tied->lane.pass : NULL);
+    if (piece->kind != SCHEDULE_WEIGHT)
+        backward(work, piece, &slot->lane);
+    if (piece->kind == SCHEDULE_WEIGHT)
+        weights(work, piece, &slot->lane);
+    if (piece->kind != SCHEDULE_INPUT)
+        finish_shard(work, piece, slot, tied);
+}
+
+static void
+set_round(struct work *work, const struct state *state, int32_t *own)
+{
+    assert(state->header->phase == STATE_TRAIN);
+    work->begun = false;
+    work->state = state;
+    work->params = state->params;
+    work->own = own;
+    work->loss_scale = 1.0f / (float)state_rows(state);
+}
+
+int
+work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
+           const struct work_piece *piece, int32_t *own)
+{
+    assert(work->setup.exact_mode && !work->walks);
+    assert(piece->stage < stages->count);
+    assert(stages->mine >> piece->stage & 1);
+    assert(piece->kind == SCHEDULE_FORWARD ||
+           (piece->kind == SCHEDULE_BACKWARD) == (stages->rule != SCHEDULE_ZB));
+    if (set_plan(work, stages))
+        return -ENOMEM;
+    struct stage *stage = &work->pieces->stage[piece->stage];
+    set_round(work, state, own);
+    keep_slots(stage, piece->held);
+    if (piece->kind != SCHEDULE_FORWARD) {
+        back(work, piece);
+        return 0;
+    }
+    struct slot *slot = take_slot(work, stage, piece->shard);
+    if (!slot)
+        return -ENOMEM;
+    forward(work, piece, &slot->lane);
+    return 0;
+}
+
+static void
+add_words(int32_t *to, const int32_t *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = (int32_t)((uint32_t)to[i] + (uint32_t)from[i]);
+}
+
+int
+work_pieces_tail(struct work *work, const struct state *state, const struct work_stages *stages,
+                 int32_t *own)
+{
+    if (set_plan(work, stages))
+        return -ENOMEM;
+    size_t blocks = exact_blocks(work->setup.exact), words = ledger_words(work->setup.shards);
+    int32_t *tail = own + state->param_count, *slots = tail + state_tail(blocks);
+    set_round(work, state, own);
+    memset(tail, 0, TAIL_OVER * sizeof *tail);
+    memset(slots, 0, words * sizeof *slots);
+    for (size_t s = 0; s < stages->count; s++) {
+        const struct stage *stage = &work->pieces->stage[s];
+        if (!(stages->mine >> s & 1)) {
+            clear_over(work, stage);
+            continue;
+        }
+        add_words(tail, stage->tail, TAIL_OVER);
+        add_words(slots, stage->ledger, words);
+    }
+    state_tail_seal(tail, blocks, 0);
+    return 0;
+}

@@ -1,0 +1,743 @@
+/* A round in pieces gives the total of work_round, bit for bit, whoever computes which piece, and in which order.
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+ *
+ *     build/gcc/tests/unit/test_pieces 1000       so many random courses of each network */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/train/ledger.h"
+#include "node/train/work_pieces.h"
+#include "tests/support/alloc.h"
+#include "tests/support/cases.h"
+#include "tests/support/folder.h"
+#include "tests/support/rand.h"
+#include "tests/support/total_check.h"
+
+enum {
+    SHARDS = 5,
+    BATCH = 20,
+    TRAIN = 43, /* the third step of an epoch has 3 rows: some shards have none */
+    STAGES = 4,
+    GROUP = 3, /* members that share the shards of a stage, at most */
+    MEMBERS = STAGES * GROUP,
+    LAYERS = 32,
+    MAIL = 4096,
+    TEXT = 600,
+    TOKENS = 16,
+};
+#define ALL ((UINT64_C(1) << SHARDS) - 1)
+
+static size_t courses = 30;
+
+void *__real_aligned_alloc(size_t align, size_t size);
+void *__wrap_aligned_alloc(size_t align, size_t size);
+
+void *
+__wrap_aligned_alloc(size_t align, size_t size)
+{
+    return alloc_fails() ? NULL : __real_aligned_alloc(align, size);
+}
+
+/* --- Networks ------------------------------------------------------------------------------------- */
+
+struct net {
+    const char *name;
+    bool text; /* else images of digits */
+    bool tied;
+    struct nn_layer_spec layer[LAYERS];
+    size_t count;
+};
+
+#define DENSE(n)                                                                                   \
+    {                                                                                              \
+        .kind = NN_DENSE, .units = n                                                               \
+    }
+#define ONE(k)                                                                                     \
+    {                                                                                              \
+        .kind = k                                                                                  \
+    }
+#define DROP(p)                                                                                    \
+    {                                                                                              \
+        .kind = NN_DROPOUT, .drop = p                                                              \
+    }
+#define NORM(k)                                                                                    \
+    {                                                                                              \
+        .kind = k, .epsilon = 1e-5f, .momentum = 0.1f                                              \
+    }
+#define BLOCK                                                                                      \
+    ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(24), {.kind = NN_ATTENTION, .units = 2}, DENSE(8), \
+        DROP(0.2f), ONE(NN_RESIDUAL_END), ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(32),         \
+        ONE(NN_GELU), DENSE(8), ONE(NN_RESIDUAL_END)
+
+static const struct net mlp = {
+    .name = "mlp",
+    .layer = {ONE(NN_FLATTEN), DENSE(40), ONE(NN_RELU), DROP(0.3f), DENSE(30), ONE(NN_TANH),
+              DENSE(30), ONE(NN_GELU), DENSE(20), ONE(NN_SIGMOID), DENSE(10)},
+    .count = 11,
+};
+static const struct net cnn = {
+    .name = "cnn",
+    .layer = {{.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2, .stride = 2},
+              ONE(NN_RELU),
+              {.kind = NN_MAXPOOL, .kernel = 2},
+              {.kind = NN_CONV2D, .units = 6, .kernel = 3, .pad = 1},
+              NORM(NN_BATCHNORM),
+              ONE(NN_RELU),
+              {.kind = NN_MAXPOOL, .kernel = 2},
+              ONE(NN_FLATTEN),
+              DENSE(60),
+              ONE(NN_RELU),
+              DROP(0.2f),
+              DENSE(10)},
+    .count = 12,
+};
+static const struct net gpt = {
+    .name = "gpt",
+    .text = true,
+    .tied = true,
+    .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
+              ONE(NN_POSITIONS),
+              BLOCK,
+              BLOCK,
+              NORM(NN_LAYERNORM),
+              {.kind = NN_DENSE, .units = TOKENS, .tied = true, .no_bias = true}},
+    .count = 30,
+};
+static const struct net lstm = {
+    .name = "lstm",
+    .text = true,
+    .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
+              {.kind = NN_LSTM, .units = 12},
+              DROP(0.2f),
+              {.kind = NN_LSTM, .units = 12},
+              DENSE(20),
+              ONE(NN_TANH),
+              DENSE(TOKENS)},
+    .count = 7,
+};
+
+/* What all members share. `whole` computes rounds as one. */
+static struct {
+    const struct net *net;
+    struct folder folder;
+    struct data_set *data;
+    struct nn_model *model;
+    struct exact *exact;
+    struct pool *pool;
+    struct work *whole;
+    struct state now, next;
+    int32_t *own;
+    size_t cuts, cut[LAYERS],
+        words; /* layers before which the model may be cut; of an item, at most */
+} all;
+
+struct member {
+    struct pool *pool;
+    struct work *work;
+    int32_t *own, *items;
+    /* of the present course: */
+    unsigned group;
+    bool dead;
+    uint64_t shards, begun; /* stages whose sum has begun */
+    struct schedule schedule;
+    struct work_stages plan;
+};
+static struct member member[MEMBERS];
+
+static struct work *
+work_of(struct pool *pool, unsigned threads)
+{
+    struct work *work;
+    const struct work_setup setup = {
+        .model = all.model,
+        .data = all.data,
+        .exact = all.exact,
+        .pool = pool,
+        .threads = threads,
+        .shards = SHARDS,
+        .batch = BATCH,
+        .local_steps = 1,
+        .seed = 7,
+        .exact_mode = true,
+        .claims = true, /* the ledger has the checksum of each shard, not of several */
+        .bucket_bytes = 1000,
+    };
+    assert_int_equal(work_new(&work, &setup), 0);
+    return work;
+}
+
+static void
+open_data(void)
+{
+    uint8_t text[TEXT];
+    struct why why = {""};
+    struct rand rand = {5};
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = 10};
+    for (size_t i = 0; i < TEXT; i++)
+        text[i] = (uint8_t)rand_below(&rand, TOKENS);
+    folder_init(&all.folder);
+    folder_write(&all.folder, "text", text, TEXT);
+    if (all.net->text)
+        spec = (struct data_spec){.source = DATA_TEXT,
+                                  .dir = all.folder.path,
+                                  .file = "text",
+                                  .context = 7,
+                                  .train = TRAIN};
+    if (data_open(&all.data, &spec, &why))
+        fail_msg("%s", why.line);
+}
+
+static void
+open_model(void)
+{
+    struct why why = {""};
+    size_t count[2 * NN_LAYERS_MAX], tensors = 0;
+    if (nn_model_new(&all.model, &data_info(all.data)->input, all.net->layer, all.net->count,
+                     NN_CROSS_ENTROPY, &why))
+        fail_msg("%s: %s", all.net->name, why.line);
+    for (; tensors < nn_tensor_count(all.model); tensors++)
+        count[tensors] = nn_tensor(all.model, tensors)->count;
+    assert_int_equal(exact_new(&all.exact, count, tensors, SHARDS), 0);
+    all.cuts = all.words = 0;
+    for (size_t l = nn_tensor(all.model, 0)->layer + 1; l < all.net->count; l++) {
+        if (!nn_may_begin(all.model, l))
+            continue;
+        size_t words = BATCH / SHARDS * nn_shape_size(nn_layer_output(all.model, l - 1));
+        all.cut[all.cuts++] = l;
+        all.words = words > all.words ? words : all.words;
+    }
+}
+
+static void
+open_state(void)
+{
+    const struct state_job job = {
+        .rules.optim = {.kind = OPTIM_SGD, .rate = 0.05f, .momentum = 0.9f, .clip_norm = 1},
+        .rules.epochs = 1000000,
+        .seed = 7,
+        .shards = SHARDS,
+        .batch = BATCH,
+        .local_steps = 1,
+        .train = TRAIN,
+        .test = 10,
+        .labels = 1,
+        .claims = true,
+    };
+    size_t params = nn_param_count(all.model);
+    assert_int_equal(state_init(&all.now, &job, all.exact, params), 0);
+    assert_int_equal(state_init(&all.next, &job, all.exact, params), 0);
+    state_start(&all.now, NULL);
+    nn_init_params(all.model, 7, all.now.params);
+    state_rehash(&all.now, all.pool);
+}
+
+static size_t
+vector(void)
+{
+    return work_vector_count(all.whole);
+}
+
+static size_t
+items(void)
+{
+    return STAGES * 2 * SHARDS * all.words;
+}
+
+/* Every second member has two threads. */
+static int
+set_up(void **unused)
+{
+    (void)unused;
+    nn_init("portable");
+    assert_int_equal(pool_new(&all.pool, 1), 0);
+    open_data();
+    open_model();
+    open_state();
+    all.whole = work_of(all.pool, 1);
+    all.own = calloc(vector(), sizeof *all.own);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        member[i] = (struct member){.group = 0};
+        assert_int_equal(pool_new(&member[i].pool, 1 + i % 2), 0);
+        member[i].work = work_of(member[i].pool, 1 + i % 2);
+        member[i].own = calloc(vector(), sizeof(int32_t));
+        member[i].items = calloc(items(), sizeof(int32_t));
+    }
+    return 0;
+}
+
+static int
+tear_down(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < MEMBERS; i++) {
+        work_destroy(&member[i].work);
+        pool_destroy(&member[i].pool);
+        free(member[i].own);
+        free(member[i].items);
+    }
+    work_destroy(&all.whole);
+    state_fini(&all.next);
+    state_fini(&all.now);
+    exact_destroy(&all.exact);
+    nn_model_destroy(&all.model);
+    data_close(&all.data);
+    folder_fini(&all.folder);
+    pool_destroy(&all.pool);
+    free(all.own);
+    return 0;
+}
+
+/* --- A course: members, messages, accidents ------------------------------------------------------- */
+
+struct mail {
+    unsigned from, to, stage, shard;
+    bool gradient;
+};
+
+static struct {
+    struct rand rand;
+    enum schedule_rule rule;
+    bool accidents;
+    unsigned k, groups, n; /* stages, groups, members */
+    size_t first[STAGES];
+    unsigned group[STAGES]; /* that computes the stage */
+    unsigned owner[STAGES][SHARDS];
+    int32_t *truth; /* items as they were first written, */
+    bool written[STAGES][2][SHARDS];
+    struct mail mail[MAIL];
+    size_t mails, pieces, restarts, moves, deaths;
+} w;
+
+static size_t
+below(size_t n)
+{
+    return (size_t)rand_below(&w.rand, n);
+}
+
+/* One in n, if there are accidents at all. */
+static bool
+accident(size_t n)
+{
+    return w.accidents && below(n) == 0;
+}
+
+static size_t
+item_at(unsigned stage, bool gradient, unsigned shard)
+{
+    return ((stage * 2 + (size_t)gradient) * SHARDS + shard) * all.words;
+}
+
+static bool
+computes(const struct member *m, unsigned stage)
+{
+    return m->group == w.group[stage];
+}
+
+static void
+post(unsigned stage, unsigned shard, bool gradient)
+{
+    unsigned from = w.owner[gradient ? stage + 1 : stage - 1][shard];
+    assert_true(w.mails < MAIL);
+    w.mail[w.mails++] = (struct mail){from, w.owner[stage][shard], stage, shard, gradient};
+}
+
+/* Once more what the neighbours have given to the stage. */
+static void
+post_again(unsigned stage, unsigned shard)
+{
+    if (stage > 0 &&
+        (member[w.owner[stage - 1][shard]].schedule.of[stage - 1].forward >> shard & 1))
+        post(stage, shard, false);
+    if (stage + 1 < w.k &&
+        (member[w.owner[stage + 1][shard]].schedule.of[stage + 1].backward >> shard & 1))
+        post(stage, shard, true);
+}
+
+static void
+post_all_again(const struct member *m)
+{
+    for (unsigned stage = 0; stage < w.k; stage++)
+        for (unsigned shard = 0; shard < SHARDS; shard++)
+            if (computes(m, stage) && (m->shards >> shard & 1))
+                post_again(stage, shard);
+}
+
+/* A shared weight: the first stage waits for the last one. */
+static bool
+too_early(const struct mail *mail, const struct member *to)
+{
+    return all.net->tied && mail->gradient && mail->stage == 0 &&
+           !(to->schedule.of[w.k - 1].backward >> mail->shard & 1);
+}
+
+/* Any message may be the next one. What a member sent before it died may be lost. */
+static void
+deliver(void)
+{
+    size_t i = below(w.mails);
+    struct mail mail = w.mail[i];
+    struct member *from = &member[mail.from], *to = &member[mail.to];
+    if (!from->dead && !to->dead && too_early(&mail, to))
+        return;
+    w.mail[i] = w.mail[--w.mails];
+    if (from->dead || to->dead)
+        return;
+    bool wanted = (mail.gradient ? schedule_on_gradient
+                                 : schedule_on_input)(&to->schedule, mail.stage, mail.shard);
+    size_t at = item_at(mail.stage, mail.gradient, mail.shard);
+    if (wanted)
+        memmove(to->items + at, from->items + at, all.words * sizeof(int32_t));
+}
+
+static unsigned
+shards_in(uint64_t shards)
+{
+    return (unsigned)__builtin_popcountll(shards);
+}
+
+static void
+plan_member(struct member *m)
+{
+    m->plan = (struct work_stages){
+        .count = w.k,
+        .shards = shards_in(m->shards),
+        .rule = w.rule,
+        .tied = all.net->tied,
+        .items = m->items,
+        .item_words = all.words,
+    };
+    memcpy(m->plan.first, w.first, sizeof w.first);
+    for (unsigned stage = 0; stage < w.k; stage++)
+        m->plan.mine |= computes(m, stage) && m->shards ? UINT64_C(1) << stage : 0;
+}
+
+static size_t
+params_before(unsigned stage)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < nn_tensor_count(all.model); t++)
+        count += stage == w.k || nn_tensor(all.model, t)->layer < w.first[stage]
+                     ? nn_tensor(all.model, t)->count
+                     : 0;
+    return count;
+}
+
+/* The member begins its round: what it does not compute is zero, else there is garbage. */
+static void
+member_begin(struct member *m)
+{
+    plan_member(m);
+    m->begun = 0;
+    rand_fill(&w.rand, m->own, vector() * sizeof *m->own);
+    schedule_init(&m->schedule, w.rule, w.k);
+    for (unsigned stage = 0; stage < w.k; stage++) {
+        size_t first = params_before(stage), end = params_before(stage + 1);
+        if (m->plan.mine >> stage & 1)
+            schedule_add(&m->schedule, stage, m->shards);
+        else
+            memset(m->own + first, 0, (end - first) * sizeof *m->own);
+    }
+}
+
+/* An item is a function of the state, the cut and the shard. */
+static void
+check_item(const struct member *m, unsigned stage, bool gradient, unsigned shard)
+{
+    size_t at = item_at(stage, gradient, shard), size = all.words * sizeof(int32_t);
+    if (w.written[stage][gradient][shard])
+        assert_memory_equal(w.truth + at, m->items + at, size);
+    memcpy(w.truth + at, m->items + at, size);
+    w.written[stage][gradient][shard] = true;
+}
+
+/* The stage's sum begins again: what was added is void, and perhaps the forwards of other shards, too. Of stages that share
+ * a weight both begin again. */
+static void
+restart(struct member *m)
+{
+    unsigned one = (unsigned)below(w.k);
+    bool every = all.net->tied || below(2);
+    w.restarts++;
+    for (unsigned stage = 0; stage < w.k; stage++) {
+        if (!(m->plan.mine >> stage & 1) || (!every && stage != one))
+            continue;
+        uint64_t added = m->schedule.of[stage].backward, busy = UINT64_C(1)
+                                                                << m->schedule.now.shard;
+        schedule_void(&m->schedule, stage, every ? m->shards : added | busy);
+        m->begun &= ~(UINT64_C(1) << stage);
+    }
+    post_all_again(m);
+}
+
+/* Another one that computes the same stages, or NULL. */
+static struct member *
+sibling(const struct member *m)
+{
+    for (size_t tries = 0; tries < 8; tries++) {
+        struct member *other = &member[below(w.n)];
+        if (other != m && !other->dead && other->group == m->group)
+            return other;
+    }
+    return NULL;
+}
+
+static void
+take_over(struct member *m, uint64_t shards)
+{
+    m->shards |= shards;
+    plan_member(m);
+    for (unsigned stage = 0; stage < w.k; stage++) {
+        if (!computes(m, stage))
+            continue;
+        schedule_add(&m->schedule, stage, shards);
+        for (unsigned shard = 0; shard < SHARDS; shard++)
+            if (shards >> shard & 1)
+                w.owner[stage][shard] = (unsigned)(m - member);
+    }
+    post_all_again(m);
+}
+
+static void
+die(struct member *m)
+{
+    struct member *other = sibling(m);
+    if (!other)
+        return;
+    w.deaths++;
+    m->dead = true;
+    take_over(other, m->shards);
+    m->shards = 0;
+}
+
+/* Some of its shards go to another one: its own sum begins again. */
+static void
+move(struct member *m)
+{
+    struct member *other = sibling(m);
+    uint64_t moved = m->shards & rand_u64(&w.rand);
+    if (!other || moved == 0)
+        return;
+    w.moves++;
+    m->shards &= ~moved;
+    member_begin(m);
+    take_over(other, moved);
+    post_all_again(m);
+}
+
+static void
+tail(struct member *m)
+{
+    assert_int_equal(work_pieces_tail(m->work, &all.now, &m->plan, m->own), 0);
+}
+
+/* False: there is nothing to compute. */
+static bool
+compute(struct member *m)
+{
+    struct schedule_piece next;
+    if (m->dead || !schedule_next(&m->schedule, &next))
+        return false;
+    uint64_t stage = UINT64_C(1) << next.stage;
+    const struct work_piece piece = {
+        .kind = next.kind,
+        .stage = next.stage,
+        .shard = next.shard,
+        .fresh = !(m->begun & stage),
+        .held = m->schedule.of[next.stage].forward,
+    };
+    if (accident(100))
+        restart(m); /* while the piece is computed */
+    w.pieces++;
+    assert_int_equal(work_piece(m->work, &all.now, &m->plan, &piece, m->own), 0);
+    if (!schedule_done(&m->schedule))
+        return true;
+    bool forward = next.kind == SCHEDULE_FORWARD;
+    m->begun |= forward ? 0 : stage;
+    if (forward && next.stage + 1 < w.k) {
+        check_item(m, next.stage + 1, false, next.shard);
+        post(next.stage + 1, next.shard, false);
+    } else if (!forward && next.kind != SCHEDULE_WEIGHT && next.stage > 0) {
+        check_item(m, next.stage - 1, true, next.shard);
+        post(next.stage - 1, next.shard, true);
+    }
+    return true;
+}
+
+static bool
+complete(void)
+{
+    for (size_t i = 0; i < w.n; i++)
+        if (!member[i].dead && !schedule_complete(&member[i].schedule))
+            return false;
+    return true;
+}
+
+static void
+all_pieces(void)
+{
+    for (size_t idle = 0; !complete();) {
+        struct member *m = &member[below(w.n)];
+        bool mail = w.mails > 0 && below(2);
+        if (mail)
+            deliver();
+        idle = compute(m) || mail ? 0 : idle + 1;
+        if (idle == 100000)
+            fail_msg("nothing to compute, and the round is not complete");
+        if (!m->dead && accident(60))
+            restart(m);
+        if (!m->dead && accident(150))
+            die(m);
+        if (!m->dead && accident(60))
+            move(m);
+        if (!m->dead && accident(20))
+            tail(m);
+        if (!m->dead && accident(400))
+            w.mails < MAIL / 2 ? post_all_again(m) : (void)0;
+    }
+}
+
+static void
+add_vector(int32_t *to, const int32_t *from)
+{
+    for (size_t i = 0; i < vector(); i++)
+        to[i] = (int32_t)((uint32_t)to[i] + (uint32_t)from[i]);
+}
+
+/* The sum of all members is in total. */
+static void
+round_in_pieces(int32_t *total)
+{
+    w.mails = 0;
+    memset(w.written, 0, sizeof w.written);
+    for (size_t i = 0; i < w.n; i++) {
+        memset(member[i].items, 0xff, items() * sizeof(int32_t)); /* NaN */
+        if (!member[i].dead)
+            member_begin(&member[i]);
+    }
+    all_pieces();
+    memset(total, 0, vector() * sizeof *total);
+    for (size_t i = 0; i < w.n; i++)
+        if (!member[i].dead) {
+            tail(&member[i]);
+            add_vector(total, member[i].own);
+        }
+}
+
+static void
+compare(const int32_t *total)
+{
+    size_t params = nn_param_count(all.model), end = vector();
+    for (size_t i = 0; i < end; i++)
+        if (total[i] != all.own[i])
+            fail_msg("%s, rule %d, %u stages, %u members: word %zu of %zu parameters and %zu words "
+                     "is %d, expected %d",
+                     all.net->name, (int)w.rule, w.k, w.n, i, params, end, total[i], all.own[i]);
+}
+
+/* Some elements do not fit their exponents any more. */
+static void
+lower_exponents(void)
+{
+    for (size_t b = 0; b < exact_blocks(all.exact); b++)
+        if (below(3) == 0)
+            all.now.exponent[b] = exact_clamp(all.now.exponent[b] - (int)below(12));
+    state_rehash(&all.now, all.pool);
+}
+
+static void
+apply(void)
+{
+    struct state_event event;
+    assert_true(state_advance(&all.next, &all.now, all.own, &event, all.pool) != 0);
+    state_swap(&all.now, &all.next);
+}
+
+/* Cuts, groups of members, and who computes which shards. */
+static void
+draw_plan(void)
+{
+    size_t most = all.cuts + 1 < STAGES ? all.cuts + 1 : STAGES;
+    w.k = 1 + (unsigned)below(most);
+    w.rule = (enum schedule_rule)below(3);
+    size_t layer[STAGES], left = w.k - 1;
+    for (size_t c = 0, n = 0; c < all.cuts; c++)
+        if (below(all.cuts - c) < left) {
+            layer[n++] = all.cut[c];
+            left--;
+        }
+    w.groups = 0;
+    for (unsigned stage = 0; stage < w.k; stage++) {
+        w.first[stage] = stage ? layer[stage - 1] : 0;
+        w.groups += stage == 0 || below(4) > 0;
+        w.group[stage] = w.groups - 1;
+    }
+    if (all.net->tied)
+        w.group[w.k - 1] = 0;
+    w.n = 0;
+    for (unsigned g = 0; g < w.groups; g++) {
+        size_t size = 1 + below(GROUP);
+        uint64_t shards[GROUP] = {0};
+        for (unsigned shard = 0; shard < SHARDS; shard++) {
+            size_t i = below(size);
+            shards[i] |= UINT64_C(1) << shard;
+            for (unsigned stage = 0; stage < w.k; stage++)
+                if (w.group[stage] == g)
+                    w.owner[stage][shard] = w.n + (unsigned)i;
+        }
+        for (size_t i = 0; i < size; i++, w.n++) {
+            member[w.n].group = g;
+            member[w.n].dead = false;
+            member[w.n].shards = shards[i];
+        }
+    }
+}
+
+static void
+any_division_gives_the_same_total(void **unused)
+{
+    (void)unused;
+    int32_t *total = calloc(vector(), sizeof *total);
+    w.truth = calloc(items(), sizeof *w.truth);
+    for (size_t i = 0, n = cases(courses); i < n; i++) {
+        w.rand = (struct rand){i};
+        w.accidents = i % 3 > 0;
+        draw_plan();
+        for (int round = 0; round < 3; round++) {
+            if (below(4) == 0)
+                lower_exponents();
+            work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+            round_in_pieces(total);
+            compare(total);
+            apply();
+        }
+    }
+    print_message("%s: %zu pieces, %zu restarts, %zu moves, %zu deaths\n", all.net->name, w.pieces,
+                  w.restarts, w.moves, w.deaths);
+    free(w.truth);
+    free(total);
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc > 1)
+        courses = strtoull(argv[1], NULL, 10);
+    static const struct net *const nets[] = {&mlp, &cnn, &gpt, &lstm};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(any_division_gives_the_same_total),
+        };
+        all.net = nets[i];
+        failed += cmocka_run_group_tests(tests, set_up, tear_down);
+    }
+    return failed;
+}
