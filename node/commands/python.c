@@ -292,7 +292,10 @@ print_program(const struct config *config, const struct nn_model *model,
            "(missing, "
            "surplus)\n"
            "net.eval()\n"
-           "# net(x) takes samples of shape [rows");
+           "%s# net(x) takes samples of shape [rows",
+           config->mesh.bf16 ? "# In training, activations were rounded where mesh.activations: "
+                               "bf16 says; not here.\n"
+                             : "");
     for (size_t i = 0; i < input->dims; i++)
         printf(", %zu", input->dim[i]);
     printf("], scaled as metadata says (mean, scale, norm);\n# %s\n",

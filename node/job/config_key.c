@@ -117,6 +117,7 @@ static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {N
 static const struct config_word stages[] = {{"auto", CONFIG_STAGES_AUTO}, {NULL, 0}};
 static const struct config_word orders[] = {
     {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
+static const struct config_word activations[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -263,6 +264,7 @@ const struct config_key config_keys[] = {
      "auto", NULL},
     {"mesh", "stages", CONFIG_UINT, CONFIG_EXCHANGE, MEMBER(mesh.stages), 1, PROTO_STAGES_MAX, stages, "1", NULL},
     ENUM("mesh", "schedule", CONFIG_SHARED, MEMBER(mesh.schedule), orders, "zb"),
+    ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), activations, "fp32"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
     UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),

@@ -157,12 +157,13 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past is that of few jobs. */
+/* train.past and mesh.activations are those of few jobs: the hash of the others is as if there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
-    return key->kind == CONFIG_TEXT && key->scope == CONFIG_JOB &&
-           ((const char *)config)[key->offset] == '\0';
+    bool empty = key->kind == CONFIG_TEXT && ((const char *)config)[key->offset] == '\0';
+    bool plain = key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16;
+    return key->scope == CONFIG_JOB && (empty || plain);
 }
 
 /* Every key whose scope is in `scopes`. */

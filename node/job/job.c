@@ -122,6 +122,8 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
     nn_model_smooth(job->model, (float)config->train.label_smoothing);
     if (config->train.recompute)
         nn_model_recompute(job->model);
+    if (config->mesh.bf16)
+        nn_model_round_cuts(job->model);
     return 0;
 }
 

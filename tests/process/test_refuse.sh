@@ -37,6 +37,7 @@ write_job "$WORK/job.yaml" 50
 refuse "run name" "run.*(small|other)" --set run.name=other
 refuse "job" "another (job|model|training)" --set train.batch=192
 refuse "topology" "mesh.topology is (ring there, gossip|gossip there, ring) here" --set mesh.topology=gossip
+refuse "activations" "mesh.activations is (bf16 there, fp32|fp32 there, bf16) here" --set mesh.activations=bf16
 echo 'mesh: {topology: gossip}' >>"$WORK/job.yaml"
 refuse "graph" "gossip.graph is (ring there, one-peer|one-peer there, ring) here" --set gossip.graph=ring
 write_job "$WORK/job.yaml" 50

@@ -198,6 +198,27 @@ the_way_is_named_where_one_of_them_gossips(void **state)
     }
 }
 
+/* Rounding changes the result. A job without it has the hash that it had before there was the key. */
+static void
+rounded_activations_are_another_job(void **state)
+{
+    (void)state;
+    struct config_difference d;
+    struct config *plain = job((const char *const[]){"mesh.activations=fp32", NULL});
+    struct config *rounded = job((const char *const[]){"mesh.activations=bf16", NULL});
+    size_t at = 0;
+    assert_null(strstr(plain->text, "activations"));
+    assert_non_null(strstr(rounded->text, "  activations: bf16\n"));
+    assert_true(plain->job_hash != rounded->job_hash);
+    assert_true(config_differ_together(plain, rounded, &at, &d));
+    assert_string_equal(d.key, "mesh.activations");
+    assert_string_equal(d.left, "fp32");
+    assert_string_equal(d.right, "bf16");
+    assert_true(config_differ_fixed(plain, rounded, &d));
+    config_destroy(&plain);
+    config_destroy(&rounded);
+}
+
 int
 main(void)
 {
@@ -208,6 +229,7 @@ main(void)
         cmocka_unit_test(differences_are_named_one_after_the_other),
         cmocka_unit_test(how_sums_travel_may_differ_between_runs),
         cmocka_unit_test(the_way_is_named_where_one_of_them_gossips),
+        cmocka_unit_test(rounded_activations_are_another_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
