@@ -164,6 +164,59 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
 }
 
+uint64_t
+memory_stage(const struct config *config, const struct job *job, unsigned k, unsigned stage,
+             size_t first, size_t end)
+{
+    unsigned shards = config->train.shards;
+    const struct nn_room room = {
+        .first = first,
+        .end = end,
+        .rows_max = (config->train.batch + shards - 1) / shards,
+        .training = true,
+        .late = config->mesh.schedule == SCHEDULE_ZB,
+    };
+    return schedule_room(config->mesh.schedule, k, stage, shards).all *
+           nn_pass_room_bytes(job->model, &room);
+}
+
+/* The first and the last stage are on one node if they share a weight. */
+static uint64_t
+largest_stage(const struct config *config, const struct job *job, const struct stages *stages,
+              unsigned k)
+{
+    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1];
+    uint64_t largest = 0, ends = 0;
+    stages_choose(stages, k, chosen);
+    stages_layers(stages, job->model, k, chosen, first);
+    for (unsigned stage = 0; stage < k; stage++) {
+        uint64_t bytes = memory_stage(config, job, k, stage, first[stage], first[stage + 1]);
+        ends += stage == 0 || stage + 1 == k ? bytes : 0;
+        largest = bytes > largest ? bytes : largest;
+    }
+    return stages->tied && ends > largest ? ends : largest;
+}
+
+unsigned
+memory_stages(const struct config *config, const struct job *job)
+{
+    struct memory m;
+    struct stages stages;
+    if (config->mesh.stages != CONFIG_STAGES_AUTO)
+        return config->mesh.stages;
+    if (job_stages(job, config, &stages))
+        return 0;
+    measure_job(&m, config, job);
+    unsigned most =
+        stages.cut_count < PROTO_STAGES_MAX ? (unsigned)stages.cut_count + 1 : PROTO_STAGES_MAX;
+    unsigned k = 1;
+    while (k < most && !fits(&m)) {
+        k++;
+        m.pass[m.lanes] = largest_stage(config, job, &stages, k);
+    }
+    return k;
+}
+
 void
 memory_text(char out[MEMORY_TEXT], double bytes)
 {

@@ -50,6 +50,14 @@ uint64_t memory_file(const struct memory *memory); /* bytes of the file; 0 if th
 /* Bytes that a run surely touches: less cannot be enough. */
 uint64_t memory_least(const struct memory *memory);
 
+/* Of one of k stages, the layers [first, end): activations of as many shards as mesh.schedule keeps. */
+uint64_t memory_stage(const struct config *config, const struct job *job, unsigned k,
+                      unsigned stage, size_t first, size_t end);
+/* How many stages mesh.stages means. auto: as many as it takes until the activations of each fit into train.memory_max
+ * beside all the rest; 1 where those of the whole model do; the most there can be where none fit. Returns 0: not enough memory to
+ * say so. */
+unsigned memory_stages(const struct config *config, const struct job *job);
+
 /* 0, or -ENOMEM with one line in `why` when `need` is above `limit`. */
 int memory_fits(uint64_t need, uint64_t limit, struct why *why);
 

@@ -99,3 +99,13 @@ stages_choose(const struct stages *stages, unsigned k, size_t chosen[])
     return stages->tied && k > 1 ? choose_tied(stages, k, chosen)
                                  : choose_cuts(stages, 0, k, 0, chosen);
 }
+
+void
+stages_layers(const struct stages *stages, const struct nn_model *model, unsigned k,
+              const size_t chosen[], size_t first[])
+{
+    first[0] = 0;
+    first[k] = nn_layer_count(model);
+    for (unsigned stage = 1; stage < k; stage++)
+        first[stage] = stages->cut[chosen[k - 1 - stage]].layer;
+}

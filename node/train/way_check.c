@@ -2,6 +2,7 @@
  * (mesh.topology: server). The election is that of the mesh, among nodes that are equally fast. */
 #include "node/train/way.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "mesh/core/gossip/gossip_graph.h"
@@ -164,14 +165,71 @@ way_check_gossip(const struct config *config, const struct job *job)
 
 /* --- Exact sums, round a ring or by servers --- */
 
+/* Groups of nodes, as many as stages, but for a first and a last stage that share a weight: these are of one group. */
+static unsigned
+stages_with(const struct stages *stages, unsigned wanted, size_t nodes)
+{
+    unsigned tied = stages->tied;
+    unsigned groups = wanted > tied ? wanted - tied : 1;
+    groups = nodes < groups ? (unsigned)nodes : groups;
+    return groups > 1 ? groups + tied : 1;
+}
+
+static void
+print_stage(const struct config *config, const struct job *job, unsigned k, unsigned stage,
+            const size_t first[])
+{
+    char weights[MEMORY_TEXT], passes[MEMORY_TEXT];
+    const struct nn_model *model = job->model;
+    double all = 0, own = 0;
+    size_t params = 0, at;
+    for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
+        bool in = layer >= first[stage] && layer < first[stage + 1];
+        all += nn_layer_train_flops(model, layer);
+        own += in ? nn_layer_train_flops(model, layer) : 0;
+        params += in ? buckets_of_layer(model, layer, &at) : 0;
+    }
+    memory_text(weights, (double)(params * sizeof(float)));
+    memory_text(passes,
+                (double)memory_stage(config, job, k, stage, first[stage], first[stage + 1]));
+    printf("  stage %-2u %4.1f %% of the work, layers %s to %s: weights %s, activations %s\n",
+           stage, 100 * own / all, nn_layer_name(model, first[stage]),
+           nn_layer_name(model, first[stage + 1] - 1), weights, passes);
+}
+
+/* As nodes that are equally fast would divide the model. */
+static int
+print_stages(const struct config *config, const struct job *job)
+{
+    struct stages stages;
+    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1], nodes = memory_nodes(config);
+    unsigned wanted = memory_stages(config, job);
+    int rc = wanted ? job_stages(job, config, &stages) : -ENOMEM;
+    if (rc)
+        return rc;
+    unsigned k = stages_with(&stages, wanted, nodes);
+    printf("stages  %u on %zu nodes%s, mesh.schedule: %s\n", k, nodes,
+           config->mesh.peers ? "" : " (for example)", word(config, "mesh.schedule"));
+    stages_choose(&stages, k, chosen);
+    stages_layers(&stages, job->model, k, chosen, first);
+    for (unsigned stage = 0; stage < k; stage++)
+        print_stage(config, job, k, stage, first);
+    printf("  can be cut %s", stages.cut_count ? "before layers" : "nowhere");
+    for (size_t c = stages.cut_count; c-- > 0;)
+        printf(" %s", nn_layer_name(job->model, stages.cut[c].layer));
+    printf("\n");
+    return 0;
+}
+
 int
 way_check_rounds(const struct config *config, const struct job *job)
 {
     struct buckets buckets = {0};
     const struct work_setup setup = job_work(job, config);
+    int rc = config->mesh.stages == 1 ? 0 : print_stages(config, job);
     if (config_servers(config) == 0)
-        return 0;
-    int rc = buckets_init(&buckets, &setup);
+        return rc;
+    rc = rc ? rc : buckets_init(&buckets, &setup);
     rc = rc ? rc : print_buckets(config, &buckets);
     buckets_fini(&buckets);
     return rc;

@@ -265,6 +265,10 @@ answers 'check of one node' 0 '' '"$M" check jobs/good.yaml --peers 1'
 ! grep -q 'fastest' out || complain 'check of one node' 'estimates'
 answers 'check of gossip' 0 '' '"$M" check jobs/good.yaml --peers 3 --set mesh.topology=gossip'
 ! grep -q 'fastest' out || complain 'check of gossip' 'estimates a step that waits for all'
+answers 'check of stages' 0 '' '"$M" check jobs/pays.yaml --peers 2 --set mesh.stages=2'
+grep -q '^stages  2 on 2 nodes, mesh.schedule: zb$' out &&
+    grep -q '^  stage 1 .* % of the work, layers 2.dense to 2.dense: weights 680 B, activations' out &&
+    grep -q '^  can be cut before layers 2.dense$' out || complain 'check of stages' "$(cat out)"
 answers 'check into a full disk' 1 'standard output' '"$M" check jobs/good.yaml >/dev/full'
 answers 'empty environment' 0 '' 'env -i "$M" check jobs/good.yaml'
 answers 'foreign locale' 0 '' 'LC_ALL=tr_TR.UTF-8 "$M" check jobs/good.yaml --set train.optimizer.sgd.rate=0.5'

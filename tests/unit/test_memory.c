@@ -97,6 +97,42 @@ less_and_less_is_enough_until_it_is_refused(void **state)
     config_destroy(&config);
 }
 
+static unsigned
+stages_within(uint64_t mib, const struct job *job)
+{
+    char limit[64];
+    snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    struct config *config = config_of((const char *[]){limit, "mesh.stages=auto", NULL});
+    unsigned stages = memory_stages(config, job);
+    config_destroy(&config);
+    return stages;
+}
+
+/* One where all fits, then never fewer with less memory, and as many as there can be where nothing fits. */
+static void
+less_memory_takes_more_stages(void **state)
+{
+    (void)state;
+    struct config *config = config_of((const char *[]){NULL});
+    struct job job = {0};
+    struct memory whole;
+    assert_int_equal(job_open(&job, config, &why), 0);
+    assert_int_equal(plan_within(0, &job, &whole), 0);
+    unsigned last = 1;
+    uint64_t all = memory_total(&whole) >> 20;
+    assert_int_equal(stages_within(0, &job), 1);
+    assert_int_equal(stages_within(all + 1, &job), 1);
+    assert_int_equal(stages_within(all - 1, &job), 2);
+    for (uint64_t mib = all; mib > 0; mib--) {
+        unsigned stages = stages_within(mib, &job);
+        assert_true(stages >= last);
+        last = stages;
+    }
+    assert_int_equal(last, 5); /* of five dense layers */
+    job_close(&job);
+    config_destroy(&config);
+}
+
 static void
 recomputing_takes_less(void **state)
 {
@@ -234,6 +270,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
+        cmocka_unit_test(less_memory_takes_more_stages),
         cmocka_unit_test(recomputing_takes_less),
         cmocka_unit_test(local_steps_take_memory_for_each_lane),
         cmocka_unit_test(a_server_keeps_a_contribution_of_each_other_node),
