@@ -140,20 +140,24 @@ job_stages(const struct job *job, const struct config *config, struct stages *ou
 }
 
 static int
-check_stages(const struct config *config, const struct job *job, struct why *why)
+open_stages(struct job *job, const struct config *config, struct why *why)
 {
     struct stages stages;
+    job->ledgers = config->mesh.stages;
     if (config->mesh.stages == 1)
         return 0;
     int rc = job_stages(job, config, &stages);
     if (rc)
         return why_error(why, rc, "not enough memory for the stages of the model");
-    if (config->mesh.stages <= stages.cut_count + 1)
+    size_t most = stages.cut_count + 1;
+    if (config->mesh.stages == CONFIG_STAGES_AUTO)
+        job->ledgers = most < PROTO_STAGES_MAX ? (unsigned)most : PROTO_STAGES_MAX;
+    if (config->mesh.stages <= most)
         return 0;
     return why_error(why, -EINVAL,
                      "%s: mesh.stages = %u, expected at most %zu: this model has %zu place%s to "
                      "cut, between layers with weights",
-                     config->file, config->mesh.stages, stages.cut_count + 1, stages.cut_count,
+                     config->file, config->mesh.stages, most, stages.cut_count,
                      stages.cut_count == 1 ? "" : "s");
 }
 
@@ -232,7 +236,7 @@ job_open(struct job *job, const struct config *config, struct why *why)
     rc = rc ? rc : check_outputs(config, job, why);
     rc = rc ? rc : check_inputs(config, job, why);
     rc = rc ? rc : open_exact(job, config, why);
-    return rc ? rc : check_stages(config, job, why);
+    return rc ? rc : open_stages(job, config, why);
 }
 
 /* The weights in model.from. */
@@ -352,6 +356,7 @@ job_rules(const struct job *job, const struct config *config)
         .seed = config->run.seed,
         .shards = config->train.shards,
         .claims = config->mesh.audit > 0,
+        .ledgers = job->ledgers,
         .batch = config->train.batch,
         .local_steps = config->train.local_steps,
         .train = data->train,
@@ -364,7 +369,9 @@ job_rules(const struct job *job, const struct config *config)
 struct work_setup
 job_work(const struct job *job, const struct config *config)
 {
+    const struct state_job rules = job_rules(job, config);
     return (struct work_setup){
+        .behind = state_behind(&rules, exact_blocks(job->exact)),
         .model = job->model,
         .data = job->data,
         .exact = job->exact,

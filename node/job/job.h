@@ -13,10 +13,11 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    float *average; /* one value per exponent block: see struct state_job */
-    float *from;    /* [params] the weights in model.from; NULL if there are none */
-    uint8_t *start; /* [state_size] the state in train.from, aligned as calloc does; NULL: none */
-    uint64_t begun; /* steps that were done before the first one: in train.from */
+    unsigned ledgers; /* as many as a plan may have stages: 1 without mesh.stages */
+    float *average;   /* one value per exponent block: see struct state_job */
+    float *from;      /* [params] the weights in model.from; NULL if there are none */
+    uint8_t *start;   /* [state_size] the state in train.from, aligned as calloc does; NULL: none */
+    uint64_t begun;   /* steps that were done before the first one: in train.from */
     uint64_t from_hash; /* hash of these weights or this state; 0 if there are none */
     const char *kernel; /* what computes products, as nn_init returned it */
     /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */

@@ -57,19 +57,14 @@ lay_out(struct buckets *out, const struct work_setup *setup)
     }
     assert(end == 0);
     struct core_bucket tail = {nn_param_count(model), state_tail(exact_blocks(setup->exact))};
-    struct core_bucket ledger = {tail.first + tail.count, ledger_words(setup->shards)};
-    out->vector_count = buckets_vector(setup->exact, nn_param_count(model), setup->shards);
+    struct core_bucket ledger = {tail.first + tail.count,
+                                 setup->behind ? setup->behind : ledger_words(setup->shards)};
+    out->vector_count = ledger.first + ledger.count;
     if (setup->claims)
         out->bucket[out->bucket_count++] = ledger;
     else
         tail.count += ledger.count;
     out->bucket[out->bucket_count++] = tail;
-}
-
-size_t
-buckets_vector(const struct exact *exact, size_t param_count, unsigned shards)
-{
-    return param_count + state_tail(exact_blocks(exact)) + ledger_words(shards);
 }
 
 int

@@ -1,6 +1,6 @@
 /* buckets.h - how the vector of a round is divided into buckets, and back-propagation into sections.
  *
- *     gradients, from the last layer with parameters down to the first | [ledger] | tail, with the ledger
+ *     gradients, from the last layer with parameters down to the first | [ledger] | tail, with what is behind it
  *
  * A section begins at the input of a layer with parameters and ends with the gradient of the next such layer below
  * it. After a section some buckets are complete, so they can be sent while the next section is computed. Buckets of
@@ -29,13 +29,11 @@ struct buckets {
 };
 
 struct work_setup;
-/* By its model, exact, shards, bucket_bytes, stages and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
+/* By its model, exact, shards, behind, bucket_bytes, stages and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
 int buckets_init(struct buckets *out, const struct work_setup *setup);
 void buckets_fini(struct buckets *buckets);
 
 /* Number of parameters of a layer; *first is where they begin. */
 size_t buckets_of_layer(const struct nn_model *model, size_t layer, size_t *first);
-/* Elements of the vector of a round. */
-size_t buckets_vector(const struct exact *exact, size_t param_count, unsigned shards);
 
 #endif

@@ -130,16 +130,30 @@ ledger_step_expected(const struct ledger_step *step)
     return hash;
 }
 
+static int
+verify_slot(const int32_t *slot, unsigned shard, uint64_t rows, struct why *why)
+{
+    if (slot[COUNT] != 1)
+        return why_error(why, -EBADMSG, "shard %u was counted %d times", shard, slot[COUNT]);
+    if (get(slot, ROWS) != rows)
+        return why_error(why, -EBADMSG, "shard %u was computed from other samples than its own",
+                         shard);
+    return 0;
+}
+
 int
-ledger_verify(const int32_t *slots, const struct ledger_step *step, struct why *why)
+ledger_verify(const int32_t *slots, size_t ledgers, const struct ledger_step *step, struct why *why)
 {
     for (unsigned s = 0; s < step->shards; s++) {
-        const int32_t *slot = slots + ledger_words(s);
-        if (slot[COUNT] != 1)
-            return why_error(why, -EBADMSG, "shard %u was counted %d times", s, slot[COUNT]);
-        if (get(slot, ROWS) != shard_expected(step, s))
-            return why_error(why, -EBADMSG, "shard %u was computed from other samples than its own",
-                             s);
+        uint64_t rows = shard_expected(step, s);
+        for (size_t l = 0; l < ledgers; l++) {
+            int rc =
+                verify_slot(slots + ledger_words((unsigned)l * step->shards + s), s, rows, why);
+            if (rc && ledgers > 1)
+                why_append(why, " in stage %zu", l);
+            if (rc)
+                return rc;
+        }
     }
     return 0;
 }

@@ -5,12 +5,15 @@
  *
  *     count | rows, 2 words | check, 2 words
  *
+ * If the model may be divided into stages, it has as many such ledgers as there may be stages, and the shards that go through
+ * stage s of a plan are counted in ledger s. Its checksums are of the gradient of that stage.
+ *
  * A node that computes a shard adds 1 to its count, the hash of the numbers of the samples that it used, in order,
  * and the linear checksum (compress/check.h) of its gradient when it was quantised. A total may be applied only if
  * every count is 1, every hash is that of the samples that the job gives to the shard, and the checksums add up to
  * that of the gradient. This is a second check besides the coverage bitmaps of the mesh, from one end to the other.
- * It also finds a bit that flips in the memory of a contribution or of the total. Where nodes hold a range of the parameters
- * (state_hold), gradient and checksums are of the range, and the words are summed among those who hold it.
+ * It also finds a bit that flips in the memory of a contribution or of the total. Who holds only some stages (state_hold) compares
+ * the checksums of these.
  *
  * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of the job
  * alone. So a state, whether computed, received or resumed, proves that every step before it was counted once, with
@@ -53,8 +56,10 @@ uint64_t ledger_check(const int32_t *slots, unsigned shards);
 uint64_t ledger_shard_check(const int32_t *slots, unsigned shard);
 /* Hash of the samples of the step, over the shards' hashes. */
 uint64_t ledger_step_expected(const struct ledger_step *step);
-/* Do the slots agree with the job? Returns 0, or -EBADMSG; then `why` names the first shard that differs. */
-int ledger_verify(const int32_t *slots, const struct ledger_step *step, struct why *why);
+/* Do the slots of so many ledgers agree with the job? Returns 0, or -EBADMSG; then `why` names the first shard that
+ * differs. */
+int ledger_verify(const int32_t *slots, size_t ledgers, const struct ledger_step *step,
+                  struct why *why);
 /* The running hash after a step whose samples have the hash `rows`. */
 uint64_t ledger_chain(uint64_t ledger, uint64_t step, uint64_t rows);
 

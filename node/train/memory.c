@@ -15,7 +15,6 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
-#include "node/train/buckets.h"
 #include "node/train/local_sgd.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
@@ -101,7 +100,9 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
 {
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     unsigned shards = config->train.shards;
-    uint64_t vector = buckets_vector(job->exact, params, shards) * sizeof(int32_t);
+    const struct state_job rules = job_rules(job, config);
+    uint64_t vector =
+        (params + state_tail(blocks) + state_behind(&rules, blocks)) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
     const struct optim_spec outer = job_outer(config);
     uint64_t state = state_size(&outer, params, blocks);

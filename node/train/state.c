@@ -167,8 +167,8 @@ state_offset(const struct state *state, size_t block)
 struct state_span
 state_part(const struct state *state, size_t vector, size_t i)
 {
-    size_t first = exact_block_of(state->exact, state->held[i].first);
-    size_t end = exact_block_of(state->exact, state->held[i].end - 1) + 1;
+    const struct state_item blocks = state_blocks(state, &state->held[i]);
+    const size_t first = blocks.first, end = blocks.end;
     size_t at =
         state_aligned(sizeof *state->header) + vector * state_offset(state, state->block_count);
     if (vector <= state->slot_count) {
@@ -344,11 +344,13 @@ present_step(const struct state *state)
 }
 
 int
-state_check_counts(const struct state *state, const int32_t *total, uint64_t *coverage,
-                   struct why *why)
+state_check_counts(const struct state *state, const struct state_stages *stages,
+                   const int32_t *total, uint64_t *coverage, struct why *why)
 {
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
+    const unsigned shards = state->job.shards, all = state_ledgers(&state->job);
+    const unsigned used = stages ? (unsigned)stages->count : 1;
     uint64_t check = state_tail_check(tail, state->block_count);
     *coverage = 0;
     if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
@@ -358,13 +360,16 @@ state_check_counts(const struct state *state, const int32_t *total, uint64_t *co
         return why_error(why, -EBADMSG, "it is of %u samples, expected %llu",
                          (unsigned)tail[TAIL_SAMPLES], (unsigned long long)state_rows(state));
     if (state->header->phase == STATE_EVALUATE) {
-        if (state->job.claims || ledger_empty(slots, state->job.shards))
+        if (state->job.claims || ledger_empty(slots, all * shards))
             return 0;
         return why_error(why, -EBADMSG, "it counts shards, but is of an evaluation");
     }
+    assert(used <= all);
+    if (!ledger_empty(slots + ledger_words(used * shards), (all - used) * shards))
+        return why_error(why, -EBADMSG, "it counts shards in stages that its plan has not");
     struct ledger_step step = present_step(state);
-    *coverage = ledger_coverage(slots, step.shards);
-    return ledger_verify(slots, &step, why);
+    *coverage = ledger_coverage(slots, shards);
+    return ledger_verify(slots, used, &step, why);
 }
 
 /* Checksum of the gradients of a range, as they were when `next` was made of them. */
@@ -374,25 +379,28 @@ range_check(const struct state *next, const int32_t *total, const struct state_r
     uint64_t check = 0;
     if (!next->moves)
         return check_of(total + range->first, range->first, range->end - range->first);
-    for (size_t b = exact_block_of(next->exact, range->first);
-         b < next->block_count && exact_block_first(next->exact, b) < range->end; b++)
+    const struct state_item blocks = state_blocks(next, range);
+    for (size_t b = blocks.first; b < blocks.end; b++)
         check = check_add(check, next->check[b]);
     return check;
 }
 
 int
-state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
-                      struct why *why)
+state_check_gradients(const struct state *next, const struct state *now,
+                      const struct state_stages *stages, const int32_t *total, struct why *why)
 {
-    uint64_t check = 0;
+    const struct state_stages whole = {1, {{0, now->param_count}}};
+    const int32_t *slots = total + now->param_count + state_tail(now->block_count);
     if (now->header->phase == STATE_EVALUATE)
         return 0;
-    for (size_t i = 0; i < now->held_count; i++)
-        check = check_add(check, range_check(next, total, &now->held[i]));
-    const int32_t *slots = total + now->param_count + state_tail(now->block_count);
-    if (ledger_check(slots, now->job.shards) == check)
-        return 0;
-    return why_error(why, -EBADMSG, "the checksum of the gradients is not the sum of the shards'");
+    if (!stages)
+        stages = &whole;
+    for (size_t s = 0; s < stages->count; s++, slots += ledger_words(now->job.shards))
+        if (state_holds(now, &stages->stage[s]) &&
+            ledger_check(slots, now->job.shards) != range_check(next, total, &stages->stage[s]))
+            return why_error(why, -EBADMSG,
+                             "the checksum of the gradients is not the sum of the shards'");
+    return 0;
 }
 
 static bool

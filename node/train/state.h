@@ -12,6 +12,7 @@
  *     gradients [params] | tail: bad, samples, correct, loss in three limbs of 24 bits, checksum of the tail,
  *                          then one count of saturated elements per exponent block
  *                        | ledger: see ledger.h; training rounds only
+ *                        | summary: see state_summary_write; only if the model may be divided into stages
  *
  * With train.local_steps the gradients are those of a round of several steps. For each shard they are the
  * difference between the parameters now and after its own steps (local_sgd.h), weighted by samples, so that the sum is
@@ -60,6 +61,12 @@ enum {
 /* Elements [first, end) of the parameters: whole tensors, at least one. */
 struct state_range {
     size_t first, end;
+};
+
+/* How a plan divides the parameters: its stages, in order, cover them. */
+struct state_stages {
+    size_t count; /* 1.. */
+    struct state_range stage[PROTO_STAGES_MAX];
 };
 
 enum state_phase { STATE_TRAIN, STATE_EVALUATE };
@@ -125,7 +132,9 @@ struct state_job {
     unsigned shards;
     /* the ledger is exchanged as a bucket of its own (work.h), and not in evaluations */
     bool claims;
-    uint64_t batch;       /* samples per step */
+    unsigned
+        ledgers;    /* of a total: as many as a plan may have stages; 0 or 1: one, and no summary */
+    uint64_t batch; /* samples per step */
     uint64_t local_steps; /* steps of a round, 1..; fewer at the end of an epoch and of the run */
     uint64_t train, test; /* samples in the data */
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
@@ -209,6 +218,8 @@ bool state_restart(uint8_t *block, size_t size, size_t param_count, const struct
  * it is written as the model. */
 const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger follows it */
+/* Elements behind the tail: ledgers and summary. */
+size_t state_behind(const struct state_job *job, size_t block_count);
 uint64_t state_steps_total(const struct state *state);
 uint64_t state_epoch_steps(const struct state_job *job); /* steps of an epoch */
 /* Samples of the first `steps` steps. */
@@ -228,14 +239,15 @@ uint64_t state_steps(const struct state *state);
 /* Samples of the next round, in all shards together: less than a batch per step at the end of an epoch. */
 uint64_t state_rows(const struct state *state);
 
-/* May this total be applied? Its samples must be those that are due, each counted once, and the total must be
- * unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or -EBADMSG with one
- * line in `why`. The first half looks at everything but the gradients, the second one at these, as they were when
- * `next` was made of them: no further pass over them is needed. */
-int state_check_counts(const struct state *state, const int32_t *total, uint64_t *coverage,
-                       struct why *why);
-int state_check_gradients(const struct state *next, const struct state *now, const int32_t *total,
-                          struct why *why);
+/* May this total be applied? Its samples must be those that are due, each counted once in every stage of the plan, and
+ * the total must be unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or
+ * -EBADMSG with one line in `why`. The first half looks at everything but the gradients, the second one at these, of the
+ * stages that are held, as they were when `next` was made of them: no further pass over them is needed. `stages` NULL: the
+ * whole is one. */
+int state_check_counts(const struct state *state, const struct state_stages *stages,
+                       const int32_t *total, uint64_t *coverage, struct why *why);
+int state_check_gradients(const struct state *next, const struct state *now,
+                          const struct state_stages *stages, const int32_t *total, struct why *why);
 
 /* F: makes `next` of `now` and the total. `now` is not changed. Memory may be faulty: returns 0, and `next` is of no
  * use, if any part of `now` has changed since its hash was remembered (parts without a remembered hash are not
@@ -252,8 +264,8 @@ void state_apply(struct state *next, const struct state *now, const int32_t *tot
                  size_t count, struct pool *pool);
 /* The held parameters below this one are already those of `next`. */
 size_t state_known(const struct state *next);
-/* For clip_norm: next->square of the held blocks, the sums of the squares of their gradients. Those of the other blocks are
- * to be there, too, before state_finish. */
+/* For clip_norm: next->square of the held blocks, the sums of the squares of their gradients. May come before state_begin. Those
+ * of the other blocks are to be there, too, before state_finish: state_summary_take. */
 void state_squares(struct state *next, const struct state *now, const int32_t *total,
                    struct pool *pool);
 /* After state_squares: the missing ranges, and the exponents. Returns what state_advance returns. */
@@ -279,6 +291,17 @@ uint64_t state_hash(const struct state *state, struct pool *pool);
 uint64_t state_hash_whole(const struct state *state, uint64_t parts);
 /* Takes over what is held of another node's block. Returns -EBADMSG if its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
+
+/* What the stages of a plan tell one another in the last bucket, once they know the sums of their own buckets: each what it adds
+ * to the hash of `now`, and with clip_norm the squares of its blocks (state_squares). `mine`: bitmap of the stages that
+ * this member speaks of. Of those that hold a stage it is one alone; the others write zeros for it. */
+void state_summary_write(const struct state *next, const struct state *now,
+                         const struct state_stages *stages, uint64_t mine, int32_t *own);
+/* From the total of these: next->square of the blocks that are not held, and the hash of the whole state before the round.
+ * Returns 0, or -EBADMSG with `why` if the total has changed since, or its squares are not those computed here. */
+int state_summary_take(struct state *next, const struct state *now,
+                       const struct state_stages *stages, const int32_t *total, uint64_t *hash,
+                       struct why *why);
 
 /* Adds the loss sum and the counts of one shard to a tail. */
 void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);

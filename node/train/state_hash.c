@@ -109,6 +109,17 @@ hash_blocks(const struct hashing *h, struct pool *pool)
     return sum;
 }
 
+uint64_t
+state_hash_range(const struct state *state, const struct state_range *range)
+{
+    const struct hashing h = {state, state->block, state->hash};
+    struct state_item blocks = state_blocks(state, range);
+    uint64_t sum = 0;
+    for (size_t b = blocks.first; b < blocks.end; b++)
+        sum += term_of(&h, b);
+    return sum;
+}
+
 static uint64_t
 hash_whole(const uint8_t *memory, uint64_t parts)
 {

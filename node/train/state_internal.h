@@ -1,5 +1,5 @@
 /* state_internal.h - shared by the files of F: state.c has the block of memory and its header, state_tail.c the
- * counters of a round, state_update.c the step, state_hash.c the hashes. */
+ * counters of a round, state_summary.c what stages tell one another, state_update.c the step, state_hash.c the hashes. */
 #ifndef NODE_STATE_INTERNAL_H
 #define NODE_STATE_INTERNAL_H
 
@@ -22,15 +22,24 @@ state_items(size_t blocks)
     return (blocks + STATE_ITEM_BLOCKS - 1) / STATE_ITEM_BLOCKS;
 }
 
-/* The blocks of item i of all that are [first, end). */
+/* Exponent blocks. */
 struct state_item {
     size_t first, end;
 };
+/* Those of item i of all that are [first, end). */
 static inline struct state_item
 state_item(size_t first, size_t end, size_t i)
 {
     size_t from = first + i * STATE_ITEM_BLOCKS, to = from + STATE_ITEM_BLOCKS;
     return (struct state_item){from, to < end ? to : end};
+}
+
+/* Those of a range. */
+static inline struct state_item
+state_blocks(const struct state *state, const struct state_range *range)
+{
+    return (struct state_item){exact_block_of(state->exact, range->first),
+                               exact_block_of(state->exact, range->end - 1) + 1};
 }
 
 bool state_holds_block(const struct state *state, size_t block);
@@ -49,8 +58,13 @@ bool state_block_sound(const struct state *state, size_t block);
 uint64_t state_hash_rest(struct state *next, struct pool *pool);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */
 bool state_changed_below(const struct state *next, const struct state *now);
+/* What the blocks of a held range add to the hash of the whole, by their remembered hashes. */
+uint64_t state_hash_range(const struct state *state, const struct state_range *range);
 /* Marks the hashes of the held blocks as unknown. */
 void state_hash_forget(const struct state *state, uint64_t *hash);
+
+/* How many there are in a total. */
+unsigned state_ledgers(const struct state_job *job);
 
 /* Loss summed over the samples. */
 double state_tail_loss(const int32_t *tail);

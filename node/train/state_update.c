@@ -186,7 +186,7 @@ void
 state_squares(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
     struct update u = {next, now, total, 0, now->block_count};
-    if (next->moves && clips(now))
+    if (now->header->phase == STATE_TRAIN && clips(now))
         pool_run(pool, square_item, &u, state_items(now->block_count));
 }
 
@@ -197,14 +197,13 @@ state_apply(struct state *next, const struct state *now, const int32_t *total, s
     if (count == 0)
         return;
     const struct state_range range = {first, first + count};
-    size_t block = exact_block_of(now->exact, first),
-           end = exact_block_of(now->exact, first + count - 1) + 1;
+    const struct state_item blocks = state_blocks(now, &range);
     assert(next->moves);
     assert(state_holds(now, &range));
-    assert(exact_block_first(now->exact, block) == first);
-    assert(exact_block_first(now->exact, end) == first + count);
-    struct update u = {next, now, total, block, end};
-    pool_run(pool, update_item, &u, state_items(end - block));
+    assert(exact_block_first(now->exact, blocks.first) == first);
+    assert(exact_block_first(now->exact, blocks.end) == first + count);
+    struct update u = {next, now, total, blocks.first, blocks.end};
+    pool_run(pool, update_item, &u, state_items(blocks.end - blocks.first));
 }
 
 size_t

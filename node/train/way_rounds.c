@@ -260,10 +260,10 @@ commit(struct run *run, const struct mesh_task *task)
     }
     const int32_t *total = mesh_sum(run->mesh);
     uint64_t hash = 0;
-    int bad = state_check_counts(&run->state, total, &coverage, &why);
+    int bad = state_check_counts(&run->state, NULL, total, &coverage, &why);
     if (!bad) {
         hash = advance_state(run, task->fresh);
-        bad = state_check_gradients(&run->next, &run->state, total, &why);
+        bad = state_check_gradients(&run->next, &run->state, NULL, total, &why);
     }
     if (bad) {
         train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);

@@ -27,6 +27,7 @@ struct work_setup {
     struct pool *pool;
     unsigned threads; /* threads of the pool */
     unsigned shards;
+    size_t behind; /* elements behind the tail: state_behind; 0: those of one ledger */
     uint64_t batch;
     uint64_t local_steps; /* steps of a round, as in struct state_job; above 1 only in exact mode */
     void (*alive)(void *ctx); /* called after each local step; may be NULL */

@@ -7,8 +7,9 @@
 static inline int
 total_check(const struct state *state, const int32_t *total, uint64_t *coverage, struct why *why)
 {
-    int rc = state_check_counts(state, total, coverage, why);
-    return rc ? rc : state_check_gradients(&(struct state){.moves = false}, state, total, why);
+    int rc = state_check_counts(state, NULL, total, coverage, why);
+    return rc ? rc
+              : state_check_gradients(&(struct state){.moves = false}, state, NULL, total, why);
 }
 
 #endif

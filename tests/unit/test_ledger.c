@@ -48,7 +48,7 @@ the_samples_of_the_step_pass(void **state)
     int32_t slots[SHARDS * LEDGER_WORDS];
     struct why why;
     fill(slots);
-    assert_int_equal(ledger_verify(slots, &step, &why), 0);
+    assert_int_equal(ledger_verify(slots, 1, &step, &why), 0);
     assert_int_equal(ledger_coverage(slots, SHARDS), 0x1f);
     assert_true(ledger_shard_check(slots, 3) == UINT64_C(0x80000001fffffff3));
     /* 5 * 0xfffffff0 + 10 and 5 * 0x80000001, each modulo 2^32 */
@@ -63,11 +63,11 @@ a_shard_that_is_missing_or_counted_twice_is_named(void **state)
     struct why why;
     fill(slots);
     ledger_add(slots, 3, 0, 0);
-    assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+    assert_int_equal(ledger_verify(slots, 1, &step, &why), -EBADMSG);
     assert_string_equal(why.line, "shard 3 was counted 2 times");
     assert_int_equal(ledger_coverage(slots, SHARDS), 0x17);
     memset(slots, 0, sizeof slots);
-    assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+    assert_int_equal(ledger_verify(slots, 1, &step, &why), -EBADMSG);
     assert_string_equal(why.line, "shard 0 was counted 0 times");
 }
 
@@ -81,7 +81,7 @@ other_samples_are_refused(void **state)
         memset(slots, 0, sizeof slots);
         for (unsigned s = 0; s < SHARDS; s++)
             ledger_add(slots, s, rows_of(s, s == wrong), 0);
-        assert_int_equal(ledger_verify(slots, &step, &why), -EBADMSG);
+        assert_int_equal(ledger_verify(slots, 1, &step, &why), -EBADMSG);
         assert_non_null(strstr(why.line, "from other samples than its own"));
     }
 }
@@ -96,7 +96,8 @@ every_flipped_bit_of_counts_and_rows_is_refused(void **state)
         fill(slots);
         uint64_t check = ledger_check(slots, SHARDS);
         slots[bit / 32] = (int32_t)((uint32_t)slots[bit / 32] ^ 1u << bit % 32);
-        assert_true(ledger_verify(slots, &step, &why) != 0 || ledger_check(slots, SHARDS) != check);
+        assert_true(ledger_verify(slots, 1, &step, &why) != 0 ||
+                    ledger_check(slots, SHARDS) != check);
     }
 }
 

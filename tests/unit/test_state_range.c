@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,13 +15,14 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
+#include "nn/data.h"
 #include "node/train/ledger.h"
 #include "node/train/save.h"
 #include "node/train/state.h"
 #include "tests/support/rand.h"
 
 enum { SHARDS = 4, TENSORS = 7, CUT = 4, ROUNDS = 12, WHOLE = 2, POISON = 0x3fffffff };
-enum { HALVES = (1 << CUT) - 1, ALL = (1 << TENSORS) - 1 };
+enum { HALVES = (1 << CUT) - 1, ALL = (1 << TENSORS) - 1, LEDGERS = TENSORS + 1, RANDOM = 4 };
 
 /* The cut is at block 101: 64 blocks are one item of work. */
 static const size_t elements[TENSORS] = {70000, 5, 30000, 1, 90000, 60000, 45001};
@@ -33,7 +35,10 @@ static size_t params, blocks;
 struct trio {
     struct state now[3], next[3];
     struct state_event event[3];
-    int32_t *total[3]; /* what a part does not hold is poison */
+    struct state_stages stages; /* those of each part by turns */
+    int32_t *total[3];          /* what a part does not hold is poison */
+    int32_t *own[2];            /* for the summary */
+    size_t vector;
     float *average;
     struct rand rand;
 };
@@ -46,6 +51,7 @@ job_of(const struct optim_spec *optim, const float *average)
         .rules.epochs = 9,
         .rules.eval_every = 1,
         .shards = SHARDS,
+        .ledgers = LEDGERS,
         .batch = 8,
         .local_steps = 1,
         .train = 20,
@@ -112,6 +118,18 @@ start(struct state *state)
     state_rehash(state, pool);
 }
 
+/* A stage ends where a tensor of the other part begins. */
+static void
+cut(struct state_stages *stages, unsigned tensors)
+{
+    stages->count = 0;
+    for (size_t t = 0; t < TENSORS; t++) {
+        if (t == 0 || (tensors >> t & 1) != (tensors >> (t - 1) & 1))
+            stages->stage[stages->count++] = tensor_range(t);
+        stages->stage[stages->count - 1].end = tensor_range(t).end;
+    }
+}
+
 /* One part has these tensors, the other one the rest. */
 static void
 begin(struct trio *trio, const struct optim_spec *optim, unsigned tensors)
@@ -120,13 +138,16 @@ begin(struct trio *trio, const struct optim_spec *optim, unsigned tensors)
     *trio = (struct trio){.rand = {11 + tensors}, .average = calloc(blocks, sizeof(float))};
     trio->average[exact_tensor_first(exact, 2)] = 0.25f;
     struct state_job job = job_of(optim, trio->average);
+    trio->vector = params + state_tail(blocks) + state_behind(&job, blocks);
+    cut(&trio->stages, tensors);
     for (size_t i = 0; i < 3; i++) {
         hold(&trio->now[i], &job, held[i]);
         hold(&trio->next[i], &job, held[i]);
         start(&trio->now[i]);
-        trio->total[i] =
-            calloc(params + state_tail(blocks) + ledger_words(SHARDS), sizeof(int32_t));
+        trio->total[i] = calloc(trio->vector, sizeof(int32_t));
     }
+    for (size_t i = 0; i < 2; i++)
+        trio->own[i] = calloc(trio->vector, sizeof(int32_t));
 }
 
 static void
@@ -137,7 +158,35 @@ finish(struct trio *trio)
         state_fini(&trio->next[i]);
         free(trio->total[i]);
     }
+    free(trio->own[0]);
+    free(trio->own[1]);
     free(trio->average);
+}
+
+static uint64_t
+rows_of(const struct state *state, unsigned shard)
+{
+    uint32_t index[8];
+    uint64_t first = state->header->epoch_step * 8, rows = state_rows(state), n = 0;
+    for (uint64_t at = rows * shard / SHARDS; at < rows * (shard + 1) / SHARDS; at++)
+        index[n++] = data_shuffle(0, state->header->epoch, (uint32_t)(first + at), 20);
+    return ledger_rows(shard, index, n);
+}
+
+/* Each shard in each stage. The first one has the checksum of them all. */
+static void
+count_shards(const struct trio *trio, int32_t *total)
+{
+    const struct state *whole = &trio->now[WHOLE];
+    int32_t *slots = total + params + state_tail(blocks);
+    for (size_t s = 0; s < trio->stages.count; s++, slots += ledger_words(SHARDS)) {
+        const struct state_range *range = &trio->stages.stage[s];
+        for (unsigned shard = 0; shard < SHARDS; shard++)
+            ledger_add(
+                slots, shard, rows_of(whole, shard),
+                shard ? 0
+                      : check_of(total + range->first, range->first, range->end - range->first));
+    }
 }
 
 /* The total of a round: some are too large for a block of the second range, one is not finite. */
@@ -153,25 +202,20 @@ make_totals(struct trio *trio, size_t round)
         g[params - 7] = 1e5f;
     if (round == 5 || round == 6) /* one of them is no evaluation */
         g[3] = NAN;
-    memset(total, 0, (params + state_tail(blocks) + ledger_words(SHARDS)) * sizeof *total);
-    if (whole->header->phase == STATE_TRAIN)
+    memset(total, 0, trio->vector * sizeof *total);
+    if (whole->header->phase == STATE_TRAIN) {
         exact_add(exact, whole->exponent, 0, g, params, 1, total, tail + TAIL_OVER, tail + TAIL_BAD,
                   NULL);
-    state_tail_add(tail, state_rows(whole), &(struct nn_result){.loss = 2, .correct = 3});
-    for (size_t i = 0; i < 2; i++) {
-        const struct state *now = &trio->now[i];
-        int32_t *slots = trio->total[i] + params + state_tail(blocks);
-        memset(slots, 0, ledger_words(SHARDS) * sizeof *slots);
-        memcpy(trio->total[i], total, (params + state_tail(blocks)) * sizeof *total);
-        for (size_t k = 0; k < params; k++)
-            if (!holds_element(now, k))
-                trio->total[i][k] = POISON;
-        for (size_t r = 0; r < now->held_count; r++)
-            ledger_add(slots, (unsigned)r, 0,
-                       check_of(total + now->held[r].first, now->held[r].first,
-                                now->held[r].end - now->held[r].first));
+        count_shards(trio, total);
     }
-    ledger_add(tail + state_tail(blocks), 1, 0, check_of(total, 0, params));
+    state_tail_add(tail, state_rows(whole), &(struct nn_result){.loss = 2, .correct = 3});
+    state_tail_seal(tail, blocks, 0);
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(trio->total[i], total, trio->vector * sizeof *total);
+        for (size_t k = 0; k < params; k++)
+            if (!holds_element(&trio->now[i], k))
+                trio->total[i][k] = POISON;
+    }
     free(g);
 }
 
@@ -187,14 +231,21 @@ apply_early(struct trio *trio, size_t i)
     }
 }
 
-/* Each holder has the sums of the others' blocks from them. */
+/* Stages are spoken of by their holders, the whole by nobody: the last bucket adds that up. */
 static void
-exchange_squares(struct trio *trio)
+exchange_summaries(struct trio *trio)
 {
-    for (size_t i = 0; i < 2; i++)
-        for (size_t b = 0; b < blocks; b++)
-            if (holds_element(&trio->next[i], exact_block_first(exact, b)))
-                trio->next[!i].square[b] = trio->next[i].square[b];
+    size_t first = params + state_tail(blocks) + LEDGERS * ledger_words(SHARDS);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t mine = 0;
+        for (size_t s = 0; s < trio->stages.count; s++)
+            mine |= (uint64_t)state_holds(&trio->now[i], &trio->stages.stage[s]) << s;
+        memset(trio->own[i] + first, POISON, (trio->vector - first) * sizeof(int32_t));
+        state_summary_write(&trio->next[i], &trio->now[i], &trio->stages, mine, trio->own[i]);
+    }
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = first; k < trio->vector; k++)
+            trio->total[i][k] = (int32_t)((uint32_t)trio->own[0][k] + (uint32_t)trio->own[1][k]);
 }
 
 static void
@@ -213,25 +264,33 @@ same_as_whole(const struct state *part, const struct state *whole)
 static void
 one_round(struct trio *trio, size_t round)
 {
-    uint64_t hash[3];
+    uint64_t hash[3], before, coverage, expected = state_hash(&trio->now[WHOLE], pool);
     struct why why;
     bool early = false;
     make_totals(trio, round);
+    for (size_t i = 0; i < 3; i++)
+        state_squares(&trio->next[i], &trio->now[i], trio->total[i], pool);
+    exchange_summaries(trio);
     for (size_t i = 0; i < 3; i++) {
         early = state_begin(&trio->next[i], &trio->now[i], trio->total[i], &trio->event[i]);
         if (early)
             apply_early(trio, i);
         assert_in_range(state_known(&trio->next[i]), first_of(&trio->now[i]), params);
-        state_squares(&trio->next[i], &trio->now[i], trio->total[i], pool);
+        assert_int_equal(state_summary_take(&trio->next[i], &trio->now[i], &trio->stages,
+                                            trio->total[i], &before, &why),
+                         0);
+        assert_int_equal(before, expected);
     }
-    exchange_squares(trio);
     for (size_t i = 0; i < 3; i++) {
         hash[i] = state_finish(&trio->next[i], &trio->now[i], trio->total[i], pool);
         assert_int_equal(hash[i], state_hash(&trio->next[i], pool));
         if (trio->event[i].stepped && !trio->event[i].skipped)
             assert_int_equal(state_known(&trio->next[i]), params);
         assert_memory_equal(&trio->event[i], &trio->event[WHOLE], sizeof trio->event[i]);
-        assert_int_equal(state_check_gradients(&trio->next[i], &trio->now[i], trio->total[i], &why),
+        assert_int_equal(
+            state_check_counts(&trio->now[i], &trio->stages, trio->total[i], &coverage, &why), 0);
+        assert_int_equal(state_check_gradients(&trio->next[i], &trio->now[i], &trio->stages,
+                                               trio->total[i], &why),
                          0);
         state_swap(&trio->now[i], &trio->next[i]);
         assert_true(state_params_sound(&trio->now[i], pool));
@@ -291,11 +350,13 @@ test_ranges_are_together_the_whole(void **unused)
     /* cut once at each place, and several times: neighbours, the first and the last one, every second one */
     static const unsigned tensors[] = {0x01, 0x03, 0x07, 0x0f, 0x1f, 0x3f,
                                        0x43, 0x12, 0x5d, 0x55, 0x2a};
+    struct rand rand = {99};
     for (size_t o = 0; o < sizeof optim / sizeof *optim; o++)
-        for (size_t h = 0; h < sizeof tensors / sizeof *tensors; h++) {
+        for (size_t h = 0; h < sizeof tensors / sizeof *tensors + RANDOM; h++) {
             struct trio trio;
             size_t kinds = 0, all;
-            begin(&trio, &optim[o], tensors[h]);
+            begin(&trio, &optim[o],
+                  h < RANDOM ? 1 + (unsigned)rand_below(&rand, ALL - 1) : tensors[h - RANDOM]);
             for (size_t round = 0; round < ROUNDS; round++) {
                 one_round(&trio, round);
                 const struct state_event *event = &trio.event[WHOLE];
@@ -304,7 +365,7 @@ test_ranges_are_together_the_whole(void **unused)
             assert_int_equal(kinds, 15);
             for (size_t i = 0; i < 2; i++) {
                 assert_int_equal(resident(&trio.now[i], &all), 0);
-                assert_true(all > 0);
+                assert_true(all > 0 || h < RANDOM);
                 assert_int_equal(resident(&trio.next[i], &all), 0);
             }
             finish(&trio);
@@ -364,13 +425,78 @@ test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
                 trio.total[i][at[k]] ^= 1;
                 state_advance(&trio.next[i], &trio.now[i], trio.total[i], &event, pool);
                 assert_int_equal(event.stepped, round == 1);
-                assert_int_equal(
-                    state_check_gradients(&trio.next[i], &trio.now[i], trio.total[i], &why),
-                    (at[k] >= cut) == (i == 1) ? -EBADMSG : 0);
+                assert_int_equal(state_check_gradients(&trio.next[i], &trio.now[i], &trio.stages,
+                                                       trio.total[i], &why),
+                                 (at[k] >= cut) == (i == 1) ? -EBADMSG : 0);
                 trio.total[i][at[k]] ^= 1;
             }
         }
     }
+    finish(&trio);
+}
+
+/* Each shard must be counted once in each stage of the plan, held or not, and in no other. */
+static void
+test_each_stage_counts_each_shard(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
+    struct trio trio;
+    struct why why;
+    uint64_t coverage;
+    begin(&trio, &optim, 0x2d);
+    make_totals(&trio, 1);
+    assert_int_equal(trio.stages.count, 6);
+    for (size_t i = 0; i < 3; i++) {
+        int32_t *total = trio.total[i], *slots = total + params + state_tail(blocks);
+        assert_int_equal(state_check_counts(&trio.now[i], &trio.stages, total, &coverage, &why), 0);
+        assert_int_equal(coverage, (1 << SHARDS) - 1);
+        for (size_t s = 0; s < LEDGERS; s++)
+            for (size_t word = 0; word < 3; word++) {
+                char stage[32];
+                int32_t *at = slots + s * ledger_words(SHARDS) + ledger_words(2) + word;
+                *at += 1;
+                assert_int_equal(
+                    state_check_counts(&trio.now[i], &trio.stages, total, &coverage, &why),
+                    -EBADMSG);
+                snprintf(stage, sizeof stage, s < 6 ? "in stage %zu" : "its plan has not", s);
+                assert_non_null(strstr(why.line, stage));
+                *at -= 1;
+            }
+    }
+    finish(&trio);
+}
+
+/* A word that changed on its way, and squares that are not those of the sum, as who holds them sees. */
+static void
+test_a_damaged_summary_is_noticed(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
+    struct trio trio;
+    struct why why;
+    uint64_t hash;
+    begin(&trio, &optim, 0x2d);
+    make_totals(&trio, 0);
+    for (size_t i = 0; i < 3; i++)
+        state_squares(&trio.next[i], &trio.now[i], trio.total[i], pool);
+    exchange_summaries(&trio);
+    size_t first = params + state_tail(blocks) + LEDGERS * ledger_words(SHARDS);
+    assert_int_equal(trio.vector - first, 2 * (1 + LEDGERS + blocks));
+    for (size_t k = first; k < trio.vector; k++) {
+        trio.total[0][k] ^= 1 << k % 32;
+        assert_int_equal(state_summary_take(&trio.next[0], &trio.now[0], &trio.stages,
+                                            trio.total[0], &hash, &why),
+                         -EBADMSG);
+        trio.total[0][k] ^= 1 << k % 32;
+    }
+    size_t held = exact_block_of(exact, first_of(&trio.now[0]));
+    trio.next[0].square[held] = nextafter(trio.next[0].square[held], 0);
+    exchange_summaries(&trio);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(state_summary_take(&trio.next[i], &trio.now[i], &trio.stages,
+                                            trio.total[i], &hash, &why),
+                         i == WHOLE ? -EBADMSG : 0);
     finish(&trio);
 }
 
@@ -568,6 +694,8 @@ main(void)
         cmocka_unit_test(test_ranges_are_together_the_whole),
         cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
         cmocka_unit_test(test_a_damaged_total_is_noticed_where_it_is_held),
+        cmocka_unit_test(test_each_stage_counts_each_shard),
+        cmocka_unit_test(test_a_damaged_summary_is_noticed),
         cmocka_unit_test(test_other_ranges_begin_anew),
         cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
         cmocka_unit_test(test_squares_are_added_item_by_item),

@@ -295,10 +295,10 @@ check_beside(struct bench *bench)
     struct why why;
     struct state_event event;
     uint64_t coverage;
-    if (state_check_counts(&bench->state, bench->own, &coverage, &why))
+    if (state_check_counts(&bench->state, NULL, bench->own, &coverage, &why))
         return -EBADMSG;
     state_advance(&bench->next, &bench->state, bench->own, &event, bench->pool);
-    return state_check_gradients(&bench->next, &bench->state, bench->own, &why);
+    return state_check_gradients(&bench->next, &bench->state, NULL, bench->own, &why);
 }
 
 /* Flip some bits one by one, all of the tail and the ledger among them: each must be refused. */
