@@ -11,6 +11,8 @@
 struct slot {
     struct slot *next;
     bool taken;
+    bool
+        waits; /* the shard is done, but for the first stage, which shares a weight with this one */
     unsigned shard;
     struct lane lane;
 };
@@ -26,6 +28,7 @@ struct stage {
 struct pieces {
     struct work_stages plan;
     struct stage stage[PROTO_STAGES_MAX];
+    uint64_t round; /* of the pieces so far */
     float *samples; /* [rows of a shard], where only their labels are wanted */
 };
 
@@ -109,22 +112,6 @@ make_slots(struct work *work, unsigned s)
     return 0;
 }
 
-/* One more when shards were given up in an order that the schedule does not have. NULL: not enough memory. */
-static struct slot *
-take_slot(struct work *work, struct stage *stage, unsigned shard)
-{
-    struct slot *slot = stage->slots;
-    while (slot && slot->taken)
-        slot = slot->next;
-    if (!slot)
-        slot = new_slot(work, stage);
-    if (!slot)
-        return NULL;
-    slot->taken = true;
-    slot->shard = shard;
-    return slot;
-}
-
 static struct slot *
 find_slot(const struct stage *stage, unsigned shard)
 {
@@ -134,11 +121,27 @@ find_slot(const struct stage *stage, unsigned shard)
     return NULL;
 }
 
+/* A new one when shards were given up in an order that the schedule does not have. NULL: not enough memory. */
+static struct slot *
+take_slot(struct work *work, struct stage *stage, unsigned shard)
+{
+    struct slot *slot = find_slot(stage, shard), *any = stage->slots;
+    while (!slot && any && any->taken)
+        any = any->next;
+    slot = slot ? slot : any ? any : new_slot(work, stage);
+    if (!slot)
+        return NULL;
+    slot->taken = true;
+    slot->waits = false;
+    slot->shard = shard;
+    return slot;
+}
+
 static void
 keep_slots(const struct stage *stage, uint64_t shards)
 {
     for (struct slot *slot = stage->slots; slot; slot = slot->next)
-        slot->taken = slot->taken && (shards >> slot->shard & 1);
+        slot->taken = slot->taken && (slot->waits || (shards >> slot->shard & 1));
 }
 
 /* --- The plan ------------------------------------------------------------------------------------- */
@@ -191,8 +194,9 @@ set_plan(struct work *work, const struct work_stages *plan)
 void
 pieces_drop(struct work *work)
 {
-    for (size_t s = 0; work->pieces && s < work->pieces->plan.count; s++)
-        keep_slots(&work->pieces->stage[s], 0);
+    for (size_t s = 0; work->pieces && s < PROTO_STAGES_MAX; s++)
+        for (struct slot *slot = work->pieces->stage[s].slots; slot; slot = slot->next)
+            slot->taken = false;
 }
 
 void
@@ -303,7 +307,7 @@ finish_shard(struct work *work, const struct work_piece *piece, struct slot *slo
     const struct work_stages *plan = &work->pieces->plan;
     struct stage *stage = &work->pieces->stage[piece->stage];
     work_enter(&slot->lane, is_last(work, stage), stage->tail, stage->ledger);
-    slot->taken = plan->tied && plan->count > 1 && is_last(work, stage);
+    slot->taken = slot->waits = plan->tied && plan->count > 1 && is_last(work, stage);
     if (tied)
         tied->taken = false;
 }
@@ -353,6 +357,9 @@ static void
 set_round(struct work *work, const struct state *state, int32_t *own)
 {
     assert(state->header->phase == STATE_TRAIN);
+    if (work->pieces->round != state->header->round)
+        pieces_drop(work);
+    work->pieces->round = state->header->round;
     work->begun = false;
     work->state = state;
     work->params = state->params;

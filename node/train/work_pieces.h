@@ -26,7 +26,7 @@ struct work_stages {
     unsigned shards;         /* so many of each, at most */
     enum schedule_rule rule; /* zb has INPUT and WEIGHT, the others BACKWARD */
     /* The first stage and the last one share a weight, and are on the same node. The pass of the last one is kept for
-     * the first one. */
+     * the first one, whose back-propagation of a shard comes after that of the last one. */
     bool tied;
     /* Item (stage, shard, gradient) is at items + ((stage * 2 + gradient) * shards + shard) * item_words: rows of the shard,
      * floats that cross the cut. `stage` is the one that reads it. */
@@ -39,7 +39,7 @@ struct work_piece {
     unsigned stage, shard;
     /* The first one of this stage that adds to own: what the stage has added before is void. */
     bool fresh;
-    uint64_t held; /* shards of this stage whose forward counts, also those that are done */
+    uint64_t held; /* shards of this stage whose activations are needed: others are dropped */
 };
 
 /* Computes a piece of the state's next round, a training step. Returns 0, or -ENOMEM if there is no memory for the

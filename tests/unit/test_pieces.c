@@ -458,22 +458,12 @@ check_item(const struct member *m, unsigned stage, bool gradient, unsigned shard
     w.written[stage][gradient][shard] = true;
 }
 
-/* The stage's sum begins again: what was added is void, and perhaps the forwards of other shards, too. Of stages that share
- * a weight both begin again. */
+/* All that the member has computed is void. */
 static void
 restart(struct member *m)
 {
-    unsigned one = (unsigned)below(w.k);
-    bool every = all.net->tied || below(2);
     w.restarts++;
-    for (unsigned stage = 0; stage < w.k; stage++) {
-        if (!(m->plan.mine >> stage & 1) || (!every && stage != one))
-            continue;
-        uint64_t added = m->schedule.of[stage].backward, busy = UINT64_C(1)
-                                                                << m->schedule.now.shard;
-        schedule_void(&m->schedule, stage, every ? m->shards : added | busy);
-        m->begun &= ~(UINT64_C(1) << stage);
-    }
+    member_begin(m);
     post_all_again(m);
 }
 
@@ -551,14 +541,11 @@ compute(struct member *m)
         .stage = next.stage,
         .shard = next.shard,
         .fresh = !(m->begun & stage),
-        .held = m->schedule.of[next.stage].forward,
+        .held = m->schedule.of[next.stage].forward & ~m->schedule.of[next.stage].weight,
     };
-    if (accident(100))
-        restart(m); /* while the piece is computed */
     w.pieces++;
     assert_int_equal(work_piece(m->work, &all.now, &m->plan, &piece, m->own), 0);
-    if (!schedule_done(&m->schedule))
-        return true;
+    assert_true(schedule_done(&m->schedule));
     bool forward = next.kind == SCHEDULE_FORWARD;
     m->begun |= forward ? 0 : stage;
     if (forward && next.stage + 1 < w.k) {
