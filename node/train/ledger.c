@@ -48,18 +48,12 @@ add_u64(int32_t *slot, int word, uint64_t value)
 }
 
 void
-ledger_add_check(int32_t *slots, unsigned shard, uint64_t check)
-{
-    add_u64(slots + ledger_words(shard), CHECK, check);
-}
-
-void
 ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check)
 {
     int32_t *slot = slots + ledger_words(shard);
     slot[COUNT]++;
     add_u64(slot, ROWS, rows);
-    ledger_add_check(slots, shard, check);
+    add_u64(slot, CHECK, check);
 }
 
 uint64_t

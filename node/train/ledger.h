@@ -44,8 +44,6 @@ size_t ledger_words(unsigned shards);
 uint64_t ledger_rows(unsigned shard, const uint32_t *index, size_t count);
 /* Writes one shard to slots[ledger_words]. */
 void ledger_add(int32_t *slots, unsigned shard, uint64_t rows, uint64_t check);
-/* Adds the checksum of a part of its gradient alone: other layers, from another node. */
-void ledger_add_check(int32_t *slots, unsigned shard, uint64_t check);
 /* Bitmap of the shards whose count is 1. */
 uint64_t ledger_coverage(const int32_t *slots, unsigned shards);
 /* Are all slots zero? An evaluation uses no samples. */

@@ -315,10 +315,7 @@ work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots)
         struct part *part = &lane->part[p];
         part->result.bad |= part->bad != 0;
         state_tail_add(tail, has_end ? part->count : 0, &part->result);
-        if (has_end)
-            enter_part(part, at, slots);
-        else
-            ledger_add_check(slots, (unsigned)__builtin_ctzll(part->shards), part->check);
+        enter_part(part, at, slots);
         at += part->count;
     }
 }

@@ -113,8 +113,8 @@ size_t work_shard_rows(const struct work *work, unsigned shard);
 struct nn_sink work_sink(struct part *part);
 /* A range of own becomes zeros. */
 void work_clear(struct work *work, const struct state_range *range);
-/* Adds what the lane has computed to a tail, and to slots of the ledger. Of a lane that has not the end of the model it is
- * the checksum, and whether the gradient is finite. */
+/* Adds what the lane has computed to a tail and to a ledger. Of a lane that has not the end of the model, the tail gets
+ * only whether the gradient is finite. */
 void work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots);
 
 /* work_pieces.c */

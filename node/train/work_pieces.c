@@ -406,10 +406,12 @@ work_pieces_tail(struct work *work, const struct state *state, const struct work
     if (set_plan(work, stages))
         return -ENOMEM;
     size_t blocks = exact_blocks(work->setup.exact), words = ledger_words(work->setup.shards);
-    int32_t *tail = own + state->param_count, *slots = tail + state_tail(blocks);
+    int32_t *tail = own + state->param_count, *behind = tail + state_tail(blocks);
+    int32_t *end = own + work_vector_count(work);
+    assert((size_t)(end - behind) >= stages->count * words);
     set_round(work, state, own);
     memset(tail, 0, TAIL_OVER * sizeof *tail);
-    memset(slots, 0, words * sizeof *slots);
+    memset(behind, 0, (size_t)(end - behind) * sizeof *behind);
     for (size_t s = 0; s < stages->count; s++) {
         const struct stage *stage = &work->pieces->stage[s];
         if (!(stages->mine >> s & 1)) {
@@ -417,7 +419,7 @@ work_pieces_tail(struct work *work, const struct state *state, const struct work
             continue;
         }
         add_words(tail, stage->tail, TAIL_OVER);
-        add_words(slots, stage->ledger, words);
+        memcpy(behind + s * words, stage->ledger, words * sizeof *behind);
     }
     state_tail_seal(tail, blocks, 0);
     return 0;

@@ -1,9 +1,9 @@
 /* work_pieces.h - computes a training round in pieces, when the model is divided into stages (mesh/core/pipeline/schedule.h).
  *
  * One shard goes through the layers of one stage at a time, with all threads. What a stage needs and gives lies in items,
- * and its gradients are added to own as in work_round: summed over all stages and nodes, own is the one of work_round,
- * bit for bit, the tail and the ledger included. Only the number of bad shards may be larger: each stage that finds
- * one counts it. Exact mode, one step a round.
+ * and its gradients are added to own as in work_round: summed over all stages and nodes, gradients and tail are those of
+ * work_round, bit for bit. Each stage enters its shards in its own ledger. Only the number of bad shards may be larger:
+ * each stage that finds one counts it. Exact mode, one step a round.
  *
  *     stage s   FORWARD          item (s, shard, 0) -> item (s + 1, shard, 0), of the last stage the loss
  *               BACKWARD         item (s, shard, 1) -> item (s - 1, shard, 1), and gradients of weights
@@ -46,8 +46,8 @@ struct work_piece {
  * activations of this plan: nothing was computed. */
 int work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
                const struct work_piece *piece, int32_t *own);
-/* Writes the last bucket of own, with the ledger: the sums of what the stages of this node have added so far. Returns what
- * work_piece returns. */
+/* Writes the last bucket of own: the sums of what the stages of this node have added so far, and zeros for the summary
+ * (state.h). Returns what work_piece returns. */
 int work_pieces_tail(struct work *work, const struct state *state, const struct work_stages *stages,
                      int32_t *own);
 

@@ -13,13 +13,13 @@
 
 #include <cmocka.h>
 
+#include "compress/check.h"
 #include "node/train/ledger.h"
 #include "node/train/work_pieces.h"
 #include "tests/support/alloc.h"
 #include "tests/support/cases.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
-#include "tests/support/total_check.h"
 
 enum {
     SHARDS = 5,
@@ -166,6 +166,7 @@ work_of(struct pool *pool, unsigned threads)
         .batch = BATCH,
         .local_steps = 1,
         .seed = 7,
+        .behind = state_behind(&all.now.job, exact_blocks(all.exact)),
         .exact_mode = true,
         .claims = true, /* the ledger has the checksum of each shard, not of several */
         .bucket_bytes = 1000,
@@ -230,6 +231,7 @@ open_state(void)
         .test = 10,
         .labels = 1,
         .claims = true,
+        .ledgers = STAGES,
     };
     size_t params = nn_param_count(all.model);
     assert_int_equal(state_init(&all.now, &job, all.exact, params), 0);
@@ -618,10 +620,46 @@ round_in_pieces(int32_t *total)
         }
 }
 
+/* The ledger of each stage is that of the whole, but for the checksums: these add up. */
+static void
+compare_ledgers(const int32_t *ledger, const int32_t *whole, size_t count)
+{
+    for (unsigned shard = 0; shard < SHARDS; shard++) {
+        uint64_t check = 0;
+        for (unsigned stage = 0; stage < w.k; stage++) {
+            const int32_t *of = ledger + ledger_words(stage * SHARDS);
+            size_t at = ledger_words(shard);
+            assert_memory_equal(of + at, whole + at, 3 * sizeof *of);
+            check = check_add(check, ledger_shard_check(of, shard));
+        }
+        assert_true(check == ledger_shard_check(whole, shard));
+    }
+    for (size_t i = ledger_words(w.k * SHARDS); i < count; i++)
+        assert_int_equal(ledger[i], 0);
+}
+
+static struct state_stages
+ranges(void)
+{
+    struct state_stages stages = {.count = w.k};
+    for (unsigned s = 0; s < w.k; s++)
+        stages.stage[s] = (struct state_range){params_before(s), params_before(s + 1)};
+    return stages;
+}
+
 static void
 compare(const int32_t *total)
 {
-    size_t params = nn_param_count(all.model), end = vector();
+    struct why why = {""};
+    uint64_t coverage;
+    const struct state_stages stages = ranges();
+    size_t params = nn_param_count(all.model);
+    size_t end = params + state_tail(exact_blocks(all.exact));
+    compare_ledgers(total + end, all.own + end, vector() - end);
+    if (state_check_counts(&all.now, &stages, total, &coverage, &why) ||
+        state_check_gradients(&(struct state){.moves = false}, &all.now, &stages, total, &why))
+        fail_msg("%s", why.line);
+    assert_true(coverage == ALL);
     for (size_t i = 0; i < end; i++)
         if (total[i] != all.own[i])
             fail_msg("%s, rule %d, %u stages, %u members: word %zu of %zu parameters and %zu words "
