@@ -1,0 +1,137 @@
+/* stage_times.c - see stage_times.h. A part is measured as a stage of its own in a plan for this node alone: what is below
+ * it and what is above it are two more stages, which are not computed. Only a part that shares a weight with the last one
+ * needs that one to be computed first. */
+#include "node/train/stage_times.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "nn/least.h"
+#include "node/train/work_internal.h"
+#include "node/train/work_pieces.h"
+#include "proto/clock.h"
+#include "proto/mix.h"
+
+enum { TIMES = 3, STAGES = 3 };
+static const float GRADIENT = 0x1p-10F; /* of numbers that cross: sums of them fit from the start */
+
+struct measure {
+    struct work *work;
+    const struct state *state;
+    int32_t *own;
+    struct work_stages plan;
+};
+
+static float *
+item_numbers(const struct measure *m, size_t stage, size_t gradient)
+{
+    size_t shards = m->work->setup.shards;
+    return (float *)(void *)(m->plan.items + (stage * 2 + gradient) * shards * m->plan.item_words);
+}
+
+/* Any numbers but 0, which some layers pass over. */
+static void
+fill(float *x, size_t n, float size)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = size * ((float)(mix64(i) >> 40) * 0x1p-23F - 0.99F);
+}
+
+/* A part becomes a stage, whose number is returned. */
+static unsigned
+plan_part(struct measure *m, const struct stages *stages, size_t p)
+{
+    struct work_stages *plan = &m->plan;
+    plan->count = 1;
+    if (p < stages->cut_count)
+        plan->first[plan->count++] = stages->cut[p].layer;
+    unsigned stage = (unsigned)plan->count - 1;
+    plan->tied = stage == 0 && stages->tied && p > 0;
+    if (p > 0)
+        plan->first[plan->count++] = stages->cut[p - 1].layer;
+    if (plan->tied && p > 1)
+        plan->first[plan->count++] = stages->cut[0].layer;
+    plan->mine = UINT64_C(1) << stage | (uint64_t)plan->tied << (plan->count - 1);
+    return stage;
+}
+
+static const enum schedule_kind kinds[] = {SCHEDULE_FORWARD, SCHEDULE_INPUT, SCHEDULE_WEIGHT};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Seconds of each kind of piece. */
+static int
+compute_pieces(const struct measure *m, unsigned stage, bool fresh, double s[KINDS])
+{
+    struct work_piece piece = {.stage = stage, .fresh = fresh, .held = 1};
+    int rc = 0;
+    for (size_t k = 0; k < KINDS && rc == 0; k++) {
+        double start = clock_s();
+        piece.kind = kinds[k];
+        rc = work_piece(m->work, m->state, &m->plan, &piece, m->own);
+        s[k] = clock_s() - start;
+    }
+    return rc;
+}
+
+static double
+median(double a, double b, double c)
+{
+    return fmax(fmin(a, b), fmin(fmax(a, b), c));
+}
+
+static int
+measure_part(struct measure *m, const struct stages *stages, size_t p, struct stage_times *out)
+{
+    const struct work *work = m->work;
+    unsigned stage = plan_part(m, stages, p), last = (unsigned)m->plan.count - 1;
+    double s[TIMES][KINDS], other[KINDS];
+    int rc = 0;
+    for (size_t t = 0; t < TIMES && rc == 0; t++) {
+        if (m->plan.tied)
+            rc = compute_pieces(m, last, t == 0, other);
+        rc = rc ? rc : compute_pieces(m, stage, t == 0, s[t]);
+    }
+    if (rc)
+        return rc;
+    const struct nn_room room = {.first = m->plan.first[stage],
+                                 .end = stage < last ? m->plan.first[stage + 1] : 0,
+                                 .rows_max = work->shard_rows,
+                                 .training = true,
+                                 .late = true};
+    *out = (struct stage_times){
+        median(s[0][0], s[1][0], s[2][0]), median(s[0][1], s[1][1], s[2][1]),
+        median(s[0][2], s[1][2], s[2][2]), nn_pass_room_bytes(work->setup.model, &room)};
+    return 0;
+}
+
+/* Of shard 0 alone: the others are not touched. */
+static int
+new_items(struct measure *m, const struct stages *stages)
+{
+    size_t words = 0;
+    for (size_t c = 0; c < stages->cut_count; c++)
+        words = greatest(words, stages->cut[c].words);
+    m->plan.item_words = words * m->work->shard_rows;
+    m->plan.items = calloc((STAGES * 2 - 1) * m->work->setup.shards * m->plan.item_words + 1,
+                           sizeof *m->plan.items);
+    return m->plan.items ? 0 : -ENOMEM;
+}
+
+int
+stage_times_measure(struct stage_times *out, const struct stages *stages, struct work *work,
+                    const struct state *state, int32_t *own)
+{
+    struct measure m = {
+        .work = work, .state = state, .own = own, .plan = {.shards = 1, .rule = SCHEDULE_ZB}};
+    int rc = new_items(&m, stages);
+    for (size_t stage = 0; rc == 0 && stage < STAGES; stage++) {
+        fill(item_numbers(&m, stage, 0), m.plan.item_words, 1);
+        if (stage + 1 < STAGES)
+            fill(item_numbers(&m, stage, 1), m.plan.item_words, GRADIENT);
+    }
+    for (size_t p = 0; p <= stages->cut_count && rc == 0; p++)
+        rc = measure_part(&m, stages, p, &out[p]);
+    free(m.plan.items);
+    return rc;
+}
