@@ -83,7 +83,7 @@ const struct wire_events actor_wire_events = {
 /* ---- the loop; everything here holds the lock ---- */
 
 static bool
-take_bucket(struct mesh *mesh, size_t *bucket)
+actor_take_bucket(struct mesh *mesh, size_t *bucket)
 {
     pthread_mutex_lock(&mesh->bucket_lock);
     bool any = mesh->bucket_waiting > 0;
@@ -112,7 +112,7 @@ settle(struct mesh *mesh, size_t left)
     bool any = true;
     while (any) {
         any = wire_settle(mesh->wire);
-        for (; left > 0 && take_bucket(mesh, &bucket); left--, any = true)
+        for (; left > 0 && actor_take_bucket(mesh, &bucket); left--, any = true)
             core_on_bucket(mesh->core, clock_us(), bucket);
         for (unsigned n = wire_sent(mesh->wire); n > 0; n--, any = true)
             core_on_sent(mesh->core, clock_us());
@@ -198,7 +198,7 @@ handle(struct mesh *mesh, uint64_t tag)
 
 /* Control first: it is short and others wait for it. */
 static void
-read_all(struct mesh *mesh)
+actor_read_all(struct mesh *mesh)
 {
     if (mesh->more_control)
         mesh->more_control = wire_ready(mesh->wire, WIRE_TAG_CONTROL);
@@ -230,7 +230,7 @@ actor_turn(struct mesh *mesh, bool trainer)
     wire_sleep(mesh->wire, false);
     for (int i = 0; i < count; i++)
         handle(mesh, events[i].data.u64);
-    read_all(mesh);
+    actor_read_all(mesh);
     actor_tick(mesh);
     actor_settle_some(mesh);
 }

@@ -129,7 +129,7 @@ mesh_idle_size(size_t state, size_t vector)
 }
 
 static int
-open_memory(struct mesh *mesh)
+actor_open_memory(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
@@ -171,7 +171,7 @@ open_discover(struct mesh *mesh, struct why *why)
 
 /* Chunks of a round that may go to one node: of the ring, or one for each range and direction. */
 static size_t
-chunks_max(const struct mesh_setup *setup)
+actor_chunks_max(const struct mesh_setup *setup)
 {
     size_t ring = setup->vector_count / setup->chunk_elems + setup->bucket_count + 1, star = 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
@@ -187,7 +187,7 @@ frames_max(const struct mesh_setup *setup)
     size_t ranges = 0;
     for (size_t b = 0; b < setup->bucket_count; b++)
         ranges += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
-    return 2 * chunks_max(setup) + PROTO_PEERS_MAX * ranges + setup->frames;
+    return 2 * actor_chunks_max(setup) + PROTO_PEERS_MAX * ranges + setup->frames;
 }
 
 static int
@@ -203,7 +203,7 @@ open_wire(struct mesh *mesh, struct why *why)
         .epoll_fd = mesh->epoll_fd,
         .wake_fd = mesh->wake_fd,
         .frames = frames_max(setup) + FRAMES_SPARE,
-        .queue_size = 2 * chunks_max(setup) + FRAMES_SPARE,
+        .queue_size = 2 * actor_chunks_max(setup) + FRAMES_SPARE,
         .express = mesh->express,
         .bucket_count = setup->bucket_count,
     };
@@ -280,7 +280,7 @@ open_parts(struct mesh *mesh, struct why *why)
     if (rc == 0)
         rc = name_self(&mesh->self);
     if (rc == 0)
-        rc = open_memory(mesh);
+        rc = actor_open_memory(mesh);
     if (rc != 0)
         return why_error(why, rc, "mesh: %s", strerror(-rc));
     rc = actor_room(why);
@@ -326,7 +326,7 @@ close_parts(struct mesh **out, int linger_ms)
 
 /* Everything but the actor thread. */
 static int
-open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
+actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
     *out = NULL;
     tune_malloc();
@@ -357,7 +357,7 @@ open_mesh(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 int
 mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
-    int rc = open_mesh(out, setup, why);
+    int rc = actor_open(out, setup, why);
     if (rc != 0)
         return rc;
     rc = pulse_new(&(*out)->pulse, (*out)->wire);
@@ -417,7 +417,7 @@ mesh_job_interrupt(void)
 
 /* Returns when to tell again. */
 static uint64_t
-tell_search(const struct mesh *mesh, uint64_t since_us)
+search_tell(const struct mesh *mesh, uint64_t since_us)
 {
     struct mesh_status status;
     uint64_t searching_us = clock_us() - since_us;
@@ -435,7 +435,7 @@ search(struct mesh *mesh, uint64_t timeout_ms)
     atomic_store(&job_wake_fd, mesh->wake_fd);
     while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end) {
         if (clock_us() >= tell_at)
-            tell_at = tell_search(mesh, since);
+            tell_at = search_tell(mesh, since);
         actor_turn(mesh, true);
     }
     atomic_store(&job_wake_fd, -1);
@@ -464,7 +464,7 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, c
         .peers_min = PROTO_PEERS_MAX,
     };
     memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
-    int rc = open_mesh(&mesh, &only, why);
+    int rc = actor_open(&mesh, &only, why);
     if (rc != 0)
         return rc;
     mesh->job = text;

@@ -327,7 +327,7 @@ open_actors(struct replay *r, struct why *why)
 }
 
 static int
-open_replay(struct replay *r, const struct verify_folders *folders, struct why *why)
+gossip_open_replay(struct replay *r, const struct verify_folders *folders, struct why *why)
 {
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
@@ -354,7 +354,7 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
 }
 
 static void
-close_replay(struct replay *r)
+gossip_close_replay(struct replay *r)
 {
     for (size_t s = 0; r->actor && s < r->pieces.start_count; s++) {
         forget_values(&r->actor[s]);
@@ -397,7 +397,7 @@ add_behind_end(struct replay *r, const struct replay_start *start)
 }
 
 static void
-judge_lines(struct replay *r, struct verify_folders *folders)
+gossip_judge_lines(struct replay *r, struct verify_folders *folders)
 {
     const struct replay_pieces *pieces = &r->pieces;
     for (size_t k = 0; k < pieces->read_count; k++)
@@ -411,7 +411,7 @@ judge_lines(struct replay *r, struct verify_folders *folders)
 
 /* Of each folder the result of its last start that has one. */
 static int
-tell_results(struct replay *r, struct verify_folders *folders)
+gossip_tell_results(struct replay *r, struct verify_folders *folders)
 {
     const struct replay_cover cover = {r->base.job.begun, state_steps_total(&r->next),
                                        r->base.config->train.shards, r->async, r->push_sum};
@@ -421,7 +421,7 @@ tell_results(struct replay *r, struct verify_folders *folders)
             shown = hex[r->actor[s].start->folder] = r->actor[s].hex;
     for (size_t k = 0; k < r->journals.count; k++)
         replay_compare(folders, r->journals.dir[k], hex[k]);
-    judge_lines(r, folders);
+    gossip_judge_lines(r, folders);
     verify_amount(folders->out, "replay: ", r->steps, "step of replicas", "steps of replicas");
     verify_amount(folders->out, ", by ", r->pieces.start_count, "start of a node",
                   "starts of nodes");
@@ -440,12 +440,12 @@ replay_gossip_run(struct verify_folders *folders, const struct config *config)
     struct why why = {""};
     int rc = sodium_init() < 0 ? -ENOSYS
                                : replay_base_open(&replay.base, config, config->train.shards, &why);
-    rc = rc ? rc : open_replay(&replay, folders, &why);
+    rc = rc ? rc : gossip_open_replay(&replay, folders, &why);
     rc = rc ? rc : do_all(&replay, &why);
     term_fini(&replay.base.term);
     if (rc)
         term_fail("%s", why.line);
-    int status = rc ? 2 : tell_results(&replay, folders);
-    close_replay(&replay);
+    int status = rc ? 2 : gossip_tell_results(&replay, folders);
+    gossip_close_replay(&replay);
     return status;
 }

@@ -28,7 +28,7 @@ gossip_size(size_t count, uint32_t chunk_elems)
 }
 
 static bool
-allocate(struct gossip *g, const struct core_config *config)
+gossip_allocate(struct gossip *g, const struct core_config *config)
 {
     size_t ranges = g->range_count, chunk = config->chunk_elems;
     g->links.slot_count = slots_of(ranges);
@@ -53,7 +53,7 @@ on_start(struct core *core)
         core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
     struct gossip *g = &core->gossip;
     g->range_count = (config->gossip->count + chunk - 1) / chunk;
-    if (!allocate(g, config))
+    if (!gossip_allocate(g, config))
         return -ENOMEM;
     g->replica.weight_at = g->replica.weight + g->range_count;
     g->links.scratch = g->links.flows + g->links.slot_count * chunk;
@@ -67,7 +67,7 @@ on_start(struct core *core)
 }
 
 static void
-on_end(struct core *core)
+gossip_on_end(struct core *core)
 {
     struct gossip *g = &core->gossip;
     gossip_link_gone(&g->links, core, true);
@@ -247,7 +247,7 @@ to_tell(const struct core *core)
 }
 
 static void
-on_step(struct core *core)
+gossip_on_step(struct core *core)
 {
     struct gossip *g = &core->gossip;
     if (g->status != GOSSIP_START)
@@ -355,7 +355,7 @@ hear_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_fra
 
 /* Time in which the trainer could not run does not count as busy. */
 static void
-on_starved(struct core *core, uint64_t us)
+gossip_on_starved(struct core *core, uint64_t us)
 {
     struct gossip *g = &core->gossip;
     struct awake later = awake_after(g->run.compute_at, us);
@@ -363,7 +363,7 @@ on_starved(struct core *core, uint64_t us)
 }
 
 static void
-on_bucket(struct core *core, size_t bucket)
+gossip_on_bucket(struct core *core, size_t bucket)
 {
     struct gossip *g = &core->gossip;
     if (bucket + 1 < core->config.bucket_count)
@@ -401,7 +401,7 @@ begin_saved(struct core *core, const struct gossip_saved *saved)
 
 /* The trainer has values, or has taken over the result. */
 static void
-on_applied(struct core *core, const struct core_state *now)
+gossip_on_applied(struct core *core, const struct core_state *now)
 {
     struct gossip *g = &core->gossip;
     assert(g->status == GOSSIP_START || g->status == GOSSIP_ENDING);
@@ -433,7 +433,7 @@ sayable(uint64_t count)
 }
 
 static void
-on_beat_out(struct core *core, struct proto_heartbeat *beat)
+gossip_on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
     struct gossip *g = &core->gossip;
     struct gossip_start start = gossip_count_tell(&g->count);
@@ -459,7 +459,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
 }
 
 static void
-on_beat(struct core *core, int i, const struct heartbeat_news *news)
+gossip_on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     (void)news;
@@ -468,27 +468,27 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
 }
 
 static bool
-on_interrupt(struct core *core)
+gossip_on_interrupt(struct core *core)
 {
     return gossip_snapshot_end(&core->gossip.snapshot, core);
 }
 
 static void
-on_peer_gone(struct core *core, int i)
+gossip_on_peer_gone(struct core *core, int i)
 {
     core->gossip.of[i].known = false;
     gossip_link_gone(&core->gossip.links, core, false);
 }
 
 static void
-on_peer_up(struct core *core, int i)
+gossip_on_peer_up(struct core *core, int i)
 {
     core->gossip.of[i].known = false;
     gossip_give_settle(&core->gossip.links, core, i);
 }
 
 static void
-on_peer_forget(struct core *core, int i)
+gossip_on_peer_forget(struct core *core, int i)
 {
     core->gossip.of[i] = (struct gossip_peer){.known = false};
 }
@@ -505,7 +505,7 @@ differs(const struct core *core, int i)
 }
 
 static bool
-may_end(const struct core *core)
+gossip_may_end(const struct core *core)
 {
     if (core->gossip.status != GOSSIP_DONE || gossip_copy_other(core))
         return false;
@@ -523,7 +523,7 @@ waits_for_peers(const struct core *core)
 }
 
 static void
-stats(const struct core *core, struct core_stats *out)
+gossip_stats(const struct core *core, struct core_stats *out)
 {
     const struct gossip *g = &core->gossip;
     out->round = g->run.step;
@@ -543,21 +543,21 @@ stats(const struct core *core, struct core_stats *out)
 const struct engine engine_gossip = {
     .sums = true,
     .start = on_start,
-    .end = on_end,
-    .step = on_step,
+    .end = gossip_on_end,
+    .step = gossip_on_step,
     .tick = pass_time,
     .message = hear_control,
     .bulk = hear_bulk,
-    .bucket = on_bucket,
-    .applied = on_applied,
-    .starved = on_starved,
-    .interrupt = on_interrupt,
-    .beat_out = on_beat_out,
-    .beat = on_beat,
-    .peer_gone = on_peer_gone,
-    .peer_up = on_peer_up,
-    .peer_forget = on_peer_forget,
-    .may_end = may_end,
+    .bucket = gossip_on_bucket,
+    .applied = gossip_on_applied,
+    .starved = gossip_on_starved,
+    .interrupt = gossip_on_interrupt,
+    .beat_out = gossip_on_beat_out,
+    .beat = gossip_on_beat,
+    .peer_gone = gossip_on_peer_gone,
+    .peer_up = gossip_on_peer_up,
+    .peer_forget = gossip_on_peer_forget,
+    .may_end = gossip_may_end,
     .waits = waits_for_peers,
-    .stats = stats,
+    .stats = gossip_stats,
 };

@@ -23,7 +23,7 @@ body_max(const struct push_config *config)
 }
 
 static int
-start(struct core *core)
+push_start(struct core *core)
 {
     const struct push_config *config = core->config.push;
     struct push *push = &core->push;
@@ -46,7 +46,7 @@ start(struct core *core)
 }
 
 static void
-end(struct core *core)
+push_end(struct core *core)
 {
     struct push *push = &core->push;
     if (push->ranges.of && push->body) {
@@ -91,7 +91,7 @@ carry_out(struct core *core, enum push_verdict verdict)
 }
 
 static void
-on_step(struct core *core)
+push_on_step(struct core *core)
 {
     struct push *push = &core->push;
     uint64_t base = push->group.base, final = push->final_hash, snapshot = push_snapshot_told(core),
@@ -166,7 +166,7 @@ on_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame
 /* --- The trainer ---------------------------------------------------------------------------------- */
 
 static void
-on_bucket(struct core *core, size_t bucket)
+push_on_bucket(struct core *core, size_t bucket)
 {
     assert(bucket == 0);
     push_work_computed(&core->push, core);
@@ -174,7 +174,7 @@ on_bucket(struct core *core, size_t bucket)
 
 /* The trainer begins, or it has the final model. */
 static void
-on_applied(struct core *core, const struct core_state *now)
+push_on_applied(struct core *core, const struct core_state *now)
 {
     struct push *push = &core->push;
     core->applied_at = core->awake;
@@ -194,7 +194,7 @@ on_applied(struct core *core, const struct core_state *now)
 }
 
 static bool
-on_interrupt(struct core *core)
+push_on_interrupt(struct core *core)
 {
     return push_snapshot_end(&core->push, core);
 }
@@ -202,7 +202,7 @@ on_interrupt(struct core *core)
 /* --- Peers ---------------------------------------------------------------------------------------- */
 
 static void
-on_beat_out(struct core *core, struct proto_heartbeat *beat)
+push_on_beat_out(struct core *core, struct proto_heartbeat *beat)
 {
     struct push *push = &core->push;
     beat->round = core->round;
@@ -227,7 +227,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
 }
 
 static void
-on_beat(struct core *core, int i, const struct heartbeat_news *news)
+push_on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     (void)news;
@@ -241,7 +241,7 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
 }
 
 static void
-on_peer_forget(struct core *core, int i)
+push_on_peer_forget(struct core *core, int i)
 {
     core->push.group.of[i].known = false;
 }
@@ -249,7 +249,7 @@ on_peer_forget(struct core *core, int i)
 /* --- Looking -------------------------------------------------------------------------------------- */
 
 static bool
-may_end(const struct core *core)
+push_may_end(const struct core *core)
 {
     if (!core->done)
         return false;
@@ -288,7 +288,7 @@ slow_of(const struct core *core, struct core_stats *out)
 }
 
 static void
-stats(const struct core *core, struct core_stats *out)
+push_stats(const struct core *core, struct core_stats *out)
 {
     const struct push *push = &core->push;
     out->round = core->round;
@@ -305,20 +305,20 @@ stats(const struct core *core, struct core_stats *out)
 }
 
 const struct engine engine_push = {
-    .start = start,
-    .end = end,
-    .step = on_step,
+    .start = push_start,
+    .end = push_end,
+    .step = push_on_step,
     .message = on_message,
     .bulk = on_bulk,
-    .bucket = on_bucket,
-    .applied = on_applied,
-    .interrupt = on_interrupt,
-    .beat_out = on_beat_out,
-    .beat = on_beat,
-    .peer_gone = on_peer_forget,
-    .peer_up = on_peer_forget,
-    .peer_forget = on_peer_forget,
-    .may_end = may_end,
+    .bucket = push_on_bucket,
+    .applied = push_on_applied,
+    .interrupt = push_on_interrupt,
+    .beat_out = push_on_beat_out,
+    .beat = push_on_beat,
+    .peer_gone = push_on_peer_forget,
+    .peer_up = push_on_peer_forget,
+    .peer_forget = push_on_peer_forget,
+    .may_end = push_may_end,
     .waits = waits,
-    .stats = stats,
+    .stats = push_stats,
 };
