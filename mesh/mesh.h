@@ -7,6 +7,8 @@
  *         switch (t.kind) {
  *         case MESH_COMPUTE:  // zero mesh_own() if t.fresh, add the gradients of t.shards for t.round,
  *                             // mesh_bucket(mesh, b) as each bucket b is complete
+ *         case MESH_PIECE:    // the same when the plan cuts the model into stages: compute t.piece, see core.h, which
+ *                             // reads and writes mesh_item(), then mesh_piece(mesh)
  *         case MESH_SUMMED:   // optional: bucket t.bucket of mesh_sum() is final; see below
  *         case MESH_COMMIT:   // mesh_sum() is the total of all shards: apply it,
  *                             // mesh_state(mesh, block, &state) of the round after,
@@ -81,8 +83,9 @@ struct mesh_setup {
     const struct gossip_config *gossip;
     /* Of the engine, beside those of the buckets: chunks that may go to one node at a time, and frames that are kept. */
     size_t chunks, frames;
-    bool inexact;    /* nodes that trained apart may have different states: core.h */
-    const char *job; /* text for nodes that want a job; NULL: none. Borrowed. */
+    struct core_stages stages; /* of the engine rounds: core.h */
+    bool inexact;              /* nodes that trained apart may have different states: core.h */
+    const char *job;           /* text for nodes that want a job; NULL: none. Borrowed. */
     /* [mesh_idle_size] bytes of the caller, on whole pages, for data that is seldom used; NULL: the mesh allocates
      * it */
     void *idle;
@@ -111,6 +114,7 @@ enum { MESH_CLAIM_MAX = 8 }; /* words of a shard in the claims bucket */
 
 enum mesh_task_kind {
     MESH_COMPUTE = 1,
+    MESH_PIECE,
     MESH_SUMMED,
     MESH_COMMIT,
     MESH_ADOPT,
@@ -139,7 +143,8 @@ struct mesh_task {
     uint64_t known;                /* MESH_COMPUTE: as in struct core_task */
     /* MESH_COMMIT; with gossip MESH_COMPUTE: hash of the plan, and the shards that it gave this node */
     uint64_t plan, mine;
-    bool saved; /* MESH_INTERRUPTED: as of core_trainer's `ended` */
+    struct core_piece piece; /* MESH_PIECE; its plan is valid until mesh_piece */
+    bool saved;              /* MESH_INTERRUPTED: as of core_trainer's `ended` */
 };
 
 struct mesh_stats {
@@ -182,6 +187,10 @@ const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid du
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
+void mesh_piece(struct mesh *mesh); /* the answer to MESH_PIECE */
+/* The memory of an item: words of 32 bits, as many as the rows of the shard and the cut have. The mesh writes what comes from other
+ * nodes, the trainer what it makes; the mesh reads it then until the round is committed. */
+float *mesh_item(const struct mesh *mesh, unsigned stage, unsigned shard, bool gradient);
 /* The trainer's state is now `block` [state_size], of which `state` says what the core has to know: core.h. The mesh
  * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,
  * MESH_ADOPT and MESH_BACK. */

@@ -47,6 +47,10 @@ rule_member(const struct proto_plan *plan, size_t index, struct why *why)
     if (member->stages & ~bits_below((unsigned)plan->cut_count + 1))
         return why_error(why, -EBADMSG, "PLAN.members[%zu].stages = %llx, expected some of %zu",
                          index, (unsigned long long)member->stages, plan->cut_count + 1);
+    if (member->computes & ~member->stages)
+        return why_error(
+            why, -EBADMSG, "PLAN.members[%zu].computes = %llx, expected some of its stages %llx",
+            index, (unsigned long long)member->computes, (unsigned long long)member->stages);
     for (size_t i = 0; i < index; i++)
         if (plan->members[i].node.id == member->node.id)
             return why_error(why, -EBADMSG,
@@ -61,8 +65,7 @@ rule_stage(const struct proto_plan *plan, size_t stage, struct why *why)
 {
     uint64_t shards = 0;
     for (size_t i = 0; i < plan->count; i++) {
-        const struct proto_member *member = &plan->members[i];
-        uint64_t adds = member->stages >> stage & 1 ? member->shards : 0;
+        uint64_t adds = proto_plan_computes(plan, i, stage);
         if (adds & shards)
             return why_error(why, -EBADMSG,
                              "PLAN.members[%zu].shards = %llx, expected none of %llx", i,
@@ -96,6 +99,16 @@ rule_plan(const struct proto_plan *plan, struct why *why)
         rc = why_error(why, -EBADMSG, "PLAN.leader = %llx, expected one of the %zu members",
                        (unsigned long long)plan->leader.id, plan->count);
     return rc;
+}
+
+static int
+rule_item(const struct proto_item *item, struct why *why)
+{
+    if (item->first > item->size || item->count > item->size - item->first)
+        return why_error(
+            why, -EBADMSG, "ITEM.first = %llu, count = %u, expected an end of at most %llu",
+            (unsigned long long)item->first, (unsigned)item->count, (unsigned long long)item->size);
+    return 0;
 }
 
 static int
@@ -158,6 +171,8 @@ check_rule(const struct proto_msg *msg, struct why *why)
         return rule_chunk(msg, why);
     case PROTO_GROUP:
         return rule_group(&msg->group, why);
+    case PROTO_ITEM:
+        return rule_item(&msg->item, why);
     default:
         return 0;
     }
@@ -288,6 +303,7 @@ proto_plan_hash(const struct proto_plan *plan)
         hash = mix64_pair(hash, member->node.incarnation);
         hash = mix64_pair(hash, member->shards);
         hash = mix64_pair(hash, member->stages);
+        hash = mix64_pair(hash, member->computes);
         hash = mix64_pair(hash, member->duties);
     }
     return hash ? hash : 1;

@@ -191,9 +191,11 @@ struct proto_cut {
 
 struct proto_member {
     struct proto_node node;
-    uint64_t shards; /* bitmap; those of one stage have disjoint sets; 0: it only helps to sum */
-    uint64_t stages; /* bitmap, not 0: it computes its shards through these */
-    uint64_t duties; /* what else it does in this plan, as the engine says; 0: nothing */
+    uint64_t
+        shards; /* bitmap; those who compute one stage have disjoint sets; 0: it only helps to sum */
+    uint64_t stages;   /* bitmap, not 0: it holds these, and sums their gradients */
+    uint64_t computes; /* bitmap, some of them: it computes its shards through these */
+    uint64_t duties;   /* what else it does in this plan, as the engine says; 0: nothing */
 };
 
 struct proto_plan {
@@ -217,6 +219,22 @@ proto_plan_rank(const struct proto_plan *plan, struct proto_node node)
         if (proto_node_equal(plan->members[r].node, node))
             return (int)r;
     return -1;
+}
+
+/* The shards that a member computes through a stage. */
+static inline uint64_t
+proto_plan_computes(const struct proto_plan *plan, size_t rank, size_t stage)
+{
+    return plan->members[rank].computes >> stage & 1 ? plan->members[rank].shards : 0;
+}
+
+static inline bool
+proto_plan_same_cuts(const struct proto_plan *a, const struct proto_plan *b)
+{
+    bool same = a->cut_count == b->cut_count;
+    for (size_t k = 0; same && k < a->cut_count; k++)
+        same = a->cuts[k].bucket == b->cuts[k].bucket;
+    return same;
 }
 
 struct proto_hold {
@@ -309,6 +327,25 @@ struct proto_score {
     uint16_t shard;
     uint64_t loss;    /* its sum, in units of 2^-24; UINT64_MAX: it is not finite */
     uint64_t correct; /* labels */
+};
+
+/* What a stage of a pipeline gives to a neighbour: mesh/core/pipeline/handover.h. */
+struct proto_item { /* a piece of it */
+    uint64_t round;
+    uint64_t state_hash; /* of the state before `round`, from which it was computed */
+    uint16_t bucket;     /* of the cut that it crosses */
+    bool gradient;       /* from the output to the input */
+    uint16_t shard;
+    uint64_t first, size; /* words of 32 bits: where this piece begins, and of the whole item */
+    uint32_t count;       /* of this piece, 1..PROTO_CHUNK_MAX; first + count <= size */
+    uint64_t check;       /* linear, of the piece: compress/check.h */
+};
+
+struct proto_need {
+    uint64_t round;
+    uint16_t bucket;
+    bool gradient;
+    uint64_t shards; /* bitmap */
 };
 
 enum proto_ask_kind {
@@ -463,6 +500,8 @@ struct proto_msg {
         struct proto_take take;
         struct proto_lease lease;
         struct proto_score score;
+        struct proto_item item;
+        struct proto_need need;
     };
 };
 

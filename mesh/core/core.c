@@ -394,6 +394,15 @@ core_on_bucket(struct core *core, uint64_t now, size_t bucket)
     event_end(core);
 }
 
+void
+core_on_piece(struct core *core, uint64_t now)
+{
+    event_begin(core, now);
+    core->engine->piece(core);
+    core_settle(core);
+    event_end(core);
+}
+
 bool
 core_lend(struct core *core, uint64_t now, size_t *bucket)
 {

@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/core/pipeline/stages.h"
 #include "proto/proto.h"
 
 struct core;
@@ -133,6 +134,8 @@ struct core_trainer {
      * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state
      * is below `round` and not above its own round; or it is the initial state. */
     void (*back)(void *ctx, uint64_t round);
+    /* Compute a piece of a round, see above, then call core_on_piece. Only with config.stages above 1. */
+    void (*piece)(void *ctx, const struct core_piece *piece);
     /* Compute `shard` (one bit) of `round` separately and report with core_on_audited whether the result equals
      * `claim`, which is borrowed until this call returns. */
     void (*audit)(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words);
@@ -195,6 +198,8 @@ struct core_config {
     uint64_t audit_share;
     uint64_t audit_seed; /* secret of this node */
     size_t audit_bucket;
+    struct core_stages stages;
+    int32_t *items; /* CORE_ITEMS(stages.count + 1, shards) times stages.item_words; borrowed */
     /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
      * different states, and none of them is wrong. */
     bool inexact;
@@ -210,7 +215,8 @@ struct core_state {
      * part in the plan of the round before, and is in the next one, has at least the shards that it had. Nobody is
      * left out for being slow, and no plan is held to divide the shards better. The shards of a node that is gone go
      * to others. So do those of one that was not in the plan of the round before but got its total from others. */
-    bool pinned; /* no way to train says so yet */
+    bool pinned;   /* no way to train says so yet */
+    uint64_t rows; /* with stages: of the round, in all shards together: core_shard_rows */
 };
 
 /* How far this node and one that it hears came, which have no session. */
@@ -303,6 +309,8 @@ void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
 void core_on_sent(struct core *core, uint64_t now);
 /* The trainer has finished bucket `bucket` of the present compute. Buckets come in rising order. */
 void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
+/* The piece that was asked for is computed. */
+void core_on_piece(struct core *core, uint64_t now);
 /* For a trainer that waits for the end of the round: lends it a bucket whose sum is already final. Each bucket is
  * lent once per plan, the last bucket first. The trainer may read that part of sum until core_on_returned, which
  * must come soon because a new plan waits for it. The trainer can use what it computes from the bucket only if the

@@ -38,6 +38,7 @@ struct engine {
 
     /* From the trainer. */
     void (*bucket)(struct core *core, size_t bucket);
+    void (*piece)(struct core *core); /* NULL: it asks for none */
     void (*applied)(struct core *core, const struct core_state *now);
     void (*starved)(struct core *core, uint64_t us); /* NULL: nothing is to be done */
     /* NULL: there is nothing to lend, and the trainer never gives such an answer (core.c asserts it) */

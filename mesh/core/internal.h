@@ -20,6 +20,7 @@
 #include "mesh/core/mutant.h"
 #include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/collective.h"
+#include "mesh/core/rounds/pieces.h"
 #include "mesh/core/sessions/backoff.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/heartbeat.h"
@@ -62,6 +63,7 @@ struct core {
     size_t first_bucket;
     bool done;
     bool others_train; /* a node that was heard trains: config.peers_min counts no more */
+    uint64_t rows;     /* of `round`: core_state */
     bool pinned;       /* the shards of `round` stay where they were in the round before: core.h */
     bool leaving;
     bool finished;
@@ -80,6 +82,7 @@ struct core {
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;
+    struct pieces pieces;
     struct gossip gossip;  /* of the engine gossip */
     struct push push;      /* of the engine push */
     struct awake sweep_at; /* when frames that no plan wants are released */

@@ -53,6 +53,9 @@ struct mesh {
     pthread_t thread;
     bool thread_runs;
     int32_t *own, *sum;
+    int32_t *items; /* address space: what is not used takes no memory */
+    size_t items_size;
+    struct proto_plan piece_plan; /* of the present piece */
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];

@@ -129,6 +129,20 @@ mesh_idle_size(size_t state, size_t vector)
 }
 
 static int
+open_items(struct mesh *mesh)
+{
+    const struct core_stages *stages = &mesh->setup.stages;
+    if (stages->count <= 1)
+        return 0;
+    size_t items = CORE_ITEMS(stages->count + 1, mesh->setup.shards);
+    mesh->items_size = items * stages->item_words * sizeof *mesh->items;
+    void *block = mmap(NULL, mesh->items_size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mesh->items = block == MAP_FAILED ? NULL : block;
+    return mesh->items ? 0 : -ENOMEM;
+}
+
+static int
 actor_open_memory(struct mesh *mesh)
 {
     const struct mesh_setup *setup = &mesh->setup;
@@ -142,7 +156,7 @@ actor_open_memory(struct mesh *mesh)
     mesh->quick = calloc(setup->bucket_count + 1, sizeof *mesh->quick);
     mesh->express = calloc(setup->bucket_count + 1, sizeof *mesh->express);
     if (!mesh->own || !mesh->sum || !mesh->state_in || !mesh->log || !mesh->buckets ||
-        !mesh->quick || !mesh->express)
+        !mesh->quick || !mesh->express || open_items(mesh))
         return -ENOMEM;
     for (size_t b = 0; b < setup->bucket_count; b++)
         mesh->express[b] = setup->buckets[b].count * sizeof(int32_t) <= EXPRESS_BYTES;
@@ -169,7 +183,15 @@ open_discover(struct mesh *mesh, struct why *why)
     return discover_new(&mesh->discover, &discover, why);
 }
 
-/* Chunks of a round that may go to one node: of the ring, or one for each range and direction. */
+static size_t
+items_chunks(const struct mesh_setup *setup)
+{
+    const struct core_stages *stages = &setup->stages;
+    size_t each = stages->item_words / setup->chunk_elems + 1;
+    return stages->count > 1 ? CORE_ITEMS(stages->count + 1, setup->shards) * each : 0;
+}
+
+/* Chunks of a round that may go to one node: items, and of the ring, or one for each range and direction. */
 static size_t
 actor_chunks_max(const struct mesh_setup *setup)
 {
@@ -177,6 +199,7 @@ actor_chunks_max(const struct mesh_setup *setup)
     for (size_t b = 0; b < setup->bucket_count; b++)
         star += servers_ranges_max(&setup->buckets[b], setup->chunk_elems);
     star = ring > star ? ring : star;
+    star += items_chunks(setup);
     return setup->chunks > star ? setup->chunks : star;
 }
 
@@ -247,6 +270,8 @@ open_core(struct mesh *mesh)
         .audit_share = (uint64_t)(setup->audit * 4294967296.0),
         .audit_bucket = setup->audit_bucket,
         .inexact = setup->inexact,
+        .stages = setup->stages,
+        .items = mesh->items,
     };
     if (getrandom(&config.audit_seed, sizeof config.audit_seed, 0) != sizeof config.audit_seed)
         return -EIO;
@@ -318,6 +343,8 @@ close_parts(struct mesh **out, int linger_ms)
         free(mesh->state_in);
         free(mesh->log);
     }
+    if (mesh->items)
+        munmap(mesh->items, mesh->items_size);
     free(mesh->sum);
     free(mesh->own);
     free(mesh);

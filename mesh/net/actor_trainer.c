@@ -46,6 +46,16 @@ on_compute(void *ctx, const struct core_task *task)
 }
 
 static void
+on_piece(void *ctx, const struct core_piece *piece)
+{
+    struct mesh *mesh = ctx;
+    struct mesh_task task = {.kind = MESH_PIECE, .round = piece->round, .piece = *piece};
+    mesh->piece_plan = *piece->plan;
+    task.piece.plan = &mesh->piece_plan;
+    push_task(mesh, task);
+}
+
+static void
 on_commit(void *ctx, uint64_t round)
 {
     struct mesh *mesh = ctx;
@@ -132,6 +142,7 @@ actor_log(void *ctx, int level, const char *line)
 
 const struct core_trainer actor_trainer = {
     .compute = on_compute,
+    .piece = on_piece,
     .commit = on_commit,
     .ended = on_ended,
     .job_offered = on_job_offered,
@@ -257,6 +268,21 @@ mesh_state(struct mesh *mesh, const void *block, const struct core_state *state)
     mesh->first_bucket = state->first_bucket;
     core_on_applied(mesh->core, clock_us(), state);
     settle_and_unlock(mesh);
+}
+
+void
+mesh_piece(struct mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_piece(mesh->core, clock_us());
+    settle_and_unlock(mesh);
+}
+
+float *
+mesh_item(const struct mesh *mesh, unsigned stage, unsigned shard, bool gradient)
+{
+    size_t at = core_item_at(mesh->setup.shards, stage, shard, gradient);
+    return (float *)(mesh->items + at * mesh->setup.stages.item_words);
 }
 
 void

@@ -54,7 +54,7 @@ work_destroy(struct work **work)
     struct work *self = *work;
     if (!self)
         return;
-    pieces_fini(self);
+    work_pieces_fini(self);
     lanes_fini(self);
     for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
         pthread_mutex_destroy(&self->stripe[i]);

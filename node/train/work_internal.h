@@ -119,7 +119,7 @@ void work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots);
 
 /* work_pieces.c */
 void pieces_drop(struct work *work);
-void pieces_fini(struct work *work);
+void work_pieces_fini(struct work *work);
 
 /* Evaluates `shards` of the test part and adds the result to the tail. */
 void work_evaluate_shards(struct work *work, uint64_t shards, int32_t *tail);

@@ -200,7 +200,7 @@ pieces_drop(struct work *work)
 }
 
 void
-pieces_fini(struct work *work)
+work_pieces_fini(struct work *work)
 {
     for (size_t s = 0; work->pieces && s < PROTO_STAGES_MAX; s++)
         free_slots(&work->pieces->stage[s]);

@@ -59,7 +59,7 @@ main(void)
                              .plan = {.count = NODES, .complete = UINT64_MAX >> (64 - NODES)}};
     for (uint64_t i = 0; i < NODES; i++)
         msg.plan.members[i] =
-            (struct proto_member){{UINT64_MAX - i, UINT64_MAX}, UINT64_C(1) << i, 1, 0};
+            (struct proto_member){{UINT64_MAX - i, UINT64_MAX}, UINT64_C(1) << i, 1, 1, 0};
     msg.plan.leader = msg.plan.members[0].node;
     measure(&msg);
     return 0;

@@ -373,7 +373,7 @@ act_plan(struct world *world)
     for (uint8_t k = 0; k < NODES; k++) {
         uint8_t who = (uint8_t)((k + turn) % NODES);
         if (members >> who & 1)
-            plan->members[plan->count].stages = 1,
+            plan->members[plan->count].stages = plan->members[plan->count].computes = 1,
             plan->members[plan->count++].node = who == from % NODES ? node_of(from) : node_of(who);
         leads |= (members >> who & 1) && who == from % NODES;
     }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mesh/core/group/servers.h"
+#include "proto/bits.h"
 #include "tests/support/rings.h"
 
 enum { BUCKETS_MAX = 5 };
@@ -161,6 +162,7 @@ static void
 random_stages(struct rings *rings, unsigned members, struct rand *rand)
 {
     unsigned groups = 0, group[RINGS_CUTS + 1];
+    bool mirrors = rand_bool(rand); /* some hold what they do not compute */
     rings->cut_count = 0;
     for (uint16_t b = 1; b < rings->bucket_count && rings->cut_count < RINGS_CUTS; b++)
         if (rand_bool(rand))
@@ -172,9 +174,12 @@ random_stages(struct rings *rings, unsigned members, struct rand *rand)
     unsigned next = 0; /* a group gets a member of its own before others get two */
     for (unsigned i = 0; i < rings->n; i++) {
         unsigned g = next < groups ? next++ : (unsigned)rand_below(rand, groups);
-        rings->stages[i] = 0;
+        rings->computes[i] = 0;
         for (size_t stage = 0; stage <= rings->cut_count; stage++)
-            rings->stages[i] |= group[stage] == g ? UINT64_C(1) << stage : 0;
+            rings->computes[i] |= group[stage] == g ? UINT64_C(1) << stage : 0;
+        rings->stages[i] = rings->computes[i];
+        if (mirrors)
+            rings->stages[i] |= rand_u64(rand) & bits_below(rings->cut_count + 1);
     }
 }
 

@@ -46,7 +46,7 @@ enum {
     SIM_PLANS = 2, /* the last plans of a node that it may not take up again */
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000,   /* how much longer some ways are than others */
-    SIM_FRAME_MAX = 2816, /* bytes of a message in either form: the coder's, or the struct */
+    SIM_FRAME_MAX = 3328, /* bytes of a message in either form: the coder's, or the struct */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
     SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };

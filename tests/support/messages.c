@@ -124,6 +124,7 @@ fit_plan(struct source *from, struct proto_plan *plan)
         plan->members[i].stages = together    ? bits_below(plan->cut_count + 1)
                                   : i < alone ? UINT64_C(1) << i
                                               : UINT64_C(1) << alone;
+        plan->members[i].computes = plan->members[i].stages;
         plan->members[i].shards = i < alone ? bits_below(shards) : 0;
     }
     for (uint64_t shard = 0; shard < shards; shard++)
@@ -166,6 +167,11 @@ fit(struct source *from, struct messages_sample *out)
         break;
     case PROTO_GROUP:
         fit_group(from, &out->msg.group);
+        break;
+    case PROTO_ITEM:
+        out->msg.item.first = number(from, 0, PROTO_VECTOR_MAX - out->msg.item.count);
+        out->msg.item.size =
+            number(from, out->msg.item.first + out->msg.item.count, PROTO_VECTOR_MAX);
         break;
     case PROTO_REDUCE:
     case PROTO_GATHER:

@@ -104,7 +104,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
     for (unsigned i = 0; i < n; i++) {
         struct rings_node *node = &rings->nodes[i];
         *node = (struct rings_node){.all = rings, .index = i};
-        rings->stages[i] = 1;
+        rings->stages[i] = rings->computes[i] = 1;
         node->own = get(rings->vector * sizeof(int32_t));
         node->sum = get(rings->vector * sizeof(int32_t));
         struct collective_setup setup = {.bucket_count = bucket_count,
@@ -148,7 +148,7 @@ is_last_bucket(const struct rings *rings, size_t b)
     return b + 1 == rings->bucket_count;
 }
 
-/* Does a node with these stages add its shards to the bucket? */
+/* Is the bucket's stage, of the last bucket the last stage, one of these? */
 static bool
 holds(const struct rings *rings, const struct proto_plan *plan, uint64_t stages, size_t b)
 {
@@ -164,10 +164,11 @@ contribute(struct rings *rings, struct rings_node *node, const struct proto_memb
     memset(node->own, 0x33, rings->vector * sizeof(int32_t));
     memset(node->sum, 0x77, rings->vector * sizeof(int32_t));
     for (size_t b = 0; b < rings->bucket_count; b++) {
-        bool mine = holds(rings, &rings->now, member->stages, b);
+        bool mine = holds(rings, &rings->now, member->computes, b);
+        bool sums = is_last_bucket(rings, b) || holds(rings, &rings->now, member->stages, b);
         uint64_t first = rings->buckets[b].first, end = first + rings->buckets[b].count;
-        for (uint64_t e = first; e < end && (mine || is_last_bucket(rings, b)); e++)
-            node->own[e] = mine ? 0 : (int32_t)node->index + 1;
+        for (uint64_t e = first; e < end && sums; e++)
+            node->own[e] = mine || !is_last_bucket(rings, b) ? 0 : (int32_t)node->index + 1;
         for (unsigned s = 0; s < RINGS_SHARDS && mine; s++)
             for (uint64_t e = first; (member->shards >> s & 1) && e < end; e++)
                 node->own[e] += rings->shard[s][e];
@@ -183,8 +184,8 @@ shards_divide(struct proto_plan *plan, struct rand *rand)
             uint64_t taken = 0;
             size_t k = rand_below(rand, plan->count);
             for (size_t m = 0; m < plan->count; m++)
-                taken |= plan->members[m].stages >> stage & 1 ? plan->members[m].shards : 0;
-            while (!(plan->members[k].stages >> stage & 1))
+                taken |= proto_plan_computes(plan, m, stage);
+            while (!(plan->members[k].computes >> stage & 1))
                 k = (k + 1) % plan->count;
             if (!(taken >> s & 1))
                 plan->members[k].shards |= 1ull << s;
@@ -207,6 +208,7 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
     for (unsigned r = 0; r < rings->members; r++)
         plan.members[r] = (struct proto_member){.node = {rings->member[r] + 1, 1},
                                                 .stages = rings->stages[rings->member[r]],
+                                                .computes = rings->computes[rings->member[r]],
                                                 .duties = rings->duties[rings->member[r]]};
     shards_divide(&plan, rand);
     rings->now = plan;
@@ -255,7 +257,7 @@ bucket_right(const struct rings *rings, unsigned rank, size_t b)
     const struct proto_plan *plan = &rings->now;
     int32_t others = 0;
     for (unsigned r = 0; r < rings->members && is_last_bucket(rings, b); r++)
-        if (!holds(rings, plan, plan->members[r].stages, b))
+        if (!holds(rings, plan, plan->members[r].computes, b))
             others += (int32_t)rings->member[r] + 1;
     if (!is_last_bucket(rings, b) && !holds(rings, plan, plan->members[rank].stages, b))
         return true;

@@ -50,8 +50,8 @@ struct rings {
     size_t waiting, room;
     unsigned member[RINGS_MAX], members; /* node of each rank */
     uint64_t duties[RINGS_MAX];          /* of each node in the next plans; 0 at first */
-    uint64_t
-        stages[RINGS_MAX]; /* the same; 1 at first. Nodes have the same ones or none in common */
+    /* The same; 1 at first. Nodes compute the same ones or none in common, and hold these and perhaps others. */
+    uint64_t computes[RINGS_MAX], stages[RINGS_MAX];
     struct proto_cut cuts[RINGS_CUTS]; /* of the next plans */
     size_t cut_count;
     struct proto_plan now;

@@ -223,8 +223,10 @@ plan_make(struct world *w, const uint64_t *shards)
             continue;
         w->member_of[w->plan.count] = i;
         w->rank_of[i] = (unsigned)w->plan.count;
-        w->plan.members[w->plan.count++] = (struct proto_member){
-            .node = node_of(i), .shards = shards[i], .stages = stages_of(w, i)};
+        w->plan.members[w->plan.count++] = (struct proto_member){.node = node_of(i),
+                                                                 .shards = shards[i],
+                                                                 .stages = stages_of(w, i),
+                                                                 .computes = stages_of(w, i)};
     }
 }
 

@@ -320,6 +320,7 @@ train(void *arg)
                 pthread_join(node->helper, NULL);
             note(&node->interrupts);
             return NULL;
+        case MESH_PIECE:
         case MESH_PAGE:
         case MESH_AUDIT:
         case MESH_BACK:

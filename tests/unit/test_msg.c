@@ -179,9 +179,9 @@ the_start_of_a_message_is_checked(void **state)
             V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", V);
-    refused(-EBADMSG, "message.type = 0, expected 1..33", "[uu]", V, U(0));
-    refused(-EBADMSG, "message.type = 34, expected 1..33", "[uu]", V, U(34));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..33", "[uu]", V, MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..35", "[uu]", V, U(0));
+    refused(-EBADMSG, "message.type = 36, expected 1..35", "[uu]", V, U(36));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..35", "[uu]", V, MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));
@@ -433,8 +433,9 @@ static int
 plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
      uint64_t second_shards)
 {
-    return decode("[uuuuuuu[][[uuuuu][uuuuu]]]", V, U(5), U(0), U(0), leader, U(0), U(1), first,
-                  U(0), first_shards, U(1), U(0), second, U(0), second_shards, U(1), U(7));
+    return decode("[uuuuuuu[][[uuuuuu][uuuuuu]]]", V, U(5), U(0), U(0), leader, U(0), U(1), first,
+                  U(0), first_shards, U(1), U(1), U(0), second, U(0), second_shards, U(1), U(1),
+                  U(7));
 }
 
 static void
@@ -457,13 +458,14 @@ plan_has_its_limits(void **state)
     assert_int_equal(plan(1, 0, 0x0f, 2, 0xf0), -EBADMSG);
     refused(-EBADMSG, "PLAN.members has 0 elements, expected 1..64", "[uuuuuuu[][]]", V, U(5), U(0),
             U(0), U(1), U(0), U(1));
-    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuuu[][[uuuuu]]]", V,
-            U(5), U(0), U(0), U(1), U(5), U(1), U(1), U(6), U(1), U(1), U(0));
+    refused(-EBADMSG, "PLAN.leader = 1, expected one of the 1 members", "[uuuuuuu[][[uuuuuu]]]", V,
+            U(5), U(0), U(0), U(1), U(5), U(1), U(1), U(6), U(1), U(1), U(1), U(0));
     refused(-EBADMSG, "PLAN.complete = 6, expected some of the shards 3 of stage 0",
-            "[uuuuuuu[][[uuuuu]]]", V, U(5), U(0), U(0), U(1), U(5), U(6), U(1), U(5), U(3), U(1),
-            U(0));
-    refused(-EBADMSG, "PLAN.complete = 0, expected 1..18446744073709551615", "[uuuuuuu[][[uuuuu]]]",
-            V, U(5), U(0), U(0), U(1), U(5), U(0), U(1), U(5), U(3), U(1), U(0));
+            "[uuuuuuu[][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(5), U(6), U(1), U(5), U(3), U(1),
+            U(1), U(0));
+    refused(-EBADMSG, "PLAN.complete = 0, expected 1..18446744073709551615",
+            "[uuuuuuu[][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(5), U(0), U(1), U(5), U(3), U(1),
+            U(1), U(0));
 }
 
 /* A plan of two stages, the last with the buckets below `bucket`: a member of these stages and shards, and another. */
@@ -471,8 +473,9 @@ static int
 stages(uint64_t bucket, uint64_t first, uint64_t first_shards, uint64_t second,
        uint64_t second_shards)
 {
-    return decode("[uuuuuuu[[u]][[uuuuu][uuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(3), bucket,
-                  U(1), U(0), first_shards, first, U(0), U(2), U(0), second_shards, second, U(0));
+    return decode("[uuuuuuu[[u]][[uuuuuu][uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(3), bucket,
+                  U(1), U(0), first_shards, first, first, U(0), U(2), U(0), second_shards, second,
+                  second, U(0));
 }
 
 static void
@@ -492,8 +495,14 @@ each_shard_goes_through_each_stage_once(void **state)
     assert_string_equal(why.line, "PLAN.members[1].stages = 4, expected some of 2");
     assert_int_equal(stages(4, 3, 3, 0, 0), -EBADMSG);
     assert_int_equal(stages(0, 1, 3, 2, 3), -EBADMSG);
-    refused(-EBADMSG, "PLAN.cuts[1].bucket = 4, expected more than 4", "[uuuuuuu[[u][u]][[uuuuu]]]",
-            V, U(5), U(0), U(0), U(1), U(0), U(1), U(4), U(4), U(1), U(0), U(1), U(7), U(0));
+    refused(-EBADMSG, "PLAN.cuts[1].bucket = 4, expected more than 4",
+            "[uuuuuuu[[u][u]][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(1), U(4), U(4), U(1),
+            U(0), U(1), U(7), U(7), U(0));
+    refused(-EBADMSG, "PLAN.members[0].computes = 2, expected some of its stages 1",
+            "[uuuuuuu[][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(1), U(1), U(0), U(1), U(1),
+            U(2), U(0));
+    refused(-EBADMSG, "ITEM.first = 3, count = 2, expected an end of at most 4", "[uuuuubuuuuu]", V,
+            U(34), U(0), U(0), U(1), 0, U(0), U(3), U(2), U(4), U(0));
 }
 
 static int
@@ -628,6 +637,7 @@ every_field_of_a_plan_counts_in_its_hash(void **state)
     CHANGES(two.members[2].node.incarnation++);
     CHANGES(two.members[2].shards++);
     CHANGES(two.members[2].stages++);
+    CHANGES(two.members[2].computes++);
     CHANGES(two.members[2].duties++);
     CHANGES(two.cuts[two.cut_count++].bucket = 65000);
     CHANGES(two.complete++);

@@ -515,8 +515,8 @@ plan_of_three(const struct lone *lone)
                                        .leader = lone_node(lone, 3),
                                        .complete = 0xfff,
                                        .count = 2,
-                                       .members = {{lone_node(lone, 3), 0x03f, 1, 0},
-                                                   {lone_node(lone, 5), 0xfc0, 1, 0}}}};
+                                       .members = {{lone_node(lone, 3), 0x03f, 1, 1, 0},
+                                                   {lone_node(lone, 5), 0xfc0, 1, 1, 0}}}};
 }
 
 static struct lone *

@@ -208,7 +208,9 @@ void_some(struct world *w)
     uint64_t shards = rand_u64(&w->rand) & rand_u64(&w->rand);
     if (w->dead[i])
         return;
-    schedule_void(&w->member[i], stage, shards);
+    shards &= w->member[i].of[stage].mine;
+    schedule_drop(&w->member[i], stage, shards);
+    schedule_add(&w->member[i], stage, shards);
     for (unsigned shard = 0; shard < w->m; shard++)
         if ((shards >> shard & 1) && w->owner[stage][shard] == (int)i) {
             forget(w, stage, shard);
@@ -421,11 +423,13 @@ a_piece_whose_input_becomes_void_does_not_count(void **state)
     schedule_add(&s, 1, 3);
     assert_true(schedule_on_input(&s, 1, 0));
     assert_true(schedule_next(&s, &piece));
-    schedule_void(&s, 1, 2); /* of another shard */
+    schedule_drop(&s, 1, 2); /* of another shard */
+    schedule_add(&s, 1, 2);
     assert_true(schedule_done(&s));
     assert_true(schedule_next(&s, &piece));
     assert_int_equal(piece.kind, SCHEDULE_INPUT);
-    schedule_void(&s, 1, 1);
+    schedule_drop(&s, 1, 1);
+    schedule_add(&s, 1, 1);
     assert_true(schedule_on_input(&s, 1, 0)); /* wanted again */
     assert_false(schedule_done(&s));
     assert_true(schedule_next(&s, &piece)); /* from the start */
@@ -433,7 +437,8 @@ a_piece_whose_input_becomes_void_does_not_count(void **state)
     assert_true(schedule_done(&s));
     schedule_add(&s, 0, 1);
     assert_true(schedule_on_gradient(&s, 0, 0));
-    schedule_void(&s, 0, 1);
+    schedule_drop(&s, 0, 1);
+    schedule_add(&s, 0, 1);
     assert_true(schedule_on_gradient(&s, 0, 0));
 }
 

@@ -166,7 +166,7 @@ propose(struct gossip_plan *plan, const struct core *core, const struct group_ch
     for (size_t k = 0; k < choice->count; k++) {
         msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];
-        msg.plan.members[k].stages = 1;
+        msg.plan.members[k].stages = msg.plan.members[k].computes = 1;
     }
     msg.plan.round = core->gossip.run.step;
     msg.plan.counter = ++plan->counter;

@@ -22,9 +22,8 @@ contribution_starved(struct contribution *own, const struct core *core, uint64_t
     own->moved_at = awake_after(own->moved_at, us < still_us ? us : still_us);
 }
 
-/* May own[] be rewritten, of which `in_flight` sends are under way? */
-static bool
-own_is_writable(struct contribution *own, const struct core *core)
+bool
+contribution_writable(struct contribution *own, const struct core *core)
 {
     bool blocked = own->in_flight > 0 && !core_mutant(MUTANT_SENT);
     if (blocked && !own->blocked)
@@ -65,12 +64,15 @@ ask_compute(struct contribution *own, const struct core *core, uint64_t need)
 size_t
 contribution_fill(struct contribution *own, const struct core *core, uint64_t need)
 {
+    own->by_pieces = 0;
+    if (own->piece)
+        return 0;
     bool changes = own->state == TRAINER_FREE && !(own->filled && own->has == need);
     own->blocked = own->blocked && changes;
     if (changes) {
         if (core_mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
-        else if (!own_is_writable(own, core))
+        else if (!contribution_writable(own, core))
             return 0;
         else if (need == 0)
             fill_zeros(own, core);
@@ -110,11 +112,11 @@ contribution_blockers(struct contribution *own, const struct core *core)
     return peers;
 }
 
-/* A moving average of shards per time. */
+/* A moving average of shards per time. `work`: 10^6 for each. */
 static void
-measure_speed(struct contribution *own, unsigned shards)
+measure_speed(struct contribution *own, uint64_t work)
 {
-    uint64_t speed = 1000000ull * 1000000 * shards / (own->compute_us + 1);
+    uint64_t speed = 1000000 * work / (own->compute_us + 1);
     if (speed > PEERS_SPEED_MAX)
         speed = PEERS_SPEED_MAX;
     own->speed =
@@ -130,10 +132,41 @@ compute_done(struct contribution *own, const struct core *core)
     own->compute_us = wall_since(core->now, own->compute_at) + own->saved_us;
     own->saved_us = 0;
     if (shards > 0)
-        measure_speed(own, shards);
+        measure_speed(own, UINT64_C(1000000) * shards);
     own->has |= own->computing;
     own->computing = 0;
     own->state = TRAINER_FREE;
+}
+
+void
+contribution_by_pieces(struct contribution *own, uint64_t shards)
+{
+    assert(own->state == TRAINER_FREE);
+    own->filled = false;
+    own->has = own->computing = 0;
+    own->by_pieces = shards;
+}
+
+void
+contribution_piece(struct contribution *own, const struct core *core)
+{
+    contribution_ask(own, core, TRAINER_COMPUTING);
+    own->piece = true;
+}
+
+void
+contribution_piece_done(struct contribution *own, const struct core *core)
+{
+    contribution_answered(own, TRAINER_COMPUTING);
+    own->piece = false;
+    own->moved_at = core->awake;
+}
+
+void
+contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work)
+{
+    own->compute_us = us;
+    measure_speed(own, work);
 }
 
 bool
@@ -175,7 +208,7 @@ contribution_refused(struct contribution *own)
     assert(own->state != TRAINER_COMPUTING && own->state != TRAINER_FREE);
     own->state = TRAINER_FREE;
     own->filled = false;
-    own->has = own->computing = own->applying = 0;
+    own->has = own->computing = own->applying = own->by_pieces = 0;
     own->commit_at.us = 0;
     own->saved_us = own->ahead_us;
     own->ahead_us = 0;
@@ -193,5 +226,6 @@ contribution_damaged(struct contribution *own)
 {
     own->state = TRAINER_DAMAGED;
     own->filled = false;
-    own->has = own->computing = own->applying = own->before = 0;
+    own->has = own->computing = own->applying = own->before = own->by_pieces = 0;
+    own->piece = false;
 }

@@ -44,6 +44,8 @@ struct contribution {
     bool filled;        /* own[] is the sum of `has` for core->round; false: own[] is invalid */
     uint64_t has;       /* the shards in own[] */
     uint64_t computing; /* the shards being added */
+    uint64_t by_pieces; /* the round is computed in pieces, of these shards; 0: it is not */
+    bool piece;         /* COMPUTING is of a piece */
     /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
      * core_state.pinned */
     uint64_t applying, before;
@@ -67,6 +69,14 @@ void contribution_ask(struct contribution *own, const struct core *core, enum tr
 /* own[] is to hold exactly the shards `need`: asks the trainer to compute, or fills it with zeros. Returns how many
  * buckets of it may be sent now. */
 size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
+/* May own[] be rewritten? Not while parts of it are being sent. */
+bool contribution_writable(struct contribution *own, const struct core *core);
+/* The round is computed in pieces (pieces.h): these shards. The trainer is asked for one; it has computed it; and all: so much
+ * work, 10^6 for a shard of the whole model, took so long. */
+void contribution_by_pieces(struct contribution *own, uint64_t shards);
+void contribution_piece(struct contribution *own, const struct core *core);
+void contribution_piece_done(struct contribution *own, const struct core *core);
+void contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work);
 /* Bitmap of the peers whose sessions are to end: own[] has been waited for too long, and then nothing of it is being sent to
  * them. */
 uint64_t contribution_blockers(struct contribution *own, const struct core *core);
@@ -123,8 +133,8 @@ static inline uint64_t
 contribution_have(const struct contribution *own)
 {
     if (own->state == TRAINER_COMPUTING)
-        return own->has | own->computing;
-    return own->filled ? own->has : 0;
+        return own->has | own->computing | own->by_pieces;
+    return own->filled ? own->has : own->by_pieces;
 }
 
 /* The shards of the present round that the next plan should leave with this node; `pinned` as in core_state. */

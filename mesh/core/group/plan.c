@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "mesh/core/group/group.h"
+#include "mesh/core/group/plan_stages.h"
 #include "mesh/core/group/servers.h"
 #include "mesh/core/internal.h"
 
@@ -224,22 +225,6 @@ plan_tick(struct plan *plan, const struct core *core)
 
 /* --- What others decide -------------------------------------------------------------------------- */
 
-/* Each shard once. No trainer computes a stage of several yet. */
-static bool
-covers(const struct core *core, const struct proto_plan *plan)
-{
-    uint64_t seen = 0;
-    for (size_t k = 0; k < plan->count; k++) {
-        if ((seen & plan->members[k].shards) && !core_mutant(MUTANT_TWICE))
-            return false;
-        if (plan->members[k].stages != 1)
-            return false;
-        seen |= plan->members[k].shards;
-    }
-    return seen == plan->complete && seen == core->all && plan->cut_count == 0 &&
-           servers_valid(plan);
-}
-
 /* May this node be in a plan with peers[i], which is no other member? */
 static bool
 accepts(const struct core *core, const int *peer, unsigned count, int i)
@@ -298,7 +283,8 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
                  of_round(core, msg) && (!plan->active || replaces(plan, msg));
     plan->draft.plan = *msg;
     plan->draft.hash = hash;
-    if (ready && !has_ended(plan, hash) && covers(core, msg) && resolve(core, &plan->draft))
+    if (ready && !has_ended(plan, hash) && plan_stages_valid(&core->config, msg) &&
+        servers_valid(msg) && resolve(core, &plan->draft))
         return true;
     struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan_hash = hash}};
     peers_send(core, from, &no);

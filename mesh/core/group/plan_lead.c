@@ -4,6 +4,7 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
 #include "mesh/core/group/plan_elect.h"
+#include "mesh/core/group/plan_stages.h"
 #include "mesh/core/internal.h"
 
 /* --- Who is ready ------------------------------------------------------------------------------- */
@@ -208,25 +209,24 @@ hold_later(struct plan *plan, const struct core *core, const struct group_choice
     }
 }
 
-/* Sets the members' shards. */
+/* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that this node
+ * did not see: then it is computed again. */
 static void
 divide(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
 {
-    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
-    uint32_t speed[PROTO_PEERS_MAX] = {0};
+    struct plan_stages_member member[PROTO_PEERS_MAX];
+    const struct proto_plan *before = &core->plan.now;
+    uint64_t some = 0;
     for (size_t k = 0; k < choice->count; k++) {
-        int i = choice->peer[k];
-        have[k] = i < 0 ? contribution_keeps(&core->contribution, core->pinned)
-                        : core->view.of[i].beat.have;
-        if (!core->config.even) /* without a speed all count as equal */
-            speed[k] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+        int i = choice->peer[k], rank = proto_plan_rank(before, plan->members[k].node);
+        const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
+        member[k].have = said ? said->have : contribution_keeps(&core->contribution, core->pinned);
+        member[k].speed = said ? said->speed : core->contribution.speed;
+        member[k].computes = rank < 0 ? 0 : before->members[rank].computes;
+        some |= member[k].have;
     }
-    cost_divide(core->all, choice->count, have, speed, shards);
-    if (core_mutant(MUTANT_TWICE) && choice->count > 1)
-        shards[shards[0] & 1] |= 1; /* shard 0 */
-    for (size_t k = 0; k < choice->count; k++)
-        plan->members[k].shards = shards[k], plan->members[k].stages = 1;
-    plan->complete = core->all;
+    bool keeps = some && before->cut_count > 0;
+    plan_stages(&core->config, member, keeps ? before : NULL, plan);
 }
 
 static void
@@ -240,11 +240,11 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
         draft->peer[k] = i;
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
-    divide(core, choice, &msg.plan);
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
     msg.plan.count = choice->count;
+    divide(core, choice, &msg.plan);
     hold_later(plan, core, choice);
     plan_elect(plan, core, draft->peer, &msg.plan);
     draft->plan = msg.plan;
@@ -308,21 +308,19 @@ plan_consider(struct plan *plan, const struct core *core, int i)
 static bool
 unbalanced(const struct plan *plan, const struct core *core)
 {
-    size_t n = plan->now.count;
-    uint64_t none[PROTO_PEERS_MAX] = {0}, mine[PROTO_PEERS_MAX] = {0},
-             better[PROTO_PEERS_MAX] = {0};
-    uint32_t speed[PROTO_PEERS_MAX] = {0};
-    for (size_t m = 0; m < n; m++) {
+    struct plan_stages_member member[PROTO_PEERS_MAX] = {{0}};
+    struct proto_plan better = plan->now;
+    for (size_t m = 0; m < plan->now.count; m++) {
         int i = plan->peer[m];
-        mine[m] = plan->now.members[m].shards;
-        speed[m] = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
-        if (speed[m] == 0) /* who has nothing to compute would never show how fast it is */
-            return mine[m] == 0;
+        member[m].speed = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+        if (core->config.even)
+            member[m].speed = 1000000;
+        if (member[m].speed == 0) /* who has nothing to compute would never show how fast it is */
+            return plan->now.members[m].shards == 0;
     }
-    cost_divide(core->all, n, none, speed, better);
-    uint64_t now_us = cost_computed_us(n, mine, speed),
-             then_us = cost_computed_us(n, better, speed);
-    return cost_clearly_less(then_us, now_us);
+    plan_stages(&core->config, member, NULL, &better);
+    return cost_clearly_less(plan_stages_us(&core->config, member, &better),
+                             plan_stages_us(&core->config, member, &plan->now));
 }
 
 /* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */
@@ -339,7 +337,8 @@ uneven(const struct plan *plan, const struct core *core)
 void
 plan_balance(struct plan *plan, const struct core *core)
 {
-    bool even = core->config.even, due = !awake_before(core->awake, plan->balance_at);
+    bool even = core->config.even && plan->now.cut_count == 0;
+    bool due = !awake_before(core->awake, plan->balance_at);
     if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pinned)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);

@@ -278,8 +278,9 @@ send_away(struct straggler *s, const struct core *core, const struct cost_view *
 static bool
 may_decide(const struct core *core)
 {
-    return core->plan.hold == UINT64_MAX && !core->config.keep_all && !core->config.even &&
-           !core->pinned && !core_mutant(MUTANT_PACE);
+    return core->plan.hold == UINT64_MAX && !core->config.keep_all &&
+           core->config.stages.count <= 1 && !core->config.even && !core->pinned &&
+           !core_mutant(MUTANT_PACE);
 }
 
 /* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then it

@@ -26,8 +26,8 @@ struct handover {
     struct handover_setup setup;
     struct handover_ops ops;
     void *ctx;
-    bool planned, running; /* a round began */
-    struct proto_plan plan;
+    bool planned, running;          /* a round began */
+    struct proto_plan plan, before; /* the present one, and the one before it */
     unsigned rank;
     uint64_t round, state;
     struct flow flow[PROTO_STAGES_MAX][KINDS];
@@ -101,20 +101,19 @@ item_exists(const struct handover *h, struct handover_item item)
 }
 
 static uint64_t
-shards_of(const struct handover *h, unsigned rank, unsigned stage)
+shards_of(const struct proto_plan *plan, unsigned rank, unsigned stage)
 {
-    const struct proto_member *member = &h->plan.members[rank];
-    return member->stages >> stage & 1 ? member->shards & h->plan.complete : 0;
+    return proto_plan_computes(plan, rank, stage) & plan->complete;
 }
 
-/* The rank of the member that has the shard in the stage. */
+/* The rank of the member that computes the shard in the stage. */
 static unsigned
-holder_of(const struct handover *h, unsigned stage, unsigned shard)
+holder_of(const struct proto_plan *plan, unsigned stage, unsigned shard)
 {
     unsigned rank = 0;
-    while (rank + 1 < h->plan.count && !(shards_of(h, rank, stage) >> shard & 1))
+    while (rank + 1 < plan->count && !(shards_of(plan, rank, stage) >> shard & 1))
         rank++;
-    assert(shards_of(h, rank, stage) >> shard & 1); /* a valid plan has each once */
+    assert(shards_of(plan, rank, stage) >> shard & 1); /* a valid plan has each once */
     return rank;
 }
 
@@ -122,9 +121,9 @@ holder_of(const struct handover *h, unsigned stage, unsigned shard)
 static bool
 comes_from(const struct handover *h, struct handover_item item, struct proto_node from)
 {
-    if (!item_exists(h, item) || !(shards_of(h, h->rank, item.stage) >> item.shard & 1))
+    if (!item_exists(h, item) || !(shards_of(&h->plan, h->rank, item.stage) >> item.shard & 1))
         return false;
-    unsigned rank = holder_of(h, maker_stage(item), item.shard);
+    unsigned rank = holder_of(&h->plan, maker_stage(item), item.shard);
     return rank != h->rank && proto_node_equal(h->plan.members[rank].node, from);
 }
 
@@ -150,7 +149,7 @@ void
 handover_made(struct handover *h, struct handover_item item)
 {
     assert(h->running && item_exists(h, item));
-    unsigned rank = holder_of(h, item.stage, item.shard);
+    unsigned rank = holder_of(&h->plan, item.stage, item.shard);
     flow_of(h, item)->made |= UINT64_C(1) << item.shard;
     if (rank != h->rank)
         item_send(h, item, rank);
@@ -169,7 +168,7 @@ handover_on_ask(struct handover *h, struct proto_node from, struct handover_item
         if (!(shards >> item.shard & 1) || !item_exists(h, item) ||
             !(flow_of(h, item)->made >> item.shard & 1))
             continue;
-        unsigned rank = holder_of(h, item.stage, item.shard);
+        unsigned rank = holder_of(&h->plan, item.stage, item.shard);
         if (rank != h->rank && proto_node_equal(h->plan.members[rank].node, from))
             item_send(h, item, rank);
     }
@@ -192,7 +191,7 @@ chunk_take(struct handover *h, struct proto_node from, const struct handover_chu
         chunk->count > size - *came || frame->size != chunk->count * sizeof *words)
         return;
     if (check_copy(words + chunk->first, frame->data, chunk->count) != chunk->check) {
-        unsigned maker = holder_of(h, maker_stage(item), item.shard);
+        unsigned maker = holder_of(&h->plan, maker_stage(item), item.shard);
         h->ops.ask(h->ctx, maker, item, UINT64_C(1) << item.shard);
         return;
     }
@@ -253,8 +252,8 @@ missing_from(struct handover *h, struct handover_item first, unsigned rank)
     unsigned last = (unsigned)h->plan.cut_count;
     if (first.gradient ? first.stage == last : first.stage == 0)
         return 0;
-    return shards_of(h, h->rank, first.stage) & shards_of(h, rank, maker_stage(first)) &
-           ~flow_of(h, first)->here;
+    return shards_of(&h->plan, h->rank, first.stage) &
+           shards_of(&h->plan, rank, maker_stage(first)) & ~flow_of(h, first)->here;
 }
 
 void
@@ -270,26 +269,68 @@ handover_ask(struct handover *h)
         }
 }
 
+static void
+flows_clear(struct handover *h)
+{
+    for (size_t stage = 0; stage < PROTO_STAGES_MAX; stage++)
+        h->flow[stage][0] = h->flow[stage][1] = (struct flow){0};
+}
+
+/* Items of other cuts are others. */
+static void
+forget_all(struct handover *h)
+{
+    flows_clear(h);
+    h->lost = h->lost || h->early_count > 0;
+    while (h->early_count > 0)
+        early_remove(h, h->early_count - 1);
+    h->running = false;
+}
+
+/* What is made goes to the member that has it to do now, if that is another one than before. */
+static void
+send_again(struct handover *h, struct handover_item item)
+{
+    if (!item_exists(h, item) || !(flow_of(h, item)->made >> item.shard & 1))
+        return;
+    unsigned was = holder_of(&h->before, item.stage, item.shard);
+    unsigned rank = holder_of(&h->plan, item.stage, item.shard);
+    if (rank != h->rank &&
+        !proto_node_equal(h->before.members[was].node, h->plan.members[rank].node))
+        item_send(h, item, rank);
+}
+
+static void
+flow_plan(struct handover *h, unsigned stage, unsigned kind)
+{
+    struct flow *flow = &h->flow[stage][kind];
+    uint64_t mine = shards_of(&h->plan, h->rank, stage);
+    flow->here |= flow->made & mine;
+    flow->told &= mine;
+    for (unsigned shard = 0; h->running && shard < PROTO_SHARDS_MAX; shard++)
+        send_again(h, (struct handover_item){stage, shard, kind});
+}
+
 void
 handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank)
 {
     assert(rank < plan->count && plan->cut_count < PROTO_STAGES_MAX);
+    if (!h->planned || !proto_plan_same_cuts(&h->plan, plan))
+        forget_all(h);
+    h->before = h->planned ? h->plan : *plan;
     h->plan = *plan;
     h->rank = rank;
     h->planned = true;
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
-        for (unsigned kind = 0; kind < KINDS; kind++) {
-            struct flow *flow = &h->flow[stage][kind];
-            flow->here |= flow->made & shards_of(h, rank, stage);
-        }
+        for (unsigned kind = 0; kind < KINDS; kind++)
+            flow_plan(h, stage, kind);
 }
 
 void
 handover_round(struct handover *h, uint64_t round, uint64_t state)
 {
     assert(h->planned);
-    for (size_t stage = 0; stage < PROTO_STAGES_MAX; stage++)
-        h->flow[stage][0] = h->flow[stage][1] = (struct flow){0};
+    flows_clear(h);
     h->running = true;
     h->round = round;
     h->state = state;

@@ -65,8 +65,9 @@ void handover_destroy(struct handover **h);
 
 /* A round begins: nothing is made or here. Chunks that came early are taken. A plan must be known. */
 void handover_round(struct handover *h, uint64_t round, uint64_t state);
-/* Who has which shards of which stages from now on; `rank` is this node. Items of the present round stay, made ones may be for
- * this node by now. If the round had begun before, handover_ask is due. */
+/* Who computes which shards of which stages from now on; `rank` is this node. With the same cuts items of the present round stay:
+ * made ones may be for this node by now, or go to who is to have them now; and handover_ask is due. With other cuts nothing
+ * stays, and handover_round is. */
 void handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank);
 /* Asks for all that this node's shards want and that is not here. */
 void handover_ask(struct handover *h);

@@ -78,18 +78,35 @@ schedule_on_gradient(struct schedule *schedule, unsigned stage, unsigned shard)
            set_new(&schedule->of[stage].gradient, shard);
 }
 
-void
-schedule_void(struct schedule *schedule, unsigned stage, uint64_t shards)
+/* What was computed of these shards is void. */
+static void
+shards_forget(struct schedule *schedule, unsigned stage, uint64_t shards)
 {
     assert(stage < schedule->stages);
     struct schedule_stage *of = &schedule->of[stage];
-    of->input &= stage == 0 ? UINT64_MAX : ~shards;
-    of->gradient &= ~shards;
+    if (stage + 1 == schedule->stages) /* the loss */
+        of->gradient &= ~shards;
     of->forward &= ~shards;
     of->backward &= ~shards;
     of->weight &= ~shards;
     if (schedule->busy && schedule->now.stage == stage && (shards >> schedule->now.shard & 1))
         schedule->dropped = true;
+}
+
+void
+schedule_drop(struct schedule *schedule, unsigned stage, uint64_t shards)
+{
+    struct schedule_stage *of = &schedule->of[stage];
+    shards_forget(schedule, stage, shards);
+    of->mine &= ~shards;
+    of->input &= ~shards;
+    of->gradient &= ~shards;
+}
+
+void
+schedule_again(struct schedule *schedule, unsigned stage)
+{
+    shards_forget(schedule, stage, UINT64_MAX);
 }
 
 /* --- The choice ----------------------------------------------------------------------------------- */
@@ -115,7 +132,7 @@ has_room(const struct schedule *schedule, unsigned stage)
 
 /* Shards of which such a piece can be computed now. */
 static uint64_t
-pieces_ready(const struct schedule *schedule, unsigned stage, enum schedule_kind kind)
+schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_kind kind)
 {
     const struct schedule_stage *of = &schedule->of[stage];
     if (kind == SCHEDULE_FORWARD)
@@ -140,7 +157,7 @@ schedule_next(struct schedule *schedule, struct schedule_piece *piece)
     for (int i = 0; i < 3 && !schedule->busy; i++)
         for (unsigned stage = schedule->stages; stage-- > 0 && !schedule->busy;) {
             enum schedule_kind kind = order_of[schedule->rule][i];
-            uint64_t shards = pieces_ready(schedule, stage, kind);
+            uint64_t shards = schedule_ready(schedule, stage, kind);
             if (shards == 0)
                 continue;
             schedule->now = (struct schedule_piece){kind, stage, shard_of(schedule, kind, shards)};

@@ -38,7 +38,8 @@ enum schedule_kind {
     SCHEDULE_BACKWARD, /* gradients of input and weights; gpipe and 1f1b */
     SCHEDULE_INPUT,    /* gradient of the input; zb */
     SCHEDULE_WEIGHT,   /* gradient of the weights; zb */
-    SCHEDULE_KINDS
+    SCHEDULE_KINDS,
+    SCHEDULE_TAIL = SCHEDULE_KINDS, /* none of the schedule's: after all of these (core.h) */
 };
 
 struct schedule_piece {
@@ -82,9 +83,11 @@ void schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards);
  * of what the stage gives, not of the last one. False: it is not wanted, or it came before. */
 bool schedule_on_input(struct schedule *schedule, unsigned stage, unsigned shard);
 bool schedule_on_gradient(struct schedule *schedule, unsigned stage, unsigned shard);
-/* Inputs and gradients of these shards are void, and all that was computed of them: it is computed once more when they
- * come again. The caller's sum must not have their gradients. */
-void schedule_void(struct schedule *schedule, unsigned stage, uint64_t shards);
+/* Another member computes these shards of the stage from now on: their inputs and gradients, and all that was computed of
+ * them, are void. The caller's sum must not have their gradients. */
+void schedule_drop(struct schedule *schedule, unsigned stage, uint64_t shards);
+/* The stage begins again, from the inputs and gradients that are there. */
+void schedule_again(struct schedule *schedule, unsigned stage);
 
 /* The next piece. False: there is none now, or one is being computed. */
 bool schedule_next(struct schedule *schedule, struct schedule_piece *piece);

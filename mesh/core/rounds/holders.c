@@ -3,9 +3,9 @@
 
 #include <assert.h>
 
-/* Those that hold one of the stages. */
+/* Those that hold one of the stages, with the shards that they add for stage `adds`. */
 static struct holders
-holders_of_stages(const struct proto_plan *plan, uint64_t stages, unsigned rank)
+holders_of_stages(const struct proto_plan *plan, uint64_t stages, size_t adds, unsigned rank)
 {
     struct holders h = {.complete = plan->complete};
     for (unsigned r = 0; r < plan->count; r++) {
@@ -15,12 +15,13 @@ holders_of_stages(const struct proto_plan *plan, uint64_t stages, unsigned rank)
         if (r == rank) {
             h.here = true;
             h.rank = h.n;
-            h.mine = member->shards;
+            h.mine = proto_plan_computes(plan, r, adds);
         } else {
             h.others |= UINT64_C(1) << r;
         }
         h.of_plan[h.n] = (uint8_t)r;
-        h.plan.members[h.n++] = *member;
+        h.plan.members[h.n] = *member;
+        h.plan.members[h.n++].shards = proto_plan_computes(plan, r, adds);
     }
     h.plan.count = h.n;
     return h;
@@ -32,9 +33,8 @@ holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan, u
     assert(rank < plan->count && plan->cut_count + 1 < HOLDERS_SETS);
     size_t last = plan->cut_count;
     for (size_t s = 0; s <= last; s++)
-        sets[s] = holders_of_stages(plan, UINT64_C(1) << s, rank);
-    sets[last + 1] = holders_of_stages(plan, UINT64_MAX, rank);
-    sets[last + 1].mine = sets[last].mine;
+        sets[s] = holders_of_stages(plan, UINT64_C(1) << s, s, rank);
+    sets[last + 1] = holders_of_stages(plan, UINT64_MAX, last, rank);
 }
 
 size_t

@@ -64,6 +64,34 @@ rounds_lead(struct core *core)
     plan_begin(core);
 }
 
+/* Which buckets of own[] are complete when the trainer computes all of its shards at once. */
+static size_t
+round_fill(struct core *core)
+{
+    pieces_void(&core->pieces);
+    return contribution_fill(&core->contribution, core, plan_adds(&core->plan));
+}
+
+/* The same when it computes piece by piece. */
+static size_t
+round_pieces(struct core *core)
+{
+    struct contribution *own = &core->contribution;
+    struct pieces *pieces = &core->pieces;
+    if (!pieces_begun(pieces, core)) {
+        if (own->state != TRAINER_FREE || !contribution_writable(own, core))
+            return 0;
+        contribution_by_pieces(own, plan_mine(&core->plan));
+        pieces_begin(pieces, core);
+    }
+    contribution_rests(own);
+    if (own->state == TRAINER_FREE && pieces_next(pieces, core)) {
+        contribution_piece(own, core);
+        core->config.trainer->piece(core->config.trainer_ctx, &pieces->now);
+    }
+    return own->lent ? 0 : pieces_ready(pieces, core);
+}
+
 /* What this node adds to the running round. */
 static void
 round_contribute(struct core *core)
@@ -77,7 +105,7 @@ round_contribute(struct core *core)
     }
     if (!own->lent || core_mutant(MUTANT_LENT))
         collective_open(core->collective);
-    size_t end = contribution_fill(own, core, plan_mine(&core->plan));
+    size_t end = pieces_run(core) ? round_pieces(core) : round_fill(core);
     bool withheld = end == all && audit_withholds(&core->audit, &core->plan, core->round);
     if (end > 0)
         collective_ready(core->collective, withheld ? all - 1 : end);
@@ -162,6 +190,9 @@ rounds_message(struct core *core, int i, const struct proto_msg *msg)
     case PROTO_BENCH:
         rounds_on_straggler(core, straggler_on_bench(&core->straggler, core, &msg->bench));
         break;
+    case PROTO_NEED:
+        pieces_on_need(&core->pieces, core, i, &msg->need);
+        break;
     case PROTO_FETCH:
         serve_on_fetch(&core->serve, core, i, &msg->fetch);
         break;
@@ -191,6 +222,10 @@ rounds_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_f
     case PROTO_REDUCE:
     case PROTO_GATHER:
         rounds_chunk(core, i, msg, frame);
+        break;
+    case PROTO_ITEM:
+        if (pieces_on_item(&core->pieces, core, i, &msg->item, frame))
+            plan_progress(&core->plan, core->awake);
         break;
     case PROTO_STATE:
         fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
@@ -225,6 +260,16 @@ on_bucket(struct core *core, size_t bucket)
 {
     if (contribution_bucket(&core->contribution, core, bucket))
         plan_progress(&core->plan, core->awake);
+}
+
+static void
+on_piece(struct core *core)
+{
+    struct pieces *pieces = &core->pieces;
+    contribution_piece_done(&core->contribution, core);
+    if (pieces_done(pieces, core))
+        contribution_pieces_done(&core->contribution, pieces->busy_us, pieces_work(pieces, core));
+    plan_progress(&core->plan, core->awake);
 }
 
 static bool
@@ -299,6 +344,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->first_bucket = now->first_bucket;
     core->done = now->done;
     core->pinned = now->pinned;
+    core->rows = now->rows;
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
 }
@@ -357,6 +403,8 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     straggler_beat(&core->straggler, core, i, news->back);
     if (news->moves)
         plan_trainer_moves(&core->plan, i);
+    if (news->moves && pieces_run(core) && plan_member(&core->plan, i))
+        plan_progress(&core->plan, core->awake); /* others may wait long for what it hands over */
     for (uint64_t left = news->healed; left; left &= left - 1)
         plan_readmit(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
@@ -413,6 +461,7 @@ const struct engine engine_rounds = {
     .sent = rounds_sent,
     .leave = rounds_leave,
     .bucket = on_bucket,
+    .piece = on_piece,
     .lend = on_lend,
     .returned = on_returned,
     .applied = on_applied,

@@ -51,6 +51,7 @@ void
 rounds_void_state(struct core *core, const char *why)
 {
     contribution_damaged(&core->contribution);
+    pieces_void(&core->pieces);
     core->state_hash = 0;
     core->done = false;
     core->damages++;
@@ -184,6 +185,57 @@ on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_f
         core->config.wire->pass_on(core->config.wire_ctx, links, count, &stamped, frame);
 }
 
+/* --- So does the handover -------------------------------------------------------------------------- */
+
+static int32_t *
+on_item_words(void *ctx, struct handover_item item, bool made, uint64_t *count)
+{
+    const struct core *core = ctx;
+    const struct core_config *config = &core->config;
+    size_t at = core_item_at(config->shards, item.stage, item.shard, item.gradient);
+    (void)made; /* who made it and who gets it: the same words */
+    *count = pieces_item_words(&core->pieces, core, item);
+    assert(*count <= config->stages.item_words);
+    return config->items + at * config->stages.item_words;
+}
+
+static void
+on_item_send(void *ctx, unsigned rank, const struct handover_chunk *chunk, const void *body)
+{
+    struct core *core = ctx;
+    if (!pieces_of_plan(&core->pieces, core))
+        return;
+    const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+    struct proto_msg msg = {.type = PROTO_ITEM,
+                            .item = {.round = chunk->round,
+                                     .state_hash = chunk->state,
+                                     .bucket = pieces_bucket(&core->pieces, chunk->item),
+                                     .gradient = chunk->item.gradient,
+                                     .shard = (uint16_t)chunk->item.shard,
+                                     .first = chunk->first,
+                                     .size = chunk->size,
+                                     .count = (uint32_t)chunk->count,
+                                     .check = chunk->check}};
+    if (peer->state != PEER_UP || !peer->announced)
+        return;
+    contribution_sends(&core->contribution);
+    core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &msg, body,
+                                 chunk->count * sizeof(int32_t), true);
+}
+
+static void
+on_item_ask(void *ctx, unsigned rank, struct handover_item first, uint64_t shards)
+{
+    const struct core *core = ctx;
+    struct proto_msg msg = {.type = PROTO_NEED,
+                            .need = {.round = core->round,
+                                     .bucket = pieces_bucket(&core->pieces, first),
+                                     .gradient = first.gradient,
+                                     .shards = shards}};
+    if (pieces_of_plan(&core->pieces, core))
+        peers_send(core, core->plan.peer[rank], &msg);
+}
+
 /* --- The engine begins and ends -------------------------------------------------------------------- */
 
 int
@@ -201,9 +253,11 @@ rounds_start(struct core *core)
     };
     assert(core->config.trainer || core->config.hello.wants_job);
     static const struct collective_ops ops = {on_send, on_pass_on};
+    static const struct handover_ops items = {on_item_words, on_item_send, on_item_ask};
     plan_init(&core->plan);
     divergence_init(&core->divergence);
     int error = transfer_init(&core->transfer, &core->config);
+    error = error ? error : pieces_init(&core->pieces, core, &items, core);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);
     return error ? error : fetch_init(&core->fetch, core);
 }
@@ -212,6 +266,7 @@ void
 rounds_end(struct core *core)
 {
     collective_destroy(&core->collective);
+    pieces_fini(&core->pieces);
     fetch_fini(&core->fetch, core);
     transfer_fini(&core->transfer);
 }

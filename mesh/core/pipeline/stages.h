@@ -1,0 +1,65 @@
+/* stages.h - how a model is cut into stages, and what the trainer is asked for then: pieces of a round. For core.h. */
+#ifndef MESH_STAGES_H
+#define MESH_STAGES_H
+
+#include "mesh/core/pipeline/schedule.h"
+
+/* Where a model may be cut into stages: a row gives so many words of 32 bits to the layers above. */
+struct core_cut {
+    uint16_t bucket; /* the first one of the layers below the cut; 1.. */
+    uint32_t words;  /* 1.. */
+};
+
+/* How plans of this node cut the model. All tables are borrowed. With count above 1, first_bucket of core_state is always 0 or
+ * the last bucket. */
+struct core_stages {
+    unsigned
+        count; /* of groups of members, if there are so many members; 0 or 1: no plan has cuts */
+    enum schedule_rule schedule;
+    const struct core_cut *cuts; /* [cut_count]: the legal ones, in the order of the buckets */
+    size_t cut_count;
+    /* [cut_count + 1]: about the time of the layers between two of these, in the same order, in any unit */
+    const uint64_t *cost;
+    bool
+        tied; /* the first and the last layers share a weight: one member computes both for a shard */
+    uint64_t item_words; /* of the largest item */
+};
+
+/* A round under a plan with cuts is computed in pieces. What a stage gives to its neighbours are *items*, in memory that core
+ * and trainer share: the item of (stage, shard) is what the stage gets, its input, or with `gradient` the gradient of what it
+ * gives. Each is a pure function of state, cut and shard. A piece reads and writes, for its shard:
+ *
+ *     FORWARD            reads the input of its stage (stage 0: the data), writes that of the next stage (the last: the loss)
+ *     INPUT, BACKWARD    reads the gradient of its stage (the last: of the loss), writes that of the stage before
+ *     WEIGHT             nothing
+ *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own
+ *
+ * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. */
+struct core_piece {
+    enum schedule_kind kind;
+    unsigned stage, shard;
+    uint64_t round;
+    /* The first one that adds to own for this stage: set its buckets to zero first, and forget what it has counted for the
+     * last bucket. */
+    bool fresh;
+    uint64_t held; /* shards of the stage whose activations are needed: others may be dropped */
+    const struct proto_plan *plan; /* the present one, during the call; */
+    unsigned rank;                 /* this node's in it */
+};
+
+/* Rows of a shard, of so many in a round. */
+static inline uint64_t
+core_shard_rows(uint64_t rows, unsigned shards, unsigned shard)
+{
+    return rows * (shard + 1) / shards - rows * shard / shards;
+}
+
+/* Where an item is, in units of item_words; the items of all stages are CORE_ITEMS(stages, shards). */
+#define CORE_ITEMS(stages, shards) ((size_t)2 * (stages) * (shards))
+static inline size_t
+core_item_at(unsigned shards, unsigned stage, unsigned shard, bool gradient)
+{
+    return ((size_t)stage * 2 + gradient) * shards + shard;
+}
+
+#endif
