@@ -3,12 +3,12 @@
 
 #include "proto/float_bits.h"
 
-typedef uint16_t half __attribute__((aligned(1), may_alias)); /* of a word in a frame */
+typedef uint16_t half __attribute__((may_alias)); /* of a word */
 
 void
-SIMD_NAME(bf16_pack)(void *out, const float *x, size_t n)
+SIMD_NAME(bf16_pack)(int32_t *out, const float *x, size_t n)
 {
-    half *to = out;
+    half *to = (half *)out;
     for (size_t i = 0; i < n; i++)
         to[i] = (uint16_t)(float_bits(x[i]) >> 16);
     if (n % 2)
@@ -16,9 +16,9 @@ SIMD_NAME(bf16_pack)(void *out, const float *x, size_t n)
 }
 
 void
-SIMD_NAME(bf16_unpack)(float *x, const void *in, size_t n)
+SIMD_NAME(bf16_unpack)(float *x, const int32_t *in, size_t n)
 {
-    const half *from = in;
+    const half *from = (const half *)in;
     for (size_t i = 0; i < n; i++)
         x[i] = float_of((uint32_t)from[i] << 16);
 }

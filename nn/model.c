@@ -495,6 +495,13 @@ nn_cut_below(const struct nn_model *model, size_t layer)
     return 0;
 }
 
+size_t
+nn_cut_words(const struct nn_model *model, size_t layer)
+{
+    const struct layer *above = nn_model_layer(model, layer);
+    return above->rounds_dx ? above->in_size / 2 + above->in_size % 2 : above->in_size;
+}
+
 void
 nn_model_round_cuts(struct nn_model *model)
 {

@@ -286,6 +286,9 @@ bool nn_may_begin(const struct nn_model *model, size_t layer);
  * above it, 0 if there is none. Of several such places, that where the fewest floats cross, then the highest; none above a
  * layer that uses the weight of the embedding, so that only two parts share it. */
 size_t nn_cut_below(const struct nn_model *model, size_t layer);
+/* Words of 32 bits per row for what crosses between `layer` and the one below: a float each, or two values where they are
+ * rounded. */
+size_t nn_cut_words(const struct nn_model *model, size_t layer);
 /* Of a part that is not the last: [rows, out], where the gradient of its output is to be put before nn_backward.
  * `scale` as in nn_loss. Borrowed. */
 float *nn_pass_gradient(struct nn_pass *pass, float scale);

@@ -11,6 +11,7 @@
 #include "node/train/work_internal.h"
 #include "node/train/work_pieces.h"
 #include "proto/clock.h"
+#include "proto/float_bits.h"
 #include "proto/mix.h"
 
 enum { TIMES = 3, STAGES = 3 };
@@ -23,19 +24,18 @@ struct measure {
     struct work_stages plan;
 };
 
-static float *
-item_numbers(const struct measure *m, size_t stage, size_t gradient)
-{
-    size_t shards = m->work->setup.shards;
-    return (float *)(void *)(m->plan.items + (stage * 2 + gradient) * shards * m->plan.item_words);
-}
-
-/* Any numbers but 0, which some layers pass over. */
+/* Items of numbers that are about as large, as floats and as bfloat16, of which each word has one twice. None is 0, which some
+ * layers pass over. */
 static void
-fill(float *x, size_t n, float size)
+fill_item(const struct measure *m, size_t stage, size_t gradient, float size)
 {
-    for (size_t i = 0; i < n; i++)
-        x[i] = size * ((float)(mix64(i) >> 40) * 0x1p-23F - 0.99F);
+    size_t words = m->plan.item_words;
+    int32_t *item = m->plan.items + (stage * 2 + gradient) * m->work->setup.shards * words;
+    for (size_t i = 0; i < words; i++) {
+        float x = size * ((float)(mix64(i) >> 40) * 0x1p-23F - 0.99F);
+        uint32_t half = float_bits(x) >> 16;
+        item[i] = (int32_t)(half << 16 | half);
+    }
 }
 
 /* A part becomes a stage, whose number is returned. */
@@ -126,9 +126,9 @@ stage_times_measure(struct stage_times *out, const struct stages *stages, struct
         .work = work, .state = state, .own = own, .plan = {.shards = 1, .rule = SCHEDULE_ZB}};
     int rc = new_items(&m, stages);
     for (size_t stage = 0; rc == 0 && stage < STAGES; stage++) {
-        fill(item_numbers(&m, stage, 0), m.plan.item_words, 1);
+        fill_item(&m, stage, 0, 1);
         if (stage + 1 < STAGES)
-            fill(item_numbers(&m, stage, 1), m.plan.item_words, GRADIENT);
+            fill_item(&m, stage, 1, GRADIENT);
     }
     for (size_t p = 0; p <= stages->cut_count && rc == 0; p++)
         rc = measure_part(&m, stages, p, &out[p]);

@@ -28,8 +28,8 @@ stages_of(struct stages *out, const struct nn_model *model, const struct buckets
         if (cut == 0)
             continue;
         out->cost[out->cut_count] = cost_of(model, cut, end);
-        out->cut[out->cut_count++] = (struct stages_cut){
-            cut, section->ready, nn_shape_size(nn_layer_output(model, cut - 1))};
+        out->cut[out->cut_count++] =
+            (struct stages_cut){cut, section->ready, nn_cut_words(model, cut)};
         end = cut;
     }
     out->cost[out->cut_count] = cost_of(model, 0, end);

@@ -18,7 +18,7 @@ enum { STAGES_CUTS_MAX = NN_LAYERS_MAX };
 struct stages_cut {
     size_t layer;  /* the stage above begins with it */
     size_t bucket; /* the first one below the cut */
-    size_t words;  /* floats per row that cross it */
+    size_t words;  /* of 32 bits, per row that crosses it */
 };
 
 struct stages {

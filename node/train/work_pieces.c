@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/bf16.h"
 #include "node/train/ledger.h"
 #include "node/train/work_internal.h"
 #include "node/train/work_pieces.h"
@@ -211,21 +212,43 @@ work_pieces_fini(struct work *work)
 
 /* --- Items ---------------------------------------------------------------------------------------- */
 
-static int32_t *
-item_of(const struct work *work, size_t stage, bool gradient, unsigned shard)
+/* [rows, words], for floats [rows, floats]. */
+struct item {
+    int32_t *at;
+    size_t rows, words, floats;
+};
+
+/* Of the lane's shard. With `gradient` it crosses the cut above the stage, else that below. */
+static struct item
+item_of(const struct work *work, size_t stage, bool gradient, const struct lane *lane)
 {
     const struct work_stages *plan = &work->pieces->plan;
-    return plan->items + ((stage * 2 + gradient) * work->setup.shards + shard) * plan->item_words;
+    const struct nn_model *model = work->setup.model;
+    size_t shard = (size_t)__builtin_ctzll(lane->shards);
+    size_t layer = work->pieces->stage[stage + gradient].layer;
+    struct item item = {
+        plan->items + ((stage * 2 + gradient) * work->setup.shards + shard) * plan->item_words,
+        lane->rows, nn_cut_words(model, layer), nn_shape_size(nn_layer_output(model, layer - 1))};
+    assert(item.rows * item.words <= plan->item_words);
+    return item;
 }
 
-/* Of what crosses the cut below a stage. */
-static size_t
-item_bytes(const struct work *work, size_t stage, size_t rows)
+static void
+write_item(struct item item, const float *x)
 {
-    const struct stage *of = &work->pieces->stage[stage];
-    size_t words = nn_shape_size(nn_layer_output(work->setup.model, of->layer - 1));
-    assert(rows * words <= work->pieces->plan.item_words);
-    return rows * words * sizeof(float);
+    if (item.words == item.floats)
+        memcpy(item.at, x, item.rows * item.floats * sizeof *x);
+    for (size_t r = 0; item.words < item.floats && r < item.rows; r++)
+        bf16_pack(item.at + r * item.words, x + r * item.floats, item.floats);
+}
+
+static void
+read_item(struct item item, float *x)
+{
+    if (item.words == item.floats)
+        memcpy(x, item.at, item.rows * item.floats * sizeof *x);
+    for (size_t r = 0; item.words < item.floats && r < item.rows; r++)
+        bf16_unpack(x + r * item.floats, item.at + r * item.words, item.floats);
 }
 
 /* --- Pieces --------------------------------------------------------------------------------------- */
@@ -241,14 +264,12 @@ forward(struct work *work, const struct work_piece *piece, struct lane *lane)
     if (lane->rows == 0)
         return;
     if (!is_first(stage))
-        memcpy(nn_pass_batch(lane->pass)->x, item_of(work, s, false, piece->shard),
-               item_bytes(work, s, lane->rows));
+        read_item(item_of(work, s, false, lane), nn_pass_batch(lane->pass)->x);
     lane_forward(lane, work->params, stage->layer, stage->end);
     if (is_last(work, stage))
         nn_loss(model, lane->pass, work->loss_scale, &lane->part->result);
     else
-        memcpy(item_of(work, s + 1, false, piece->shard), nn_pass_output(lane->pass),
-               item_bytes(work, s + 1, lane->rows));
+        write_item(item_of(work, s + 1, false, lane), nn_pass_output(lane->pass));
 }
 
 /* Those gradients of weights that can wait, or the others. */
@@ -271,15 +292,13 @@ backward(struct work *work, const struct work_piece *piece, struct lane *lane)
     if (lane->rows == 0)
         return;
     if (!is_last(work, stage))
-        memcpy(nn_pass_gradient(lane->pass, work->loss_scale), item_of(work, s, true, piece->shard),
-               item_bytes(work, s + 1, lane->rows));
+        read_item(item_of(work, s, true, lane), nn_pass_gradient(lane->pass, work->loss_scale));
     for (size_t layer = stage->end; layer-- > stage->layer;) {
         weights_of(lane, layer, false);
         nn_backward(model, layer, lane->pass, work->params, lane->context, NULL);
     }
     if (!is_first(stage))
-        memcpy(item_of(work, s - 1, true, piece->shard), nn_pass_input_gradient(lane->pass),
-               item_bytes(work, s, lane->rows));
+        write_item(item_of(work, s - 1, true, lane), nn_pass_input_gradient(lane->pass));
 }
 
 static void

@@ -29,7 +29,7 @@ struct work_stages {
      * the first one, whose back-propagation of a shard comes after that of the last one. */
     bool tied;
     /* Item (stage, shard, gradient) is at items + ((stage * 2 + gradient) * shards + shard) * item_words: rows of the shard,
-     * floats that cross the cut. `stage` is the one that reads it. */
+     * each of nn_cut_words: floats, or packed by bf16.h. `stage` is the one that reads it. */
     int32_t *items;
     size_t item_words;
 };

@@ -1,4 +1,4 @@
-/* test_bf16.c - packed bfloat16 values: every pattern, every small number of them, and the checksum of their words. */
+/* test_bf16.c - packed bfloat16 values: every pattern, and every small number of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -8,7 +8,6 @@
 
 #include "compress/bf16.h"
 #include "compress/bf16_simd.h"
-#include "compress/check.h"
 #include "proto/float_bits.h"
 #include "tests/support/variants.h"
 
@@ -51,50 +50,21 @@ lower_halves_are_lost(void **state)
 
 /* Nothing is written behind the last word or value. */
 static void
-any_number_is_packed_with_its_checksum(void **state)
+any_number_is_packed(void **state)
 {
     (void)state;
     fill(0);
-    for (size_t n = 0; n < 3 * 4096 + 3; n += n < 300 || n % 4096 > 4090 || n % 4096 < 6 ? 1 : 5) {
+    for (size_t n = 0; n < 300; n++) {
         size_t count = bf16_words(n);
         memset(words, 0xff, sizeof words);
         memset(y, 0xff, sizeof y);
-        uint64_t check = bf16_pack(words, x + n, n);
+        bf16_pack(words, x + n, n);
         assert_int_equal(count, (n + 1) / 2);
         assert_true(words[count] == -1);
         assert_true(n % 2 == 0 || (uint32_t)words[count - 1] >> 16 == 0);
-        assert_true(check == check_of(words, 0, count));
-        assert_true(bf16_unpack(y, words, n) == check);
+        bf16_unpack(y, words, n);
         assert_memory_equal(x + n, y, n * sizeof *x);
         assert_true(float_bits(y[n]) == UINT32_MAX);
-    }
-}
-
-static void
-a_frame_may_be_unaligned(void **state)
-{
-    (void)state;
-    static unsigned char frame[PATTERNS * 2 + 4];
-    fill(0);
-    uint64_t check = bf16_pack(words, x, PATTERNS - 1);
-    for (size_t shift = 0; shift < 4; shift++) {
-        memcpy(frame + shift, words, PATTERNS * 2);
-        assert_true(bf16_unpack(y, frame + shift, PATTERNS - 1) == check);
-        assert_memory_equal(x, y, (PATTERNS - 1) * sizeof *x);
-    }
-}
-
-static void
-a_flipped_bit_changes_the_checksum(void **state)
-{
-    (void)state;
-    fill(0);
-    size_t n = 4096 + 77;
-    uint64_t check = bf16_pack(words, x, n);
-    for (size_t bit = 0; bit < 32 * bf16_words(n); bit += 7) {
-        words[bit / 32] ^= (int32_t)(1U << bit % 32);
-        assert_true(bf16_unpack(y, words, n) != check);
-        words[bit / 32] ^= (int32_t)(1U << bit % 32);
     }
 }
 
@@ -120,9 +90,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_comes_back),
         cmocka_unit_test(lower_halves_are_lost),
-        cmocka_unit_test(any_number_is_packed_with_its_checksum),
-        cmocka_unit_test(a_frame_may_be_unaligned),
-        cmocka_unit_test(a_flipped_bit_changes_the_checksum),
+        cmocka_unit_test(any_number_is_packed),
         unit_test_of_variants(every_variant_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
