@@ -152,6 +152,11 @@ open_stages(struct job *job, const struct config *config, struct why *why)
     size_t most = stages.cut_count + 1;
     if (config->mesh.stages == CONFIG_STAGES_AUTO)
         job->ledgers = most < PROTO_STAGES_MAX ? (unsigned)most : PROTO_STAGES_MAX;
+    if (stages.tied && config->mesh.stages == 2)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.stages = 2, expected 1 or at least 3: the first and the last "
+                         "stage share a weight, so the same nodes compute both",
+                         config->file);
     if (config->mesh.stages <= most)
         return 0;
     return why_error(why, -EINVAL,

@@ -210,9 +210,9 @@ memory_stages(const struct config *config, const struct job *job)
     measure_job(&m, config, job);
     unsigned most =
         stages.cut_count < PROTO_STAGES_MAX ? (unsigned)stages.cut_count + 1 : PROTO_STAGES_MAX;
-    unsigned k = 1;
-    while (k < most && !fits(&m)) {
-        k++;
+    unsigned k = 1, least = 2 + stages.tied; /* two that share a weight would be on one node */
+    while ((k > 1 ? k : least - 1) < most && !fits(&m)) {
+        k = k > 1 ? k + 1 : least;
         m.pass[m.lanes] = largest_stage(config, job, &stages, k);
     }
     return k;

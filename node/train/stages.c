@@ -100,6 +100,12 @@ stages_choose(const struct stages *stages, unsigned k, size_t chosen[])
                                  : choose_cuts(stages, 0, k, 0, chosen);
 }
 
+unsigned
+stages_groups(const struct stages *stages, unsigned k)
+{
+    return stages->tied && k > 1 ? k - 1 : k;
+}
+
 void
 stages_layers(const struct stages *stages, const struct nn_model *model, unsigned k,
               const size_t chosen[], size_t first[])

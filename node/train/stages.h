@@ -34,6 +34,8 @@ void stages_of(struct stages *out, const struct nn_model *model, const struct bu
 /* Chooses k - 1 of the cuts, 1 <= k <= cut_count + 1 and <= PROTO_STAGES_MAX, so that the costliest stage is as cheap as can be; the
  * first and the last one count as one if tied. chosen[k - 1]: their numbers, rising. Returns the cost of the costliest. */
 double stages_choose(const struct stages *stages, unsigned k, size_t chosen[]);
+/* Groups of nodes for k stages: as many, but that the first and the last stage are of one group if tied. */
+unsigned stages_groups(const struct stages *stages, unsigned k);
 /* first[k + 1]: the layers with which the k stages between these cuts begin, from the input on, and the end. */
 void stages_layers(const struct stages *stages, const struct nn_model *model, unsigned k,
                    const size_t chosen[], size_t first[]);

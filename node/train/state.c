@@ -343,6 +343,16 @@ present_step(const struct state *state)
     };
 }
 
+/* How many stages there were, as the total tells it. The samples prove that the last one was among them. */
+static unsigned
+stages_told(const struct state *state, const int32_t *slots)
+{
+    unsigned used = state_ledgers(&state->job), shards = state->job.shards;
+    while (used > 1 && ledger_empty(slots + ledger_words((used - 1) * shards), shards))
+        used--;
+    return used;
+}
+
 int
 state_check_counts(const struct state *state, const struct state_stages *stages,
                    const int32_t *total, uint64_t *coverage, struct why *why)
@@ -350,7 +360,7 @@ state_check_counts(const struct state *state, const struct state_stages *stages,
     const int32_t *tail = total + state->param_count,
                   *slots = tail + state_tail(state->block_count);
     const unsigned shards = state->job.shards, all = state_ledgers(&state->job);
-    const unsigned used = stages ? (unsigned)stages->count : 1;
+    const unsigned used = stages ? (unsigned)stages->count : stages_told(state, slots);
     uint64_t check = state_tail_check(tail, state->block_count);
     *coverage = 0;
     if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
@@ -385,22 +395,33 @@ range_check(const struct state *next, const int32_t *total, const struct state_r
     return check;
 }
 
+/* Do the slots, so many, give the checksum of the gradients of this range? */
+static bool
+range_sound(const struct state *next, const int32_t *total, const struct state_range *range,
+            const int32_t *slots, unsigned count)
+{
+    return ledger_check(slots, count) == range_check(next, total, range);
+}
+
 int
 state_check_gradients(const struct state *next, const struct state *now,
                       const struct state_stages *stages, const int32_t *total, struct why *why)
 {
-    const struct state_stages whole = {1, {{0, now->param_count}}};
+    const struct state_range whole = {0, now->param_count};
     const int32_t *slots = total + now->param_count + state_tail(now->block_count);
+    const unsigned shards = now->job.shards;
     if (now->header->phase == STATE_EVALUATE)
         return 0;
-    if (!stages)
-        stages = &whole;
-    for (size_t s = 0; s < stages->count; s++, slots += ledger_words(now->job.shards))
-        if (state_holds(now, &stages->stage[s]) &&
-            ledger_check(slots, now->job.shards) != range_check(next, total, &stages->stage[s]))
-            return why_error(why, -EBADMSG,
+    bool sound =
+        stages || range_sound(next, total, &whole, slots, state_ledgers(&now->job) * shards);
+    for (size_t s = 0; stages && s < stages->count && sound; s++) {
+        sound = !state_holds(now, &stages->stage[s]) ||
+                range_sound(next, total, &stages->stage[s], slots, shards);
+        slots += ledger_words(shards);
+    }
+    return sound ? 0
+                 : why_error(why, -EBADMSG,
                              "the checksum of the gradients is not the sum of the shards'");
-    return 0;
 }
 
 static bool

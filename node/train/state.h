@@ -242,8 +242,8 @@ uint64_t state_rows(const struct state *state);
 /* May this total be applied? Its samples must be those that are due, each counted once in every stage of the plan, and
  * the total must be unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or
  * -EBADMSG with one line in `why`. The first half looks at everything but the gradients, the second one at these, of the
- * stages that are held, as they were when `next` was made of them: no further pass over them is needed. `stages` NULL: the
- * whole is one. */
+ * stages that are held, as they were when `next` was made of them: no further pass over them is needed. `stages` NULL: for who
+ * holds them all, however many there were. */
 int state_check_counts(const struct state *state, const struct state_stages *stages,
                        const int32_t *total, uint64_t *coverage, struct why *why);
 int state_check_gradients(const struct state *next, const struct state *now,

@@ -380,12 +380,28 @@ open_job(struct run *run, struct why *why)
     return rc;
 }
 
+/* From here on `auto` is a number, also for nodes that get the job from this one. */
+static int
+settle_stages(struct run *run, struct why *why)
+{
+    char set[32];
+    struct config *config = run->config;
+    if (config->mesh.stages != CONFIG_STAGES_AUTO)
+        return 0;
+    run->job.ledgers = memory_stages(config, &run->job);
+    if (!run->job.ledgers)
+        return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
+    snprintf(set, sizeof set, "mesh.stages=%u", run->job.ledgers);
+    return config_set(config, set, why);
+}
+
 int
 train_open(struct run *run, enum train_start start, struct why *why)
 {
     if (sodium_init() < 0)
         return why_error(why, -ENOSYS, "libsodium does not start");
     int rc = open_job(run, why);
+    rc = rc ? rc : settle_stages(run, why);
     rc = rc ? rc : job_start(&run->job, run->config, why);
     rc = rc ? rc
             : left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,

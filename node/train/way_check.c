@@ -165,14 +165,14 @@ way_check_gossip(const struct config *config, const struct job *job)
 
 /* --- Exact sums, round a ring or by servers --- */
 
-/* Groups of nodes, as many as stages, but for a first and a last stage that share a weight: these are of one group. */
+/* A node computes several stages where there are fewer nodes than groups. */
 static unsigned
 stages_with(const struct stages *stages, unsigned wanted, size_t nodes)
 {
-    unsigned tied = stages->tied;
-    unsigned groups = wanted > tied ? wanted - tied : 1;
-    groups = nodes < groups ? (unsigned)nodes : groups;
-    return groups > 1 ? groups + tied : 1;
+    unsigned k = wanted;
+    while (k > 1 && stages_groups(stages, k) > nodes)
+        k--;
+    return k;
 }
 
 static void

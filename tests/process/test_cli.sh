@@ -121,6 +121,10 @@ job stages "$good" 'mesh:' '  stages: 2'
 refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected at most 1: this model has 0 places to cut, between layers with weights$' ../jobs/stages.yaml
 refuses 'stages of half exact sums' 'mesh.stages = 2 cannot go with train.exact = no: .*; set train.exact = yes, or leave out mesh.stages$' \
     ../jobs/stages.yaml --set train.exact=no
+job tied 'data: {source: text, file: ../jobs/tied.yaml, context: 4}' 'train: {batch: 12}' \
+    'model: [embedding: {units: 8, tokens: 256}, residual: [dense: 8], dense: {units: 256, tied: yes}]'
+refuses 'two stages on one node' 'mesh.stages = 2, expected 1 or at least 3: the first and the last stage share a weight' \
+    ../jobs/tied.yaml --set mesh.stages=2
 job lr "$good" 'train: {learning_rate: 0.1}'
 refuses 'a key by another name' 'lr.yaml:2: unknown key train.learning_rate, did you mean train.optimizer.\*.rate?' ../jobs/lr.yaml
 job indent 'model:' '  - flatten' ' - dense: 10'

@@ -467,6 +467,46 @@ test_each_stage_counts_each_shard(void **unused)
     finish(&trio);
 }
 
+/* Who holds all need not know the stages: it sees how many there were, and a stage that is missing or counted twice, a shard
+ * of a stage, and a bit that flips anywhere. */
+static void
+test_the_whole_is_checked_without_the_plan(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
+    struct trio trio;
+    struct why why;
+    uint64_t coverage;
+    begin(&trio, &optim, 0x2d);
+    make_totals(&trio, 1);
+    struct state *now = &trio.now[WHOLE], *next = &trio.next[WHOLE];
+    int32_t *total = trio.total[WHOLE], *slots = total + params + state_tail(blocks);
+    assert_int_equal(state_check_counts(now, NULL, total, &coverage, &why), 0);
+    state_advance(next, now, total, &trio.event[WHOLE], pool);
+    assert_int_equal(state_check_gradients(next, now, NULL, total, &why), 0);
+    for (size_t s = 0; s < LEDGERS; s++)
+        for (size_t shard = 0; shard < SHARDS; shard++) {
+            int32_t *at = slots + s * ledger_words(SHARDS) + ledger_words((unsigned)shard);
+            *at ^= 1;
+            assert_int_equal(state_check_counts(now, NULL, total, &coverage, &why), -EBADMSG);
+            *at ^= 1;
+        }
+    for (size_t s = 0; s + 1 < trio.stages.count; s++) { /* the last one has the samples, too */
+        int32_t *ledger = slots + s * ledger_words(SHARDS), kept[SHARDS * LEDGER_WORDS];
+        memcpy(kept, ledger, sizeof kept);
+        memset(ledger, 0, sizeof kept);
+        assert_int_equal(state_check_counts(now, NULL, total, &coverage, &why), -EBADMSG);
+        memcpy(ledger, kept, sizeof kept);
+    }
+    for (size_t s = 0; s < trio.stages.count; s++) {
+        total[trio.stages.stage[s].first] ^= 1;
+        state_advance(next, now, total, &trio.event[WHOLE], pool);
+        assert_int_equal(state_check_gradients(next, now, NULL, total, &why), -EBADMSG);
+        total[trio.stages.stage[s].first] ^= 1;
+    }
+    finish(&trio);
+}
+
 /* A word that changed on its way, and squares that are not those of the sum, as who holds them sees. */
 static void
 test_a_damaged_summary_is_noticed(void **unused)
@@ -695,6 +735,7 @@ main(void)
         cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
         cmocka_unit_test(test_a_damaged_total_is_noticed_where_it_is_held),
         cmocka_unit_test(test_each_stage_counts_each_shard),
+        cmocka_unit_test(test_the_whole_is_checked_without_the_plan),
         cmocka_unit_test(test_a_damaged_summary_is_noticed),
         cmocka_unit_test(test_other_ranges_begin_anew),
         cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
