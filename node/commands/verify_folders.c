@@ -70,7 +70,7 @@ verify_find_why(struct verify_folders *folders, const char *dir, const char *fil
 
 /* Is there such a file in the folder, of any size? */
 static bool
-has(const char *dir, const char *file)
+folder_has(const char *dir, const char *file)
 {
     char path[DISK_PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, file);
@@ -141,7 +141,7 @@ has_steps(const char *dir)
     char path[DISK_PATH_MAX];
     struct stat status;
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    return (stat(path, &status) == 0 && status.st_size > 0) || has(dir, "result.json");
+    return (stat(path, &status) == 0 && status.st_size > 0) || folder_has(dir, "result.json");
 }
 
 static void
@@ -149,7 +149,7 @@ read_job(struct verify_folders *folders, struct verify_folder *folder)
 {
     struct why why;
     struct left left;
-    folder->stepless = !has(folder->dir, "job.json") && !has_steps(folder->dir);
+    folder->stepless = !folder_has(folder->dir, "job.json") && !has_steps(folder->dir);
     if (folder->stepless) {
         verify_say(folders, folder->dir, "",
                    "has no job.json: its node died before its first step");
@@ -190,7 +190,7 @@ read_result(struct verify_folders *folders, struct verify_folder *folder)
 {
     struct why why;
     const struct verify_folder *first = folders->folder;
-    if (!has(folder->dir, "result.json"))
+    if (!folder_has(folder->dir, "result.json"))
         return; /* killed, interrupted or still running */
     if (compare_read(&folder->result, folder->dir, &why)) {
         verify_find_why(folders, folder->dir, "result.json", &why);
@@ -323,7 +323,7 @@ read_model(struct verify_folders *folders, const struct verify_folder *folder)
     char path[DISK_PATH_MAX], hex[HEX_SIZE];
     struct note note;
     struct why why;
-    if (!has(folder->dir, file) || folder->stepless)
+    if (!folder_has(folder->dir, file) || folder->stepless)
         return;
     snprintf(path, sizeof path, "%s/%s", folder->dir, file);
     if (!folders->left.config) {
@@ -393,7 +393,7 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
     uint64_t job_hash = 0;
     struct why why;
     snprintf(file, sizeof file, "checkpoint-%llu", (unsigned long long)result->steps);
-    if (!folder->ended || !left->config || !has(folder->dir, file))
+    if (!folder->ended || !left->config || !folder_has(folder->dir, file))
         return;
     checkpoint_path(path, folder->dir, result->steps);
     struct nn_shape input = input_of(left->config, folder->dir);

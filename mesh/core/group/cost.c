@@ -412,7 +412,7 @@ add_again(const struct cost_view *view, uint64_t all, struct choice *best)
 
 /* The best set that has all members in `keep`. */
 static struct choice
-choose(const struct cost_view *view, uint64_t keep, uint64_t now_us)
+choose_shortest(const struct cost_view *view, uint64_t keep, uint64_t now_us)
 {
     uint64_t all = bits_below(view->cost.n);
     struct choice best = {all, now_us};
@@ -446,8 +446,8 @@ cost_best(const struct cost_view *view)
     if (!known)
         return all;
     now_us = now_us ? now_us : cost_expect_us(view, all);
-    struct choice best = choose(view, 0, now_us);
-    struct choice own = choose(view, UINT64_C(1) << view->self, now_us);
+    struct choice best = choose_shortest(view, 0, now_us);
+    struct choice own = choose_shortest(view, UINT64_C(1) << view->self, now_us);
     if (!cost_clearly_less(best.us, own.us) && cost_clearly_less(own.us, now_us))
         return own.set;
     return cost_clearly_less(best.us, now_us) ? best.set : all;

@@ -18,7 +18,7 @@ share_of_best(uint32_t value, uint32_t most)
 
 /* No line counts as faster than a usual one. */
 static void
-weigh(const struct cost *cost, unsigned *weight)
+weigh_servers(const struct cost *cost, unsigned *weight)
 {
     uint32_t speed = 0, line = 0;
     for (size_t m = 0; m < cost->n; m++) {
@@ -92,7 +92,7 @@ plan_elect_duties(const struct cost *cost, unsigned wanted, struct proto_plan *p
     bool chosen[PROTO_PEERS_MAX] = {false};
     struct servers_duty duty = {.above = 0, .upto = SERVERS_SIZE_MAX};
     assert(cost->n == plan->count);
-    weigh(cost, weight);
+    weigh_servers(cost, weight);
     for (size_t k = 0; k < cost->n && k < wanted; k++)
         chosen[best_of(cost, weight, chosen)] = true;
     set_duties(plan, weight, chosen, duty);

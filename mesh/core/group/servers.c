@@ -24,7 +24,7 @@ servers_valid(const struct proto_plan *plan)
 
 /* With which weight a member serves buckets of this size. */
 static unsigned
-weight_of(const struct proto_member *member, uint64_t bytes)
+server_weight(const struct proto_member *member, uint64_t bytes)
 {
     struct servers_duty duty = servers_unpack(member->duties);
     bool in = bytes > UINT64_C(1) << duty.above && bytes <= UINT64_C(1) << duty.upto;
@@ -46,7 +46,7 @@ bool
 servers_take(const struct proto_plan *plan, uint64_t bytes)
 {
     for (size_t m = 0; m < plan->count; m++)
-        if (weight_of(&plan->members[m], bytes) > 0)
+        if (server_weight(&plan->members[m], bytes) > 0)
             return true;
     return false;
 }
@@ -60,7 +60,7 @@ shares_wanted(const struct proto_plan *plan, uint64_t bytes)
     uint64_t servers = 0;
     unsigned least = SERVERS_WEIGHT_MAX, most = 0;
     for (size_t m = 0; m < plan->count; m++) {
-        unsigned weight = weight_of(&plan->members[m], bytes);
+        unsigned weight = server_weight(&plan->members[m], bytes);
         servers += weight > 0;
         least = weight > 0 && weight < least ? weight : least;
         most = weight > most ? weight : most;
@@ -122,7 +122,7 @@ servers_deal(struct servers_deal *deal, const struct proto_plan *plan, uint64_t 
     uint64_t all = 0;
     *deal = (struct servers_deal){.plan = plan, .bucket = bucket};
     for (size_t m = 0; m < plan->count; m++)
-        all += deal->weight[m] = weight_of(&plan->members[m], bytes);
+        all += deal->weight[m] = server_weight(&plan->members[m], bytes);
     assert(all > 0);
     for (size_t m = 0; m < plan->count; m++)
         deal->room[m] = (ranges * deal->weight[m] + all - 1) / all;

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "proto/bits.h"
+
 static uint64_t
 later(uint64_t a_us, uint64_t b_us)
 {
@@ -15,10 +17,12 @@ static void
 transfer_arrives(const struct steptime *step, struct steptime_room *room, unsigned stage,
                  unsigned shard, bool gradient)
 {
-    struct schedule *to = &room->schedule[step->owner[stage][shard]];
+    unsigned member = step->owner[stage][shard];
+    struct schedule *to = &room->schedule[member];
     bool wanted =
         gradient ? schedule_on_gradient(to, stage, shard) : schedule_on_input(to, stage, shard);
     assert(wanted);
+    room->due |= UINT64_C(1) << member;
 }
 
 /* To the holder of (stage, shard). */
@@ -99,6 +103,7 @@ piece_ends(const struct steptime *step, struct steptime_room *room, unsigned mem
     struct schedule_piece piece = room->schedule[member].now;
     bool counts = schedule_done(&room->schedule[member]);
     assert(counts);
+    room->due |= UINT64_C(1) << member;
     bool last = piece.stage + 1 == step->stages;
     if (piece.kind == SCHEDULE_FORWARD && !last)
         transfer_begins(step, room, member, piece.stage + 1, piece.shard, false, result);
@@ -115,6 +120,7 @@ static void
 set_out(const struct steptime *step, struct steptime_room *room)
 {
     room->now_us = 0;
+    room->due = bits_below(step->members);
     room->transfer_count = 0;
     for (unsigned m = 0; m < step->members; m++) {
         room->out_us[m] = room->in_us[m] = 0;
@@ -166,8 +172,8 @@ steptime_run(const struct steptime *step, struct steptime_room *room, struct ste
             if (room->schedule[m].busy && room->end_us[m] == room->now_us)
                 piece_ends(step, room, m, result);
         transfers_end(step, room);
-        for (unsigned m = 0; m < step->members; m++)
-            piece_begins(step, room, m, pieces, result);
+        for (; room->due; room->due &= room->due - 1)
+            piece_begins(step, room, (unsigned)__builtin_ctzll(room->due), pieces, result);
     } while (next_event(step, room));
     for (unsigned m = 0; m < step->members; m++)
         assert(schedule_complete(&room->schedule[m]));

@@ -64,6 +64,7 @@ struct steptime_transfer {
 
 struct steptime_room {
     uint64_t now_us;
+    uint64_t due; /* members that may begin a piece: one has ended, or something came; bitmap */
     struct schedule schedule[PROTO_PEERS_MAX];
     uint64_t end_us[PROTO_PEERS_MAX];                         /* of the piece under way */
     uint64_t out_us[PROTO_PEERS_MAX], in_us[PROTO_PEERS_MAX]; /* when the line is free */
