@@ -58,7 +58,8 @@ train_announce(struct run *run, uint64_t round, uint64_t hash)
                &(struct core_state){.round = round,
                                     .hash = hash,
                                     .first_bucket = h->phase == STATE_EVALUATE ? count - 1 : 0,
-                                    .done = h->done});
+                                    .done = h->done,
+                                    .rows = state_rows(&run->state)});
 }
 
 void

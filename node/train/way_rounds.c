@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node/train/repair.h"
+#include "node/train/stages_mesh.h"
 #include "node/train/train_internal.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
@@ -13,17 +14,19 @@
 enum { CAUGHT_S = 60 };
 
 struct rounds_run {
-    uint64_t round;           /* of the state that the mesh was told */
-    bool damaged;             /* the state has changed in memory */
-    uint64_t reported;        /* the last round in metrics.jsonl */
-    bool before;              /* run->next is the state that the present one was made from, */
-    uint64_t before_hash;     /* and had this hash */
-    int32_t *scratch;         /* [vector] for audits, else NULL */
-    struct state_event event; /* of the round that leads to run->next */
-    bool early;               /* run->next may be built bucket by bucket */
-    uint64_t shards;          /* shards computed here for the present round */
-    double caught_at;         /* when it was said that this node caught up; 0: never */
-    bool blind;               /* the data cannot be read any more */
+    uint64_t round;            /* of the state that the mesh was told */
+    bool damaged;              /* the state has changed in memory */
+    uint64_t reported;         /* the last round in metrics.jsonl */
+    bool before;               /* run->next is the state that the present one was made from, */
+    uint64_t before_hash;      /* and had this hash */
+    int32_t *scratch;          /* [vector] for audits, else NULL */
+    struct state_event event;  /* of the round that leads to run->next */
+    bool early;                /* run->next may be built bucket by bucket */
+    uint64_t shards;           /* shards computed here for the present round */
+    double caught_at;          /* when it was said that this node caught up; 0: never */
+    bool blind;                /* the data cannot be read any more */
+    bool narrow;               /* there is no memory for the activations of its stages */
+    struct stages_mesh stages; /* with mesh.stages */
 };
 
 /* Returns 0, or the exit status. */
@@ -193,6 +196,49 @@ compute_shards(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
 
+/* With the last piece of a round its gradients count: see computed_soundly. */
+static int
+work_on_piece(struct run *run, const struct core_piece *piece)
+{
+    struct rounds_run *rounds = run->own;
+    struct work_stages stages;
+    stages_mesh_plan(&rounds->stages, run->config, piece, run->mesh, &stages);
+    if (piece->kind == SCHEDULE_TAIL)
+        return computed_soundly(run)
+                   ? work_pieces_tail(run->work, &run->state, &stages, mesh_own(run->mesh))
+                   : 0;
+    const struct work_piece now = {
+        piece->kind, piece->stage, piece->shard, piece->fresh, piece->held,
+    };
+    return work_piece(run->work, &run->state, &stages, &now, mesh_own(run->mesh));
+}
+
+static void
+compute_piece(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    double start = clock_s();
+    int rc = 0;
+    rounds->shards = 0; /* nothing is computed ahead */
+    fail_hit(FAIL_PIECE, run->state.block, run->state.size);
+    rounds->damaged = !state_head_sound(&run->state);
+    if (!rounds->damaged)
+        rc = work_on_piece(run, &task->piece);
+    run->meter.compute_s += clock_s() - start;
+    metrics_alive(run->metrics);
+    if (give_up(run) || rounds->narrow)
+        return;
+    if (rounds->damaged) {
+        recover(run);
+    } else if (rc) {
+        train_say(run, 3, "not enough memory for the activations of its stages; leaving the mesh");
+        rounds->narrow = true;
+        mesh_interrupt(run->mesh);
+    } else {
+        mesh_piece(run->mesh);
+    }
+}
+
 /* The next state is begun again when the sum is that of another plan: what was made of it before is void. */
 static void
 begin_next(struct run *run)
@@ -217,7 +263,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
     else if (rounds->early && bucket->first < run->state.param_count) /* not the ledger */
         state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
                     run->pool);
-    if (rounds->early)
+    if (rounds->early && rounds->shards)
         work_begin(run->work, &run->next, rounds->shards, state_known(&run->next));
     run->meter.compute_s += clock_s() - start;
 }
@@ -348,6 +394,8 @@ follow_rounds(struct run *run, const struct mesh_task *task)
 {
     if (task->kind == MESH_COMPUTE)
         compute_shards(run, task);
+    else if (task->kind == MESH_PIECE)
+        compute_piece(run, task);
     else if (task->kind == MESH_SUMMED)
         work_ahead(run, task);
     else if (task->kind == MESH_COMMIT)
@@ -389,9 +437,11 @@ open_rounds(struct run *run, struct why *why)
     bool audits = run->config->mesh.audit > 0;
     if (rounds && audits)
         rounds->scratch = calloc(work_vector_count(run->work), sizeof *rounds->scratch);
-    return rounds && (!audits || rounds->scratch)
-               ? 0
-               : why_error(why, -ENOMEM, "not enough memory for mesh.audit");
+    if (!rounds || (audits && !rounds->scratch))
+        return why_error(why, -ENOMEM, "not enough memory for mesh.audit");
+    if (run->config->mesh.stages > 1 && stages_mesh_init(&rounds->stages, &run->job, run->config))
+        return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
+    return 0;
 }
 
 static void
@@ -418,6 +468,8 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit = config->mesh.audit;
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
+    if (config->mesh.stages > 1)
+        setup->stages = stages_mesh_setup(&((struct rounds_run *)run->own)->stages, config);
     setup->program.want = serve_page;
 }
 

@@ -1,0 +1,23 @@
+/* stages_mesh.h - between the stages of the model, which are layers, and those of the mesh, which are buckets. */
+#ifndef NODE_STAGES_MESH_H
+#define NODE_STAGES_MESH_H
+
+#include "mesh/mesh.h"
+#include "node/job/job.h"
+#include "node/train/work_pieces.h"
+
+struct stages_mesh {
+    struct stages stages;
+    struct core_cut cut[STAGES_CUTS_MAX];
+    uint64_t cost[STAGES_CUTS_MAX + 1];
+};
+
+/* Of a job with mesh.stages above 1. Returns 0 or -ENOMEM. */
+int stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config);
+/* For mesh_setup; it points into `from`. */
+struct core_stages stages_mesh_setup(const struct stages_mesh *from, const struct config *config);
+/* How the plan of this piece divides the model. */
+void stages_mesh_plan(const struct stages_mesh *from, const struct config *config,
+                      const struct core_piece *piece, struct mesh *mesh, struct work_stages *out);
+
+#endif
