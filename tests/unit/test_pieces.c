@@ -35,14 +35,17 @@ enum {
 };
 #define ALL ((UINT64_C(1) << SHARDS) - 1)
 
-static size_t courses = 30;
+static size_t courses = 15;
 
 void *__real_aligned_alloc(size_t align, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 
+static size_t passes; /* that were made: nothing else is aligned */
+
 void *
 __wrap_aligned_alloc(size_t align, size_t size)
 {
+    passes++;
     return alloc_fails() ? NULL : __real_aligned_alloc(align, size);
 }
 
@@ -77,57 +80,52 @@ struct net {
         DROP(0.2f), ONE(NN_RESIDUAL_END), ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(32),         \
         ONE(NN_GELU), DENSE(8), ONE(NN_RESIDUAL_END)
 
-static const struct net mlp = {
-    .name = "mlp",
-    .layer = {ONE(NN_FLATTEN), DENSE(40), ONE(NN_RELU), DROP(0.3f), DENSE(33), ONE(NN_TANH),
-              DENSE(30), ONE(NN_GELU), DENSE(20), ONE(NN_SIGMOID), DENSE(10)},
-    .count = 11,
-};
-static const struct net cnn = {
-    .name = "cnn",
-    .layer = {{.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2, .stride = 2},
-              ONE(NN_RELU),
-              {.kind = NN_MAXPOOL, .kernel = 2},
-              {.kind = NN_CONV2D, .units = 6, .kernel = 3, .pad = 1},
-              NORM(NN_BATCHNORM),
-              ONE(NN_RELU),
-              {.kind = NN_MAXPOOL, .kernel = 2},
-              ONE(NN_FLATTEN),
-              DENSE(60),
-              ONE(NN_RELU),
-              DROP(0.2f),
-              DENSE(10)},
-    .count = 12,
-};
-static const struct net gpt = {
-    .name = "gpt",
-    .text = true,
-    .tied = true,
-    .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
-              ONE(NN_POSITIONS),
-              BLOCK,
-              BLOCK,
-              NORM(NN_LAYERNORM),
-              {.kind = NN_DENSE, .units = TOKENS, .tied = true, .no_bias = true}},
-    .count = 30,
-};
-static const struct net lstm = {
-    .name = "lstm",
-    .text = true,
-    .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
-              {.kind = NN_LSTM, .units = 12},
-              DROP(0.2f),
-              {.kind = NN_LSTM, .units = 12},
-              DENSE(20),
-              ONE(NN_TANH),
-              DENSE(TOKENS)},
-    .count = 7,
+static const struct net nets[] = {
+    {.name = "mlp",
+     .layer = {ONE(NN_FLATTEN), DENSE(40), ONE(NN_RELU), DROP(0.3f), DENSE(33), ONE(NN_TANH),
+               DENSE(30), ONE(NN_GELU), DENSE(20), ONE(NN_SIGMOID), DENSE(10)},
+     .count = 11},
+    {.name = "cnn",
+     .layer = {{.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2, .stride = 2},
+               ONE(NN_RELU),
+               {.kind = NN_MAXPOOL, .kernel = 2},
+               {.kind = NN_CONV2D, .units = 6, .kernel = 3, .pad = 1},
+               NORM(NN_BATCHNORM),
+               ONE(NN_RELU),
+               {.kind = NN_MAXPOOL, .kernel = 2},
+               ONE(NN_FLATTEN),
+               DENSE(60),
+               ONE(NN_RELU),
+               DROP(0.2f),
+               DENSE(10)},
+     .count = 12},
+    {.name = "gpt",
+     .text = true,
+     .tied = true,
+     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
+               ONE(NN_POSITIONS),
+               BLOCK,
+               BLOCK,
+               NORM(NN_LAYERNORM),
+               {.kind = NN_DENSE, .units = TOKENS, .tied = true, .no_bias = true}},
+     .count = 30},
+    {.name = "lstm",
+     .text = true,
+     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
+               {.kind = NN_LSTM, .units = 12},
+               DROP(0.2f),
+               {.kind = NN_LSTM, .units = 12},
+               DENSE(20),
+               ONE(NN_TANH),
+               DENSE(TOKENS)},
+     .count = 7},
 };
 
 /* What all members share. `whole` computes rounds as one. */
 static struct {
     const struct net *net;
-    bool rounds; /* the model rounds what crosses cuts */
+    bool rounds; /* the model rounds what crosses cuts, */
+    bool again;  /* or computes activations again */
     struct folder folder;
     struct data_set *data;
     struct nn_model *model;
@@ -148,10 +146,32 @@ struct member {
     unsigned group;
     bool dead;
     uint64_t shards, begun; /* stages whose sum has begun */
+    unsigned most;          /* shards at a time */
     struct schedule schedule;
     struct work_stages plan;
 };
 static struct member member[MEMBERS];
+
+struct mail {
+    unsigned from, to, stage, shard;
+    bool gradient;
+};
+
+static struct {
+    struct rand rand;
+    enum schedule_rule rule;
+    bool accidents, torture;
+    unsigned k, groups, n; /* stages, groups, members */
+    size_t first[STAGES];
+    unsigned group[STAGES]; /* that computes the stage */
+    unsigned owner[STAGES][SHARDS];
+    int32_t *total;
+    int32_t *truth; /* items as they were first written, */
+    bool written[STAGES][2][SHARDS];
+    struct mail mail[MAIL];
+    size_t stop; /* above 0: the round ends after so many steps */
+    size_t mails, pieces, restarts, moves, deaths, failures;
+} w;
 
 static struct work *
 work_of(struct pool *pool, unsigned threads)
@@ -205,6 +225,8 @@ open_model(void)
     if (nn_model_new(&all.model, &data_info(all.data)->input, all.net->layer, all.net->count,
                      NN_CROSS_ENTROPY, &why))
         fail_msg("%s: %s", all.net->name, why.line);
+    if (all.again)
+        nn_model_recompute(all.model);
     if (all.rounds)
         nn_model_round_cuts(all.model);
     for (; tensors < nn_tensor_count(all.model); tensors++)
@@ -268,6 +290,8 @@ set_up(void **unused)
     open_state();
     all.whole = work_of(all.pool, 1);
     all.own = calloc(vector(), sizeof *all.own);
+    w.total = calloc(vector(), sizeof *w.total);
+    w.truth = calloc(items(), sizeof *w.truth);
     for (size_t i = 0; i < MEMBERS; i++) {
         member[i] = (struct member){.group = 0};
         assert_int_equal(pool_new(&member[i].pool, 1 + i % 2), 0);
@@ -297,29 +321,12 @@ tear_down(void **unused)
     folder_fini(&all.folder);
     pool_destroy(&all.pool);
     free(all.own);
+    free(w.total);
+    free(w.truth);
     return 0;
 }
 
 /* --- A course: members, messages, accidents ------------------------------------------------------- */
-
-struct mail {
-    unsigned from, to, stage, shard;
-    bool gradient;
-};
-
-static struct {
-    struct rand rand;
-    enum schedule_rule rule;
-    bool accidents;
-    unsigned k, groups, n; /* stages, groups, members */
-    size_t first[STAGES];
-    unsigned group[STAGES]; /* that computes the stage */
-    unsigned owner[STAGES][SHARDS];
-    int32_t *truth; /* items as they were first written, */
-    bool written[STAGES][2][SHARDS];
-    struct mail mail[MAIL];
-    size_t mails, pieces, restarts, moves, deaths;
-} w;
 
 static size_t
 below(size_t n)
@@ -420,6 +427,7 @@ plan_member(struct member *m)
         .item_words = all.words,
     };
     memcpy(m->plan.first, w.first, sizeof w.first);
+    m->most = m->plan.shards > m->most ? m->plan.shards : m->most;
     for (unsigned stage = 0; stage < w.k; stage++)
         m->plan.mine |= computes(m, stage) && m->shards ? UINT64_C(1) << stage : 0;
 }
@@ -468,6 +476,8 @@ static void
 restart(struct member *m)
 {
     w.restarts++;
+    if (below(2))
+        work_drop(m->work);
     member_begin(m);
     post_all_again(m);
 }
@@ -518,7 +528,7 @@ move(struct member *m)
 {
     struct member *other = sibling(m);
     uint64_t moved = m->shards & rand_u64(&w.rand);
-    if (!other || moved == 0)
+    if (!other || moved == 0 || moved == m->shards) /* without shards it would free its passes */
         return;
     w.moves++;
     m->shards &= ~moved;
@@ -531,6 +541,24 @@ static void
 tail(struct member *m)
 {
     assert_int_equal(work_pieces_tail(m->work, &all.now, &m->plan, m->own), 0);
+}
+
+/* With w.torture each allocation fails once. */
+static void
+compute_piece(struct member *m, const struct work_piece *piece)
+{
+    int rc;
+    for (size_t n = 1; w.torture; n++) {
+        alloc_calls = 0;
+        alloc_fail_at = n;
+        rc = work_piece(m->work, &all.now, &m->plan, piece, m->own);
+        alloc_fail_at = 0;
+        if (rc == 0)
+            return;
+        assert_int_equal(rc, -ENOMEM);
+        w.failures++;
+    }
+    assert_int_equal(work_piece(m->work, &all.now, &m->plan, piece, m->own), 0);
 }
 
 /* False: there is nothing to compute. */
@@ -549,7 +577,7 @@ compute(struct member *m)
         .held = m->schedule.of[next.stage].forward & ~m->schedule.of[next.stage].weight,
     };
     w.pieces++;
-    assert_int_equal(work_piece(m->work, &all.now, &m->plan, &piece, m->own), 0);
+    compute_piece(m, &piece);
     assert_true(schedule_done(&m->schedule));
     bool forward = next.kind == SCHEDULE_FORWARD;
     m->begun |= forward ? 0 : stage;
@@ -575,7 +603,7 @@ complete(void)
 static void
 all_pieces(void)
 {
-    for (size_t idle = 0; !complete();) {
+    for (size_t idle = 0, steps = 0; !complete() && (w.stop == 0 || steps < w.stop); steps++) {
         struct member *m = &member[below(w.n)];
         bool mail = w.mails > 0 && below(2);
         if (mail)
@@ -723,50 +751,171 @@ draw_plan(void)
         for (size_t i = 0; i < size; i++, w.n++) {
             member[w.n].group = g;
             member[w.n].dead = false;
+            member[w.n].most = 0;
             member[w.n].shards = shards[i];
         }
     }
+}
+
+/* A member may also compute a whole round, before or after. */
+static void
+whole_round(struct member *m)
+{
+    work_round(m->work, &all.now, ALL, true, m->own, NULL, NULL);
+    assert_memory_equal(m->own, all.own, vector() * sizeof *m->own);
+}
+
+/* As many as the schedule says; with a shared weight the last stage has as many as the first. */
+static size_t
+passes_wanted(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < w.n; i++)
+        for (unsigned stage = 0; stage < w.k; stage++) {
+            bool shared = all.net->tied && stage + 1 == w.k;
+            if (computes(&member[i], stage))
+                count += schedule_room(w.rule, w.k, shared ? 0 : stage, member[i].most).all;
+        }
+    return count;
 }
 
 static void
 any_division_gives_the_same_total(void **unused)
 {
     (void)unused;
-    int32_t *total = calloc(vector(), sizeof *total);
-    w.truth = calloc(items(), sizeof *w.truth);
     for (size_t i = 0, n = cases(courses); i < n; i++) {
         w.rand = (struct rand){i};
         w.accidents = i % 3 > 0;
+        passes = 0;
         draw_plan();
         for (int round = 0; round < 3; round++) {
             if (below(4) == 0)
                 lower_exponents();
             work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
-            round_in_pieces(total);
-            compare(total);
+            round_in_pieces(w.total);
+            compare(w.total);
+            if (below(4) == 0)
+                whole_round(&member[below(w.n)]);
             apply();
         }
+        assert_true(all.net->tied || passes <= passes_wanted());
     }
     print_message("%s: %zu pieces, %zu restarts, %zu moves, %zu deaths\n", all.net->name, w.pieces,
                   w.restarts, w.moves, w.deaths);
-    free(w.truth);
-    free(total);
 }
+
+/* Each member gets as many others. */
+static void
+turn_shards(void)
+{
+    for (size_t i = 0; i < w.n; i++)
+        member[i].shards = (member[i].shards << 2 | member[i].shards >> (SHARDS - 2)) & ALL;
+    for (size_t i = 0; i < w.n; i++)
+        for (unsigned stage = 0; stage < w.k; stage++)
+            for (unsigned shard = 0; shard < SHARDS && computes(&member[i], stage); shard++)
+                if (member[i].shards >> shard & 1)
+                    w.owner[stage][shard] = (unsigned)i;
+}
+
+/* Also after one that was given up, since others had completed it. */
+static void
+only_the_first_round_allocates(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < 6; i++) {
+        w.rand = (struct rand){i};
+        tear_down(NULL);
+        set_up(NULL);
+        draw_plan();
+        for (int round = 0; round < 6; round++) {
+            work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+            passes = alloc_calls = 0;
+            w.stop = round % 2 ? 1 + below(80) : 0;
+            round_in_pieces(w.total);
+            if (w.stop == 0)
+                compare(w.total);
+            assert_int_equal(passes, round ? 0 : passes_wanted());
+            assert_true(round == 0 || alloc_calls == 0);
+            turn_shards();
+            apply();
+        }
+        w.stop = 0;
+    }
+}
+
+static void
+without_memory_a_piece_can_be_asked_for_again(void **unused)
+{
+    (void)unused;
+    w.rand = (struct rand){1};
+    w.torture = true;
+    draw_plan();
+    work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+    round_in_pieces(w.total);
+    compare(w.total);
+    assert_true(w.failures > 3);
+}
+
+static uint64_t
+skipped(const int32_t *total)
+{
+    struct state_event event;
+    const struct state_stages stages = ranges();
+    struct why why = {""};
+    uint64_t coverage, hash = state_advance(&all.next, &all.now, total, &event, all.pool);
+    if (state_check_counts(&all.now, total == all.own ? NULL : &stages, total, &coverage, &why))
+        fail_msg("%s", why.line);
+    assert_true(event.skipped);
+    return hash;
+}
+
+/* Wherever the number is that is none, and whoever sees it. */
+static void
+a_step_that_is_not_finite_is_skipped(void **unused)
+{
+    (void)unused;
+    size_t params = nn_param_count(all.model);
+    for (size_t i = 0; i < 12; i++) {
+        w.rand = (struct rand){i};
+        draw_plan();
+        float *at = &all.now.params[below(params)], before = *at;
+        *at = NAN;
+        state_rehash(&all.now, all.pool);
+        work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+        round_in_pieces(w.total);
+        assert_true(skipped(w.total) == skipped(all.own));
+        *at = before;
+        state_rehash(&all.now, all.pool);
+    }
+}
+
+static int
+begin_test(void **unused)
+{
+    w.accidents = w.torture = false;
+    w.pieces = w.restarts = w.moves = w.deaths = w.failures = 0;
+    return set_up(unused);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown(t, begin_test, tear_down)
 
 int
 main(int argc, char **argv)
 {
     if (argc > 1)
         courses = strtoull(argv[1], NULL, 10);
-    static const struct net *const nets[] = {&mlp, &cnn, &gpt, &lstm};
     int failed = 0;
-    for (size_t i = 0; i < 2 * sizeof nets / sizeof *nets; i++) {
+    for (size_t i = 0; i < 3 * sizeof nets / sizeof *nets; i++) {
         const struct CMUnitTest tests[] = {
-            cmocka_unit_test(any_division_gives_the_same_total),
+            TEST(any_division_gives_the_same_total),
+            TEST(only_the_first_round_allocates),
+            TEST(without_memory_a_piece_can_be_asked_for_again),
+            TEST(a_step_that_is_not_finite_is_skipped),
         };
-        all.net = nets[i / 2];
-        all.rounds = i % 2;
-        failed += cmocka_run_group_tests(tests, set_up, tear_down);
+        all.net = &nets[i / 3];
+        all.rounds = i % 3 == 1;
+        all.again = i % 3 == 2;
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
     }
     return failed;
 }
