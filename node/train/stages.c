@@ -46,7 +46,7 @@ add_stage(const struct stages *stages, const double *best, double *next, uint16_
     size_t count = stages->cut_count + 1;
     for (size_t end = 0; end <= count; end++) {
         double cost = end == count ? extra : 0;
-        next[end] = INFINITY;
+        next[end] = HUGE_VAL;
         for (size_t at = end; at-- > 0 && cost < next[end];) {
             cost += stages->cost[at];
             double costliest = fmax(cost, best[at]);
@@ -66,7 +66,7 @@ choose_cuts(const struct stages *stages, size_t first, unsigned k, double extra,
     uint16_t begin[PROTO_STAGES_MAX][ENDS];
     size_t count = stages->cut_count + 1;
     for (size_t end = 0; end <= count; end++)
-        best[0][end] = end == first ? 0 : INFINITY;
+        best[0][end] = end == first ? 0 : HUGE_VAL;
     for (unsigned s = 0; s < k; s++)
         add_stage(stages, best[s % 2], best[(s + 1) % 2], begin[s], s + 1 == k ? extra : 0);
     for (size_t s = k, end = count; isfinite(best[k % 2][count]) && s-- > 1;)
@@ -79,7 +79,7 @@ static double
 choose_tied(const struct stages *stages, unsigned k, size_t chosen[])
 {
     size_t tried[PROTO_STAGES_MAX];
-    double best = INFINITY, extra = 0;
+    double best = HUGE_VAL, extra = 0;
     for (size_t first = 1; first <= stages->cut_count; first++) {
         extra += stages->cost[first - 1];
         double cost = choose_cuts(stages, first, k - 1, extra, tried + 1);

@@ -234,7 +234,7 @@ same_as_the_best_of_all(const struct stages *stages, unsigned k)
 {
     size_t chosen[PROTO_STAGES_MAX];
     uint64_t cuts = 0;
-    double best = INFINITY;
+    double best = HUGE_VAL;
     for (uint64_t all = 0; all < UINT64_C(1) << stages->cut_count; all++)
         if ((unsigned)__builtin_popcountll(all) == k - 1)
             best = fmin(best, costliest(stages, all));
