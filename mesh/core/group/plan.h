@@ -185,13 +185,6 @@ plan_readmit(struct plan *plan, int i)
 
 /* --- Questions ------------------------------------------------------------------------------------ */
 
-/* The shards that this node computes alone: of the whole model, or of what comes out of its last stage. */
-static inline uint64_t
-plan_adds(const struct plan *plan)
-{
-    return proto_plan_computes(&plan->now, plan->rank, plan->now.cut_count);
-}
-
 /* The shards of this node. */
 static inline uint64_t
 plan_mine(const struct plan *plan)
