@@ -140,6 +140,29 @@ job_stages(const struct job *job, const struct config *config, struct stages *ou
 }
 
 static int
+check_stages(const struct config *config, const struct stages *stages, struct why *why)
+{
+    size_t count = stages->cut_count, above = count ? stages->cut[count - 1].bucket : 0;
+    if (stages->tied && config->mesh.stages == 2)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.stages = 2, expected 1 or at least 3: the first and the last "
+                         "stage share a weight, so the same nodes compute both",
+                         config->file);
+    if (above > UINT16_MAX)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.bucket = %llu is too small for mesh.stages: there are %zu "
+                         "buckets above the lowest place to cut, expected at most %d",
+                         config->file, (unsigned long long)config->mesh.bucket, above, UINT16_MAX);
+    if (config->mesh.stages > count + 1)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.stages = %u, expected at most %zu: this model has %zu place%s "
+                         "to cut, between layers with weights",
+                         config->file, config->mesh.stages, count + 1, count,
+                         count == 1 ? "" : "s");
+    return 0;
+}
+
+static int
 open_stages(struct job *job, const struct config *config, struct why *why)
 {
     struct stages stages;
@@ -152,18 +175,7 @@ open_stages(struct job *job, const struct config *config, struct why *why)
     size_t most = stages.cut_count + 1;
     if (config->mesh.stages == CONFIG_STAGES_AUTO)
         job->ledgers = most < PROTO_STAGES_MAX ? (unsigned)most : PROTO_STAGES_MAX;
-    if (stages.tied && config->mesh.stages == 2)
-        return why_error(why, -EINVAL,
-                         "%s: mesh.stages = 2, expected 1 or at least 3: the first and the last "
-                         "stage share a weight, so the same nodes compute both",
-                         config->file);
-    if (config->mesh.stages <= most)
-        return 0;
-    return why_error(why, -EINVAL,
-                     "%s: mesh.stages = %u, expected at most %zu: this model has %zu place%s to "
-                     "cut, between layers with weights",
-                     config->file, config->mesh.stages, most, stages.cut_count,
-                     stages.cut_count == 1 ? "" : "s");
+    return check_stages(config, &stages, why);
 }
 
 /* What computes products: our own loop gives exact results, and is there where OpenBLAS is not. */

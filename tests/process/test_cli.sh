@@ -121,6 +121,9 @@ job stages "$good" 'mesh:' '  stages: 2'
 refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected at most 1: this model has 0 places to cut, between layers with weights$' ../jobs/stages.yaml
 refuses 'stages of half exact sums' 'mesh.stages = 2 cannot go with train.exact = no: .*; set train.exact = yes, or leave out mesh.stages$' \
     ../jobs/stages.yaml --set train.exact=no
+job wide 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 9000, dense: 9000, dense: 10]'
+refuses 'small buckets of stages' 'mesh.bucket = 4096 is too small for mesh.stages: there are [0-9]* buckets above .*, expected at most 65535' \
+    ../jobs/wide.yaml --set mesh.bucket=4096 --set mesh.stages=2
 job tied 'data: {source: text, file: ../jobs/tied.yaml, context: 4}' 'train: {batch: 12}' \
     'model: [embedding: {units: 8, tokens: 256}, residual: [dense: 8], dense: {units: 256, tied: yes}]'
 refuses 'two stages on one node' 'mesh.stages = 2, expected 1 or at least 3: the first and the last stage share a weight' \
