@@ -162,7 +162,7 @@ test: check-deps                     ## the fast part of check: unit tests, prop
 
 test-build: $(tests) $(replays) $B/sim $B/switch $B/hostile $B/forge
 
-hashes:                              ## one hash per model: instruction sets, nodes, threads, compilers; 20 minutes
+hashes:                              ## one hash per model: instruction sets, nodes, threads, compilers; half an hour
 	@tests/support/deps.sh build lint
 	@$(MAKE) -s $(parallel) build/gcc/meshnode
 	@$(MAKE) -s $(parallel) CC=clang build/clang/meshnode

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """hashes.py - one hash per model, whatever computes it: {avx512, avx2, base} x {1, 2, 3, 4, 8 nodes} x {1, 2 threads} x
-{gcc, clang} for digits, MLP, CNN, ResNet, LSTM and GPT.
+{gcc, clang} for digits, MLP, CNN, ResNet, LSTM and GPT, and for two of them with mesh.activations: bf16.
 
     hashes.py                            all of it, in an order that --seed draws; `make hashes` builds both compilers first
     hashes.py --cells 6 --draw 326       six of them per run; as --draw rises by one they go round all
@@ -34,6 +34,7 @@ import models  # noqa: E402
 SETS, NODES, THREADS = ["avx512", "avx2", "base"], [1, 2, 3, 4, 8], [1, 2]
 PROGRAMS = {"gcc": os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode")),
             "clang": os.environ.get("MESHNODE_CLANG", os.path.join(ROOT, "build", "clang", "meshnode"))}
+ROUNDED = ["cnn-bf16", "gpt-bf16"]
 BATCH, STEPS, DEADLINE = 12, 2, 300  # a CPU without fused multiply-add has a third of a GFLOP/s
 SMALL = [("train: 4096, test: 256", "train: 96, test: 12"), ("context: 128", "context: 8")]
 
@@ -58,9 +59,10 @@ def write_jobs(folder):
             text = file.read()
         for large, small in SMALL:
             text = text.replace(large, small)
-        with open(path, "w") as out:
-            out.write(re.sub(r"^mesh: .*$", "mesh: {topology: ring}", text, flags=re.M))
-    return ["digits", *models.MODELS]
+        for file, way in (name, "topology: ring"), (name + "-bf16", "activations: bf16"):
+            with open(os.path.join(folder, file + ".yaml"), "w") as out:
+                out.write(re.sub(r"^mesh: .*$", "mesh: {%s}" % way, text, flags=re.M))
+    return ["digits", *models.MODELS, *ROUNDED]
 
 
 def train(folder, model, cell):
