@@ -119,7 +119,6 @@ void
 work_drop(struct work *work)
 {
     work->begun = false;
-    pieces_drop(work);
 }
 
 void

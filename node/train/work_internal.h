@@ -118,7 +118,6 @@ void work_clear(struct work *work, const struct state_range *range);
 void work_enter(struct lane *lane, bool has_end, int32_t *tail, int32_t *slots);
 
 /* work_pieces.c */
-void pieces_drop(struct work *work);
 void work_pieces_fini(struct work *work);
 
 /* Evaluates `shards` of the test part and adds the result to the tail. */

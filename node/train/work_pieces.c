@@ -193,14 +193,6 @@ set_plan(struct work *work, const struct work_stages *plan)
 }
 
 void
-pieces_drop(struct work *work)
-{
-    for (size_t s = 0; work->pieces && s < PROTO_STAGES_MAX; s++)
-        for (struct slot *slot = work->pieces->stage[s].slots; slot; slot = slot->next)
-            slot->taken = false;
-}
-
-void
 work_pieces_fini(struct work *work)
 {
     for (size_t s = 0; work->pieces && s < PROTO_STAGES_MAX; s++)
@@ -372,12 +364,21 @@ back(struct work *work, const struct work_piece *piece)
         finish_shard(work, piece, slot, tied);
 }
 
+/* What waits, of a round that was given up, waits for nothing. */
+static void
+drop_slots(struct pieces *pieces)
+{
+    for (size_t s = 0; s < PROTO_STAGES_MAX; s++)
+        for (struct slot *slot = pieces->stage[s].slots; slot; slot = slot->next)
+            slot->taken = false;
+}
+
 static void
 set_round(struct work *work, const struct state *state, int32_t *own)
 {
     assert(state->header->phase == STATE_TRAIN);
     if (work->pieces->round != state->header->round)
-        pieces_drop(work);
+        drop_slots(work->pieces);
     work->pieces->round = state->header->round;
     work->begun = false;
     work->state = state;

@@ -382,14 +382,6 @@ post_all_again(const struct member *m)
                 post_again(stage, shard);
 }
 
-/* A shared weight: the first stage waits for the last one. */
-static bool
-too_early(const struct mail *mail, const struct member *to)
-{
-    return all.net->tied && mail->gradient && mail->stage == 0 &&
-           !(to->schedule.of[w.k - 1].backward >> mail->shard & 1);
-}
-
 /* Any message may be the next one. What a member sent before it died may be lost. */
 static void
 deliver(void)
@@ -397,8 +389,6 @@ deliver(void)
     size_t i = below(w.mails);
     struct mail mail = w.mail[i];
     struct member *from = &member[mail.from], *to = &member[mail.to];
-    if (!from->dead && !to->dead && too_early(&mail, to))
-        return;
     w.mail[i] = w.mail[--w.mails];
     if (from->dead || to->dead)
         return;
@@ -451,6 +441,8 @@ member_begin(struct member *m)
     m->begun = 0;
     rand_fill(&w.rand, m->own, vector() * sizeof *m->own);
     schedule_init(&m->schedule, w.rule, w.k);
+    if (all.net->tied)
+        schedule_tie(&m->schedule);
     for (unsigned stage = 0; stage < w.k; stage++) {
         size_t first = params_before(stage), end = params_before(stage + 1);
         if (m->plan.mine >> stage & 1)
@@ -476,10 +468,23 @@ static void
 restart(struct member *m)
 {
     w.restarts++;
-    if (below(2))
-        work_drop(m->work);
     member_begin(m);
     post_all_again(m);
+}
+
+/* What the stage has added is void. Of two that share a weight, the first one needs the last one's pass. */
+static void
+restart_stage(struct member *m)
+{
+    unsigned stage = (unsigned)below(w.k);
+    if (!(m->plan.mine >> stage & 1))
+        return;
+    w.restarts++;
+    for (unsigned s = 0; s < w.k; s++)
+        if (s == stage || (all.net->tied && stage == 0 && s + 1 == w.k)) {
+            schedule_again(&m->schedule, s);
+            m->begun &= ~(UINT64_C(1) << s);
+        }
 }
 
 /* Another one that computes the same stages, or NULL. */
@@ -576,9 +581,12 @@ compute(struct member *m)
         .fresh = !(m->begun & stage),
         .held = m->schedule.of[next.stage].forward & ~m->schedule.of[next.stage].weight,
     };
+    if (accident(100))
+        restart_stage(m); /* while the piece is computed */
     w.pieces++;
     compute_piece(m, &piece);
-    assert_true(schedule_done(&m->schedule));
+    if (!schedule_done(&m->schedule))
+        return true;
     bool forward = next.kind == SCHEDULE_FORWARD;
     m->begun |= forward ? 0 : stage;
     if (forward && next.stage + 1 < w.k) {
@@ -613,12 +621,16 @@ all_pieces(void)
             fail_msg("nothing to compute, and the round is not complete");
         if (!m->dead && accident(60))
             restart(m);
+        if (!m->dead && accident(60))
+            restart_stage(m);
         if (!m->dead && accident(150))
             die(m);
         if (!m->dead && accident(60))
             move(m);
         if (!m->dead && accident(20))
             tail(m);
+        if (accident(20))
+            work_drop(m->work); /* of no concern */
         if (!m->dead && accident(400))
             w.mails < MAIL / 2 ? post_all_again(m) : (void)0;
     }

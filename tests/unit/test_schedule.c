@@ -413,6 +413,40 @@ a_gradient_may_come_before_the_forward_is_computed(void **state)
     assert_false(schedule_next(&s, &piece));
 }
 
+static bool
+next_is(struct schedule *s, enum schedule_kind kind, unsigned stage)
+{
+    struct schedule_piece piece;
+    return schedule_next(s, &piece) && piece.kind == kind && piece.stage == stage &&
+           schedule_done(s);
+}
+
+/* The gradient of the first stage is there before the last one has computed anything. */
+static void
+with_a_shared_weight_the_first_stage_waits_for_the_last(void **state)
+{
+    (void)state;
+    struct schedule s;
+    struct schedule_piece piece;
+    schedule_init(&s, SCHEDULE_ZB, 3);
+    schedule_tie(&s);
+    schedule_add(&s, 0, 1);
+    schedule_add(&s, 2, 1);
+    assert_true(next_is(&s, SCHEDULE_FORWARD, 0));
+    assert_true(schedule_on_gradient(&s, 0, 0));
+    assert_false(schedule_next(&s, &piece));
+    assert_true(schedule_on_input(&s, 2, 0));
+    assert_true(next_is(&s, SCHEDULE_FORWARD, 2));
+    assert_true(next_is(&s, SCHEDULE_INPUT, 2));
+    assert_true(next_is(&s, SCHEDULE_INPUT, 0));
+    schedule_again(&s, 2);
+    assert_true(next_is(&s, SCHEDULE_FORWARD, 2));
+    assert_true(next_is(&s, SCHEDULE_INPUT, 2));
+    assert_true(next_is(&s, SCHEDULE_WEIGHT, 2));
+    assert_true(next_is(&s, SCHEDULE_WEIGHT, 0));
+    assert_true(schedule_complete(&s));
+}
+
 static void
 a_piece_whose_input_becomes_void_does_not_count(void **state)
 {
@@ -485,6 +519,7 @@ main(int argc, char **argv)
         cmocka_unit_test(room_is_that_of_the_rule),
         cmocka_unit_test(what_is_not_wanted_is_not_taken),
         cmocka_unit_test(a_gradient_may_come_before_the_forward_is_computed),
+        cmocka_unit_test(with_a_shared_weight_the_first_stage_waits_for_the_last),
         cmocka_unit_test(a_piece_whose_input_becomes_void_does_not_count),
         cmocka_unit_test(in_any_course_all_is_computed_once_and_memory_is_bounded),
     };

@@ -41,6 +41,12 @@ schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stage
 }
 
 void
+schedule_tie(struct schedule *schedule)
+{
+    schedule->tied = schedule->stages > 1;
+}
+
+void
 schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards)
 {
     assert(stage < schedule->stages);
@@ -130,6 +136,14 @@ has_room(const struct schedule *schedule, unsigned stage)
            shards_in(of->forward & ~of->weight) < room.all;
 }
 
+/* Shards that the weights of the stage can be used for, going back. */
+static uint64_t
+tie_ready(const struct schedule *schedule, unsigned stage)
+{
+    bool waits = schedule->tied && stage == 0;
+    return waits ? schedule->of[schedule->stages - 1].backward : UINT64_MAX;
+}
+
 /* Shards of which such a piece can be computed now. */
 static uint64_t
 schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_kind kind)
@@ -138,10 +152,10 @@ schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_ki
     if (kind == SCHEDULE_FORWARD)
         return has_room(schedule, stage) ? of->input & ~of->forward : 0;
     if (kind == SCHEDULE_WEIGHT)
-        return of->backward & ~of->weight;
+        return of->backward & ~of->weight & tie_ready(schedule, stage);
     if (schedule->rule == SCHEDULE_GPIPE && !all_forward(schedule))
         return 0;
-    return of->forward & of->gradient & ~of->backward;
+    return of->forward & of->gradient & ~of->backward & tie_ready(schedule, stage);
 }
 
 static unsigned

@@ -58,6 +58,7 @@ struct schedule_stage {
 struct schedule {
     enum schedule_rule rule;
     unsigned stages;           /* k */
+    bool tied;                 /* schedule_tie */
     bool busy, dropped;        /* a piece is being computed; its input is void by now */
     struct schedule_piece now; /* this one */
     struct schedule_stage of[PROTO_STAGES_MAX];
@@ -75,6 +76,8 @@ struct schedule_room schedule_room(enum schedule_rule rule, unsigned stages, uns
 
 /* A round of `stages` stages, 1..PROTO_STAGES_MAX, of which this member has nothing yet. */
 void schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages);
+/* The first stage shares a weight with the last one: it needs what that one has computed of a shard, going back. */
+void schedule_tie(struct schedule *schedule);
 /* The member computes these shards of the stage, in addition to what it has: at the start of a round, or as those of
  * another member whose end was noticed. It may have none of the stage before. */
 void schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards);

@@ -111,6 +111,8 @@ round_again(struct pieces *pieces, const struct core *core)
 {
     unsigned stages = (unsigned)core->plan.now.cut_count + 1;
     schedule_init(&pieces->schedule, core->config.stages.schedule, stages);
+    if (core->config.stages.tied)
+        schedule_tie(&pieces->schedule);
     memset(pieces->added, 0, sizeof pieces->added);
     pieces->tail = false;
     pieces->busy_us = 0;
@@ -118,12 +120,23 @@ round_again(struct pieces *pieces, const struct core *core)
         pieces->zero = 0;
 }
 
-/* This node computes exactly these shards of the stage. One that is in own[] cannot be taken out of it. */
+/* The stages that begin again, as a shard of another node cannot be taken out of own[]. The first one needs what the last
+ * one has computed, if they share a weight. */
+static uint64_t
+stages_again(const struct pieces *pieces, const struct core *core)
+{
+    uint64_t again = 0, one = 1;
+    for (unsigned stage = 0; stage <= pieces->plan.cut_count; stage++)
+        if (pieces->added[stage] & ~proto_plan_computes(&pieces->plan, pieces->rank, stage))
+            again |= one << stage;
+    return core->config.stages.tied && (again & 1) ? again | one << pieces->plan.cut_count : again;
+}
+
+/* This node computes exactly these shards of the stage. */
 static void
-stage_plan(struct pieces *pieces, unsigned stage, uint64_t shards)
+stage_plan(struct pieces *pieces, unsigned stage, uint64_t shards, bool again)
 {
     uint64_t had = pieces->schedule.of[stage].mine;
-    bool again = (pieces->added[stage] & ~shards) != 0;
     if (again || (shards & ~had))
         pieces->tail = false;
     schedule_drop(&pieces->schedule, stage, had & ~shards);
@@ -171,8 +184,10 @@ pieces_begin(struct pieces *pieces, const struct core *core)
         handover_plan(pieces->handover, plan, pieces->rank);
     if (!goes_on)
         handover_round(pieces->handover, core->round, core->state_hash);
+    uint64_t again = stages_again(pieces, core);
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
-        stage_plan(pieces, stage, proto_plan_computes(plan, pieces->rank, stage));
+        stage_plan(pieces, stage, proto_plan_computes(plan, pieces->rank, stage),
+                   again >> stage & 1);
     take_items(pieces);
     if (planned)
         handover_ask(pieces->handover);
