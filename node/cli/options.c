@@ -49,6 +49,8 @@ static const struct option table[] = {
     {"-n", "N", NULL, NULL, "local: number of nodes (4)", "local"},
     {"--python", "MODEL", NULL, NULL, "check: print a PyTorch program that loads the model",
      "check"},
+    {"--timeline", "FILE.svg", NULL, NULL, "check: draw a step of a job with stages on --peers N",
+     "check"},
     {"--replay", NULL, NULL, NULL,
      "verify: compute a run of ssp, softsync, async or gossip again from its journals", "verify"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
@@ -180,6 +182,10 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
         return set_prompt(cursor, value);
     if (strcmp(option->name, "--python") == 0) {
         options->python = value;
+        return 0;
+    }
+    if (strcmp(option->name, "--timeline") == 0) {
+        options->timeline = value;
         return 0;
     }
     if (strcmp(option->name, "--length") == 0)

@@ -9,6 +9,7 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/mesh.h"
 #include "nn/data.h"
+#include "node/commands/estimate_stages.h"
 #include "node/train/pool.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
@@ -142,12 +143,16 @@ cost_here(const struct config *config, const struct work *work, const struct tim
     return cost;
 }
 
-/* Seconds of a step. With servers: auto, sums go by the quicker way. */
+/* Seconds of a step; `stages`: NULL or of a job that has some. With servers: auto, sums go by the quicker way. */
 static double
-step_s(const struct config *config, struct cost *cost, unsigned nodes, uint64_t steps)
+step_s(const struct config *config, struct cost *cost, struct estimate_stages *stages,
+       unsigned nodes, uint64_t steps)
 {
+    uint64_t staged_us = stages ? estimate_stages_us(stages, nodes, cost->of[0].line) : 0;
     bool server = config_servers(config) > 0;
     bool automatic = config->mesh.servers == CORE_SERVERS_AUTO;
+    if (staged_us)
+        return (double)(staged_us + cost->of[0].apply_us) / 1e6;
     cost->n = nodes;
     cost->upto = 0;
     uint64_t us = cost_round_us(cost, bits_below(nodes));
@@ -170,15 +175,15 @@ listed(unsigned nodes, unsigned most, unsigned best)
 }
 
 static void
-print_line(const struct config *config, struct cost *cost, const struct times *times,
-           const char *name, double bits)
+print_line(const struct config *config, struct cost *cost, struct estimate_stages *stages,
+           const struct times *times, const char *name, double bits)
 {
     unsigned most = (unsigned)config->mesh.peers, best = 1;
     double took_s[PROTO_PEERS_MAX + 1];
     for (unsigned m = 0; m < most; m++)
         cost->of[m].line = (uint32_t)(GOODPUT * bits / 8);
     for (unsigned n = 1; n <= most; n++) {
-        took_s[n] = step_s(config, cost, n, times->steps);
+        took_s[n] = step_s(config, cost, stages, n, times->steps);
         best = took_s[n] < took_s[best] ? n : best;
     }
     printf("  on %s:", name);
@@ -192,7 +197,8 @@ print_line(const struct config *config, struct cost *cost, const struct times *t
 }
 
 static void
-print_lines(const struct config *config, const struct work *work, const struct times *times)
+print_lines(const struct config *config, const struct work *work, struct estimate_stages *stages,
+            const struct times *times)
 {
     static const struct {
         const char *name;
@@ -202,14 +208,29 @@ print_lines(const struct config *config, const struct work *work, const struct t
     printf("nodes   a step with nodes like this machine, measured here, %u thread%s\n",
            config->threads, config->threads > 1 ? "s" : "");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        print_line(config, &cost, times, lines[i].name, lines[i].bits);
+        print_line(config, &cost, stages, times, lines[i].name, lines[i].bits);
+}
+
+/* What the last line above said of all nodes, in detail. */
+static int
+tell_stages(struct estimate_stages *stages, const char *timeline, struct why *why)
+{
+    bool divided = estimate_stages_print(stages);
+    if (!timeline)
+        return 0;
+    if (!divided)
+        return why_error(why, -EINVAL,
+                         "--timeline: there is nothing to draw, as no stage ends "
+                         "within the model");
+    return estimate_stages_draw(stages, timeline, why);
 }
 
 int
 estimate_print(const struct config *config, const struct job *job, const struct memory *memory,
-               struct why *why)
+               const char *timeline, struct why *why)
 {
     struct bench bench = {0};
+    struct estimate_stages *stages = NULL;
     bool sums = !way_of(config)->free;
     if (!sums || config->mesh.peers < 2)
         return 0;
@@ -219,10 +240,15 @@ estimate_print(const struct config *config, const struct job *job, const struct 
     } else {
         struct times times = measure(&bench, config->train.shards, (unsigned)config->mesh.peers);
         const char *failed = data_failed(job->data);
-        if (!failed)
-            print_lines(config, bench.work, &times);
         rc = failed ? why_error(why, -EIO, "%s", failed) : 0;
+        if (!rc && config->mesh.stages != 1)
+            rc = estimate_stages_new(&stages, config, job, bench.work, &bench.now, bench.own);
+        if (!rc)
+            print_lines(config, bench.work, stages, &times);
+        if (!rc && stages)
+            rc = tell_stages(stages, timeline, why);
     }
+    estimate_stages_destroy(&stages);
     bench_close(&bench);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* estimate.h - for `meshnode check --peers N`: how long a step takes with 1..N nodes like this machine, and how many pay.
  *
  * It computes a few steps of the job here, and asks mesh/core/group/cost.h what they take together on lines of 10 Mbit/s,
- * 100 Mbit/s and 1 Gbit/s. */
+ * 100 Mbit/s and 1 Gbit/s. If the job has stages, it says more of the last of these (estimate_stages.h). */
 #ifndef NODE_ESTIMATE_H
 #define NODE_ESTIMATE_H
 
@@ -9,9 +9,9 @@
 #include "node/train/memory.h"
 #include "proto/why.h"
 
-/* Prints a table for people; nothing for one node, and where nodes do not wait for the sum of a step. Returns 0, or
- * -ENOMEM or -EIO with a line in `why`. */
+/* Prints a table for people; nothing for one node, and where nodes do not wait for the sum of a step. `timeline`: NULL, or
+ * the file into which the step of a job with stages is drawn. Returns 0, or a negative errno with a line in `why`. */
 int estimate_print(const struct config *config, const struct job *job, const struct memory *memory,
-                   struct why *why);
+                   const char *timeline, struct why *why);
 
 #endif

@@ -130,6 +130,10 @@ eval_check(struct config *config, const struct options *options, const char *con
     (void)args;
     if (options->python)
         return python_print(config, options->python, why);
+    if (options->timeline && (config->mesh.peers < 2 || config->mesh.stages == 1))
+        return why_error(
+            why, -EINVAL,
+            "--timeline needs --peers, at least 2, and a job whose mesh.stages is not 1");
     int rc = job_open(&job, config, why);
     rc = rc ? rc : job_start(&job, config, why);
     rc = rc ? rc : memory_plan(&memory, config, &job, why);
@@ -139,7 +143,7 @@ eval_check(struct config *config, const struct options *options, const char *con
         why_set(why, "not enough memory");
         fits = check_fit(config, &memory);
         if (fits && !rc)
-            rc = estimate_print(config, &job, &memory, why);
+            rc = estimate_print(config, &job, &memory, options->timeline, why);
     }
     job_close(&job);
     return rc ? rc : !fits;

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "mesh/core/group/plan_stages.h"
+
 int
 stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config)
 {
@@ -42,13 +44,15 @@ stages_mesh_setup(const struct stages_mesh *from, const struct config *config)
     return out;
 }
 
-static size_t
-layer_of_cut(const struct stages *stages, struct proto_cut cut)
+size_t
+stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan, unsigned stage)
 {
     size_t k = 0;
-    while (stages->cut[k].bucket != cut.bucket)
+    if (stage == 0)
+        return 0;
+    while (from->stages.cut[k].bucket != plan->cuts[plan->cut_count - stage].bucket)
         k++;
-    return stages->cut[k].layer;
+    return from->stages.cut[k].layer;
 }
 
 void
@@ -64,6 +68,18 @@ stages_mesh_plan(const struct stages_mesh *from, const struct config *config,
                                 .tied = from->stages.tied,
                                 .items = (int32_t *)mesh_item(mesh, 0, 0, false)};
     out->item_words = stages_mesh_setup(from, config).item_words;
-    for (size_t stage = 1; stage < out->count; stage++)
-        out->first[stage] = layer_of_cut(&from->stages, plan->cuts[plan->cut_count - stage]);
+    for (unsigned stage = 1; stage < out->count; stage++)
+        out->first[stage] = stages_mesh_layer(from, plan, stage);
+}
+
+void
+stages_mesh_divide(const struct stages_mesh *from, const struct config *config, unsigned k,
+                   size_t nodes, struct proto_plan *plan)
+{
+    static const struct plan_stages_member equal[PROTO_PEERS_MAX];
+    struct core_config core = {.shards = config->train.shards,
+                               .stages = stages_mesh_setup(from, config)};
+    core.stages.count = k - (k > 1 && from->stages.tied);
+    *plan = (struct proto_plan){.count = nodes};
+    plan_stages(&core, equal, NULL, plan);
 }

@@ -19,5 +19,11 @@ struct core_stages stages_mesh_setup(const struct stages_mesh *from, const struc
 /* How the plan of this piece divides the model. */
 void stages_mesh_plan(const struct stages_mesh *from, const struct config *config,
                       const struct core_piece *piece, struct mesh *mesh, struct work_stages *out);
+/* The layer with which a stage of the plan begins. */
+size_t stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan,
+                         unsigned stage);
+/* How `nodes` nodes that are equally fast would divide the model into `k` stages, as mesh.stages or memory_stages says. */
+void stages_mesh_divide(const struct stages_mesh *from, const struct config *config, unsigned k,
+                        size_t nodes, struct proto_plan *plan);
 
 #endif

@@ -13,6 +13,7 @@
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
 #include "node/train/push_shard.h"
+#include "node/train/stages_mesh.h"
 
 enum {
     PHASES = 16, /* of a graph that are looked at */
@@ -165,59 +166,61 @@ way_check_gossip(const struct config *config, const struct job *job)
 
 /* --- Exact sums, round a ring or by servers --- */
 
-/* A node computes several stages where there are fewer nodes than groups. */
-static unsigned
-stages_with(const struct stages *stages, unsigned wanted, size_t nodes)
-{
-    unsigned k = wanted;
-    while (k > 1 && stages_groups(stages, k) > nodes)
-        k--;
-    return k;
-}
-
 static void
-print_stage(const struct config *config, const struct job *job, unsigned k, unsigned stage,
-            const size_t first[])
+print_stage(const struct config *config, const struct job *job, const struct proto_plan *plan,
+            unsigned stage, size_t first, size_t end)
 {
     char weights[MEMORY_TEXT], passes[MEMORY_TEXT];
     const struct nn_model *model = job->model;
     double all = 0, own = 0;
     size_t params = 0, at;
+    unsigned k = (unsigned)plan->cut_count + 1;
     for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
-        bool in = layer >= first[stage] && layer < first[stage + 1];
+        bool in = layer >= first && layer < end;
         all += nn_layer_train_flops(model, layer);
         own += in ? nn_layer_train_flops(model, layer) : 0;
         params += in ? buckets_of_layer(model, layer, &at) : 0;
     }
     memory_text(weights, (double)(params * sizeof(float)));
-    memory_text(passes,
-                (double)memory_stage(config, job, k, stage, first[stage], first[stage + 1]));
-    printf("  stage %-2u %4.1f %% of the work, layers %s to %s: weights %s, activations %s\n",
-           stage, 100 * own / all, nn_layer_name(model, first[stage]),
-           nn_layer_name(model, first[stage + 1] - 1), weights, passes);
+    memory_text(passes, (double)memory_stage(config, job, k, stage, first, end));
+    printf("  stage %-2u %4.1f %% of the work, layers %s to %s: weights %s, activations %s; node",
+           stage, 100 * own / all, nn_layer_name(model, first), nn_layer_name(model, end - 1),
+           weights, passes);
+    for (size_t m = 0; m < plan->count; m++)
+        if (proto_plan_computes(plan, m, stage))
+            printf(" %zu", m + 1);
+    printf("\n");
 }
 
-/* As nodes that are equally fast would divide the model. */
+/* As nodes that are equally fast divide the model. */
+static void
+print_division(const struct config *config, const struct job *job, const struct stages_mesh *mesh,
+               unsigned wanted)
+{
+    struct proto_plan plan;
+    size_t nodes = memory_nodes(config);
+    stages_mesh_divide(mesh, config, wanted, nodes, &plan);
+    unsigned k = (unsigned)plan.cut_count + 1;
+    printf("stages  %u on %zu nodes%s, mesh.schedule: %s\n", k, nodes,
+           config->mesh.peers ? "" : " (for example)", word(config, "mesh.schedule"));
+    for (unsigned stage = 0; stage < k; stage++)
+        print_stage(config, job, &plan, stage, stages_mesh_layer(mesh, &plan, stage),
+                    stage + 1 < k ? stages_mesh_layer(mesh, &plan, stage + 1)
+                                  : nn_layer_count(job->model));
+    printf("  can be cut %s", mesh->stages.cut_count ? "before layers" : "nowhere");
+    for (size_t c = mesh->stages.cut_count; c-- > 0;)
+        printf(" %s", nn_layer_name(job->model, mesh->stages.cut[c].layer));
+    printf("\n");
+}
+
 static int
 print_stages(const struct config *config, const struct job *job)
 {
-    struct stages stages;
-    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1], nodes = memory_nodes(config);
+    struct stages_mesh mesh;
     unsigned wanted = memory_stages(config, job);
-    int rc = wanted ? job_stages(job, config, &stages) : -ENOMEM;
-    if (rc)
-        return rc;
-    unsigned k = stages_with(&stages, wanted, nodes);
-    printf("stages  %u on %zu nodes%s, mesh.schedule: %s\n", k, nodes,
-           config->mesh.peers ? "" : " (for example)", word(config, "mesh.schedule"));
-    stages_choose(&stages, k, chosen);
-    stages_layers(&stages, job->model, k, chosen, first);
-    for (unsigned stage = 0; stage < k; stage++)
-        print_stage(config, job, k, stage, first);
-    printf("  can be cut %s", stages.cut_count ? "before layers" : "nowhere");
-    for (size_t c = stages.cut_count; c-- > 0;)
-        printf(" %s", nn_layer_name(job->model, stages.cut[c].layer));
-    printf("\n");
+    if (wanted == 0 || stages_mesh_init(&mesh, job, config))
+        return -ENOMEM;
+    print_division(config, job, &mesh, wanted);
     return 0;
 }
 

@@ -1,0 +1,80 @@
+#!/bin/bash
+# check --peers for jobs with stages: who computes which layers, what a step takes, and a drawing of it. Each piece is drawn
+# once, in the row of its node, and no node computes two at a time.
+. "$(dirname "$0")/../support/process.sh"
+cd "$ROOT" || exit 1
+
+check() { # CONFIG OPTION ...
+    "$MESHNODE" check "$@" >"$WORK/out" 2>"$WORK/err" || fail "check $*: $(cat "$WORK/err")"
+}
+says() {
+    grep -Eq "$1" "$WORK/out" || fail "no line '$1' in: $(sed -n '/^stages/,$p' "$WORK/out")"
+}
+
+check configs/pipeline-2.yaml --peers 4 --set data.train=768 --set data.test=64 --timeline "$WORK/zb.svg"
+says '^stages  2 on 4 nodes, mesh.schedule: zb$'
+says '^  stage 0 .* layers 0.conv to 2.maxpool: .* activations .* node 1 3$'
+says '^  stage 1 .* layers 3.conv to 7.dense: .* activations .* node 2 4$'
+says '^  on 1 Gbit/s: 1 node .*, 4 nodes [0-9.e-]+ s: '
+says '^pauses  [0-9.]+ % of the time of 4 nodes; .* = 14.3 %, k = 2 stages, m = 6 shards$' # 1/7
+says '^  stage 0 .* forward and .* ms back; 392.0 KiB go to stage 1, and as many come back$' # 32 rows of 16x14x14 floats
+says '^  node 4  computes .* sends 2.3 MiB to other stages$'                               # gradients of 6 shards
+
+check configs/pipeline-2.yaml --peers 2 --set data.train=768 --set data.test=64 --set mesh.activations=bf16
+says '^  stage 0 .* 196.0 KiB go to stage 1'
+
+check configs/pipeline-gpt.yaml --peers 2 --set mesh.schedule=1f1b --timeline "$WORK/1f1b.svg"
+says '^  stage 0 .* node 1$' # the first and the last stage share a weight
+says '^  stage 2 .* node 1$'
+
+check configs/pipeline-2.yaml --peers 1 --set data.train=768 --set data.test=64
+grep -q '^pauses' "$WORK/out" && fail "one node pauses: $(cat "$WORK/out")"
+
+refused() { # PATTERN OPTION ...
+    local pattern=$1 status
+    shift
+    "$MESHNODE" check "$@" --set data.train=768 --set data.test=64 >"$WORK/out" 2>"$WORK/err"
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <"$WORK/err")" = 1 ] && grep -Eq "$pattern" "$WORK/err" ||
+        fail "status $status: $(cat "$WORK/err"), expected '$pattern'"
+}
+refused 'timeline needs --peers' configs/pipeline-2.yaml --timeline "$WORK/none.svg"
+refused 'mesh.stages is not 1' configs/digits.yaml --peers 2 --timeline "$WORK/none.svg"
+refused 'nothing to draw' configs/digits.yaml --peers 2 --set mesh.stages=auto --timeline "$WORK/none.svg"
+refused "$WORK/no/such.svg: No such file" configs/pipeline-2.yaml --peers 2 --timeline "$WORK/no/such.svg"
+[ -e "$WORK/none.svg" ] && fail "something was drawn"
+
+command -v python3 >/dev/null || skip "no python3: nothing reads the drawings"
+python3 - "$WORK" <<'END' || fail "the drawings are wrong"
+import collections, re, sys
+import xml.etree.ElementTree as xml
+
+SVG = '{http://www.w3.org/2000/svg}'
+
+def drawn(path, nodes, pieces, kinds):
+    root = xml.parse(path).getroot()
+    assert root.tag == SVG + 'svg'
+    texts = [t.text for t in root.iter(SVG + 'text')]
+    assert [t for t in texts if t.startswith('node')] == [f'node {n + 1}' for n in range(nodes)], texts
+    assert [t for t in texts if t in ('forward', 'back', 'gradient of input', 'gradient of weights')] == kinds, texts
+    assert 'ms' in texts and '0' in texts
+    rows, seen, width = collections.defaultdict(list), set(), float(root.get('width'))
+    for box in root.iter(SVG + 'rect'):
+        title = box.find(SVG + 'title')
+        if title is None:
+            continue
+        kind, stage, shard, begin, end = re.fullmatch(r'(.*), stage (\d+), shard (\d+): ([\d.]+) to ([\d.]+) ms', title.text).groups()
+        seen.add((kind, stage, shard))
+        x = float(box.get('x'))
+        rows[box.get('y')].append((x, x + float(box.get('width')), float(begin), float(end)))
+        assert kind in kinds and x >= 0 and rows[box.get('y')][-1][1] <= width, title.text
+    assert len(rows) == nodes and len(seen) == sum(map(len, rows.values())) == pieces, (len(rows), len(seen))
+    for row in rows.values():
+        row.sort()
+        for one, next in zip(row, row[1:]):
+            assert one[1] <= next[0] + 0.02 and one[3] <= next[2], (one, next)
+
+drawn(sys.argv[1] + '/zb.svg', 4, 2 * 12 * 3, ['forward', 'gradient of input', 'gradient of weights'])
+drawn(sys.argv[1] + '/1f1b.svg', 2, 3 * 8 * 2, ['forward', 'back'])
+END
+echo "stages, layers, nodes and bytes are said; each piece is drawn once"
