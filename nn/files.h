@@ -15,9 +15,10 @@
  *     32  8  numerics fingerprint         is. In an exact run all checkpoints with the same head are
  *     40  8  step                         the same file, on every node
  *     48  8  round
- *     56  8  zero
+ *     56  8  0; a hash of the names and sizes in the table, if there are parts
  *     64  32*n table: name (16 bytes, NUL-padded), offset in the payloads (8), size (8)
- *     ..  sections, in the order of the table, without holes
+ *     ..  sections, in the order of the table, without holes. A node that holds parts of something has a section for
+ *         each: its first one has the name, the others NAME+OFFSET, in hexadecimal digits
  *     trailer: the head again (64), BLAKE2b-256 of all payload before this point (32), "MESHDONE" (8)
  *
  *     checksum = SipHash-2-4 of the payload (Aumasson and Bernstein, INDOCRYPT 2012). Its key is BLAKE2b-64 of the
@@ -91,7 +92,7 @@ int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_
                      struct why *why);
 
 /* Reads and checks the whole file before it copies anything. Names, sizes, job hash and numerics must be the
- * expected ones. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
+ * expected ones; expected parts may lie within larger ones of the file, or within the whole. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
  * another job), -ENOTSUP (of this job, but with other numerics or sections) or the error of reading, with `why`. */
 int checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why);
 /* The same from memory; `name` stands for the file in `why`. */

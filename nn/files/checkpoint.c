@@ -19,10 +19,9 @@
 struct view {
     struct checkpoint_head head;
     const uint8_t *image;
-    struct {
-        char name[CHECKPOINT_NAME];
-        size_t at, size;
-    } section[CHECKPOINT_SECTIONS_MAX];
+    struct checkpoint has;                /* names and sizes of its sections */
+    size_t at[CHECKPOINT_SECTIONS_MAX];   /* where these lie, */
+    size_t from[CHECKPOINT_SECTIONS_MAX]; /* and the expected ones, in the payloads */
 };
 
 static int
@@ -96,21 +95,24 @@ view_sections(struct view *view, const char *name, size_t body, struct why *why)
     size_t count = view->head.count, end = HEAD + count * ENTRY;
     if (count < 1 || count > CHECKPOINT_SECTIONS_MAX || body < end)
         return damaged(name, "number of sections", why);
-    if (get64(data + 56) != 0)
-        return damaged(name, "reserved bytes", why);
+    view->has.count = count;
     for (size_t i = 0; i < count; i++) {
         const uint8_t *entry = data + HEAD + i * ENTRY;
+        struct checkpoint_section *section = &view->has.section[i];
         uint64_t length = get64(entry + 24);
-        memcpy(view->section[i].name, entry, CHECKPOINT_NAME);
-        if (!checkpoint_name_valid(view->section[i].name))
+        memcpy(section->name, entry, CHECKPOINT_NAME);
+        if (!checkpoint_name_valid(section->name))
             return damaged(name, "name of a section", why);
         if (get64(entry + 16) != end || length > body - end)
             return damaged(name, "section table", why);
-        view->section[i].at = end;
-        view->section[i].size = (size_t)length;
+        view->at[i] = end;
+        section->size = (size_t)length;
         end += (size_t)length;
     }
-    return end == body ? 0 : damaged(name, "section table", why);
+    if (end != body)
+        return damaged(name, "section table", why);
+    return get64(data + 56) == checkpoint_layout(&view->has) ? 0
+                                                             : damaged(name, "reserved bytes", why);
 }
 
 static int
@@ -147,26 +149,54 @@ fit_head(const struct checkpoint_head *head, const char *name, const struct chec
     return 0;
 }
 
-static int
-fit(const struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
+/* All that is expected lies within what the file has, of more or of the same parts. */
+static bool
+fit_parts(struct view *view, const struct checkpoint *checkpoint)
 {
-    int rc = fit_head(&view->head, name, checkpoint, why);
-    if (rc)
-        return rc;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        size_t skip, k = checkpoint_find_part(&view->has, &checkpoint->section[i], &skip);
+        if (k == view->has.count)
+            return false;
+        view->from[i] = view->at[k] + skip;
+    }
+    return true;
+}
+
+/* Each section as it is expected. */
+static int
+fit_whole(struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
+{
     if (view->head.count < checkpoint->count ||
         (view->head.count > checkpoint->count && !checkpoint->part))
         return why_error(why, -ENOTSUP, "%s: %zu sections, expected %zu", name, view->head.count,
                          checkpoint->count);
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct checkpoint_section *section = &checkpoint->section[i];
-        if (strcmp(view->section[i].name, section->name) == 0 &&
-            view->section[i].size == section->size)
+        const struct checkpoint_section *has = &view->has.section[i];
+        view->from[i] = view->at[i];
+        if (strcmp(has->name, section->name) == 0 && has->size == section->size)
             continue;
         return why_error(why, -ENOTSUP, "%s: section %s of %zu bytes, expected %s of %zu bytes",
-                         name, view->section[i].name, view->section[i].size, section->name,
-                         section->size);
+                         name, has->name, has->size, section->name, section->size);
     }
     return 0;
+}
+
+static int
+fit(struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
+{
+    int rc = fit_head(&view->head, name, checkpoint, why);
+    if (rc)
+        return rc;
+    if (checkpoint_in_parts(checkpoint) && fit_parts(view, checkpoint))
+        return 0;
+    uint64_t missing = checkpoint_missing(&view->has, checkpoint);
+    if (checkpoint_in_parts(&view->has) && missing > 0)
+        return why_error(why, -ENOTSUP,
+                         "%s: a checkpoint of some stages of the model only: %llu bytes are "
+                         "missing; other nodes of the run have them",
+                         name, (unsigned long long)missing);
+    return fit_whole(view, name, checkpoint, why);
 }
 
 static int
@@ -184,8 +214,8 @@ parse(const char *name, const uint8_t *data, size_t size, const uint64_t *step,
     checkpoint->step = view.head.step;
     checkpoint->round = view.head.round;
     for (size_t i = 0; i < checkpoint->count; i++)
-        checkpoint_body_copy(NULL, data, checkpoint->section[i].data, view.section[i].at,
-                             view.section[i].size);
+        checkpoint_body_copy(NULL, data, checkpoint->section[i].data, view.from[i],
+                             checkpoint->section[i].size);
     return 0;
 }
 
@@ -231,6 +261,44 @@ checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why
         return fd;
     int rc = probe(fd, (size_t)size, path, head, why);
     close(fd);
+    return rc;
+}
+
+/* The first page of an open file, which has the table. */
+static int
+read_first_page(int fd, size_t size, const char *name, struct view *view, struct why *why)
+{
+    uint8_t page[CHECKPOINT_PAGE];
+    size_t body = checkpoint_body_of(size), offset;
+    size_t payload = body == SIZE_MAX ? 0 : checkpoint_page_of(size, 0, &offset);
+    ssize_t got = disk_read_at(fd, page, payload + CHECKPOINT_CHECK, 0);
+    if (payload == 0 || got != (ssize_t)(payload + CHECKPOINT_CHECK) || !vouches(page, payload, 0))
+        return not_ours(name, page, got < 0 ? 0 : (size_t)got, why);
+    view->image = page;
+    head_decode(page, &view->head);
+    int rc = view->head.size == size ? view_sections(view, name, body, why)
+                                     : damaged(name, "its size", why);
+    view->image = NULL;
+    return rc;
+}
+
+int
+checkpoint_sections(const char *path, struct checkpoint *out, struct why *why)
+{
+    struct view view = {.image = NULL};
+    uint64_t size;
+    int ready = sodium_init();
+    assert(ready >= 0);
+    int fd = disk_open(path, &size, why);
+    if (fd < 0)
+        return fd;
+    int rc = read_first_page(fd, (size_t)size, path, &view, why);
+    close(fd);
+    *out = view.has;
+    out->job_hash = view.head.job_hash;
+    out->numerics = view.head.numerics;
+    out->step = view.head.step;
+    out->round = view.head.round;
     return rc;
 }
 

@@ -26,6 +26,9 @@ struct checkpoint_head {
  * -EBADMSG (both are damaged), -EPROTONOSUPPORT (another version) or the error of reading, with `why`. If the file
  * begins with our magic, *head has its values even if it is damaged; else head->size is 0. */
 int checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why);
+/* Which checkpoint it is, and which sections it has: names and sizes. Reads only its first page. Returns as
+ * checkpoint_probe. */
+int checkpoint_sections(const char *path, struct checkpoint *out, struct why *why);
 /* The checksum of a page of the file with this head. */
 uint64_t checkpoint_check(const uint8_t head[CHECKPOINT_HEAD], uint64_t page, const uint8_t *data,
                           size_t payload);

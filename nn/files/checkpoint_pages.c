@@ -129,6 +129,7 @@ head_encode(const struct checkpoint *checkpoint, uint8_t head[HEAD])
     put64(head + 32, checkpoint->numerics);
     put64(head + 40, checkpoint->step);
     put64(head + 48, checkpoint->round);
+    put64(head + 56, checkpoint_layout(checkpoint));
 }
 
 void

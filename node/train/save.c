@@ -6,6 +6,7 @@
  * nodes whose checkpoint is damaged. */
 #include "node/train/save.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "nn/files/checkpoint.h"
+#include "nn/files/disk.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 
@@ -20,8 +23,8 @@ enum { KEPT = 3, LINE = 512, INTERVAL_MAX = 1 << 20 };
 
 struct save {
     struct save_setup setup;
-    uint8_t *image; /* the copy, laid out as the file */
-    size_t size;
+    uint8_t *image;    /* the copy, laid out as the file */
+    size_t size, room; /* of the image */
     pthread_t thread;
     pthread_mutex_t lock; /* down to `round` */
     pthread_cond_t turn;
@@ -43,8 +46,8 @@ struct save {
     int failed; /* why the last one could not be written, 0: it was */
 };
 
-/* The section of a whole state is called "state". If only a range is held, those behind the first one have their offset in
- * the name. So the file of another range does not fit. */
+/* The section of a whole state is called "state". If only ranges are held, there is one for each span, and those behind the
+ * first one have their offset in the name. */
 struct checkpoint
 save_file(const struct save *save, uint8_t *block)
 {
@@ -55,7 +58,9 @@ save_file(const struct save *save, uint8_t *block)
     for (size_t i = 0; i < save->setup.span_count; i++) {
         const struct state_span *span = &save->setup.span[i];
         struct checkpoint_section *section = &checkpoint.section[checkpoint.count++];
-        snprintf(section->name, sizeof section->name, "state%.0zx", span->offset);
+        int length = snprintf(section->name, sizeof section->name,
+                              span->offset ? "state+%zx" : "state", span->offset);
+        assert(length < CHECKPOINT_NAME);
         section->data = block ? block + span->offset : NULL;
         section->size = span->size;
     }
@@ -355,6 +360,37 @@ save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct s
     return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why);
 }
 
+/* As save_file names them; what is beside the state is none. */
+static size_t
+spans_of(const struct checkpoint *file, struct state_span span[STATE_SPANS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < file->count && count < STATE_SPANS_MAX; i++) {
+        const struct checkpoint_section *section = &file->section[i];
+        const char *rest = section->name + 5;
+        if (strncmp(section->name, "state", 5) == 0 && (!*rest || *rest == '+'))
+            span[count++] =
+                (struct state_span){*rest ? strtoull(rest + 1, NULL, 16) : 0, section->size};
+    }
+    return count;
+}
+
+size_t
+save_ranges(const struct save *save, const struct state *state,
+            struct state_range range[STATE_RANGES_MAX])
+{
+    char path[DISK_PATH_MAX];
+    struct checkpoint file;
+    struct state_span span[STATE_SPANS_MAX];
+    uint64_t step;
+    if (!checkpoint_newest(save->setup.dir, save->setup.job_hash, &step))
+        return 0;
+    checkpoint_path(path, save->setup.dir, step);
+    if (checkpoint_sections(path, &file, NULL))
+        return 0;
+    return state_ranges(state, span, spans_of(&file, span), range);
+}
+
 bool
 save_find_below(struct save *save, struct state *state, uint64_t round)
 {
@@ -380,6 +416,27 @@ take_memory(const struct save_setup *setup, size_t size)
     return setup->spill ? spill_take(setup->spill, size) : malloc(size);
 }
 
+int
+save_hold(struct save *save, const struct state *state, struct why *why)
+{
+    save_wait(save);
+    pthread_mutex_lock(&save->lock); /* pages are served meanwhile */
+    save->setup.span_count = state_spans(state, save->setup.span);
+    struct checkpoint checkpoint = save_file(save, NULL);
+    save->size = checkpoint_size(&checkpoint);
+    save->written = false;
+    uint8_t *image = save->image;
+    if (!save->setup.spill)
+        image = realloc(save->image, save->size);
+    else if (save->size > save->room)
+        image = NULL;
+    save->image = image ? image : save->image;
+    pthread_mutex_unlock(&save->lock);
+    return image ? 0
+                 : why_error(why, -ENOMEM, "not enough memory for a copy of the state, %zu bytes",
+                             save->size);
+}
+
 static void
 give_back(struct save *save)
 {
@@ -399,7 +456,8 @@ save_new(struct save **out, const struct save_setup *setup, struct why *why)
         save->setup = *setup;
         struct checkpoint checkpoint = save_file(save, NULL);
         save->size = checkpoint_size(&checkpoint);
-        save->image = take_memory(setup, save->size);
+        save->room = save->size;
+        save->image = take_memory(setup, save->room);
         save->weights =
             setup->model ? take_memory(setup, setup->weight_count * sizeof(float)) : NULL;
     }

@@ -196,6 +196,41 @@ state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX])
     return count;
 }
 
+/* What of the parameters lies in a span. */
+static struct state_range
+range_in(const struct state *state, const struct state_span *span)
+{
+    size_t first = (size_t)((const uint8_t *)state->params - state->block),
+           end = span->offset + span->size;
+    size_t from = span->offset > first ? (span->offset - first) / sizeof(float) : 0;
+    size_t to = end > first ? (end - first) / sizeof(float) : 0;
+    return (struct state_range){from, to < state->param_count ? to : state->param_count};
+}
+
+size_t
+state_ranges(const struct state *state, const struct state_span *span, size_t count,
+             struct state_range range[STATE_RANGES_MAX])
+{
+    struct state other = *state;
+    struct state_span spans[STATE_SPANS_MAX];
+    size_t ranges = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct state_range in = range_in(state, &span[i]);
+        if (in.first >= in.end)
+            continue;
+        if (ranges == STATE_RANGES_MAX || (ranges > 0 && in.first <= range[ranges - 1].end) ||
+            !tensor_begins(state->exact, in.first) || !tensor_begins(state->exact, in.end))
+            return 0;
+        other.held[ranges] = in;
+        range[ranges++] = in;
+    }
+    other.held_count = ranges;
+    bool same = state_spans(&other, spans) == count;
+    for (size_t i = 0; same && i < count; i++)
+        same = span[i].offset == spans[i].offset && span[i].size == spans[i].size;
+    return same ? ranges : 0;
+}
+
 uint64_t
 state_epoch_steps(const struct state_job *job)
 {

@@ -206,6 +206,9 @@ struct state_span {
     size_t offset, size;
 };
 size_t state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX]);
+/* The ranges that a state like this holds if these are its spans: as many as are returned; 0: it cannot have these. */
+size_t state_ranges(const struct state *state, const struct state_span *span, size_t count,
+                    struct state_range range[STATE_RANGES_MAX]);
 /* Sets header and exponents as before round 0, and all else to zero. The caller sets params. With `from`, the block of
  * another state of the same parameters and optimizer, as state_restart made it: takes all of it, and goes on with its
  * steps. */

@@ -689,7 +689,7 @@ test_a_checkpoint_is_of_a_range(void **unused)
     assert_int_equal(save_last(save, &trio.now[1], &why), 0);
     struct checkpoint file = save_file(save, taker->block);
     for (size_t i = 1; i < file.count; i++) /* it is of this place */
-        assert_ptr_equal(taker->block + strtoul(file.section[i].name + 5, NULL, 16),
+        assert_ptr_equal(taker->block + strtoul(file.section[i].name + 6, NULL, 16),
                          file.section[i].data);
     size_t held = (params - first_of(taker)) * 2 * sizeof(float);
     assert_in_range(checkpoint_size(&file), held, held + held / 100);
