@@ -638,6 +638,68 @@ who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
     world_free(w);
 }
 
+/* The two members change places in the middle of the round. */
+static void
+change_places(struct world *w)
+{
+    uint64_t shards[MEMBERS];
+    for (unsigned i = 0; i < 2; i++) {
+        shards[i] = w->plan.members[i].shards;
+        w->group_of[i] = !w->group_of[i];
+    }
+    plan_make(w, shards);
+    for (unsigned i = 0; i < 2; i++)
+        handover_plan(w->member[i].handover, &w->plan, i);
+}
+
+static void
+it_is_told_when_its_stage_comes_back(void **state)
+{
+    (void)state;
+    struct world *w = pair();
+    while (w->mails > 0)
+        deliver(w, 0, false);
+    change_places(w);
+    assert_false(came(w)); /* of another member's stage now */
+    change_places(w);
+    assert_true(came(w));
+    world_free(w);
+}
+
+/* It may be read, or be on its way, and it is there already. */
+static void
+what_was_made_here_is_not_written_again(void **state)
+{
+    (void)state;
+    struct world *w = pair();
+    struct handover_item item = {1, 3, false};
+    while (w->mails > 0)
+        deliver(w, 0, false);
+    change_places(w);
+    int32_t before = w->member[0].words[0][1][0][3][0];
+    handover_made(w->member[1].handover, item);
+    deliver(w, 0, true);
+    assert_int_equal(w->member[0].words[0][1][0][3][0], before);
+    world_free(w);
+}
+
+/* Its memory belongs to the next one. */
+static void
+nothing_of_a_round_that_is_over_is_sent(void **state)
+{
+    (void)state;
+    struct world *w = pair();
+    while (w->mails > 0)
+        deliver(w, 0, false);
+    handover_end(w->member[0].handover);
+    change_places(w);
+    change_places(w);
+    handover_on_ask(w->member[0].handover, node_of(1), (struct handover_item){1, 0, false},
+                    UINT64_MAX);
+    assert_int_equal(w->mails, 0);
+    world_free(w);
+}
+
 int
 main(void)
 {
@@ -647,6 +709,9 @@ main(void)
         cmocka_unit_test(a_damaged_chunk_is_asked_for_again),
         cmocka_unit_test(it_comes_again_only_to_who_asks_and_has_the_shard),
         cmocka_unit_test(who_comes_to_a_round_late_asks_for_what_it_dropped),
+        cmocka_unit_test(it_is_told_when_its_stage_comes_back),
+        cmocka_unit_test(what_was_made_here_is_not_written_again),
+        cmocka_unit_test(nothing_of_a_round_that_is_over_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

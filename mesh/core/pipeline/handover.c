@@ -187,6 +187,8 @@ chunk_take(struct handover *h, struct proto_node from, const struct handover_chu
     struct flow *flow = flow_of(h, item);
     int32_t *words = h->ops.words(h->ctx, item, false, &size);
     uint64_t *came = &flow->came[item.shard];
+    if (flow->here >> item.shard & 1)
+        return; /* it is being read, or sent */
     if (chunk->size != size || chunk->count == 0 || chunk->first != *came ||
         chunk->count > size - *came || frame->size != chunk->count * sizeof *words)
         return;
@@ -233,7 +235,7 @@ handover_next(struct handover *h, struct handover_item *item)
     for (unsigned stage = 0; h->running && stage <= h->plan.cut_count; stage++)
         for (unsigned kind = 0; kind < KINDS; kind++) {
             struct flow *flow = &h->flow[stage][kind];
-            uint64_t new = flow->here & ~flow->told;
+            uint64_t new = flow->here & ~flow->told & shards_of(&h->plan, h->rank, stage);
             if (!new)
                 continue;
             *item = (struct handover_item){stage, (unsigned)__builtin_ctzll(new), kind};
@@ -324,6 +326,13 @@ handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank)
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
         for (unsigned kind = 0; kind < KINDS; kind++)
             flow_plan(h, stage, kind);
+}
+
+void
+handover_end(struct handover *h)
+{
+    flows_clear(h);
+    h->running = false;
 }
 
 void

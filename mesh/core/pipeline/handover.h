@@ -63,6 +63,8 @@ int handover_new(struct handover **out, const struct handover_setup *setup,
 /* Releases what is kept. */
 void handover_destroy(struct handover **h);
 
+/* The round is over: nothing of it is sent any more. */
+void handover_end(struct handover *h);
 /* A round begins: nothing is made or here. Chunks that came early are taken. A plan must be known. */
 void handover_round(struct handover *h, uint64_t round, uint64_t state);
 /* Who computes which shards of which stages from now on; `rank` is this node. With the same cuts items of the present round stay:

@@ -173,8 +173,10 @@ pieces_begin(struct pieces *pieces, const struct core *core)
     bool goes_on = pieces->round == core->round && pieces->state == core->state_hash &&
                    pieces->plan_hash != 0 && proto_plan_same_cuts(&pieces->plan, plan);
     bool planned = pieces->plan_hash != core->plan.hash;
-    if (!goes_on)
+    if (!goes_on) {
         round_again(pieces, core);
+        handover_end(pieces->handover);
+    }
     pieces->plan = *plan;
     pieces->rank = core->plan.rank;
     pieces->plan_hash = core->plan.hash;

@@ -362,6 +362,7 @@ on_damaged(struct core *core, enum core_damage what)
     } else {
         assert(core->contribution.state == TRAINER_COMMITTING);
         contribution_refused(&core->contribution);
+        pieces_void(&core->pieces); /* it may be what this node computed */
         fetch_total_bad(&core->fetch, core);
         rounds_abort(core, "its total is damaged");
     }
