@@ -50,13 +50,13 @@ static const struct drill {
     {SIM_SPLIT, 500000, 1000000}, /* either side, also a small one, which hears few or nobody */
 };
 
-enum { DRILLS = sizeof drills / sizeof *drills, OTHERS = 4 };
+enum { DRILLS = sizeof drills / sizeof *drills, OTHERS = 5 };
 
 bool
 drill_passed(struct sim *sim, uint64_t first, size_t k)
 {
-    static bool (*const others[OTHERS])(struct sim *, uint64_t) = {slow_passed, alone_passed,
-                                                                   late_passed, lines_passed};
+    static bool (*const others[OTHERS])(struct sim *, uint64_t) = {
+        slow_passed, alone_passed, late_passed, lines_passed, stages_passed};
     if (k >= DRILLS)
         return others[k - DRILLS](sim, first);
     const struct drill *drill = &drills[k];

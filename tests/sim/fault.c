@@ -34,7 +34,7 @@ profile_shape(struct sim *sim, struct sim_profile *p)
     p->nodes = (unsigned)(often(sim, 2) ? 2 + pick(sim, 2) : 2 + pick(sim, SIM_NODES_MAX - 1));
     p->rounds = (unsigned)(3 + pick(sim, 22));
     p->shards = (unsigned)(1 + pick(sim, often(sim, 4) ? 64 : 12));
-    p->buckets = (unsigned)(2 + pick(sim, SIM_BUCKETS_MAX - 1));
+    p->buckets = (unsigned)(2 + pick(sim, SIM_BUCKETS_DRAWN - 1));
     p->words = (unsigned)(1 + pick(sim, SIM_WORDS_MAX));
     p->chunk_elems = (uint32_t)(1 + pick(sim, 24));
     p->direct_bytes = often(sim, 3) ? 0 : pick(sim, 200);
@@ -228,7 +228,8 @@ pause_node(struct sim *sim, struct sim_node *node)
     if (limit_us && limit_us < most_us)
         most_us = limit_us;
     if (node->paused_until < sim->now)
-        node->paused_until = sim->now + (sim->drill ? 3000000 : pick(sim, most_us));
+        node->paused_until =
+            sim->now + (sim->drill || sim->lost.stages ? 3000000 : pick(sim, most_us));
     if (node->hung_until > sim->now && node->paused_until > node->hung_until)
         node->paused_until = node->hung_until; /* what waits for both keeps its order */
 }
@@ -246,9 +247,9 @@ fault_do(struct sim *sim, enum sim_fault kind)
     unsigned n = sim->profile.nodes, i = (unsigned)pick(sim, n);
     sim->counts.faults[kind]++;
     sim->fault_us = sim->now;
-    if (sim->drill) {
+    if (sim->drill || sim->lost.stages) {
         sim->drill_at_us = sim->now;
-        i = kind == SIM_RESTART ? n - 1 : i;
+        i = kind == SIM_RESTART ? n - 1 : sim->lost.stages ? sim->lost.node : i;
     }
     sim->trace = sim->trace * 31 + kind;
     if (sim->verbose)
@@ -347,6 +348,9 @@ deadline_set(struct sim *sim)
         if (p->line_bits[i]) /* what a round may take on it */
             grace_us += p->rounds * UINT64_C(1000000);
     uint64_t hop_us = p->delay_us + p->jitter_us + (p->far ? SIM_FAR_US : 0);
+    if (p->stages.core
+            .count) /* there and back through all stages, in the worst case one shard at a time */
+        trips += p->shards * (p->stages.core.count + p->stages.core.tied);
     uint64_t round_us = slowest_us * work + 2 * trips * hop_us + p->journal_us;
     p->deadline_us = from_us + 2 * round_us * p->rounds + grace_us;
 }
@@ -385,7 +389,7 @@ fault_over(struct sim *sim)
     sim->over_us = sim->fault_us = sim->now;
     if (sim->alone)
         memset(sim->cut, 0, sizeof sim->cut);
-    if (sim->drill || sim->slow || sim->alone || sim->late) {
+    if (sim->drill || sim->slow || sim->alone || sim->late || sim->lost.stages) {
         deadline_set(sim);
         return;
     }

@@ -269,6 +269,22 @@ flow_flip(struct sim *sim, struct sim_message *m)
         network_header_set(sim, m, &msg);
 }
 
+/* Of an item: what the receiver can compare. */
+static void
+item_flip(struct sim *sim, struct sim_message *m)
+{
+    struct proto_msg msg;
+    if (!network_header(sim, m, &msg))
+        return;
+    struct proto_item *item = &msg.item;
+    uint64_t *const word[] = {&item->round, &item->state_hash, &item->size, &item->check};
+    sim->counts.flips++;
+    *word[rand_below(&sim->rand, 4)] ^= UINT64_C(1) << rand_below(&sim->rand, 5);
+    m->lost = item->first + item->count > item->size; /* the decoder refuses it */
+    if (!m->lost)
+        network_header_set(sim, m, &msg);
+}
+
 static void
 header_flip(struct sim *sim, struct sim_message *m)
 {
@@ -333,6 +349,8 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
         sim_star_hostile(sim, m, at);
     if (!sim->faults_over && chunk && sim_permille(sim, p->header_permille))
         header_flip(sim, m);
+    if (!sim->faults_over && m->type == PROTO_ITEM && sim_permille(sim, p->header_permille))
+        item_flip(sim, m);
     bool flow = m->type == PROTO_ASK || m->type == PROTO_FLOW;
     if (!sim->faults_over && flow && sim_permille(sim, p->header_permille))
         flow_flip(sim, m);

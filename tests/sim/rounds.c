@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "tests/sim/rounds.h"
+#include "tests/sim/stages.h"
 
 static const struct rounds_oracle *
 oracle(const struct sim *sim)
@@ -31,7 +31,8 @@ tell(struct sim *sim, struct sim_node *node)
                                          .hash = sim_rounds_hash(sim, &node->state),
                                          .first_bucket = sim_rounds_first_bucket(sim, &node->state),
                                          .done = node->done,
-                                         .pinned = sim_rounds_pinned(sim, &node->state)});
+                                         .pinned = sim_rounds_pinned(sim, &node->state),
+                                         .rows = stages_rows(&sim->profile, &node->state)});
 }
 
 void
@@ -42,8 +43,8 @@ sim_rounds_start(struct sim *sim, struct sim_node *node)
 }
 
 /* When it has returned what it borrowed. */
-static uint64_t
-free_at(const struct sim *sim, const struct sim_node *node)
+uint64_t
+sim_rounds_free_at(const struct sim *sim, const struct sim_node *node)
 {
     return node->lent_until > sim->now ? node->lent_until : sim->now;
 }
@@ -59,6 +60,7 @@ on_compute(void *ctx, const struct core_task *task)
     if (task->round != node->round)
         sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index,
                  task->round, node->round);
+    stages_whole(sim, node, sim_rounds_first_bucket(sim, &node->state));
     node->busy = SIM_COMPUTING;
     node->task_round = task->round;
     node->task_shards = task->shards;
@@ -67,7 +69,7 @@ on_compute(void *ctx, const struct core_task *task)
     size_t first = sim_rounds_first_bucket(sim, &node->state), last = sim->profile.buckets - 1;
     uint64_t each_us = sim->profile.compute_us[node->index] *
                        (uint64_t)__builtin_popcountll(task->shards) / (last - first + 1);
-    uint64_t at = free_at(sim, node);
+    uint64_t at = sim_rounds_free_at(sim, node);
     for (size_t b = first; b <= last; b++) {
         at += 1 + each_us / 2 + rand_below(&sim->rand, each_us + 1);
         sim_push(sim, at, SIM_BUCKET, node->index, b, 0, NULL);
@@ -88,6 +90,15 @@ flip(struct sim *sim, int32_t *vector, uint64_t count)
     vector[bit / 32] = (int32_t)((uint32_t)vector[bit / 32] ^ 1u << bit % 32);
 }
 
+void
+sim_rounds_own_flips(struct sim *sim, struct sim_node *node, const struct core_bucket *b)
+{
+    if (b->count == 0 || !memory_flips(sim))
+        return;
+    flip(sim, node->own + b->first, b->count);
+    sim->flipped |= 1ull << node->task_round;
+}
+
 static void
 bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
 {
@@ -99,10 +110,8 @@ bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
     for (uint64_t e = b->first; node->task_shards && e < b->first + b->count; e++)
         node->own[e] += sim_rounds_rounding(&sim->profile, &node->state, node->task_shards, e);
     audit_lie(sim, node, bucket, sim_rounds_first_bucket(sim, &node->state));
-    if (b->count > 0 && node->task_shards && memory_flips(sim)) {
-        flip(sim, node->own + b->first, b->count);
-        sim->flipped |= 1ull << node->task_round;
-    }
+    if (node->task_shards)
+        sim_rounds_own_flips(sim, node, b);
     if (bucket + 1 == sim->profile.buckets)
         node->busy = SIM_FREE;
     core_on_bucket(node->core, sim->now, bucket);
@@ -154,8 +163,8 @@ on_commit(void *ctx, uint64_t round)
     }
     node->committing = stats.members ? stats.mine : 0; /* else the total came from others */
     node->busy = SIM_COMMITTING;
-    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
-             0, NULL);
+    sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
+             node->index, 0, 0, NULL);
 }
 
 static void
@@ -170,8 +179,8 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash)
     node->busy = SIM_ADOPTING;
     node->task_round = round;
     node->task_hash = hash;
-    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 0,
-             0, NULL);
+    sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
+             node->index, 0, 0, NULL);
 }
 
 /* Now and then a trainer with nothing to do works ahead with a bucket that is final before the others. */
@@ -246,8 +255,8 @@ on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
                  node->round);
     node->busy = SIM_PROBING;
     node->claim_right = sim_rounds_gradient(p, &node->state, round, s, element) == *claim;
-    sim_push(sim, free_at(sim, node) + 1 + p->compute_us[node->index], SIM_APPLIED, node->index, 0,
-             0, NULL);
+    sim_push(sim, sim_rounds_free_at(sim, node) + 1 + p->compute_us[node->index], SIM_APPLIED,
+             node->index, 0, 0, NULL);
 }
 
 /* One at a time, and where it can be seen: by all members, or by a node that follows others and hears all, with
@@ -292,8 +301,8 @@ on_back(void *ctx, uint64_t round)
     node->busy = SIM_GOING_BACK;
     node->task_round = round;
     node->committing = 0;
-    sim_push(sim, free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED, node->index,
-             0, 0, NULL);
+    sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED,
+             node->index, 0, 0, NULL);
 }
 
 static const uint8_t *
@@ -378,6 +387,8 @@ sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_event 
 {
     if (event->kind == SIM_BUCKET)
         bucket_ready(sim, node, (size_t)event->a);
+    else if (event->kind == SIM_PIECE)
+        stages_computed(sim, node);
     else if (event->kind == SIM_APPLIED)
         applied(sim, node);
     else if (event->kind == SIM_READ)
@@ -411,9 +422,11 @@ sim_rounds_trainer(struct core_config *config, struct shell *shell)
         .audit = on_audit,
         .state = on_state,
         .forget = on_forget,
+        .piece = stages_ask,
     };
     config->trainer = &callbacks;
     config->trainer_ctx = shell;
+    stages_trainer(config, shell);
 }
 
 const struct sim_state *
@@ -422,16 +435,30 @@ sim_rounds_state(const struct sim *sim, uint64_t round)
     return &sim->reference[round];
 }
 
+static void
+begin(struct sim *sim)
+{
+    stages_profile(sim);
+    sim_rounds_reference(sim);
+}
+
+static void
+idle(struct sim *sim, struct sim_node *node)
+{
+    sim_rounds_borrow(sim, node);
+    stages_hostile(sim, node);
+}
+
 const struct sim_engine sim_engine_rounds = {
     .name = "rounds",
-    .begin = sim_rounds_reference,
+    .begin = begin,
     .end = sim_rounds_end,
     .state = sim_rounds_state,
     .hash = sim_rounds_hash,
     .trainer = sim_rounds_trainer,
     .start = sim_rounds_start,
     .event = sim_rounds_event,
-    .idle = sim_rounds_borrow,
+    .idle = idle,
     .came = sim_rounds_came,
     .judge = sim_rounds_judge_event,
     .done = sim_rounds_done,

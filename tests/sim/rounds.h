@@ -46,6 +46,10 @@ extern const struct rounds_oracle sim_inexact_oracle; /* what came about: inexac
 void sim_rounds_trainer(struct core_config *config, struct shell *shell);
 void sim_rounds_start(struct sim *sim, struct sim_node *node);
 void sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_event *event);
+/* When the trainer has returned what it borrowed. */
+uint64_t sim_rounds_free_at(const struct sim *sim, const struct sim_node *node);
+/* A bit of a contribution's bucket may flip in memory. */
+void sim_rounds_own_flips(struct sim *sim, struct sim_node *node, const struct core_bucket *b);
 void sim_rounds_borrow(struct sim *sim, struct sim_node *node);
 const struct sim_state *sim_rounds_state(const struct sim *sim, uint64_t round);
 

@@ -58,7 +58,7 @@ sim_rounds_hash(const struct sim *sim, const struct sim_state *state)
     return hash | 1;
 }
 
-/* Every sixth round is an evaluation, every sixth begins in the middle. */
+/* Every sixth round is an evaluation, every sixth begins in the middle, if the model is not in stages. */
 size_t
 sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state)
 {
@@ -66,7 +66,7 @@ sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state)
     case 0:
         return sim->profile.buckets - 1;
     case 1:
-        return sim->profile.buckets / 2;
+        return sim->profile.stages.core.count ? 0 : sim->profile.buckets / 2;
     default:
         return 0;
     }

@@ -36,6 +36,8 @@ bool slow_passed(struct sim *sim, uint64_t first);
 bool lines_passed(struct sim *sim, uint64_t first);
 /* late.c: does a node blame the others when it hears nothing for a while? */
 bool late_passed(struct sim *sim, uint64_t first);
+/* stages_drill.c: how long when a member of a pipeline is lost? */
+bool stages_passed(struct sim *sim, uint64_t first);
 /* staleness.c: how old are the values that gradients come from? */
 int run_staleness(struct sim *sim, const struct sim_options *options);
 /* plants.c: planted bugs must be found. */

@@ -9,6 +9,7 @@
  *     repair    lost pages of checkpoints, which others may have       repair.c
  *     faults    crash, restart, pause, split, one-way cut, heal, ...   fault.c
  *     plain     a second generator of schedules, written apart         plain.c
+ *     stages    a model cut into stages, and a hostile member  stages*.c
  *     servers   nodes that elect servers when they lead, and a hostile member  servers.c, star_hostile.c
  *     alone     a node cut off from the others whose state is wrong   alone.c
  *     late      a node that runs late, or hears nothing, for a while   late.c
@@ -37,7 +38,10 @@ enum {
     SIM_NODES_MAX = 8,
     SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
     SIM_VECTOR_MAX = 200,
-    SIM_BUCKETS_MAX = 5,
+    SIM_BUCKETS_DRAWN = 5, /* without stages */
+    SIM_BUCKETS_MAX = 11,
+    SIM_STAGES_MAX = 5,
+    SIM_ITEM_MAX = 24,    /* words of what a stage gives to a neighbour */
     SIM_WORDS_MAX = 16,   /* of 8 bytes: the state */
     SIM_COUNTERS_MAX = 8, /* words behind them: how often shards were added */
     SIM_FILES_MAX = 3,
@@ -71,6 +75,15 @@ enum sim_fault {
     SIM_FAULTS,
 };
 
+/* Of a model cut into stages. */
+struct sim_stages {
+    struct core_stages core; /* its tables are the next two; count 0: it is not */
+    struct core_cut cuts[SIM_BUCKETS_MAX];
+    uint64_t cost[SIM_BUCKETS_MAX + 1];
+    uint64_t rows_most; /* of a round */
+    unsigned hostile;   /* this node, + 1, sends items that nobody should */
+};
+
 /* How the network and the machines of this schedule behave. */
 struct sim_profile {
     unsigned nodes, rounds, shards, buckets, words, counters;
@@ -97,6 +110,7 @@ struct sim_profile {
     unsigned servers[SIM_NODES_MAX]; /* as in core_config, of each node */
     unsigned liar;                   /* computes wrongly, SIM_NODES_MAX none */
     unsigned stranger;               /* this node is of another job, SIM_NODES_MAX none */
+    struct sim_stages stages;
     unsigned hostile; /* this node, + 1, sends servers what no member sends; 0 none */
     bool hold_cut;    /* messages into a cut wait for its end, as in TCP, or are lost */
     bool leak;        /* messages to a dead process reach the one on its port */
@@ -286,6 +300,11 @@ struct sim {
     enum sim_late late;
     unsigned late_node;
     struct {
+        unsigned stages; /* 0: nothing of that */
+        enum schedule_rule rule;
+        unsigned node, piece; /* who is lost, and when: the number of its piece */
+    } lost;                   /* in a quiet run in stages: stages_drill.c */
+    struct {
         unsigned nodes; /* 0: nothing of that */
         uint64_t us[SIM_NODES_MAX];
     } fixed; /* a quiet run in which each node needs the same time for each ticket: staleness.c */
@@ -337,6 +356,7 @@ enum sim_event_kind {
     SIM_RETURNED, /* and the sender is told */
     SIM_ARRIVES,
     SIM_BUCKET,
+    SIM_PIECE,
     SIM_APPLIED,
     SIM_REPAIR,    /* the next page is asked for */
     SIM_PAGE_READ, /* one was read for another node */
@@ -457,6 +477,9 @@ bool slow_absent(const struct sim *sim, unsigned node);
 void alone_profile(struct sim *sim);
 void alone_cut(struct sim *sim);
 bool alone_flips(const struct sim_node *node);
+
+/* stages_drill.c: a node is lost at one of its pieces. */
+void stages_drill_profile(struct sim *sim);
 
 /* late.c */
 void late_profile(struct sim *sim);

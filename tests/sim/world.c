@@ -141,8 +141,8 @@ queue_pop(struct sim *sim)
 static uint64_t
 held_until(const struct sim_node *node, const struct sim_event *event)
 {
-    bool trains =
-        event->kind == SIM_BUCKET || event->kind == SIM_APPLIED || event->kind == SIM_READ;
+    bool trains = event->kind == SIM_BUCKET || event->kind == SIM_PIECE ||
+                  event->kind == SIM_APPLIED || event->kind == SIM_READ;
     bool comes =
         event->kind == SIM_ARRIVES || event->kind == SIM_LINK_UP || event->kind == SIM_LINK_DOWN;
     uint64_t own_us = trains ? node->hung_until : comes ? node->stalled_until : 0;
@@ -236,6 +236,8 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
         slow_profile(sim);
     else if (sim->alone)
         alone_profile(sim);
+    else if (sim->lost.stages)
+        stages_drill_profile(sim);
     else if (sim->late)
         late_profile(sim);
     else if (!sim->drill && plain_seed(sim))

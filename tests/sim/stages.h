@@ -1,0 +1,46 @@
+/* stages.h - what the files about a model cut into stages share: stages.c has the model, stages_trainer.c the trainer,
+ * stages_hostile.c a member that says anything, stages_drill.c the drill. */
+#ifndef SIM_STAGES_H
+#define SIM_STAGES_H
+
+#include "tests/sim/rounds.h"
+
+/* stages.c */
+void stages_profile(struct sim *sim);
+/* A model of so many stages and twice as many legal cuts, whose layers take equally long. */
+void stages_even(struct sim_profile *p, unsigned stages, enum schedule_rule rule);
+/* Rows of the round that follows a state. */
+uint64_t stages_rows(const struct sim_profile *p, const struct sim_state *state);
+/* The buckets [*first, *end) of a stage of a plan. */
+void stages_buckets(const struct sim_profile *p, const struct proto_plan *plan, unsigned stage,
+                    size_t *first, size_t *end);
+/* Its share of the time of the whole model. */
+double stages_share(const struct sim_profile *p, const struct proto_plan *plan, unsigned stage);
+/* The number of the legal cut in front of this bucket; -1: there is none. */
+int stages_cut(const struct sim_profile *p, uint16_t bucket);
+/* What crosses a cut of a shard, in the round that follows a state: its size, and each of its words. */
+struct stages_item {
+    const struct sim_state *state;
+    uint64_t round;
+    uint16_t bucket; /* of the cut */
+    bool gradient;
+    unsigned shard;
+};
+uint64_t stages_item_words(const struct sim_profile *p, const struct stages_item *item);
+int32_t stages_item_word(const struct stages_item *item, uint64_t k);
+
+/* stages_trainer.c */
+void stages_trainer(struct core_config *config, struct shell *shell);
+void stages_ask(void *ctx, const struct core_piece *piece);
+void stages_computed(struct sim *sim, struct sim_node *node);
+/* The trainer computes all of its shards at once: what it has of this round in pieces is void. */
+void stages_whole(struct sim *sim, const struct sim_node *node, size_t first_bucket);
+
+/* stages_hostile.c: after an event of this node something comes that nobody should have sent. */
+void stages_hostile(struct sim *sim, struct sim_node *node);
+
+/* stages_drill.c: a node has begun its piece number `count` of the round, which it will have computed at `end_us`. */
+void stages_drill_piece(struct sim *sim, const struct sim_node *node, unsigned count,
+                        uint64_t end_us);
+
+#endif
