@@ -235,7 +235,7 @@ handover_next(struct handover *h, struct handover_item *item)
     for (unsigned stage = 0; h->running && stage <= h->plan.cut_count; stage++)
         for (unsigned kind = 0; kind < KINDS; kind++) {
             struct flow *flow = &h->flow[stage][kind];
-            uint64_t new = flow->here & ~flow->told & shards_of(&h->plan, h->rank, stage);
+            uint64_t new = flow->here & ~flow->told &shards_of(&h->plan, h->rank, stage);
             if (!new)
                 continue;
             *item = (struct handover_item){stage, (unsigned)__builtin_ctzll(new), kind};
