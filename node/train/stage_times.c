@@ -74,23 +74,19 @@ compute_pieces(const struct measure *m, unsigned stage, bool fresh, double s[KIN
     return rc;
 }
 
-static double
-median(double a, double b, double c)
-{
-    return fmax(fmin(a, b), fmin(fmax(a, b), c));
-}
-
 static int
 measure_part(struct measure *m, const struct stages *stages, size_t p, struct stage_times *out)
 {
     const struct work *work = m->work;
     unsigned stage = plan_part(m, stages, p), last = (unsigned)m->plan.count - 1;
-    double s[TIMES][KINDS], other[KINDS];
+    double s[KINDS], least[KINDS] = {HUGE_VAL, HUGE_VAL, HUGE_VAL}, other[KINDS];
     int rc = 0;
     for (size_t t = 0; t < TIMES && rc == 0; t++) {
         if (m->plan.tied)
             rc = compute_pieces(m, last, t == 0, other);
-        rc = rc ? rc : compute_pieces(m, stage, t == 0, s[t]);
+        rc = rc ? rc : compute_pieces(m, stage, t == 0, s);
+        for (size_t k = 0; k < KINDS && rc == 0; k++)
+            least[k] = fmin(least[k], s[k]);
     }
     if (rc)
         return rc;
@@ -99,9 +95,8 @@ measure_part(struct measure *m, const struct stages *stages, size_t p, struct st
                                  .rows_max = work->shard_rows,
                                  .training = true,
                                  .late = true};
-    *out = (struct stage_times){
-        median(s[0][0], s[1][0], s[2][0]), median(s[0][1], s[1][1], s[2][1]),
-        median(s[0][2], s[1][2], s[2][2]), nn_pass_room_bytes(work->setup.model, &room)};
+    *out = (struct stage_times){least[0], least[1], least[2],
+                                nn_pass_room_bytes(work->setup.model, &room)};
     return 0;
 }
 

@@ -13,8 +13,8 @@ struct stage_times {
 };
 
 /* Computes a shard of the state's next round, a training step, several times, part by part, each on numbers like those that
- * cross cuts; the median counts. out[stages->cut_count + 1]; own is a vector as in work_round, whose values are lost.
- * Returns 0 or -ENOMEM. */
+ * cross cuts; the least time of each kind counts, as of the whole step in estimate.c, to which it is compared.
+ * out[stages->cut_count + 1]; own is a vector as in work_round, whose values are lost. Returns 0 or -ENOMEM. */
 int stage_times_measure(struct stage_times *out, const struct stages *stages, struct work *work,
                         const struct state *state, int32_t *own);
 
