@@ -35,6 +35,9 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
         core->config.crowd = HEARTBEAT_CROWD;
     assert(core->config.crowd >= HEARTBEAT_LEADERS);
     core->all = bits_below(config->shards);
+    /* each group of a pipeline computes all shards */
+    core->members_max =
+        (size_t)config->shards * (config->stages.count > 1 ? config->stages.count : 1);
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);

@@ -49,6 +49,7 @@ struct core {
     bool inside; /* an event is being processed */
     struct core_bucket *buckets;
     uint64_t all;        /* bitmap of all shards */
+    size_t members_max;  /* of a plan: more could not compute anything */
     struct wall now;     /* time of the event that is being processed */
     struct awake awake;  /* the same on the clock of deadlines */
     struct wall tick_at; /* now and awake at the last tick */

@@ -124,7 +124,7 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
     for (int i = 0; i < core->peers.high; i++)
         wanted |= (uint64_t)wants_in(core, i) << i;
     for (int i;
-         choice->count < core->config.shards && (i = group_next(core, choice, wanted, id)) >= 0;
+         choice->count < core->members_max && (i = group_next(core, choice, wanted, id)) >= 0;
          id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool idle = plan_says_idle(core, i), fresh = group_fresh(core, i);
@@ -179,7 +179,7 @@ static bool
 too_few(const struct core *core, const struct group_choice *choice)
 {
     return begins(core) && choice->count < core->config.peers_min &&
-           choice->count < core->config.shards;
+           choice->count < core->members_max;
 }
 
 /* --- Making the plan ----------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ hold_later(struct plan *plan, const struct core *core, const struct group_choice
             continue;
         peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
         peer->hold_at = awake_after(core->awake, peer->hold_us);
-        if (choice->count < core->config.shards && wants_in(core, i) &&
+        if (choice->count < core->members_max && wants_in(core, i) &&
             group_hears(core, choice->peer, choice->count, i))
             plan->not_joined |= UINT64_C(1) << i;
     }
@@ -297,7 +297,7 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + PLAN_MERGE_ROUNDS >= core->round;
-    bool full = plan->now.count >= core->config.shards; /* more could not compute anything */
+    bool full = plan->now.count >= core->members_max; /* more could not compute anything */
     bool waits = said->ready || (idle && said->round == core->round + 1) || chases(core, i);
     if ((waits && !full) || yields)
         plan_hold(plan, core);

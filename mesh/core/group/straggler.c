@@ -438,7 +438,7 @@ is_surplus(const struct straggler *s, const struct core *core)
     for (int i = 0; i < core->peers.high; i++)
         lower += view_usable(core, i) && !core->plan.of[i].stuck && !divergence_excludes(core, i) &&
                  core->peers.peers[i].node.id < core->config.self.id;
-    return core->others_train && !core->done && lower >= core->config.shards &&
+    return core->others_train && !core->done && lower >= core->members_max &&
            awake_reached(core->awake, s->need_at);
 }
 
