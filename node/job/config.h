@@ -92,7 +92,7 @@ struct config {
         unsigned ticket_shards; /* of a gradient that is pushed; CONFIG_TICKET_AUTO */
         bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
         unsigned stages; /* of a pipeline: 1 none, else buckets end where the model may be cut */
-        enum schedule_rule schedule; /* with stages */
+        enum schedule_rule schedule; /* with stages: of all nodes */
         bool bf16;                   /* what crosses cuts is rounded: nn_model_round_cuts */
         bool even;                   /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];

@@ -158,6 +158,8 @@ how_sums_travel_may_differ_between_runs(void **state)
     assert_true(config_differ_together(left, right, &at, &d));
     assert_string_equal(d.key, "mesh.stages");
     assert_true(config_differ_together(left, right, &at, &d));
+    assert_string_equal(d.key, "mesh.schedule");
+    assert_true(config_differ_together(left, right, &at, &d));
     assert_string_equal(d.key, "mesh.bucket");
     assert_true(config_differ_together(left, right, &at, &d));
     assert_string_equal(d.key, "mesh.audit");
