@@ -174,6 +174,7 @@ state_head_sound(const struct state *state)
 
 struct params_check {
     const struct state *state;
+    struct state_item blocks;
     atomic_bool changed;
 };
 
@@ -182,18 +183,24 @@ params_item(void *ctx, size_t i)
 {
     struct params_check *c = ctx;
     const struct state *s = c->state;
-    struct state_item item = state_item(0, s->block_count, i);
+    struct state_item item = state_item(c->blocks.first, c->blocks.end, i);
     for (size_t b = item.first; b < item.end; b++)
         if (s->hash[b] && s->hash[s->block_count + b] != hash_part(s, s->block, b, 0))
             atomic_store(&c->changed, true);
 }
 
 bool
+state_range_sound(const struct state *state, const struct state_range *range, struct pool *pool)
+{
+    struct params_check check = {.state = state, .blocks = state_blocks(state, range)};
+    pool_run(pool, params_item, &check, state_items(check.blocks.end - check.blocks.first));
+    return state_head_sound(state) && !atomic_load(&check.changed);
+}
+
+bool
 state_params_sound(const struct state *state, struct pool *pool)
 {
-    struct params_check check = {.state = state};
-    pool_run(pool, params_item, &check, state_items(state->block_count));
-    return state_head_sound(state) && !atomic_load(&check.changed);
+    return state_range_sound(state, &(struct state_range){0, state->param_count}, pool);
 }
 
 bool

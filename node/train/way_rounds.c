@@ -224,6 +224,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
         rc = work_on_piece(run, &task->piece);
+    rounds->damaged = rounds->damaged || rc == -EBADMSG;
     run->meter.compute_s += clock_s() - start;
     metrics_alive(run->metrics);
     if (give_up(run) || rounds->narrow)

@@ -387,6 +387,25 @@ set_round(struct work *work, const struct state *state, int32_t *own)
     work->loss_scale = 1.0f / (float)state_rows(state);
 }
 
+static bool
+makes_item(const struct work *work, const struct work_piece *piece)
+{
+    const struct stage *stage = &work->pieces->stage[piece->stage];
+    return piece->kind == SCHEDULE_FORWARD ? !is_last(work, stage)
+                                           : piece->kind != SCHEDULE_WEIGHT && !is_first(stage);
+}
+
+/* What is handed over cannot be taken back: are the parameters that it was made with those of the state? */
+static bool
+made_soundly(const struct work *work, const struct work_piece *piece)
+{
+    const struct pieces *pieces = work->pieces;
+    bool shares = pieces->plan.tied && is_last(work, &pieces->stage[piece->stage]);
+    struct pool *pool = work->setup.pool;
+    return state_range_sound(work->state, &pieces->stage[piece->stage].params, pool) &&
+           (!shares || state_range_sound(work->state, &pieces->stage[0].params, pool));
+}
+
 int
 work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
            const struct work_piece *piece, int32_t *own)
@@ -403,13 +422,13 @@ work_piece(struct work *work, const struct state *state, const struct work_stage
     keep_slots(stage, piece->held);
     if (piece->kind != SCHEDULE_FORWARD) {
         back(work, piece);
-        return 0;
+    } else {
+        struct slot *slot = take_slot(work, stage, piece->shard);
+        if (!slot)
+            return -ENOMEM;
+        forward(work, piece, &slot->lane);
     }
-    struct slot *slot = take_slot(work, stage, piece->shard);
-    if (!slot)
-        return -ENOMEM;
-    forward(work, piece, &slot->lane);
-    return 0;
+    return makes_item(work, piece) && !made_soundly(work, piece) ? -EBADMSG : 0;
 }
 
 static void

@@ -43,7 +43,8 @@ struct work_piece {
 };
 
 /* Computes a piece of the state's next round, a training step. Returns 0, or -ENOMEM if there is no memory for the
- * activations of this plan: nothing was computed. */
+ * activations of this plan: nothing was computed; or -EBADMSG if the parameters have changed in memory, and what the piece
+ * gives to another stage with them. */
 int work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
                const struct work_piece *piece, int32_t *own);
 /* Writes the last bucket of own: the sums of what the stages of this node have added so far, and zeros for the summary
