@@ -110,7 +110,8 @@ divide(const struct placement_job *job, struct placement *placement, unsigned st
 static void
 make_groups(struct made *made, unsigned stage, unsigned left)
 {
-    if (stage == made->placement.stages - (made->job->tied && stage > 0)) {
+    unsigned k = made->placement.stages, groups = k - (made->job->tied && k > 1);
+    if (stage == groups) {
         made->any = true;
         uint64_t us = judge(made->job, &made->placement);
         if (us < made->best_us)
