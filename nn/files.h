@@ -43,6 +43,9 @@
 /* Writes atomically. metadata: pairs of strings, NULL-terminated, or NULL. Returns 0 or -errno with `why`. */
 int safetensors_write(const char *path, const struct nn_model *model, const float *params,
                       const char *const *metadata, struct why *why);
+/* The beginning of such a file, before the values: *size bytes, the caller's to free. NULL: no memory, or metadata that are not
+ * UTF-8. Values of the same length give the same size. */
+char *safetensors_header(const struct nn_model *model, const char *const *metadata, size_t *size);
 /* Reads into params. Names and shapes must be the model's; `why` names missing, surplus and misshapen tensors.
  * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model) or the error of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,

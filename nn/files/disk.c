@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,12 +75,10 @@ compare_piece(int fd, uint64_t offset, const char *data, size_t size)
     return 0;
 }
 
-/* Read from the medium rather than from the cache, as far as the kernel follows the advice. */
 static int
 compare(int fd, const struct disk_piece *piece, size_t count)
 {
     char beyond;
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     uint64_t offset = 0;
     for (size_t i = 0; i < count; offset += piece[i++].size)
         if (compare_piece(fd, offset, piece[i].data, piece[i].size))
@@ -90,18 +89,78 @@ compare(int fd, const struct disk_piece *piece, size_t count)
     return left == 0 ? 0 : -1;
 }
 
-static int
-write_pieces(int fd, const char *path, const struct disk_piece *piece, size_t count,
-             struct why *why)
+int
+disk_begin(struct disk_file *file, const char *path, struct why *why)
 {
-    for (size_t i = 0; i < count; i++)
-        if (fail_hit(FAIL_FILE_WRITE, NULL, 0) || disk_write_all(fd, piece[i].data, piece[i].size))
-            return failed(path, "cannot write", why);
-    if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(fd))
-        return failed(path, "cannot sync", why);
-    if (fail_hit(FAIL_FILE_VERIFY, NULL, 0) || compare(fd, piece, count))
-        return failed(path, "reading back what was written", why);
+    file->path = path;
+    if ((size_t)snprintf(file->temp, sizeof file->temp, "%s" DISK_TEMP, path) >=
+        sizeof file->temp) {
+        errno = ENAMETOOLONG;
+        return failed(path, "cannot create", why);
+    }
+    unlink(file->temp); /* of a run that was killed here */
+    file->fd = fail_hit(FAIL_FILE_CREATE, NULL, 0)
+                   ? -1
+                   : open(file->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return file->fd < 0 ? failed(path, "cannot create", why) : 0;
+}
+
+int
+disk_add(struct disk_file *file, const void *data, size_t size, struct why *why)
+{
+    bool bad = fail_hit(FAIL_FILE_WRITE, NULL, 0) || disk_write_all(file->fd, data, size);
+    return bad ? failed(file->path, "cannot write", why) : 0;
+}
+
+int
+disk_replace(struct disk_file *file, const void *data, size_t size, struct why *why)
+{
+    if (lseek(file->fd, 0, SEEK_SET) != 0)
+        return failed(file->path, "cannot write", why);
+    return disk_add(file, data, size, why);
+}
+
+int
+disk_sync(struct disk_file *file, struct why *why)
+{
+    if (fail_hit(FAIL_FILE_SYNC, NULL, 0) || fsync(file->fd))
+        return failed(file->path, "cannot sync", why);
+    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
     return 0;
+}
+
+void
+disk_drop(struct disk_file *file)
+{
+    close(file->fd);
+    unlink(file->temp);
+}
+
+int
+disk_end(struct disk_file *file, struct why *why)
+{
+    int rc = close(file->fd) ? failed(file->path, "cannot close", why) : 0;
+    if (!rc && (fail_hit(FAIL_FILE_RENAME, NULL, 0) || rename(file->temp, file->path)))
+        rc = failed(file->path, "cannot rename to it", why);
+    if (rc) {
+        unlink(file->temp);
+        return rc;
+    }
+    rc = disk_sync_name(file->path, why);
+    fail_hit(FAIL_FILE_DONE, NULL, 0);
+    return rc;
+}
+
+static int
+write_pieces(struct disk_file *file, const struct disk_piece *piece, size_t count, struct why *why)
+{
+    int rc = 0;
+    for (size_t i = 0; i < count && !rc; i++)
+        rc = disk_add(file, piece[i].data, piece[i].size, why);
+    rc = rc ? rc : disk_sync(file, why);
+    if (!rc && (fail_hit(FAIL_FILE_VERIFY, NULL, 0) || compare(file->fd, piece, count)))
+        rc = failed(file->path, "reading back what was written", why);
+    return rc;
 }
 
 int
@@ -125,28 +184,14 @@ disk_sync_name(const char *path, struct why *why)
 int
 disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why)
 {
-    char temp[DISK_PATH_MAX];
-    if ((size_t)snprintf(temp, sizeof temp, "%s" DISK_TEMP, path) >= sizeof temp) {
-        errno = ENAMETOOLONG;
-        return failed(path, "cannot create", why);
-    }
-    unlink(temp); /* of a run that was killed here */
-    int fd = fail_hit(FAIL_FILE_CREATE, NULL, 0)
-                 ? -1
-                 : open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return failed(path, "cannot create", why);
-    int rc = write_pieces(fd, path, piece, count, why);
-    if (close(fd) && !rc)
-        rc = failed(path, "cannot close", why);
-    if (!rc && (fail_hit(FAIL_FILE_RENAME, NULL, 0) || rename(temp, path)))
-        rc = failed(path, "cannot rename to it", why);
-    if (rc) {
-        unlink(temp);
+    struct disk_file file;
+    int rc = disk_begin(&file, path, why);
+    if (rc)
         return rc;
-    }
-    rc = disk_sync_name(path, why);
-    fail_hit(FAIL_FILE_DONE, NULL, 0);
+    rc = write_pieces(&file, piece, count, why);
+    if (!rc)
+        return disk_end(&file, why);
+    disk_drop(&file);
     return rc;
 }
 

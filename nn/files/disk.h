@@ -26,6 +26,21 @@ struct disk_piece {
 
 /* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
+/* The same piece by piece, for who has not all of it at a time: disk_begin; disk_add behind what is there already, any number of
+ * times; disk_replace, for a beginning that is known last; disk_sync, after which what is read comes from the medium rather than from the cache, as far as the kernel follows
+ * the advice: read it back; disk_end, which gives it its name. Each returns 0 or -errno with `why`. After an error of all but
+ * disk_begin and disk_end, disk_drop removes the file. */
+struct disk_file {
+    int fd;
+    const char *path; /* borrowed */
+    char temp[DISK_PATH_MAX];
+};
+int disk_begin(struct disk_file *file, const char *path, struct why *why);
+int disk_add(struct disk_file *file, const void *data, size_t size, struct why *why);
+int disk_replace(struct disk_file *file, const void *data, size_t size, struct why *why);
+int disk_sync(struct disk_file *file, struct why *why);
+int disk_end(struct disk_file *file, struct why *why);
+void disk_drop(struct disk_file *file);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
 /* Writes all of `data` where the descriptor stands. Returns 0, or -1 with errno. */

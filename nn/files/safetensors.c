@@ -83,9 +83,9 @@ build_header(const struct nn_model *model, const char *const *metadata)
     return NULL;
 }
 
-/* Length and padded JSON in one block, the caller's to free. */
-static char *
-encode_header(const struct nn_model *model, const char *const *metadata, size_t *size)
+/* Length and padded JSON in one block. */
+char *
+safetensors_header(const struct nn_model *model, const char *const *metadata, size_t *size)
 {
     json_t *header = build_header(model, metadata);
     char *text = header ? json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
@@ -110,7 +110,7 @@ safetensors_write(const char *path, const struct nn_model *model, const float *p
                   const char *const *metadata, struct why *why)
 {
     struct disk_piece piece[2] = {{0}, {params, nn_param_count(model) * sizeof *params}};
-    char *header = encode_header(model, metadata, &piece[0].size);
+    char *header = safetensors_header(model, metadata, &piece[0].size);
     if (!header)
         return why_error(why, -ENOMEM, "%s: no memory for the header, or metadata not UTF-8", path);
     piece[0].data = header;

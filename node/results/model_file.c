@@ -1,6 +1,7 @@
 /* model_file.c - see model_file.h. */
 #include "node/results/model_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -11,16 +12,33 @@
 #include <sodium.h>
 
 #include "nn/files.h"
+#include "nn/files/disk.h"
 #include "node/job/parse.h"
+#include "proto/fail.h"
 
-enum { PAIRS_MAX = 20, COLUMNS_MAX = 100000, LIST_TEXT_MAX = 4 << 20, NUMBER = 32 };
+enum {
+    PAIRS_MAX = 20,
+    COLUMNS_MAX = 100000,
+    LIST_TEXT_MAX = 4 << 20,
+    NUMBER = 32,
+    READ_SIZE = 1 << 16
+};
+
+static void
+sha256_digits(crypto_hash_sha256_state *hash, char out[65])
+{
+    unsigned char bytes[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256_final(hash, bytes);
+    sodium_bin2hex(out, 65, bytes, sizeof bytes);
+}
 
 void
 model_file_sha256(const void *data, size_t size, char out[65])
 {
-    unsigned char hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256(hash, data, size);
-    sodium_bin2hex(out, 65, hash, sizeof hash);
+    crypto_hash_sha256_state hash;
+    crypto_hash_sha256_init(&hash);
+    crypto_hash_sha256_update(&hash, data, size);
+    sha256_digits(&hash, out);
 }
 
 struct model_file
@@ -110,32 +128,179 @@ add_classes(struct pairs *pairs, const struct data_set *data)
     add_list(pairs, "classes", names);
 }
 
+static void
+free_pairs(struct pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        free(pairs->owned[i]);
+}
+
+static void
+add_metadata(struct pairs *pairs, const struct config *config, const struct job *job,
+             const struct model_file *file)
+{
+    struct data_scaling scaling;
+    char hash[NUMBER];
+    data_scaling(job->data, &scaling);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(job, config));
+    add_pair(pairs, "run", strdup(config->run.name));
+    add_number(pairs, "step", (double)file->step);
+    add_number(pairs, "epoch", (double)file->epoch);
+    add_number(pairs, "train_loss", file->train_loss);
+    add_number(pairs, "test_loss", file->test_loss);
+    add_number(pairs, "test_accuracy", file->test_accuracy);
+    if (file->whose)
+        add_pair(pairs, "weights", strdup(file->whose));
+    add_pair(pairs, "params_sha256", strdup(file->params_sha256));
+    add_pair(pairs, "job", strdup(hash));
+    add_pair(pairs, "config", strdup(config->text));
+    add_scaling(pairs, &scaling);
+    add_classes(pairs, job->data);
+}
+
 int
 model_file_write(const char *path, const struct config *config, const struct job *job,
                  const struct model_file *file, const float *weights, struct why *why)
 {
     struct pairs pairs = {.count = 0};
-    struct data_scaling scaling;
-    char hash[NUMBER];
-    data_scaling(job->data, &scaling);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(job, config));
-    add_pair(&pairs, "run", strdup(config->run.name));
-    add_number(&pairs, "step", (double)file->step);
-    add_number(&pairs, "epoch", (double)file->epoch);
-    add_number(&pairs, "train_loss", file->train_loss);
-    add_number(&pairs, "test_loss", file->test_loss);
-    add_number(&pairs, "test_accuracy", file->test_accuracy);
-    if (file->whose)
-        add_pair(&pairs, "weights", strdup(file->whose));
-    add_pair(&pairs, "params_sha256", strdup(file->params_sha256));
-    add_pair(&pairs, "job", strdup(hash));
-    add_pair(&pairs, "config", strdup(config->text));
-    add_scaling(&pairs, &scaling);
-    add_classes(&pairs, job->data);
+    add_metadata(&pairs, config, job, file);
     int rc = safetensors_write(path, job->model, weights, pairs.text, why);
-    for (size_t i = 0; i < pairs.count; i++)
-        free(pairs.owned[i]);
+    free_pairs(&pairs);
     return rc;
+}
+
+/* --- writing piece by piece --- */
+
+struct model_stream {
+    const struct nn_model *model;
+    struct pairs pairs;
+    char *sha256; /* among these; the digits of none until the end */
+    char path[DISK_PATH_MAX];
+    struct disk_file file;
+    bool open;
+    size_t count; /* weights so far */
+    crypto_hash_sha256_state hash;
+};
+
+static char *
+stream_header(const struct model_stream *stream, size_t *size, struct why *why)
+{
+    char *header = safetensors_header(stream->model, stream->pairs.text, size);
+    if (!header)
+        why_set(why, "%s: no memory for the header, or metadata not UTF-8", stream->path);
+    return header;
+}
+
+/* With a hash of zeros, which has as many digits. */
+static int
+open_stream(struct model_stream *stream, struct why *why)
+{
+    size_t size;
+    char *header = stream_header(stream, &size, why);
+    int rc = header ? disk_begin(&stream->file, stream->path, why) : -ENOMEM;
+    stream->open = rc == 0;
+    rc = rc ? rc : disk_add(&stream->file, header, size, why);
+    free(header);
+    return rc;
+}
+
+int
+model_stream_begin(struct model_stream **out, const char *path, const struct config *config,
+                   const struct job *job, const struct model_file *file, struct why *why)
+{
+    struct model_file about = *file;
+    struct model_stream *stream = *out = calloc(1, sizeof *stream);
+    if (!stream)
+        return why_error(why, -ENOMEM, "%s: not enough memory", path);
+    memset(about.params_sha256, '0', sizeof about.params_sha256 - 1);
+    add_metadata(&stream->pairs, config, job, &about);
+    for (size_t i = 0; i < stream->pairs.count; i++)
+        if (strcmp(stream->pairs.text[2 * i], "params_sha256") == 0)
+            stream->sha256 = stream->pairs.owned[i];
+    stream->model = job->model;
+    snprintf(stream->path, sizeof stream->path, "%s", path);
+    crypto_hash_sha256_init(&stream->hash);
+    int rc = open_stream(stream, why);
+    if (rc)
+        model_stream_drop(out);
+    return rc;
+}
+
+int
+model_stream_add(struct model_stream *stream, const float *weights, size_t count, struct why *why)
+{
+    assert(count <= nn_param_count(stream->model) - stream->count);
+    stream->count += count;
+    crypto_hash_sha256_update(&stream->hash, (const void *)weights, count * sizeof *weights);
+    return disk_add(&stream->file, weights, count * sizeof *weights, why);
+}
+
+/* What lies on the disk is what was added. */
+static int
+read_back(const struct model_stream *stream, const char *header, size_t size, struct why *why)
+{
+    uint8_t data[READ_SIZE];
+    crypto_hash_sha256_state hash;
+    char sha256[65];
+    bool good = !fail_hit(FAIL_FILE_VERIFY, NULL, 0);
+    const uint64_t end = size + stream->count * sizeof(float);
+    crypto_hash_sha256_init(&hash);
+    for (uint64_t at = 0, n; good && at < end; at += n) {
+        n = (at < size ? size : end) - at;
+        n = n < sizeof data ? n : sizeof data;
+        good = disk_read_at(stream->file.fd, data, n, at) == (ssize_t)n &&
+               (at >= size || memcmp(data, header + at, n) == 0);
+        if (at >= size)
+            crypto_hash_sha256_update(&hash, data, n);
+    }
+    sha256_digits(&hash, sha256);
+    if (good && strcmp(sha256, stream->sha256) == 0)
+        return 0;
+    return why_error(why, -EIO, "%s: reading back what was written: %s", stream->path,
+                     strerror(EIO));
+}
+
+/* The header again, with the hash, then all that makes it a file. */
+static int
+finish_stream(struct model_stream *stream, struct why *why)
+{
+    size_t size;
+    char *header = stream_header(stream, &size, why);
+    if (!header)
+        return -ENOMEM;
+    int rc = disk_replace(&stream->file, header, size, why);
+    rc = rc ? rc : disk_sync(&stream->file, why);
+    rc = rc ? rc : read_back(stream, header, size, why);
+    free(header);
+    if (rc)
+        return rc;
+    stream->open = false;
+    return disk_end(&stream->file, why);
+}
+
+int
+model_stream_end(struct model_stream **out, char sha256[65], struct why *why)
+{
+    struct model_stream *stream = *out;
+    assert(stream->count == nn_param_count(stream->model));
+    sha256_digits(&stream->hash, stream->sha256);
+    memcpy(sha256, stream->sha256, 65);
+    int rc = finish_stream(stream, why);
+    model_stream_drop(out);
+    return rc;
+}
+
+void
+model_stream_drop(struct model_stream **out)
+{
+    struct model_stream *stream = *out;
+    if (!stream)
+        return;
+    if (stream->open)
+        disk_drop(&stream->file);
+    free_pairs(&stream->pairs);
+    free(stream);
+    *out = NULL;
 }
 
 /* --- reading: nothing of the file is trusted --- */

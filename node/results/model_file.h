@@ -36,6 +36,19 @@ struct model_file model_file_of(const struct state_header *header, bool labelled
 int model_file_write(const char *path, const struct config *config, const struct job *job,
                      const struct model_file *file, const float *weights, struct why *why);
 
+/* The same file from weights that come piece by piece, in order, so that nobody has all of them in memory: begin, add, end. The
+ * hash in `file` is not used: the weights tell it. After an error of model_stream_add, model_stream_drop. Each returns 0
+ * or -errno with `why`. */
+struct model_stream;
+int model_stream_begin(struct model_stream **out, const char *path, const struct config *config,
+                       const struct job *job, const struct model_file *file, struct why *why);
+int model_stream_add(struct model_stream *stream, const float *weights, size_t count,
+                     struct why *why);
+/* When there are all weights: gives the file its name, and the hash of the weights. */
+int model_stream_end(struct model_stream **stream, char sha256[65], struct why *why);
+/* Leaves nothing behind. May be called with NULL inside. */
+void model_stream_drop(struct model_stream **stream);
+
 /* What the metadata of a file say. */
 struct model_note {
     struct data_scaling scaling; /* scaling.input.dims 0: unknown */

@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "nn/files.h"
+#include "nn/files/disk.h"
 #include "tests/support/folder.h"
+#include "tests/support/rand.h"
 
 static struct folder folder;
 static struct why why;
@@ -122,6 +125,126 @@ bytes_come_back_equal(void **state)
     assert_null(note.column);
     assert_int_equal(note.class_count, 0);
     close_all(config, &job, &note);
+}
+
+/* Of a model that is not small: its weights are more than what is read back at a time. */
+struct streamed {
+    struct job job;
+    struct config *config;
+    struct model_file file;
+    size_t count;
+    float *weights;
+    char path[2][FOLDER_PATH_MAX];
+};
+
+static void
+open_streamed(struct streamed *s)
+{
+    const struct state_header header = {.step = 7, .epoch = 1, .evaluations = 1, .test_loss = 0.5};
+    struct model_note note;
+    memset(s, 0, sizeof *s);
+    s->config = round_trip("data: {source: glyphs, train: 24, test: 12}\n"
+                           "model: [flatten, dense: 100, relu, dense: 10]\ntrain: {batch: 12}\n",
+                           &s->job, &note);
+    model_note_fini(&note);
+    s->count = nn_param_count(s->job.model);
+    s->weights = calloc(s->count, sizeof *s->weights);
+    for (size_t i = 0; i < s->count; i++)
+        s->weights[i] = (float)i * 0.37f;
+    s->file = model_file_of(&header, true, s->weights, s->count);
+    snprintf(s->path[0], sizeof s->path[0], "%s", folder_path(&folder, "whole"));
+    snprintf(s->path[1], sizeof s->path[1], "%s", folder_path(&folder, "pieces"));
+    assert_int_equal(model_file_write(s->path[0], s->config, &s->job, &s->file, s->weights, &why),
+                     0);
+}
+
+static void
+close_streamed(struct streamed *s)
+{
+    free(s->weights);
+    job_close(&s->job);
+    config_destroy(&s->config);
+}
+
+static struct model_stream *
+begin_stream(const struct streamed *s)
+{
+    struct model_stream *stream;
+    struct model_file file = s->file;
+    memset(file.params_sha256, 0, sizeof file.params_sha256); /* nobody knows it yet */
+    assert_int_equal(model_stream_begin(&stream, s->path[1], s->config, &s->job, &file, &why), 0);
+    return stream;
+}
+
+static void
+same_file(const struct streamed *s)
+{
+    uint8_t *data[2];
+    size_t size[2];
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(disk_read(s->path[i], SIZE_MAX, &data[i], &size[i], &why), 0);
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(data[0], data[1], size[0]);
+    free(data[0]);
+    free(data[1]);
+}
+
+static void
+weights_that_come_in_pieces_give_the_same_file(void **state)
+{
+    struct streamed s;
+    struct rand rand = {5};
+    char sha256[65];
+    (void)state;
+    open_streamed(&s);
+    assert_true(s.count * sizeof(float) > 1 << 17);
+    for (size_t round = 0; round < 20; round++) {
+        struct model_stream *stream = begin_stream(&s);
+        for (size_t at = 0, n; at < s.count; at += n) {
+            n = rand_below(&rand, round % 2 ? 2 * s.count : 5000);
+            n = n < s.count - at ? n : s.count - at;
+            assert_int_equal(model_stream_add(stream, s.weights + at, n, &why), 0);
+        }
+        assert_int_equal(model_stream_end(&stream, sha256, &why), 0);
+        assert_null(stream);
+        assert_string_equal(sha256, s.file.params_sha256);
+        same_file(&s);
+    }
+    close_streamed(&s);
+}
+
+/* One that is given up, and two whose weights are others on the disk: the file of before stays. */
+static void
+a_stream_that_fails_leaves_the_old_file(void **state)
+{
+    struct streamed s;
+    char sha256[65], temp[FOLDER_PATH_MAX + 8];
+    (void)state;
+    open_streamed(&s);
+    snprintf(temp, sizeof temp, "%s.tmp", s.path[1]);
+    struct model_stream *stream = begin_stream(&s);
+    assert_int_equal(model_stream_add(stream, s.weights, s.count, &why), 0);
+    assert_int_equal(model_stream_end(&stream, sha256, &why), 0);
+    for (long at = 0; at < 3; at++) {
+        stream = begin_stream(&s);
+        assert_int_equal(model_stream_add(stream, s.weights, s.count, &why), 0);
+        FILE *file = fopen(temp, "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, at ? -at * 40000 : 0, at ? SEEK_END : SEEK_SET), 0);
+        fputs("x", file);
+        assert_int_equal(fclose(file), 0);
+        if (at == 0) {
+            model_stream_drop(&stream);
+        } else {
+            assert_int_equal(model_stream_end(&stream, sha256, &why), -EIO);
+            assert_non_null(strstr(why.line, "pieces: reading back what was written"));
+        }
+        assert_null(stream);
+        assert_int_not_equal(access(temp, F_OK), 0);
+        same_file(&s);
+    }
+    model_stream_drop(&stream); /* there is none */
+    close_streamed(&s);
 }
 
 /* A file of nothing but this header. */
@@ -235,6 +358,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_and_names_come_back_equal),
         cmocka_unit_test(bytes_come_back_equal),
+        cmocka_unit_test(weights_that_come_in_pieces_give_the_same_file),
+        cmocka_unit_test(a_stream_that_fails_leaves_the_old_file),
         cmocka_unit_test(what_was_made_up_is_refused),
         cmocka_unit_test(huge_lists_are_refused_before_they_take_memory),
     };
