@@ -61,6 +61,10 @@
 #define MUTANT_TOTAL_SIZE   BIT(46) /* a total of another size does not tell its state */
 #define MUTANT_COPY_VOTES   BIT(47) /* a copy of a state counts like one that was computed */
 #define MUTANT_TWO_TOTALS   BIT(57) /* a follower puts blocks of two totals of a round together */
+#define MUTANT_ITEM_ROUND   BIT(52) /* an item of another round is taken; in push another bug */
+#define MUTANT_ITEM_EARLY   BIT(58) /* an item is sent before it is made */
+#define MUTANT_STAGE_EARLY  BIT(59) /* the sum of a stage is ready one piece too early */
+#define MUTANT_STAGE_KEEPS  BIT(60) /* shards of a stage that a sibling has now stay in the sum */
 #define MUTANT_PIN          BIT(61) /* shards change hands where they must not */
 #define MUTANT_OFFER_VOTES  BIT(62) /* votes count for an offer of the state that we have */
 #define MUTANT_DIRECT_AGAIN BIT(63) /* a direct contribution is added as often as it comes */

@@ -78,8 +78,10 @@ merge_parts(const struct placement_job *job, struct placement_part *merged, uint
     struct placement_part all = sum_parts(job, 0, (unsigned)job->part_count);
     size_t n = job->part_count;
     for (size_t p = 0; p < n; p++) {
-        assert((job->parts[p].param_bytes | job->parts[p].held_bytes) >> PLACEMENT_BYTES_LOG == 0);
-        parts[p] = job->parts[p];
+        const struct placement_part *part = &job->parts[p];
+        assert((part->param_bytes | part->held_bytes | part->cut_bytes) >> PLACEMENT_BYTES_LOG ==
+               0);
+        parts[p] = *part;
         begin[p] = (uint16_t)p;
     }
     for (; n > PLACEMENT_MERGED; n--) {
@@ -103,34 +105,8 @@ static uint64_t
 stage_bytes(const struct placement_job *job, unsigned k, unsigned stage,
             const struct placement_part *sum, unsigned shards)
 {
-    if (shards == 0)
-        return 0;
     return sum->param_bytes * job->states +
            sum->held_bytes * schedule_room(job->rule, k, stage, shards).all;
-}
-
-static unsigned
-count_shards(const struct placement_job *job, const struct placement *placement, unsigned stage,
-             unsigned peer)
-{
-    unsigned count = 0;
-    for (unsigned shard = 0; shard < job->shards; shard++)
-        count += placement->owner[stage][shard] == peer;
-    return count;
-}
-
-uint64_t
-placement_bytes(const struct placement_job *job, const struct placement *placement, unsigned peer)
-{
-    uint64_t bytes = 0;
-    assert(peer < job->peer_count);
-    for (unsigned stage = 0; stage < placement->stages; stage++) {
-        struct placement_part sum =
-            sum_parts(job, placement->first[stage], placement->first[stage + 1]);
-        bytes += stage_bytes(job, placement->stages, stage, &sum,
-                             count_shards(job, placement, stage, peer));
-    }
-    return bytes;
 }
 
 static uint32_t
@@ -149,18 +125,17 @@ slower_line(uint32_t a, uint32_t b)
 
 /* The sums of a stage, by the ring of cost.h. */
 static uint64_t
-stage_ring_us(const struct placement_job *job, const struct placement *placement, unsigned stage,
-              uint64_t bytes)
+stage_ring_us(const struct placement_job *job, const uint8_t *owner, uint64_t bytes)
 {
+    uint64_t peers = 0;
     uint32_t line = 0;
-    unsigned n = 0;
-    for (unsigned q = 0; q < job->peer_count; q++)
-        if (count_shards(job, placement, stage, q) > 0) {
-            line = slower_line(line, job->peers[q].line);
-            n++;
-        }
-    uint64_t trip_us = job->hop_us + (line && n ? bytes / n * 1000000 / line : 0);
-    return n < 2 ? 0 : 2 * (n - 1) * trip_us;
+    for (unsigned shard = 0; shard < job->shards; shard++) {
+        peers |= UINT64_C(1) << owner[shard];
+        line = slower_line(line, job->peers[owner[shard]].line);
+    }
+    unsigned n = (unsigned)__builtin_popcountll(peers);
+    double trip_us = job->hop_us + (line ? (double)bytes / n * 1e6 / line : 0);
+    return (uint64_t)(2 * (n - 1) * trip_us);
 }
 
 void
@@ -194,13 +169,13 @@ placement_tables(const struct placement_job *job, const struct placement *placem
                                                                 time_at(sum.weight_us, speed)};
         }
         out->bytes[stage] = sum.cut_bytes;
-        out->sums_us[stage] = stage_ring_us(job, placement, stage, sum.param_bytes);
+        out->sums_us[stage] = stage_ring_us(job, placement->owner[stage], sum.param_bytes);
     }
 }
 
-uint64_t
-placement_step_us(const struct placement_job *job, const struct placement *placement,
-                  struct placement_room *room)
+static uint64_t
+judge_us(const struct placement_job *job, const struct placement *placement,
+         struct placement_room *room)
 {
     struct steptime_result result;
     placement_tables(job, placement, &room->tables);
@@ -286,7 +261,7 @@ value_of(struct search *s, const struct choice *c, uint64_t most)
     if (busy_us > (double)most)
         return never;
     s->work += 3 * c->k * job->shards * (20 + job->peer_count + 2 * c->k);
-    return placement_step_us(job, made, s->room);
+    return judge_us(job, made, s->room);
 }
 
 /* --- Dynamic programming -------------------------------------------------------------------------- */
@@ -611,6 +586,6 @@ placement_find(const struct placement_job *job, struct placement_room *room, str
     *out = room->made;
     for (unsigned stage = 0; stage <= best.k; stage++)
         out->first[stage] = begin[best.first[stage]];
-    out->step_us = placement_step_us(job, out, room);
+    out->step_us = judge_us(job, out, room);
     return true;
 }

@@ -26,7 +26,7 @@ enum {
     PLACEMENT_PARTS_MAX = 256,
     PLACEMENT_MERGED = 32,
     PLACEMENT_SPEED = 1000,   /* of a peer on which a part takes the times that its record says */
-    PLACEMENT_BYTES_LOG = 44, /* no part has more than 2^44 bytes of one kind */
+    PLACEMENT_BYTES_LOG = 40, /* no part has more than 2^40 bytes of one kind */
     PLACEMENT_STATES_MAX = 16
 };
 
@@ -82,13 +82,6 @@ struct placement_room {
 /* False: nothing fits. */
 bool placement_find(const struct placement_job *job, struct placement_room *room,
                     struct placement *out);
-/* Time of a step of a placement with what is known now: speeds and lines may have changed since. To place anew must gain
- * by the margins of cost_clearly_less. */
-uint64_t placement_step_us(const struct placement_job *job, const struct placement *placement,
-                           struct placement_room *room);
-/* Bytes that a peer needs under a placement. */
-uint64_t placement_bytes(const struct placement_job *job, const struct placement *placement,
-                         unsigned peer);
 /* *out refers to itself and to the placement: it must not be copied. */
 void placement_tables(const struct placement_job *job, const struct placement *placement,
                       struct placement_step *out);

@@ -186,7 +186,7 @@ pieces_begin(struct pieces *pieces, const struct core *core)
         handover_plan(pieces->handover, plan, pieces->rank);
     if (!goes_on)
         handover_round(pieces->handover, core->round, core->state_hash);
-    uint64_t again = stages_again(pieces, core);
+    uint64_t again = core_mutant(MUTANT_STAGE_KEEPS) ? 0 : stages_again(pieces, core);
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
         stage_plan(pieces, stage, proto_plan_computes(plan, pieces->rank, stage),
                    again >> stage & 1);
@@ -219,7 +219,8 @@ static bool
 stage_complete(const struct pieces *pieces, unsigned stage)
 {
     const struct schedule_stage *of = &pieces->schedule.of[stage];
-    return !(of->mine & ~of->weight);
+    uint64_t left = of->mine & ~of->weight;
+    return left == 0 || (core_mutant(MUTANT_STAGE_EARLY) && (left & (left - 1)) == 0);
 }
 
 /* What nobody computes here are zeros, also in the last bucket. The trainer is free. */
@@ -257,6 +258,20 @@ pieces_ready(const struct pieces *pieces, const struct core *core)
 
 /* --- Pieces ---------------------------------------------------------------------------------------- */
 
+/* The item that the piece has made, if there is one. */
+static void
+hand_over(struct pieces *pieces)
+{
+    unsigned stage = pieces->now.stage, last = (unsigned)pieces->plan.cut_count;
+    enum schedule_kind kind = pieces->now.kind;
+    if (kind == SCHEDULE_FORWARD && stage < last)
+        handover_made(pieces->handover,
+                      (struct handover_item){stage + 1, pieces->now.shard, false});
+    if ((kind == SCHEDULE_INPUT || kind == SCHEDULE_BACKWARD) && stage > 0)
+        handover_made(pieces->handover, (struct handover_item){stage - 1, pieces->now.shard, true});
+    take_items(pieces);
+}
+
 bool
 pieces_next(struct pieces *pieces, const struct core *core)
 {
@@ -280,21 +295,9 @@ pieces_next(struct pieces *pieces, const struct core *core)
     if (adds)
         pieces->added[piece.stage] |= UINT64_C(1) << piece.shard;
     pieces->asked_at = core->now;
+    if (core_mutant(MUTANT_ITEM_EARLY))
+        hand_over(pieces);
     return true;
-}
-
-/* The item that the piece has made, if there is one. */
-static void
-hand_over(struct pieces *pieces)
-{
-    unsigned stage = pieces->now.stage, last = (unsigned)pieces->plan.cut_count;
-    enum schedule_kind kind = pieces->now.kind;
-    if (kind == SCHEDULE_FORWARD && stage < last)
-        handover_made(pieces->handover,
-                      (struct handover_item){stage + 1, pieces->now.shard, false});
-    if ((kind == SCHEDULE_INPUT || kind == SCHEDULE_BACKWARD) && stage > 0)
-        handover_made(pieces->handover, (struct handover_item){stage - 1, pieces->now.shard, true});
-    take_items(pieces);
 }
 
 bool
