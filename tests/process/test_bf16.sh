@@ -23,7 +23,7 @@ finished 60 c d
 same_hash reference c d
 [ "$(result c peers_max)" = 2 ] || fail "c trained with $(result c peers_max) nodes, expected 2"
 
-node e "$WORK/job.yaml" --peers 2 --set mesh.stages=3
+node e "$WORK/job.yaml" --peers 2 --set mesh.stages=3 --set mesh.schedule=1f1b
 node f "$WORK/job.yaml" --peers 2 --set mesh.stages=3 --set mesh.schedule=1f1b
 finished 60 e f
 same_hash reference e f
