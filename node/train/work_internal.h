@@ -1,5 +1,5 @@
 /* work_internal.h - shared by the files that compute shards: lanes.c divides shards among lanes and lanes among
- * threads, work.c trains, work_evaluate.c evaluates.
+ * threads, work.c trains, work_pieces.c trains stage by stage, work_evaluate.c evaluates.
  *
  * A lane is what one worker takes through the network at a time: a pass, its rows, its results. There is one lane for
  * all shards; if memory allows only some, the shards come in waves. With local steps, where each shard has its own

@@ -12,9 +12,8 @@
 struct slot {
     struct slot *next;
     bool taken;
-    bool
-        waits; /* the shard is done, but for the first stage, which shares a weight with this one */
     unsigned shard;
+    bool waits; /* the shard is done here; the first stage, with a shared weight, needs the pass */
     struct lane lane;
 };
 
@@ -122,7 +121,8 @@ find_slot(const struct stage *stage, unsigned shard)
     return NULL;
 }
 
-/* A new one when shards were given up in an order that the schedule does not have. NULL: not enough memory. */
+/* That of before if the shard is computed again. A new one is made when more wait than the schedule has: after a stage began
+ * again. NULL: not enough memory. */
 static struct slot *
 take_slot(struct work *work, struct stage *stage, unsigned shard)
 {
