@@ -338,7 +338,7 @@ struct proto_item { /* a piece of it */
     uint16_t shard;
     uint64_t first, size; /* words of 32 bits: where this piece begins, and of the whole item */
     uint32_t count;       /* of this piece, 1..PROTO_CHUNK_MAX; first + count <= size */
-    uint64_t check;       /* linear, of the piece: compress/check.h */
+    uint64_t check;       /* linear, of the piece (compress/check.h), xor a mix of the above */
 };
 
 struct proto_need {

@@ -269,7 +269,7 @@ flow_flip(struct sim *sim, struct sim_message *m)
         network_header_set(sim, m, &msg);
 }
 
-/* Of an item: what the receiver can compare. */
+/* Of an item. */
 static void
 item_flip(struct sim *sim, struct sim_message *m)
 {
@@ -277,10 +277,19 @@ item_flip(struct sim *sim, struct sim_message *m)
     if (!network_header(sim, m, &msg))
         return;
     struct proto_item *item = &msg.item;
-    uint64_t *const word[] = {&item->round, &item->state_hash, &item->size, &item->check};
+    uint64_t *const word[] = {&item->round, &item->state_hash, &item->size, &item->check,
+                              &item->first};
+    uint64_t field = rand_below(&sim->rand, 8);
+    uint16_t bit = (uint16_t)(1u << rand_below(&sim->rand, 5));
     sim->counts.flips++;
-    *word[rand_below(&sim->rand, 4)] ^= UINT64_C(1) << rand_below(&sim->rand, 5);
-    m->lost = item->first + item->count > item->size; /* the decoder refuses it */
+    if (field < 5)
+        *word[field] ^= bit;
+    else if (field == 5)
+        item->gradient = !item->gradient;
+    else
+        *(field == 6 ? &item->bucket : &item->shard) ^= bit;
+    m->lost =
+        item->first + item->count > item->size || item->bucket == 0; /* the decoder refuses it */
     if (!m->lost)
         network_header_set(sim, m, &msg);
 }

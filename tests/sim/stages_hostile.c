@@ -25,6 +25,12 @@ bit_of(struct rand *rand, unsigned bits)
     return UINT64_C(1) << rand_below(rand, bits);
 }
 
+static uint64_t
+check_right(const struct proto_item *item, const int32_t *body)
+{
+    return check_of(body, 0, item->count) ^ pieces_item_mix(item);
+}
+
 /* One field, or a word of the body. */
 static void
 damage(struct rand *rand, struct proto_item *item, int32_t *body)
@@ -50,7 +56,7 @@ damage(struct rand *rand, struct proto_item *item, int32_t *body)
         break;
     default: /* wrong words, and their right check */
         body[0] += 7;
-        item->check = check_of(body, 0, item->count);
+        item->check = check_right(item, body);
         break;
     }
 }
@@ -64,7 +70,7 @@ is_lie(const struct sim *sim, const struct proto_item *item, const int32_t *body
     if (item->state_hash != sim_rounds_hash(sim, state) ||
         stages_cut(&sim->profile, item->bucket) < 0 ||
         item->size != stages_item_words(&sim->profile, &right) ||
-        item->check != check_of(body, 0, item->count))
+        item->check != check_right(item, body))
         return false;
     for (uint32_t k = 0; k < item->count; k++)
         if (body[k] != stages_item_word(&right, item->first + k))
@@ -94,11 +100,13 @@ make_item(struct sim *sim, const struct sim_node *node, struct rand *rand, struc
         item->count = p->chunk_elems;
     for (uint32_t k = 0; k < item->count; k++)
         body[k] = stages_item_word(&right, item->first + k);
-    item->check = check_of(body, 0, item->count);
+    item->check = check_right(item, body);
     if (rand_below(rand, 8))
         damage(rand, item, body);
-    if (rand_below(rand, 8) == 0)
+    if (rand_below(rand, 8) == 0) {
         item->shard = (uint16_t)rand_below(rand, PROTO_SHARDS_MAX);
+        item->check = check_right(item, body);
+    }
 }
 
 /* Does the plan say that `from` makes this for the node? */

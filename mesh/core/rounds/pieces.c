@@ -344,7 +344,7 @@ pieces_on_item(struct pieces *pieces, const struct core *core, int i, const stru
         .first = item->first,
         .count = item->count,
         .size = item->size,
-        .check = item->check,
+        .check = item->check ^ pieces_item_mix(item),
     };
     handover_on_chunk(pieces->handover, core->peers.peers[i].node, &chunk, frame);
     return take_items(pieces);

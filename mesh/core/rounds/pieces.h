@@ -14,6 +14,7 @@
 #include "mesh/core/core.h"
 #include "mesh/core/pipeline/handover.h"
 #include "mesh/core/sessions/clock.h"
+#include "proto/mix.h"
 
 struct pieces {
     struct handover *handover; /* NULL: no plan has cuts */
@@ -58,6 +59,16 @@ bool pieces_done(struct pieces *pieces, const struct core *core);
 uint64_t pieces_work(const struct pieces *pieces, const struct core *core);
 /* own[] has, or will have, something else. */
 void pieces_void(struct pieces *pieces);
+/* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one item is
+ * taken for another. */
+static inline uint64_t
+pieces_item_mix(const struct proto_item *item)
+{
+    uint64_t mix = mix64_pair(mix64_pair(item->round, item->state_hash), item->bucket);
+    mix = mix64_pair(mix64_pair(mix, item->gradient), item->shard);
+    return mix64_pair(mix64_pair(mix64_pair(mix, item->first), item->count), item->size);
+}
+
 /* Both come from peers[i]. True: something came that is of use. */
 bool pieces_on_item(struct pieces *pieces, const struct core *core, int i,
                     const struct proto_item *item, struct core_frame *frame);

@@ -214,8 +214,8 @@ on_item_send(void *ctx, unsigned rank, const struct handover_chunk *chunk, const
                                      .shard = (uint16_t)chunk->item.shard,
                                      .first = chunk->first,
                                      .size = chunk->size,
-                                     .count = (uint32_t)chunk->count,
-                                     .check = chunk->check}};
+                                     .count = (uint32_t)chunk->count}};
+    msg.item.check = chunk->check ^ pieces_item_mix(&msg.item);
     if (peer->state != PEER_UP || !peer->announced)
         return;
     contribution_sends(&core->contribution);
