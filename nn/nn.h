@@ -227,6 +227,9 @@ void nn_model_round_cuts(struct nn_model *model);
 
 /* Sets params[nn_param_count] from the seed alone. */
 void nn_init_params(const struct nn_model *model, uint64_t seed, float *params);
+/* The same of elements [first, end) alone, whole tensors; params + first is written to. */
+void nn_init_range(const struct nn_model *model, uint64_t seed, size_t first, size_t end,
+                   float *params);
 
 /* What a pass has room for. */
 struct nn_room {

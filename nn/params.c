@@ -53,9 +53,17 @@ tensor_fill(const struct nn_tensor *tensor, enum nn_init init, struct rng_key ke
 void
 nn_init_params(const struct nn_model *model, uint64_t seed, float *params)
 {
-    memset(params, 0, model->param_count * sizeof *params);
+    nn_init_range(model, seed, 0, model->param_count, params);
+}
+
+void
+nn_init_range(const struct nn_model *model, uint64_t seed, size_t first, size_t end, float *params)
+{
+    memset(params + first, 0, (end - first) * sizeof *params);
     for (size_t t = 0; t < model->tensor_count; t++) {
         const struct nn_tensor *tensor = &model->tensor[t];
+        if (tensor->first < first || tensor->first >= end)
+            continue;
         const struct layer *layer = &model->layer[tensor->layer];
         enum nn_init init = init_choose(model, layer);
         bool variance = tensor->average > 0 && t > 0 && model->tensor[t - 1].average > 0 &&

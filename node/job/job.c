@@ -341,10 +341,14 @@ void
 job_state(const struct job *job, const struct config *config, struct state *state)
 {
     state_start(state, job->start);
-    if (job->from)
-        memcpy(state->params, job->from, nn_param_count(job->model) * sizeof *state->params);
-    else if (!job->start)
-        nn_init_params(job->model, config->run.seed, state->params);
+    for (size_t i = 0; i < state->held_count; i++) {
+        const struct state_range *held = &state->held[i];
+        if (job->from)
+            memcpy(state->params + held->first, job->from + held->first,
+                   (held->end - held->first) * sizeof *state->params);
+        else if (!job->start)
+            nn_init_range(job->model, config->run.seed, held->first, held->end, state->params);
+    }
 }
 
 struct optim_spec

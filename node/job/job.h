@@ -41,7 +41,7 @@ int job_open_bytes(struct job *job, const struct config *config, struct why *why
 int job_start(struct job *job, const struct config *config, struct why *why);
 /* Reads train.past again, after a change. */
 int job_parts(struct job *job, const struct config *config, struct why *why);
-/* Sets a state, which is zeros, as before the first round: that in train.from, or the weights of model.from or of the seed. */
+/* Sets what a state holds, which is zeros, as before the first round: that in train.from, or the weights of model.from or of the seed. */
 void job_state(const struct job *job, const struct config *config, struct state *state);
 /* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the
  * optimizer is for the steps within a shard, and the rule is block-wise model-update filtering of the mean

@@ -265,6 +265,37 @@ what_cannot_fit_is_refused(void **state)
     assert_non_null(strstr(why.line, "of memory, this machine or container has 10;"));
 }
 
+/* And the same numbers as the whole has there: nothing is written outside of them. */
+static void
+a_state_begins_with_what_it_holds(void **unused)
+{
+    (void)unused;
+    struct config *config = config_of((const char *[]){NULL});
+    struct job job = {0};
+    struct state state[2];
+    assert_int_equal(job_open(&job, config, &why), 0);
+    const struct state_job rules = job_rules(&job, config);
+    size_t params = nn_param_count(job.model);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(state_init(&state[i], &rules, job.exact, params), 0);
+    const struct nn_tensor *first = nn_tensor(job.model, 2), *last = nn_tensor(job.model, 6);
+    const struct state_range range[] = {{first->first, first->first + first->count},
+                                        {last->first, last->first + last->count}};
+    state_hold(&state[1], range, 2);
+    for (size_t i = 0; i < 2; i++)
+        job_state(&job, config, &state[i]);
+    for (size_t k = 0; k < params; k++) {
+        bool held =
+            (k >= range[0].first && k < range[0].end) || (k >= range[1].first && k < range[1].end);
+        assert_true(state[1].params[k] == (held ? state[0].params[k] : 0));
+    }
+    assert_true(state[1].params[range[1].first] != 0);
+    for (size_t i = 0; i < 2; i++)
+        state_fini(&state[i]);
+    job_close(&job);
+    config_destroy(&config);
+}
+
 int
 main(void)
 {
@@ -278,6 +309,7 @@ main(void)
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused),
+        cmocka_unit_test(a_state_begins_with_what_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
