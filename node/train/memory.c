@@ -62,7 +62,7 @@ memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : m->states * state_all(m) + m->model + m->log;
     return m->program + m->data + m->from + m->sums + m->kept + m->gossip + idle + team(m) +
-           activations(m) + m->lanes * m->local;
+           m->stage + activations(m) + m->lanes * m->local;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -95,6 +95,56 @@ memory_nodes(const struct config *config)
     return config->mesh.peers ? config->mesh.peers : EXAMPLE_NODES;
 }
 
+uint64_t
+memory_stage(const struct config *config, const struct job *job, unsigned k, unsigned stage,
+             size_t first, size_t end)
+{
+    unsigned shards = config->train.shards;
+    const struct nn_room room = {
+        .first = first,
+        .end = end,
+        .rows_max = (config->train.batch + shards - 1) / shards,
+        .training = true,
+        .late = config->mesh.schedule == SCHEDULE_ZB,
+    };
+    return schedule_room(config->mesh.schedule, k, stage, shards).all *
+           nn_pass_room_bytes(job->model, &room);
+}
+
+/* The first and the last stage are on one node if they share a weight. */
+static uint64_t
+largest_stage(const struct config *config, const struct job *job, const struct stages *stages,
+              unsigned k)
+{
+    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1];
+    uint64_t largest = 0, ends = 0;
+    stages_choose(stages, k, chosen);
+    stages_layers(stages, job->model, k, chosen, first);
+    for (unsigned stage = 0; stage < k; stage++) {
+        uint64_t bytes = memory_stage(config, job, k, stage, first[stage], first[stage + 1]);
+        ends += stage == 0 || stage + 1 == k ? bytes : 0;
+        largest = bytes > largest ? bytes : largest;
+    }
+    return stages->tied && ends > largest ? ends : largest;
+}
+
+/* What the largest stage needs: activations; its items, two that come and two that it makes of each shard. */
+static uint64_t
+memory_of_stage(const struct config *config, const struct job *job)
+{
+    struct stages stages;
+    size_t k = memory_nodes(config), words = 0, shards = config->train.shards;
+    if (config->mesh.stages == CONFIG_STAGES_AUTO || config->mesh.stages == 1 || k == 1 ||
+        job_stages(job, config, &stages))
+        return 0;
+    k = k + stages.tied < config->mesh.stages ? k + stages.tied : config->mesh.stages;
+    for (size_t c = 0; c < stages.cut_count; c++)
+        words = stages.cut[c].words > words ? stages.cut[c].words : words;
+    uint64_t rows = (config->train.batch + shards - 1) / shards;
+    return largest_stage(config, job, &stages, (unsigned)k) +
+           4 * shards * rows * words * sizeof(int32_t);
+}
+
 static void
 measure_job(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -117,6 +167,7 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
+        .stage = memory_of_stage(config, job),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
         .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
@@ -163,39 +214,6 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
         (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
         config->train.recompute ? "" : "; train.recompute = yes makes these less");
-}
-
-uint64_t
-memory_stage(const struct config *config, const struct job *job, unsigned k, unsigned stage,
-             size_t first, size_t end)
-{
-    unsigned shards = config->train.shards;
-    const struct nn_room room = {
-        .first = first,
-        .end = end,
-        .rows_max = (config->train.batch + shards - 1) / shards,
-        .training = true,
-        .late = config->mesh.schedule == SCHEDULE_ZB,
-    };
-    return schedule_room(config->mesh.schedule, k, stage, shards).all *
-           nn_pass_room_bytes(job->model, &room);
-}
-
-/* The first and the last stage are on one node if they share a weight. */
-static uint64_t
-largest_stage(const struct config *config, const struct job *job, const struct stages *stages,
-              unsigned k)
-{
-    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1];
-    uint64_t largest = 0, ends = 0;
-    stages_choose(stages, k, chosen);
-    stages_layers(stages, job->model, k, chosen, first);
-    for (unsigned stage = 0; stage < k; stage++) {
-        uint64_t bytes = memory_stage(config, job, k, stage, first[stage], first[stage + 1]);
-        ends += stage == 0 || stage + 1 == k ? bytes : 0;
-        largest = bytes > largest ? bytes : largest;
-    }
-    return stages->tied && ends > largest ? ends : largest;
 }
 
 unsigned
@@ -267,6 +285,9 @@ memory_print(const struct memory *m, const struct config *config)
     snprintf(text, sizeof text, "%u of %u shards%s at a time, %s each; recompute: %s", m->lanes,
              m->lanes_most, m->of, each, config->train.recompute ? "yes" : "no");
     row("  activations", (double)activations(m), text);
+    if (m->stage > 0)
+        row("  a stage", (double)m->stage,
+            "activations, and what stages give one another; with enough nodes");
     if (m->local > 0) {
         snprintf(text, sizeof text, "weights and gradient of each of %u shards", m->lanes);
         row("  local steps", (double)(m->lanes * m->local), text);

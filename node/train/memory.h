@@ -15,12 +15,14 @@
 struct memory {
     /* Bytes. */
     uint64_t program, data, weights, slots;
-    uint64_t from;     /* of model.from or train.from, kept for the case that the state is lost */
-    uint64_t sums;     /* gradients, their sums, and those being sent */
-    uint64_t kept;     /* contributions of others that a server may have to keep */
-    uint64_t rest;     /* the rest of a state */
-    uint64_t model;    /* the weights once more, as model.safetensors is written from them */
-    uint64_t shard;    /* activations of one shard */
+    uint64_t from;  /* of model.from or train.from, kept for the case that the state is lost */
+    uint64_t sums;  /* gradients, their sums, and those being sent */
+    uint64_t kept;  /* contributions of others that a server may have to keep */
+    uint64_t rest;  /* the rest of a state */
+    uint64_t model; /* the weights once more, as model.safetensors is written from them */
+    uint64_t shard; /* activations of one shard */
+    uint64_t
+        stage; /* with mesh.stages: of the largest one, beside the activations of whole shards */
     uint64_t local;    /* parameters and gradient of one shard, with train.local_steps */
     uint64_t gossip;   /* what a replica needs on top: its values, flows, and what a step changed */
     uint64_t log;      /* sums for nodes that catch up; only while one does. Free modes: none */

@@ -129,6 +129,11 @@ less_memory_takes_more_stages(void **state)
         last = stages;
     }
     assert_int_equal(last, 5); /* of five dense layers */
+    struct memory staged;
+    assert_int_equal(plan((const char *[]){"mesh.stages=5", "mesh.peers=5", NULL}, &staged), 0);
+    uint64_t items = (uint64_t)4 * 12 * 200 * 500 * sizeof(int32_t);
+    assert_true(staged.stage > items);
+    assert_true(memory_total(&staged) >= memory_total(&whole) + staged.stage);
     job_close(&job);
     config_destroy(&config);
 }
