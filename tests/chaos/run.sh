@@ -19,19 +19,22 @@ scenarios=(configs/chaos-*.yaml)
 # Of the free ways (elected servers that do not wait, gossip) two files, chosen by the seed.
 mapfile -t free < <(grep -l '^way:' "${scenarios[@]}")
 free=("${free[seed % ${#free[@]}]}" "${free[(seed + ${#free[@]} / 2) % ${#free[@]}]}")
-points=--all matrix=--all servers=--all
+points=--all matrix=--all servers=--all stages=--all pieces=--all
 [ "$PERCENT" -ge 100 ] || points="--runs $(part 1700) --scenes 6" matrix="--runs $(part 504)" servers="--runs $(part 520)" \
+    stages="--runs $(part 591)" pieces="--runs $(part 212)" \
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}")
 case $mode in
-short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "servers.py --runs 30" "counting.py --runs 12"
+short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "servers.py --runs 30"
+    "stages_matrix.py --runs 20 --courses 2" "stages_points.py --runs 20" "counting.py --runs 12"
     "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
-    configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml configs/chaos-server-kill.yaml
+    configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml configs/chaos-server-kill.yaml configs/chaos-stage-kill.yaml
     ${free[*]}" "free.py --runs 6 --accidents 1" "churn.py --cycles 60" "joins.py"
     "net_split.py --seconds 2 --only 1|3,2|2,each --limit 10" "net_cut.py --cuts 10 --patience 10"
     "net_rough.py --seconds 20" "net_flood.py --seconds 2 --rounds 1 --least 0 --grown 131072"
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
-    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "servers.py $servers" "counting.py --runs $(part 1000)"
+    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "servers.py $servers"
+    "stages_matrix.py --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
     "free.py --runs $(part 200) --ways async,ssp,softsync --kinds kill,join --worst 1000" "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
@@ -45,7 +48,8 @@ esac
 
 declare -A TRIES=(
     [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once"
-    [matrix.py]="one hash: nodes, threads, compilers" [servers.py]="one hash: elected servers" [counting.py]="every sample once per epoch"
+    [matrix.py]="one hash: nodes, threads, compilers" [servers.py]="one hash: elected servers" [stages_matrix.py]="one hash: models in stages"
+    [stages_points.py]="killed, stopped at each piece of a stage" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
     [free.py]="servers that do not wait, gossip" [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
     [load.py]="a machine with too much to do"

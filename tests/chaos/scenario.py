@@ -23,6 +23,7 @@ import time
 
 import mesh as chaos
 import net
+import stages
 import ways as free
 
 SIM = os.path.join(os.environ.get("BUILD") or os.path.join(chaos.ROOT, "build", "gcc"), "sim")
@@ -259,14 +260,17 @@ def one(folder, random, index, file, seed, within):
     why = net.missing() if in_namespaces else "not root" if with_disks and os.geteuid() != 0 else None
     if why:
         return None, f"SKIPPED: {why}"
-    job = os.path.join(folder, "job.yaml")
     os.makedirs(folder)
-    net.job(job, units=24, batch=24, train=480)
     options = ["--set", "train.checkpoint_every=50", "--set", "mesh.gather_ms=300"]
     words = lines[0][2][2:]
     way = next((word for word in words if word in free.WAYS), None)
-    for servers in [word for word in words if word != way]:
+    count = next((word.partition("=")[2] for word in words if word.startswith("stages=")), None)
+    job = (stages.write(folder, "cnn", 0) if count else
+           net.job(os.path.join(folder, "job.yaml"), units=24, batch=24, train=480))
+    for servers in [word for word in words if word != way and "=" not in word]:
         options += ["--set", "mesh.topology=server", "--set", f"mesh.servers={servers}"]
+    if count:  # of short steps: else one node is faster alone
+        options += [*chaos.EVEN, "--set", f"mesh.stages={count}"]
     options += [*free.WAYS[way], "--set", f"train.steps={steps(way, lines)}"] if way else []
     with World(os.path.join(folder, "nodes"), job, int(lines[0][2][1]), in_namespaces, with_disks, options, way) as world:
         try:

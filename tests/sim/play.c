@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "tests/sim/sim.h"
+#include "tests/sim/stages.h"
 
 enum {
     SHARDS = 12,
@@ -88,6 +88,8 @@ play_profile(struct sim *sim)
     uint64_t least_us = SHARDS * SHARD_US / scenario->most;
     uint64_t rounds = scenario->end_ms * 1000 / least_us + 100;
     p->rounds = (unsigned)(rounds < SIM_ROUNDS_MAX ? rounds : SIM_ROUNDS_MAX);
+    if (scenario->stages > 1)
+        stages_even(p, scenario->stages, SCHEDULE_ZB);
     if (gossips(scenario))
         gossip_profile(sim);
     else if (scenario->way)

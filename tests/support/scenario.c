@@ -140,6 +140,8 @@ scenario_print(const struct scenario *s, FILE *to)
         fprintf(to, " auto");
     else if (s->servers)
         fprintf(to, " %u", s->servers);
+    if (s->stages)
+        fprintf(to, " stages=%u", s->stages);
     if (s->way)
         fprintf(to, " %s", scenario_ways[s->way]);
     fprintf(to, "\n");

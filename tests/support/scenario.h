@@ -2,6 +2,7 @@
  *
  *     nodes: 4                                 # started together; numbers 1..4
  *     servers: 2                               # 1..8 or auto: sums by elected servers; left out: a ring
+ *     stages: 2                                # 1..4: the model is divided into so many; left out: it is not
  *     way: async                               # free: async, ssp, softsync, gossip-bsp, gossip-async, push-sum
  *     seed: 1                                  # of `random`; --seed overrides it
  *     events:                                  # at: seconds after all have met
@@ -24,6 +25,7 @@
  *
  *     0.000 nodes 4 5        start 1..4, wait until they have met; 5 is the highest number used later
  *     0.000 nodes 4 5 2      the same with two servers; or auto
+ *     0.000 nodes 4 5 stages=2    the same, the model in two stages
  *     0.000 nodes 4 5 async  the same in a free way, behind the servers if there are any
  *     1.500 kill 2           SIGKILL
  *     2.000 start 2          2.000 start 2 fresh     the first start of a joiner is fresh, too
@@ -48,6 +50,7 @@
 
 enum {
     SCENARIO_NODES_MAX = 8,
+    SCENARIO_STAGES_MAX = 4,
     SCENARIO_EVENTS_MAX = 512,
     SCENARIO_ACTIONS_MAX = 16384,
     SCENARIO_FILE_MAX = 65536,
@@ -94,6 +97,7 @@ struct scenario {
     unsigned nodes;   /* started at first */
     unsigned most;    /* highest number used */
     unsigned servers; /* 0: a ring */
+    unsigned stages;  /* 0: the model is not divided */
     enum scenario_way way;
     uint64_t seed;
     uint64_t end_ms; /* nothing begins or ends later */

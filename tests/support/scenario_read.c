@@ -390,14 +390,16 @@ read_way(struct reader *reader, const yaml_node_t *value)
 static int
 read_key(struct reader *reader, const char *key, const yaml_node_t *value)
 {
-    static const char *const names[] = {"nodes", "servers", "way", "seed", "events", "random"};
+    static const char *const names[] = {"nodes", "servers", "stages", "way",
+                                        "seed",  "events",  "random"};
     struct scenario *s = reader->scenario;
-    uint64_t number;
-    int rc;
-    if (strcmp(key, "nodes") == 0) {
-        rc = read_uint(reader, value, key, 1, SCENARIO_NODES_MAX, &number);
-        if (rc == 0)
-            s->nodes = (unsigned)number;
+    unsigned *count = strcmp(key, "nodes") == 0    ? &s->nodes
+                      : strcmp(key, "stages") == 0 ? &s->stages
+                                                   : NULL;
+    if (count) {
+        uint64_t number = 0, most = count == &s->stages ? SCENARIO_STAGES_MAX : SCENARIO_NODES_MAX;
+        int rc = read_uint(reader, value, key, 1, most, &number);
+        *count = (unsigned)number;
         return rc;
     }
     if (strcmp(key, "servers") == 0)
@@ -410,7 +412,7 @@ read_key(struct reader *reader, const char *key, const yaml_node_t *value)
         return read_events(reader, value);
     if (strcmp(key, "random") == 0)
         return read_random(reader, value);
-    return fail_key(reader, value, "the file", key, names, 6);
+    return fail_key(reader, value, "the file", key, names, sizeof names / sizeof names[0]);
 }
 
 int
@@ -431,6 +433,9 @@ scenario_read(struct reader *reader)
         return scenario_fail(reader, line_of(root), "expected nodes, 1..%d", SCENARIO_NODES_MAX);
     if (reader->scenario->way >= SCENARIO_GOSSIP_BSP && reader->scenario->servers)
         return scenario_fail(reader, line_of(root), "way = %s has no servers",
+                             scenario_ways[reader->scenario->way]);
+    if (reader->scenario->way && reader->scenario->stages)
+        return scenario_fail(reader, line_of(root), "way = %s has no stages",
                              scenario_ways[reader->scenario->way]);
     if (reader->scenario->nodes > reader->scenario->most)
         reader->scenario->most = reader->scenario->nodes;

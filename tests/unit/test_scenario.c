@@ -83,6 +83,8 @@ static const struct {
     {"node: 2", "unknown key node in the file, did you mean nodes?"},
     {"nodes: 2\nway: fast", "s.yaml:2: way = fast, expected exact, async, ssp"},
     {"nodes: 2\nservers: 2\nway: push-sum", "way = push-sum has no servers"},
+    {"nodes: 2\nstages: 5", "stages = 5, expected 1..4"},
+    {"nodes: 2\nstages: 2\nway: ssp", "way = ssp has no stages"},
     {"nodes: 2\nseed: 0", "s.yaml:2: seed = 0, expected 1.."},
     {"nodes: 2\nevents: 3", "events = 3, expected a list"},
     {"nodes: 2\nevents: [3]", "expected an event"},
