@@ -66,6 +66,8 @@ add(struct share *total, const struct share *share)
     t->expulsions += c->expulsions;
     t->flips += c->flips;
     t->forgeries += c->forgeries;
+    t->staged += c->staged;
+    t->pieces += c->pieces;
     t->states += c->states;
     t->damages += c->damages;
     t->astray += c->astray;
@@ -100,7 +102,9 @@ report(const struct share *total, const struct sim_options *options, double seco
            "with the right counts; %" PRIu64 " plans, %" PRIu64 " aborted; %" PRIu64
            " shards audited, %" PRIu64 " times a liar expelled\n",
            c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
-    printf("sim: %" PRIu64 " chunks of hostile members\n", c->forgeries);
+    printf("sim: %" PRIu64 " chunks and items of hostile members; %" PRIu64
+           " schedules of models in stages, %" PRIu64 " pieces computed\n",
+           c->forgeries, c->staged, c->pieces);
     printf("sim: %" PRIu64 " damaged checkpoints, %" PRIu64 " made whole with %" PRIu64
            " pages of others; %" PRIu64 " times it was judged that nobody had one\n",
            c->repairs, c->repaired, c->pages, c->nobodies);

@@ -439,6 +439,7 @@ static void
 begin(struct sim *sim)
 {
     stages_profile(sim);
+    sim->counts.staged += sim->profile.stages.core.count > 0;
     sim_rounds_reference(sim);
 }
 

@@ -244,6 +244,7 @@ struct sim_counts {
         expulsions;
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t forgeries;       /* by hostile members */
+    uint64_t staged, pieces;  /* schedules of models in stages, and what their nodes computed */
     uint64_t states, damages; /* of states; how often a node went back */
     uint64_t repairs, repaired, pages, nobodies;
     uint64_t astray; /* wrong states that others took */

@@ -367,6 +367,7 @@ stages_computed(struct sim *sim, struct sim_node *node)
     const struct core_piece *piece = &work->now;
     judge_read(sim, node, work, "ends");
     write_item(sim, node, work);
+    sim->counts.pieces++;
     if (piece->kind == SCHEDULE_TAIL)
         write_tail(sim, node, work);
     else if (piece->kind != SCHEDULE_FORWARD)
