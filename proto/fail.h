@@ -48,7 +48,8 @@
     X(BUCKET_READY, "bucket-ready", 0, "a bucket of gradients was computed; data")                 \
     X(BUCKET_TOLD, "bucket-told", 0, "... and the core knows, or will")                            \
     X(COMPUTED, "computed", 0, "all shards asked for were computed; data: the state")              \
-    X(PIECE, "piece", 0, "a piece of a stage is about to be computed; data: the state")            \
+    X(PIECE, "piece", 0,                                                                           \
+      "a piece of a stage is about to be computed, a whole backward twice; data: the state")       \
     X(LAST_CHUNK, "last-chunk", 0, "the last chunk of a total came; data: the total")              \
     X(COMMIT, "commit", 0, "a total is about to be applied")                                       \
     X(UPDATED, "updated", 0,                                                                       \

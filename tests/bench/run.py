@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures meshnode beside what one would pick instead, and prints Markdown tables of ratios.
 
-    run.py [allreduce] [exchange] [link] [gemm] [train] [processes] [overlap]    parts; none named: all of them
+    run.py [allreduce] [exchange] [link] [gemm] [train] [processes] [overlap] [pipeline]    parts; none named: all of them
         --build DIR     where make builds (default $BUILD or build/gcc)
         --rounds N      each contender once per round, in shuffled order
         --quick         a glance: few rounds, short
@@ -21,6 +21,8 @@ gemm       products of the five models: our loop, OpenBLAS's fastest kernel, PyT
 train      one process, exact and inexact, against PyTorch, eager, tuned and compiled; by the clock and by processor time
 processes  2 and 4 processes of one thread on loopback: the mesh against PyTorch's DDP
 overlap    two nodes on a link on which transfer takes as long as computing: is one hidden by the other?
+pipeline   1 MiB from stage to stage beside bare TCP; stages on 2 and 4 nodes with pieces of fixed duration: how idle nodes
+           are, and a step on 100 Mbit/s beside what is predicted
 
 Machines are noisy and differ, so nothing here is a time to reach: contenders run interleaved and a ratio
 is the median over rounds of the ratio within the round. Goals are printed beside the ratios. What is not
@@ -38,11 +40,12 @@ import time
 import allreduce
 import exchange
 import gemm
+import pipeline
 import train
 from common import CALM, FAILED, MISSED, ROOT, build, loud, quietly
 
 PARTS = {"allreduce": allreduce.loopback, "exchange": exchange.exchange, "link": allreduce.link, "gemm": gemm.products, "train": train.one_process,
-         "processes": train.processes, "overlap": train.overlap}
+         "processes": train.processes, "overlap": train.overlap, "pipeline": pipeline.pipeline}
 COMPUTING = ("gemm", "train", "processes")  # what instructions matter to
 
 
