@@ -192,6 +192,21 @@ group_by_time(const struct division *d, bool most)
     return best;
 }
 
+/* Stages that nobody has left. The first and the last one stay together if they share a weight. */
+static void
+stages_give(struct division *d, uint64_t kept)
+{
+    uint64_t one = 1, ends = one | one << d->plan->cut_count;
+    for (size_t stage = 0; stage <= d->plan->cut_count; stage++) {
+        uint64_t given = one << stage;
+        if (d->config->stages.tied && (given & ends))
+            given = ends;
+        if (!(kept >> stage & 1))
+            d->computes[group_by_time(d, false)] |= given;
+        kept |= given;
+    }
+}
+
 /* Members with the same stages are a group. False: nobody has any. */
 static bool
 groups_kept(struct division *d, const struct proto_plan *before)
@@ -213,9 +228,7 @@ groups_kept(struct division *d, const struct proto_plan *before)
     }
     if (d->groups == 0)
         return false;
-    for (size_t stage = 0; stage <= before->cut_count; stage++)
-        if (!(kept >> stage & 1))
-            d->computes[group_by_time(d, false)] |= UINT64_C(1) << stage;
+    stages_give(d, kept);
     for (size_t m = 0; m < d->plan->count; m++)
         if (d->group_of[m] == SIZE_MAX)
             group_join(d, m, group_by_time(d, true));
@@ -305,7 +318,9 @@ plan_stages_us(const struct core_config *config, const struct plan_stages_member
 static bool
 cuts_legal(const struct core_config *config, const struct proto_plan *plan)
 {
-    size_t legal = 0;
+    size_t legal = 0, groups = config->stages.count;
+    if (plan->cut_count > 0 && (groups <= 1 || plan->cut_count >= groups + config->stages.tied))
+        return false;
     for (size_t k = 0; k < plan->cut_count; k++) {
         while (legal < config->stages.cut_count &&
                config->stages.cuts[legal].bucket < plan->cuts[k].bucket)
@@ -334,8 +349,7 @@ bool
 plan_stages_valid(const struct core_config *config, const struct proto_plan *plan)
 {
     uint64_t stages = bits_below((unsigned)plan->cut_count + 1);
-    bool valid = cuts_legal(config, plan) && (plan->cut_count == 0 || config->stages.count > 1) &&
-                 plan->complete == bits_below(config->shards);
+    bool valid = cuts_legal(config, plan) && plan->complete == bits_below(config->shards);
     for (size_t m = 0; m < plan->count && valid; m++) {
         const struct proto_member *member = &plan->members[m];
         uint64_t ends = member->computes & (1 | UINT64_C(1) << plan->cut_count);
