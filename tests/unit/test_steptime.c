@@ -81,6 +81,23 @@ idle_time_is_that_of_the_formula(void **state)
         }
 }
 
+/* Real items come a moment after the piece that made them has ended: here 0.5 % of a piece. */
+static void
+what_comes_a_moment_late_does_not_wait_for_gradients_of_weights(void **state)
+{
+    (void)state;
+    struct job job;
+    for (unsigned k = 2; k <= 4; k++)
+        for (unsigned m = 4; m <= 32; m *= 2) {
+            equal_stages_on_lines(&job, SCHEDULE_ZB, k, m, 0, 0);
+            for (unsigned i = 0; i < MEMBERS * MEMBERS; i++)
+                job.links[i].latency_us = MS / 200;
+            struct steptime_result result = run(&job);
+            assert_true(result.step_us < (3 * m + k - 1) * MS + MS / 10);
+            assert_true(result.idle <= (double)(k - 1) / (m + k - 1) / 2);
+        }
+}
+
 static void
 one_stage_is_no_pipeline(void **state)
 {
@@ -374,6 +391,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_time_is_that_of_the_formula),
+        cmocka_unit_test(what_comes_a_moment_late_does_not_wait_for_gradients_of_weights),
         cmocka_unit_test(one_stage_is_no_pipeline),
         cmocka_unit_test(a_transfer_takes_its_bytes_and_the_latency),
         cmocka_unit_test(a_line_carries_one_transfer_after_the_other),

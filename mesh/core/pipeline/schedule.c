@@ -144,6 +144,17 @@ tie_ready(const struct schedule *schedule, unsigned stage)
     return waits ? schedule->of[schedule->stages - 1].backward : UINT64_MAX;
 }
 
+/* Gradients of weights that a stage keeps until its last gradient of the input: see schedule.h. A member that has other
+ * stages, too, need not wait for a neighbour. */
+static unsigned
+weights_kept(const struct schedule *schedule, unsigned stage)
+{
+    bool others = false, last = !(schedule->of[stage].mine & ~schedule->of[stage].backward);
+    for (unsigned s = 0; s < schedule->stages; s++)
+        others = others || (s != stage && schedule->of[s].mine);
+    return others || last ? 0 : stage;
+}
+
 /* Shards of which such a piece can be computed now. */
 static uint64_t
 schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_kind kind)
@@ -152,7 +163,9 @@ schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_ki
     if (kind == SCHEDULE_FORWARD)
         return has_room(schedule, stage) ? of->input & ~of->forward : 0;
     if (kind == SCHEDULE_WEIGHT)
-        return of->backward & ~of->weight & tie_ready(schedule, stage);
+        return shards_in(of->backward & ~of->weight) > weights_kept(schedule, stage)
+                   ? of->backward & ~of->weight & tie_ready(schedule, stage)
+                   : 0;
     if (schedule->rule == SCHEDULE_GPIPE && !all_forward(schedule))
         return 0;
     return of->forward & of->gradient & ~of->backward & tie_ready(schedule, stage);

@@ -10,7 +10,8 @@
  *            per round, as in Narayanan et al., ICML 2021)
  *     zb     ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): a backward is two pieces. A forward as soon
  *            as there is room, else a gradient of the input, which goes to the stage before; gradients of weights fill
- *            the pauses, and make room
+ *            the pauses, and make room. Stage s keeps s of these for the end, when the stages before it are still
+ *            busy: until then it rather waits, so that an item that comes a moment late does not wait for one of them
  *
  *     1f1b   stage 0   F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 --       k = 2, m = 4 shards
  *            stage 1   .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .        (--: the second half of a whole backward)
