@@ -135,10 +135,11 @@ struct mesh_task {
     size_t bucket; /* MESH_SUMMED */
     /* The same: nodes in the plan; 0: another node sent the sum */
     unsigned members;
-    unsigned servers;    /* MESH_COMMIT: members of the plan that were servers, */
-    uint64_t served;     /* and bytes of the sum of which this node was the server */
-    uint64_t state_hash; /* MESH_ADOPT */
-    size_t size;         /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
+    unsigned servers;              /* MESH_COMMIT: members of the plan that were servers, */
+    uint64_t served;               /* and bytes of the sum of which this node was the server; */
+    struct core_pipeline pipeline; /* stages 0: the round was not computed in pieces */
+    uint64_t state_hash;           /* MESH_ADOPT */
+    size_t size; /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
     uint64_t known;                /* MESH_COMPUTE: as in struct core_task */
     /* MESH_COMMIT; with gossip MESH_COMPUTE: hash of the plan, and the shards that it gave this node */

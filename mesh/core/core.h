@@ -262,7 +262,8 @@ struct core_stats {
     uint64_t mine;  /* the shards that the present plan gives to this node */
     unsigned servers; /* members that sum ranges for the others in the present plan */
     uint64_t served;  /* bytes of a round's sum that this node is the server of */
-    uint64_t plans;   /* adopted so far */
+    struct core_pipeline pipeline;
+    uint64_t plans; /* adopted so far */
     uint64_t aborts;
     uint64_t waits_us; /* how long others have waited for a plan of this node, see plan.h */
     uint64_t step_us;  /* time of the longest recent round or compute */

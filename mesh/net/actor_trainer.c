@@ -30,6 +30,7 @@ push_planned(struct mesh *mesh, struct mesh_task task)
     task.members = stats.members;
     task.servers = stats.servers;
     task.served = stats.served;
+    task.pipeline = stats.pipeline;
     task.plan = stats.plan;
     task.mine = stats.mine;
     push_task(mesh, task);

@@ -98,6 +98,26 @@ server_field(const struct metrics_step *step, char *line, size_t size)
         field(line, size, "%u %s", step->servers, step->servers == 1 ? "server" : "servers");
 }
 
+/* "stage 1 of 2: busy 60 %, waits 10 %, sends 1.2 MB, idle 40 % (formula 11 %)" */
+static void
+stage_field(const struct metrics_step *step, char *line, size_t size)
+{
+    const struct core_pipeline *pipeline = &step->pipeline;
+    char mine[64] = "", bytes[32];
+    double percent = 100 / fmax(1, (double)pipeline->round_us);
+    size_t used = 0;
+    for (unsigned stage = 0; stage < pipeline->stages && used < sizeof mine; stage++)
+        if (pipeline->computes >> stage & 1)
+            used +=
+                (size_t)snprintf(mine + used, sizeof mine - used, "%s%u", used ? ", " : "", stage);
+    format_bytes(bytes, sizeof bytes, (double)pipeline->sent);
+    field(line, size,
+          "stage %s of %u: busy %.0f %%, waits %.0f %%, sends %s, idle %.0f %% (formula %.0f %%)",
+          mine, pipeline->stages, percent * (double)pipeline->busy_us,
+          percent * (double)pipeline->waits_us, bytes, 100 * metrics_idle(pipeline),
+          100 * metrics_idle_formula(step));
+}
+
 void
 show_line(const struct show *show, char *out, size_t size)
 {
@@ -122,6 +142,8 @@ show_line(const struct show *show, char *out, size_t size)
         field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
     if (step->servers)
         server_field(step, out, size);
+    if (step->pipeline.computes)
+        stage_field(step, out, size);
     if (step->distance > 0)
         field(out, size, "distance %.2g %%", 100 * step->distance);
     if (step->unreached)

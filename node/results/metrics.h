@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/core/pipeline/stages.h"
 #include "proto/why.h"
 
 struct core_status;
@@ -32,12 +33,13 @@ struct metrics_step {
     /* What the whole mesh has done since this node's last line, NaN: unknown, and in how many seconds. In a ring it is this
      * step. */
     double mesh_steps, mesh_samples, mesh_s;
-    uint64_t first;              /* position of the first one in the epoch's permutation */
-    uint64_t coverage, shards;   /* bitmaps: shards counted in this step, computed by this node */
-    uint64_t rows, ledger;       /* hashes of its samples, of all steps so far: ledger.h */
-    double compute_s, wait_s;    /* of this node in this step */
-    uint64_t tx_bytes, rx_bytes; /* in this step */
-    uint64_t state_hash;         /* after the step */
+    uint64_t first;                /* position of the first one in the epoch's permutation */
+    uint64_t coverage, shards;     /* bitmaps: shards counted in this step, computed by this node */
+    uint64_t rows, ledger;         /* hashes of its samples, of all steps so far: ledger.h */
+    double compute_s, wait_s;      /* of this node in this step */
+    struct core_pipeline pipeline; /* the same, in pieces; stages 0: not */
+    uint64_t tx_bytes, rx_bytes;   /* in this step */
+    uint64_t state_hash;           /* after the step */
     /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
     double distance;
     uint64_t skipped_steps; /* so far, of the whole run */
@@ -47,6 +49,11 @@ struct metrics_step {
     const char *test_of; /* what, "epoch 1", and after which step; NULL: the state after this one */
     uint64_t test_step;
 };
+
+/* Shares of the time of a pipeline's round in which this node computed nothing: measured; and (k-1)/(m+k-1), what k equal
+ * stages cost with m shards when a backward is one piece (schedule.h: gpipe, 1f1b). */
+double metrics_idle(const struct core_pipeline *pipeline);
+double metrics_idle_formula(const struct metrics_step *step);
 
 /* The values that the lines are checked against: see verify.h. */
 struct metrics_job {

@@ -52,6 +52,38 @@ safe_text(const char *text)
     return json_string(safe);
 }
 
+double
+metrics_idle(const struct core_pipeline *pipeline)
+{
+    return 1 - (double)pipeline->busy_us / fmax(1, (double)pipeline->round_us);
+}
+
+double
+metrics_idle_formula(const struct metrics_step *step)
+{
+    double k = step->pipeline.stages, m = __builtin_popcountll(step->shards);
+    return (k - 1) / (m + k - 1);
+}
+
+static json_t *
+pipeline_object(const struct metrics_step *step)
+{
+    const struct core_pipeline *pipeline = &step->pipeline;
+    json_t *object = json_object(), *mine = json_array();
+    for (unsigned stage = 0; stage < pipeline->stages; stage++)
+        if (pipeline->computes >> stage & 1)
+            json_array_append_new(mine, integer_json(stage));
+    json_object_set_new(object, "stages", integer_json(pipeline->stages));
+    json_object_set_new(object, "mine", mine);
+    json_object_set_new(object, "round_s", number(1e-6 * (double)pipeline->round_us));
+    json_object_set_new(object, "busy_s", number(1e-6 * (double)pipeline->busy_us));
+    json_object_set_new(object, "wait_s", number(1e-6 * (double)pipeline->waits_us));
+    json_object_set_new(object, "sent_bytes", integer_json(pipeline->sent));
+    json_object_set_new(object, "idle", number(metrics_idle(pipeline)));
+    json_object_set_new(object, "idle_formula", number(metrics_idle_formula(step)));
+    return object;
+}
+
 void
 metrics_test_set(json_t *object, const struct metrics_step *step)
 {
@@ -93,6 +125,8 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     json_object_set_new(object, "wait_s", number(step->wait_s));
     json_object_set_new(object, "tx_bytes", integer_json(step->tx_bytes));
     json_object_set_new(object, "rx_bytes", integer_json(step->rx_bytes));
+    if (step->pipeline.stages)
+        json_object_set_new(object, "pipeline", pipeline_object(step));
     json_object_set_new(object, "state_hash", hash_text(step->state_hash));
     if (step->distance > 0)
         json_object_set_new(object, "distance", number(step->distance));

@@ -104,6 +104,7 @@ train_report(struct run *run, const struct train_step *step)
         .plan = task->plan,
         .servers = task->servers,
         .served_bytes = task->served,
+        .pipeline = task->pipeline,
         .followed = task->members == 0,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,

@@ -9,11 +9,15 @@ reference "$WORK/job.yaml"
 
 # Behind the first layers there are 1568 activations of each of the 96 samples of a step. All gradients are half as many bytes.
 ITEMS=$((4 * 96 * 1568))
-in_stages() { # NAME ...: in most steps one of them sent more than these activations
-    local steps
+in_stages() { # NAME ...: in most steps one of them sent more than these activations; all say which stages they computed
+    local steps name
     steps=$(cd "$WORK" && sed -n 's/.*"step":\([0-9]*\).*"tx_bytes":\([0-9]*\).*/\1 \2/p' "${@/%//metrics.jsonl}" |
         awk -v least=$ITEMS '$2 > least && !had[$1]++' | wc -l)
     [ "$steps" -gt 40 ] || fail "$* sent activations in $steps of 60 steps"
+    for name in "$@"; do
+        steps=$(grep -c '"pipeline":{"stages":[23],"mine":\[[0-9,]*\],"round_s":0[^}]*"sent_bytes":[1-9]' "$WORK/$name/metrics.jsonl")
+        [ "$steps" -gt 40 ] || fail "$name says in $steps of 60 steps what it did of its stages"
+    done
 }
 
 for schedule in gpipe 1f1b zb; do

@@ -76,11 +76,18 @@ step_of(uint64_t step)
         .servers = 2,
         .served_bytes = 4096,
         .samples = 100,
+        .shards = 3,
         .mesh_steps = 1,
         .mesh_samples = 100,
         .mesh_s = 0.25,
         .compute_s = 0.125,
         .wait_s = 0.125,
+        .pipeline = {.stages = 3,
+                     .computes = 2,
+                     .round_us = 500000,
+                     .busy_us = 375000,
+                     .waits_us = 62500,
+                     .sent = 4096},
         .tx_bytes = 7,
         .rx_bytes = 9,
         .state_hash = 0xabc,
@@ -146,6 +153,16 @@ each_step_is_an_object_of_its_own(void **state)
     assert_true(number(object, "rx_bytes") == 9);
     assert_string_equal(json_string_value(json_object_get(object, "state_hash")),
                         "0000000000000abc");
+    json_t *pipeline = json_object_get(object, "pipeline");
+    assert_int_equal(json_integer_value(json_object_get(pipeline, "stages")), 3);
+    assert_int_equal(json_array_size(json_object_get(pipeline, "mine")), 1);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(pipeline, "mine"), 0)), 1);
+    assert_true(number(pipeline, "round_s") == 0.5);
+    assert_true(number(pipeline, "busy_s") == 0.375);
+    assert_true(number(pipeline, "wait_s") == 0.0625);
+    assert_int_equal(json_integer_value(json_object_get(pipeline, "sent_bytes")), 4096);
+    assert_true(number(pipeline, "idle") == 0.25);
+    assert_true(number(pipeline, "idle_formula") == 0.5);
     assert_null(json_object_get(object, "skipped"));
     assert_null(json_object_get(object, "test_loss"));
     json_decref(object);
@@ -552,7 +569,7 @@ a_full_disk_costs_lines_but_not_the_run(void **state)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
-    small.rlim_cur = 450; /* one line, and a part of the second */
+    small.rlim_cur = 700; /* one line, and a part of the second */
     dup2(null, STDERR_FILENO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     for (uint64_t i = 1; i <= 5; i++) {

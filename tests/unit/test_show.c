@@ -93,6 +93,31 @@ servers_are_counted_and_a_server_says_what_it_sums(void **state)
 }
 
 static void
+a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is(void **state)
+{
+    struct show show;
+    struct metrics_step step = step_of(1);
+    (void)state;
+    begin(&show);
+    step.shards = 0xf;
+    step.pipeline = (struct core_pipeline){
+        .stages = 3,
+        .computes = 0x6,
+        .round_us = 1000000,
+        .busy_us = 600000,
+        .waits_us = 300000,
+        .sent = 1234567,
+    };
+    show_step(&show, &step, SECOND);
+    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  stage 1, 2 of 3: busy 60 %, "
+                 "waits 30 %, sends 1.2 MB, idle 40 % (formula 33 %)  epoch 1");
+    step.pipeline.computes = 0; /* it watches */
+    show_step(&show, &step, SECOND);
+    show.seconds = 0;
+    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1");
+}
+
+static void
 a_first_step_tells_no_rate(void **state)
 {
     struct show show;
@@ -229,6 +254,7 @@ main(void)
         cmocka_unit_test(a_step_has_its_fields_the_most_wanted_first),
         cmocka_unit_test(nodes_that_are_heard_and_not_reached_are_counted),
         cmocka_unit_test(servers_are_counted_and_a_server_says_what_it_sums),
+        cmocka_unit_test(a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is),
         cmocka_unit_test(a_first_step_tells_no_rate),
         cmocka_unit_test(rates_are_those_of_the_mesh),
         cmocka_unit_test(a_distance_is_a_share_of_the_weights),

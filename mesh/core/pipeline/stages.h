@@ -62,4 +62,14 @@ core_item_at(unsigned shards, unsigned stage, unsigned shard, bool gradient)
     return ((size_t)stage * 2 + gradient) * shards + shard;
 }
 
+/* What this node does of the running round, computed in pieces: so far; when it is committed, all. */
+struct core_pipeline {
+    unsigned stages;   /* of the plan; 0: the round is not computed in pieces */
+    uint64_t computes; /* by this node, bitmap */
+    uint64_t round_us; /* since it began here */
+    uint64_t busy_us;  /* with pieces */
+    uint64_t waits_us; /* for items, until the last piece is computed */
+    uint64_t sent;     /* bytes of items */
+};
+
 #endif

@@ -219,6 +219,7 @@ on_item_send(void *ctx, unsigned rank, const struct handover_chunk *chunk, const
     if (peer->state != PEER_UP || !peer->announced)
         return;
     contribution_sends(&core->contribution);
+    pieces_sends(&core->pieces, chunk->count * sizeof(int32_t));
     core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, &msg, body,
                                  chunk->count * sizeof(int32_t), true);
 }
@@ -334,5 +335,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
     for (size_t m = 0; m < core->plan.now.count && core->plan.now.count > 1; m++)
         out->servers += core->plan.now.members[m].duties != 0;
     out->served = collective_served(core->collective);
+    if (pieces_run(core) && pieces_begun(&core->pieces, core))
+        out->pipeline = pieces_look(&core->pieces, core);
     find_slow(core, out);
 }
