@@ -115,7 +115,7 @@ place_nodes(struct estimate_stages *e)
 uint64_t
 estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
 {
-    stages_mesh_divide(&e->mesh, e->config, e->wanted, nodes, &e->plan);
+    stages_mesh_divide(&e->mesh, e->config->train.shards, e->wanted, nodes, &e->plan);
     if (e->plan.cut_count == 0)
         return 0;
     e->place.peer_count = nodes;

@@ -27,10 +27,11 @@ struct measure {
 /* Items of numbers that are about as large, as floats and as bfloat16, of which each word has one twice. None is 0, which some
  * layers pass over. */
 static void
-fill_item(const struct measure *m, size_t stage, size_t gradient, float size)
+fill_item(const struct measure *m, unsigned stage, bool gradient, float size)
 {
     size_t words = m->plan.item_words;
-    int32_t *item = m->plan.items + (stage * 2 + gradient) * m->work->setup.shards * words;
+    size_t at = core_item_at(m->work->setup.shards, stage, 0, gradient);
+    int32_t *item = m->plan.items + at * words;
     for (size_t i = 0; i < words; i++) {
         float x = size * ((float)(mix64(i) >> 40) * 0x1p-23F - 0.99F);
         uint32_t half = float_bits(x) >> 16;
@@ -120,10 +121,10 @@ stage_times_measure(struct stage_times *out, const struct stages *stages, struct
     struct measure m = {
         .work = work, .state = state, .own = own, .plan = {.shards = 1, .rule = SCHEDULE_ZB}};
     int rc = new_items(&m, stages);
-    for (size_t stage = 0; rc == 0 && stage < STAGES; stage++) {
-        fill_item(&m, stage, 0, 1);
+    for (unsigned stage = 0; rc == 0 && stage < STAGES; stage++) {
+        fill_item(&m, stage, false, 1);
         if (stage + 1 < STAGES)
-            fill_item(&m, stage, 1, GRADIENT);
+            fill_item(&m, stage, true, GRADIENT);
     }
     for (size_t p = 0; p <= stages->cut_count && rc == 0; p++)
         rc = measure_part(&m, stages, p, &out[p]);

@@ -5,33 +5,10 @@
 
 #include "mesh/core/group/plan_stages.h"
 
-int
-stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config)
+/* Words of the largest item. */
+static uint64_t
+item_words(const struct stages *stages, const struct config *config)
 {
-    int rc = job_stages(job, config, &out->stages);
-    double all = 0;
-    for (size_t k = 0; rc == 0 && k <= out->stages.cut_count; k++)
-        all += out->stages.cost[k];
-    for (size_t k = 0; rc == 0 && k <= out->stages.cut_count; k++)
-        out->cost[k] = (uint64_t)(1e9 * out->stages.cost[k] / all) + 1;
-    for (size_t k = 0; rc == 0 && k < out->stages.cut_count; k++) {
-        const struct stages_cut *cut = &out->stages.cut[k];
-        assert(cut->bucket > 0 && cut->bucket <= UINT16_MAX);
-        out->cut[k] = (struct core_cut){(uint16_t)cut->bucket, (uint32_t)cut->words};
-    }
-    return rc;
-}
-
-struct core_stages
-stages_mesh_setup(const struct stages_mesh *from, const struct config *config)
-{
-    const struct stages *stages = &from->stages;
-    struct core_stages out = {.count = config->mesh.stages,
-                              .schedule = config->mesh.schedule,
-                              .cuts = from->cut,
-                              .cut_count = stages->cut_count,
-                              .cost = from->cost,
-                              .tied = stages->tied};
     uint64_t rows = 1, words = 1;
     for (unsigned s = 0; s < config->train.shards; s++) {
         uint64_t of = core_shard_rows(config->train.batch, config->train.shards, s);
@@ -39,9 +16,40 @@ stages_mesh_setup(const struct stages_mesh *from, const struct config *config)
     }
     for (size_t k = 0; k < stages->cut_count; k++)
         words = stages->cut[k].words > words ? stages->cut[k].words : words;
-    out.count -= stages->tied; /* of groups: one has the first and the last stage */
-    out.item_words = rows * words;
-    return out;
+    return rows * words;
+}
+
+static void
+set_tables(struct stages_mesh *out)
+{
+    const struct stages *stages = &out->stages;
+    double all = 0;
+    for (size_t k = 0; k <= stages->cut_count; k++)
+        all += stages->cost[k];
+    for (size_t k = 0; k <= stages->cut_count; k++)
+        out->cost[k] = (uint64_t)(1e9 * stages->cost[k] / all) + 1;
+    for (size_t k = 0; k < stages->cut_count; k++) {
+        const struct stages_cut *cut = &stages->cut[k];
+        assert(cut->bucket > 0 && cut->bucket <= UINT16_MAX);
+        out->cut[k] = (struct core_cut){(uint16_t)cut->bucket, (uint32_t)cut->words};
+    }
+}
+
+int
+stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config)
+{
+    int rc = job_stages(job, config, &out->stages);
+    if (rc)
+        return rc;
+    set_tables(out);
+    out->core = (struct core_stages){.count = stages_groups(&out->stages, config->mesh.stages),
+                                     .schedule = config->mesh.schedule,
+                                     .cuts = out->cut,
+                                     .cut_count = out->stages.cut_count,
+                                     .cost = out->cost,
+                                     .tied = out->stages.tied,
+                                     .item_words = item_words(&out->stages, config)};
+    return 0;
 }
 
 size_t
@@ -56,30 +64,29 @@ stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan,
 }
 
 void
-stages_mesh_plan(const struct stages_mesh *from, const struct config *config,
-                 const struct core_piece *piece, struct mesh *mesh, struct work_stages *out)
+stages_mesh_plan(const struct stages_mesh *from, const struct core_piece *piece, struct mesh *mesh,
+                 struct work_stages *out)
 {
     const struct proto_plan *plan = piece->plan;
     const struct proto_member *member = &plan->members[piece->rank];
     *out = (struct work_stages){.count = plan->cut_count + 1,
                                 .mine = member->computes,
                                 .shards = (unsigned)__builtin_popcountll(member->shards),
-                                .rule = config->mesh.schedule,
+                                .rule = from->core.schedule,
                                 .tied = from->stages.tied,
-                                .items = (int32_t *)mesh_item(mesh, 0, 0, false)};
-    out->item_words = stages_mesh_setup(from, config).item_words;
+                                .items = (int32_t *)mesh_item(mesh, 0, 0, false),
+                                .item_words = from->core.item_words};
     for (unsigned stage = 1; stage < out->count; stage++)
         out->first[stage] = stages_mesh_layer(from, plan, stage);
 }
 
 void
-stages_mesh_divide(const struct stages_mesh *from, const struct config *config, unsigned k,
-                   size_t nodes, struct proto_plan *plan)
+stages_mesh_divide(const struct stages_mesh *from, unsigned shards, unsigned k, size_t nodes,
+                   struct proto_plan *plan)
 {
     static const struct plan_stages_member equal[PROTO_PEERS_MAX];
-    struct core_config core = {.shards = config->train.shards,
-                               .stages = stages_mesh_setup(from, config)};
-    core.stages.count = k - (k > 1 && from->stages.tied);
+    struct core_config core = {.shards = shards, .stages = from->core};
+    core.stages.count = stages_groups(&from->stages, k);
     *plan = (struct proto_plan){.count = nodes};
     plan_stages(&core, equal, NULL, plan);
 }

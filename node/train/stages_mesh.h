@@ -10,20 +10,19 @@ struct stages_mesh {
     struct stages stages;
     struct core_cut cut[STAGES_CUTS_MAX];
     uint64_t cost[STAGES_CUTS_MAX + 1];
+    struct core_stages core; /* for mesh_setup; it points to these tables */
 };
 
-/* Of a job with mesh.stages above 1. Returns 0 or -ENOMEM. */
+/* Of a job with stages. Returns 0 or -ENOMEM. */
 int stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config);
-/* For mesh_setup; it points into `from`. */
-struct core_stages stages_mesh_setup(const struct stages_mesh *from, const struct config *config);
 /* How the plan of this piece divides the model. */
-void stages_mesh_plan(const struct stages_mesh *from, const struct config *config,
-                      const struct core_piece *piece, struct mesh *mesh, struct work_stages *out);
+void stages_mesh_plan(const struct stages_mesh *from, const struct core_piece *piece,
+                      struct mesh *mesh, struct work_stages *out);
 /* The layer with which a stage of the plan begins. */
 size_t stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan,
                          unsigned stage);
-/* How `nodes` nodes that are equally fast would divide the model into `k` stages, as mesh.stages or memory_stages says. */
-void stages_mesh_divide(const struct stages_mesh *from, const struct config *config, unsigned k,
-                        size_t nodes, struct proto_plan *plan);
+/* How `nodes` nodes that are equally fast would divide `shards` shards and the model into `k` stages, as mesh.stages or memory_stages says. */
+void stages_mesh_divide(const struct stages_mesh *from, unsigned shards, unsigned k, size_t nodes,
+                        struct proto_plan *plan);
 
 #endif

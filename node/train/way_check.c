@@ -199,7 +199,7 @@ print_division(const struct config *config, const struct job *job, const struct 
 {
     struct proto_plan plan;
     size_t nodes = memory_nodes(config);
-    stages_mesh_divide(mesh, config, wanted, nodes, &plan);
+    stages_mesh_divide(mesh, config->train.shards, wanted, nodes, &plan);
     unsigned k = (unsigned)plan.cut_count + 1;
     printf("stages  %u on %zu nodes%s, mesh.schedule: %s\n", k, nodes,
            config->mesh.peers ? "" : " (for example)", word(config, "mesh.schedule"));

@@ -202,7 +202,7 @@ work_on_piece(struct run *run, const struct core_piece *piece)
 {
     struct rounds_run *rounds = run->own;
     struct work_stages stages;
-    stages_mesh_plan(&rounds->stages, run->config, piece, run->mesh, &stages);
+    stages_mesh_plan(&rounds->stages, piece, run->mesh, &stages);
     if (piece->kind == SCHEDULE_TAIL)
         return computed_soundly(run)
                    ? work_pieces_tail(run->work, &run->state, &stages, mesh_own(run->mesh))
@@ -479,7 +479,7 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
     if (config->mesh.stages > 1)
-        setup->stages = stages_mesh_setup(&((struct rounds_run *)run->own)->stages, config);
+        setup->stages = ((struct rounds_run *)run->own)->stages.core;
     setup->program.want = serve_page;
 }
 

@@ -216,10 +216,11 @@ item_of(const struct work *work, size_t stage, bool gradient, const struct lane 
 {
     const struct work_stages *plan = &work->pieces->plan;
     const struct nn_model *model = work->setup.model;
-    size_t shard = (size_t)__builtin_ctzll(lane->shards);
+    unsigned shard = (unsigned)__builtin_ctzll(lane->shards);
     size_t layer = work->pieces->stage[stage + gradient].layer;
     struct item item = {
-        plan->items + ((stage * 2 + gradient) * work->setup.shards + shard) * plan->item_words,
+        plan->items +
+            core_item_at(work->setup.shards, (unsigned)stage, shard, gradient) * plan->item_words,
         lane->rows, nn_cut_words(model, layer), nn_shape_size(nn_layer_output(model, layer - 1))};
     assert(item.rows * item.words <= plan->item_words);
     return item;

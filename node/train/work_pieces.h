@@ -14,7 +14,7 @@
 #ifndef NODE_WORK_PIECES_H
 #define NODE_WORK_PIECES_H
 
-#include "mesh/core/pipeline/schedule.h"
+#include "mesh/core/pipeline/stages.h"
 #include "node/train/work.h"
 
 /* How a plan divides the model, for this node. */
@@ -28,7 +28,7 @@ struct work_stages {
     /* The first stage and the last one share a weight, and are on the same node. The pass of the last one is kept for
      * the first one, whose back-propagation of a shard comes after that of the last one. */
     bool tied;
-    /* Item (stage, shard, gradient) is at items + ((stage * 2 + gradient) * shards + shard) * item_words: rows of the shard,
+    /* Item (stage, shard, gradient) is at items + core_item_at(..) * item_words: rows of the shard,
      * each of nn_cut_words: floats, or packed by bf16.h. `stage` is the one that reads it. */
     int32_t *items;
     size_t item_words;
