@@ -237,7 +237,7 @@ handover_next(struct handover *h, struct handover_item *item)
     for (unsigned stage = 0; h->running && stage <= h->plan.cut_count; stage++)
         for (unsigned kind = 0; kind < KINDS; kind++) {
             struct flow *flow = &h->flow[stage][kind];
-            uint64_t new = flow->here & ~flow->told &shards_of(&h->plan, h->rank, stage);
+            uint64_t new = shards_of(&h->plan, h->rank, stage) & flow->here & ~flow->told;
             if (!new)
                 continue;
             *item = (struct handover_item){stage, (unsigned)__builtin_ctzll(new), kind};
@@ -280,15 +280,21 @@ flows_clear(struct handover *h)
         h->flow[stage][0] = h->flow[stage][1] = (struct flow){0};
 }
 
+void
+handover_end(struct handover *h)
+{
+    flows_clear(h);
+    h->running = false;
+}
+
 /* Items of other cuts are others. */
 static void
 forget_all(struct handover *h)
 {
-    flows_clear(h);
+    handover_end(h);
     h->lost = h->lost || h->early_count > 0;
     while (h->early_count > 0)
         early_remove(h, h->early_count - 1);
-    h->running = false;
 }
 
 /* What is made goes to the member that has it to do now, if that is another one than before. */
@@ -328,13 +334,6 @@ handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank)
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
         for (unsigned kind = 0; kind < KINDS; kind++)
             flow_plan(h, stage, kind);
-}
-
-void
-handover_end(struct handover *h)
-{
-    flows_clear(h);
-    h->running = false;
 }
 
 void
