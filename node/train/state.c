@@ -582,6 +582,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     assert(next->block != now->block);
     clear_gaps(next);
     *next->header = *now->header;
+    next->header->parent = 0;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
     memset(next->applied, 0, next->block_count * sizeof *next->applied);
     state_hash_forget(next, next->hash);

@@ -91,6 +91,7 @@ struct state_header {
     double best_loss;
     uint64_t ledger;      /* running hash of the samples used by the steps so far: ledger.h */
     uint64_t skipped_row; /* rounds skipped one after the other, up to the last one */
+    uint64_t parent;      /* hash of the whole state before the last applied round; 0: of none */
 };
 
 enum {
@@ -159,7 +160,7 @@ struct state {
     double *square;     /* [block_count] state_squares of each block */
     double (*norm)[2];  /* [block_count] layer-wise optimizers: optim_squares of each block */
     float *ratio;       /* [block_count] ratio of the block's tensor; NULL for other optimizers */
-    uint64_t head_hash; /* hash of header and exponents, set together with `hash` */
+    uint64_t head_hash; /* hash of header and exponents, set together with `hash`; 0: not known */
     uint64_t part;      /* so is this: what the held blocks add to the hash of the whole */
     /* While the state is being built: */
     bool moves;      /* the round changes the parameters */
@@ -271,11 +272,14 @@ size_t state_known(const struct state *next);
  * of the other blocks are to be there, too, before state_finish: state_summary_take. */
 void state_squares(struct state *next, const struct state *now, const int32_t *total,
                    struct pool *pool);
-/* After state_squares: the missing ranges, and the exponents. Returns what state_advance returns. */
+/* After state_squares: the missing ranges, the exponents and, of a state that holds all, header->parent. Returns what
+ * state_advance returns. */
 uint64_t state_finish(struct state *next, const struct state *now, const int32_t *total,
                       struct pool *pool);
 /* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
 uint64_t state_rehash(struct state *state, struct pool *pool);
+/* Is all that is held as it was remembered? It looks at the memory. */
+bool state_sound(const struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);
@@ -302,11 +306,11 @@ int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct 
  * this member speaks of. Of those that hold a stage it is one alone; the others write zeros for it. */
 void state_summary_write(const struct state *next, const struct state *now,
                          const struct state_stages *stages, uint64_t mine, int32_t *own);
-/* From the total of these: next->square of the blocks that are not held, and the hash of the whole state before the round.
- * Returns 0, or -EBADMSG with `why` if the total has changed since, or its squares are not those computed here. */
+/* From the total of these, between state_begin and state_finish: next->square of the blocks that are not held, and
+ * header->parent. Returns 0, or -EBADMSG with `why` if the total has changed since, or its squares are not those computed
+ * here. */
 int state_summary_take(struct state *next, const struct state *now,
-                       const struct state_stages *stages, const int32_t *total, uint64_t *hash,
-                       struct why *why);
+                       const struct state_stages *stages, const int32_t *total, struct why *why);
 
 /* Adds the loss sum and the counts of one shard to a tail. */
 void state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result);

@@ -150,6 +150,19 @@ state_hash(const struct state *state, struct pool *pool)
 }
 
 uint64_t
+state_hash_known(const struct state *state, struct pool *pool)
+{
+    return state->head_hash ? state_hash_whole(state, state->part) : state_hash(state, pool);
+}
+
+bool
+state_sound(const struct state *state, struct pool *pool)
+{
+    return state_hash(state, pool) == state_hash_whole(state, state->part) &&
+           state_head_sound(state);
+}
+
+uint64_t
 state_rehash(struct state *state, struct pool *pool)
 {
     state_hash_forget(state, state->hash);

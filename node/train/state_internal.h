@@ -58,6 +58,8 @@ bool state_block_sound(const struct state *state, size_t block);
 uint64_t state_hash_rest(struct state *next, struct pool *pool);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */
 bool state_changed_below(const struct state *next, const struct state *now);
+/* What state_hash returns, by what is remembered if it is. */
+uint64_t state_hash_known(const struct state *state, struct pool *pool);
 /* What the blocks of a held range add to the hash of the whole, by their remembered hashes. */
 uint64_t state_hash_range(const struct state *state, const struct state_range *range);
 /* Marks the hashes of the held blocks as unknown. */

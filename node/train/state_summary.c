@@ -129,7 +129,7 @@ take_squares(struct state *next, const struct state *now, const int32_t *summary
 
 int
 state_summary_take(struct state *next, const struct state *now, const struct state_stages *stages,
-                   const int32_t *total, uint64_t *hash, struct why *why)
+                   const int32_t *total, struct why *why)
 {
     const int32_t *summary = total + summary_first(now);
     uint64_t check = check_of_summary(now, summary), parts = 0;
@@ -142,6 +142,6 @@ state_summary_take(struct state *next, const struct state *now, const struct sta
         memcpy(&part, summary + part_at(s), sizeof part);
         parts += part;
     }
-    *hash = state_hash_whole(now, parts);
+    next->header->parent = state_hash_whole(now, parts);
     return 0;
 }

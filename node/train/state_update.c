@@ -239,6 +239,8 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
     } else {
         copy_vectors(next, now);
     }
+    if (state_holds(now, &(struct state_range){0, now->param_count}))
+        next->header->parent = state_hash_known(now, pool);
     fail_hit(FAIL_APPLIED, next->block, next->size);
     uint64_t hash = state_hash_rest(next, pool);
     return state_changed_below(next, now) ? 0 : hash;

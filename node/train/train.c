@@ -53,7 +53,6 @@ train_announce(struct run *run, uint64_t round, uint64_t hash)
     size_t count;
     const struct state_header *h = run->state.header;
     work_buckets(run->work, &count);
-    run->hash = hash;
     mesh_state(run->mesh, run->state.block,
                &(struct core_state){.round = round,
                                     .hash = hash,
@@ -130,7 +129,7 @@ run_mesh(struct run *run)
     if (!done && run->way->ends && (status = run->way->ends(run, saved)) >= 0)
         return status;
     fail_hit(FAIL_DONE, run->state.block, run->state.size);
-    if (state_hash(&run->state, run->pool) != run->hash) {
+    if (!state_sound(&run->state, run->pool)) {
         train_say(run, 3,
                   "the state changed in memory: no checkpoint and no results were written; start "
                   "again to "

@@ -76,7 +76,6 @@ struct run {
     struct pool *pool;
     struct work *work;
     struct state state, next; /* the present state; F builds the next one beside it */
-    uint64_t hash;            /* of the state that the mesh was told */
     struct mesh *mesh;
     struct metrics *metrics;
     struct save *save;
@@ -93,7 +92,7 @@ int train_open(struct run *run, enum train_start start, struct why *why);
 void train_close(struct run *run);
 /* A free way ends on this node, and nothing of it is to be saved but, perhaps, the model. Returns the exit status. */
 int train_leave(struct run *run, bool model);
-/* Tells the mesh of run->state, which has this hash. */
+/* Tells the mesh of run->state, whose hashes are remembered, and that it has this hash. */
 void train_announce(struct run *run, uint64_t round, uint64_t hash);
 /* The first step deletes what an earlier run left, if it is not continued. */
 void train_begin_fresh(struct run *run);

@@ -386,7 +386,7 @@ finish(struct run *run)
     train_announce(run, 1, result);
     if (state->job.test)
         evaluate_result(run, result);
-    run->hash = state_rehash(state, run->pool);
+    state_rehash(state, run->pool);
 }
 
 static bool

@@ -304,7 +304,7 @@ end_push(struct run *run, bool saved)
 {
     if (!saved)
         return train_leave(run, false);
-    run->hash = state_rehash(&run->state, run->pool);
+    state_rehash(&run->state, run->pool);
     return -1;
 }
 

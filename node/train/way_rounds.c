@@ -17,8 +17,7 @@ struct rounds_run {
     uint64_t round;            /* of the state that the mesh was told */
     bool damaged;              /* the state has changed in memory */
     uint64_t reported;         /* the last round in metrics.jsonl */
-    bool before;               /* run->next is the state that the present one was made from, */
-    uint64_t before_hash;      /* and had this hash */
+    bool before;               /* run->next is the state that the present one was made from */
     int32_t *scratch;          /* [vector] for audits, else NULL */
     struct state_event event;  /* of the round that leads to run->next */
     bool early;                /* run->next may be built bucket by bucket */
@@ -80,7 +79,7 @@ static bool
 sound(struct run *run)
 {
     struct rounds_run *rounds = run->own;
-    rounds->damaged = rounds->damaged || state_hash(&run->state, run->pool) != run->hash;
+    rounds->damaged = rounds->damaged || !state_sound(&run->state, run->pool);
     return !rounds->damaged;
 }
 
@@ -101,8 +100,7 @@ static bool
 state_before(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
-    if (!rounds->before || run->next.header->round >= round ||
-        state_hash(&run->next, run->pool) != rounds->before_hash)
+    if (!rounds->before || run->next.header->round >= round || !state_sound(&run->next, run->pool))
         return false;
     state_swap(&run->state, &run->next);
     return true;
@@ -336,7 +334,6 @@ commit(struct run *run, const struct mesh_task *task)
     rounds->event.coverage = coverage;
     state_swap(&run->state, &run->next);
     rounds->before = true;
-    rounds->before_hash = run->hash;
     run->meter.compute_s += clock_s() - start;
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
