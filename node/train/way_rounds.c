@@ -21,7 +21,8 @@ struct rounds_run {
     int32_t *scratch;          /* [vector] for audits, else NULL */
     struct state_event event;  /* of the round that leads to run->next */
     bool early;                /* run->next may be built bucket by bucket */
-    uint64_t shards;           /* shards computed here for the present round */
+    uint64_t shards;           /* shards computed here for the present round, as a whole */
+    bool in_pieces;            /* the last training round was computed in pieces */
     double caught_at;          /* when it was said that this node caught up; 0: never */
     bool blind;                /* the data cannot be read any more */
     bool narrow;               /* there is no memory for the activations of its stages */
@@ -183,6 +184,7 @@ compute_shards(struct run *run, const struct mesh_task *task)
     struct rounds_run *rounds = run->own;
     double start = clock_s();
     rounds->shards = task->fresh ? task->shards : rounds->shards | task->shards;
+    rounds->in_pieces = rounds->in_pieces && run->state.header->phase != STATE_TRAIN;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
@@ -211,23 +213,14 @@ work_on_piece(struct run *run, const struct core_piece *piece)
     return work_piece(run->work, &run->state, &stages, &now, mesh_own(run->mesh));
 }
 
-/* A whole backward is as long as a gradient of the input and one of the weights, and comes here as often. */
-static void
-piece_point(const struct run *run, enum schedule_kind kind)
-{
-    int hits = kind == SCHEDULE_TAIL ? 0 : kind == SCHEDULE_BACKWARD ? 2 : 1;
-    while (hits-- > 0)
-        fail_hit(FAIL_PIECE, run->state.block, run->state.size);
-}
-
 static void
 compute_piece(struct run *run, const struct mesh_task *task)
 {
     struct rounds_run *rounds = run->own;
     double start = clock_s();
     int rc = 0;
-    rounds->shards = 0; /* nothing is computed ahead */
-    piece_point(run, task->piece.kind);
+    rounds->in_pieces = true;
+    work_piece_point(&run->state, task->piece.kind);
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
         rc = work_on_piece(run, &task->piece);
@@ -258,7 +251,8 @@ begin_next(struct run *run)
                     state_begin(&run->next, &run->state, mesh_sum(run->mesh), &rounds->event);
 }
 
-/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards. */
+/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards; of pieces nothing
+ * is computed ahead. */
 static void
 work_ahead(struct run *run, const struct mesh_task *task)
 {
@@ -271,7 +265,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
     else if (rounds->early && bucket->first < run->state.param_count) /* not the ledger */
         state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
                     run->pool);
-    if (rounds->early && rounds->shards)
+    if (rounds->early && rounds->shards && !rounds->in_pieces)
         work_begin(run->work, &run->next, rounds->shards, state_known(&run->next));
     run->meter.compute_s += clock_s() - start;
 }

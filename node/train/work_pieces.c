@@ -8,6 +8,7 @@
 #include "node/train/ledger.h"
 #include "node/train/work_internal.h"
 #include "node/train/work_pieces.h"
+#include "proto/fail.h"
 
 struct slot {
     struct slot *next;
@@ -405,6 +406,14 @@ made_soundly(const struct work *work, const struct work_piece *piece)
     struct pool *pool = work->setup.pool;
     return state_range_sound(work->state, &pieces->stage[piece->stage].params, pool) &&
            (!shares || state_range_sound(work->state, &pieces->stage[0].params, pool));
+}
+
+void
+work_piece_point(const struct state *state, enum schedule_kind kind)
+{
+    int hits = kind == SCHEDULE_TAIL ? 0 : kind == SCHEDULE_BACKWARD ? 2 : 1;
+    while (hits-- > 0)
+        fail_hit(FAIL_PIECE, state->block, state->size);
 }
 
 int

@@ -42,6 +42,9 @@ struct work_piece {
     uint64_t held; /* shards of this stage whose activations are needed: others are dropped */
 };
 
+/* Where tests let a piece take longer, and bits of the state flip (proto/fail.h): before work_piece. A whole backward is as long
+ * as a gradient of the input and one of the weights, and comes here as often. */
+void work_piece_point(const struct state *state, enum schedule_kind kind);
 /* Computes a piece of the state's next round, a training step. Returns 0, or -ENOMEM if there is no memory for the
  * activations of this plan: nothing was computed; or -EBADMSG if the parameters have changed in memory, and what the piece
  * gives to another stage with them. */
