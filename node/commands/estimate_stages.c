@@ -19,7 +19,7 @@ struct estimate_stages {
     const struct job *job;
     unsigned wanted; /* stages */
     struct stages_mesh mesh;
-    struct stage_times times[PARTS_MAX];
+    struct stage_times times[PARTS_MAX], piece;
     struct placement_part parts[PARTS_MAX]; /* from the input to the output */
     struct placement_peer peers[PROTO_PEERS_MAX];
     struct proto_plan plan;
@@ -60,7 +60,7 @@ estimate_stages_new(struct estimate_stages **out, const struct config *config,
     struct estimate_stages *e = *out = calloc(1, sizeof *e);
     unsigned wanted = memory_stages(config, job);
     if (!e || wanted == 0 || stages_mesh_init(&e->mesh, job, config) ||
-        stage_times_measure(e->times, &e->mesh.stages, work, state, own))
+        stage_times_measure(e->times, &e->piece, &e->mesh.stages, work, state, own))
         return -ENOMEM;
     e->config = config;
     e->job = job;
@@ -112,6 +112,20 @@ place_nodes(struct estimate_stages *e)
     }
 }
 
+/* Less what a piece of several parts takes only once. */
+static void
+join_parts(struct estimate_stages *e)
+{
+    unsigned k = e->placement.stages;
+    for (size_t i = 0; i < k * e->plan.count; i++) {
+        struct steptime_times *times = &e->tables.times[i];
+        double more = 1e6 * (e->placement.first[i % k + 1] - e->placement.first[i % k] - 1);
+        times->forward_us -= (uint32_t)(more * e->piece.forward_s);
+        times->input_us -= (uint32_t)(more * e->piece.input_s);
+        times->weight_us -= (uint32_t)(more * e->piece.weight_s);
+    }
+}
+
 uint64_t
 estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
 {
@@ -123,6 +137,7 @@ estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
         e->peers[q] = (struct placement_peer){PLACEMENT_SPEED, line, UINT64_MAX};
     place_nodes(e);
     placement_tables(&e->place, &e->placement, &e->tables);
+    join_parts(e);
     steptime_run(&e->tables.step, &e->room, e->pieces, &e->result);
     return e->result.step_us;
 }

@@ -14,7 +14,8 @@
 #include "proto/float_bits.h"
 #include "proto/mix.h"
 
-enum { TIMES = 3, STAGES = 3 };
+enum { TIMES_MIN = 3, STAGES = 3 };
+static const double MEASURE_S = 0.5;    /* all parts together, and the whole */
 static const float GRADIENT = 0x1p-10F; /* of numbers that cross: sums of them fit from the start */
 
 struct measure {
@@ -69,8 +70,28 @@ compute_pieces(const struct measure *m, unsigned stage, bool fresh, double s[KIN
     for (size_t k = 0; k < KINDS && rc == 0; k++) {
         double start = clock_s();
         piece.kind = kinds[k];
+        work_piece_point(m->state, piece.kind);
         rc = work_piece(m->work, m->state, &m->plan, &piece, m->own);
         s[k] = clock_s() - start;
+    }
+    return rc;
+}
+
+/* The least of each kind. */
+static int
+measure_stage(const struct measure *m, unsigned stage, double seconds, double least[KINDS])
+{
+    unsigned last = (unsigned)m->plan.count - 1;
+    double s[KINDS], other[KINDS], end = clock_s() + seconds;
+    int rc = 0;
+    for (size_t k = 0; k < KINDS; k++)
+        least[k] = HUGE_VAL;
+    for (size_t t = 0; (t < TIMES_MIN || clock_s() < end) && rc == 0; t++) {
+        if (m->plan.tied)
+            rc = compute_pieces(m, last, t == 0, other);
+        rc = rc ? rc : compute_pieces(m, stage, t == 0, s);
+        for (size_t k = 0; k < KINDS && rc == 0; k++)
+            least[k] = fmin(least[k], s[k]);
     }
     return rc;
 }
@@ -78,27 +99,48 @@ compute_pieces(const struct measure *m, unsigned stage, bool fresh, double s[KIN
 static int
 measure_part(struct measure *m, const struct stages *stages, size_t p, struct stage_times *out)
 {
-    const struct work *work = m->work;
     unsigned stage = plan_part(m, stages, p), last = (unsigned)m->plan.count - 1;
-    double s[KINDS], least[KINDS] = {HUGE_VAL, HUGE_VAL, HUGE_VAL}, other[KINDS];
-    int rc = 0;
-    for (size_t t = 0; t < TIMES && rc == 0; t++) {
-        if (m->plan.tied)
-            rc = compute_pieces(m, last, t == 0, other);
-        rc = rc ? rc : compute_pieces(m, stage, t == 0, s);
-        for (size_t k = 0; k < KINDS && rc == 0; k++)
-            least[k] = fmin(least[k], s[k]);
-    }
-    if (rc)
-        return rc;
+    double least[KINDS];
+    int rc = measure_stage(m, stage, MEASURE_S / (double)(stages->cut_count + 1), least);
     const struct nn_room room = {.first = m->plan.first[stage],
                                  .end = stage < last ? m->plan.first[stage + 1] : 0,
-                                 .rows_max = work->shard_rows,
+                                 .rows_max = m->work->shard_rows,
                                  .training = true,
                                  .late = true};
     *out = (struct stage_times){least[0], least[1], least[2],
-                                nn_pass_room_bytes(work->setup.model, &room)};
-    return 0;
+                                nn_pass_room_bytes(m->work->setup.model, &room)};
+    return rc;
+}
+
+/* All parts as one stage are faster than one after the other, by this for each. */
+static double
+saved_s(double parts_s, double least_s, double whole_s, size_t cuts)
+{
+    return cuts ? fmax(0, fmin(least_s, (parts_s - whole_s) / (double)cuts)) : 0;
+}
+
+static int
+measure_whole(struct measure *m, const struct stages *stages, const struct stage_times *parts,
+              struct stage_times *piece)
+{
+    size_t cuts = stages->cut_count;
+    double whole[KINDS];
+    struct stage_times sum = parts[0], least = parts[0];
+    m->plan.count = m->plan.mine = 1;
+    m->plan.tied = false;
+    int rc = measure_stage(m, 0, MEASURE_S, whole);
+    for (size_t p = 1; p <= cuts; p++) {
+        sum.forward_s += parts[p].forward_s;
+        sum.input_s += parts[p].input_s;
+        sum.weight_s += parts[p].weight_s;
+        least.forward_s = fmin(least.forward_s, parts[p].forward_s);
+        least.input_s = fmin(least.input_s, parts[p].input_s);
+        least.weight_s = fmin(least.weight_s, parts[p].weight_s);
+    }
+    *piece = (struct stage_times){saved_s(sum.forward_s, least.forward_s, whole[0], cuts),
+                                  saved_s(sum.input_s, least.input_s, whole[1], cuts),
+                                  saved_s(sum.weight_s, least.weight_s, whole[2], cuts), 0};
+    return rc;
 }
 
 /* Of shard 0 alone: the others are not touched. */
@@ -115,8 +157,8 @@ new_items(struct measure *m, const struct stages *stages)
 }
 
 int
-stage_times_measure(struct stage_times *out, const struct stages *stages, struct work *work,
-                    const struct state *state, int32_t *own)
+stage_times_measure(struct stage_times *out, struct stage_times *piece, const struct stages *stages,
+                    struct work *work, const struct state *state, int32_t *own)
 {
     struct measure m = {
         .work = work, .state = state, .own = own, .plan = {.shards = 1, .rule = SCHEDULE_ZB}};
@@ -128,6 +170,7 @@ stage_times_measure(struct stage_times *out, const struct stages *stages, struct
     }
     for (size_t p = 0; p <= stages->cut_count && rc == 0; p++)
         rc = measure_part(&m, stages, p, &out[p]);
+    rc = rc ? rc : measure_whole(&m, stages, out, piece);
     free(m.plan.items);
     return rc;
 }

@@ -13,9 +13,11 @@ struct stage_times {
 };
 
 /* Computes a shard of the state's next round, a training step, several times, part by part, each on numbers like those that
- * cross cuts; the least time of each kind counts, as of the whole step in estimate.c, to which it is compared.
+ * cross cuts; the least time of each kind counts, as of the whole step in estimate.c, to which it is compared. *piece is what each
+ * piece takes beside its layers: a stage of several parts takes their sum, less this for each part but one.
  * out[stages->cut_count + 1]; own is a vector as in work_round, whose values are lost. Returns 0 or -ENOMEM. */
-int stage_times_measure(struct stage_times *out, const struct stages *stages, struct work *work,
-                        const struct state *state, int32_t *own);
+int stage_times_measure(struct stage_times *out, struct stage_times *piece,
+                        const struct stages *stages, struct work *work, const struct state *state,
+                        int32_t *own);
 
 #endif

@@ -107,6 +107,7 @@ static void
 measure(const char *text, size_t parts)
 {
     static struct stage_times times[STAGES_CUTS_MAX + 1];
+    struct stage_times piece;
     struct bench b;
     double all_s = 0;
     bench_init(&b, text);
@@ -115,13 +116,16 @@ measure(const char *text, size_t parts)
     for (size_t p = 0; p < parts; p++)
         times[p] = (struct stage_times){-1, -1, -1, 0};
     double start = clock_s();
-    assert_int_equal(stage_times_measure(times, &b.stages, b.work, &b.state, b.own), 0);
+    assert_int_equal(stage_times_measure(times, &piece, &b.stages, b.work, &b.state, b.own), 0);
     double took_s = clock_s() - start;
     for (size_t p = 0; p < parts; p++) {
         assert_true(times[p].forward_s > 0);
         assert_true(times[p].input_s >= 0);
         assert_true(times[p].weight_s >= 0);
         assert_int_equal(times[p].pass_bytes, bytes_of(&b, p));
+        assert_true(piece.forward_s <= times[p].forward_s);
+        assert_true(piece.input_s <= times[p].input_s);
+        assert_true(piece.weight_s <= times[p].weight_s);
         all_s += times[p].forward_s + times[p].input_s + times[p].weight_s;
     }
     assert_true(TIMES * all_s <= took_s + 1e-5 * (double)parts * TIMES);
