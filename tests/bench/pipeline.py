@@ -9,6 +9,7 @@ import tempfile
 
 from common import (MISSED, ROOT, busy_by_others, failed, load, loud, microseconds, place, quietly, ratio, run_together,
                     table)
+from pipeline_torch import torch_table
 from train import steps_of
 
 PIECE_MS = 20
@@ -155,8 +156,9 @@ def pipeline(programs, options, work):
     if done.returncode:
         loud("NOT MEASURED: pipeline: %s" % (done.stdout.splitlines() or ["?"])[-1])
         return
-    programs = {name: os.path.join(ROOT, path) for name, path in zip(names, paths)}
+    programs = {**programs, **{name: os.path.join(ROOT, path) for name, path in zip(names, paths)}}
     programs["failnode"] = os.path.join(ROOT, options.build + "-fail/meshnode")
     handover_table(programs, options, work)
     idle_table(programs, options, work)
     line_table(programs, options, work)
+    torch_table(programs, options, work)

@@ -13,7 +13,6 @@ process trains its share of the batch, --steps in all, tuned. Prints
 
 where the rates are medians over blocks of steps after a first fifth, or TR {"cannot": "why"}."""
 import argparse
-import inspect
 import json
 import os
 import resource
@@ -54,6 +53,7 @@ from torch import nn  # noqa: E402
 
 import torch_kernels  # noqa: E402
 import torch_model  # noqa: E402
+from torch_tuned import draw, fused, tuned  # noqa: E402
 
 
 class Cannot(Exception):
@@ -62,47 +62,6 @@ class Cannot(Exception):
 
 def tell(**what):
     print("TR " + json.dumps(what), flush=True)
-
-
-def draw(shape, batch):
-    if OPTIONS.tokens:
-        x = torch.randint(OPTIONS.classes, (batch, *shape))
-        return x, torch.randint(OPTIONS.classes, x.shape)
-    return torch.randn(batch, *shape), torch.randint(OPTIONS.classes, (batch,))
-
-
-class Attention(nn.Module):
-    """torch_model's, by PyTorch's own function."""
-
-    def __init__(self, heads):
-        super().__init__()
-        self.heads = heads
-
-    def forward(self, x):
-        rows, positions, features = x.shape
-        q, k, v = (part.reshape(rows, positions, self.heads, -1).transpose(1, 2)
-                   for part in x.split(features // 3, dim=2))
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return mixed.transpose(1, 2).reshape(rows, positions, -1)
-
-
-def tuned(net):
-    """Images in channels_last, and PyTorch's own attention."""
-    for parent in list(net.modules()):
-        for name, layer in parent.named_children():
-            if isinstance(layer, torch_model.Attention):
-                setattr(parent, name, Attention(layer.heads))
-    images = any(isinstance(layer, nn.Conv2d) for layer in net.modules())
-    return net.to(memory_format=torch.channels_last) if images else net
-
-
-def fused(optimizer):
-    """The same optimizer, fused where this PyTorch can."""
-    known = inspect.signature(type(optimizer)).parameters
-    if "fused" not in known:
-        return optimizer
-    options = {name: value for name, value in optimizer.defaults.items() if name in known}
-    return type(optimizer)(optimizer.param_groups[0]["params"], **{**options, "fused": True})
 
 
 def compiled(net):
@@ -166,7 +125,7 @@ def main():
         net = compiled(net)
     _, optimizer = torch_model.optimizer_of(job["train"], net.parameters())
     optimizer = fused(optimizer) if careful else optimizer
-    batches = [draw(shape, batch) for _ in range(16)]
+    batches = [draw(shape, batch, OPTIONS.classes, OPTIONS.tokens) for _ in range(16)]
     if careful and len(shape) == 3:
         batches = [(x.contiguous(memory_format=torch.channels_last), labels) for x, labels in batches]
     done = 0
