@@ -128,7 +128,8 @@ largest_stage(const struct config *config, const struct job *job, const struct s
     return stages->tied && ends > largest ? ends : largest;
 }
 
-/* What the largest stage needs: activations; its items, two that come and two that it makes of each shard. */
+/* What the largest stage needs: activations; its items, two that come and two that it makes of each shard. In an evaluation one comes
+ * and one is made, of all rows of the test part. */
 static uint64_t
 memory_of_stage(const struct config *config, const struct job *job)
 {
@@ -141,8 +142,9 @@ memory_of_stage(const struct config *config, const struct job *job)
     for (size_t c = 0; c < stages.cut_count; c++)
         words = stages.cut[c].words > words ? stages.cut[c].words : words;
     uint64_t rows = (config->train.batch + shards - 1) / shards;
+    uint64_t trained = 4 * shards * rows, tested = 2 * data_info(job->data)->test;
     return largest_stage(config, job, &stages, (unsigned)k) +
-           4 * shards * rows * words * sizeof(int32_t);
+           (trained > tested ? trained : tested) * words * sizeof(int32_t);
 }
 
 static void

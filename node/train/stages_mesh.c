@@ -5,14 +5,16 @@
 
 #include "mesh/core/group/plan_stages.h"
 
-/* Words of the largest item. */
+/* Words of the largest item: shards of a step, and of the test part. */
 static uint64_t
-item_words(const struct stages *stages, const struct config *config)
+item_words(const struct stages *stages, const struct config *config, uint64_t tested)
 {
     uint64_t rows = 1, words = 1;
     for (unsigned s = 0; s < config->train.shards; s++) {
-        uint64_t of = core_shard_rows(config->train.batch, config->train.shards, s);
+        uint64_t of = core_shard_rows(config->train.batch, config->train.shards, s),
+                 test = core_shard_rows(tested, config->train.shards, s);
         rows = of > rows ? of : rows;
+        rows = test > rows ? test : rows;
     }
     for (size_t k = 0; k < stages->cut_count; k++)
         words = stages->cut[k].words > words ? stages->cut[k].words : words;
@@ -42,13 +44,14 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
     if (rc)
         return rc;
     set_tables(out);
-    out->core = (struct core_stages){.count = stages_groups(&out->stages, config->mesh.stages),
-                                     .schedule = config->mesh.schedule,
-                                     .cuts = out->cut,
-                                     .cut_count = out->stages.cut_count,
-                                     .cost = out->cost,
-                                     .tied = out->stages.tied,
-                                     .item_words = item_words(&out->stages, config)};
+    out->core = (struct core_stages){
+        .count = stages_groups(&out->stages, config->mesh.stages),
+        .schedule = config->mesh.schedule,
+        .cuts = out->cut,
+        .cut_count = out->stages.cut_count,
+        .cost = out->cost,
+        .tied = out->stages.tied,
+        .item_words = item_words(&out->stages, config, data_info(job->data)->test)};
     return 0;
 }
 

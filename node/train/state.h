@@ -283,10 +283,10 @@ bool state_sound(const struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);
-/* The same of all that the gradients of a training round are computed from: header, exponents and parameters. */
+/* The same of all that the next round is computed from: header, exponents and parameters, or in an evaluation the weights. */
 bool state_params_sound(const struct state *state, struct pool *pool);
 bool state_range_sound(const struct state *state, const struct state_range *range,
-                       struct pool *pool); /* of the parameters of this range alone */
+                       struct pool *pool); /* of this range alone */
 void state_swap(struct state *a, struct state *b);
 
 /* 64-bit hash of the block, never 0. It reads the memory and ignores remembered hashes. With XXH3-64 of each part,

@@ -191,6 +191,16 @@ struct params_check {
     atomic_bool changed;
 };
 
+/* What the next round computes from. */
+static bool
+used_soundly(const struct state *s, size_t block)
+{
+    bool averaged = s->header->phase == STATE_EVALUATE && state_weights(s) != s->params;
+    if (averaged)
+        return state_block_sound(s, block);
+    return !s->hash[block] || s->hash[s->block_count + block] == hash_part(s, s->block, block, 0);
+}
+
 static void
 params_item(void *ctx, size_t i)
 {
@@ -198,7 +208,7 @@ params_item(void *ctx, size_t i)
     const struct state *s = c->state;
     struct state_item item = state_item(c->blocks.first, c->blocks.end, i);
     for (size_t b = item.first; b < item.end; b++)
-        if (s->hash[b] && s->hash[s->block_count + b] != hash_part(s, s->block, b, 0))
+        if (!used_soundly(s, b))
             atomic_store(&c->changed, true);
 }
 

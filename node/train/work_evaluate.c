@@ -1,6 +1,9 @@
 /* work_evaluate.c - loss and accuracy over the test part, shard by shard, so that the sums do not depend on who computes
  * which. */
 #include "node/train/work_internal.h"
+
+#include <assert.h>
+
 #include "proto/bits.h"
 
 static void
@@ -77,6 +80,26 @@ piece_fill(void *arg, size_t p)
     lane_part(lane, p, DATA_TEST, lane->index + (p ? lane->end[p - 1] : 0));
 }
 
+/* What was read comes into the pass. */
+static void
+fill_pieces(struct lane *lane)
+{
+    nn_pass_batch(lane->pass)->rows = lane->rows;
+    nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
+    if (lane->batch.x)
+        lane_each(lane, piece_fill);
+}
+
+void
+lane_fill_test(struct lane *lane, uint64_t first, uint64_t end)
+{
+    struct reader reader = {.left = 1, .at = first, .end = end};
+    unsigned of[EXACT_SHARDS_MAX];
+    assert(end - first <= lane->work->part_rows);
+    read_pieces(lane, &reader, of);
+    fill_pieces(lane);
+}
+
 /* Evaluates what the reader gives, into shard_result. */
 static void
 evaluate_all(struct lane *lane, struct reader *reader)
@@ -86,17 +109,11 @@ evaluate_all(struct lane *lane, struct reader *reader)
     for (uint64_t left = lane->shards; left; left &= left - 1)
         work->shard_result[__builtin_ctzll(left)] = (struct nn_result){0};
     for (read_pieces(lane, reader, of); lane->rows > 0; read_pieces(lane, reader, of)) {
-        nn_pass_batch(lane->pass)->rows = lane->rows;
-        nn_pass_shards(lane->pass, (unsigned)lane->parts, lane->end);
-        lane_each(lane, piece_fill);
+        fill_pieces(lane);
         lane_forward(lane, work->params, 0, nn_layer_count(work->setup.model));
         nn_loss(work->setup.model, lane->pass, 1.0f, lane->result);
-        for (size_t p = 0; p < lane->parts; p++) {
-            struct nn_result *sum = &work->shard_result[of[p]];
-            sum->loss += lane->result[p].loss;
-            sum->correct += lane->result[p].correct;
-            sum->bad |= lane->result[p].bad;
-        }
+        for (size_t p = 0; p < lane->parts; p++)
+            result_add(&work->shard_result[of[p]], &lane->result[p]);
         tell_progress(work, lane->rows);
     }
 }
@@ -157,10 +174,8 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
     struct nn_result sum = {0};
     work->params = params;
     evaluate_shards(work, bits_below(shards));
-    for (unsigned i = 0; i < shards; i++) {
-        sum.loss += work->shard_result[i].loss;
-        sum.correct += work->shard_result[i].correct;
-    }
+    for (unsigned i = 0; i < shards; i++)
+        result_add(&sum, &work->shard_result[i]);
     *loss = rows ? sum.loss / (double)rows : 0;
     *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
 }
@@ -179,7 +194,5 @@ work_evaluate_rows(struct work *work, const float *params, uint64_t first, uint6
         return;
     lanes_assign(work, 1);
     lanes_run(work, evaluate_piece);
-    sum->loss += work->shard_result[0].loss;
-    sum->correct += work->shard_result[0].correct;
-    sum->bad |= work->shard_result[0].bad;
+    result_add(sum, &work->shard_result[0]);
 }

@@ -1,5 +1,5 @@
 /* work_internal.h - shared by the files that compute shards: lanes.c divides shards among lanes and lanes among
- * threads, work.c trains, work_pieces.c trains stage by stage, work_evaluate.c evaluates.
+ * threads, work.c trains, work_pieces.c computes stage by stage, work_evaluate.c evaluates.
  *
  * A lane is what one worker takes through the network at a time: a pass, its rows, its results. There is one lane for
  * all shards; if memory allows only some, the shards come in waves. With local steps, where each shard has its own
@@ -99,6 +99,16 @@ void lane_fill(struct lane *lane, uint64_t step);
 /* Fills the rows of part p of its pass with these samples. */
 struct nn_batch lane_part(const struct lane *lane, size_t p, enum data_part part,
                           const uint32_t *index);
+static inline void
+result_add(struct nn_result *sum, const struct nn_result *result)
+{
+    sum->loss += result->loss;
+    sum->correct += result->correct;
+    sum->bad |= result->bad;
+}
+
+/* Fills the pass with rows [first, end) of the test part, as one part. */
+void lane_fill_test(struct lane *lane, uint64_t first, uint64_t end);
 /* Calls run(lane, part) for each part, in parallel if the lane has all threads. */
 void lane_each(struct lane *lane, void (*run)(void *lane, size_t part));
 /* Runs layers [layer, end) forward. */

@@ -211,9 +211,10 @@ struct item {
     size_t rows, words, floats;
 };
 
-/* Of the lane's shard. With `gradient` it crosses the cut above the stage, else that below. */
+/* Of the lane's shard, from `row` on as many as are in its pass. With `gradient` it crosses the cut above the stage, else that
+ * below. */
 static struct item
-item_of(const struct work *work, size_t stage, bool gradient, const struct lane *lane)
+item_of(const struct work *work, size_t stage, bool gradient, const struct lane *lane, uint64_t row)
 {
     const struct work_stages *plan = &work->pieces->plan;
     const struct nn_model *model = work->setup.model;
@@ -223,7 +224,8 @@ item_of(const struct work *work, size_t stage, bool gradient, const struct lane 
         plan->items +
             core_item_at(work->setup.shards, (unsigned)stage, shard, gradient) * plan->item_words,
         lane->rows, nn_cut_words(model, layer), nn_shape_size(nn_layer_output(model, layer - 1))};
-    assert(item.rows * item.words <= plan->item_words);
+    assert((row + item.rows) * item.words <= plan->item_words);
+    item.at += row * item.words;
     return item;
 }
 
@@ -247,23 +249,72 @@ read_item(struct item item, float *x)
 
 /* --- Pieces --------------------------------------------------------------------------------------- */
 
+/* The counts of saturated elements of its blocks are in the tail of own. */
+static void
+clear_over(const struct work *work, const struct stage *stage)
+{
+    const struct exact *exact = work->setup.exact;
+    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
+    if (stage->params.first == stage->params.end)
+        return;
+    size_t block = exact_block_of(exact, stage->params.first),
+           end = exact_block_of(exact, stage->params.end - 1) + 1;
+    memset(over + block, 0, (end - block) * sizeof *over);
+}
+
+/* What the stage adds to the last bucket. */
+static void
+clear_counts(const struct work *work, struct stage *stage)
+{
+    clear_over(work, stage);
+    memset(stage->tail, 0, sizeof stage->tail);
+    memset(stage->ledger, 0, sizeof stage->ledger);
+}
+
+/* The rows of the pass go through the layers of the stage; they are those of the items from `row` on. */
+static void
+forward_rows(struct work *work, unsigned s, struct lane *lane, uint64_t row, float scale,
+             struct nn_result *result)
+{
+    const struct stage *stage = &work->pieces->stage[s];
+    if (!is_first(stage))
+        read_item(item_of(work, s, false, lane, row), nn_pass_batch(lane->pass)->x);
+    lane_forward(lane, work->params, stage->layer, stage->end);
+    if (is_last(work, stage))
+        nn_loss(work->setup.model, lane->pass, scale, result);
+    else
+        write_item(item_of(work, s + 1, false, lane, row), nn_pass_output(lane->pass));
+}
+
 static void
 forward(struct work *work, const struct work_piece *piece, struct lane *lane)
 {
-    const struct nn_model *model = work->setup.model;
-    const struct stage *stage = &work->pieces->stage[piece->stage];
-    unsigned s = piece->stage;
     lane_assign(lane, UINT64_C(1) << piece->shard);
     lane_fill(lane, 0);
-    if (lane->rows == 0)
-        return;
-    if (!is_first(stage))
-        read_item(item_of(work, s, false, lane), nn_pass_batch(lane->pass)->x);
-    lane_forward(lane, work->params, stage->layer, stage->end);
+    if (lane->rows > 0)
+        forward_rows(work, piece->stage, lane, 0, work->loss_scale, &lane->part->result);
+}
+
+/* A shard of the test part, in the chunks of work_evaluate.c. */
+static void
+evaluate(struct work *work, const struct work_piece *piece, struct lane *lane)
+{
+    struct stage *stage = &work->pieces->stage[piece->stage];
+    uint64_t first = work_test_first(work, piece->shard),
+             end = work_test_first(work, piece->shard + 1);
+    struct nn_result sum = {0};
+    lane_assign(lane, UINT64_C(1) << piece->shard);
+    for (uint64_t at = first, next; at < end; at = next) {
+        struct nn_result result = {0};
+        next = end - at < work->part_rows ? end : at + work->part_rows;
+        lane_fill_test(lane, at, next);
+        forward_rows(work, piece->stage, lane, at - first, 1.0f, &result);
+        result_add(&sum, &result);
+    }
+    if (piece->fresh || !is_last(work, stage))
+        clear_counts(work, stage);
     if (is_last(work, stage))
-        nn_loss(model, lane->pass, work->loss_scale, &lane->part->result);
-    else
-        write_item(item_of(work, s + 1, false, lane), nn_pass_output(lane->pass));
+        state_tail_add(stage->tail, end - first, &sum);
 }
 
 /* Those gradients of weights that can wait, or the others. */
@@ -286,13 +337,13 @@ backward(struct work *work, const struct work_piece *piece, struct lane *lane)
     if (lane->rows == 0)
         return;
     if (!is_last(work, stage))
-        read_item(item_of(work, s, true, lane), nn_pass_gradient(lane->pass, work->loss_scale));
+        read_item(item_of(work, s, true, lane, 0), nn_pass_gradient(lane->pass, work->loss_scale));
     for (size_t layer = stage->end; layer-- > stage->layer;) {
         weights_of(lane, layer, false);
         nn_backward(model, layer, lane->pass, work->params, lane->context, NULL);
     }
     if (!is_first(stage))
-        write_item(item_of(work, s - 1, true, lane), nn_pass_input_gradient(lane->pass));
+        write_item(item_of(work, s - 1, true, lane, 0), nn_pass_input_gradient(lane->pass));
 }
 
 static void
@@ -325,28 +376,13 @@ finish_shard(struct work *work, const struct work_piece *piece, struct slot *slo
         tied->taken = false;
 }
 
-/* The counts of saturated elements of its blocks are in the tail of own. */
-static void
-clear_over(const struct work *work, const struct stage *stage)
-{
-    const struct exact *exact = work->setup.exact;
-    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
-    if (stage->params.first == stage->params.end)
-        return;
-    size_t block = exact_block_of(exact, stage->params.first),
-           end = exact_block_of(exact, stage->params.end - 1) + 1;
-    memset(over + block, 0, (end - block) * sizeof *over);
-}
-
 /* The sum of a stage begins. */
 static void
 begin(struct work *work, struct stage *stage)
 {
     exact_scales(work->setup.exact, work->state->exponent, work->scale, &work->limit);
     work_clear(work, &stage->params);
-    clear_over(work, stage);
-    memset(stage->tail, 0, sizeof stage->tail);
-    memset(stage->ledger, 0, sizeof stage->ledger);
+    clear_counts(work, stage);
 }
 
 static void
@@ -375,16 +411,21 @@ drop_slots(struct pieces *pieces)
             slot->taken = false;
 }
 
+static bool
+is_evaluation(const struct state *state)
+{
+    return state->header->phase == STATE_EVALUATE;
+}
+
 static void
 set_round(struct work *work, const struct state *state, int32_t *own)
 {
-    assert(state->header->phase == STATE_TRAIN);
     if (work->pieces->round != state->header->round)
         drop_slots(work->pieces);
     work->pieces->round = state->header->round;
     work->begun = false;
     work->state = state;
-    work->params = state->params;
+    work->params = is_evaluation(state) ? state_weights(state) : state->params;
     work->own = own;
     work->loss_scale = 1.0f / (float)state_rows(state);
 }
@@ -423,6 +464,7 @@ work_piece(struct work *work, const struct state *state, const struct work_stage
     assert(work->setup.exact_mode && !work->walks);
     assert(piece->stage < stages->count);
     assert(stages->mine >> piece->stage & 1);
+    assert(piece->kind == SCHEDULE_FORWARD || !is_evaluation(state));
     assert(piece->kind == SCHEDULE_FORWARD ||
            (piece->kind == SCHEDULE_BACKWARD) == (stages->rule != SCHEDULE_ZB));
     if (set_plan(work, stages))
@@ -436,7 +478,8 @@ work_piece(struct work *work, const struct state *state, const struct work_stage
         struct slot *slot = take_slot(work, stage, piece->shard);
         if (!slot)
             return -ENOMEM;
-        forward(work, piece, &slot->lane);
+        (is_evaluation(state) ? evaluate : forward)(work, piece, &slot->lane);
+        slot->taken = !is_evaluation(state); /* nothing follows there */
     }
     return makes_item(work, piece) && !made_soundly(work, piece) ? -EBADMSG : 0;
 }

@@ -60,7 +60,7 @@ on_compute(void *ctx, const struct core_task *task)
     if (task->round != node->round)
         sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index,
                  task->round, node->round);
-    stages_whole(sim, node, sim_rounds_first_bucket(sim, &node->state));
+    stages_whole(sim, node);
     node->busy = SIM_COMPUTING;
     node->task_round = task->round;
     node->task_shards = task->shards;

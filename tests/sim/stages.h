@@ -34,7 +34,7 @@ void stages_trainer(struct core_config *config, struct shell *shell);
 void stages_ask(void *ctx, const struct core_piece *piece);
 void stages_computed(struct sim *sim, struct sim_node *node);
 /* The trainer computes all of its shards at once: what it has of this round in pieces is void. */
-void stages_whole(struct sim *sim, const struct sim_node *node, size_t first_bucket);
+void stages_whole(struct sim *sim, const struct sim_node *node);
 
 /* stages_hostile.c: after an event of this node something comes that nobody should have sent. */
 void stages_hostile(struct sim *sim, struct sim_node *node);

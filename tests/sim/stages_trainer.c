@@ -4,7 +4,7 @@
  *     items   what it reads is what that item must be, when the piece begins and when it ends, so nobody has written there;
  *             what it is about to write is marked, so nobody has sent it before
  *     order   only shards and stages of this node; FORWARD, INPUT, WEIGHT, each once, or from the beginning; TAIL when all
- *             others are computed
+ *             others are computed; of an evaluation FORWARD and TAIL alone
  *     own     begins from zero, and no shard is in it twice
  *     memory  no more micro-batches than the rule has room for */
 #include <inttypes.h>
@@ -21,7 +21,7 @@ struct stage {
     uint64_t forward; /* their activations, */
     uint64_t planned; /* computed in the present plan */
     uint64_t input;   /* the gradient of the input: a part of their gradients is in own, */
-    uint64_t weight;  /* or all */
+    uint64_t weight;  /* or all; in an evaluation, both with FORWARD */
     bool zeroed;      /* own has these alone */
 };
 
@@ -59,12 +59,19 @@ stages_trainer(struct core_config *config, struct shell *shell)
 }
 
 void
-stages_whole(struct sim *sim, const struct sim_node *node, size_t first_bucket)
+stages_whole(struct sim *sim, const struct sim_node *node)
 {
-    if (sim->profile.stages.core.count && node->core->plan.now.cut_count > 0 && first_bucket == 0)
+    if (sim->profile.stages.core.count && node->core->plan.now.cut_count > 0)
         sim_fail(sim, "node %u: asked to compute a round of a plan with cuts as a whole",
                  node->index);
     forget(&works[node->index]);
+}
+
+/* Is the running round an evaluation? */
+static bool
+evaluates(const struct sim *sim, const struct sim_node *node)
+{
+    return sim_rounds_first_bucket(sim, &node->state) > 0;
 }
 
 /* --- Items ---------------------------------------------------------------------------------------- */
@@ -242,9 +249,26 @@ note_plan(struct sim *sim, const struct sim_node *node, struct work *work,
     work->count++;
 }
 
+/* The last stage counts its shards in the forward. */
+static const char *
+evaluation_wrong(struct stage *stage, const struct core_piece *piece)
+{
+    bool last = piece->stage == piece->plan->cut_count;
+    if (piece->fresh) {
+        stage->input = stage->weight = 0;
+        stage->zeroed = true;
+    }
+    if (stage->zeroed != last)
+        return last ? "own does not begin from zero" : "nothing is added there";
+    stage->input |= UINT64_C(1) << piece->shard;
+    stage->weight |= UINT64_C(1) << piece->shard;
+    return NULL;
+}
+
 /* Why there is no room for one more micro-batch; NULL: there is. */
 static const char *
-forward_wrong(struct sim *sim, struct stage *stage, const struct core_piece *piece)
+forward_wrong(struct sim *sim, const struct sim_node *node, struct stage *stage,
+              const struct core_piece *piece)
 {
     struct schedule_room room =
         schedule_room(sim->profile.stages.core.schedule, (unsigned)piece->plan->cut_count + 1,
@@ -258,6 +282,8 @@ forward_wrong(struct sim *sim, struct stage *stage, const struct core_piece *pie
     }
     stage->forward = (stage->forward & piece->held) | bit;
     stage->planned |= bit;
+    if (evaluates(sim, node))
+        return evaluation_wrong(stage, piece);
     if ((unsigned)__builtin_popcountll(stage->forward & ~stage->input) > room.held ||
         (unsigned)__builtin_popcountll(stage->forward & ~stage->weight) > room.all)
         return "there is no room for so many micro-batches";
@@ -310,7 +336,9 @@ piece_wrong(struct sim *sim, const struct sim_node *node, struct work *work)
         !(proto_plan_computes(piece->plan, piece->rank, piece->stage) >> piece->shard & 1))
         return "that is not of this node";
     if (piece->kind == SCHEDULE_FORWARD)
-        return forward_wrong(sim, &work->stage[piece->stage], piece);
+        return forward_wrong(sim, node, &work->stage[piece->stage], piece);
+    if (evaluates(sim, node))
+        return "an evaluation goes forward only";
     if (zb == (piece->kind == SCHEDULE_BACKWARD))
         return "the schedule has no such pieces";
     return backward_wrong(&work->stage[piece->stage], piece);
@@ -348,7 +376,7 @@ stages_ask(void *ctx, const struct core_piece *piece)
         refuse(sim, node, piece, why);
     if (sim->failed)
         return;
-    if (piece->fresh)
+    if (piece->fresh && !evaluates(sim, node))
         zero_stage(sim, node, piece);
     judge_read(sim, node, work, "begins");
     mark_written(sim, node, work);

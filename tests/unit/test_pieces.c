@@ -25,6 +25,7 @@ enum {
     SHARDS = 5,
     BATCH = 20,
     TRAIN = 43, /* the third step of an epoch has 3 rows: some shards have none */
+    TEST = 48,  /* a shard of it is more rows than one of a step */
     STAGES = 4,
     GROUP = 3, /* members that share the shards of a stage, at most */
     MEMBERS = STAGES * GROUP,
@@ -202,7 +203,7 @@ open_data(void)
     uint8_t text[TEXT];
     struct why why = {""};
     struct rand rand = {5};
-    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = 10};
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
     for (size_t i = 0; i < TEXT; i++)
         text[i] = (uint8_t)rand_below(&rand, TOKENS);
     folder_init(&all.folder);
@@ -212,6 +213,7 @@ open_data(void)
                                   .dir = all.folder.path,
                                   .file = "text",
                                   .context = 7,
+                                  .test_share = 0.4,
                                   .train = TRAIN};
     if (data_open(&all.data, &spec, &why))
         fail_msg("%s", why.line);
@@ -236,7 +238,9 @@ open_model(void)
     for (size_t l = nn_tensor(all.model, 0)->layer + 1; l < all.net->count; l++) {
         if (!nn_may_begin(all.model, l))
             continue;
-        size_t words = BATCH / SHARDS * nn_cut_words(all.model, l);
+        size_t tested = (data_info(all.data)->test + SHARDS - 1) / SHARDS;
+        size_t rows = tested > BATCH / SHARDS ? tested : BATCH / SHARDS;
+        size_t words = rows * nn_cut_words(all.model, l);
         all.cut[all.cuts++] = l;
         all.words = words > all.words ? words : all.words;
     }
@@ -246,14 +250,15 @@ static void
 open_state(void)
 {
     const struct state_job job = {
-        .rules.optim = {.kind = OPTIM_SGD, .rate = 0.05f, .momentum = 0.9f, .clip_norm = 1},
+        .rules.optim =
+            {.kind = OPTIM_SGD, .rate = 0.05f, .momentum = 0.9f, .clip_norm = 1, .ema = 0.5f},
         .rules.epochs = 1000000,
         .seed = 7,
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = 1,
         .train = TRAIN,
-        .test = 10,
+        .test = data_info(all.data)->test,
         .labels = 1,
         .claims = true,
         .ledgers = STAGES,
@@ -433,6 +438,12 @@ params_before(unsigned stage)
     return count;
 }
 
+static bool
+evaluates(void)
+{
+    return all.now.header->phase == STATE_EVALUATE;
+}
+
 /* The member begins its round: what it does not compute is zero, else there is garbage. */
 static void
 member_begin(struct member *m)
@@ -440,7 +451,7 @@ member_begin(struct member *m)
     plan_member(m);
     m->begun = 0;
     rand_fill(&w.rand, m->own, vector() * sizeof *m->own);
-    schedule_init(&m->schedule, w.rule, w.k);
+    schedule_init(&m->schedule, evaluates() ? SCHEDULE_EVALUATE : w.rule, w.k);
     if (all.net->tied)
         schedule_tie(&m->schedule);
     for (unsigned stage = 0; stage < w.k; stage++) {
@@ -574,11 +585,13 @@ compute(struct member *m)
     if (m->dead || !schedule_next(&m->schedule, &next))
         return false;
     uint64_t stage = UINT64_C(1) << next.stage;
+    bool scores = evaluates() && next.stage + 1 == w.k;
+    bool adds = next.kind != SCHEDULE_FORWARD || scores;
     const struct work_piece piece = {
         .kind = next.kind,
         .stage = next.stage,
         .shard = next.shard,
-        .fresh = !(m->begun & stage),
+        .fresh = adds && !(m->begun & stage),
         .held = m->schedule.of[next.stage].forward & ~m->schedule.of[next.stage].weight,
     };
     if (accident(100))
@@ -588,7 +601,7 @@ compute(struct member *m)
     if (!schedule_done(&m->schedule))
         return true;
     bool forward = next.kind == SCHEDULE_FORWARD;
-    m->begun |= forward ? 0 : stage;
+    m->begun |= adds ? stage : 0;
     if (forward && next.stage + 1 < w.k) {
         check_item(m, next.stage + 1, false, next.shard);
         post(next.stage + 1, next.shard, false);
@@ -816,6 +829,38 @@ any_division_gives_the_same_total(void **unused)
                   w.restarts, w.moves, w.deaths);
 }
 
+/* The test part goes through the stages: of the average of the weights, and the same words in the last bucket. */
+static void
+an_evaluation_in_pieces_is_that_of_the_whole(void **unused)
+{
+    (void)unused;
+    struct why why = {""};
+    uint64_t coverage;
+    size_t params = nn_param_count(all.model);
+    work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+    apply();
+    for (size_t i = 0, n = cases(courses); i < n; i++) {
+        w.rand = (struct rand){i};
+        w.accidents = i % 3 > 0;
+        draw_plan();
+        all.now.header->phase = STATE_TRAIN;
+        state_rehash(&all.now, all.pool);
+        round_in_pieces(w.total);
+        all.now.header->phase = STATE_EVALUATE;
+        state_rehash(&all.now, all.pool);
+        assert_true(state_weights(&all.now) != all.now.params);
+        work_round(all.whole, &all.now, ALL, true, all.own, NULL, NULL);
+        passes = 0;
+        round_in_pieces(w.total);
+        assert_true(w.accidents || passes == 0);
+        if (state_check_counts(&all.now, NULL, w.total, &coverage, &why))
+            fail_msg("%s: %s", all.net->name, why.line);
+        assert_memory_equal(w.total + params, all.own + params,
+                            state_tail(exact_blocks(all.exact)) * sizeof *all.own);
+        assert_int_equal(w.total[params + TAIL_SAMPLES], all.now.job.test);
+    }
+}
+
 /* Each member gets as many others. */
 static void
 turn_shards(void)
@@ -920,6 +965,7 @@ main(int argc, char **argv)
     for (size_t i = 0; i < 3 * sizeof nets / sizeof *nets; i++) {
         const struct CMUnitTest tests[] = {
             TEST(any_division_gives_the_same_total),
+            TEST(an_evaluation_in_pieces_is_that_of_the_whole),
             TEST(only_the_first_round_allocates),
             TEST(without_memory_a_piece_can_be_asked_for_again),
             TEST(a_step_that_is_not_finite_is_skipped),

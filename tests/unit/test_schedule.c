@@ -159,7 +159,8 @@ all_is_computed_once(const struct world *w)
     for (unsigned stage = 0; stage < w->k; stage++)
         for (unsigned shard = 0; shard < w->m; shard++)
             for (int kind = 0; kind < SCHEDULE_KINDS; kind++) {
-                bool has = kind == SCHEDULE_FORWARD || zb == (kind != SCHEDULE_BACKWARD);
+                bool back = w->rule != SCHEDULE_EVALUATE && zb == (kind != SCHEDULE_BACKWARD);
+                bool has = kind == SCHEDULE_FORWARD || back;
                 assert_int_equal(w->counts[stage][shard].done[kind], has);
             }
 }
@@ -253,7 +254,8 @@ play(struct world *w, unsigned accidents)
                 begin(w, i);
             any = any || w->end[i];
         }
-        memory_is_bounded(w);
+        if (w->rule != SCHEDULE_EVALUATE)
+            memory_is_bounded(w);
         assert_true(any || is_over(w)); /* somebody works, or something is on its way */
     }
     all_is_computed_once(w);
@@ -344,6 +346,17 @@ with_equal_times_the_bubble_is_that_of_the_formula(void **state)
             assert_int_equal(play_equal(SCHEDULE_1F1B, k, m, order), 3 * (m + k - 1));
             assert_int_equal(play_equal(SCHEDULE_ZB, k, m, order), 3 * m + k - 1);
         }
+}
+
+/* One after the other, and never more than a stage behind the one before. */
+static void
+an_evaluation_has_forwards_only(void **state)
+{
+    (void)state;
+    char order[4][512];
+    assert_int_equal(play_equal(SCHEDULE_EVALUATE, 4, 8, order), 8 + 3);
+    for (int stage = 0; stage < 4; stage++)
+        assert_string_equal(order[stage], "F0 F1 F2 F3 F4 F5 F6 F7 ");
 }
 
 /* --- Memory and events ---------------------------------------------------------------------------- */
@@ -494,7 +507,10 @@ play_random(uint64_t seed)
         for (unsigned shard = 0; shard < w->m; shard++)
             w->owner[stage][shard] = (int)((from + rand_below(&w->rand, holders)) % w->n);
     }
-    play(w, (unsigned)rand_below(&w->rand, 4));
+    unsigned accidents = (unsigned)rand_below(&w->rand, 4);
+    if (rand_below(&w->rand, 4) == 0)
+        w->rule = SCHEDULE_EVALUATE;
+    play(w, accidents);
     free(w);
 }
 
@@ -516,6 +532,7 @@ main(int argc, char **argv)
         cmocka_unit_test(zero_bubble_h1_is_the_order_of_its_paper),
         cmocka_unit_test(the_drawing_in_the_header_is_right),
         cmocka_unit_test(with_equal_times_the_bubble_is_that_of_the_formula),
+        cmocka_unit_test(an_evaluation_has_forwards_only),
         cmocka_unit_test(room_is_that_of_the_rule),
         cmocka_unit_test(what_is_not_wanted_is_not_taken),
         cmocka_unit_test(a_gradient_may_come_before_the_forward_is_computed),

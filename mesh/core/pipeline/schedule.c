@@ -8,6 +8,7 @@ static const enum schedule_kind order_of[][3] = {
     [SCHEDULE_GPIPE] = {SCHEDULE_FORWARD, SCHEDULE_BACKWARD, SCHEDULE_BACKWARD},
     [SCHEDULE_1F1B] = {SCHEDULE_BACKWARD, SCHEDULE_FORWARD, SCHEDULE_FORWARD},
     [SCHEDULE_ZB] = {SCHEDULE_FORWARD, SCHEDULE_INPUT, SCHEDULE_WEIGHT},
+    [SCHEDULE_EVALUATE] = {SCHEDULE_FORWARD, SCHEDULE_FORWARD, SCHEDULE_FORWARD},
 };
 
 static unsigned
@@ -27,7 +28,7 @@ schedule_room(enum schedule_rule rule, unsigned stages, unsigned stage, unsigned
 {
     assert(stages > 0 && stages <= PROTO_STAGES_MAX);
     assert(stage < stages);
-    if (rule == SCHEDULE_GPIPE)
+    if (rule == SCHEDULE_GPIPE || rule == SCHEDULE_EVALUATE)
         return (struct schedule_room){shards, shards};
     unsigned held = fewer(shards, stages - stage);
     return (struct schedule_room){held, rule == SCHEDULE_ZB ? fewer(shards, stages) : held};
@@ -210,8 +211,9 @@ schedule_done(struct schedule *schedule)
         of->forward |= bit;
         of->gradient |= schedule->now.stage + 1 == schedule->stages ? bit : 0;
     }
-    of->backward |= kind == SCHEDULE_BACKWARD || kind == SCHEDULE_INPUT ? bit : 0;
-    of->weight |= kind == SCHEDULE_BACKWARD || kind == SCHEDULE_WEIGHT ? bit : 0;
+    bool all = kind == SCHEDULE_BACKWARD || schedule->rule == SCHEDULE_EVALUATE;
+    of->backward |= all || kind == SCHEDULE_INPUT ? bit : 0;
+    of->weight |= all || kind == SCHEDULE_WEIGHT ? bit : 0;
     return true;
 }
 

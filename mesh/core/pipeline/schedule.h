@@ -21,7 +21,7 @@
  * Memory: in 1f1b and zb at most k - stage micro-batches of a stage wait for their backward, so the input of a forward
  * may be there and still wait. In zb at most k wait for the gradient of their weights: ZB-H1 has the memory of 1f1b's first
  * stage in every stage. No rule waits for ever, as a backward never waits for room, and the limit of each stage is its
- * own.
+ * own. SCHEDULE_EVALUATE, of an evaluation, has only forwards: with it a shard is done in a stage, so there is always room.
  *
  * Pure functions on a record without pointers. */
 #ifndef MESH_SCHEDULE_H
@@ -32,7 +32,7 @@
 
 #include "proto/proto.h"
 
-enum schedule_rule { SCHEDULE_GPIPE, SCHEDULE_1F1B, SCHEDULE_ZB };
+enum schedule_rule { SCHEDULE_GPIPE, SCHEDULE_1F1B, SCHEDULE_ZB, SCHEDULE_EVALUATE };
 
 enum schedule_kind {
     SCHEDULE_FORWARD,

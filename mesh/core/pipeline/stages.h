@@ -34,7 +34,8 @@ struct core_stages {
  *     WEIGHT             nothing
  *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own
  *
- * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. */
+ * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. An evaluation, in which only the last bucket is exchanged, has
+ * FORWARD and TAIL alone; there the last stage adds in FORWARD what the last bucket is to have. */
 struct core_piece {
     enum schedule_kind kind;
     unsigned stage, shard;

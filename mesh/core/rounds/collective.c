@@ -334,8 +334,7 @@ collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint
     c->first_bucket = first_bucket;
     c->ready = 0;
     c->left = 0;
-    size_t chunk = 0, last = c->setup.bucket_count - 1;
-    c->lanes[last].holders = first_bucket < last ? c->all : c->all + 1;
+    size_t chunk = 0;
     for (size_t b = first_bucket; b < c->setup.bucket_count; b++) {
         chunk += lane_begin(c, b, chunk);
         c->left += c->lanes[b].left > 0;

@@ -30,14 +30,11 @@ holders_of_stages(const struct proto_plan *plan, uint64_t stages, size_t adds, u
 void
 holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan, unsigned rank)
 {
-    assert(rank < plan->count && plan->cut_count + 2 < HOLDERS_SETS);
+    assert(rank < plan->count && plan->cut_count + 1 < HOLDERS_SETS);
     size_t last = plan->cut_count;
     for (size_t s = 0; s <= last; s++)
         sets[s] = holders_of_stages(plan, UINT64_C(1) << s, s, rank);
-    sets[last + 1] = sets[last + 2] = holders_of_stages(plan, UINT64_MAX, last, rank);
-    for (unsigned r = 0; r < plan->count; r++)
-        sets[last + 2].plan.members[r].shards = holders_alone(plan, r);
-    sets[last + 2].mine = holders_alone(plan, rank);
+    sets[last + 1] = holders_of_stages(plan, UINT64_MAX, last, rank);
 }
 
 size_t
@@ -47,17 +44,6 @@ holders_stage(const struct proto_plan *plan, size_t bucket)
     for (size_t k = 0; k < plan->cut_count; k++)
         stage -= plan->cuts[k].bucket <= bucket;
     return stage;
-}
-
-uint64_t
-holders_alone(const struct proto_plan *plan, unsigned rank)
-{
-    uint64_t shards = 0;
-    if (plan->cut_count == 0)
-        return plan->members[rank].shards;
-    for (unsigned s = rank; s < PROTO_SHARDS_MAX; s += (unsigned)plan->count)
-        shards |= UINT64_C(1) << s;
-    return shards & plan->complete;
 }
 
 int

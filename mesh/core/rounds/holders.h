@@ -17,16 +17,13 @@ struct holders {
     uint64_t complete;                /* the shards of a complete sum */
 };
 
-enum { HOLDERS_SETS = PROTO_STAGES_MAX + 2 };
+enum { HOLDERS_SETS = PROTO_STAGES_MAX + 1 };
 
-/* Sets those of each stage of the plan, behind the last stage all members, and behind them the same for rounds of the last bucket
- * alone. `rank` is this node's in the plan. To the last bucket only those who compute the last stage add shards: they know the
- * loss. If nothing else is exchanged, each member adds its part of the shards: it holds the whole model. */
+/* Sets those of each stage of the plan, behind the last stage all members. `rank` is this node's in the plan. To the last bucket only those who compute the last stage add shards: they know the
+ * loss. */
 void holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan, unsigned rank);
 /* The number of the set that sums this bucket, not the last one. */
 size_t holders_stage(const struct proto_plan *plan, size_t bucket);
-/* The shards of a member in a round of the last bucket alone. */
-uint64_t holders_alone(const struct proto_plan *plan, unsigned rank);
 /* The rank of a node here; -1: it is not one of them. */
 int holders_find(const struct holders *h, struct proto_node node);
 

@@ -88,7 +88,7 @@ pieces_bucket(const struct pieces *pieces, struct handover_item item)
 bool
 pieces_run(const struct core *core)
 {
-    return core->plan.active && core->plan.now.cut_count > 0 && core->first_bucket == 0;
+    return core->plan.active && core->plan.now.cut_count > 0;
 }
 
 bool
@@ -106,11 +106,18 @@ pieces_void(struct pieces *pieces)
     pieces->zero = 0;
 }
 
+static bool
+evaluates(const struct core *core)
+{
+    return core->first_bucket > 0;
+}
+
 static void
 round_again(struct pieces *pieces, const struct core *core)
 {
     unsigned stages = (unsigned)core->plan.now.cut_count + 1;
-    schedule_init(&pieces->schedule, core->config.stages.schedule, stages);
+    enum schedule_rule rule = core->config.stages.schedule;
+    schedule_init(&pieces->schedule, evaluates(core) ? SCHEDULE_EVALUATE : rule, stages);
     if (core->config.stages.tied)
         schedule_tie(&pieces->schedule);
     memset(pieces->added, 0, sizeof pieces->added);
@@ -232,7 +239,7 @@ zero_rest(struct pieces *pieces, const struct core *core)
     for (unsigned stage = 0; stage <= pieces->plan.cut_count; stage++) {
         size_t first, end;
         any = any || pieces->schedule.of[stage].mine;
-        if (pieces->schedule.of[stage].mine || (pieces->zero >> stage & 1))
+        if (pieces->schedule.of[stage].mine || (pieces->zero >> stage & 1) || evaluates(core))
             continue;
         stage_buckets(core, stage, &first, &end);
         buckets_zero(core, first, end);
@@ -247,7 +254,7 @@ zero_rest(struct pieces *pieces, const struct core *core)
 size_t
 pieces_ready(const struct pieces *pieces, const struct core *core)
 {
-    for (unsigned stage = (unsigned)pieces->plan.cut_count + 1; stage-- > 0;) {
+    for (unsigned stage = (unsigned)pieces->plan.cut_count + 1; stage-- > 0 && !evaluates(core);) {
         size_t first, end;
         stage_buckets(core, stage, &first, &end);
         bool zeros = pieces->schedule.of[stage].mine || (pieces->zero >> stage & 1);
@@ -281,7 +288,8 @@ pieces_next(struct pieces *pieces, const struct core *core)
     bool tail = !pieces->tail && schedule_complete(&pieces->schedule);
     if (!tail && !schedule_next(&pieces->schedule, &piece))
         return false;
-    bool adds = !tail && piece.kind != SCHEDULE_FORWARD;
+    bool scores = evaluates(core) && piece.stage == pieces->plan.cut_count;
+    bool adds = !tail && (piece.kind != SCHEDULE_FORWARD || scores);
     const struct schedule_stage *of = &pieces->schedule.of[piece.stage];
     pieces->now = (struct core_piece){
         .kind = piece.kind,

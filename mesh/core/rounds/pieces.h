@@ -5,6 +5,8 @@
  *     trainer free --schedule_next--> piece --core_on_piece--> its item goes on, its stage may be complete
  *     all pieces computed --> TAIL --> all buckets are ready
  *
+ * An evaluation has only FORWARD and TAIL, and the last bucket.
+ *
  * A bucket is ready when all shards of its stage that are this node's are in own[]; those of stages that this node does not
  * compute are zeros. When a plan is dropped, all that was computed and received of the round stays. With the same cuts, a next plan
  * computes only what is missing; a stage that loses a shard which is already in own[] begins again. */

@@ -6,7 +6,6 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/rounds/holders.h"
 #include "mesh/core/transfer/fetch_copy.h"
 #include "mesh/core/transfer/fetch_follow.h"
 
@@ -69,9 +68,8 @@ rounds_lead(struct core *core)
 static size_t
 round_fill(struct core *core)
 {
-    uint64_t shards = holders_alone(&core->plan.now, core->plan.rank);
     pieces_void(&core->pieces);
-    return contribution_fill(&core->contribution, core, shards);
+    return contribution_fill(&core->contribution, core, plan_mine(&core->plan));
 }
 
 /* The same when it computes piece by piece. */
