@@ -260,6 +260,34 @@ a_chunk_of_another_plan_is_only_kept(void **state)
     assert_int_equal(after(&msg, body, 4, third), COLLECTIVE_RUNNING);
 }
 
+/* Of the next round, which then begins, before this node has computed anything of it. */
+static void
+a_chunk_that_came_early_says_which_state_it_is_of(void **state)
+{
+    (void)state;
+    int32_t body[1] = {12};
+    for (uint64_t other = 0; other < 2; other++) {
+        struct rand rand = {1};
+        struct rings *rings = example(&rand);
+        struct collective *ring = rings->nodes[0].ring;
+        static struct rings_message message;
+        message = (struct rings_message){.uses = 1000};
+        struct core_frame frame = {body, 4, &message};
+        struct proto_msg next = good_chunk(body);
+        next.chunk.round = 1;
+        next.chunk.state_hash = 7 + other;
+        collective_chunk(ring, third, &next, &frame, 0);
+        assert_int_equal(collective_status(ring), COLLECTIVE_RUNNING);
+        collective_round(ring, 1, 0, 7);
+        assert_int_equal(collective_status(ring), other ? COLLECTIVE_BROKEN : COLLECTIVE_RUNNING);
+        unsigned rank = 0;
+        uint64_t hash = 0;
+        assert_int_equal(collective_diverged(ring, &rank, &hash), other > 0);
+        assert_true(!other || (rank == 3 && hash == 8));
+        rings_destroy(&rings);
+    }
+}
+
 /* Before node 0 is ready, node 1 sends it a contribution to another plan. Is the sum of each member right in the end? */
 static bool
 right_with_one_of_another_plan(uint64_t mutants)
@@ -330,6 +358,7 @@ main(void)
         cmocka_unit_test(what_comes_before_the_bucket_is_kept),
         cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),
         cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
+        cmocka_unit_test(a_chunk_that_came_early_says_which_state_it_is_of),
         cmocka_unit_test(what_waits_is_not_taken_of_another_plan),
         cmocka_unit_test(frames_kept_are_bounded),
     };

@@ -182,6 +182,14 @@ fail_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
     return collective_refuse(c, "another state", chunk);
 }
 
+/* Was it computed by this other member from another state than ours? */
+static bool
+chunk_differs(const struct collective *c, int from, const struct proto_chunk *chunk)
+{
+    return from >= 0 && from != (int)c->all->rank && chunk->state_hash != c->state &&
+           !core_mutant(MUTANT_ODD);
+}
+
 /* A chunk of the present plan and round. */
 static enum verdict
 chunk_accept(struct collective *c, struct proto_node node, enum proto_type type,
@@ -189,7 +197,7 @@ chunk_accept(struct collective *c, struct proto_node node, enum proto_type type,
 {
     int from = holders_find(c->all, node);
     bool other = from >= 0 && from != (int)c->all->rank;
-    if (other && chunk->state_hash != c->state && !core_mutant(MUTANT_ODD))
+    if (chunk_differs(c, from, chunk))
         return fail_state(c, (unsigned)from, chunk);
     if (!other || chunk->bucket >= c->setup.bucket_count || chunk->bucket < c->first_bucket)
         return collective_refuse(c, "not of this plan", chunk);
@@ -224,6 +232,18 @@ chunk_early(const struct collective *c, const struct proto_chunk *chunk)
     bool fence = chunk_foreign(c, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
     bool round = chunk->round != c->round && !core_mutant(MUTANT_DRAIN_ROUND);
     return fence || round;
+}
+
+/* What came early says which state its sender has, before this node has computed anything. */
+static void
+kept_compare(struct collective *c)
+{
+    for (size_t k = 0; k < c->kept_count && !c->broken; k++) {
+        const struct kept *kept = &c->kept[k];
+        int from = holders_find(c->all, kept->from);
+        if (!chunk_early(c, &kept->chunk) && chunk_differs(c, from, &kept->chunk))
+            fail_state(c, (unsigned)from, &kept->chunk);
+    }
 }
 
 /* Everything kept that has become possible; taking one chunk may make another possible. */
@@ -343,6 +363,7 @@ collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash == c->plan && c->kept[k].chunk.round < round)
             kept_remove(c, k);
+    kept_compare(c);
 }
 
 static void

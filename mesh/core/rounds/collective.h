@@ -69,7 +69,7 @@ void collective_destroy(struct collective **c);
 void collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash,
                      unsigned rank);
 /* A round of the plan begins. It exchanges the buckets from `first_bucket` on and is computed from the state with
- * hash `state`. */
+ * hash `state`; it is broken at once if a chunk of it has come that was computed from another one. */
 void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state);
 /* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
  * complete. */

@@ -308,6 +308,12 @@ round_next(struct core *core)
         rounds_heartbeat(core);
         return;
     }
+    if (!last) {
+        round_begin(core);
+        rounds_on_broken(core); /* chunks that came early say which state their senders have */
+    }
+    if (!core->plan.active)
+        return;
     enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
     if (verdict == STRAGGLER_BENCHED)
         rounds_heartbeat(core);
@@ -315,7 +321,6 @@ round_next(struct core *core)
         rounds_end_plan(core);
         return;
     }
-    round_begin(core);
     if (verdict == STRAGGLER_ABORT)
         rounds_on_straggler(core, verdict);
     else if (verdict != STRAGGLER_GO_ON)
