@@ -133,10 +133,20 @@ on_compute(void *ctx, const struct core_task *task)
 }
 
 static void
+on_piece(void *ctx, const struct core_piece *piece)
+{
+    struct lone *lone = ctx;
+    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back && !lone->piece,
+             "a piece while busy");
+    lone->piece = true;
+    lone->asked_piece = *piece;
+}
+
+static void
 on_commit(void *ctx, uint64_t round)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt, "commit while busy");
+    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->piece, "commit while busy");
     lone->commit = true;
     lone->round = round;
 }
@@ -259,6 +269,7 @@ static const struct core_trainer trainer = {
     .job_offered = on_job_offered,
     .page = on_page,
     .compute = on_compute,
+    .piece = on_piece,
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
@@ -282,6 +293,8 @@ struct lone *
 lone_new(const struct lone_setup *setup)
 {
     static const struct core_bucket buckets[] = {{10, 90}, {0, 10}};
+    static const struct core_cut cut = {.bucket = 1, .words = 1};
+    static const uint64_t costs[] = {1, 1};
     struct lone *lone = calloc(1, sizeof *lone);
     contract(lone != NULL, "memory");
     lone->now = 1000000;
@@ -315,19 +328,28 @@ lone_new(const struct lone_setup *setup)
         .log = lone->totals,
         .log_size = sizeof lone->totals,
         .chunk_elems = 16,
-        .direct_bytes = setup->audit_share ? 4096 : 40,
+        .direct_bytes = setup->audit_share || setup->stages ? 4096 : 40,
         .audit_share = setup->audit_share,
         .inexact = setup->inexact,
         .even = setup->even,
         .audit_seed = 99,
+        .items = lone->items,
     };
+    if (setup->stages)
+        config.stages = (struct core_stages){.count = 2,
+                                             .schedule = SCHEDULE_ZB,
+                                             .cuts = &cut,
+                                             .cut_count = 1,
+                                             .cost = costs,
+                                             .item_words = 1};
     if (setup->wants_job)
         config.hello = (struct proto_hello){.wants_job = true,
                                             .control_port = config.hello.control_port,
                                             .bulk_port = config.hello.bulk_port};
     contract(core_new(&lone->core, &config, lone->now) == 0, "memory");
     if (!setup->unstarted && !setup->wants_job)
-        core_on_applied(lone->core, lone->now, &(struct core_state){.round = 0, .hash = 77});
+        core_on_applied(lone->core, lone->now,
+                        &(struct core_state){.round = 0, .hash = 77, .rows = config.shards});
     return lone;
 }
 

@@ -36,6 +36,8 @@ struct lone_setup {
     uint64_t
         mutant; /* planted where the test links the objects that have bugs: mesh/core/mutant.h */
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
+    /* Plans may cut the model into two stages, the last one with bucket 0, and all buckets go directly. */
+    bool stages;
 };
 
 struct lone_sent {
@@ -60,12 +62,15 @@ struct lone {
     char log[LONE_LOG_MAX];
     size_t log_size;
     int32_t own[LONE_VECTOR], sum[LONE_VECTOR];
+    int32_t items[CORE_ITEMS(2, LONE_SHARDS)];
     uint8_t *state, *state_in, totals[4 * LONE_VECTOR * sizeof(int32_t)];
     size_t state_size;
     unsigned in_flight; /* bodies lent */
     unsigned kept;
     bool compute, commit, adopt, back; /* asked for, until served */
     bool fresh;
+    bool piece; /* asked for, until answered with core_on_piece: */
+    struct core_piece asked_piece;
     unsigned forgets; /* of trainer->forget */
     bool audit;       /* asked for, until answered with core_on_audited */
     uint64_t audited; /* which shard */
