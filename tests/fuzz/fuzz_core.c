@@ -3,7 +3,8 @@
  * The input is a list of actions (see `actions`), each a byte and its arguments. Peers send well-formed
  * messages with any content, and raw frames. Whatever the core sends goes through the encoder, which asserts on
  * fields outside their limits; memory is exact, for sanitizers; the trainer is told nothing that is out of turn,
- * and a round that is committed must have been computed. */
+ * and a round that is committed must have been computed. The last byte says how sums travel, and whether the model is in
+ * stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,9 @@
 
 #include "compress/check.h"
 #include "mesh/core/transfer/transfer.h"
+#include "proto/bits.h"
 #include "proto/bytes.h"
+#include "proto/mix.h"
 #include "tests/support/judged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,13 +25,24 @@ enum {
     SELF = 2,  /* two have a lower id */
     LINKS = 2 * PROTO_PEERS_MAX,
     ELEMS = 40,
-    BUCKETS = 3,
+    SHARDS = 4,
+    CUTS = 3, /* where the model may be cut */
+    BUCKETS_MAX = CUTS + 2,
+    ITEM_MAX = 12, /* words */
     STATE_SIZE = 1500,
     FRAMES = 256,
     ACTIONS_MAX = 4096,
 };
 
-static const struct core_bucket buckets[BUCKETS] = {{0, 24}, {24, 12}, {36, 4}};
+static const struct core_bucket buckets[] = {{0, 24}, {24, 12}, {36, 4}};
+static const struct core_bucket stage_buckets[] = {{0, 10}, {10, 14}, {24, 8}, {32, 4}, {36, 4}};
+static const struct core_cut cuts[CUTS] = {{1, 3}, {2, 6}, {3, 1}};
+static const uint64_t costs[CUTS + 1] = {4, 1, 2, 3};
+/* How plans of this node cut the model. */
+static const struct core_stages ways[] = {{.count = 1},
+                                          {.count = 2, .schedule = SCHEDULE_ZB},
+                                          {.count = 3, .schedule = SCHEDULE_1F1B},
+                                          {.count = 2, .schedule = SCHEDULE_GPIPE, .tied = true}};
 
 struct frame {
     uint8_t *data;
@@ -49,7 +63,11 @@ struct world {
     uint64_t touched;      /* hash of all bodies */
     struct frame frames[FRAMES];
     bool started, computing, committing, adopting, back, done;
-    size_t bucket;
+    bool piece; /* it computes one of a round in stages */
+    const struct core_bucket *buckets;
+    size_t bucket_count, bucket;
+    struct core_stages stages;
+    int32_t *items;
     uint64_t round, adopt_round, hash;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX];
 };
@@ -160,11 +178,81 @@ on_compute(void *ctx, const struct core_task *task)
     world->bucket = 0;
 }
 
+/* The rows of a round. */
+static uint64_t
+rows_of(uint64_t round)
+{
+    return round % 3 == 0 ? 3 : 8;
+}
+
+static uint64_t
+item_size(const struct proto_item *item)
+{
+    uint64_t rows = core_shard_rows(rows_of(item->round), SHARDS, item->shard);
+    return rows ? rows * cuts[item->bucket - 1].words : 1;
+}
+
+/* Word k of an item: of its round, state, cut, kind and shard, and of no other one. */
+static int32_t
+item_word(const struct proto_item *item, uint64_t k)
+{
+    uint64_t which = mix64_pair(mix64_pair(item->round, item->state_hash), item->bucket);
+    return (int32_t)mix64_pair(mix64_pair(which, item->shard * 2u + item->gradient), k);
+}
+
+/* The item of this round for a stage of the plan. */
+static struct proto_item
+item_of(const struct world *world, const struct core_piece *piece, unsigned stage, bool gradient)
+{
+    size_t cut = piece->plan->cut_count - stage - gradient;
+    demand(cut < piece->plan->cut_count);
+    return (struct proto_item){.round = world->round,
+                               .state_hash = world->hash,
+                               .bucket = piece->plan->cuts[cut].bucket,
+                               .gradient = gradient,
+                               .shard = (uint16_t)piece->shard};
+}
+
+/* The trainer reads or writes the item. */
+static void
+item_use(struct world *world, const struct core_piece *piece, unsigned stage, bool gradient,
+         bool reads)
+{
+    struct proto_item item = item_of(world, piece, stage, gradient);
+    int32_t *words = world->items + ITEM_MAX * core_item_at(SHARDS, stage, piece->shard, gradient);
+    for (uint64_t k = 0; k < item_size(&item); k++) {
+        demand(!reads || words[k] == item_word(&item, k));
+        words[k] = item_word(&item, k);
+    }
+}
+
+static void
+on_piece(void *ctx, const struct core_piece *piece)
+{
+    struct world *world = ctx;
+    unsigned stage = piece->stage, last = (unsigned)piece->plan->cut_count;
+    bool forward = piece->kind == SCHEDULE_FORWARD;
+    bool back = piece->kind == SCHEDULE_INPUT || piece->kind == SCHEDULE_BACKWARD;
+    demand(!world->computing && !world->committing && !world->adopting && !world->back);
+    demand(!world->piece && world->stages.count > 1 && last > 0 && piece->round == world->round);
+    demand(stage <= last && piece->shard < SHARDS);
+    world->piece = true;
+    if (forward && stage > 0)
+        item_use(world, piece, stage, false, true);
+    if (forward && stage < last)
+        item_use(world, piece, stage + 1, false, false);
+    if (back && stage < last)
+        item_use(world, piece, stage, true, true);
+    if (back && stage > 0)
+        item_use(world, piece, stage - 1, true, false);
+}
+
 static void
 on_commit(void *ctx, uint64_t round)
 {
     struct world *world = ctx;
-    demand(round == world->round && !world->computing && !world->adopting && !world->committing);
+    demand(round == world->round && !world->computing && !world->adopting && !world->committing &&
+           !world->piece);
     world->committing = true;
 }
 
@@ -173,7 +261,8 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
 {
     struct world *world = ctx;
     (void)state_hash;
-    demand(round > world->round && !world->computing && !world->committing && !world->adopting);
+    demand(round > world->round && !world->computing && !world->committing && !world->adopting &&
+           !world->piece);
     world->adopting = true;
     world->adopt_round = round;
 }
@@ -249,6 +338,7 @@ static const struct core_program program = {
 static const struct core_trainer trainer = {
     .job_offered = on_job_offered,
     .compute = on_compute,
+    .piece = on_piece,
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
@@ -358,6 +448,46 @@ act_heartbeat(struct world *world)
     deliver(world, from, &msg, NULL, 0);
 }
 
+/* The members of a group compute its stages, and share the shards. */
+static void
+stages_deal(struct proto_plan *plan, size_t groups, unsigned turn)
+{
+    for (size_t k = 0; k < plan->count; k++) {
+        struct proto_member *member = &plan->members[k];
+        member->stages = bits_below((unsigned)plan->cut_count + 1);
+        member->computes = member->shards = 0;
+        for (size_t stage = 0; stage <= plan->cut_count; stage++)
+            member->computes |= (uint64_t)(stage % groups == k % groups) << stage;
+    }
+    for (size_t group = 0; group < groups; group++)
+        for (unsigned shard = 0; shard < SHARDS; shard++) {
+            size_t in = (plan->count - group + groups - 1) / groups;
+            plan->members[group + (shard + turn) % in * groups].shards |= UINT64_C(1) << shard;
+        }
+}
+
+/* A plan with cuts; or what comes of one with another word, if the decoder takes it. */
+static void
+deliver_stages(struct world *world, uint8_t from, struct proto_msg *msg)
+{
+    struct proto_plan *plan = &msg->plan;
+    uint8_t where = u8(world), how = u8(world), frame[PROTO_FRAME_MAX];
+    struct why why;
+    for (uint16_t bucket = 1; bucket < BUCKETS_MAX; bucket++)
+        if (where >> (bucket - 1) & 1)
+            plan->cuts[plan->cut_count++].bucket = bucket;
+    size_t groups = 1 + (how & 3) % (plan->cut_count + 1);
+    stages_deal(plan, groups < plan->count ? groups : plan->count, how >> 4);
+    struct proto_member *one = &plan->members[(how >> 2 & 1) % plan->count];
+    if (where & 0x40)
+        one->computes ^= where >> 4 & 3;
+    if (where & 0x80)
+        one->shards ^= where >> 4 & 3;
+    size_t size = proto_encode(msg, frame);
+    if (proto_decode(msg, world->endpoints, frame, size, &why) == 0)
+        deliver(world, from, msg, NULL, 0);
+}
+
 /* Members by bitmap, shards dealt out in turn, perhaps one too few. */
 static void
 act_plan(struct world *world)
@@ -385,7 +515,10 @@ act_plan(struct world *world)
         plan->members[k].duties = flags & 4        ? UINT64_MAX >> turn % 64
                                   : flags >> k & 8 ? 8 | 63 << 16
                                                    : 0;
-    deliver(world, from, &msg, NULL, 0);
+    if (world->stages.count <= 1)
+        deliver(world, from, &msg, NULL, 0);
+    else
+        deliver_stages(world, from, &msg);
 }
 
 static void
@@ -456,13 +589,14 @@ act_chunk(struct world *world)
     uint8_t from = u8(world), flags = u8(world), place = u8(world), coverage = u8(world);
     struct core_stats stats;
     core_stats(world->core, &stats);
-    uint64_t bucket = place % BUCKETS, n = stats.members ? stats.members : 1, s = place / 4 % n;
-    uint64_t first = buckets[bucket].count * s / n + CHUNK * (uint64_t)(place >> 5);
-    uint64_t end = buckets[bucket].count * (s + 1) / n;
+    uint64_t bucket = place % world->bucket_count, n = stats.members ? stats.members : 1,
+             s = place / 4 % n;
+    uint64_t first = world->buckets[bucket].count * s / n + CHUNK * (uint64_t)(place >> 5);
+    uint64_t end = world->buckets[bucket].count * (s + 1) / n;
     if (end > first + CHUNK)
         end = first + CHUNK;
     if (flags & 1 || first > end)
-        first = 0, end = buckets[bucket].count;
+        first = 0, end = world->buckets[bucket].count;
     memset(body, coverage, sizeof body);
     struct proto_msg msg = {.type = flags & 2 ? PROTO_GATHER : PROTO_REDUCE,
                             .chunk = {.plan_hash = stats.plan ? stats.plan : world->plan,
@@ -470,7 +604,7 @@ act_chunk(struct world *world)
                                       .bucket = (uint16_t)bucket,
                                       .hop = flags >> 5,
                                       .direct = (flags & 3) == 1,
-                                      .first = buckets[bucket].first + first,
+                                      .first = world->buckets[bucket].first + first,
                                       .count = (uint32_t)(end - first),
                                       .coverage = coverage & 0x0f}};
     if (flags & 2)
@@ -482,6 +616,65 @@ act_chunk(struct world *world)
     deliver_bulk(world, from, &msg, body,
                  (msg.chunk.count + (size_t)((flags >> 4 & 1) && (coverage & 0x80))) *
                      sizeof *body);
+}
+
+/* The member of the present plan that makes an item; -1: none does. */
+static int
+maker_of(const struct world *world, const struct proto_item *item)
+{
+    const struct proto_plan *plan = &world->core->plan.now;
+    for (size_t k = 0; world->core->plan.active && k < plan->cut_count; k++)
+        for (size_t r = 0; r < plan->count && plan->cuts[k].bucket == item->bucket; r++)
+            if (proto_plan_computes(plan, r, plan->cut_count - k - !item->gradient) >> item->shard &
+                1)
+                return (int)r;
+    return -1;
+}
+
+/* A chunk of an item, mostly from who makes it. Some field may be another one, and then the check does not fit. */
+static void
+act_item(struct world *world)
+{
+    uint8_t from = u8(world), flags = u8(world), place = u8(world), wrong = u8(world);
+    struct proto_msg msg = {.type = PROTO_ITEM};
+    struct proto_item *item = &msg.item;
+    *item = (struct proto_item){.round = flags & 1 ? near(world, world->round) : world->round,
+                                .state_hash = world->hash ^ (flags >> 1 & 1),
+                                .bucket = 1 + (place & 3) % CUTS,
+                                .gradient = place >> 2 & 1,
+                                .shard = place >> 3 & 3};
+    item->size = item_size(item);
+    item->first = CHUNK * (uint64_t)(place >> 5 & 3);
+    item->first = item->first < item->size ? item->first : 0;
+    item->count = item->size - item->first < CHUNK ? (uint32_t)(item->size - item->first) : CHUNK;
+    int32_t body[CHUNK];
+    for (uint32_t k = 0; k < item->count; k++)
+        body[k] = item_word(item, item->first + k);
+    int maker = maker_of(world, item);
+    if (maker >= 0 && !(flags & 4)) { /* `from` sends as this node */
+        const struct proto_node node = world->core->plan.now.members[maker].node;
+        from = (uint8_t)(node.id - 10 + 64 * (node.incarnation - 5));
+    }
+    item->check = check_of(body, 0, item->count) ^ pieces_item_mix(item);
+    body[0] ^= wrong & 1;
+    item->size += wrong >> 1 & 1;
+    item->shard = wrong & 4 ? (uint16_t)(place % PROTO_SHARDS_MAX) : item->shard;
+    item->bucket = (uint16_t)(item->bucket + (wrong & 8 ? CUTS : 0));
+    item->gradient ^= wrong >> 4 & 1;
+    item->round ^= wrong >> 5 & 1;
+    deliver_bulk(world, from, &msg, body, (item->count - (wrong >> 6 & 1u)) * sizeof *body);
+}
+
+static void
+act_need(struct world *world)
+{
+    uint8_t from = u8(world), flags = u8(world), shards = u8(world);
+    struct proto_msg msg = {.type = PROTO_NEED,
+                            .need = {.round = flags & 1 ? near(world, world->round) : world->round,
+                                     .bucket = 1 + (flags >> 1 & 3),
+                                     .gradient = flags >> 3 & 1,
+                                     .shards = shards ? shards : UINT64_MAX}};
+    deliver(world, from, &msg, NULL, 0);
 }
 
 static void
@@ -540,11 +733,13 @@ applied(struct world *world, uint64_t round, uint8_t flags)
     world->done |= (flags & 0xf0) == 0xf0;
     world->committing = world->adopting = world->back = false;
     world->hash = flags & 1;
-    core_on_applied(world->core, world->now,
-                    &(struct core_state){.round = round,
-                                         .hash = world->hash,
-                                         .first_bucket = flags >> 1 & 1 ? BUCKETS - 1 : 0,
-                                         .done = world->done});
+    core_on_applied(
+        world->core, world->now,
+        &(struct core_state){.round = round,
+                             .hash = world->hash,
+                             .first_bucket = flags >> 1 & 1 ? world->bucket_count - 1 : 0,
+                             .done = world->done,
+                             .rows = rows_of(round)});
 }
 
 static void
@@ -557,14 +752,20 @@ act_trainer(struct world *world)
     } else if (world->back) {
         applied(world, world->round ? world->round - 1 : 0, flags);
     } else if (flags == 0xe8) {
-        world->computing = world->committing = world->adopting = false;
+        world->computing = world->committing = world->adopting = world->piece = false;
         world->back = true;
         world->done = false;
         core_on_damaged(world->core, world->now, CORE_STATE_DAMAGED);
+    } else if (world->piece) {
+        world->piece = false;
+        core_on_piece(world->core, world->now);
     } else if (world->computing) {
         size_t bucket = world->bucket++;
-        world->computing = world->bucket < BUCKETS;
+        world->computing = world->bucket < world->bucket_count;
         core_on_bucket(world->core, world->now, bucket);
+    } else if (world->committing && flags == 0xc4) {
+        world->committing = false;
+        core_on_damaged(world->core, world->now, CORE_TOTAL_DAMAGED);
     } else if (world->committing) {
         applied(world, world->round + 1, flags);
     } else if (world->adopting && (flags & 0x0c) == 0x0c) {
@@ -625,16 +826,27 @@ act_agree(struct world *world)
 }
 
 static void (*const actions[])(struct world *) = {
-    act_tick,  act_time,  act_raw,  act_hello, act_heartbeat, act_plan, act_plan_word, act_word,
-    act_chunk, act_state, act_link, act_found, act_trainer,   act_sent, act_meet,      act_agree,
+    act_tick,      act_time, act_raw,   act_hello, act_heartbeat, act_plan,
+    act_plan_word, act_word, act_chunk, act_state, act_link,      act_found,
+    act_trainer,   act_sent, act_meet,  act_agree, act_item,      act_need,
 };
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
 /* `servers`: as in core_config. */
 static void
-world_open(struct world *world, unsigned servers)
+world_open(struct world *world, unsigned servers, const struct core_stages *stages)
 {
+    bool cut = stages->count > 1;
+    world->buckets = cut ? stage_buckets : buckets;
+    world->bucket_count = cut ? BUCKETS_MAX : sizeof buckets / sizeof buckets[0];
+    world->stages = *stages;
+    world->stages.cuts = cuts;
+    world->stages.cut_count = cut ? CUTS : 0;
+    world->stages.cost = costs;
+    world->stages.item_words = ITEM_MAX;
+    world->items = malloc(CORE_ITEMS(CUTS + 1, SHARDS) * ITEM_MAX * sizeof *world->items);
+    demand(world->items != NULL);
     const struct core_config config = {
         .wire = &wire,
         .wire_ctx = world,
@@ -645,11 +857,11 @@ world_open(struct world *world, unsigned servers)
         .job = "run: {}",
         .self = node_of(SELF),
         .hello = {.run = "fuzz", .job_hash = 1, .numerics = 1, .control_port = 1, .bulk_port = 2},
-        .shards = 4,
+        .shards = SHARDS,
         .peers_min = 1,
         .gather_us = 500000,
-        .bucket_count = BUCKETS,
-        .buckets = buckets,
+        .bucket_count = world->bucket_count,
+        .buckets = world->buckets,
         .own = world->own,
         .sum = world->sum,
         .state_size = STATE_SIZE,
@@ -659,6 +871,8 @@ world_open(struct world *world, unsigned servers)
         .chunk_elems = CHUNK,
         .direct_bytes = 16,
         .servers = servers,
+        .stages = world->stages,
+        .items = world->items,
     };
     demand(core_new(&world->core, &config, 0) == 0);
 }
@@ -668,6 +882,7 @@ world_close(struct world *world)
 {
     core_leave(world->core, world->now);
     core_destroy(&world->core);
+    free(world->items);
     for (size_t i = 0; i < FRAMES; i++)
         free(world->frames[i].data);
 }
@@ -679,7 +894,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&world, 0, sizeof world);
     world.in = bytes_in(data, size);
     static const unsigned servers[] = {0, 1, 2, CORE_SERVERS_AUTO};
-    world_open(&world, servers[size ? data[size - 1] % 4 : 0]);
+    uint8_t way = size ? data[size - 1] : 0;
+    world_open(&world, servers[way % 4], &ways[way / 4 % 4]);
     for (int i = 0; i < ACTIONS_MAX && bytes_left(&world.in) > 0; i++)
         actions[u8(&world) % ACTIONS](&world);
     world_close(&world);

@@ -10,6 +10,20 @@
 #include "mesh/core/gossip/gossip.h"
 #include "mesh/core/push/push.h"
 
+/* Does the trainer compute what the plan wants of it, and is in own[] nothing else? */
+static inline bool
+pieces_fit(const struct core *core)
+{
+    const struct pieces *pieces = &core->pieces;
+    for (unsigned stage = 0; stage <= pieces->plan.cut_count; stage++) {
+        uint64_t mine = proto_plan_computes(&core->plan.now, core->plan.rank, stage);
+        if (pieces->schedule.of[stage].mine != mine || (pieces->added[stage] & ~mine) ||
+            (mine && (pieces->zero >> stage & 1)))
+            return false;
+    }
+    return proto_plan_same_cuts(&pieces->plan, &core->plan.now);
+}
+
 static inline const char *
 rounds_wrong(const struct core *core)
 {
@@ -31,6 +45,8 @@ rounds_wrong(const struct core *core)
         return "a member of a plan still catches up";
     if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
         return "a fetched state and the copy for others are in one memory";
+    if (pieces_run(core) && pieces_begun(&core->pieces, core) && !pieces_fit(core))
+        return "pieces are computed that the plan does not want";
     if (core->contribution.has & ~core->all)
         return "a contribution has shards that the job does not have";
     return NULL;

@@ -104,6 +104,7 @@ beacon_seeds(use_seed use)
 #define SENT                             13, 0, 13, 1
 #define MEET(node)                       14, node
 #define AGREE(idle)                      15, idle
+#define ITEM(node, place)                16, node, 0, place, 0
 
 enum { DIRECT = 1, GATHER = 2, HOP = 1 << 5 };
 
@@ -213,6 +214,72 @@ core_seeds(use_seed use)
     use("tests/fuzz/corpus/core/behind", core_behind, sizeof core_behind);
 }
 
+/* --- fuzz_core with a model in stages ---------------------------------------------------------------- */
+
+struct actions {
+    uint8_t bytes[4096];
+    size_t size;
+};
+
+static void
+act(struct actions *to, const uint8_t *bytes, size_t size)
+{
+    assert_true(to->size + size <= sizeof to->bytes);
+    memcpy(to->bytes + to->size, bytes, size);
+    to->size += size;
+}
+#define ACT(to, ...) act(to, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+
+/* All that neighbours hand over, whatever the cuts. */
+static void
+act_items(struct actions *to)
+{
+    for (unsigned place = 0; place < 128; place++)
+        if (place % 4 < 3)
+            ACT(to, ITEM(0, (uint8_t)place));
+}
+
+/* Two rounds in pieces under one plan. `other` adds these shards to the buckets, and they are committed if there are only two
+ * members. `way`: of fuzz_core. */
+static void
+stage_seed(use_seed use, const char *path, const struct actions *head, uint8_t other,
+           const uint8_t cover[5], uint8_t way)
+{
+    struct actions to = *head;
+    for (unsigned round = 0; round < 2; round++) {
+        act_items(&to);
+        for (unsigned k = 0; k < 26; k++) /* three pieces of each shard and stage, and the last */
+            ACT(&to, TRAINER);
+        for (uint8_t bucket = 0; bucket < 5; bucket++)
+            ACT(&to, CHUNK(other, DIRECT, bucket, cover[bucket]));
+        for (unsigned k = 0; k < 40; k++)
+            ACT(&to, SENT);
+        ACT(&to, TRAINER);
+    }
+    ACT(&to, 17, 0, 0, 255, 13, way);
+    use(path, to.bytes, to.size);
+}
+
+/* The second of two nodes has the last stage, or the first and the last of a model with tied weights; it leads; it is one of
+ * three. */
+static void
+stage_seeds(use_seed use)
+{
+    static const uint8_t last[] = {0, 0, 15, 15, 0}, ends[] = {0, 15, 0, 0, 0},
+                         first[] = {15, 15, 0, 0, 15};
+    struct actions two = {.size = 0}, tied = {.size = 0}, leads = {.size = 0}, three = {.size = 0};
+    ACT(&two, MEET(0), TRAINER, AGREE(1), PLAN(0, 5), 2, 1);
+    stage_seed(use, "tests/fuzz/corpus/core/stages-two", &two, 0, last, 4);
+    ACT(&tied, MEET(0), TRAINER, AGREE(1), PLAN(0, 5), 3, 0x11);
+    stage_seed(use, "tests/fuzz/corpus/core/stages-tied", &tied, 0, ends, 12);
+    ACT(&leads, MEET(3), TRAINER);
+    for (unsigned k = 0; k < 7; k++)
+        ACT(&leads, AGREE(1), TIME(15));
+    stage_seed(use, "tests/fuzz/corpus/core/stages-leads", &leads, 3, first, 4);
+    ACT(&three, MEET(0), MEET(1), TRAINER, AGREE(1), PLAN(0, 7), 6, 2);
+    stage_seed(use, "tests/fuzz/corpus/core/stages-three", &three, 0, last, 9);
+}
+
 static void
 seeds_are_todays_encodings(void **state)
 {
@@ -221,6 +288,7 @@ seeds_are_todays_encodings(void **state)
     hostile_seeds(use);
     beacon_seeds(use);
     core_seeds(use);
+    stage_seeds(use);
 }
 
 int
