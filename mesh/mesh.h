@@ -16,6 +16,7 @@
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
+ *         case MESH_HOLD:     // only with mesh_setup.stages.bytes: hold these segments; mesh_state before round 0
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
  *         ...
  *
@@ -119,6 +120,7 @@ enum mesh_task_kind {
     MESH_COMMIT,
     MESH_ADOPT,
     MESH_AUDIT, /* an audit: core.h */
+    MESH_HOLD,  /* hold t.holds, and nothing else, before round 0: core.h */
     MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
     MESH_DONE, /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called; or, after mesh_ends_later, this node may end */
@@ -138,8 +140,10 @@ struct mesh_task {
     unsigned servers;              /* MESH_COMMIT: members of the plan that were servers, */
     uint64_t served;               /* and bytes of the sum of which this node was the server; */
     struct core_pipeline pipeline; /* stages 0: the round was not computed in pieces */
-    uint64_t state_hash;           /* MESH_ADOPT */
-    size_t size; /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
+    uint64_t state_hash;           /* MESH_ADOPT, */
+    const uint64_t *parts; /* and the hashes of the segments, valid until the next mesh_next */
+    uint64_t holds;        /* MESH_HOLD: bitmap of segments */
+    size_t size;           /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
     uint64_t known;                /* MESH_COMPUTE: as in struct core_task */
     /* MESH_COMMIT; with gossip MESH_COMPUTE: hash of the plan, and the shards that it gave this node */

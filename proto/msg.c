@@ -44,13 +44,9 @@ static int
 rule_member(const struct proto_plan *plan, size_t index, struct why *why)
 {
     const struct proto_member *member = &plan->members[index];
-    if (member->stages & ~bits_below((unsigned)plan->cut_count + 1))
-        return why_error(why, -EBADMSG, "PLAN.members[%zu].stages = %llx, expected some of %zu",
-                         index, (unsigned long long)member->stages, plan->cut_count + 1);
-    if (member->computes & ~member->stages)
-        return why_error(
-            why, -EBADMSG, "PLAN.members[%zu].computes = %llx, expected some of its stages %llx",
-            index, (unsigned long long)member->computes, (unsigned long long)member->stages);
+    if (member->computes & ~bits_below((unsigned)plan->cut_count + 1))
+        return why_error(why, -EBADMSG, "PLAN.members[%zu].computes = %llx, expected some of %zu",
+                         index, (unsigned long long)member->computes, plan->cut_count + 1);
     for (size_t i = 0; i < index; i++)
         if (plan->members[i].node.id == member->node.id)
             return why_error(why, -EBADMSG,
@@ -302,7 +298,7 @@ proto_plan_hash(const struct proto_plan *plan)
         hash = mix64_pair(hash, member->node.id);
         hash = mix64_pair(hash, member->node.incarnation);
         hash = mix64_pair(hash, member->shards);
-        hash = mix64_pair(hash, member->stages);
+        hash = mix64_pair(hash, member->holds);
         hash = mix64_pair(hash, member->computes);
         hash = mix64_pair(hash, member->duties);
     }

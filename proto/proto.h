@@ -165,6 +165,7 @@ struct proto_heartbeat {
      * those that I had in the plan of the round before */
     uint64_t have;
     uint64_t state_hash; /* of the state before `round`; 0: unknown */
+    uint64_t holds;      /* the segments that I hold, as in struct proto_member; 0: none yet */
     /* I took a copy of another node's state before this round, and have computed my states since, each from the one
      * before; 0: I never took one. */
     uint64_t since;
@@ -193,8 +194,10 @@ struct proto_member {
     struct proto_node node;
     uint64_t
         shards; /* bitmap; those who compute one stage have disjoint sets; 0: it only helps to sum */
-    uint64_t stages;   /* bitmap, not 0: it holds these, and sums their gradients */
-    uint64_t computes; /* bitmap, some of them: it computes its shards through these */
+    /* Bitmap of segments, not 0: it holds the layers between these legal cuts, numbered from the input on, and sums their
+     * gradients. A model that cannot be cut is one segment. */
+    uint64_t holds;
+    uint64_t computes; /* bitmap of stages: it holds these, and computes its shards through them */
     uint64_t duties;   /* what else it does in this plan, as the engine says; 0: nothing */
 };
 
@@ -219,6 +222,16 @@ proto_plan_rank(const struct proto_plan *plan, struct proto_node node)
         if (proto_node_equal(plan->members[r].node, node))
             return (int)r;
     return -1;
+}
+
+/* The stage of a bucket that is not the last one. */
+static inline size_t
+proto_plan_stage(const struct proto_plan *plan, size_t bucket)
+{
+    size_t stage = plan->cut_count;
+    for (size_t k = 0; k < plan->cut_count; k++)
+        stage -= plan->cuts[k].bucket <= bucket;
+    return stage;
 }
 
 /* The shards that a member computes through a stage. */
@@ -272,6 +285,7 @@ struct proto_fetch {
     uint64_t round; /* count 0: copy the state before it, or a later one; else of the copy */
     uint64_t block; /* first block wanted; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
     uint16_t count; /* blocks wanted, < PROTO_COUNT_MAX; 0 asks for an OFFER */
+    uint64_t holds; /* bitmap of the segments wanted */
 };
 
 struct proto_offer {
@@ -291,6 +305,7 @@ struct proto_follow {
     uint64_t block; /* of that total the first it has not; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
     uint16_t count; /* how many blocks may be under way from here on; 1..PROTO_COUNT_MAX - 1 */
     bool again;     /* begin here, even if you have already sent more */
+    uint64_t holds; /* bitmap of the segments whose totals are wanted */
 };
 
 struct proto_total {

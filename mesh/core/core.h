@@ -127,9 +127,12 @@ struct core_trainer {
      * now. `data` is borrowed during the call. */
     void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
     /* Only rounds: */
-    /* state_in has a state before `round`, of the right length. Check its hash, take it over, then call
-     * core_on_applied; or call core_on_damaged. */
-    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash);
+    /* state_in has a state before `round`, of what this node holds. Check its hash, and those of its segments (parts, as in
+     * core_state), take it over, then call core_on_applied; or call core_on_damaged. */
+    void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts);
+    /* Hold these segments and no others (pipeline/stages.h): the state before round 0 of them. Then call core_on_applied. Only if
+     * config.stages.bytes is there. */
+    void (*hold)(void *ctx, uint64_t segments);
     /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
      * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state
      * is below `round` and not above its own round; or it is the initial state. */
@@ -217,7 +220,39 @@ struct core_state {
      * to others. So do those of one that was not in the plan of the round before but got its total from others. */
     bool pinned;   /* no way to train says so yet */
     uint64_t rows; /* with stages: of the round, in all shards together: core_shard_rows */
+    /* If the model may be cut (config.stages.cuts): the segments that this node holds; and of each of these a hash, never 0, of
+     * what it is in this state. Borrowed during the call. `hash` is then a name of the state that all can say, whatever they
+     * hold. */
+    uint64_t holds;
+    const uint64_t *parts;
+    /* What this node adds to the last bucket needs the sums of the other buckets: ask for it when they are final. */
+    bool late;
 };
+
+/* All segments of the model. */
+static inline uint64_t
+core_segments(const struct core_stages *stages)
+{
+    return stages->cut_count < 63 ? (UINT64_C(2) << stages->cut_count) - 1 : UINT64_MAX;
+}
+
+/* The segment of a bucket that is not the last one. */
+static inline size_t
+core_segment_of(const struct core_stages *stages, size_t bucket)
+{
+    size_t segment = stages->cut_count;
+    for (size_t k = 0; k < stages->cut_count; k++)
+        segment -= stages->cuts[k].bucket <= bucket;
+    return segment;
+}
+
+/* Its first bucket. */
+static inline size_t
+core_segment_bucket(const struct core_stages *stages, size_t segment)
+{
+    size_t k = stages->cut_count - segment;
+    return k > 0 ? stages->cuts[k - 1].bucket : 0;
+}
 
 /* How far this node and one that it hears came, which have no session. */
 enum core_gap {

@@ -64,8 +64,11 @@ struct core {
     size_t first_bucket;
     bool done;
     bool others_train; /* a node that was heard trains: config.peers_min counts no more */
-    uint64_t rows;     /* of `round`: core_state */
-    bool pinned;       /* the shards of `round` stay where they were in the round before: core.h */
+    uint64_t rows;     /* of `round`: core_state, and so are these: */
+    uint64_t holds;    /* 0: nothing yet */
+    uint64_t parts[PROTO_STAGES_MAX];
+    bool late;
+    bool pinned; /* the shards of `round` stay where they were in the round before: core.h */
     bool leaving;
     bool finished;
 

@@ -55,7 +55,8 @@ struct mesh {
     int32_t *own, *sum;
     int32_t *items; /* address space: what is not used takes no memory */
     size_t items_size;
-    struct proto_plan piece_plan; /* of the present piece */
+    struct proto_plan piece_plan;     /* of the present piece */
+    uint64_t parts[PROTO_STAGES_MAX]; /* of the state to adopt */
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];

@@ -67,10 +67,20 @@ on_commit(void *ctx, uint64_t round)
 }
 
 static void
-on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
+on_adopt(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts)
 {
-    push_task(ctx,
-              (struct mesh_task){.kind = MESH_ADOPT, .round = round, .state_hash = state_hash});
+    struct mesh *mesh = ctx;
+    memcpy(mesh->parts, parts, sizeof mesh->parts);
+    push_task(mesh, (struct mesh_task){.kind = MESH_ADOPT,
+                                       .round = round,
+                                       .state_hash = state_hash,
+                                       .parts = mesh->parts});
+}
+
+static void
+on_hold(void *ctx, uint64_t segments)
+{
+    push_task(ctx, (struct mesh_task){.kind = MESH_HOLD, .holds = segments});
 }
 
 static void
@@ -150,6 +160,7 @@ const struct core_trainer actor_trainer = {
     .page = on_page,
     .adopt = on_adopt,
     .back = on_back,
+    .hold = on_hold,
     .audit = on_audit,
     .state = on_state,
     .forget = on_forget,

@@ -99,7 +99,7 @@ same_model(const struct compare_result *a, const struct compare_result *b)
 
 /* "all 4 nodes", "the 3 nodes that finished", "the only node" */
 static void
-print_who(FILE *file, size_t count, unsigned nodes)
+print_node(FILE *file, size_t count, unsigned nodes)
 {
     if (nodes == 1)
         fprintf(file, "the node holds");
@@ -134,7 +134,7 @@ compare_print(FILE *file, const struct compare_result *results, size_t count, un
     fprintf(file, "test accuracy %s, test loss %s, wall time %s s\n",
             cell(accuracy, "%", results[0].test_accuracy), cell(loss, "4", results[0].test_loss),
             cell(wall, "1", wall_s));
-    print_who(file, count, nodes);
+    print_node(file, count, nodes);
     fprintf(file, " %s\n", results[0].params_sha256);
     return true;
 }

@@ -33,7 +33,7 @@ layer_params(const struct nn_model *model, size_t layer)
 }
 
 static void
-print_layers(const struct nn_model *model)
+list_layers(const struct nn_model *model)
 {
     printf("%-16s %-14s %12s %14s\n", "layer", "output", "parameters", "Mflop/sample");
     for (size_t layer = 0; layer < nn_layer_count(model); layer++) {
@@ -81,7 +81,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
                (unsigned long long)job->begun, (unsigned long long)job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
-    print_layers(job->model);
+    list_layers(job->model);
     size_t params = nn_param_count(job->model);
     char work[MEMORY_TEXT], gradients[MEMORY_TEXT];
     double batch = (double)config->train.batch;

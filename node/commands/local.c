@@ -77,7 +77,7 @@ struct args {
 };
 
 static void
-add_set(struct args *args, const char *assignment)
+pass_set(struct args *args, const char *assignment)
 {
     args->arg[args->count++] = "--set";
     args->arg[args->count++] = assignment;
@@ -102,19 +102,19 @@ build_args(struct args *args, const struct local *local, const char *job,
     args->arg[args->count++] = "meshnode";
     snprintf(args->group, sizeof args->group, "mesh.group=local-%016llx",
              (unsigned long long)group);
-    add_set(args, args->group);
-    add_set(args, "mesh.interface=lo");
+    pass_set(args, args->group);
+    pass_set(args, "mesh.interface=lo");
     snprintf(args->peers, sizeof args->peers, "mesh.peers=%u", local->count);
-    add_set(args, args->peers);
+    pass_set(args, args->peers);
     snprintf(args->threads, sizeof args->threads, "node.threads=%u", share ? share : 1);
     if (!threads_given(local->config, options))
-        add_set(args, args->threads);
-    add_set(args, args->name);
+        pass_set(args, args->threads);
+    pass_set(args, args->name);
     for (size_t i = 0; i < options->set_count; i++)
-        add_set(args, options->set[i].assignment);
+        pass_set(args, options->set[i].assignment);
     if (local->past[0])
-        add_set(args, local->past);
-    add_set(args, args->out);
+        pass_set(args, local->past);
+    pass_set(args, args->out);
     if (options->resume)
         args->arg[args->count++] = "--resume";
     if (options->fresh)

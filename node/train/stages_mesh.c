@@ -87,7 +87,9 @@ void
 stages_mesh_divide(const struct stages_mesh *from, unsigned shards, unsigned k, size_t nodes,
                    struct proto_plan *plan)
 {
-    static const struct plan_stages_member equal[PROTO_PEERS_MAX];
+    struct plan_stages_member equal[PROTO_PEERS_MAX] = {{0}};
+    for (size_t m = 0; m < nodes; m++)
+        equal[m].holds = UINT64_MAX;
     struct core_config core = {.shards = shards, .stages = from->core};
     core.stages.count = stages_groups(&from->stages, k);
     *plan = (struct proto_plan){.count = nodes};

@@ -257,10 +257,11 @@ on_commit(void *ctx, uint64_t round)
 }
 
 static void
-on_adopt(void *ctx, uint64_t round, uint64_t state_hash)
+on_adopt(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts)
 {
     struct world *world = ctx;
     (void)state_hash;
+    (void)parts;
     demand(round > world->round && !world->computing && !world->committing && !world->adopting &&
            !world->piece);
     world->adopting = true;
@@ -438,6 +439,7 @@ act_heartbeat(struct world *world)
                                           .done = (flags & 6) == 6,
                                           .have = flags >> 4,
                                           .state_hash = flags & 8 ? 1 : 0,
+                                          .holds = core_segments(&world->stages),
                                           .speed = flags}};
     struct proto_msg list = {.type = PROTO_HEARS};
     for (uint8_t k = 0; k < NODES; k++)
@@ -454,7 +456,7 @@ stages_deal(struct proto_plan *plan, size_t groups, unsigned turn)
 {
     for (size_t k = 0; k < plan->count; k++) {
         struct proto_member *member = &plan->members[k];
-        member->stages = bits_below((unsigned)plan->cut_count + 1);
+        member->holds = bits_below(CUTS + 1);
         member->computes = member->shards = 0;
         for (size_t stage = 0; stage <= plan->cut_count; stage++)
             member->computes |= (uint64_t)(stage % groups == k % groups) << stage;
@@ -503,7 +505,7 @@ act_plan(struct world *world)
     for (uint8_t k = 0; k < NODES; k++) {
         uint8_t who = (uint8_t)((k + turn) % NODES);
         if (members >> who & 1)
-            plan->members[plan->count].stages = plan->members[plan->count].computes = 1,
+            plan->members[plan->count].holds = plan->members[plan->count].computes = 1,
             plan->members[plan->count++].node = who == from % NODES ? node_of(from) : node_of(who);
         leads |= (members >> who & 1) && who == from % NODES;
     }

@@ -74,7 +74,7 @@ fill_plan(struct lone *lone, struct rand *rand, unsigned from, struct proto_plan
             continue;
         struct proto_member *member = &plan->members[plan->count++];
         member->node = lone_node(lone, id);
-        member->stages = rand_below(rand, 16) == 0 ? rand_any(rand) : 1;
+        member->holds = rand_below(rand, 16) == 0 ? rand_any(rand) : 1;
         member->shards = id == NODES ? left : left & rand_u64(rand);
         left &= ~member->shards;
     }
@@ -144,7 +144,8 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         break;
     case PROTO_FETCH:
         msg.fetch = (struct proto_fetch){near(rand, lone->core->round) & PROTO_ROUND_MAX,
-                                         near(rand, 0) % 128, (uint16_t)rand_below(rand, 5)};
+                                         near(rand, 0) % 128, (uint16_t)rand_below(rand, 5),
+                                         rand_below(rand, 8) ? lone->core->holds : rand_any(rand)};
         break;
     case PROTO_STATE:
         msg.state = (struct proto_state){near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
@@ -157,9 +158,10 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         msg.offer.check = transfer_offer_check(&msg.offer, junk, sizeof(uint64_t));
         break;
     case PROTO_FOLLOW:
-        msg.follow = (struct proto_follow){near(rand, lone->core->round) & PROTO_ROUND_MAX,
-                                           near(rand, 0) % 128, (uint16_t)(1 + rand_below(rand, 5)),
-                                           rand_bool(rand)};
+        msg.follow = (struct proto_follow){
+            near(rand, lone->core->round) & PROTO_ROUND_MAX, near(rand, 0) % 128,
+            (uint16_t)(1 + rand_below(rand, 5)), rand_bool(rand),
+            rand_below(rand, 8) ? lone->core->holds : rand_any(rand)};
         break;
     case PROTO_TOTAL:
         msg.total = (struct proto_total){.round = near(rand, lone->core->round) & PROTO_ROUND_MAX};

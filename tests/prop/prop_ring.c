@@ -177,9 +177,9 @@ random_stages(struct rings *rings, unsigned members, struct rand *rand)
         rings->computes[i] = 0;
         for (size_t stage = 0; stage <= rings->cut_count; stage++)
             rings->computes[i] |= group[stage] == g ? UINT64_C(1) << stage : 0;
-        rings->stages[i] = rings->computes[i];
+        rings->holds[i] = rings->computes[i];
         if (mirrors)
-            rings->stages[i] |= rand_u64(rand) & bits_below(rings->cut_count + 1);
+            rings->holds[i] |= rand_u64(rand) & bits_below(rings->cut_count + 1);
     }
 }
 

@@ -168,11 +168,12 @@ on_commit(void *ctx, uint64_t round)
 }
 
 static void
-on_adopt(void *ctx, uint64_t round, uint64_t hash)
+on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
     struct sim_node *node = shell->node;
+    (void)parts;
     if (node->busy != SIM_FREE || round <= node->round)
         sim_fail(sim, "node %u: asked to adopt round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);

@@ -152,9 +152,10 @@ on_commit(void *ctx, uint64_t round)
 }
 
 static void
-on_adopt(void *ctx, uint64_t round, uint64_t hash)
+on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
 {
     struct lone *lone = ctx;
+    (void)parts;
     contract(!lone->compute && !lone->commit && !lone->adopt, "adopt while busy");
     lone->adopt = true;
     lone->round = round;
@@ -396,7 +397,10 @@ lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const
 void
 lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
 {
-    lone_say_with(lone, id, msg, NULL, 0);
+    struct proto_msg said = *msg;
+    if (said.type == PROTO_HEARTBEAT && said.heartbeat.holds == 0)
+        said.heartbeat.holds = core_segments(&lone->core->config.stages); /* as most nodes do */
+    lone_say_with(lone, id, &said, NULL, 0);
 }
 
 void

@@ -121,10 +121,10 @@ fit_plan(struct source *from, struct proto_plan *plan)
         plan->cuts[i].bucket = (uint16_t)(plan->cuts[i].bucket % 1000 + 1000 * i + 1);
     for (size_t i = 0; i < plan->count; i++) {
         plan->members[i].node.id = rising(plan->members[i].node.id, i);
-        plan->members[i].stages = together    ? bits_below(plan->cut_count + 1)
-                                  : i < alone ? UINT64_C(1) << i
-                                              : UINT64_C(1) << alone;
-        plan->members[i].computes = plan->members[i].stages;
+        plan->members[i].holds = together    ? bits_below(plan->cut_count + 1)
+                                 : i < alone ? UINT64_C(1) << i
+                                             : UINT64_C(1) << alone;
+        plan->members[i].computes = plan->members[i].holds;
         plan->members[i].shards = i < alone ? bits_below(shards) : 0;
     }
     for (uint64_t shard = 0; shard < shards; shard++)

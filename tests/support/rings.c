@@ -104,11 +104,12 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
     for (unsigned i = 0; i < n; i++) {
         struct rings_node *node = &rings->nodes[i];
         *node = (struct rings_node){.all = rings, .index = i};
-        rings->stages[i] = rings->computes[i] = 1;
+        rings->holds[i] = rings->computes[i] = 1;
         node->own = get(rings->vector * sizeof(int32_t));
         node->sum = get(rings->vector * sizeof(int32_t));
         struct collective_setup setup = {.bucket_count = bucket_count,
                                          .buckets = buckets,
+                                         .stages = &rings->model,
                                          .own = node->own,
                                          .sum = node->sum,
                                          .chunk_elems = chunk_elems,
@@ -165,7 +166,7 @@ contribute(struct rings *rings, struct rings_node *node, const struct proto_memb
     memset(node->sum, 0x77, rings->vector * sizeof(int32_t));
     for (size_t b = 0; b < rings->bucket_count; b++) {
         bool mine = holds(rings, &rings->now, member->computes, b);
-        bool sums = is_last_bucket(rings, b) || holds(rings, &rings->now, member->stages, b);
+        bool sums = is_last_bucket(rings, b) || holds(rings, &rings->now, member->holds, b);
         uint64_t first = rings->buckets[b].first, end = first + rings->buckets[b].count;
         for (uint64_t e = first; e < end && sums; e++)
             node->own[e] = mine || !is_last_bucket(rings, b) ? 0 : (int32_t)node->index + 1;
@@ -195,6 +196,7 @@ shards_divide(struct proto_plan *plan, struct rand *rand)
 void
 rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand)
 {
+    static const uint64_t parts[PROTO_STAGES_MAX];
     struct proto_plan plan = {
         .counter = hash, .leader = {1, 1}, .complete = (1u << RINGS_SHARDS) - 1};
     rings->members = 0;
@@ -207,17 +209,20 @@ rings_plan(struct rings *rings, unsigned nodes, uint64_t hash, struct rand *rand
     memcpy(plan.cuts, rings->cuts, sizeof rings->cuts);
     for (unsigned r = 0; r < rings->members; r++)
         plan.members[r] = (struct proto_member){.node = {rings->member[r] + 1, 1},
-                                                .stages = rings->stages[rings->member[r]],
+                                                .holds = rings->holds[rings->member[r]],
                                                 .computes = rings->computes[rings->member[r]],
                                                 .duties = rings->duties[rings->member[r]]};
     shards_divide(&plan, rand);
     rings->now = plan;
+    rings->model = (struct core_stages){.cuts = rings->legal, .cut_count = plan.cut_count};
+    for (size_t k = 0; k < plan.cut_count; k++)
+        rings->legal[k].bucket = plan.cuts[k].bucket;
     for (unsigned r = 0; r < rings->members; r++) {
         struct rings_node *node = &rings->nodes[rings->member[r]];
         contribute(rings, node, &plan.members[r]);
         collective_stop(node->ring);
         collective_plan(node->ring, &plan, hash, r);
-        collective_round(node->ring, 0, 0, 0);
+        collective_round(node->ring, 0, 0, 0, parts);
     }
 }
 
@@ -259,7 +264,7 @@ bucket_right(const struct rings *rings, unsigned rank, size_t b)
     for (unsigned r = 0; r < rings->members && is_last_bucket(rings, b); r++)
         if (!holds(rings, plan, plan->members[r].computes, b))
             others += (int32_t)rings->member[r] + 1;
-    if (!is_last_bucket(rings, b) && !holds(rings, plan, plan->members[rank].stages, b))
+    if (!is_last_bucket(rings, b) && !holds(rings, plan, plan->members[rank].holds, b))
         return true;
     uint64_t first = rings->buckets[b].first, end = first + rings->buckets[b].count;
     for (uint64_t e = first; e < end; e++)

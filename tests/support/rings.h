@@ -51,9 +51,11 @@ struct rings {
     unsigned member[RINGS_MAX], members; /* node of each rank */
     uint64_t duties[RINGS_MAX];          /* of each node in the next plans; 0 at first */
     /* The same; 1 at first. Nodes compute the same ones or none in common, and hold these and perhaps others. */
-    uint64_t computes[RINGS_MAX], stages[RINGS_MAX];
+    uint64_t computes[RINGS_MAX], holds[RINGS_MAX];
     struct proto_cut cuts[RINGS_CUTS]; /* of the next plans */
     size_t cut_count;
+    struct core_cut legal[RINGS_CUTS]; /* the same cuts are those of the model */
+    struct core_stages model;
     struct proto_plan now;
     uint64_t plan;
 };

@@ -193,7 +193,7 @@ member_plan(struct member *m)
     const struct proto_member *mine = &w->plan.members[w->rank_of[m->index]];
     handover_plan(m->handover, &w->plan, w->rank_of[m->index]);
     for (unsigned s = 0; s < w->stages; s++) {
-        uint64_t shards = mine->stages >> s & 1 ? mine->shards : 0;
+        uint64_t shards = mine->holds >> s & 1 ? mine->shards : 0;
         if (shards & ~m->planned[s])
             schedule_add(&m->schedule, s, shards & ~m->planned[s]);
         m->planned[s] |= shards;
@@ -225,7 +225,7 @@ plan_make(struct world *w, const uint64_t *shards)
         w->rank_of[i] = (unsigned)w->plan.count;
         w->plan.members[w->plan.count++] = (struct proto_member){.node = node_of(i),
                                                                  .shards = shards[i],
-                                                                 .stages = stages_of(w, i),
+                                                                 .holds = stages_of(w, i),
                                                                  .computes = stages_of(w, i)};
     }
 }

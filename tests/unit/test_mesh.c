@@ -323,6 +323,7 @@ train(void *arg)
         case MESH_PIECE:
         case MESH_PAGE:
         case MESH_AUDIT:
+        case MESH_HOLD:
         case MESH_BACK:
         case MESH_IDLE:
             break;

@@ -388,9 +388,9 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX,
-                  U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5), U(6),
-                  U(7), 1, U(8), U(9), U(10), U(11));
+    return decode("[uuubbbbuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX,
+                  MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5),
+                  U(6), U(7), 1, U(8), U(9), U(10), U(11));
 }
 
 static void
@@ -485,22 +485,21 @@ each_shard_goes_through_each_stage_once(void **state)
     assert_int_equal(stages(4, 1, 3, 2, 3), 0);
     assert_int_equal(got.plan.cut_count, 1);
     assert_int_equal(got.plan.cuts[0].bucket, 4);
-    assert_int_equal(got.plan.members[1].stages, 2);
+    assert_int_equal(got.plan.members[1].holds, 2);
     assert_int_equal(stages(4, 3, 1, 3, 2), 0);
     assert_int_equal(stages(4, 3, 3, 1, 3), -EBADMSG);
     assert_string_equal(why.line, "PLAN.members[1].shards = 3, expected none of 3");
     assert_int_equal(stages(4, 1, 3, 2, 1), -EBADMSG);
     assert_string_equal(why.line, "PLAN.complete = 3, expected some of the shards 1 of stage 1");
     assert_int_equal(stages(4, 1, 3, 4, 3), -EBADMSG);
-    assert_string_equal(why.line, "PLAN.members[1].stages = 4, expected some of 2");
+    assert_string_equal(why.line, "PLAN.members[1].computes = 4, expected some of 2");
     assert_int_equal(stages(4, 3, 3, 0, 0), -EBADMSG);
     assert_int_equal(stages(0, 1, 3, 2, 3), -EBADMSG);
     refused(-EBADMSG, "PLAN.cuts[1].bucket = 4, expected more than 4",
             "[uuuuuuu[[u][u]][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(1), U(4), U(4), U(1),
             U(0), U(1), U(7), U(7), U(0));
-    refused(-EBADMSG, "PLAN.members[0].computes = 2, expected some of its stages 1",
-            "[uuuuuuu[][[uuuuuu]]]", V, U(5), U(0), U(0), U(1), U(0), U(1), U(1), U(0), U(1), U(1),
-            U(2), U(0));
+    refused(-EBADMSG, "PLAN.members[0].computes = 2, expected some of 1", "[uuuuuuu[][[uuuuuu]]]",
+            V, U(5), U(0), U(0), U(1), U(0), U(1), U(1), U(0), U(1), U(1), U(2), U(0));
     refused(-EBADMSG, "ITEM.first = 3, count = 2, expected an end of at most 4", "[uuuuubuuuuu]", V,
             U(34), U(0), U(0), U(1), 0, U(0), U(3), U(2), U(4), U(0));
 }
@@ -555,16 +554,16 @@ state_has_its_limits(void **state)
     assert_int_equal(decode("[uuuu]", V, U(11), PROTO_ROUND_MAX, U((1 << 17) - 1)), 0);
     refused(-EBADMSG, "STATE.block = 131072, expected 0..131071", "[uuuu]", V, U(11), U(0),
             U(1 << 17));
-    assert_int_equal(decode("[uuuuu]", V, U(10), PROTO_ROUND_MAX, U(3), U(1023)), 0);
+    assert_int_equal(decode("[uuuuuu]", V, U(10), PROTO_ROUND_MAX, U(3), U(1023), MAX), 0);
     assert_int_equal(got.fetch.block, 3);
-    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuu]", V, U(10), U(0),
-            U(1 << 17), U(0));
-    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuu]", V, U(10), U(0), U(0),
-            U(1024));
-    assert_int_equal(decode("[uuuuub]", V, U(18), PROTO_ROUND_MAX, U(3), U(1), 1), 0);
+    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuuu]", V, U(10), U(0),
+            U(1 << 17), U(0), U(1));
+    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuuu]", V, U(10), U(0), U(0),
+            U(1024), U(1));
+    assert_int_equal(decode("[uuuuubu]", V, U(18), PROTO_ROUND_MAX, U(3), U(1), 1, U(1)), 0);
     assert_true(got.follow.again);
-    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuub]", V, U(18), U(0), U(0), U(0),
-            0);
+    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuubu]", V, U(18), U(0), U(0), U(0),
+            0, U(1));
     assert_int_equal(decode("[uuuuuuu]", V, U(19), PROTO_ROUND_MAX, U(3), MAX, U(4), MAX), 0);
     assert_int_equal(got.total.commit, 4);
     refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuuu]", V, U(19), U(0),
@@ -636,7 +635,7 @@ every_field_of_a_plan_counts_in_its_hash(void **state)
     CHANGES(two.members[2].node.id++);
     CHANGES(two.members[2].node.incarnation++);
     CHANGES(two.members[2].shards++);
-    CHANGES(two.members[2].stages++);
+    CHANGES(two.members[2].holds++);
     CHANGES(two.members[2].computes++);
     CHANGES(two.members[2].duties++);
     CHANGES(two.cuts[two.cut_count++].bucket = 65000);

@@ -600,12 +600,12 @@ with_stages(struct proto_plan *plan)
 {
     plan->cut_count = 1;
     plan->cuts[0].bucket = 1;
-    plan->members[0].stages = plan->members[1].stages = 3;
+    plan->members[0].holds = plan->members[1].holds = 3;
 }
 static void
 of_no_stage(struct proto_plan *plan)
 {
-    plan->members[1].stages = 0;
+    plan->members[1].holds = 0;
 }
 static void
 with_a_duty_unheard_of(struct proto_plan *plan)
@@ -894,7 +894,8 @@ chunks_may_come_before_their_plan(void **state)
                                         .bucket = 1,
                                         .direct = true,
                                         .count = 10,
-                                        .coverage = 0x03f}};
+                                        .coverage = 0x03f,
+                                        .state_hash = 77}};
     core_on_bulk(lone->core, lone->now, lone_node(lone, 3), &chunk, &frame);
     assert_int_equal(lone->kept, 1);
     lone_say(lone, 3, &plan);

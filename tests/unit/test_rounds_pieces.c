@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
+#include "proto/mix.h"
 #include "tests/support/lone.h"
 
 enum {
@@ -30,9 +31,9 @@ say_plan(struct lone *lone, uint64_t counter)
                                    .cut_count = 1,
                                    .cuts = {{1}},
                                    .count = 2};
-    msg.plan.members[0] = (struct proto_member){lone_node(lone, 3), .stages = 3};
+    msg.plan.members[0] = (struct proto_member){lone_node(lone, 3), .holds = 3};
     msg.plan.members[1] =
-        (struct proto_member){lone_node(lone, 5), .shards = ALL, .stages = 3, .computes = 3};
+        (struct proto_member){lone_node(lone, 5), .shards = ALL, .holds = 3, .computes = 3};
     lone_say(lone, 3, &msg);
 }
 
@@ -64,7 +65,7 @@ give_zeros(struct lone *lone)
                                           .first = buckets[b].first,
                                           .count = (uint32_t)buckets[b].count,
                                           .check = check_of(zeros, 0, buckets[b].count),
-                                          .state_hash = 77}};
+                                          .state_hash = b == 0 ? mix64_pair(77, 0) : 77}};
         struct core_frame frame = {zeros, buckets[b].count * sizeof *zeros, lone};
         core_on_bulk(lone->core, lone->now, lone_node(lone, 3), &msg, &frame);
     }

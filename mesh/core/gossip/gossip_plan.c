@@ -24,7 +24,7 @@ hangs(const struct core *core, int i)
 }
 
 static bool
-wants_in(const struct core *core, int i)
+may_join(const struct core *core, int i)
 {
     const struct gossip *g = &core->gossip;
     const struct gossip_peer *peer = &g->of[i];
@@ -44,12 +44,12 @@ joinable(const struct core *core, uint64_t left_out)
 {
     uint64_t all = 0;
     for (int i = 0; i < core->peers.high; i++)
-        all |= (uint64_t)wants_in(core, i) << i;
+        all |= (uint64_t)may_join(core, i) << i;
     return all & ~left_out;
 }
 
 static struct group_choice
-choose_members(const struct core *core)
+choose_replicas(const struct core *core)
 {
     struct group_choice choice = {.count = 1, .peer = {-1}};
     uint64_t id = core->config.self.id, left_out = gossip_wait_left_out(core);
@@ -134,7 +134,7 @@ gossip_plan_waits(const struct core *core)
     const struct gossip *g = &core->gossip;
     if (g->plan.plans > 0 || g->status != GOSSIP_NEW)
         return false;
-    size_t here = choose_members(core).count;
+    size_t here = choose_replicas(core).count;
     for (int i = 0; i < core->peers.high; i++) {
         if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.status != GOSSIP_NEW)
             continue;
@@ -157,7 +157,7 @@ same(const struct core *core, const struct group_choice *choice)
 }
 
 static void
-propose(struct gossip_plan *plan, const struct core *core, const struct group_choice *choice)
+propose_graph(struct gossip_plan *plan, const struct core *core, const struct group_choice *choice)
 {
     struct proto_msg msg = {.type = PROTO_PLAN};
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
@@ -166,7 +166,7 @@ propose(struct gossip_plan *plan, const struct core *core, const struct group_ch
     for (size_t k = 0; k < choice->count; k++) {
         msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];
-        msg.plan.members[k].stages = msg.plan.members[k].computes = 1;
+        msg.plan.members[k].holds = msg.plan.members[k].computes = 1;
     }
     msg.plan.round = core->gossip.run.step;
     msg.plan.counter = ++plan->counter;
@@ -200,8 +200,8 @@ repeat(struct gossip_plan *plan, const struct core *core, const struct group_cho
 void
 gossip_plan_again(struct gossip_plan *plan, const struct core *core)
 {
-    struct group_choice choice = choose_members(core);
-    propose(plan, core, &choice);
+    struct group_choice choice = choose_replicas(core);
+    propose_graph(plan, core, &choice);
 }
 
 static bool
@@ -212,10 +212,10 @@ lead_plan(struct gossip_plan *plan, const struct core *core)
     bool alone = gossip_wait_left_out(core) >> PEERS_MAX & 1; /* no other one has us in its plan */
     if ((!lowest(core) && !starved && !mine && !alone) || gossip_plan_waits(core))
         return false;
-    struct group_choice choice = choose_members(core);
+    struct group_choice choice = choose_replicas(core);
     if (!group_all_fresh(core, &choice) || (same(core, &choice) && !repeat(plan, core, &choice)))
         return false;
-    propose(plan, core, &choice);
+    propose_graph(plan, core, &choice);
     return true;
 }
 

@@ -90,7 +90,7 @@ owes(const struct core *core, const struct gossip_link *link, int i)
 }
 
 static void
-leave_out(const struct core *core, struct gossip_link *link, int i)
+go_without(const struct core *core, struct gossip_link *link, int i)
 {
     char who[PROTO_WHO_MAX];
     assert(link->node.id != 0);
@@ -134,7 +134,7 @@ gossip_wait_tick(struct gossip_links *links, const struct core *core)
         if (i < 0 || gossip_link_out(link, core->awake) || !beats(core, i) || !owes(core, link, i))
             link->owes_since = core->awake;
         else if (fails(core, link, i))
-            leave_out(core, link, i);
+            go_without(core, link, i);
         if (i >= 0 && awake_before(last, link->out_until)) {
             last = link->out_until;
             links->without = link->node.id;

@@ -128,7 +128,7 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
          id = group_node(core, i).id) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         bool idle = plan_says_idle(core, i), fresh = group_fresh(core, i);
-        if (idle && fresh && said->round == core->round)
+        if (idle && fresh && said->round == core->round && said->holds)
             group_add(core, choice, i);
         else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
                  (!core->plan.held || said->ready || !idle || !fresh || chases(core, i)))
@@ -222,6 +222,7 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
         const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
         member[k].have = said ? said->have : contribution_keeps(&core->contribution, core->pinned);
         member[k].speed = said ? said->speed : core->contribution.speed;
+        member[k].holds = said ? said->holds : core->holds;
         member[k].computes = rank < 0 ? 0 : before->members[rank].computes;
         some |= member[k].have;
     }
@@ -313,6 +314,7 @@ unbalanced(const struct plan *plan, const struct core *core)
     for (size_t m = 0; m < plan->now.count; m++) {
         int i = plan->peer[m];
         member[m].speed = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+        member[m].holds = plan->now.members[m].holds;
         if (core->config.even)
             member[m].speed = 1000000;
         if (member[m].speed == 0) /* who has nothing to compute would never show how fast it is */

@@ -256,7 +256,7 @@ group_divide(struct division *d, size_t group, uint64_t all)
         struct proto_member *member = &d->plan->members[of[k]];
         member->shards = shards[k];
         member->computes = d->computes[group];
-        member->stages = bits_below((unsigned)d->plan->cut_count + 1);
+        member->holds = d->member[of[k]].holds & core_segments(&d->config->stages);
     }
 }
 
@@ -345,15 +345,28 @@ stage_covered(const struct proto_plan *plan, size_t stage)
     return seen == plan->complete;
 }
 
+/* Does the member hold what it computes? */
+static bool
+holds_computed(const struct core_config *config, const struct proto_plan *plan,
+               const struct proto_member *member)
+{
+    const struct core_stages *stages = &config->stages;
+    uint64_t needs = 0;
+    for (size_t s = 0; s <= stages->cut_count; s++) {
+        size_t stage = proto_plan_stage(plan, core_segment_bucket(stages, s));
+        needs |= (member->computes >> stage & 1) << s;
+    }
+    return !(needs & ~member->holds) && !(member->holds & ~core_segments(stages));
+}
+
 bool
 plan_stages_valid(const struct core_config *config, const struct proto_plan *plan)
 {
-    uint64_t stages = bits_below((unsigned)plan->cut_count + 1);
     bool valid = cuts_legal(config, plan) && plan->complete == bits_below(config->shards);
     for (size_t m = 0; m < plan->count && valid; m++) {
         const struct proto_member *member = &plan->members[m];
         uint64_t ends = member->computes & (1 | UINT64_C(1) << plan->cut_count);
-        valid = member->stages == stages && !(member->computes & ~stages) &&
+        valid = holds_computed(config, plan, member) &&
                 !(config->stages.tied && plan->cut_count > 0 && __builtin_popcountll(ends) == 1);
     }
     for (size_t stage = 0; stage <= plan->cut_count && valid; stage++)

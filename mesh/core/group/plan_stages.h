@@ -19,10 +19,11 @@
 struct plan_stages_member {
     uint32_t speed;    /* shards per 1e6 seconds; 0: unknown, then all count as equal */
     uint64_t have;     /* shards of this round that it keeps */
+    uint64_t holds;    /* segments; none but these are computed by it */
     uint64_t computes; /* stages of this round that it keeps, of the cuts of `before`; 0: none */
 };
 
-/* Sets the cuts of the plan and stages, computes and shards of its `count` members. `before`: whose stages they keep; NULL:
+/* Sets the cuts of the plan and holds, computes and shards of its `count` members. `before`: whose stages they keep; NULL:
  * the division is a new one. */
 void plan_stages(const struct core_config *config, const struct plan_stages_member *member,
                  const struct proto_plan *before, struct proto_plan *plan);

@@ -10,7 +10,15 @@ struct core_cut {
     uint32_t words;  /* 1.. */
 };
 
-/* How plans of this node cut the model. All tables are borrowed. With count above 1, first_bucket of core_state is always 0 or
+/* A part of a state that lies together. */
+struct core_span {
+    size_t offset, size; /* bytes of the state */
+    int segment;         /* it belongs to this one; CORE_ALL_HOLD: everybody has it */
+};
+enum { CORE_ALL_HOLD = -1 };
+
+/* How plans of this node cut the model. Between two legal cuts lies a *segment*; segments are numbered from the input on. What a
+ * node holds is a bitmap of them: it has their part of the state, and sums their gradients. All tables are borrowed. With count above 1, first_bucket of core_state is always 0 or
  * the last bucket. */
 struct core_stages {
     unsigned
@@ -23,6 +31,15 @@ struct core_stages {
     bool
         tied; /* the first and the last layers share a weight: one member computes both for a shard */
     uint64_t item_words; /* of the largest item */
+    /* [cut_count + 1]: memory that a node needs to hold each segment, in any unit; NULL: any node holds all. */
+    const uint64_t *bytes;
+    uint64_t room; /* for all that this node holds, in the same unit */
+    /* Hold as much as there is room for, beside what is computed here, so that a death costs nothing. Else the segments of one of
+     * `count` equal stages. */
+    bool mirror;
+    /* Of a state, by rising offset, together all of it; 0: the whole is one, and everybody has it. */
+    const struct core_span *spans;
+    size_t span_count;
 };
 
 /* A round under a plan with cuts is computed in pieces. What a stage gives to its neighbours are *items*, in memory that core

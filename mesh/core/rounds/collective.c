@@ -7,6 +7,7 @@
 #include "compress/coding.h"
 #include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
+#include "proto/mix.h"
 
 /* --- Life ------------------------------------------------------------------------------------- */
 
@@ -86,11 +87,11 @@ collective_destroy(struct collective **c)
 /* --- Plans -------------------------------------------------------------------------------------- */
 
 static void
-lanes_plan(struct collective *c, const struct proto_plan *plan)
+lanes_plan(struct collective *c)
 {
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
         bool last = b + 1 == c->setup.bucket_count;
-        c->lanes[b].holders = &c->sets[last ? plan->cut_count + 1 : holders_stage(plan, b)];
+        c->lanes[b].holders = last ? c->all : &c->sets[core_segment_of(c->setup.stages, b)];
     }
 }
 
@@ -138,9 +139,9 @@ collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t ha
     c->running = false;
     c->broken = false;
     c->plan = hash;
-    c->all = &c->sets[plan->cut_count + 1];
-    holders_plan(c->sets, plan, rank);
-    lanes_plan(c, plan);
+    c->all = &c->sets[c->setup.stages->cut_count + 1];
+    holders_plan(c->sets, plan, c->setup.stages, rank);
+    lanes_plan(c);
     layouts_plan(c);
     for (size_t k = c->kept_count; k-- > 0;)
         if (c->kept[k].chunk.plan_hash != hash)
@@ -173,21 +174,31 @@ collective_tick(struct collective *c)
 
 /* --- Receiving -------------------------------------------------------------------------------- */
 
+/* Is this the bucket of one of several segments? Then its chunks mix in the hash of that. */
+static bool
+of_part(const struct collective *c, size_t bucket)
+{
+    return c->setup.stages->cut_count > 0 && bucket + 1 < c->setup.bucket_count;
+}
+
 static enum verdict
 fail_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
 {
     c->diverged = true;
-    c->diverged_rank = from;
-    c->diverged_state = chunk->state_hash;
+    c->other = (struct collective_other){from, of_part(c, chunk->bucket), chunk->state_hash};
     return collective_refuse(c, "another state", chunk);
 }
 
-/* Was it computed by this other member from another state than ours? */
+/* Was it computed by this other member from another state than ours? Of a segment that is not here, nobody knows. */
 static bool
 chunk_differs(const struct collective *c, int from, const struct proto_chunk *chunk)
 {
-    return from >= 0 && from != (int)c->all->rank && chunk->state_hash != c->state &&
-           !core_mutant(MUTANT_ODD);
+    if (from < 0 || from == (int)c->all->rank || core_mutant(MUTANT_ODD))
+        return false;
+    if (!of_part(c, chunk->bucket))
+        return chunk->state_hash != c->state;
+    const struct lane *lane = &c->lanes[chunk->bucket];
+    return chunk->bucket >= c->first_bucket && lane->route && chunk->state_hash != lane->state;
 }
 
 /* A chunk of the present plan and round. */
@@ -341,8 +352,19 @@ lane_begin(struct collective *c, size_t bucket, size_t chunk)
     return lane->route->begin(c, bucket);
 }
 
+/* What its chunks say of the state that they are computed from. */
+static void
+lane_state(struct collective *c, size_t bucket, uint64_t state, const uint64_t *parts)
+{
+    struct lane *lane = &c->lanes[bucket];
+    lane->state = state;
+    if (of_part(c, bucket) && lane->route)
+        lane->state = mix64_pair(state, parts[core_segment_of(c->setup.stages, bucket)]);
+}
+
 void
-collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state)
+collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state,
+                 const uint64_t *parts)
 {
     assert(c->planned);
     c->running = true;
@@ -357,6 +379,7 @@ collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint
     size_t chunk = 0;
     for (size_t b = first_bucket; b < c->setup.bucket_count; b++) {
         chunk += lane_begin(c, b, chunk);
+        lane_state(c, b, state, parts);
         c->left += c->lanes[b].left > 0;
     }
     memset(c->chunks, CHUNK_WAITING, chunk);
@@ -468,10 +491,9 @@ collective_why(const struct collective *c)
 }
 
 bool
-collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state)
+collective_diverged(const struct collective *c, struct collective_other *other)
 {
-    *rank = c->diverged_rank;
-    *state = c->diverged_state;
+    *other = c->other;
     return c->broken && c->diverged;
 }
 

@@ -24,7 +24,7 @@
  *
  * Two more values travel with every chunk. Each hop verifies the linear checksum (compress/check.h). Each member compares
  * the hash of the state that the chunk was computed from with the hash of its own state, so a sum becomes final
- * only if all members agree. A failed check breaks the round: no error is ever added without being noticed.
+ * only if all members agree. Of a model in segments, a chunk mixes in the hash of its segment, as nobody may have the whole. A failed check breaks the round: no error is ever added without being noticed.
  *
  * Chunks that come too early (bucket not computed here, next round, plan not yet known) are kept, at most two rounds of
  * the largest mesh. A sender never has more than one round's chunks under way, because no round completes without us.
@@ -38,7 +38,8 @@ struct collective;
 
 struct collective_setup {
     size_t bucket_count;
-    const struct core_bucket *buckets; /* borrowed */
+    const struct core_bucket *buckets; /* borrowed, as is this: */
+    const struct core_stages *stages;  /* where the model may be cut */
     int32_t *own;
     int32_t *sum;
     uint32_t chunk_elems;
@@ -69,8 +70,10 @@ void collective_destroy(struct collective **c);
 void collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash,
                      unsigned rank);
 /* A round of the plan begins. It exchanges the buckets from `first_bucket` on and is computed from the state with
- * hash `state`; it is broken at once if a chunk of it has come that was computed from another one. */
-void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state);
+ * hash `state`, and the hashes `parts` of its segments; one segment is the whole. It is broken at once if a chunk of it has come
+ * that was computed from another one. */
+void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state,
+                      const uint64_t *parts);
 /* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
  * complete. */
 void collective_open(struct collective *c);
@@ -94,8 +97,13 @@ bool collective_complete(const struct collective *c, size_t bucket);
 /* Bytes of a round of which this node is the server. */
 uint64_t collective_served(const struct collective *c);
 const char *collective_why(const struct collective *c);
-/* Is the round broken because a member computes from another state? Returns its rank and the hash of its state. */
-bool collective_diverged(const struct collective *c, unsigned *rank, uint64_t *state);
+/* Is the round broken because a member computes from another state? */
+struct collective_other {
+    unsigned rank;
+    bool part; /* the member contradicted the hash of a segment: it need not be the whole state, */
+    uint64_t state; /* which has this hash there if it is */
+};
+bool collective_diverged(const struct collective *c, struct collective_other *other);
 /* Number of chunks taken so far; it rises with progress. */
 uint64_t collective_progress(const struct collective *c);
 

@@ -1,9 +1,10 @@
-/* holders.h - who sums which bucket. Stages of a pipeline live on different members, so a bucket has sums of its own
- * members: those that hold its stage. The last bucket is summed by all members: it keeps them in step, and has the loss and
- * what needs the whole gradient. With one stage, both are the whole plan. */
+/* holders.h - who sums which bucket. Segments of a model (pipeline/stages.h) live on different members, so a bucket has sums of
+ * its own members: those that hold its segment. The last bucket is summed by all members: it keeps them in step, and has the loss
+ * and what needs the whole gradient. With one segment, both are the whole plan. */
 #ifndef MESH_HOLDERS_H
 #define MESH_HOLDERS_H
 
+#include "mesh/core/core.h"
 #include "proto/proto.h"
 
 /* Some members of a plan. Among them each has a number of its own, 0 to n - 1: its rank here. */
@@ -19,11 +20,10 @@ struct holders {
 
 enum { HOLDERS_SETS = PROTO_STAGES_MAX + 1 };
 
-/* Sets those of each stage of the plan, behind the last stage all members. `rank` is this node's in the plan. To the last bucket only those who compute the last stage add shards: they know the
- * loss. */
-void holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan, unsigned rank);
-/* The number of the set that sums this bucket, not the last one. */
-size_t holders_stage(const struct proto_plan *plan, size_t bucket);
+/* Sets those of each segment, behind the last one all members. `rank` is this node's in the plan. To the last bucket only those who
+ * compute the last stage add shards: they know the loss. */
+void holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan,
+                  const struct core_stages *stages, unsigned rank);
 /* The rank of a node here; -1: it is not one of them. */
 int holders_find(const struct holders *h, struct proto_node node);
 

@@ -330,7 +330,7 @@ pieces_work(const struct pieces *pieces, const struct core *core)
     uint64_t all = 0, work = 0;
     for (size_t k = 0; k <= core->config.stages.cut_count; k++) {
         size_t bucket = k > 0 ? core->config.stages.cuts[k - 1].bucket : 0;
-        size_t stage = holders_stage(&pieces->plan, bucket);
+        size_t stage = proto_plan_stage(&pieces->plan, bucket);
         unsigned shards = (unsigned)__builtin_popcountll(pieces->schedule.of[stage].mine);
         all += core->config.stages.cost[k];
         work += core->config.stages.cost[k] * shards;

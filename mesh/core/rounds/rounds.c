@@ -16,7 +16,8 @@ static void
 round_begin(struct core *core)
 {
     plan_round(&core->plan, core);
-    collective_round(core->collective, core->round, core->first_bucket, core->state_hash);
+    collective_round(core->collective, core->round, core->first_bucket, core->state_hash,
+                     core->parts);
     audit_round(&core->audit, core);
 }
 
@@ -329,6 +330,18 @@ round_next(struct core *core)
         plan_balance(&core->plan, core);
 }
 
+/* What this node holds of the state. */
+static void
+hold_parts(struct core *core, const struct core_state *now)
+{
+    size_t segments = core->config.stages.cut_count + 1;
+    core->holds = now->parts ? now->holds : core_segments(&core->config.stages);
+    core->late = now->late;
+    memset(core->parts, 0, sizeof core->parts);
+    if (now->parts)
+        memcpy(core->parts, now->parts, segments * sizeof *now->parts);
+}
+
 static void
 on_applied(struct core *core, const struct core_state *now)
 {
@@ -350,6 +363,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->done = now->done;
     core->pinned = now->pinned;
     core->rows = now->rows;
+    hold_parts(core, now);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
 }
@@ -396,6 +410,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->done = core->done;
     beat->have = contribution_keeps(&core->contribution, core->pinned);
     beat->state_hash = core->state_hash;
+    beat->holds = core->holds;
     beat->since = core->divergence.own_since;
     beat->speed = core->contribution.speed;
     beat->busy_us = contribution_busy_us(&core->contribution, core->awake);

@@ -61,20 +61,37 @@ rounds_void_state(struct core *core, const char *why)
     core_tell(core);
 }
 
+/* A member holds the same state by its name, and another segment. One of us is wrong, and nobody else may hold it: who notices
+ * goes back, and who is wrong notices, as what it gets is right. */
+static void
+segment_differs(struct core *core, int i)
+{
+    char who[PROTO_WHO_MAX];
+    core_log(core, 3, "%s and this node have different weights after the same steps: going back",
+             report_who(core, i, who));
+    rounds_void_state(core, "its members hold different states");
+    core->config.trainer->back(core->config.trainer_ctx, core->round);
+}
+
 /* A member sent what does not fit: by the state that it was computed from, or else. */
 void
 rounds_on_broken(struct core *core)
 {
-    unsigned rank;
-    uint64_t state;
+    struct collective_other other;
     if (collective_status(core->collective) != COLLECTIVE_BROKEN)
         return;
-    if (!collective_diverged(core->collective, &rank, &state)) {
+    if (!collective_diverged(core->collective, &other)) {
         rounds_abort(core, collective_why(core->collective));
         return;
     }
-    int i = core->plan.peer[rank];
-    heartbeat_state(&core->view, core, i, state);
+    int i = core->plan.peer[other.rank];
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    if (other.part && said->round == core->round && said->state_hash == core->state_hash) {
+        segment_differs(core, i);
+        return;
+    }
+    if (!other.part)
+        heartbeat_state(&core->view, core, i, other.state);
     divergence_said(&core->divergence, core, i);
     rounds_differ(core);
 }
@@ -111,7 +128,8 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         serve_reset(&core->serve, core);
         contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
         core->shared++;
-        core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash);
+        core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash,
+                                    core->parts);
     }
 }
 
@@ -245,6 +263,7 @@ rounds_start(struct core *core)
     const struct collective_setup setup = {
         .bucket_count = core->config.bucket_count,
         .buckets = core->buckets,
+        .stages = &core->config.stages,
         .own = core->config.own,
         .sum = core->config.sum,
         .chunk_elems = core->config.chunk_elems,

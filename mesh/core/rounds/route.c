@@ -39,7 +39,7 @@ own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t co
         .coding = PROTO_CODING_RAW,
         .coverage = holders_of(c, bucket)->mine,
         .check = check_of(c->setup.own + first, 0, count),
-        .state_hash = c->state,
+        .state_hash = c->lanes[bucket].state,
     };
 }
 

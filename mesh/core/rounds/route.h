@@ -50,8 +50,9 @@ struct layout {
 
 /* One bucket in the present round. */
 struct lane {
-    const struct route *route; /* NULL: of a stage that this node does not hold */
+    const struct route *route; /* NULL: of a segment that this node does not hold */
     const struct holders *holders;
+    uint64_t state;   /* its chunks are computed from what has this hash */
     bool sent;        /* my contribution is on its way */
     bool lent;        /* collective_final has named it */
     bool begun;       /* direct only: sum may be written */
@@ -82,7 +83,7 @@ struct collective {
 
     bool planned;
     uint64_t plan;
-    struct holders *sets; /* [HOLDERS_SETS]: of each stage, then all members */
+    struct holders *sets; /* [HOLDERS_SETS]: of each segment, then all members */
     const struct holders *all;
 
     uint64_t serves, served; /* bytes of a round with this node as their server, with any */
@@ -91,8 +92,7 @@ struct collective {
     bool open;    /* nobody reads sum any more: it may be written */
     bool broken;
     bool diverged; /* as a member computes from another state: */
-    unsigned diverged_rank;
-    uint64_t diverged_state;
+    struct collective_other other;
     uint64_t round;
     uint64_t state; /* hash of what is computed from */
     size_t first_bucket;

@@ -222,7 +222,7 @@ heartbeat_hears(struct view *view, int i, const struct proto_hears *hears)
 
 /* Reads the list of peers[i]. Returns a bitmap of those who are worth a hold, as one hears another again. */
 static uint64_t
-read_list(struct heard *heard, const struct core *core, int i)
+read_heard(struct heard *heard, const struct core *core, int i)
 {
     uint64_t before = heard->hears;
     bool deaf = !heard->hears_me;
@@ -256,7 +256,7 @@ take_hears(struct heard *heard, const struct core *core, int i, uint64_t hash)
         return 0;
     }
     heard->counts_hash = hash;
-    return read_list(heard, core, i);
+    return read_heard(heard, core, i);
 }
 
 struct heartbeat_news

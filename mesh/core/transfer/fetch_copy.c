@@ -16,7 +16,8 @@ static void
 offer_ask(struct fetch *fetch, const struct core *core, int i)
 {
     fetch->donors[i].asked = true;
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = fetch->wanted}};
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.round = fetch->wanted, .holds = core->holds}};
     peers_send(core, i, &msg);
 }
 
@@ -206,9 +207,11 @@ static void
 blocks_ask(struct fetch *fetch, const struct core *core, int i, uint64_t first, uint64_t count)
 {
     struct fetch_donor *donor = &fetch->donors[i];
-    struct proto_msg msg = {
-        .type = PROTO_FETCH,
-        .fetch = {.round = fetch->list.round, .block = first, .count = (uint16_t)count}};
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.round = fetch->list.round,
+                                      .block = first,
+                                      .count = (uint16_t)count,
+                                      .holds = core->holds}};
     if (donor->under_way == 0)
         donor->since = core->awake;
     assert(first + count <= core->transfer.blocks);

@@ -21,6 +21,7 @@ send_follow(struct fetch *fetch, const struct core *core, bool again)
 {
     struct proto_msg msg = {.type = PROTO_FOLLOW,
                             .follow = {.round = core->round,
+                                       .holds = core->holds,
                                        .block = fetch->block,
                                        .count = (uint16_t)follow_window(core),
                                        .again = again}};
