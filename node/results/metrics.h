@@ -39,7 +39,7 @@ struct metrics_step {
     double compute_s, wait_s;      /* of this node in this step */
     struct core_pipeline pipeline; /* the same, in pieces; stages 0: not */
     uint64_t tx_bytes, rx_bytes;   /* in this step */
-    uint64_t state_hash;           /* after the step */
+    uint64_t state_hash; /* of the state after the step; of way_rounds.c its name: state.h */
     /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
     double distance;
     uint64_t skipped_steps; /* so far, of the whole run */

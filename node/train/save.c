@@ -376,14 +376,14 @@ spans_of(const struct checkpoint *file, struct state_span span[STATE_SPANS_MAX])
 }
 
 size_t
-save_ranges(const struct save *save, const struct state *state,
+save_ranges(const struct save *save, uint64_t job_hash, const struct state *state,
             struct state_range range[STATE_RANGES_MAX])
 {
     char path[DISK_PATH_MAX];
     struct checkpoint file;
     struct state_span span[STATE_SPANS_MAX];
     uint64_t step;
-    if (!checkpoint_newest(save->setup.dir, save->setup.job_hash, &step))
+    if (!checkpoint_newest(save->setup.dir, job_hash, &step))
         return 0;
     checkpoint_path(path, save->setup.dir, step);
     if (checkpoint_sections(path, &file, NULL))

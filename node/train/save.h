@@ -59,9 +59,9 @@ int save_find(struct save *save, struct state *state, struct checkpoint_found *f
 int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
                    struct checkpoint_found *found, struct why *why);
 
-/* The ranges that the newest whole checkpoint of this job has: a state that holds them, or some of them, can be read from it. Returns
+/* The ranges that the newest whole checkpoint of a job has: a state that holds them, or some of them, can be read from it. Returns
  * how many, 0 if there is none. */
-size_t save_ranges(const struct save *save, const struct state *state,
+size_t save_ranges(const struct save *save, uint64_t job_hash, const struct state *state,
                    struct state_range range[STATE_RANGES_MAX]);
 /* The state holds other ranges than before (state_hold): these are saved from here on. Waits for the writer. Returns 0 or
  * -ENOMEM with `why`. */

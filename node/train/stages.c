@@ -17,6 +17,27 @@ cost_of(const struct nn_model *model, size_t first, size_t end)
     return cost;
 }
 
+/* What is between two cuts is one where a cut is passed over. */
+static void
+limit_cuts(struct stages *stages)
+{
+    const size_t most = PROTO_STAGES_MAX - 1, all = stages->cut_count;
+    double cost = 0;
+    size_t kept = 0;
+    for (size_t k = 0; k < all && all > most; k++) {
+        cost += stages->cost[k];
+        if (k * most / all == (k + 1) * most / all)
+            continue;
+        stages->cut[kept] = stages->cut[k];
+        stages->cost[kept++] = cost;
+        cost = 0;
+    }
+    if (all <= most)
+        return;
+    stages->cost[kept] = cost + stages->cost[all];
+    stages->cut_count = kept;
+}
+
 void
 stages_of(struct stages *out, const struct nn_model *model, const struct buckets *buckets)
 {
@@ -33,6 +54,23 @@ stages_of(struct stages *out, const struct nn_model *model, const struct buckets
         end = cut;
     }
     out->cost[out->cut_count] = cost_of(model, 0, end);
+    limit_cuts(out);
+}
+
+void
+stages_segments(const struct stages *stages, const struct nn_model *model, struct state_stages *out)
+{
+    size_t first;
+    *out = (struct state_stages){.count = stages->cut_count + 1};
+    for (size_t s = 0, at = 0; s < out->count; s++) {
+        size_t layer = s > 0 ? stages->cut[stages->cut_count - s].layer : 0;
+        size_t end = s < stages->cut_count ? stages->cut[stages->cut_count - s - 1].layer
+                                           : nn_layer_count(model);
+        out->stage[s].first = at;
+        for (; layer < end; layer++)
+            at += buckets_of_layer(model, layer, &first);
+        out->stage[s].end = at;
+    }
 }
 
 enum { ENDS = STAGES_CUTS_MAX + 2 };

@@ -6,12 +6,13 @@
  *     cost           [2]          [1]           [0]
  *
  * Cuts are those of nn_cut_below: at most one between two layers with parameters, so each has a bucket of its own, the first
- * one below it. Cuts, and the costs of the
+ * one below it. Of more than PROTO_STAGES_MAX - 1, so many are legal, spread evenly. Cuts, and the costs of the
  * layers between them, are counted like buckets, from the output to the input; stages from the input to the output. */
 #ifndef NODE_STAGES_H
 #define NODE_STAGES_H
 
 #include "node/train/buckets.h"
+#include "node/train/state.h"
 
 enum { STAGES_CUTS_MAX = NN_LAYERS_MAX };
 
@@ -39,5 +40,9 @@ unsigned stages_groups(const struct stages *stages, unsigned k);
 /* first[k + 1]: the layers with which the k stages between these cuts begin, from the input on, and the end. */
 void stages_layers(const struct stages *stages, const struct nn_model *model, unsigned k,
                    const size_t chosen[], size_t first[]);
+
+/* The segments, from the input on: what lies between two legal cuts. They are fewer than PROTO_STAGES_MAX + 1. */
+void stages_segments(const struct stages *stages, const struct nn_model *model,
+                     struct state_stages *out);
 
 #endif

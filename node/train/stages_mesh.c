@@ -44,6 +44,7 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
     if (rc)
         return rc;
     set_tables(out);
+    stages_segments(&out->stages, job->model, &out->segments);
     out->core = (struct core_stages){
         .count = stages_groups(&out->stages, config->mesh.stages),
         .schedule = config->mesh.schedule,
@@ -55,15 +56,46 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
     return 0;
 }
 
+/* The number of the cut below a stage of the plan, which is not the first. */
+static size_t
+cut_of(const struct stages_mesh *from, const struct proto_plan *plan, size_t stage)
+{
+    size_t k = 0;
+    while (from->stages.cut[k].bucket != plan->cuts[plan->cut_count - stage].bucket)
+        k++;
+    return k;
+}
+
 size_t
 stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan, unsigned stage)
 {
-    size_t k = 0;
-    if (stage == 0)
-        return 0;
-    while (from->stages.cut[k].bucket != plan->cuts[plan->cut_count - stage].bucket)
-        k++;
-    return from->stages.cut[k].layer;
+    return stage > 0 ? from->stages.cut[cut_of(from, plan, stage)].layer : 0;
+}
+
+void
+stages_mesh_params(const struct stages_mesh *from, const struct proto_plan *plan,
+                   struct state_stages *out)
+{
+    const struct state_stages *segments = &from->segments;
+    *out = (struct state_stages){.count = plan->cut_count + 1};
+    for (size_t s = 1; s < out->count; s++)
+        out->stage[s].first = out->stage[s - 1].end =
+            segments->stage[from->stages.cut_count - cut_of(from, plan, s)].first;
+    out->stage[out->count - 1].end = segments->stage[segments->count - 1].end;
+}
+
+uint64_t
+stages_mesh_speaks(const struct proto_plan *plan, unsigned rank)
+{
+    uint64_t speaks = 0;
+    for (unsigned stage = 0; stage <= plan->cut_count; stage++) {
+        unsigned first = 0;
+        while (first < rank && !proto_plan_computes(plan, first, stage))
+            first++;
+        if (first == rank && proto_plan_computes(plan, rank, stage))
+            speaks |= UINT64_C(1) << stage;
+    }
+    return speaks;
 }
 
 void

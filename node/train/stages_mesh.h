@@ -10,11 +10,17 @@ struct stages_mesh {
     struct stages stages;
     struct core_cut cut[STAGES_CUTS_MAX];
     uint64_t cost[STAGES_CUTS_MAX + 1];
-    struct core_stages core; /* for mesh_setup; it points to these tables */
+    struct state_stages segments; /* their parameters */
+    struct core_stages core;      /* for mesh_setup; it points to these tables */
 };
 
 /* Of a job with stages. Returns 0 or -ENOMEM. */
 int stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct config *config);
+/* The parameters of the stages of a plan; and the stages that the member with this rank speaks of in the last bucket: it is
+ * the first that computes them. */
+void stages_mesh_params(const struct stages_mesh *from, const struct proto_plan *plan,
+                        struct state_stages *out);
+uint64_t stages_mesh_speaks(const struct proto_plan *plan, unsigned rank);
 /* How the plan of this piece divides the model. */
 void stages_mesh_plan(const struct stages_mesh *from, const struct core_piece *piece,
                       struct mesh *mesh, struct work_stages *out);

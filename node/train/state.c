@@ -150,6 +150,12 @@ state_holds(const struct state *state, const struct state_range *range)
 }
 
 bool
+state_whole(const struct state *state)
+{
+    return state_holds(state, &(struct state_range){0, state->param_count});
+}
+
+bool
 state_holds_block(const struct state *state, size_t block)
 {
     const struct state_range range = {exact_block_first(state->exact, block),
@@ -165,9 +171,9 @@ state_offset(const struct state *state, size_t block)
 }
 
 struct state_span
-state_part(const struct state *state, size_t vector, size_t i)
+state_part(const struct state *state, size_t vector, const struct state_range *range)
 {
-    const struct state_item blocks = state_blocks(state, &state->held[i]);
+    const struct state_item blocks = state_blocks(state, range);
     const size_t first = blocks.first, end = blocks.end;
     size_t at =
         state_aligned(sizeof *state->header) + vector * state_offset(state, state->block_count);
@@ -187,7 +193,8 @@ state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX])
     span[count++] = (struct state_span){0, state_aligned(sizeof *state->header)};
     for (size_t vector = 0; vector <= state->slot_count + 1; vector++)
         for (size_t i = 0; i < state->held_count; i++) {
-            struct state_span part = state_part(state, vector, i), *last = &span[count - 1];
+            struct state_span part = state_part(state, vector, &state->held[i]),
+                              *last = &span[count - 1];
             if (last->offset + last->size == part.offset)
                 last->size += part.size;
             else

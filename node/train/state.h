@@ -63,7 +63,7 @@ struct state_range {
     size_t first, end;
 };
 
-/* How a plan divides the parameters: its stages, in order, cover them. */
+/* How a plan divides the parameters: its stages, in order, cover them. Or into segments: what a node may hold. */
 struct state_stages {
     size_t count; /* 1.. */
     struct state_range stage[PROTO_STAGES_MAX];
@@ -199,14 +199,18 @@ void state_fini(struct state *state);
 /* Only these ranges are held from here on; range[count] rises. The state is as after state_init: what it was before is
  * gone, and its memory is free. */
 void state_hold(struct state *state, const struct state_range *range, size_t count);
-/* Is all of this range held? */
+/* Is all of this range held? All of the vector? */
 bool state_holds(const struct state *state, const struct state_range *range);
+bool state_whole(const struct state *state);
 /* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one span, so
  * the whole state is one. Returns how many there are. */
 struct state_span {
     size_t offset, size;
 };
 size_t state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX]);
+/* Where a range, held or not, lies in the block: its parameters (vector 0), slots (1..), exponents (1 + slot_count). */
+struct state_span state_part(const struct state *state, size_t vector,
+                             const struct state_range *range);
 /* The ranges that a state like this holds if these are its spans: as many as are returned; 0: it cannot have these. */
 size_t state_ranges(const struct state *state, const struct state_span *span, size_t count,
                     struct state_range range[STATE_RANGES_MAX]);
@@ -272,13 +276,16 @@ size_t state_known(const struct state *next);
  * of the other blocks are to be there, too, before state_finish: state_summary_take. */
 void state_squares(struct state *next, const struct state *now, const int32_t *total,
                    struct pool *pool);
+/* Of a held range alone. */
+void state_squares_of(struct state *next, const struct state *now, const int32_t *total,
+                      const struct state_range *range, struct pool *pool);
 /* After state_squares: the missing ranges, the exponents and, of a state that holds all, header->parent. Returns what
  * state_advance returns. */
 uint64_t state_finish(struct state *next, const struct state *now, const int32_t *total,
                       struct pool *pool);
 /* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
 uint64_t state_rehash(struct state *state, struct pool *pool);
-/* Is all that is held as it was remembered? It looks at the memory. */
+/* Is all that is held as it was remembered? It looks at the memory. True if nothing is remembered. */
 bool state_sound(const struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
@@ -301,14 +308,31 @@ uint64_t state_hash_whole(const struct state *state, uint64_t parts);
 /* Takes over what is held of another node's block. Returns -EBADMSG if its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
 
-/* What the stages of a plan tell one another in the last bucket, once they know the sums of their own buckets: each what it adds
- * to the hash of `now`, and with clip_norm the squares of its blocks (state_squares). `mine`: bitmap of the stages that
- * this member speaks of. Of those that hold a stage it is one alone; the others write zeros for it. */
+/* Where nodes hold parts, a state has a name that all can say: the hash of its header alone, never 0. By header->parent it stands
+ * for all states before it, and parts[segment], by the hashes that are remembered, for what is held of itself: never 0, or 0 if it
+ * is not held. Segments are ranges that, in order, cover the parameters. */
+uint64_t state_name(const struct state *state);
+void state_parts(const struct state *state, const struct state_stages *segments,
+                 uint64_t parts[PROTO_STAGES_MAX]);
+/* As state_take, by name and parts. */
+int state_take_segments(struct state *state, const struct state_stages *segments,
+                        const uint8_t *block, uint64_t name, const uint64_t *parts,
+                        struct pool *pool);
+
+/* What the stages of a plan tell one another in the last bucket: where each begins, what it adds to the hash of `now`, which
+ * is remembered, and, once the sums of its buckets are known, the squares of its blocks (state_squares_of), if they are
+ * needed. `mine`: bitmap of the stages that this member speaks of. Of those that hold a stage it is one alone; the
+ * others write zeros for it. */
 void state_summary_write(const struct state *next, const struct state *now,
-                         const struct state_stages *stages, uint64_t mine, int32_t *own);
-/* From the total of these, between state_begin and state_finish: next->square of the blocks that are not held, and
- * header->parent. Returns 0, or -EBADMSG with `why` if the total has changed since, or its squares are not those computed
- * here. */
+                         const struct state_stages *stages, uint64_t mine, bool squares,
+                         int32_t *own);
+/* Does the next round of a state need the squares of all blocks, also of those that are not held? */
+bool state_needs_squares(const struct state *now);
+/* From the total of these: how the plan divided the model. Returns 0, or -EBADMSG with `why` if the total has changed since. */
+int state_summary_stages(const struct state *now, const int32_t *total, struct state_stages *out,
+                         struct why *why);
+/* After that, between state_begin and state_finish: next->square of the blocks that are not held, and
+ * header->parent. Returns 0, or -EBADMSG with `why` if it is not of `now`, or its squares are not those computed here. */
 int state_summary_take(struct state *next, const struct state *now,
                        const struct state_stages *stages, const int32_t *total, struct why *why);
 

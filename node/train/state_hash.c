@@ -71,7 +71,7 @@ hash_head(const struct state *state, const uint8_t *memory)
 {
     uint64_t hash = hash64(memory, state_aligned(sizeof(struct state_header)));
     for (size_t i = 0; i < state->held_count; i++) {
-        struct state_span exponents = state_part(state, state->slot_count + 1, i);
+        struct state_span exponents = state_part(state, state->slot_count + 1, &state->held[i]);
         hash = mix64_pair(hash, hash64(memory + exponents.offset, exponents.size));
     }
     return hash;
@@ -109,15 +109,50 @@ hash_blocks(const struct hashing *h, struct pool *pool)
     return sum;
 }
 
+static uint64_t
+hash_range(const struct hashing *h, const struct state_range *range)
+{
+    struct state_item blocks = state_blocks(h->state, range);
+    uint64_t sum = 0;
+    for (size_t b = blocks.first; b < blocks.end; b++)
+        sum += term_of(h, b);
+    return sum;
+}
+
 uint64_t
 state_hash_range(const struct state *state, const struct state_range *range)
 {
-    const struct hashing h = {state, state->block, state->hash};
-    struct state_item blocks = state_blocks(state, range);
-    uint64_t sum = 0;
-    for (size_t b = blocks.first; b < blocks.end; b++)
-        sum += term_of(&h, b);
-    return sum;
+    return hash_range(&(struct hashing){state, state->block, state->hash}, range);
+}
+
+static void
+hash_segments(const struct hashing *h, const struct state_stages *segments, uint64_t *parts)
+{
+    for (size_t s = 0; s < segments->count; s++) {
+        bool held = state_holds(h->state, &segments->stage[s]);
+        uint64_t part = held ? mix64(hash_range(h, &segments->stage[s])) : 0;
+        parts[s] = held && part == 0 ? 1 : part;
+    }
+}
+
+void
+state_parts(const struct state *state, const struct state_stages *segments,
+            uint64_t parts[PROTO_STAGES_MAX])
+{
+    hash_segments(&(struct hashing){state, state->block, state->hash}, segments, parts);
+}
+
+static uint64_t
+hash_header(const uint8_t *memory)
+{
+    uint64_t name = mix64(hash64(memory, state_aligned(sizeof(struct state_header))));
+    return name ? name : 1;
+}
+
+uint64_t
+state_name(const struct state *state)
+{
+    return hash_header(state->block);
 }
 
 static uint64_t
@@ -158,8 +193,8 @@ state_hash_known(const struct state *state, struct pool *pool)
 bool
 state_sound(const struct state *state, struct pool *pool)
 {
-    return state_hash(state, pool) == state_hash_whole(state, state->part) &&
-           state_head_sound(state);
+    return !state->head_hash || (state_hash(state, pool) == state_hash_whole(state, state->part) &&
+                                 state_head_sound(state));
 }
 
 uint64_t
@@ -232,16 +267,23 @@ state_changed_below(const struct state *next, const struct state *now)
     return atomic_load(&next->changed) || copied_otherwise(next, now) || !state_head_sound(now);
 }
 
-int
-state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
+static bool
+exponents_valid(const struct state *state, const uint8_t *memory)
+{
+    size_t exponents = (size_t)((const uint8_t *)state->exponent - state->block);
+    const int16_t *exponent = (const void *)(memory + exponents);
+    for (size_t b = 0; b < state->block_count; b++)
+        if (state_holds_block(state, b) &&
+            (exponent[b] < EXACT_EXPONENT_MIN || exponent[b] > EXACT_EXPONENT_MAX))
+            return false;
+    return true;
+}
+
+/* What is held of a block, whose hashes are in ->scratch and add up to `part`. */
+static void
+take(struct state *state, const uint8_t *block, uint64_t part)
 {
     struct state_span span[STATE_SPANS_MAX];
-    size_t exponents = (size_t)((uint8_t *)state->exponent - state->block);
-    state_hash_forget(state, state->scratch);
-    uint64_t part = hash_blocks(&(struct hashing){state, block, state->scratch}, pool);
-    if (hash_whole(block, part) != hash ||
-        !exact_valid(state->exact, (const void *)(block + exponents)))
-        return -EBADMSG;
     for (size_t i = state_spans(state, span); i-- > 0;)
         memcpy(state->block + span[i].offset, block + span[i].offset, span[i].size);
     uint64_t *taken = state->scratch;
@@ -249,5 +291,33 @@ state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool
     state->hash = taken;
     state->part = part;
     state->head_hash = hash_head(state, block);
+}
+
+int
+state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool)
+{
+    state_hash_forget(state, state->scratch);
+    uint64_t part = hash_blocks(&(struct hashing){state, block, state->scratch}, pool);
+    if (hash_whole(block, part) != hash || !exponents_valid(state, block))
+        return -EBADMSG;
+    take(state, block, part);
+    return 0;
+}
+
+int
+state_take_segments(struct state *state, const struct state_stages *segments, const uint8_t *block,
+                    uint64_t name, const uint64_t *parts, struct pool *pool)
+{
+    uint64_t had[PROTO_STAGES_MAX];
+    const struct hashing h = {state, block, state->scratch};
+    state_hash_forget(state, state->scratch);
+    uint64_t part = hash_blocks(&h, pool);
+    hash_segments(&h, segments, had);
+    bool same = hash_header(block) == name && exponents_valid(state, block);
+    for (size_t s = 0; s < segments->count; s++)
+        same = same && (had[s] == 0 || had[s] == parts[s]);
+    if (!same)
+        return -EBADMSG;
+    take(state, block, part);
     return 0;
 }

@@ -45,8 +45,6 @@ state_blocks(const struct state *state, const struct state_range *range)
 bool state_holds_block(const struct state *state, size_t block);
 /* Where a block begins in a vector of parameters, in bytes. The last one has the padding behind it. */
 size_t state_offset(const struct state *state, size_t block);
-/* Where held range i lies in the block: its parameters (vector 0), slots (1..), exponents (1 + slot_count). */
-struct state_span state_part(const struct state *state, size_t vector, size_t i);
 
 /* hash[block] = hash of parameters and slots of a block, never 0, and behind all these that of the parameters alone.
  * `memory` is the memory of the state, or a copy of it. */

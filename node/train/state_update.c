@@ -183,11 +183,19 @@ clips(const struct state *now)
 }
 
 void
+state_squares_of(struct state *next, const struct state *now, const int32_t *total,
+                 const struct state_range *range, struct pool *pool)
+{
+    const struct state_item blocks = state_blocks(now, range);
+    struct update u = {next, now, total, blocks.first, blocks.end};
+    if (state_needs_squares(now))
+        pool_run(pool, square_item, &u, state_items(blocks.end - blocks.first));
+}
+
+void
 state_squares(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
-    struct update u = {next, now, total, 0, now->block_count};
-    if (now->header->phase == STATE_TRAIN && clips(now))
-        pool_run(pool, square_item, &u, state_items(now->block_count));
+    state_squares_of(next, now, total, &(struct state_range){0, now->param_count}, pool);
 }
 
 void
@@ -221,7 +229,7 @@ copy_vectors(struct state *next, const struct state *now)
 {
     for (size_t vector = 0; vector <= now->slot_count; vector++)
         for (size_t i = 0; i < now->held_count; i++) {
-            struct state_span part = state_part(now, vector, i);
+            struct state_span part = state_part(now, vector, &now->held[i]);
             memcpy(next->block + part.offset, now->block + part.offset, part.size);
         }
 }
@@ -239,7 +247,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
     } else {
         copy_vectors(next, now);
     }
-    if (state_holds(now, &(struct state_range){0, now->param_count}))
+    if (state_whole(now))
         next->header->parent = state_hash_known(now, pool);
     fail_hit(FAIL_APPLIED, next->block, next->size);
     uint64_t hash = state_hash_rest(next, pool);

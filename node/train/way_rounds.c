@@ -27,6 +27,7 @@ struct rounds_run {
     bool blind;                /* the data cannot be read any more */
     bool narrow;               /* there is no memory for the activations of its stages */
     struct stages_mesh stages; /* with mesh.stages */
+    uint64_t computes;         /* shards of the running task */
 };
 
 /* Returns 0, or the exit status. */
@@ -58,6 +59,13 @@ count_skips(struct run *run)
 {
     const struct state_header *h = run->state.header;
     run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
+}
+
+/* May nodes hold parts of the model? Then the last bucket says what each stage knows: state_summary_write. */
+static bool
+in_parts(const struct run *run)
+{
+    return run->job.ledgers > 1;
 }
 
 static void
@@ -166,6 +174,17 @@ retreat(struct run *run, uint64_t round)
         metrics_withdraw_from(run->metrics, run->state.header->step + 1);
 }
 
+/* Who computes the first shard speaks of the whole model, which is one stage. Squares are not known yet, and nobody needs them:
+ * all hold the whole. */
+static void
+add_summary(struct run *run)
+{
+    const struct rounds_run *rounds = run->own;
+    const struct state_stages whole = {1, {{0, run->state.param_count}}};
+    if (in_parts(run) && (rounds->computes & 1))
+        state_summary_write(&run->next, &run->state, &whole, 1, false, mesh_own(run->mesh));
+}
+
 static void
 bucket_ready(void *ctx, size_t bucket)
 {
@@ -174,6 +193,8 @@ bucket_ready(void *ctx, size_t bucket)
     work_buckets(run->work, &count);
     if (bucket == count - 1 && (!computed_soundly(run) || data_failed(run->job.data)))
         return;
+    if (bucket == count - 1)
+        add_summary(run);
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
 }
@@ -185,6 +206,7 @@ compute_shards(struct run *run, const struct mesh_task *task)
     double start = clock_s();
     rounds->shards = task->fresh ? task->shards : rounds->shards | task->shards;
     rounds->in_pieces = rounds->in_pieces && run->state.header->phase != STATE_TRAIN;
+    rounds->computes = task->shards;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
@@ -198,15 +220,28 @@ compute_shards(struct run *run, const struct mesh_task *task)
 
 /* With the last piece of a round its gradients count: see computed_soundly. */
 static int
+write_tail(struct run *run, const struct core_piece *piece, const struct work_stages *stages)
+{
+    const struct rounds_run *rounds = run->own;
+    struct state_stages params;
+    uint64_t speaks = stages_mesh_speaks(piece->plan, piece->rank);
+    int32_t *own = mesh_own(run->mesh);
+    int rc = computed_soundly(run) ? work_pieces_tail(run->work, &run->state, stages, own) : 0;
+    if (rc || rounds->damaged)
+        return rc;
+    stages_mesh_params(&rounds->stages, piece->plan, &params);
+    state_summary_write(&run->next, &run->state, &params, speaks, false, own);
+    return 0;
+}
+
+static int
 work_on_piece(struct run *run, const struct core_piece *piece)
 {
     struct rounds_run *rounds = run->own;
     struct work_stages stages;
     stages_mesh_plan(&rounds->stages, piece, run->mesh, &stages);
     if (piece->kind == SCHEDULE_TAIL)
-        return computed_soundly(run)
-                   ? work_pieces_tail(run->work, &run->state, &stages, mesh_own(run->mesh))
-                   : 0;
+        return write_tail(run, piece, &stages);
     const struct work_piece now = {
         piece->kind, piece->stage, piece->shard, piece->fresh, piece->held,
     };
@@ -260,9 +295,10 @@ work_ahead(struct run *run, const struct mesh_task *task)
     size_t count;
     const struct core_bucket *bucket = &work_buckets(run->work, &count)[task->bucket];
     double start = clock_s();
+    const struct state_range range = {bucket->first, bucket->first + bucket->count};
     if (task->fresh)
         begin_next(run);
-    else if (rounds->early && bucket->first < run->state.param_count) /* not the ledger */
+    else if (rounds->early && state_holds(&run->state, &range)) /* not the ledger */
         state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
                     run->pool);
     if (rounds->early && rounds->shards && !rounds->in_pieces)
@@ -270,26 +306,39 @@ work_ahead(struct run *run, const struct mesh_task *task)
     run->meter.compute_s += clock_s() - start;
 }
 
-/* The hash of the next state. It is there in part if work_ahead has begun it. */
-static uint64_t
-advance_state(struct run *run, bool fresh)
+/* Makes the next state; it is there in part if work_ahead has begun it. Returns 0, or -EBADMSG with `why` if the total is
+ * damaged. *hash: of what is held of it; 0: the present one is damaged. */
+static int
+advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 {
     struct rounds_run *rounds = run->own;
     const int32_t *total = mesh_sum(run->mesh);
-    if (!fresh) {
-        state_squares(&run->next, &run->state, total, run->pool);
-        return state_finish(&run->next, &run->state, total, run->pool);
+    struct state_stages divided, *stages = in_parts(run) ? &divided : NULL;
+    uint64_t coverage;
+    int rc = stages ? state_summary_stages(&run->state, total, stages, why) : 0;
+    rc = rc ? rc : state_check_counts(&run->state, stages, total, &coverage, why);
+    if (rc)
+        return rc;
+    if (fresh) {
+        work_drop(run->work);
+        rounds->before = false;
+        state_begin(&run->next, &run->state, total, &rounds->event);
     }
-    work_drop(run->work);
-    rounds->before = false;
-    return state_advance(&run->next, &run->state, total, &rounds->event, run->pool);
+    rounds->event.coverage = coverage;
+    state_squares(&run->next, &run->state, total, run->pool);
+    rc = stages ? state_summary_take(&run->next, &run->state, stages, total, why) : 0;
+    if (rc)
+        return rc;
+    *hash = state_finish(&run->next, &run->state, total, run->pool);
+    return state_check_gradients(&run->next, &run->state, stages, total, why);
 }
 
 static void
-report(struct run *run, const struct mesh_task *task, uint64_t hash)
+report(struct run *run, const struct mesh_task *task)
 {
     struct rounds_run *rounds = run->own;
-    train_report(run, &(struct train_step){.event = &rounds->event, .task = task, .hash = hash});
+    train_report(run, &(struct train_step){
+                          .event = &rounds->event, .task = task, .hash = state_name(&run->state)});
     rounds->reported = run->state.header->round;
 }
 
@@ -299,21 +348,14 @@ commit(struct run *run, const struct mesh_task *task)
     struct rounds_run *rounds = run->own;
     const struct state_event *event = &rounds->event;
     struct why why;
-    uint64_t coverage;
+    uint64_t hash = 0;
     double start = clock_s();
     fail_hit(FAIL_COMMIT, NULL, 0);
     if (!state_head_sound(&run->state)) {
         recover(run);
         return;
     }
-    const int32_t *total = mesh_sum(run->mesh);
-    uint64_t hash = 0;
-    int bad = state_check_counts(&run->state, NULL, total, &coverage, &why);
-    if (!bad) {
-        hash = advance_state(run, task->fresh);
-        bad = state_check_gradients(&run->next, &run->state, NULL, total, &why);
-    }
-    if (bad) {
+    if (advance_state(run, task->fresh, &hash, &why)) {
         train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);
         train_say(run, 7, "the total of round %llu is damaged",
                   (unsigned long long)run->state.header->round);
@@ -325,7 +367,6 @@ commit(struct run *run, const struct mesh_task *task)
         recover(run);
         return;
     }
-    rounds->event.coverage = coverage;
     state_swap(&run->state, &run->next);
     rounds->before = true;
     run->meter.compute_s += clock_s() - start;
@@ -333,12 +374,12 @@ commit(struct run *run, const struct mesh_task *task)
         train_tell_skipped(run, run->state.header->step);
     count_skips(run);
     if (event->stepped || event->evaluated)
-        report(run, task, hash);
+        report(run, task);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     train_begin_fresh(run);
-    if (event->evaluated && !run->state.header->done)
+    if (event->evaluated && !run->state.header->done && state_whole(&run->state))
         save_model(run->save, run->state.header, state_weights(&run->state));
     if (event->stepped)
         save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);

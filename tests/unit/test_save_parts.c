@@ -184,11 +184,11 @@ test_a_part_is_resumed(void **unused)
     open_state(&expected, PART);
     fill(&expected, 7);
     struct save *save = open_save(&state, JOB);
-    assert_int_equal(save_ranges(save, &state, range), 0);
+    assert_int_equal(save_ranges(save, JOB, &state, range), 0);
     write_part(PART, 7, JOB);
     assert_int_equal(save_find(save, &state, &found, &why), -ENOENT);
     assert_true(found.unfit);
-    size_t count = save_ranges(save, &state, range);
+    size_t count = save_ranges(save, JOB, &state, range);
     assert_int_equal(count, 2);
     state_hold(&state, range, count);
     assert_int_equal(save_hold(save, &state, &why), 0);
@@ -271,13 +271,13 @@ test_half_a_file_and_that_of_another_run_are_passed_over(void **unused)
     assert_int_equal(stat(path, &status), 0);
     for (off_t size = status.st_size - 1; size > 0; size -= size / 7 + 1) {
         assert_int_equal(truncate(path, size), 0);
-        assert_int_equal(save_ranges(save, &state, range), 1);
+        assert_int_equal(save_ranges(save, JOB, &state, range), 1);
         assert_int_equal(range[0].end, 50000);
         assert_int_equal(find(0x03, 5, &why), 0);
         assert_non_null(strstr(why.line, "damaged"));
     }
     write_part(OTHER, 9, JOB + 1);
-    assert_int_equal(save_ranges(save, &state, range), 0);
+    assert_int_equal(save_ranges(save, JOB, &state, range), 0);
     assert_int_equal(find(OTHER, 9, &why), -ENOENT);
     assert_non_null(strstr(why.line, "another job"));
     save_destroy(&save);

@@ -241,7 +241,8 @@ exchange_summaries(struct trio *trio)
         for (size_t s = 0; s < trio->stages.count; s++)
             mine |= (uint64_t)state_holds(&trio->now[i], &trio->stages.stage[s]) << s;
         memset(trio->own[i] + first, POISON, (trio->vector - first) * sizeof(int32_t));
-        state_summary_write(&trio->next[i], &trio->now[i], &trio->stages, mine, trio->own[i]);
+        state_summary_write(&trio->next[i], &trio->now[i], &trio->stages, mine,
+                            state_needs_squares(&trio->now[i]), trio->own[i]);
     }
     for (size_t i = 0; i < 3; i++)
         for (size_t k = first; k < trio->vector; k++)
@@ -266,6 +267,7 @@ one_round(struct trio *trio, size_t round)
 {
     uint64_t hash[3], coverage, before = state_hash(&trio->now[WHOLE], pool);
     struct why why;
+    struct state_stages stages;
     bool early = false;
     make_totals(trio, round);
     for (size_t i = 0; i < 3; i++)
@@ -276,9 +278,11 @@ one_round(struct trio *trio, size_t round)
         if (early)
             apply_early(trio, i);
         assert_in_range(state_known(&trio->next[i]), first_of(&trio->now[i]), params);
+        assert_int_equal(state_summary_stages(&trio->now[i], trio->total[i], &stages, &why), 0);
+        assert_int_equal(stages.count, trio->stages.count);
+        assert_memory_equal(stages.stage, trio->stages.stage, stages.count * sizeof *stages.stage);
         assert_int_equal(
-            state_summary_take(&trio->next[i], &trio->now[i], &trio->stages, trio->total[i], &why),
-            0);
+            state_summary_take(&trio->next[i], &trio->now[i], &stages, trio->total[i], &why), 0);
     }
     for (size_t i = 0; i < 3; i++) {
         hash[i] = state_finish(&trio->next[i], &trio->now[i], trio->total[i], pool);
@@ -507,6 +511,16 @@ test_the_whole_is_checked_without_the_plan(void **unused)
     finish(&trio);
 }
 
+/* A word of a summary is another one, and its checksum is that of what it says then. */
+static void
+summary_says(int32_t *summary, size_t word, int32_t says)
+{
+    size_t words = 2 + 4 * LEDGERS + 2 * blocks;
+    summary[word] = says;
+    uint64_t check = check_of(summary + 2, 2, words - 2);
+    memcpy(summary, &check, sizeof check);
+}
+
 /* A word that changed on its way, and squares that are not those of the sum, as who holds them sees. */
 static void
 test_a_damaged_summary_is_noticed(void **unused)
@@ -515,20 +529,45 @@ test_a_damaged_summary_is_noticed(void **unused)
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
     struct trio trio;
     struct why why;
+    struct state_stages stages;
     begin(&trio, &optim, 0x2d);
     make_totals(&trio, 0);
     for (size_t i = 0; i < 3; i++)
         state_squares(&trio.next[i], &trio.now[i], trio.total[i], pool);
     exchange_summaries(&trio);
     size_t first = params + state_tail(blocks) + LEDGERS * ledger_words(SHARDS);
-    assert_int_equal(trio.vector - first, 2 * (1 + LEDGERS + blocks));
+    assert_int_equal(trio.vector - first, 2 + 4 * LEDGERS + 2 * blocks);
     for (size_t k = first; k < trio.vector; k++) {
         trio.total[0][k] ^= 1 << k % 32;
-        assert_int_equal(
-            state_summary_take(&trio.next[0], &trio.now[0], &trio.stages, trio.total[0], &why),
-            -EBADMSG);
+        assert_int_equal(state_summary_stages(&trio.now[0], trio.total[0], &stages, &why),
+                         -EBADMSG);
         trio.total[0][k] ^= 1 << k % 32;
     }
+    const struct {
+        size_t word;
+        int32_t says;
+    } wrong[] = {{4, 0}, {4, 2}, {8, 1}, {8, 0}, {12, (int32_t)blocks + 1}, {8, -1}};
+    for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+        summary_says(trio.total[0] + first, wrong[w].word, wrong[w].says);
+        assert_int_equal(state_summary_stages(&trio.now[0], trio.total[0], &stages, &why),
+                         -EBADMSG);
+        exchange_summaries(&trio);
+    }
+    memset(trio.total[0] + first, 0, (trio.vector - first) * sizeof(int32_t));
+    assert_int_equal(state_summary_stages(&trio.now[0], trio.total[0], &stages, &why), -EBADMSG);
+    exchange_summaries(&trio);
+    summary_says(trio.total[0] + first, 5,
+                 0); /* the squares of the first stage, which is held: not needed */
+    summary_says(trio.total[0] + first, 9, 0); /* those of the second one are */
+    assert_int_equal(state_holds(&trio.now[0], &trio.stages.stage[0]), 1);
+    assert_int_equal(
+        state_summary_take(&trio.next[0], &trio.now[0], &trio.stages, trio.total[0], &why),
+        -EBADMSG);
+    exchange_summaries(&trio);
+    summary_says(trio.total[WHOLE] + first, 2, trio.total[WHOLE][first + 2] ^ 1);
+    assert_int_equal(state_summary_take(&trio.next[WHOLE], &trio.now[WHOLE], &trio.stages,
+                                        trio.total[WHOLE], &why),
+                     -EBADMSG);
     size_t held = exact_block_of(exact, first_of(&trio.now[0]));
     trio.next[0].square[held] = nextafter(trio.next[0].square[held], 0);
     exchange_summaries(&trio);
@@ -600,6 +639,58 @@ test_a_range_is_taken_from_the_block_of_another_node(void **unused)
         assert_int_equal(taker->part, trio.now[i].part);
         assert_true(state_params_sound(taker, pool));
         assert_int_equal(resident(taker, &all), 0);
+    }
+    finish(&trio);
+}
+
+/* By the name of the state, which all can say, and what each says of what it holds. */
+static void
+test_a_state_is_taken_by_name_and_parts(void **unused)
+{
+    (void)unused;
+    static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
+    struct trio trio;
+    begin(&trio, &optim, 0x2d);
+    one_round(&trio, 0);
+    const struct state *whole = &trio.now[WHOLE];
+    uint64_t parts[PROTO_STAGES_MAX], own[PROTO_STAGES_MAX], name = state_name(whole);
+    state_parts(whole, &trio.stages, parts);
+    for (size_t i = 0; i < 2; i++) {
+        struct state *taker = &trio.next[i];
+        assert_int_equal(state_name(&trio.now[i]), name);
+        state_parts(&trio.now[i], &trio.stages, own);
+        size_t mine = 0;
+        while (!state_holds(taker, &trio.stages.stage[mine]))
+            mine++;
+        for (size_t s = 0; s < trio.stages.count; s++)
+            assert_true(own[s] == (state_holds(taker, &trio.stages.stage[s]) ? parts[s] : 0));
+        taker->header->round = 99;
+        float *changed = &whole->params[first_of(taker)];
+        int16_t *exponent = &whole->exponent[exact_block_of(exact, trio.stages.stage[mine].first)];
+#define TAKE(name, parts) state_take_segments(taker, &trio.stages, whole->block, name, parts, pool)
+        assert_int_equal(TAKE(name + 1, parts), -EBADMSG);
+        own[mine] ^= 1;
+        assert_int_equal(TAKE(name, own), -EBADMSG);
+        own[mine] = 0;
+        assert_int_equal(TAKE(name, own), -EBADMSG);
+        *changed += 1;
+        assert_int_equal(TAKE(name, parts), -EBADMSG);
+        *changed = trio.now[i].params[first_of(taker)];
+        int16_t was = *exponent;
+        *exponent = EXACT_EXPONENT_MAX + 1;
+        struct state other = *whole;
+        state_rehash(&other, pool);
+        state_parts(&other, &trio.stages, own);
+        assert_int_equal(TAKE(name, own), -EBADMSG);
+        *exponent = was;
+        state_rehash(&other, pool);
+        assert_int_equal(taker->header->round, 99);
+        assert_int_equal(TAKE(name, parts), 0);
+#undef TAKE
+        same_as_whole(taker, whole);
+        assert_true(state_sound(taker, pool));
+        taker->params[first_of(taker)] += 1;
+        assert_false(state_sound(taker, pool));
     }
     finish(&trio);
 }
@@ -738,6 +829,7 @@ main(void)
         cmocka_unit_test(test_a_damaged_summary_is_noticed),
         cmocka_unit_test(test_other_ranges_begin_anew),
         cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
+        cmocka_unit_test(test_a_state_is_taken_by_name_and_parts),
         cmocka_unit_test(test_squares_are_added_item_by_item),
         cmocka_unit_test(test_a_checkpoint_is_of_a_range),
     };
