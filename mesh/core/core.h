@@ -302,6 +302,8 @@ struct core_stats {
     uint64_t aborts;
     uint64_t waits_us; /* how long others have waited for a plan of this node, see plan.h */
     uint64_t step_us;  /* time of the longest recent round or compute */
+    double
+        missing; /* how much of the model no node here holds, 0 to 1, if that keeps all from training */
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */

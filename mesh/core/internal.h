@@ -15,6 +15,7 @@
 #include "mesh/core/group/audit.h"
 #include "mesh/core/group/contribution.h"
 #include "mesh/core/group/divergence.h"
+#include "mesh/core/group/holding.h"
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/mutant.h"
@@ -83,6 +84,7 @@ struct core {
     struct audit audit;
     struct divergence divergence;
     struct straggler straggler;
+    struct holding holding;
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;

@@ -96,7 +96,7 @@ apply(struct bench *bench)
 /* Trains a few rounds; the quickest whole one counts. The first one is seldom it: exponents are not set, caches are
  * empty. The last one of an epoch may have fewer samples. */
 static struct times
-measure(struct bench *bench, unsigned shards, unsigned nodes)
+measure_work(struct bench *bench, unsigned shards, unsigned nodes)
 {
     struct times times = {HUGE_VAL, HUGE_VAL, HUGE_VAL, (shards + nodes - 1) / nodes,
                           state_steps(&bench->now)};
@@ -238,7 +238,8 @@ estimate_print(const struct config *config, const struct job *job, const struct 
     if (rc) {
         why_set(why, "not enough memory to compute a step");
     } else {
-        struct times times = measure(&bench, config->train.shards, (unsigned)config->mesh.peers);
+        struct times times =
+            measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
         const char *failed = data_failed(job->data);
         rc = failed ? why_error(why, -EIO, "%s", failed) : 0;
         if (!rc && config->mesh.stages != 1)

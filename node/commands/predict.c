@@ -91,7 +91,7 @@ print_header(const struct predicting *p)
 
 /* Outputs z to what is printed; returns the class. */
 static size_t
-conclude(const struct predicting *p, const float *z)
+conclude_predictions(const struct predicting *p, const float *z)
 {
     size_t best = 0, n = p->outputs;
     double sum = 0;
@@ -125,7 +125,7 @@ print_numbers(const float *x, size_t n)
 static void
 print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, size_t i)
 {
-    size_t class = conclude(p, nn_pass_output(p->pass) + i * p->outputs);
+    size_t class = conclude_predictions(p, nn_pass_output(p->pass) + i * p->outputs);
     printf("%zu", row);
     if (!p->bare && classifies(p)) {
         putchar(',');

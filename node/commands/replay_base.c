@@ -111,7 +111,7 @@ threads_for(const struct replay_base *base, unsigned shards)
 }
 
 static int
-open_work(struct replay_base *base, unsigned shards, struct why *why)
+open_replay_work(struct replay_base *base, unsigned shards, struct why *why)
 {
     const struct config *config = base->config;
     unsigned threads = threads_for(base, shards);
@@ -133,7 +133,7 @@ replay_base_open(struct replay_base *base, const struct config *config, unsigned
     term_init(&base->term, STDERR_FILENO);
     int rc = job_open(&base->job, config, why);
     rc = rc ? rc : job_start(&base->job, config, why);
-    rc = rc ? rc : open_work(base, shards, why);
+    rc = rc ? rc : open_replay_work(base, shards, why);
     base->begun_ms = clock_ms();
     base->next_ms = base->begun_ms + PLAIN_MS;
     return rc;

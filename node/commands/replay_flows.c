@@ -13,7 +13,7 @@ new_body(const struct replay *r, const struct replay_piece *piece)
 
 /* What an exchange of this range is about: the values now, or those of the phase. */
 static void
-values_of(const struct replay *r, const struct actor *a, size_t range, int32_t *out)
+values_of_flow(const struct replay *r, const struct actor *a, size_t range, int32_t *out)
 {
     size_t first = first_of(r, range), n = count_of(r, range);
     if (r->async)
@@ -30,7 +30,7 @@ on_asked(const struct replay *r, const struct actor *a, struct replay_piece *pie
     piece->theirs = new_body(r, piece);
     if (!piece->theirs)
         return -ENOMEM;
-    values_of(r, a, piece->range, piece->theirs);
+    values_of_flow(r, a, piece->range, piece->theirs);
     return DONE;
 }
 
@@ -42,7 +42,7 @@ on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
         return BLOCKED;
     if (!(piece->body = new_body(r, piece)))
         return -ENOMEM;
-    values_of(r, a, piece->range, r->scratch);
+    values_of_flow(r, a, piece->range, r->scratch);
     if (r->push_sum) {
         gossip_flow_share(piece->body, a->values + first, r->scratch, a->note.share, n);
         piece->weight = a->read_weight[piece->range] / a->note.share;

@@ -11,7 +11,7 @@
 /* --- Reading ---------------------------------------------------------------------------------------- */
 
 static uint64_t
-word(const uint8_t *data, size_t k)
+index_word(const uint8_t *data, size_t k)
 {
     struct bytes_in in = bytes_in(data + 8 * k, 8);
     return bytes_u64(&in);
@@ -58,7 +58,7 @@ add_final(struct replay_index *index, size_t journal, const struct journal_recor
     }
     index->ended[journal] = true;
     for (unsigned k = 0; k < index->ranges; k++)
-        index->final[k] = word(r->data, k);
+        index->final[k] = index_word(r->data, k);
     return true;
 }
 
@@ -199,7 +199,7 @@ static bool
 ends_part(const struct replay_index *index, const struct replay_link *link)
 {
     for (size_t k = 0; k < index->earlier_count; k++)
-        if (word(index->earlier[k], link->taken.range) == link->taken.after)
+        if (index_word(index->earlier[k], link->taken.range) == link->taken.after)
             return true;
     return false;
 }
@@ -232,7 +232,7 @@ size_t
 replay_index_place(const struct replay_index *index, const struct replay_computed *computed,
                    unsigned range)
 {
-    uint64_t history = word(computed->history, range);
+    uint64_t history = index_word(computed->history, range);
     if (history == push_first_history(range))
         return 0;
     const struct replay_link *link = find_link(index, range, history);

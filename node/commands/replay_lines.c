@@ -75,7 +75,7 @@ struct judging {
 
 /* Of a node that did not end the journal may have lost its end (journal.h): then that is only said. */
 static void
-judge_line(void *ctx, const struct verify_line *said, uint64_t line)
+judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
 {
     struct judging *j = ctx;
     const struct replay_step key = {.journal = j->journal, .step = said->step};
@@ -110,7 +110,7 @@ judge_file(const struct replay_lines *lines, size_t journal, const struct verify
            struct verify_folders *folders)
 {
     struct judging j = {lines, journal, folder, folders, 0};
-    verify_each_line(folders, folder->dir, judge_line, &j);
+    verify_each_line(folders, folder->dir, judge_journal_line, &j);
     if (j.lost)
         verify_say(folders, folder->dir, "metrics.jsonl",
                    "%llu lines are of steps that are not in the journal",

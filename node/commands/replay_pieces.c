@@ -229,7 +229,7 @@ add_peer(struct replay_pieces *pieces, const struct replay_start *start,
 }
 
 static void
-tell_names(struct replay_pieces *pieces, struct why *why)
+tell_piece_names(struct replay_pieces *pieces, struct why *why)
 {
     (void)each(pieces, add_peer, why);
     replay_names_tell(&pieces->names, pieces->journals, why);
@@ -249,7 +249,7 @@ unknown(struct replay_pieces *pieces, const struct replay_start *start, struct p
                          pieces->journals->dir[other->folder], dir);
     why_set(why, "%s/" JOURNAL_FILE " has values from node %016llx, whose journal is missing", dir,
             (unsigned long long)node.id);
-    tell_names(pieces, why);
+    tell_piece_names(pieces, why);
     return -ENOENT;
 }
 

@@ -110,7 +110,7 @@ next_byte(struct sampling *s)
 
 /* Returns the exit status. */
 static int
-write_text(struct sampling *s)
+write_sample(struct sampling *s)
 {
     const char *prompt = s->options->prompt ? s->options->prompt : "\n";
     bool terminal = isatty(STDOUT_FILENO) == 1, open = true;
@@ -152,7 +152,7 @@ sample_run(struct config *config, const struct options *options, const char *con
     s.model = job.model;
     rc = rc ? rc : open_sampling(&s, args[1], why);
     if (!rc)
-        status = write_text(&s);
+        status = write_sample(&s);
     nn_pass_destroy(&s.pass);
     free(s.window);
     free(s.params);

@@ -19,7 +19,7 @@ struct search {
 };
 
 static void
-say(void *ctx, int level, const char *line)
+say_searching(void *ctx, int level, const char *line)
 {
     struct search *search = ctx;
     if (level <= search->config->log_level)
@@ -39,7 +39,7 @@ tell_search(void *ctx, const struct mesh_status *status, uint64_t searching_us)
         return;
     search->hinted = true;
     waiting_search_hint(status, line);
-    say(search, 4, line);
+    say_searching(search, 4, line);
 }
 
 int
@@ -53,7 +53,7 @@ search_job(const struct config *config, char *text, char *from, struct why *why)
         .beacon_port = (uint16_t)config->mesh.beacon_port,
         .seeds = config->mesh.seed,
         .seed_count = config->mesh.seed_count,
-        .program.log = say,
+        .program.log = say_searching,
         .searching = tell_search,
         .ctx = &search,
     };

@@ -221,7 +221,14 @@ train_tell_doing(struct run *run)
 {
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
-    if (!tell_waiting(run) && stats.core.catching_up)
+    if (tell_waiting(run))
+        return;
+    char text[TRAIN_LINE];
+    snprintf(text, sizeof text, "waiting for nodes with room for %.0f %% of the model",
+             100 * stats.core.missing);
+    if (stats.core.missing > 0)
+        metrics_doing(run->metrics, text);
+    else if (stats.core.catching_up)
         metrics_doing(run->metrics, "catching up");
 }
 

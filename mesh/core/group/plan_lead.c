@@ -265,6 +265,8 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
+    if (!holding_covers(core, choice.peer, choice.count))
+        return false;
     propose(plan, core, &choice);
     return true;
 }

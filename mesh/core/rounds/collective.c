@@ -478,6 +478,12 @@ collective_complete(const struct collective *c, size_t bucket)
            c->lanes[bucket].left == 0;
 }
 
+bool
+collective_done(const struct collective *c, size_t bucket)
+{
+    return !c->lanes[bucket].route || collective_complete(c, bucket);
+}
+
 uint64_t
 collective_served(const struct collective *c)
 {

@@ -94,6 +94,8 @@ bool collective_final(struct collective *c, size_t *bucket);
 enum collective_status collective_status(const struct collective *c);
 /* Is this bucket of the running round complete in sum? */
 bool collective_complete(const struct collective *c, size_t bucket);
+/* The same, or its sum is not this node's. */
+bool collective_done(const struct collective *c, size_t bucket);
 /* Bytes of a round of which this node is the server. */
 uint64_t collective_served(const struct collective *c);
 const char *collective_why(const struct collective *c);

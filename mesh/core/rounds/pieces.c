@@ -205,12 +205,15 @@ pieces_begin(struct pieces *pieces, const struct core *core)
 
 /* --- Own ------------------------------------------------------------------------------------------- */
 
+/* Of the buckets [first, end), those of the segments that this node holds. */
 static void
 buckets_zero(const struct core *core, size_t first, size_t end)
 {
     for (size_t b = first; b < end; b++)
-        memset(core->config.own + core->buckets[b].first, 0,
-               core->buckets[b].count * sizeof *core->config.own);
+        if (b + 1 == core->config.bucket_count ||
+            (core->holds >> core_segment_of(&core->config.stages, b) & 1))
+            memset(core->config.own + core->buckets[b].first, 0,
+                   core->buckets[b].count * sizeof *core->config.own);
 }
 
 /* The buckets [first, end) of a stage. */
@@ -281,11 +284,11 @@ hand_over(struct pieces *pieces)
 }
 
 bool
-pieces_next(struct pieces *pieces, const struct core *core)
+pieces_next(struct pieces *pieces, const struct core *core, bool final)
 {
     struct schedule_piece piece = {.kind = SCHEDULE_TAIL};
     zero_rest(pieces, core);
-    bool tail = !pieces->tail && schedule_complete(&pieces->schedule);
+    bool tail = !pieces->tail && schedule_complete(&pieces->schedule) && (final || !core->late);
     if (!tail && !schedule_next(&pieces->schedule, &piece))
         return false;
     bool scores = evaluates(core) && piece.stage == pieces->plan.cut_count;

@@ -50,6 +50,7 @@ catch_up(struct core *core)
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     rounds_on_divergence(core, divergence_step(&core->divergence, core));
+    rounds_on_holding(core, holding_step(&core->holding, core));
     serve_step(&core->serve, core);
     if (serve_uses_state_in(&core->serve))
         fetch_yield(fetch);
@@ -73,6 +74,17 @@ round_fill(struct core *core)
     return contribution_fill(&core->contribution, core, plan_mine(&core->plan));
 }
 
+/* Are the sums of all buckets but the last one final, as far as they are this node's? */
+static bool
+sums_final(const struct core *core)
+{
+    size_t last = core->config.bucket_count - 1;
+    for (size_t b = core->first_bucket; b < last; b++)
+        if (!collective_done(core->collective, b))
+            return false;
+    return true;
+}
+
 /* The same when it computes piece by piece. */
 static size_t
 round_pieces(struct core *core)
@@ -86,7 +98,7 @@ round_pieces(struct core *core)
         pieces_begin(pieces, core);
     }
     contribution_rests(own);
-    if (own->state == TRAINER_FREE && pieces_next(pieces, core)) {
+    if (own->state == TRAINER_FREE && pieces_next(pieces, core, sums_final(core))) {
         contribution_piece(own, core);
         core->config.trainer->piece(core->config.trainer_ctx, &pieces->now);
     }
@@ -364,6 +376,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->pinned = now->pinned;
     core->rows = now->rows;
     hold_parts(core, now);
+    holding_applied(&core->holding);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
 }

@@ -5,6 +5,7 @@
 
 #include "mesh/core/group/audit.h"
 #include "mesh/core/group/divergence.h"
+#include "mesh/core/group/holding.h"
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/transfer/fetch.h"
 
@@ -26,6 +27,7 @@ void rounds_on_broken(struct core *core);
 void rounds_drop_blockers(struct core *core);
 /* Carries out what a part returned. */
 void rounds_on_divergence(struct core *core, struct divergence_verdict verdict);
+void rounds_on_holding(struct core *core, struct holding_verdict verdict);
 void rounds_on_fetch(struct core *core, struct fetch_verdict verdict);
 void rounds_on_straggler(struct core *core, enum straggler_verdict verdict);
 void rounds_on_audit(struct core *core, struct audit_verdict verdict);

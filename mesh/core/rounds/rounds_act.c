@@ -111,6 +111,21 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
     core->config.trainer->back(core->config.trainer_ctx, verdict.round);
 }
 
+void
+rounds_on_holding(struct core *core, struct holding_verdict verdict)
+{
+    if (verdict.hold && core->contribution.state != TRAINER_START)
+        rounds_void_state(core, NULL);
+    if (verdict.hold) {
+        core->holds = 0;
+        core->config.trainer->hold(core->config.trainer_ctx, verdict.hold);
+    } else if (verdict.back) {
+        core_log(core, 4, "a part of the model is here only as it was before: going back to that");
+        rounds_void_state(core, NULL);
+        core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1);
+    }
+}
+
 /* What catching up came to. */
 void
 rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
@@ -339,6 +354,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->catching_up = core->fetch.state != FETCH_NONE;
     out->benched = core->straggler.benched;
     out->shared = core->shared;
+    out->missing = core->plan.active || core->done ? 0 : holding_missing(core);
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         out->equal += said->round == core->round && said->state_hash != 0 &&

@@ -1,0 +1,267 @@
+/* holding.c - see holding.h. Of a model whose ends share a weight, both ends are one place: place 0. */
+#include "mesh/core/group/holding.h"
+
+#include <assert.h>
+
+#include "mesh/core/group/group.h"
+#include "mesh/core/internal.h"
+
+/* --- Places -------------------------------------------------------------------------------------- */
+
+struct choosing {
+    const struct core_stages *stages;
+    size_t places;
+    uint64_t of[PROTO_STAGES_MAX];    /* segments of a place */
+    uint64_t bytes[PROTO_STAGES_MAX]; /* of a place */
+    unsigned held[PROTO_STAGES_MAX];  /* by how many others */
+    uint64_t from;                    /* only segments among these */
+};
+
+static void
+place_add(struct choosing *c, size_t place, size_t segment)
+{
+    c->of[place] |= UINT64_C(1) << segment;
+    c->bytes[place] += c->stages->bytes[segment];
+}
+
+static void
+places_find(struct choosing *c, const struct core *core)
+{
+    size_t last = core->config.stages.cut_count;
+    assert(last < PROTO_STAGES_MAX && core->config.stages.bytes);
+    *c = (struct choosing){.stages = &core->config.stages, .from = UINT64_MAX, .places = last + 1};
+    if (c->stages->tied && last > 0)
+        c->places = last;
+    for (size_t s = 0; s <= last; s++)
+        place_add(c, s < c->places ? s : 0, s);
+    for (int i = 0; i < core->peers.high; i++)
+        for (size_t p = 0; p < c->places && view_usable(core, i); p++)
+            c->held[p] += (core->view.of[i].beat.holds & c->of[p]) != 0;
+}
+
+static bool
+may_hold(const struct choosing *c, size_t place)
+{
+    return !(c->of[place] & ~c->from);
+}
+
+/* Places [first, end) that fit into the room, from `first` on and then before it. */
+static uint64_t
+places_grow(const struct choosing *c, size_t first)
+{
+    uint64_t room = c->stages->room, chosen = 0;
+    size_t end = first, begin = first;
+    for (; end < c->places && may_hold(c, end) && c->bytes[end] <= room; end++) {
+        room -= c->bytes[end];
+        chosen |= c->of[end];
+    }
+    for (; begin > 0 && end > first && may_hold(c, begin - 1) && c->bytes[begin - 1] <= room;
+         begin--) {
+        room -= c->bytes[begin - 1];
+        chosen |= c->of[begin - 1];
+    }
+    return chosen;
+}
+
+/* The first place that fewest hold; `places` if this node may hold none. */
+static size_t
+place_least(const struct choosing *c)
+{
+    size_t best = c->places;
+    for (size_t p = c->places; p-- > 0;)
+        if (may_hold(c, p) && c->bytes[p] <= c->stages->room &&
+            (best == c->places || c->held[p] <= c->held[best]))
+            best = p;
+    return best;
+}
+
+/* The stage of an equal division in which the place is. */
+static uint64_t
+stage_around(const struct choosing *c, size_t place)
+{
+    uint64_t all = 0, before = 0, chosen = 0, bytes = 0, count = c->stages->count;
+    for (size_t p = 0; p < c->places; p++)
+        all += c->bytes[p];
+    uint64_t at[PROTO_STAGES_MAX];
+    for (size_t p = 0; p < c->places; p++) {
+        at[p] = (before + c->bytes[p] / 2) * count / (all + 1);
+        before += c->bytes[p];
+    }
+    for (size_t p = 0; p < c->places; p++)
+        if (at[p] == at[place] && may_hold(c, p)) {
+            chosen |= c->of[p];
+            bytes += c->bytes[p];
+        }
+    return bytes <= c->stages->room ? chosen : 0;
+}
+
+static uint64_t
+holding_choose(const struct choosing *c)
+{
+    size_t least = place_least(c);
+    uint64_t chosen = 0;
+    if (least == c->places)
+        return 0;
+    if (!c->stages->mirror)
+        chosen = stage_around(c, least);
+    return chosen ? chosen : places_grow(c, least);
+}
+
+/* --- Choosing ------------------------------------------------------------------------------------ */
+
+/* Have all chosen who are to choose before this node, and have those come who are waited for? */
+static bool
+is_my_turn(const struct core *core)
+{
+    size_t here = 1;
+    for (int i = 0; i < core->peers.high; i++) {
+        if (!view_usable(core, i))
+            continue;
+        here++;
+        if (core->view.of[i].beat.holds == 0 && core->peers.peers[i].node.id < core->config.self.id)
+            return false;
+    }
+    return group_gathered(core, here);
+}
+
+/* What fewest hold of what one other node holds, which has a later state. */
+static uint64_t
+choose_of_others(const struct core *core)
+{
+    uint64_t best = 0;
+    unsigned best_held = UINT32_MAX;
+    for (int i = 0; i < core->peers.high; i++) {
+        struct choosing c;
+        places_find(&c, core);
+        c.from = core->view.of[i].beat.holds;
+        size_t least = place_least(&c);
+        if (!view_usable(core, i) || core->view.of[i].beat.round == 0 || least == c.places)
+            continue;
+        uint64_t chosen = holding_choose(&c);
+        bool better = c.held[least] < best_held ||
+                      (c.held[least] == best_held &&
+                       __builtin_popcountll(chosen) > __builtin_popcountll(best));
+        best = better ? chosen : best;
+        best_held = better ? c.held[least] : best_held;
+    }
+    return best;
+}
+
+static bool
+somebody_trains(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > 0)
+            return true;
+    return false;
+}
+
+static uint64_t
+choose_first(const struct core *core)
+{
+    struct choosing c;
+    if (somebody_trains(core))
+        return choose_of_others(core);
+    if (!is_my_turn(core))
+        return 0;
+    places_find(&c, core);
+    return holding_choose(&c);
+}
+
+/* --- Who is missing ------------------------------------------------------------------------------ */
+
+/* What usable nodes hold that are at this round or later, with this node; `earlier`: at an earlier one. */
+static uint64_t
+held_at(const struct core *core, bool earlier)
+{
+    uint64_t held = earlier ? 0 : core->holds;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (view_usable(core, i) && !divergence_excludes(core, i) &&
+            (said->round < core->round) == earlier)
+            held |= said->holds;
+    }
+    return held;
+}
+
+double
+holding_missing(const struct core *core)
+{
+    const struct core_stages *stages = &core->config.stages;
+    uint64_t held = held_at(core, false) | held_at(core, true), all = 0, missing = 0;
+    for (size_t s = 0; s <= stages->cut_count && stages->bytes; s++) {
+        all += stages->bytes[s];
+        missing += held >> s & 1 ? 0 : stages->bytes[s];
+    }
+    return all ? (double)missing / (double)all : 0;
+}
+
+bool
+holding_covers(const struct core *core, const int *peer, size_t count)
+{
+    uint64_t held = 0;
+    for (size_t k = 0; k < count; k++)
+        held |= peer[k] < 0 ? core->holds : core->view.of[peer[k]].beat.holds;
+    return !(core_segments(&core->config.stages) & ~held);
+}
+
+/* The latest round before which a node is that holds some of these. */
+static uint64_t
+latest_of(const struct core *core, uint64_t segments)
+{
+    uint64_t latest = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (view_usable(core, i) && !divergence_excludes(core, i) && (said->holds & segments) &&
+            said->round < core->round && said->round > latest)
+            latest = said->round;
+    }
+    return latest;
+}
+
+/* Could somebody ahead give this node its state, or does nobody need it to? */
+static bool
+is_led(const struct core *core)
+{
+    uint64_t ahead = 0;
+    bool any = false;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (!view_usable(core, i) || divergence_excludes(core, i) || said->round <= core->round)
+            continue;
+        any = true;
+        ahead |= said->holds;
+        if (!(core->holds & ~said->holds))
+            return true;
+    }
+    return !any || (core->holds & ~ahead) != 0;
+}
+
+static bool
+lasts(struct awake *since, const struct core *core, bool is)
+{
+    if (!is || since->us == 0)
+        *since = is ? core->awake : (struct awake){0};
+    return is && awake_since(core->awake, *since) >= HOLDING_SURE_US;
+}
+
+struct holding_verdict
+holding_step(struct holding *holding, const struct core *core)
+{
+    struct holding_verdict verdict = {.hold = 0};
+    if (core->config.stages.cut_count == 0 || holding->asked || core->done)
+        return verdict;
+    bool begins = core->contribution.state == TRAINER_START && core->config.stages.bytes;
+    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
+    uint64_t lacks = core_segments(&core->config.stages) & ~held_at(core, false);
+    if (begins)
+        verdict.hold = choose_first(core);
+    else if (lasts(&holding->stray_at, core, idle && core->config.stages.bytes && !is_led(core)))
+        verdict.hold = choose_of_others(core);
+    if (lasts(&holding->short_at, core, idle && (lacks & held_at(core, true)))) {
+        verdict.back = true;
+        verdict.round = latest_of(core, lacks);
+    }
+    holding->asked = verdict.hold;
+    return verdict;
+}

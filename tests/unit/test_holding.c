@@ -1,0 +1,161 @@
+/* test_holding.c - nodes choose which segments of a model they hold: never more than they have room for, together all of it, and
+ * who comes later what one other node can give it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mesh/core/internal.h"
+#include "tests/support/rand.h"
+
+enum { NODES = 8, SEGMENTS = 12, CASES = 3000 };
+
+static struct core *node;
+static uint64_t bytes[SEGMENTS];
+static struct core_cut cuts[SEGMENTS - 1];
+
+static uint64_t
+bytes_of(uint64_t segments)
+{
+    uint64_t sum = 0;
+    for (; segments; segments &= segments - 1)
+        sum += bytes[__builtin_ctzll(segments)];
+    return sum;
+}
+
+/* A model of some segments, and a node that knows `others` nodes, which hold nothing yet. */
+static void
+draw(struct rand *rand, size_t others)
+{
+    memset(node, 0, sizeof *node);
+    node->config.stages = (struct core_stages){.count = (unsigned)rand_range(rand, 2, 4),
+                                               .cuts = cuts,
+                                               .cut_count = rand_range(rand, 1, SEGMENTS - 1),
+                                               .bytes = bytes,
+                                               .tied = rand_bool(rand),
+                                               .mirror = rand_bool(rand)};
+    for (size_t k = 0; k < SEGMENTS - 1; k++)
+        cuts[k].bucket = (uint16_t)(k + 1);
+    for (size_t s = 0; s < SEGMENTS; s++)
+        bytes[s] = rand_range(rand, 1, 20);
+    node->awake.us = 1000000000;
+    node->config.peers_min = others + 1;
+    node->peers.high = (int)others;
+    for (size_t i = 0; i < others; i++) {
+        node->peers.peers[i].state = PEER_UP;
+        node->view.of[i].hears_me = true;
+    }
+}
+
+/* Node `id` chooses, as one of those; the others have the ids below and above. */
+static uint64_t
+chooses(size_t id, uint64_t room)
+{
+    node->contribution.state = TRAINER_START;
+    node->holds = 0;
+    node->holding = (struct holding){0};
+    node->config.self.id = id + 1;
+    node->config.stages.room = room;
+    for (size_t i = 0; i < (size_t)node->peers.high; i++)
+        node->peers.peers[i].node.id = i < id ? i + 1 : i + 2;
+    return holding_step(&node->holding, node).hold;
+}
+
+static void
+those_who_start_hold_all_of_it_together(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    for (int c = 0; c < CASES; c++) {
+        size_t others = rand_range(&rand, 1, NODES - 1);
+        draw(&rand, others);
+        const struct core_stages *stages = &node->config.stages;
+        uint64_t all = core_segments(stages), held = 0, of[NODES] = {0};
+        /* so much that as many as there are hold it all, however the segments fall */
+        uint64_t room = bytes_of(all) / (stages->mirror ? others + 1 : stages->count) + 60;
+        assert_int_equal(others > 0 ? chooses(1, room) : 0, 0); /* not before node 0 */
+        for (size_t id = 0; id <= others; id++) {
+            for (size_t i = 0; i < others; i++)
+                node->view.of[i].beat.holds = of[i < id ? i : i + 1];
+            of[id] = chooses(id, room);
+            assert_true(of[id] && bytes_of(of[id]) <= room && !(of[id] & ~all));
+            if (stages->tied)
+                assert_int_equal(of[id] & 1, of[id] >> stages->cut_count & 1);
+            held |= of[id];
+        }
+        if (stages->mirror || others + 1 >= stages->count)
+            assert_int_equal(held, all);
+    }
+}
+
+static void
+who_joins_takes_what_one_other_node_can_give(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (int c = 0; c < CASES; c++) {
+        size_t others = rand_range(&rand, 1, NODES - 1), gives = 0;
+        draw(&rand, others);
+        node->config.stages.tied = false;
+        uint64_t all = core_segments(&node->config.stages), room = rand_range(&rand, 20, 100);
+        for (size_t i = 0; i < others; i++) {
+            node->view.of[i].beat.round = 7;
+            node->view.of[i].beat.holds = rand_u64(&rand) & all;
+            node->view.of[i].beat.holds |= node->view.of[i].beat.holds ? 0 : 1;
+        }
+        uint64_t holds = chooses(rand_below(&rand, others + 1), room);
+        assert_true(holds && bytes_of(holds) <= room);
+        for (size_t i = 0; i < others; i++)
+            gives += !(holds & ~node->view.of[i].beat.holds);
+        assert_true(gives > 0);
+    }
+}
+
+/* Two nodes are at round 9, with segment 1 of 2; the only one with segment 0 is at `theirs`. */
+static struct holding_verdict
+with_one_at(uint64_t theirs, uint64_t us)
+{
+    struct rand rand = {3};
+    struct holding_verdict verdict;
+    draw(&rand, 2);
+    node->config.stages.cut_count = 1;
+    node->contribution.state = TRAINER_FREE;
+    node->round = 9;
+    node->holds = 2;
+    node->view.of[0].beat = (struct proto_heartbeat){.round = 9, .holds = 2};
+    node->view.of[1].beat = (struct proto_heartbeat){.round = theirs, .holds = 1};
+    holding_step(&node->holding, node);
+    node->awake.us += us;
+    verdict = holding_step(&node->holding, node);
+    return verdict;
+}
+
+static void
+all_go_back_to_the_round_of_the_only_one_with_a_segment(void **state)
+{
+    (void)state;
+    assert_false(with_one_at(8, HOLDING_SURE_US - 1).back);
+    assert_true(with_one_at(8, HOLDING_SURE_US).back);
+    assert_int_equal(with_one_at(8, HOLDING_SURE_US).round, 8);
+    assert_false(with_one_at(9, HOLDING_SURE_US).back);
+    assert_false(with_one_at(10, HOLDING_SURE_US).back);
+    int both[] = {-1, 0}, all[] = {-1, 0, 1};
+    assert_false(holding_covers(node, both, 2));
+    assert_true(holding_covers(node, all, 3));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_who_start_hold_all_of_it_together),
+        cmocka_unit_test(who_joins_takes_what_one_other_node_can_give),
+        cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
+    };
+    node = calloc(1, sizeof *node);
+    return node ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
