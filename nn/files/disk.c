@@ -260,3 +260,25 @@ disk_read_head(const char *path, size_t size_max, uint8_t **data, size_t *got, s
     close(fd);
     return rc;
 }
+
+int
+disk_nameless(const char *dir)
+{
+    char folder[DISK_PATH_MAX], path[DISK_PATH_MAX + 32];
+    snprintf(folder, sizeof folder, "%s", dir);
+    while (access(folder, F_OK) != 0 && errno == ENOENT) {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[slash == folder] = '\0';
+        else
+            snprintf(folder, sizeof folder, ".");
+        if (!slash)
+            break;
+    }
+    snprintf(path, sizeof path, "%s/memory-XXXXXX", folder);
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return -errno;
+    unlink(path);
+    return fd;
+}

@@ -43,6 +43,9 @@ int disk_end(struct disk_file *file, struct why *why);
 void disk_drop(struct disk_file *file);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
+/* A file without a name in `dir` or, as long as that is not there, in what it is to be in. Its descriptor, which the caller owns, or
+ * -errno. */
+int disk_nameless(const char *dir);
 /* Writes all of `data` where the descriptor stands. Returns 0, or -1 with errno. */
 int disk_write_all(int fd, const void *data, size_t size);
 /* Opens a regular file to read it: the descriptor, which the caller owns, and its size. Does not wait for the other end of

@@ -239,7 +239,10 @@ show_result(struct show *show, const struct metrics_result *result, const char *
     snprintf(line, sizeof line, "done: %llu steps, %s, %.1f s", (unsigned long long)result->steps,
              test, result->wall_s);
     show_say(show, 6, line);
-    snprintf(line, sizeof line, "weights sha256 %s", result->params_sha256);
+    if (result->no_model)
+        snprintf(line, sizeof line, "no model.safetensors here: %s", result->no_model);
+    else
+        snprintf(line, sizeof line, "weights sha256 %s", result->params_sha256);
     show_say(show, 6, line);
     if (!dir)
         return;

@@ -37,8 +37,11 @@ compare_parse(struct compare_result *out, const char *name, const char *text, si
         reading.wrong = "run";
     if (!reading.wrong && !json_is_string(json_object_get(object, "node")))
         reading.wrong = "node";
-    snprintf(out->params_sha256, 65, "%s", verify_hex(&reading, "params_sha256", 64));
-    snprintf(out->state_sha256, 65, "%s", verify_hex(&reading, "state_sha256", 64));
+    out->params_sha256[0] = out->state_sha256[0] = '\0';
+    if (!json_is_string(json_object_get(object, "no_model"))) {
+        snprintf(out->params_sha256, 65, "%s", verify_hex(&reading, "params_sha256", 64));
+        snprintf(out->state_sha256, 65, "%s", verify_hex(&reading, "state_sha256", 64));
+    }
     out->test_accuracy = number(object, "test_accuracy");
     out->test_loss = number(object, "test_loss");
     out->wall_s = number(object, "wall_s");
@@ -86,15 +89,16 @@ print_table(FILE *file, const struct compare_result *results, size_t count)
         const struct compare_result *r = &results[i];
         fprintf(file, "%4u  %8llu  %13s  %9s  %7s  %.12s\n", r->node, (unsigned long long)r->steps,
                 cell(accuracy, "%", r->test_accuracy), cell(loss, "4", r->test_loss),
-                cell(wall, "1", r->wall_s), r->params_sha256);
+                cell(wall, "1", r->wall_s), *r->params_sha256 ? r->params_sha256 : "in parts");
     }
 }
 
 static bool
 same_model(const struct compare_result *a, const struct compare_result *b)
 {
-    return strcmp(a->params_sha256, b->params_sha256) == 0 &&
-           strcmp(a->state_sha256, b->state_sha256) == 0;
+    bool either = !*a->params_sha256 || !*b->params_sha256;
+    return either || (strcmp(a->params_sha256, b->params_sha256) == 0 &&
+                      strcmp(a->state_sha256, b->state_sha256) == 0);
 }
 
 /* "all 4 nodes", "the 3 nodes that finished", "the only node" */
@@ -119,14 +123,17 @@ compare_print(FILE *file, const struct compare_result *results, size_t count, un
     assert(count >= 1);
     print_table(file, results, count);
     double wall_s = 0;
-    size_t other = 0;
+    size_t first = 0, other = 0, whole = 0;
+    while (first + 1 < count && !*results[first].params_sha256)
+        first++;
     for (size_t i = 0; i < count; i++) {
         wall_s = fmax(wall_s, results[i].wall_s);
-        other = other == 0 && !same_model(&results[0], &results[i]) ? i : other;
+        whole += *results[i].params_sha256 != '\0';
+        other = other == 0 && !same_model(&results[first], &results[i]) ? i : other;
     }
     if (other > 0) {
         fprintf(file, "the nodes hold DIFFERENT bits: node %u weights %.12s state %.12s, ",
-                results[0].node, results[0].params_sha256, results[0].state_sha256);
+                results[first].node, results[first].params_sha256, results[first].state_sha256);
         fprintf(file, "node %u weights %.12s state %.12s\n", results[other].node,
                 results[other].params_sha256, results[other].state_sha256);
         return false;
@@ -134,7 +141,11 @@ compare_print(FILE *file, const struct compare_result *results, size_t count, un
     fprintf(file, "test accuracy %s, test loss %s, wall time %s s\n",
             cell(accuracy, "%", results[0].test_accuracy), cell(loss, "4", results[0].test_loss),
             cell(wall, "1", wall_s));
-    print_node(file, count, nodes);
-    fprintf(file, " %s\n", results[0].params_sha256);
+    if (whole == 0) {
+        fprintf(file, "no node had room for all weights\n");
+        return true;
+    }
+    print_node(file, whole, nodes);
+    fprintf(file, " %s\n", results[first].params_sha256);
     return true;
 }

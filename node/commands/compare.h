@@ -12,8 +12,8 @@
 struct compare_result {
     unsigned node; /* 1.. */
     uint64_t steps;
-    double test_accuracy, test_loss, wall_s; /* NaN: none */
-    char params_sha256[65], state_sha256[65];
+    double test_accuracy, test_loss, wall_s;  /* NaN: none */
+    char params_sha256[65], state_sha256[65]; /* "": the node had no room for all weights */
 };
 
 /* Reads the text of a result.json; `name` stands for the file in `why`. Returns 0 or -EBADMSG with `why`. */

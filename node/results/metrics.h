@@ -79,6 +79,8 @@ struct metrics_result {
     bool exact;
     /* of state_weights, which model.safetensors has behind its header; of the block that state.h describes */
     char params_sha256[65], state_sha256[65];
+    const char *
+        no_model; /* why this node could not get all of it: then there are no hashes, and no model; NULL: it has it */
     unsigned peers_max;
     bool alone;                     /* nobody else had a part in the steps that this process did */
     const struct core_status *mesh; /* who was met and who was only heard; NULL nobody */

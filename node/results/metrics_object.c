@@ -174,8 +174,13 @@ metrics_result_object(const struct metrics_result *result, uint64_t warnings)
     json_object_set_new(object, "test_accuracy", share_json(result->test_accuracy));
     json_object_set_new(object, "wall_s", number(result->wall_s));
     json_object_set_new(object, "exact", json_boolean(result->exact));
-    json_object_set_new(object, "params_sha256", safe_text(result->params_sha256));
-    json_object_set_new(object, "state_sha256", safe_text(result->state_sha256));
+    bool whole = !result->no_model;
+    json_object_set_new(object, "params_sha256",
+                        whole ? safe_text(result->params_sha256) : json_null());
+    json_object_set_new(object, "state_sha256",
+                        whole ? safe_text(result->state_sha256) : json_null());
+    if (!whole)
+        json_object_set_new(object, "no_model", safe_text(result->no_model));
     json_object_set_new(object, "peers_max", integer_json(result->peers_max));
     json_object_set_new(object, "alone", json_boolean(result->alone));
     json_object_set_new(object, "unmet", unmet(result->mesh));

@@ -51,7 +51,8 @@ model_file_of(const struct state_header *header, bool labelled, const float *wei
         .test_loss = header->evaluations ? header->test_loss : (double)NAN,
         .test_accuracy = header->evaluations && labelled ? header->test_accuracy : (double)NAN,
     };
-    model_file_sha256(weights, count * sizeof *weights, file.params_sha256);
+    if (weights)
+        model_file_sha256(weights, count * sizeof *weights, file.params_sha256);
     return file;
 }
 

@@ -29,7 +29,7 @@ struct model_file {
 
 /* As hexadecimal digits: of weights or a state. */
 void model_file_sha256(const void *data, size_t size, char out[65]);
-/* Of a state: its step and losses, and the hash of `weights`. */
+/* Of a state: its step and losses, and the hash of `weights`; NULL: no hash. */
 struct model_file model_file_of(const struct state_header *header, bool labelled,
                                 const float *weights, size_t count);
 /* Replaces `path` as disk.h says. Returns 0 or -errno with `why`. */

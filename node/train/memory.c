@@ -15,6 +15,7 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
+#include "nn/files/disk.h"
 #include "node/train/local_sgd.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
@@ -328,33 +329,11 @@ check_disk(int fd, const char *dir, struct why *why)
         "%s: is in memory, expected a folder on a disk: train.memory_max needs a file there", dir);
 }
 
-/* Opened and without a name, in `dir` or, as long as it is not there, in what it is to be in. */
-static int
-nameless(const char *dir)
-{
-    char folder[CONFIG_PATH_MAX], path[CONFIG_PATH_MAX + 32];
-    snprintf(folder, sizeof folder, "%s", dir);
-    while (access(folder, F_OK) != 0 && errno == ENOENT) {
-        char *slash = strrchr(folder, '/');
-        if (slash)
-            slash[slash == folder] = '\0';
-        else
-            snprintf(folder, sizeof folder, ".");
-        if (!slash)
-            break;
-    }
-    snprintf(path, sizeof path, "%s/memory-XXXXXX", folder);
-    int fd = mkstemp(path);
-    if (fd >= 0)
-        unlink(path);
-    return fd < 0 ? -errno : fd;
-}
-
 int
 spill_open(struct spill *spill, const char *dir, uint64_t size, struct why *why)
 {
     *spill = (struct spill){.size = size};
-    int fd = nameless(dir), rc = fd < 0 ? fd : 0;
+    int fd = disk_nameless(dir), rc = fd < 0 ? fd : 0;
     if (rc)
         return why_error(why, rc, "%s: %s", dir, strerror(-rc));
     rc = check_disk(fd, dir, why);

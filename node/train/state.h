@@ -314,6 +314,9 @@ int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct 
 uint64_t state_name(const struct state *state);
 void state_parts(const struct state *state, const struct state_stages *segments,
                  uint64_t parts[PROTO_STAGES_MAX]);
+/* The same of one segment in the block of another state like this one, held here or not; and are its exponents possible? */
+bool state_segment_sound(const struct state *state, const struct state_range *segment,
+                         const uint8_t *block, uint64_t part);
 /* As state_take, by name and parts. */
 int state_take_segments(struct state *state, const struct state_stages *segments,
                         const uint8_t *block, uint64_t name, const uint64_t *parts,

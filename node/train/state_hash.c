@@ -125,13 +125,20 @@ state_hash_range(const struct state *state, const struct state_range *range)
     return hash_range(&(struct hashing){state, state->block, state->hash}, range);
 }
 
+/* Of a segment. */
+static uint64_t
+hash_part_of(const struct hashing *h, const struct state_range *segment)
+{
+    uint64_t part = mix64(hash_range(h, segment));
+    return part ? part : 1;
+}
+
 static void
 hash_segments(const struct hashing *h, const struct state_stages *segments, uint64_t *parts)
 {
     for (size_t s = 0; s < segments->count; s++) {
         bool held = state_holds(h->state, &segments->stage[s]);
-        uint64_t part = held ? mix64(hash_range(h, &segments->stage[s])) : 0;
-        parts[s] = held && part == 0 ? 1 : part;
+        parts[s] = held ? hash_part_of(h, &segments->stage[s]) : 0;
     }
 }
 
@@ -268,15 +275,34 @@ state_changed_below(const struct state *next, const struct state *now)
 }
 
 static bool
-exponents_valid(const struct state *state, const uint8_t *memory)
+exponent_valid(const struct state *state, const uint8_t *memory, size_t block)
 {
     size_t exponents = (size_t)((const uint8_t *)state->exponent - state->block);
-    const int16_t *exponent = (const void *)(memory + exponents);
+    int16_t exponent = ((const int16_t *)(const void *)(memory + exponents))[block];
+    return exponent >= EXACT_EXPONENT_MIN && exponent <= EXACT_EXPONENT_MAX;
+}
+
+static bool
+exponents_valid(const struct state *state, const uint8_t *memory)
+{
     for (size_t b = 0; b < state->block_count; b++)
-        if (state_holds_block(state, b) &&
-            (exponent[b] < EXACT_EXPONENT_MIN || exponent[b] > EXACT_EXPONENT_MAX))
+        if (state_holds_block(state, b) && !exponent_valid(state, memory, b))
             return false;
     return true;
+}
+
+bool
+state_segment_sound(const struct state *state, const struct state_range *segment,
+                    const uint8_t *block, uint64_t part)
+{
+    const struct state_item blocks = state_blocks(state, segment);
+    const struct hashing h = {state, block, state->scratch};
+    bool valid = true;
+    for (size_t b = blocks.first; b < blocks.end; b++) {
+        state_hash_block(state, block, b, state->scratch);
+        valid = valid && exponent_valid(state, block, b);
+    }
+    return valid && hash_part_of(&h, segment) == part;
 }
 
 /* What is held of a block, whose hashes are in ->scratch and add up to `part`. */

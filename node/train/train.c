@@ -108,7 +108,8 @@ train_leave(struct run *run, bool model)
     save_wait(run->save);
     if (train_tell_hopeless(run))
         return 1;
-    if (model && run->state.header->round && save_model_last(run->save, &run->state, &why))
+    if (model && run->state.header->round && state_whole(&run->state) &&
+        save_model_last(run->save, &run->state, &why))
         train_say(run, 4, "%s", why.line);
     train_tell_left(run);
     return 130;
@@ -140,7 +141,7 @@ run_mesh(struct run *run)
     int failed = save_last(run->save, &run->state, &why);
     if (done && train_tell_hopeless(run))
         return 1;
-    if (!done && !failed && run->state.header->round)
+    if (!done && !failed && run->state.header->round && state_whole(&run->state))
         failed = save_model_last(run->save, &run->state, &why);
     if (!done) {
         train_tell_stopped(run, failed ? why.line : NULL);

@@ -79,6 +79,8 @@ struct run {
     struct mesh *mesh;
     struct metrics *metrics;
     struct save *save;
+    struct gather *gather; /* the whole of the last state; NULL: this node holds it, */
+    struct why no_model;   /* or could not get it: why; "" it could */
     struct train_folder folder;
     struct train_free free;
     struct train_meter meter;

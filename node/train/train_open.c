@@ -10,6 +10,7 @@
 #include <sodium.h>
 
 #include "node/commands/host.h"
+#include "node/train/gather.h"
 #include "node/train/left.h"
 #include "proto/mix.h"
 
@@ -438,6 +439,7 @@ train_close(struct run *run)
     run->way->close(run);
     evaluation_fini(&run->free.evaluation);
     save_destroy(&run->save);
+    gather_close(&run->gather);
     train_journal_close(run);
     metrics_destroy(&run->metrics);
     work_destroy(&run->work);

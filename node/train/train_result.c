@@ -7,6 +7,7 @@
 
 #include "node/cli/waiting.h"
 #include "node/results/model_file.h"
+#include "node/train/gather.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };
@@ -29,11 +30,30 @@ train_model(void *ctx, const struct state_header *header, const float *weights, 
     return rc;
 }
 
+/* The weights are in the file of what this node and others hold. */
+static int
+write_gathered(struct run *run, struct why *why)
+{
+    char path[CONFIG_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/model.safetensors", run->config->out);
+    const bool labels = job_rules(&run->job, run->config).labels > 0;
+    const struct model_file file = model_file_of(run->state.header, labels, NULL, 0);
+    return gather_write_model(run->gather, path, run->config, &run->job, &file, why);
+}
+
+static int
+write_last_model(struct run *run, const struct metrics_result *result, struct why *why)
+{
+    if (result->no_model)
+        return 0;
+    return run->gather ? write_gathered(run, why) : save_model_last(run->save, &run->state, why);
+}
+
 static int
 write_files(struct run *run, const struct metrics_result *result, struct why *why)
 {
     metrics_find(run->metrics);
-    int rc = save_model_last(run->save, &run->state, why);
+    int rc = write_last_model(run, result, why);
     return rc ? rc : metrics_result(run->metrics, result, why);
 }
 
@@ -79,6 +99,22 @@ tell_apart(struct run *run, const struct mesh_stats *stats)
                   "this run have other weights: compare their sha256");
 }
 
+/* Of the weights and of the state. */
+static void
+hash_all(struct run *run, struct metrics_result *result)
+{
+    const struct state *state = &run->state;
+    struct why *why = &run->no_model;
+    if (run->gather && gather_sha256(run->gather, result->params_sha256, result->state_sha256, why))
+        train_say(run, 4, "%s", why->line);
+    result->no_model = why->line[0] ? why->line : NULL;
+    if (run->gather || result->no_model)
+        return;
+    model_file_sha256(state_weights(state), state->param_count * sizeof(float),
+                      result->params_sha256);
+    model_file_sha256(state->block, state->size, result->state_sha256);
+}
+
 int
 train_results(struct run *run)
 {
@@ -114,9 +150,7 @@ train_results(struct run *run)
     };
     if (run->way->report)
         run->way->report(run, &result);
-    model_file_sha256(state_weights(&run->state), run->state.param_count * sizeof(float),
-                      result.params_sha256);
-    model_file_sha256(run->state.block, run->state.size, result.state_sha256);
+    hash_all(run, &result);
     run->told.model = true; /* the last lines say where it is */
     if (result.alone)
         tell_alone(run, &status);

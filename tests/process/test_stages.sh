@@ -30,6 +30,21 @@ for schedule in gpipe 1f1b zb; do
     echo "three nodes, three stages, $schedule: $(result a$schedule params_sha256)"
 done
 
+# Evaluations go through the stages, too: of the average of the weights, with what crosses a cut rounded.
+MORE="--set mesh.stages=3 --set mesh.activations=bf16"
+write_job "$WORK/average.yaml" 40 "eval_every: 1" "ema: 0.9"
+# shellcheck disable=SC2086
+node alone "$WORK/average.yaml" $MORE --set mesh.gather_ms=0
+finished 60 alone
+for name in d e g3; do
+    # shellcheck disable=SC2086
+    node $name "$WORK/average.yaml" --peers 3 $MORE
+done
+finished 60 d e g3
+same_hash alone d e g3
+[ "$(grep -c '"test_loss"' "$WORK/d/metrics.jsonl")" -ge 2 ] || fail "d has no evaluations on the way"
+echo "evaluations of an average: test loss $(result d test_loss)"
+
 for size in 2-3 3-2; do
     for name in $(seq -f "n$size-%g" "${size%-*}"); do
         node "$name" "$WORK/job.yaml" --peers "${size%-*}" --set mesh.stages="${size#*-}"

@@ -69,6 +69,23 @@ one_odd_weight_or_state_is_found(void **state)
     }
 }
 
+/* It had no room for them. */
+static void
+a_node_without_all_weights_is_not_another(void **state)
+{
+    struct compare_result results[] = {result_of(1, '\0', '\0'), result_of(2, 'a', 'b'),
+                                       result_of(3, 'a', 'b')};
+    (void)state;
+    assert_true(compare(results, 3, 3));
+    assert_non_null(strstr(printed, "in parts"));
+    assert_non_null(
+        strstr(printed, "the 2 nodes that finished hold the same weights: sha256 aaaa"));
+    results[2].state_sha256[5] = 'c';
+    assert_false(compare(results, 3, 3));
+    assert_true(compare(results, 1, 3));
+    assert_non_null(strstr(printed, "no node had room for all weights"));
+}
+
 static void
 what_is_missing_is_a_dash(void **state)
 {
@@ -94,6 +111,7 @@ results_that_are_not_whole_are_refused(void **state)
         "{\"steps\": 1, \"params_sha256\": \"HASHa\", \"state_sha256\": \"HASH\"}",
         "{\"steps\": 1, \"params_sha256\": \"\", \"state_sha256\": \"HASH\"}",
         "{\"steps\": 1, \"params_sha256\": \"HASH\"}",
+        "{\"steps\": 1, \"params_sha256\": null, \"state_sha256\": null, \"no_model\": 1}",
     };
     static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     char dir[] = "/tmp/test_compare_XXXXXX", path[64];
@@ -122,6 +140,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_hashes_are_the_same_weights),
         cmocka_unit_test(one_odd_weight_or_state_is_found),
+        cmocka_unit_test(a_node_without_all_weights_is_not_another),
         cmocka_unit_test(what_is_missing_is_a_dash),
         cmocka_unit_test(results_that_are_not_whole_are_refused),
     };
