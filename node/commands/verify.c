@@ -163,12 +163,33 @@ same_state(const struct proof *proof, const struct entry *entry, size_t i)
     return first;
 }
 
-/* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan. */
+/* Are both of one plan, and from different nodes? */
+static bool
+together(const struct entry *a, const struct entry *b)
+{
+    return a->said.plan == b->said.plan && a->dir != b->dir;
+}
+
+/* Do those of the plan of entry i say of each shard who computed it, in each stage? */
+static bool
+all_known(const struct entry *entry, size_t n, size_t i, uint64_t all)
+{
+    bool known = true;
+    for (unsigned stage = 0; stage < entry[i].said.stages && known; stage++) {
+        uint64_t seen = 0;
+        for (size_t k = 0; k < n; k++)
+            if ((k == i || together(&entry[k], &entry[i])) && (entry[k].said.mine >> stage & 1))
+                seen |= entry[k].said.shards;
+        known = seen == all;
+    }
+    return known;
+}
+
+/* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan and stage. */
 static void
 judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t all)
 {
     char at[PLACE_SIZE], other[PLACE_SIZE];
-    uint64_t seen = 0;
     bool known = false;
     for (size_t i = 0; i < n; i++) {
         const struct verify_line *said = &entry[i].said;
@@ -182,20 +203,19 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
                         (unsigned long long)said->state_hash,
                         (unsigned long long)first->said.state_hash, other);
         proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
-        seen = said->shards;
-        for (size_t k = 0; k < n; k++) {
-            bool together = entry[k].said.plan == said->plan && entry[k].dir != entry[i].dir;
-            if (together && (entry[k].said.shards & said->shards) && k < i && said->plan) {
+        for (size_t k = 0; k < i && said->plan; k++) {
+            uint64_t both =
+                entry[k].said.mine & said->mine ? entry[k].said.shards & said->shards : 0;
+            if (both && together(&entry[k], &entry[i])) {
                 place(proof, &entry[k], other);
                 verify_find(proof->folders, at, "",
                             "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
                             "the same plan",
                             (unsigned long long)said->epoch, (unsigned long long)said->step,
-                            (unsigned long long)(entry[k].said.shards & said->shards), other);
+                            (unsigned long long)both, other);
             }
-            seen |= together ? entry[k].said.shards : 0;
         }
-        known |= seen == all;
+        known |= all_known(entry, n, i, all);
     }
     proof->known += known;
 }

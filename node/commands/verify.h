@@ -50,6 +50,8 @@ struct verify_job {
 struct verify_line {
     uint64_t step, epoch, first, samples;
     uint64_t coverage, shards; /* bitmaps: shards counted, shards computed by this node */
+    unsigned stages;           /* of the plan; 1: the model is not divided */
+    uint64_t mine;             /* stages through which this node computed its shards, bitmap */
     uint64_t rows, ledger, state_hash, plan;
     double loss; /* NaN: none */
 };

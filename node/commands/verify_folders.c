@@ -306,8 +306,8 @@ judge_model(struct verify_folders *folders, const struct verify_folder *folder,
         verify_find(folders, folder->dir, file,
                     "its weights have SHA-256 %s, but its metadata say %s", hex,
                     note->params_sha256[0] ? note->params_sha256 : "nothing");
-    if (!folder->ended)
-        return;
+    if (!folder->ended || !*result->params_sha256)
+        return; /* of an earlier start, or from before the end */
     if (strcmp(hex, result->params_sha256) != 0)
         verify_find(folders, folder->dir, file,
                     "its weights have SHA-256 %s, but params_sha256 in result.json is %s", hex,
@@ -465,7 +465,8 @@ void
 verify_folders_tell(const struct verify_folders *folders)
 {
     size_t d = 0;
-    while (d < folders->count && !folders->folder[d].ended)
+    while (d < folders->count &&
+           !(folders->folder[d].ended && *folders->folder[d].result.params_sha256))
         d++;
     if (d == folders->count)
         return;

@@ -124,6 +124,31 @@ verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
     return finish_line(&reading, wrong, why);
 }
 
+/* "pipeline": {"stages": 3, "mine": [0, 2], ..}, where the model is divided. */
+static bool
+read_pipeline(const json_t *object, struct verify_line *out)
+{
+    const json_t *pipeline = json_object_get(object, "pipeline"),
+                 *mine = json_object_get(pipeline, "mine");
+    json_int_t stages = json_integer_value(json_object_get(pipeline, "stages"));
+    out->stages = 1;
+    out->mine = 1;
+    if (!pipeline)
+        return true;
+    if (stages < 1 || stages > PROTO_STAGES_MAX || !json_is_array(mine))
+        return false;
+    out->stages = (unsigned)stages;
+    out->mine = 0;
+    for (size_t i = 0; i < json_array_size(mine); i++) {
+        const json_t *stage = json_array_get(mine, i);
+        json_int_t s = json_is_integer(stage) ? json_integer_value(stage) : -1;
+        if (s < 0 || s >= stages)
+            return false;
+        out->mine |= UINT64_C(1) << s;
+    }
+    return true;
+}
+
 int
 verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why)
 {
@@ -150,6 +175,8 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
         out->state_hash = hash(&reading, "state_hash");
         if (!json_is_true(json_object_get(object, "followed")))
             out->plan = hash(&reading, "plan");
+        if (!read_pipeline(object, out) && !reading.wrong)
+            reading.wrong = "pipeline";
     }
     int rc = finish_line(&reading, NULL, why);
     json_decref(object);

@@ -27,6 +27,8 @@ for schedule in gpipe 1f1b zb; do
     finished 60 a$schedule b$schedule c$schedule
     same_hash reference a$schedule b$schedule c$schedule
     in_stages a$schedule b$schedule c$schedule
+    "$MESHNODE" verify "$WORK/a$schedule" "$WORK/b$schedule" "$WORK/c$schedule" >"$WORK/verify" ||
+        fail "verify: $(cat "$WORK/verify")"
     echo "three nodes, three stages, $schedule: $(result a$schedule params_sha256)"
 done
 

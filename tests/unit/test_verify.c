@@ -68,12 +68,18 @@ put(char *text, size_t size, const struct verify_line *line)
         text, size,
         "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
         "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
-        "\"%016llx\",\"plan\":\"%016llx\"}\n",
+        "\"%016llx\",\"plan\":\"%016llx\"%s}\n",
         (unsigned long long)line->step, (unsigned long long)line->epoch,
         (unsigned long long)line->samples, (unsigned long long)line->first,
         (unsigned long long)line->coverage, (unsigned long long)line->shards,
         (unsigned long long)line->rows, (unsigned long long)line->ledger,
-        (unsigned long long)line->state_hash, (unsigned long long)line->plan);
+        (unsigned long long)line->state_hash, (unsigned long long)line->plan,
+        line->stages == 0 ? ""
+        : line->mine == 1 ? ",\"pipeline\":{\"stages\":2,\"mine\":[0]}"
+        : line->mine == 2 ? ",\"pipeline\":{\"stages\":2,\"mine\":[1]}"
+        : line->mine == 3 ? ",\"pipeline\":{\"stages\":2,\"mine\":[0,1]}"
+        : line->mine == 4 ? ",\"pipeline\":{\"stages\":2,\"mine\":[2]}"
+                          : ",\"pipeline\":[]");
 }
 
 static struct verify_line lines_a[2 * STEPS], lines_b[2 * STEPS];
@@ -198,6 +204,28 @@ a_step_redone_must_be_the_same(void **state)
     lines_a[STEPS].state_hash++;
     expect(1,
            "metrics.jsonl:10: epoch 2, step 8: state 00000000000003f1, but 00000000000003f0 at ");
+}
+
+/* Each node computed all shards, in one of two stages. */
+static void
+shards_are_computed_once_in_each_stage(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STEPS; i++) {
+        lines_a[i].shards = lines_b[i].shards = 15;
+        lines_a[i].stages = lines_b[i].stages = 2;
+        lines_a[i].mine = 1;
+        lines_b[i].mine = 2;
+    }
+    expect(0, "for 9 steps it is known");
+    lines_b[3].shards = 7;
+    expect(0, "for 8 steps it is known");
+    lines_b[3].mine = 3;
+    expect(1, "shards 7 were computed here and at ");
+    lines_b[3].mine = 4;
+    expect(1, "pipeline is missing or of the wrong kind");
+    lines_b[3].mine = 5;
+    expect(1, "pipeline is missing or of the wrong kind");
 }
 
 static void
@@ -360,6 +388,7 @@ main(void)
         CASE(files_of_late_joiners_add_up),
         CASE(a_run_that_is_not_over_is_proved_so_far),
         CASE(a_step_redone_must_be_the_same),
+        CASE(shards_are_computed_once_in_each_stage),
         CASE(every_wrong_field_is_a_finding),
         CASE(wrong_text_is_a_finding),
         CASE(rounds_of_several_steps_are_proved),
