@@ -49,7 +49,7 @@ struct core_stages {
  *     FORWARD            reads the input of its stage (stage 0: the data), writes that of the next stage (the last: the loss)
  *     INPUT, BACKWARD    reads the gradient of its stage (the last: of the loss), writes that of the stage before
  *     WEIGHT             nothing
- *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own
+ *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own; again under another plan
  *
  * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. An evaluation, in which only the last bucket is exchanged, has
  * FORWARD and TAIL alone; there the last stage adds in FORWARD what the last bucket is to have. */

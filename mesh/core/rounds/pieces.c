@@ -190,8 +190,10 @@ pieces_begin(struct pieces *pieces, const struct core *core)
     pieces->plan_hash = core->plan.hash;
     pieces->round = core->round;
     pieces->state = core->state_hash;
-    if (planned)
+    if (planned) {
+        pieces->tail = false; /* another member may be the first that computes a stage */
         handover_plan(pieces->handover, plan, pieces->rank);
+    }
     if (!goes_on)
         handover_round(pieces->handover, core->round, core->state_hash);
     uint64_t again = core_mutant(MUTANT_STAGE_KEEPS) ? 0 : stages_again(pieces, core);
