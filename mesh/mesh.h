@@ -76,6 +76,7 @@ struct mesh_setup {
     size_t bucket_count;
     uint64_t vector_count; /* elements: sum of the buckets; with gossip at least its values */
     size_t state_size;     /* bytes of a state */
+    size_t log_size;       /* bytes of the last totals, at most; 0: mesh_log_size. Not with idle */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
     /* As in struct core_config: engine NULL is rounds. The keepers of the others are called with the mesh locked. Borrowed. */

@@ -77,7 +77,8 @@ name_self(struct proto_node *out)
     return 0;
 }
 
-/* Large pages, where the system gives them, save a good part of what adding and sending costs. */
+/* Zeros. Large pages, where the system gives them, save a good part of what adding and sending costs. They take no memory before
+ * they are written: a node may hold only a part of the model. */
 static void *
 new_block(size_t size)
 {
@@ -88,7 +89,8 @@ new_block(size_t size)
         return NULL;
     if (align == HUGE_PAGE)
         madvise(block, whole, MADV_HUGEPAGE);
-    memset(block, 0, whole);
+    if (align != HUGE_PAGE || madvise(block, whole, MADV_DONTNEED))
+        memset(block, 0, whole);
     return block;
 }
 
@@ -148,7 +150,8 @@ actor_open_memory(struct mesh *mesh)
     const struct mesh_setup *setup = &mesh->setup;
     mesh->own = new_block(setup->vector_count * sizeof *mesh->own);
     mesh->sum = sum_block(setup, setup->vector_count * sizeof *mesh->sum);
-    mesh->log_size = mesh_log_size(setup->vector_count * sizeof *mesh->sum);
+    mesh->log_size =
+        setup->log_size ? setup->log_size : mesh_log_size(setup->vector_count * sizeof *mesh->sum);
     mesh->state_in = setup->idle ? setup->idle : sum_block(setup, setup->state_size);
     mesh->log =
         setup->idle ? mesh->state_in + whole_pages(setup->state_size) : malloc(mesh->log_size);

@@ -29,6 +29,8 @@ int checkpoint_probe(const char *path, struct checkpoint_head *head, struct why 
 /* Which checkpoint it is, and which sections it has: names and sizes. Reads only its first page. Returns as
  * checkpoint_probe. */
 int checkpoint_sections(const char *path, struct checkpoint *out, struct why *why);
+/* Is one of the sections a part? */
+bool checkpoint_in_parts(const struct checkpoint *checkpoint);
 /* The checksum of a page of the file with this head. */
 uint64_t checkpoint_check(const uint8_t head[CHECKPOINT_HEAD], uint64_t page, const uint8_t *data,
                           size_t payload);

@@ -66,8 +66,6 @@ uint64_t checkpoint_check_keyed(uint8_t key[crypto_shorthash_KEYBYTES], uint64_t
 /* Copy between the payloads, joined, and a block of memory: to `image`, or from `from` if that is NULL. */
 void checkpoint_body_copy(uint8_t *image, const uint8_t *from, uint8_t *data, size_t at,
                           size_t size);
-/* Is one of the sections a part? */
-bool checkpoint_in_parts(const struct checkpoint *checkpoint);
 /* The number in the head that stands for the parts; 0 without any. */
 uint64_t checkpoint_layout(const struct checkpoint *checkpoint);
 /* Bytes of what is wanted that a file with these sections has not. */

@@ -106,7 +106,8 @@ print_job(const struct config *config, const struct job *job, const struct memor
 static bool
 check_fit(const struct config *config, const struct memory *memory)
 {
-    uint64_t have = host_memory(""), need = memory_total(memory);
+    uint64_t have = host_memory(""), room = config->train.memory_max ? memory->room : 0;
+    uint64_t need = memory->part ? memory_part(memory, 0) + room : memory_total(memory);
     char needs[MEMORY_TEXT], has[MEMORY_TEXT];
     if (need <= have)
         return true;

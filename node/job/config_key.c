@@ -263,6 +263,7 @@ const struct config_key config_keys[] = {
     {"mesh", "servers", CONFIG_UINT, CONFIG_SHARED, MEMBER(mesh.servers), 1, PROTO_PEERS_MAX, servers,
      "auto", NULL},
     {"mesh", "stages", CONFIG_UINT, CONFIG_EXCHANGE, MEMBER(mesh.stages), 1, PROTO_STAGES_MAX, stages, "1", NULL},
+    ENUM("mesh", "mirror", CONFIG_SHARED, MEMBER(mesh.mirror), yes_no, "yes"),
     ENUM("mesh", "schedule", CONFIG_EXCHANGE, MEMBER(mesh.schedule), orders, "zb"),
     ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), activations, "fp32"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),

@@ -86,6 +86,8 @@ const struct config_rule config_rules[] = {
      "each node of gossip trains the whole model; set mesh.topology = ring or server"},
     {"mesh.schedule != zb", "mesh.stages = 1",
      "one stage has no order; set mesh.stages = 2 or more, or leave out mesh.schedule"},
+    {"mesh.mirror = no", "mesh.stages = 1",
+     "each node holds the whole model; set mesh.stages = 2 or more, or leave out mesh.mirror"},
     /* servers that do not wait */
     {"mesh.sync != bsp", "mesh.topology = ring",
      "a ring waits for all; set mesh.topology = server or gossip"},

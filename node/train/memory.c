@@ -75,6 +75,22 @@ memory_least(const struct memory *m)
            activations(m) / 2 + m->lanes * m->local;
 }
 
+uint64_t
+memory_segments(const struct memory *m, uint64_t segments)
+{
+    uint64_t sum = 0;
+    for (size_t s = 0; s < m->segments; s++)
+        sum += segments >> s & 1 ? m->segment[s] : 0;
+    return sum;
+}
+
+uint64_t
+memory_part_log(const struct memory *m)
+{
+    double share = (double)m->room / (double)memory_segments(m, UINT64_MAX);
+    return (uint64_t)((double)m->log * share) + 1;
+}
+
 static bool
 fits(const struct memory *m)
 {
@@ -148,6 +164,53 @@ memory_of_stage(const struct config *config, const struct job *job)
            (trained > tested ? trained : tested) * words * sizeof(int32_t);
 }
 
+/* The first and the last are held together if they share a weight. Returns 0 or -ENOMEM. */
+static int
+measure_segments(struct memory *m, const struct config *config, const struct job *job)
+{
+    struct stages stages;
+    struct state_stages segments;
+    const struct optim_spec outer = job_outer(config);
+    size_t params = nn_param_count(job->model);
+    if (job_stages(job, config, &stages))
+        return -ENOMEM;
+    stages_segments(&stages, job->model, &segments);
+    m->segments = segments.count;
+    for (size_t s = 0; s < segments.count; s++) {
+        uint64_t own = segments.stage[s].end - segments.stage[s].first;
+        m->segment[s] = own * (STATES * (1 + optim_slots(&outer)) + VECTORS) * sizeof(float) +
+                        (uint64_t)((double)m->log * (double)own / (double)params);
+    }
+    return 0;
+}
+
+/* What a node needs beside its segments: activations of a stage, and what does not grow with what it holds. */
+static uint64_t
+beside_segments(const struct memory *m)
+{
+    return m->program + m->data + m->from + m->sums - VECTORS * m->weights + m->stage + m->team[1] +
+           STATES * m->rest;
+}
+
+uint64_t
+memory_part(const struct memory *m, uint64_t segments)
+{
+    return beside_segments(m) + memory_segments(m, segments);
+}
+
+static uint64_t
+least_segment(const struct memory *m, bool tied)
+{
+    uint64_t least = UINT64_MAX;
+    size_t last = m->segments - 1;
+    for (size_t s = 0; s < m->segments; s++) {
+        bool shares = tied && (s == 0 || s == last);
+        uint64_t bytes = shares ? m->segment[0] + m->segment[last] : m->segment[s];
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
 static void
 measure_job(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -196,27 +259,72 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
 }
 
 int
+memory_plan_part(struct memory *m, const struct config *config, const struct job *job,
+                 uint64_t most, struct why *why)
+{
+    char least[MEMORY_TEXT], has[MEMORY_TEXT];
+    measure_job(m, config, job);
+    if (measure_segments(m, config, job))
+        return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
+    uint64_t all = memory_segments(m, UINT64_MAX), beside = beside_segments(m);
+    uint64_t needs = beside + least_segment(m, nn_layer_tied(job->model) != 0);
+    m->lanes = 1;
+    m->part = true;
+    uint64_t cap = config->mesh.mirror ? all - 1 : all; /* with room for all it would hold all */
+    m->room = most < beside ? 0 : most - beside < cap ? most - beside : cap;
+    if (needs <= most)
+        return 0;
+    memory_text(least, (double)needs);
+    memory_text(has, (double)most);
+    return why_error(
+        why, -ENOMEM,
+        "the smallest part of the model that a node may hold (mesh.stages) needs %s, there are %s",
+        least, has);
+}
+
+/* Of a node that holds all of a model with stages. */
+static int
+plan_whole(struct memory *m, const struct config *config, const struct job *job, struct why *why)
+{
+    if (config->mesh.stages > 1 && measure_segments(m, config, job))
+        return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
+    m->room = memory_segments(m, UINT64_MAX);
+    return 0;
+}
+
+int
 memory_plan(struct memory *m, const struct config *config, const struct job *job, struct why *why)
 {
-    measure_job(m, config, job);
+    struct why reason;
     unsigned threads = config->threads > 0 ? config->threads : 1;
-    if (fewer_lanes(m, threads))
+    uint64_t most = config->train.memory_max ? config->train.memory_max << 20 : UINT64_MAX;
+    bool divided = config->mesh.stages > 1;
+    if (divided && !config->mesh.mirror && !memory_plan_part(m, config, job, most, &reason))
         return 0;
+    measure_job(m, config, job);
+    if (fewer_lanes(m, threads))
+        return plan_whole(m, config, job, why);
     m->spilled = true;
     m->lanes = m->lanes_most;
     if (fewer_lanes(m, 1))
+        return plan_whole(m, config, job, why);
+    struct memory whole = *m;
+    if (divided && !memory_plan_part(m, config, job, most, &reason))
         return 0;
-    return why_error(
-        why, -ENOMEM,
-        "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
-        "of sums of "
-        "gradients, %.1f of weights and %.1f of activations%s of one shard%s",
-        (unsigned long long)config->train.memory_max,
-        (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
-        (double)(m->program + m->data + WINDOW) / MIB,
-        (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
-        (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
-        config->train.recompute ? "" : "; train.recompute = yes makes these less");
+    *m = whole;
+    why_error(why, -ENOMEM,
+              "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
+              "of sums of "
+              "gradients, %.1f of weights and %.1f of activations%s of one shard%s",
+              (unsigned long long)config->train.memory_max,
+              (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
+              (double)(m->program + m->data + WINDOW) / MIB,
+              (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
+              (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
+              config->train.recompute ? "" : "; train.recompute = yes makes these less");
+    if (divided)
+        why_append(why, "; %s", reason.line);
+    return -ENOMEM;
 }
 
 unsigned
@@ -255,6 +363,20 @@ row(const char *name, double bytes, const char *remark)
     char text[MEMORY_TEXT];
     memory_text(text, bytes);
     printf("%-26s %11s%s%s\n", name, text, *remark ? "  " : "", remark);
+}
+
+/* Of a node that holds only some segments. */
+static void
+print_part(const struct memory *m)
+{
+    char text[160], all[MEMORY_TEXT];
+    memory_text(all, (double)memory_segments(m, UINT64_MAX));
+    row("  the whole model, at most", (double)memory_total(m),
+        "more than there is: this node holds a part");
+    snprintf(text, sizeof text, "for segments of the model, which need %s, on all nodes together",
+             all);
+    row("  room", (double)m->room, text);
+    row("  beside", (double)beside_segments(m), "program, data, activations of a stage");
 }
 
 void
@@ -298,6 +420,10 @@ memory_print(const struct memory *m, const struct config *config)
     if (team(m) > 0)
         row("  threads", (double)team(m), "that share the work");
     memory_text(each, (double)memory_file(m));
+    if (m->part) {
+        print_part(m);
+        return;
+    }
     if (m->spilled)
         snprintf(file, sizeof file, "and %s in a file", each);
     row("  all, at most", (double)memory_total(m), file);

@@ -3,7 +3,10 @@
  * If not everything fits, the node first computes fewer shards at a time, one after the other in the same memory,
  * but not fewer than it has threads. Then states, the checkpoint's copy and what is kept for others go to a file,
  * which the kernel writes to when memory is short (GeePS does this with optimizer state and activations: Cui et
- * al., EuroSys 2016). Then it computes even fewer shards, down to one at a time. The result is always the same. */
+ * al., EuroSys 2016). Then it computes even fewer shards, down to one at a time. The result is always the same.
+ *
+ * With mesh.stages, what does not fit even then may be divided: the node holds the segments (stages.h) that it has room
+ * for, and computes one stage of the model. mesh.mirror = no has it so from the beginning. */
 #ifndef NODE_MEMORY_H
 #define NODE_MEMORY_H
 
@@ -37,11 +40,27 @@ struct memory {
     unsigned lanes;      /* shards computed at a time, */
     unsigned lanes_most; /* and how many there ever are: servers that do not wait give a ticket's */
     bool spilled;        /* states and log are in a file */
+    /* With mesh.stages: */
+    uint64_t
+        segment[PROTO_STAGES_MAX]; /* all copies of one: states, gradients, sums kept for others */
+    size_t segments;
+    uint64_t room; /* for segments, beside the rest; at most all of them */
+    bool
+        part; /* the node holds some, as the mesh says; the fields above are then of a whole node */
 };
 
 /* Returns 0, or -ENOMEM with one line in `why` when it does not fit. */
 int memory_plan(struct memory *memory, const struct config *config, const struct job *job,
                 struct why *why);
+/* The same for a part of the model, of a job with mesh.stages, in so many bytes. */
+int memory_plan_part(struct memory *memory, const struct config *config, const struct job *job,
+                     uint64_t most, struct why *why);
+/* Bytes of a node that holds these segments: after memory_plan_part. */
+uint64_t memory_part(const struct memory *memory, uint64_t segments);
+/* Its share of the sums that are kept for others. */
+uint64_t memory_part_log(const struct memory *memory);
+/* Bytes of these segments. */
+uint64_t memory_segments(const struct memory *memory, uint64_t segments);
 /* Nodes of an estimate: mesh.peers, or an example. */
 size_t memory_nodes(const struct config *config);
 uint64_t memory_total(const struct memory *memory);

@@ -26,7 +26,7 @@ limit_cuts(struct stages *stages)
     size_t kept = 0;
     for (size_t k = 0; k < all && all > most; k++) {
         cost += stages->cost[k];
-        if (k * most / all == (k + 1) * most / all)
+        if (k * (most + 1) / (all + 1) == (k + 1) * (most + 1) / (all + 1))
             continue;
         stages->cut[kept] = stages->cut[k];
         stages->cost[kept++] = cost;

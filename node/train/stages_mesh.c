@@ -56,6 +56,44 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
     return 0;
 }
 
+void
+stages_mesh_spans(struct stages_mesh *out, const struct state *state)
+{
+    const struct state_stages *segments = &out->segments;
+    size_t count = 0;
+    if (segments->count == 1)
+        return;
+    out->span[count++] =
+        (struct core_span){0, state_part(state, 0, &segments->stage[0]).offset, CORE_ALL_HOLD};
+    for (size_t vector = 0; vector <= state->slot_count + 1; vector++)
+        for (size_t s = 0; s < segments->count; s++) {
+            struct state_span part = state_part(state, vector, &segments->stage[s]);
+            out->span[count++] = (struct core_span){part.offset, part.size, (int)s};
+        }
+    out->core.spans = out->span;
+    out->core.span_count = count;
+}
+
+size_t
+stages_mesh_ranges(const struct stages_mesh *from, uint64_t segments,
+                   struct state_range range[PROTO_STAGES_MAX])
+{
+    size_t count = 0;
+    for (size_t s = 0; s < from->segments.count; s++)
+        if (segments >> s & 1)
+            range[count++] = from->segments.stage[s];
+    return count;
+}
+
+uint64_t
+stages_mesh_held(const struct stages_mesh *from, const struct state *state)
+{
+    uint64_t held = 0;
+    for (size_t s = 0; s < from->segments.count; s++)
+        held |= (uint64_t)state_holds(state, &from->segments.stage[s]) << s;
+    return held;
+}
+
 /* The number of the cut below a stage of the plan, which is not the first. */
 static size_t
 cut_of(const struct stages_mesh *from, const struct proto_plan *plan, size_t stage)
@@ -82,6 +120,15 @@ stages_mesh_params(const struct stages_mesh *from, const struct proto_plan *plan
         out->stage[s].first = out->stage[s - 1].end =
             segments->stage[from->stages.cut_count - cut_of(from, plan, s)].first;
     out->stage[out->count - 1].end = segments->stage[segments->count - 1].end;
+}
+
+bool
+stages_mesh_whole(const struct stages_mesh *from, const struct proto_plan *plan)
+{
+    bool whole = true;
+    for (size_t m = 0; m < plan->count; m++)
+        whole = whole && plan->members[m].holds == core_segments(&from->core);
+    return whole;
 }
 
 uint64_t

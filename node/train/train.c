@@ -48,17 +48,21 @@ train_log(void *ctx, int level, const char *line)
 }
 
 void
-train_announce(struct run *run, uint64_t round, uint64_t hash)
+train_tell_mesh(struct run *run, struct core_state *state)
 {
     size_t count;
     const struct state_header *h = run->state.header;
     work_buckets(run->work, &count);
-    mesh_state(run->mesh, run->state.block,
-               &(struct core_state){.round = round,
-                                    .hash = hash,
-                                    .first_bucket = h->phase == STATE_EVALUATE ? count - 1 : 0,
-                                    .done = h->done,
-                                    .rows = state_rows(&run->state)});
+    state->first_bucket = h->phase == STATE_EVALUATE ? count - 1 : 0;
+    state->done = h->done;
+    state->rows = state_rows(&run->state);
+    mesh_state(run->mesh, run->state.block, state);
+}
+
+void
+train_announce(struct run *run, uint64_t round, uint64_t hash)
+{
+    train_tell_mesh(run, &(struct core_state){.round = round, .hash = hash});
 }
 
 void

@@ -30,6 +30,7 @@ struct train_folder {
     bool ended;             /* which ended */
     const char *unreadable; /* as in struct left */
     uint64_t kept;          /* as in struct metrics_job */
+    bool unread; /* there is a checkpoint, which is read when it is known what this node holds */
 };
 
 /* What ways have in common in which the timing of the nodes decides the result. */
@@ -91,11 +92,15 @@ struct run {
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
+/* Reads the newest whole checkpoint of this job, or of an earlier part of it, into the state. Returns 0 or -ENOENT with `why`. */
+int train_read(struct run *run, struct checkpoint_found *found, struct why *why);
 void train_close(struct run *run);
 /* A free way ends on this node, and nothing of it is to be saved but, perhaps, the model. Returns the exit status. */
 int train_leave(struct run *run, bool model);
 /* Tells the mesh of run->state, whose hashes are remembered, and that it has this hash. */
 void train_announce(struct run *run, uint64_t round, uint64_t hash);
+/* The same, with all that is beside the header set by the caller. */
+void train_tell_mesh(struct run *run, struct core_state *state);
 /* The first step deletes what an earlier run left, if it is not continued. */
 void train_begin_fresh(struct run *run);
 

@@ -14,6 +14,20 @@
 #include "node/train/left.h"
 #include "proto/mix.h"
 
+/* Has the machine what a node with the whole model needs? Else it may hold a part. */
+static int
+open_machine(struct run *run, uint64_t limit, struct why *why)
+{
+    struct why reason;
+    int rc = memory_fits(memory_least(&run->memory), limit, why);
+    if (!rc || run->config->mesh.stages == 1)
+        return rc;
+    rc = memory_plan_part(&run->memory, run->config, &run->job, limit, &reason);
+    if (rc)
+        why_append(why, "; %s", reason.line);
+    return rc;
+}
+
 static int
 open_memory(struct run *run, struct why *why)
 {
@@ -21,7 +35,8 @@ open_memory(struct run *run, struct why *why)
     uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
     uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
     int rc = memory_plan(&run->memory, run->config, &run->job, why);
-    rc = rc ? rc : memory_fits(memory_least(&run->memory), limit, why);
+    if (!rc && !run->memory.part)
+        rc = open_machine(run, limit, why);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why);
@@ -47,7 +62,8 @@ open_state(struct run *run, struct why *why)
     if (state_init(&run->state, &job, run->job.exact, params) ||
         state_init(&run->next, &other, run->job.exact, params))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
-    job_state(&run->job, config, &run->state);
+    if (!run->memory.part)
+        job_state(&run->job, config, &run->state);
     return 0;
 }
 
@@ -205,20 +221,40 @@ check_left(const struct run *run, const struct left *left, enum train_start star
 
 /* The newest checkpoint of an earlier part of the run, where there is none of this job. */
 static void
-resume_part(struct run *run, struct why *why)
+read_earlier_part(struct run *run, struct checkpoint_found *out, struct why *why)
 {
     const struct job *job = &run->job;
-    for (size_t i = job->past_count; i-- > 0 && !run->folder.found.whole;) {
+    for (size_t i = job->past_count; i-- > 0 && !out->whole;) {
         struct checkpoint_found found;
         struct why reason;
         save_find_part(run->save, job->past_hash[i], job->past[i].until, &run->state, &found,
                        &reason);
-        run->folder.found.whole = found.whole;
+        out->whole = found.whole;
     }
-    if (!run->folder.found.whole)
+    if (!out->whole)
         return;
     state_go_on(&run->state);
     why_set(why, "%s", "");
+}
+
+int
+train_read(struct run *run, struct checkpoint_found *found, struct why *why)
+{
+    int rc = save_find(run->save, &run->state, found, why);
+    if (rc == -ENOENT)
+        read_earlier_part(run, found, why);
+    return rc;
+}
+
+/* Where it is not known yet what this node holds: is there a checkpoint? */
+static int
+look_for(struct run *run, struct why *why)
+{
+    struct checkpoint_found *found = &run->folder.found;
+    int rc = run->folder.unread ? 0 : train_read(run, found, why);
+    run->folder.unread = run->folder.unread || found->whole || found->damaged_count > 0;
+    *found = (struct checkpoint_found){.unfit = found->unfit};
+    return rc;
 }
 
 /* The newest whole checkpoint into the state, as `start` says. What is damaged is repaired later, when there
@@ -237,11 +273,10 @@ resume_from(struct run *run, enum train_start start, struct why *why)
     run->folder.ended = left.ended;
     run->folder.unreadable = left.unreadable;
     run->folder.kept = goes_on ? run->job.past[part].until : 0;
-    int rc = run->folder.fresh ? 0 : save_find(run->save, &run->state, found, why);
-    if (!run->folder.fresh && rc == -ENOENT)
-        resume_part(run, why);
-    run->folder.resumed =
-        found->whole || found->damaged_count > 0 || (goes_on && !run->folder.fresh);
+    bool known = !run->way->holding || run->way->holding(run);
+    int rc = run->folder.fresh ? 0 : known ? train_read(run, found, why) : look_for(run, why);
+    run->folder.resumed = found->whole || found->damaged_count > 0 || run->folder.unread ||
+                          (goes_on && !run->folder.fresh);
     if (run->folder.fresh || run->folder.resumed || (rc == -ENOENT && !why->line[0])) {
         rc = 0;
     } else if (rc == -ENOENT && !found->unfit) { /* else the folder itself */

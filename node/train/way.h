@@ -50,6 +50,9 @@ struct way {
      * NULL: nothing. */
     void *(*more)(struct run *run, size_t *size);
     bool (*resume)(struct run *run);
+    /* Before a checkpoint is read: what does this node hold of the state? False: that is not known yet; then it is read later
+     * (train_read). NULL: all of it. */
+    bool (*holding)(struct run *run);
     /* The engine, and what it needs to know. Borrowed. */
     void (*config)(struct run *run, struct mesh_setup *setup);
     /* All checkpoints or some are damaged: has them repaired by others. 0 or the exit status. NULL: others have other ones. */

@@ -192,6 +192,46 @@ print_stage(const struct config *config, const struct job *job, const struct pro
     printf("\n");
 }
 
+/* The segments of a stage. */
+static uint64_t
+stage_segments(const struct stages_mesh *mesh, const struct proto_plan *plan, unsigned stage)
+{
+    struct state_stages params;
+    uint64_t segments = 0;
+    stages_mesh_params(mesh, plan, &params);
+    for (size_t s = 0; s < mesh->segments.count; s++)
+        segments |= (uint64_t)(mesh->segments.stage[s].first >= params.stage[stage].first &&
+                               mesh->segments.stage[s].end <= params.stage[stage].end)
+                    << s;
+    return segments;
+}
+
+/* What a node needs that holds only what it computes. */
+static void
+print_least(const struct config *config, const struct job *job, const struct stages_mesh *mesh,
+            const struct proto_plan *plan)
+{
+    struct memory memory;
+    struct why why;
+    uint64_t most = 0, whole;
+    char part[MEMORY_TEXT], all[MEMORY_TEXT];
+    if (plan->cut_count == 0 || memory_plan_part(&memory, config, job, UINT64_MAX, &why))
+        return;
+    whole = memory_total(&memory);
+    for (size_t m = 0; m < plan->count; m++) {
+        uint64_t segments = 0;
+        for (unsigned stage = 0; stage <= plan->cut_count; stage++)
+            if (plan->members[m].computes >> stage & 1)
+                segments |= stage_segments(mesh, plan, stage);
+        uint64_t bytes = memory_part(&memory, segments);
+        most = bytes > most ? bytes : most;
+    }
+    memory_text(part, (double)most);
+    memory_text(all, (double)whole);
+    printf("  a node that holds only what it computes needs at most %s, one that holds all %s\n",
+           part, all);
+}
+
 /* As nodes that are equally fast divide the model. */
 static void
 print_division(const struct config *config, const struct job *job, const struct stages_mesh *mesh,
@@ -207,6 +247,7 @@ print_division(const struct config *config, const struct job *job, const struct 
         print_stage(config, job, &plan, stage, stages_mesh_layer(mesh, &plan, stage),
                     stage + 1 < k ? stages_mesh_layer(mesh, &plan, stage + 1)
                                   : nn_layer_count(job->model));
+    print_least(config, job, mesh, &plan);
     printf("  can be cut %s", mesh->stages.cut_count ? "before layers" : "nowhere");
     for (size_t c = mesh->stages.cut_count; c-- > 0;)
         printf(" %s", nn_layer_name(job->model, mesh->stages.cut[c].layer));

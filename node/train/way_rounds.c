@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/train/parts.h"
 #include "node/train/repair.h"
 #include "node/train/stages_mesh.h"
 #include "node/train/train_internal.h"
@@ -27,7 +28,9 @@ struct rounds_run {
     bool blind;                /* the data cannot be read any more */
     bool narrow;               /* there is no memory for the activations of its stages */
     struct stages_mesh stages; /* with mesh.stages */
-    uint64_t computes;         /* shards of the running task */
+    uint64_t parts[PROTO_STAGES_MAX]; /* of the present state, as the mesh was told */
+    uint64_t computes;                /* shards of the running task */
+    bool known;                       /* what this node holds */
 };
 
 /* Returns 0, or the exit status. */
@@ -68,19 +71,30 @@ in_parts(const struct run *run)
     return run->job.ledgers > 1;
 }
 
+/* `hash`: what is remembered. */
 static void
 announce(struct run *run, uint64_t hash)
 {
     struct rounds_run *rounds = run->own;
     rounds->round = run->state.header->round;
+    struct core_state state = {.round = rounds->round, .hash = hash};
     count_skips(run);
-    train_announce(run, rounds->round, hash);
+    if (in_parts(run)) {
+        state_parts(&run->state, &rounds->stages.segments, rounds->parts);
+        state.holds = stages_mesh_held(&rounds->stages, &run->state);
+        state.parts = rounds->parts;
+        state.late = state_needs_squares(&run->state);
+    }
+    train_tell_mesh(run, &state);
 }
 
+/* Where it is not known yet what this node holds, the mesh says it. */
 static void
 start_rounds(struct run *run)
 {
-    announce(run, state_rehash(&run->state, run->pool));
+    const struct rounds_run *rounds = run->own;
+    if (rounds->known)
+        announce(run, state_rehash(&run->state, run->pool));
 }
 
 /* Is the state still the one that was told to the mesh? */
@@ -226,11 +240,17 @@ write_tail(struct run *run, const struct core_piece *piece, const struct work_st
     struct state_stages params;
     uint64_t speaks = stages_mesh_speaks(piece->plan, piece->rank);
     int32_t *own = mesh_own(run->mesh);
+    bool squares =
+        state_needs_squares(&run->state) && !stages_mesh_whole(&rounds->stages, piece->plan);
     int rc = computed_soundly(run) ? work_pieces_tail(run->work, &run->state, stages, own) : 0;
     if (rc || rounds->damaged)
         return rc;
     stages_mesh_params(&rounds->stages, piece->plan, &params);
-    state_summary_write(&run->next, &run->state, &params, speaks, false, own);
+    for (size_t s = 0; s < params.count && squares; s++)
+        if (speaks >> s & 1)
+            state_squares_of(&run->next, &run->state, mesh_sum(run->mesh), &params.stage[s],
+                             run->pool);
+    state_summary_write(&run->next, &run->state, &params, speaks, squares, own);
     return 0;
 }
 
@@ -418,6 +438,24 @@ adopt(struct run *run, const struct mesh_task *task)
     announce(run, task->state_hash);
 }
 
+/* What was held before is gone. */
+static void
+hold_segments(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    struct why why;
+    work_drop(run->work);
+    rounds->before = rounds->damaged = false;
+    rounds->known = true;
+    if (parts_hold(run, &rounds->stages, task->holds, &why)) {
+        train_say(run, 3, "%s; leaving the mesh", why.line);
+        rounds->narrow = true;
+        mesh_interrupt(run->mesh);
+        return;
+    }
+    announce(run, state_rehash(&run->state, run->pool));
+}
+
 /* Somebody else's shard, computed here: is it what was claimed? */
 static void
 audit(struct run *run, const struct mesh_task *task)
@@ -444,6 +482,8 @@ follow_rounds(struct run *run, const struct mesh_task *task)
         commit(run, task);
     else if (task->kind == MESH_ADOPT)
         adopt(run, task);
+    else if (task->kind == MESH_HOLD)
+        hold_segments(run, task);
     else if (task->kind == MESH_AUDIT)
         audit(run, task);
     else if (task->kind == MESH_BACK)
@@ -481,9 +521,23 @@ open_rounds(struct run *run, struct why *why)
         rounds->scratch = calloc(work_vector_count(run->work), sizeof *rounds->scratch);
     if (!rounds || (audits && !rounds->scratch))
         return why_error(why, -ENOMEM, "not enough memory for mesh.audit");
-    if (run->config->mesh.stages > 1 && stages_mesh_init(&rounds->stages, &run->job, run->config))
+    rounds->known = true;
+    if (run->config->mesh.stages == 1)
+        return 0;
+    if (stages_mesh_init(&rounds->stages, &run->job, run->config))
         return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
+    stages_mesh_spans(&rounds->stages, &run->state);
+    rounds->stages.core.room = run->memory.room;
+    rounds->stages.core.mirror = run->config->mesh.mirror;
     return 0;
+}
+
+static bool
+hold_rounds(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    rounds->known = !in_parts(run) || parts_known(run, &rounds->stages);
+    return rounds->known;
 }
 
 static void
@@ -510,8 +564,13 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit = config->mesh.audit;
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
+    const struct rounds_run *rounds = run->own;
     if (config->mesh.stages > 1)
-        setup->stages = ((struct rounds_run *)run->own)->stages.core;
+        setup->stages = rounds->stages.core;
+    if (!rounds->known || !state_whole(&run->state)) /* else nobody has to choose what it holds */
+        setup->stages.bytes = run->memory.segment;
+    if (run->memory.part)
+        setup->log_size = memory_part_log(&run->memory);
     setup->program.want = serve_page;
 }
 
@@ -521,6 +580,7 @@ const struct way way_rounds = {
     .check = way_check_rounds,
     .open = open_rounds,
     .close = close_rounds,
+    .holding = hold_rounds,
     .config = configure_rounds,
     .repair = repair_damaged,
     .start = start_rounds,

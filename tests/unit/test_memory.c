@@ -97,6 +97,57 @@ less_and_less_is_enough_until_it_is_refused(void **state)
     config_destroy(&config);
 }
 
+/* A MiB less each time: whole, then whole and in a file, then in parts that fit, down to the smallest segment. */
+static void
+what_does_not_fit_whole_is_held_in_parts(void **state)
+{
+    (void)state;
+    char limit[64];
+    struct memory memory, last = {.room = UINT64_MAX};
+    struct config *one = config_of((const char *[]){NULL});
+    struct job job = {0};
+    assert_int_equal(job_open(&job, one, &why), 0);
+    uint64_t mib = 400, parts = 0;
+    for (int rc = 0; rc == 0; mib--) {
+        snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+        struct config *config = config_of(
+            (const char *[]){limit, "mesh.stages=5", "mesh.peers=5", "node.threads=2", NULL});
+        rc = memory_plan(&memory, config, &job, &why);
+        if (rc == 0)
+            assert_int_equal(memory.segments, 5);
+        if (rc == 0 && memory.part) {
+            assert_false(memory.spilled);
+            assert_true(memory.room < mib << 20);
+            assert_true(memory.room >=
+                        memory_segments(&memory, 1 << 4)); /* the output's is the smallest */
+            assert_true(memory.room <= last.room && memory.room < memory_segments(&memory, 31));
+            parts++;
+        } else if (rc == 0) {
+            assert_int_equal(parts, 0);
+            assert_int_equal(memory.room, memory_segments(&memory, 31));
+        }
+        last = memory;
+        config_destroy(&config);
+    }
+    assert_true(parts > 10);
+    assert_non_null(strstr(why.line, "the smallest part of the model that a node may hold"));
+    assert_int_not_equal(plan_within(mib + 2, &job, &memory), 0);
+    job_close(&job);
+    config_destroy(&one);
+}
+
+static void
+without_a_mirror_a_part_is_held_from_the_beginning(void **state)
+{
+    (void)state;
+    struct memory memory;
+    assert_int_equal(plan((const char *[]){"mesh.stages=3", "mesh.mirror=no", NULL}, &memory), 0);
+    assert_true(memory.part);
+    assert_int_equal(memory.room, memory_segments(&memory, 31));
+    assert_int_equal(plan((const char *[]){"mesh.stages=3", NULL}, &memory), 0);
+    assert_false(memory.part);
+}
+
 static unsigned
 stages_within(uint64_t mib, const struct job *job)
 {
@@ -306,6 +357,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
+        cmocka_unit_test(what_does_not_fit_whole_is_held_in_parts),
+        cmocka_unit_test(without_a_mirror_a_part_is_held_from_the_beginning),
         cmocka_unit_test(less_memory_takes_more_stages),
         cmocka_unit_test(recomputing_takes_less),
         cmocka_unit_test(local_steps_take_memory_for_each_lane),

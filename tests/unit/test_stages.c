@@ -261,6 +261,71 @@ no_other_stages_are_better(void **unused)
     }
 }
 
+/* What a node may hold: they cover the parameters, and end at the cuts. */
+static void
+segments_lie_between_the_cuts(void **unused)
+{
+    (void)unused;
+    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
+        struct bench bench;
+        struct state_stages segments;
+        size_t end = 0;
+        bench_init(&bench, &nets[n], 1 << 20, true);
+        stages_segments(&bench.stages, bench.model, &segments);
+        assert_int_equal(segments.count, bench.stages.cut_count + 1);
+        for (size_t s = 0; s < segments.count; s++) {
+            size_t cut = bench.stages.cut_count - s;
+            if (s > 0)
+                assert_int_equal(segments.stage[s].first,
+                                 first_above(bench.model, bench.stages.cut[cut].layer));
+            assert_int_equal(segments.stage[s].first, end);
+            end = segments.stage[s].end;
+            assert_true(end > segments.stage[s].first);
+        }
+        assert_int_equal(end, nn_param_count(bench.model));
+        bench_fini(&bench);
+    }
+}
+
+/* There are no more segments than bits in a bitmap of them. */
+static void
+a_deep_model_has_fewer_cuts_than_layers(void **unused)
+{
+    (void)unused;
+    enum { DEEP = 150 };
+    struct nn_layer_spec layer[DEEP];
+    size_t count[2 * DEEP];
+    const struct nn_shape input = {1, {3}};
+    struct bench bench;
+    struct state_stages segments;
+    struct why why;
+    for (size_t l = 0; l < DEEP; l++)
+        layer[l] = (struct nn_layer_spec)DENSE(3);
+    assert_int_equal(nn_model_new(&bench.model, &input, layer, DEEP, NN_CROSS_ENTROPY, &why), 0);
+    for (size_t i = 0; i < 2 * DEEP; i++)
+        count[i] = nn_tensor(bench.model, i)->count;
+    assert_int_equal(exact_new(&bench.exact, count, 2 * DEEP, SHARDS), 0);
+    const struct work_setup setup = {.model = bench.model,
+                                     .exact = bench.exact,
+                                     .shards = SHARDS,
+                                     .bucket_bytes = 1 << 20,
+                                     .stages = true};
+    assert_int_equal(buckets_init(&bench.buckets, &setup), 0);
+    stages_of(&bench.stages, bench.model, &bench.buckets);
+    assert_int_equal(bench.stages.cut_count, PROTO_STAGES_MAX - 1);
+    stages_segments(&bench.stages, bench.model, &segments);
+    double cost = 0, all = 0;
+    for (size_t l = 0; l < DEEP; l++)
+        all += nn_layer_train_flops(bench.model, l);
+    for (size_t s = 0; s < segments.count; s++) {
+        size_t params = segments.stage[s].end - segments.stage[s].first;
+        assert_in_range(params, 2 * (3 * 3 + 3), 3 * (3 * 3 + 3)); /* two layers or three */
+        cost += bench.stages.cost[s];
+    }
+    assert_true(fabs(cost - all) < 1e-6 * all);
+    bench_fini(&bench);
+}
+
 static void
 the_largest_model_is_divided(void **unused)
 {
@@ -284,6 +349,8 @@ main(void)
         cmocka_unit_test(a_job_without_stages_keeps_its_buckets),
         cmocka_unit_test(costs_are_those_of_all_layers),
         cmocka_unit_test(no_other_stages_are_better),
+        cmocka_unit_test(segments_lie_between_the_cuts),
+        cmocka_unit_test(a_deep_model_has_fewer_cuts_than_layers),
         cmocka_unit_test(the_largest_model_is_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

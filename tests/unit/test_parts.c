@@ -1,0 +1,199 @@
+/* test_parts.c - what a node that holds a part of the model begins with: its checkpoint says what it holds, or the mesh does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/train/parts.h"
+#include "tests/support/folder.h"
+
+enum { STEP = 7, ALL = 15 };
+
+static const char text[] =
+    "data: {source: glyphs, train: 240, test: 24}\n"
+    "model: [flatten, dense: 30, relu, dense: 20, relu, dense: 10, relu, dense: 10]\n"
+    "train: {batch: 240, shards: 4, optimizer: {adam: 0.001}}\n"
+    "mesh: {stages: 3}\n"
+    "node: {log: error}\n";
+
+static struct why why;
+static struct folder folder;
+
+/* As train_open makes it, but for workers, metrics and mesh. */
+struct node {
+    struct run run;
+    struct stages_mesh mesh;
+};
+
+static void
+say(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
+}
+
+static void
+alarm_of(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+static void
+node_init(struct node *node, bool part)
+{
+    struct run *run = &node->run;
+    *node = (struct node){.run.job_hash = 5};
+    assert_int_equal(config_parse(&run->config, "test", text, strlen(text), &why), 0);
+    assert_int_equal(config_check(run->config, &why), 0);
+    assert_int_equal(job_open(&run->job, run->config, &why), 0);
+    assert_int_equal(pool_new(&run->pool, 1), 0);
+    assert_int_equal(stages_mesh_init(&node->mesh, &run->job, run->config), 0);
+    assert_int_equal(node->mesh.segments.count, 4);
+    assert_int_equal(memory_plan(&run->memory, run->config, &run->job, &why), 0);
+    run->memory.part = part;
+    const struct state_job job = job_rules(&run->job, run->config);
+    size_t params = nn_param_count(run->job.model);
+    assert_int_equal(state_init(&run->state, &job, run->job.exact, params), 0);
+    assert_int_equal(state_init(&run->next, &job, run->job.exact, params), 0);
+    if (!part)
+        job_state(&run->job, run->config, &run->state);
+    struct save_setup setup = {.dir = folder.path,
+                               .job_hash = run->job_hash,
+                               .numerics = 1,
+                               .say = say,
+                               .alarm = alarm_of};
+    setup.span_count = state_spans(&run->state, setup.span);
+    assert_int_equal(save_new(&run->save, &setup, &why), 0);
+}
+
+static void
+node_fini(struct node *node)
+{
+    struct run *run = &node->run;
+    save_destroy(&run->save);
+    state_fini(&run->state);
+    state_fini(&run->next);
+    pool_destroy(&run->pool);
+    job_close(&run->job);
+    config_destroy(&run->config);
+}
+
+/* Leaves a checkpoint of what it holds. */
+static void
+node_save(struct node *node)
+{
+    struct state *state = &node->run.state;
+    state->header->round = state->header->step = STEP;
+    for (size_t i = 0; i < state->held_count; i++)
+        for (size_t k = state->held[i].first; k < state->held[i].end; k++)
+            state->params[k] = (float)k;
+    assert_int_equal(save_last(node->run.save, state, &why), 0);
+}
+
+/* It has these segments and no others, and parameters of that checkpoint or the first ones. */
+static void
+node_has(struct node *node, uint64_t segments, bool saved)
+{
+    struct run *run = &node->run;
+    float *first = malloc(run->state.param_count * sizeof *first);
+    assert_int_equal(stages_mesh_held(&node->mesh, &run->state), segments);
+    assert_int_equal(stages_mesh_held(&node->mesh, &run->next), segments);
+    assert_int_equal(run->state.header->step, saved ? STEP : 0);
+    nn_init_params(run->job.model, run->config->run.seed, first);
+    for (size_t s = 0; s < node->mesh.segments.count; s++) {
+        const struct state_range *range = &node->mesh.segments.stage[s];
+        bool held = segments >> s & 1;
+        for (size_t k = range->first; k < range->end; k++)
+            assert_true(run->state.params[k] == (!held ? 0 : saved ? (float)k : first[k]));
+    }
+    free(first);
+}
+
+static void
+the_mesh_says_what_is_held_where_not_all_fits(void **unused)
+{
+    (void)unused;
+    struct node node;
+    folder_init(&folder);
+    node_init(&node, false);
+    assert_true(parts_known(&node.run, &node.mesh));
+    node_has(&node, ALL, false);
+    node_fini(&node);
+    node_init(&node, true);
+    assert_false(parts_known(&node.run, &node.mesh));
+    assert_false(node.run.folder.unread);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 5, &why), 0);
+    node_has(&node, 5, false);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 2, &why), 0);
+    node_has(&node, 2, false);
+    node_fini(&node);
+    folder_fini(&folder);
+}
+
+/* Even where there is room for more; --fresh knows nothing of it. */
+static void
+a_node_holds_what_its_checkpoint_has(void **unused)
+{
+    (void)unused;
+    struct node node;
+    struct checkpoint_found found;
+    folder_init(&folder);
+    node_init(&node, true);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
+    node_save(&node);
+    node_fini(&node);
+    for (int part = 0; part < 2; part++) {
+        node_init(&node, part);
+        assert_true(parts_known(&node.run, &node.mesh));
+        assert_false(node.run.folder.unread);
+        assert_int_equal(train_read(&node.run, &found, &why), 0);
+        node_has(&node, 6, true);
+        node_fini(&node);
+    }
+    node_init(&node, true);
+    node.run.folder.fresh = true;
+    assert_false(parts_known(&node.run, &node.mesh));
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
+    node_has(&node, 6, false);
+    node_fini(&node);
+    folder_fini(&folder);
+}
+
+/* Once: when it is to hold others later, there is a mesh that is ahead. */
+static void
+a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which(void **unused)
+{
+    (void)unused;
+    struct node node;
+    folder_init(&folder);
+    node_init(&node, false);
+    node_save(&node);
+    node_fini(&node);
+    node_init(&node, true);
+    assert_false(parts_known(&node.run, &node.mesh));
+    assert_true(node.run.folder.unread);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 9, &why), 0);
+    node_has(&node, 9, true);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 2, &why), 0);
+    node_has(&node, 2, false);
+    node_fini(&node);
+    folder_fini(&folder);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mesh_says_what_is_held_where_not_all_fits),
+        cmocka_unit_test(a_node_holds_what_its_checkpoint_has),
+        cmocka_unit_test(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
