@@ -16,6 +16,7 @@
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
+ *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in()
  *         case MESH_HOLD:     // only with mesh_setup.stages.bytes: hold these segments; mesh_state before round 0
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
  *         ...
@@ -36,7 +37,7 @@
  *     sum        the mesh writes; the trainer reads a bucket from MESH_SUMMED to its next mesh_next, all
  *                from MESH_COMMIT to mesh_state
  *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT, _ADOPT or _BACK
- *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state
+ *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next mesh_part
  *
  * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status and
  * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
@@ -121,7 +122,8 @@ enum mesh_task_kind {
     MESH_COMMIT,
     MESH_ADOPT,
     MESH_AUDIT, /* an audit: core.h */
-    MESH_HOLD,  /* hold t.holds, and nothing else, before round 0: core.h */
+    MESH_PART, /* mesh_state_in() has the segments t.holds, with the hashes t.parts; 0: nobody has them */
+    MESH_HOLD, /* hold t.holds, and nothing else, before round 0: core.h */
     MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
     MESH_DONE, /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called; or, after mesh_ends_later, this node may end */
@@ -143,7 +145,7 @@ struct mesh_task {
     struct core_pipeline pipeline; /* stages 0: the round was not computed in pieces */
     uint64_t state_hash;           /* MESH_ADOPT, */
     const uint64_t *parts; /* and the hashes of the segments, valid until the next mesh_next */
-    uint64_t holds;        /* MESH_HOLD: bitmap of segments */
+    uint64_t holds;        /* MESH_HOLD, MESH_PART: bitmap of segments */
     size_t size;           /* MESH_PAGE: bytes in mesh_page_in(); 0: nobody has the page now */
     int32_t claim[MESH_CLAIM_MAX]; /* MESH_AUDIT */
     uint64_t known;                /* MESH_COMPUTE: as in struct core_task */
@@ -189,7 +191,8 @@ void mesh_destroy(struct mesh **mesh); /* waits at most half a second until the 
 
 int32_t *mesh_own(struct mesh *mesh);             /* [vector_count], 64-byte aligned */
 const int32_t *mesh_sum(const struct mesh *mesh); /* [vector_count]; valid as described above */
-const uint8_t *mesh_state_in(const struct mesh *mesh); /* [state_size]; valid during MESH_ADOPT */
+/* [state_size]; valid during MESH_ADOPT; of MESH_PART to the next mesh_part */
+const uint8_t *mesh_state_in(const struct mesh *mesh);
 
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
@@ -211,6 +214,8 @@ void mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 /* core.h says of what. The last given state has changed in memory: call it during MESH_COMPUTE, instead of its last
  * mesh_bucket, or during MESH_COMMIT. mesh_state follows with an older state. */
 void mesh_damaged(struct mesh *mesh, enum core_damage what);
+/* A node that is done and holds only a part: core_part. The segments that came before are given back. */
+void mesh_part(struct mesh *mesh, uint64_t segments);
 void mesh_audited(struct mesh *mesh, bool equal); /* the answer to MESH_AUDIT */
 void mesh_interrupt(struct mesh *mesh);
 /* After MESH_INTERRUPTED, when nothing is computed. False: the node may end now. True: it goes on with mesh_next for a

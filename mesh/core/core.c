@@ -479,6 +479,17 @@ core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, 
     event_end(core);
 }
 
+void
+core_part(struct core *core, uint64_t now, uint64_t segments)
+{
+    if (event_begin(core, now)) {
+        assert(core->engine->part);
+        core->engine->part(core, segments);
+        core_settle(core);
+    }
+    event_end(core);
+}
+
 bool
 core_on_interrupt(struct core *core, uint64_t now)
 {

@@ -130,6 +130,8 @@ struct core_trainer {
     /* state_in has a state before `round`, of what this node holds. Check its hash, and those of its segments (parts, as in
      * core_state), take it over, then call core_on_applied; or call core_on_damaged. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts);
+    /* The same with these segments, for core_part, which is to be called again then. 0: nobody is left who has them. */
+    void (*part)(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
     /* Hold these segments and no others (pipeline/stages.h): the state before round 0 of them. Then call core_on_applied. Only if
      * config.stages.bytes is there. */
     void (*hold)(void *ctx, uint64_t segments);
@@ -357,6 +359,9 @@ bool core_lend(struct core *core, uint64_t now, size_t *bucket);
 void core_on_returned(struct core *core, uint64_t now);
 /* The trainer's state is now this one. */
 void core_on_applied(struct core *core, uint64_t now, const struct core_state *state);
+/* A node that is done wants these segments, which it does not hold; trainer->part follows. Only who holds all of them gives them, so
+ * ask for one after the other. 0: it needs nothing more; others wait until it says so. Ignored if it has gone back meanwhile. */
+void core_part(struct core *core, uint64_t now, uint64_t segments);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
  * earlier question. program->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
@@ -366,7 +371,7 @@ void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *d
  * void, the others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
 enum core_damage {
     CORE_STATE_DAMAGED, /* its own state is not what it said it was */
-    CORE_COPY_DAMAGED,  /* the state that it was to adopt */
+    CORE_COPY_DAMAGED,  /* the state that it was to adopt, or the part of one that it got */
     CORE_TOTAL_DAMAGED, /* the total that it was to commit; a new plan sums all of it again */
 };
 void core_on_damaged(struct core *core, uint64_t now, enum core_damage what);

@@ -46,6 +46,7 @@ struct engine {
     void (*returned)(struct core *core);
     void (*damaged)(struct core *core, enum core_damage what);
     void (*audited)(struct core *core, bool equal);
+    void (*part)(struct core *core, uint64_t segments);
 
     /* About peers: what our heartbeat says, a heartbeat came, peers[i] was suspected and is heard again, it is lost
      * (suspected, or its session has ended), its session has ended, a session begins, slot i will be another node.

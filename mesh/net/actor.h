@@ -56,7 +56,8 @@ struct mesh {
     int32_t *items; /* address space: what is not used takes no memory */
     size_t items_size;
     struct proto_plan piece_plan;     /* of the present piece */
-    uint64_t parts[PROTO_STAGES_MAX]; /* of the state to adopt */
+    uint64_t parts[PROTO_STAGES_MAX]; /* of the state to adopt, or of the part that came */
+    uint64_t part;                    /* what mesh_part asked for last */
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];

@@ -78,6 +78,16 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts)
 }
 
 static void
+on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
+{
+    struct mesh *mesh = ctx;
+    memcpy(mesh->parts, parts, sizeof mesh->parts);
+    push_task(mesh,
+              (struct mesh_task){
+                  .kind = MESH_PART, .round = round, .holds = segments, .parts = mesh->parts});
+}
+
+static void
 on_hold(void *ctx, uint64_t segments)
 {
     push_task(ctx, (struct mesh_task){.kind = MESH_HOLD, .holds = segments});
@@ -107,15 +117,22 @@ on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
     push_task(ctx, task);
 }
 
-/* The whole pages of the log. In one large piece they are quickly given back: 32 MiB in a few milliseconds at most. */
+/* The whole pages of it: nobody needs what is there. */
+static void
+pages_give_back(uint8_t *memory, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory;
+    uintptr_t first = (from + page - 1) / page * page, end = (from + size) / page * page;
+    if (first < end)
+        madvise(memory + (first - from), end - first, MADV_DONTNEED);
+}
+
+/* In one large piece it is quickly given back: 32 MiB in a few milliseconds at most. */
 static void
 on_forget(void *ctx)
 {
     struct mesh *mesh = ctx;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)mesh->log;
-    uintptr_t first = (from + page - 1) / page * page, end = (from + mesh->log_size) / page * page;
-    if (first < end)
-        madvise(mesh->log + (first - from), end - first, MADV_DONTNEED);
+    pages_give_back(mesh->log, mesh->log_size);
 }
 
 static const uint8_t *
@@ -161,6 +178,7 @@ const struct core_trainer actor_trainer = {
     .adopt = on_adopt,
     .back = on_back,
     .hold = on_hold,
+    .part = on_part,
     .audit = on_audit,
     .state = on_state,
     .forget = on_forget,
@@ -319,6 +337,28 @@ mesh_audited(struct mesh *mesh, bool equal)
 {
     pthread_mutex_lock(&mesh->lock);
     core_on_audited(mesh->core, clock_us(), equal);
+    settle_and_unlock(mesh);
+}
+
+/* What state_in has of the segments that came before. */
+static void
+part_give_back(struct mesh *mesh)
+{
+    const struct core_stages *stages = &mesh->setup.stages;
+    for (size_t k = 0; k < stages->span_count; k++) {
+        const struct core_span *span = &stages->spans[k];
+        if (span->segment != CORE_ALL_HOLD && (mesh->part >> span->segment & 1))
+            pages_give_back(mesh->state_in + span->offset, span->size);
+    }
+}
+
+void
+mesh_part(struct mesh *mesh, uint64_t segments)
+{
+    pthread_mutex_lock(&mesh->lock);
+    part_give_back(mesh);
+    mesh->part = segments;
+    core_part(mesh->core, clock_us(), segments);
     settle_and_unlock(mesh);
 }
 

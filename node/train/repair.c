@@ -121,15 +121,27 @@ finish_file(struct mending *m, struct why *why)
     return REPAIR_DONE;
 }
 
+/* A file of a node that holds a part of the model has sections NAME+OFFSET. Its pages are on those that hold the same part. */
+static bool
+of_parts(const struct checkpoint *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        if (strchr(file->section[i].name, '+'))
+            return true;
+    return false;
+}
+
 static void
 tell_missing(const struct mending *m, struct why *why)
 {
     size_t first = 0;
     while (first < m->pages && m->good[first])
         first++;
-    why_set(why, "checkpoint of step %llu: %zu of %zu pages are damaged here%s, page %zu the first",
+    why_set(why,
+            "checkpoint of step %llu: %zu of %zu pages are damaged here%s%s, page %zu the first",
             (unsigned long long)m->file.step, m->bad, m->pages,
-            *m->met ? " and on every other node" : ", and no other node was met", first);
+            *m->met ? " and on every other node" : ", and no other node was met",
+            *m->met && of_parts(&m->file) ? " that holds this part of the model" : "", first);
 }
 
 static enum repair_end

@@ -548,12 +548,14 @@ act_word(struct world *world)
                                  .follow = {.round = near(world, world->round),
                                             .block = which >> 6,
                                             .count = 1 + (which >> 4),
-                                            .again = which >> 3 & 1}};
+                                            .again = which >> 3 & 1,
+                                            .holds = core_segments(&world->stages)}};
     else if (which % 4 == 2)
         msg = (struct proto_msg){.type = PROTO_FETCH,
                                  .fetch = {.round = near(world, world->round),
                                            .block = which >> 6,
-                                           .count = which >> 2 & 3}};
+                                           .count = which >> 2 & 3,
+                                           .holds = core_segments(&world->stages)}};
     else if (which % 4 == 3)
         msg = (struct proto_msg){
             .type = PROTO_REFUSE,
@@ -686,19 +688,25 @@ act_state(struct world *world)
     uint8_t from = u8(world), flags = u8(world);
     size_t size = STATE_SIZE + ((flags & 7) == 7);
     uint64_t round = near(world, world->round), hash = XXH3_64bits(body, STATE_SIZE);
+    uint64_t all = core_segments(&world->stages);
     struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round}};
     if (flags >> 6 == 1) {
         msg = (struct proto_msg){.type = PROTO_OFFER,
                                  .offer = {.round = round, .state_hash = 7, .size = STATE_SIZE}};
-        msg.offer.check = transfer_offer_check(&msg.offer, &hash, sizeof hash) + (flags >> 3 & 1);
-        deliver_bulk(world, from, &msg, &hash, sizeof hash);
+        size_t cut_count = world->stages.cut_count, words = cut_count ? cut_count + 2 : 1;
+        uint64_t list[CUTS + 2] = {0}; /* hashes of the segments, then of the one block */
+        list[words - 1] = hash;
+        msg.offer.check =
+            transfer_offer_check(&msg.offer, all, list, words * sizeof *list) + (flags >> 3 & 1);
+        deliver_bulk(world, from, &msg, list, words * sizeof *list);
         return;
     }
     if (flags >> 6 == 2) {
         size = (flags & 7) == 6 ? 0 : sizeof world->sum;
         msg = (struct proto_msg){.type = PROTO_TOTAL,
                                  .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
-        msg.total.check = transfer_total_check(&msg.total, world->sum, size) + (flags >> 3 & 1);
+        msg.total.check =
+            transfer_total_check(&msg.total, all, world->sum, size) + (flags >> 3 & 1);
         deliver_bulk(world, from, &msg, world->sum, size);
         return;
     }

@@ -155,7 +155,8 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         msg.offer =
             (struct proto_offer){.round = near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
                                  .size = near(rand, lone->state_size)};
-        msg.offer.check = transfer_offer_check(&msg.offer, junk, sizeof(uint64_t));
+        msg.offer.check =
+            transfer_offer_check(&msg.offer, lone->core->holds, junk, sizeof(uint64_t));
         break;
     case PROTO_FOLLOW:
         msg.follow = (struct proto_follow){
@@ -166,7 +167,8 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
     case PROTO_TOTAL:
         msg.total = (struct proto_total){.round = near(rand, lone->core->round) & PROTO_ROUND_MAX};
         msg.total.state_hash = rand_below(rand, 2) ? lone->core->state_hash : rand_any(rand);
-        msg.total.check = transfer_total_check(&msg.total, junk, sizeof lone->sum);
+        msg.total.check =
+            transfer_total_check(&msg.total, lone->core->holds, junk, sizeof lone->sum);
         break;
     default:
         break;

@@ -66,22 +66,24 @@ on_peer_down(void *ctx, unsigned link)
 }
 
 static void
-remember(struct lone *lone, unsigned link, const struct proto_msg *msg, size_t size)
+remember(struct lone *lone, unsigned link, const struct proto_msg *msg, const void *body,
+         size_t size)
 {
     contract(link < LONE_LINKS && lone->links[link].up, "send on a link that is not up");
     uint8_t frame[PROTO_FRAME_MAX];
     if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
         lone->asked[lone->links[link].to] = msg->hello.asks;
     contract(proto_encode(msg, frame) > 0, "a message that cannot be encoded");
-    lone->sent[lone->sent_count++ % LONE_SENT_MAX] =
-        (struct lone_sent){.to = lone->links[link].to, .msg = *msg, .body_size = size};
+    struct lone_sent *sent = &lone->sent[lone->sent_count++ % LONE_SENT_MAX];
+    *sent = (struct lone_sent){.to = lone->links[link].to, .msg = *msg, .body_size = size};
+    if (size > 0)
+        memcpy(sent->body, body, size < LONE_BODY_MAX ? size : LONE_BODY_MAX);
 }
 
 static void
 on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
 {
-    (void)body;
-    remember(ctx, link, msg, size);
+    remember(ctx, link, msg, body, size);
 }
 
 static void
@@ -89,9 +91,8 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
              bool lent)
 {
     struct lone *lone = ctx;
-    (void)body;
     contract(lone->links[link].peer, "bulk without a peer");
-    remember(lone, link, msg, size);
+    remember(lone, link, msg, body, size);
     lone->in_flight += lent;
 }
 
@@ -155,11 +156,22 @@ static void
 on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
 {
     struct lone *lone = ctx;
-    (void)parts;
     contract(!lone->compute && !lone->commit && !lone->adopt, "adopt while busy");
+    memcpy(lone->parts, parts, sizeof lone->parts);
     lone->adopt = true;
     lone->round = round;
     lone->hash = hash;
+}
+
+static void
+on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
+{
+    struct lone *lone = ctx;
+    contract(!lone->part, "a part while the trainer has another one");
+    memcpy(lone->parts, parts, sizeof lone->parts);
+    lone->part = true;
+    lone->round = round;
+    lone->segments = segments;
 }
 
 static void
@@ -274,6 +286,7 @@ static const struct core_trainer trainer = {
     .commit = on_commit,
     .adopt = on_adopt,
     .back = on_back,
+    .part = on_part,
     .audit = on_audit,
     .state = on_state,
     .forget = on_forget,
@@ -293,9 +306,11 @@ hello_of(unsigned id)
 struct lone *
 lone_new(const struct lone_setup *setup)
 {
-    static const struct core_bucket buckets[] = {{10, 90}, {0, 10}};
+    static const struct core_bucket whole[] = {{10, 90}, {0, 10}};
+    static const struct core_bucket in_two[] = {{60, 40}, {10, 50}, {0, 10}};
     static const struct core_cut cut = {.bucket = 1, .words = 1};
     static const uint64_t costs[] = {1, 1};
+    bool two = setup->spans != NULL;
     struct lone *lone = calloc(1, sizeof *lone);
     contract(lone != NULL, "memory");
     lone->now = 1000000;
@@ -320,8 +335,13 @@ lone_new(const struct lone_setup *setup)
         .peers_min = setup->peers_min ? setup->peers_min : 1,
         .crowd = setup->crowd,
         .servers = setup->servers,
-        .bucket_count = 2,
-        .buckets = buckets,
+        .bucket_count = two ? 3 : 2,
+        .buckets = two ? in_two : whole,
+        .stages = {.cuts = two ? &cut : NULL,
+                   .cut_count = two,
+                   .spans = setup->spans,
+                   .span_count = setup->span_count},
+        .block_size = setup->block_size,
         .own = lone->own,
         .sum = lone->sum,
         .state_size = lone->state_size,
@@ -348,10 +368,24 @@ lone_new(const struct lone_setup *setup)
                                             .control_port = config.hello.control_port,
                                             .bulk_port = config.hello.bulk_port};
     contract(core_new(&lone->core, &config, lone->now) == 0, "memory");
+    lone->holds = setup->holds;
     if (!setup->unstarted && !setup->wants_job)
-        core_on_applied(lone->core, lone->now,
-                        &(struct core_state){.round = 0, .hash = 77, .rows = config.shards});
+        lone_applied(lone, 0, 77, false);
     return lone;
+}
+
+void
+lone_applied(struct lone *lone, uint64_t round, uint64_t hash, bool done)
+{
+    const uint64_t parts[PROTO_STAGES_MAX] = {lone_part_hash(round, 0), lone_part_hash(round, 1)};
+    core_on_applied(lone->core, lone->now,
+                    &(struct core_state){.round = round,
+                                         .hash = hash,
+                                         .done = done,
+                                         .pinned = lone->pinned,
+                                         .rows = lone->core->config.shards,
+                                         .holds = lone->holds,
+                                         .parts = lone->holds ? parts : NULL});
 }
 
 void
@@ -457,6 +491,7 @@ lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
                             .heartbeat = {.round = round,
                                           .idle = idle,
                                           .ready = lone->ready,
+                                          .holds = lone->theirs[id],
                                           .state_hash = 77 + round,
                                           .speed = lone->speed}};
     struct proto_hears hears = {0};
@@ -521,27 +556,20 @@ lone_train(struct lone *lone)
 {
     if (lone->compute) {
         lone->compute = false;
-        core_on_bucket(lone->core, lone->now, 0);
-        core_on_bucket(lone->core, lone->now, 1);
+        for (size_t b = 0; b < lone->core->config.bucket_count; b++)
+            core_on_bucket(lone->core, lone->now, b);
     }
     if (lone->commit) {
         lone->commit = false;
-        core_on_applied(lone->core, lone->now,
-                        &(struct core_state){.round = lone->round + 1,
-                                             .hash = 78 + lone->round,
-                                             .pinned = lone->pinned});
+        lone_applied(lone, lone->round + 1, 78 + lone->round, false);
     }
     if (lone->back) {
         lone->back = false;
         uint64_t round = lone->round > 0 ? lone->round - 1 : 0;
-        core_on_applied(
-            lone->core, lone->now,
-            &(struct core_state){.round = round, .hash = 77 + round, .pinned = lone->pinned});
+        lone_applied(lone, round, 77 + round, false);
     }
     if (lone->adopt) {
         lone->adopt = false;
-        core_on_applied(
-            lone->core, lone->now,
-            &(struct core_state){.round = lone->round, .hash = lone->hash, .pinned = lone->pinned});
+        lone_applied(lone, lone->round, lone->hash, false);
     }
 }

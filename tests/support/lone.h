@@ -18,6 +18,7 @@ enum {
     LONE_SENT_MAX = 1024,
     LONE_LOG_MAX = 1 << 16,
     LONE_VECTOR = 100,
+    LONE_BODY_MAX = 512,
     LONE_SHARDS = 12,
 };
 
@@ -38,12 +39,18 @@ struct lone_setup {
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
     /* Plans may cut the model into two stages, the last one with bucket 0, and all buckets go directly. */
     bool stages;
+    /* core_stages.spans; NULL: the model cannot be cut. Else it has two segments: bucket 0 is of segment 1, bucket 1 of segment
+     * 0. `holds`: which this node holds. */
+    const struct core_span *spans;
+    size_t span_count, block_size;
+    uint64_t holds;
 };
 
 struct lone_sent {
     unsigned to; /* id of the port the link leads to */
     struct proto_msg msg;
     size_t body_size;
+    uint8_t body[LONE_BODY_MAX]; /* the first bytes */
 };
 
 struct lone {
@@ -71,11 +78,14 @@ struct lone {
     bool fresh;
     bool piece; /* asked for, until answered with core_on_piece: */
     struct core_piece asked_piece;
-    unsigned forgets; /* of trainer->forget */
-    bool audit;       /* asked for, until answered with core_on_audited */
-    uint64_t audited; /* which shard */
-    int32_t claim;    /* its first word */
+    unsigned forgets;                           /* of trainer->forget */
+    bool audit;                                 /* asked for, until answered with core_on_audited */
+    uint64_t audited;                           /* which shard */
+    int32_t claim;                              /* its first word */
+    bool part;                                  /* trainer->part was called, with these */
+    uint64_t segments, parts[PROTO_STAGES_MAX]; /* and those of adopt */
     uint64_t round, shards, hash;
+    uint64_t holds, theirs[LONE_IDS]; /* what this node holds; others, when they beat: 0 all */
     char job[64];
     bool pinned;                 /* core_state.pinned of what it applies */
     bool ready;                  /* what lone_beat says, */
@@ -119,5 +129,13 @@ struct proto_node lone_node(const struct lone *lone, unsigned id);
 void lone_return(struct lone *lone);
 /* Do what the core asked the trainer for. */
 void lone_train(struct lone *lone);
+/* The trainer's state is this one, of what it holds. */
+void lone_applied(struct lone *lone, uint64_t round, uint64_t hash, bool done);
+/* What it says of a segment of a state. */
+static inline uint64_t
+lone_part_hash(uint64_t round, unsigned segment)
+{
+    return 1000 + 10 * round + segment;
+}
 
 #endif

@@ -188,7 +188,7 @@ static void
 tell_past(struct lone *lone, unsigned id, uint64_t hash)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 0, .state_hash = hash}};
-    msg.total.check = transfer_total_check(&msg.total, NULL, 0);
+    msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
     struct core_frame frame = {NULL, 0, lone};
     core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
 }

@@ -47,7 +47,7 @@ offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
         hashes[b] = XXH3_64bits(state + b * PROTO_BLOCK_MAX, size_of(b));
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = round, .state_hash = 77 + round, .size = SIZE}};
-    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes);
+    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
     say_bulk(lone, from, &msg, hashes, sizeof hashes);
 }
 
@@ -63,7 +63,7 @@ static void
 give_none(struct lone *lone, unsigned from, uint64_t round)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round}};
-    msg.total.check = transfer_total_check(&msg.total, NULL, 0);
+    msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
     say_bulk(lone, from, &msg, NULL, 0);
 }
 
@@ -78,7 +78,7 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
-    msg.total.check = transfer_total_check(&msg.total, total, size);
+    msg.total.check = transfer_total_check(&msg.total, 1, total, size);
     say_bulk(lone, from, &msg, total, size);
 }
 
@@ -257,7 +257,7 @@ a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
     lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 0, true);
-    struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 4}};
+    struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 4, .holds = 1}};
     lone_say(lone, 8, &ask);
     lone_run(lone, 30);
     assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->msg.offer.round, 4);
@@ -433,10 +433,10 @@ what_nobody_asked_for_is_ignored(void **state)
     uint64_t hashes[BLOCKS] = {0};
     struct proto_msg msg = {.type = PROTO_OFFER, .offer = {.round = 9, .size = SIZE}};
     say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
-    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes - 8);
+    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes - 8);
     say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
     msg.offer.size = SIZE - 1;
-    msg.offer.check = transfer_offer_check(&msg.offer, hashes, sizeof hashes);
+    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
     say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
     offer(lone, 7, want, 0);                        /* not ahead */
     give(lone, 7, want, 9, 0);
@@ -549,7 +549,7 @@ give_half(struct lone *lone, uint64_t block, uint64_t commit)
     struct proto_msg msg = {
         .type = PROTO_TOTAL,
         .total = {.round = 9, .block = block, .state_hash = 77 + 9, .commit = commit}};
-    msg.total.check = transfer_total_check(&msg.total, half, sizeof half);
+    msg.total.check = transfer_total_check(&msg.total, 1, half, sizeof half);
     say_bulk(lone, 7, &msg, half, sizeof half);
 }
 
@@ -560,7 +560,7 @@ takes_two_halves(bool inexact, uint64_t mutant)
 {
     struct lone *lone = following_with(mutant);
     lone->core->config.inexact = inexact;
-    lone->core->config.block_size = LONE_VECTOR * sizeof(int32_t) / 2;
+    lone->core->transfer.block_size = LONE_VECTOR * sizeof(int32_t) / 2;
     give_half(lone, 0, 3);
     lone_forget_sent(lone);
     give_half(lone, 1, 4);
@@ -713,7 +713,7 @@ a_total_of_another_size_tells_its_state(void **state)
     lone_beat(lone, 7, 10, false);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
     int32_t one[1] = {1};
-    msg.total.check = transfer_total_check(&msg.total, one, sizeof one);
+    msg.total.check = transfer_total_check(&msg.total, 1, one, sizeof one);
     say_bulk(lone, 7, &msg, one, sizeof one);
     assert_true(lone->back);
     lone_destroy(&lone);
@@ -728,7 +728,7 @@ an_empty_total_of_another_state_is_not_copied(void **state)
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
-    msg.total.check = transfer_total_check(&msg.total, "", 0);
+    msg.total.check = transfer_total_check(&msg.total, 1, "", 0);
     say_bulk(lone, 7, &msg, NULL, 0);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
     lone_train(lone);
@@ -744,11 +744,11 @@ a_damaged_total_is_asked_for_again(void **state)
     struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
-    msg.total.check = transfer_total_check(&msg.total, total, sizeof total);
+    msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
     total[50] ^= 1;
     say_bulk(lone, 7, &msg, total, sizeof total);
     assert_false(lone->commit);
-    msg.total.check = transfer_total_check(&msg.total, total, sizeof total);
+    msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
     msg.total.round = 10; /* the right check of another round */
     say_bulk(lone, 7, &msg, total, sizeof total);
     lone_forget_sent(lone);

@@ -324,6 +324,7 @@ train(void *arg)
         case MESH_PAGE:
         case MESH_AUDIT:
         case MESH_HOLD:
+        case MESH_PART:
         case MESH_BACK:
         case MESH_IDLE:
             break;

@@ -388,7 +388,7 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 1, MAX, MAX,
+    return decode("[uuubbbbbuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 0, 1, MAX, MAX,
                   MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5),
                   U(6), U(7), 1, U(8), U(9), U(10), U(11));
 }
@@ -399,6 +399,7 @@ heartbeat_has_its_limits(void **state)
     (void)state;
     assert_int_equal(heartbeat(PROTO_ROUND_MAX, UINT32_MAX, 1), 0);
     assert_true(got.heartbeat.done);
+    assert_false(got.heartbeat.needs);
     assert_false(got.heartbeat.idle);
     assert_true(got.heartbeat.benched);
     assert_int_equal(got.heartbeat.since, 6);

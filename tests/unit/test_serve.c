@@ -16,21 +16,21 @@ enum { BLOCKS = 40, SIZE = 39 * PROTO_BLOCK_MAX + 12345 };
 static void
 ask(struct lone *lone, unsigned id, uint64_t round)
 {
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = round}};
+    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {.round = round, .holds = 1}};
     lone_say(lone, id, &msg);
 }
 
 static void
 fetch(struct lone *lone, unsigned id, uint64_t round, uint64_t block, uint16_t count)
 {
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {round, block, count}};
+    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {round, block, count, 1}};
     lone_say(lone, id, &msg);
 }
 
 static void
 follow(struct lone *lone, unsigned id, uint64_t round, uint16_t count, bool again)
 {
-    struct proto_msg msg = {.type = PROTO_FOLLOW, .follow = {round, 0, count, again}};
+    struct proto_msg msg = {.type = PROTO_FOLLOW, .follow = {round, 0, count, again, 1}};
     lone_say(lone, id, &msg);
 }
 
@@ -195,6 +195,171 @@ nothing_is_kept_when_nobody_asks_any_more(void **state)
     lone_destroy(&lone);
 }
 
+/* A header, and two segments: node 5 holds the second one, 7 both, 8 the second one. */
+static const struct core_span spans[] = {{0, 20, CORE_ALL_HOLD}, {20, 40, 0}, {60, 24, 1}};
+enum { OUTPUT = 2, BOTH = 3, IN_SEGMENTS = 84 };
+
+static struct lone *
+ahead_with_a_segment(uint64_t holds)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5,
+                                                      .state_size = IN_SEGMENTS,
+                                                      .spans = spans,
+                                                      .span_count = 3,
+                                                      .block_size = 64,
+                                                      .holds = holds,
+                                                      .unstarted = true});
+    lone->theirs[8] = OUTPUT;
+    memset(lone->state, 1, IN_SEGMENTS);
+    memset(lone->state_in, 0x55, IN_SEGMENTS);
+    lone_applied(lone, 4, 1004, false);
+    lone_run(lone, 20);
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 0, true);
+    lone_beat(lone, 8, 0, true);
+    lone_run(lone, 200);
+    return lone;
+}
+
+static void
+ask_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t block, uint16_t count)
+{
+    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {4, block, count, holds}};
+    lone_say(lone, id, &msg);
+}
+
+static void
+who_holds_a_part_gives_that_and_touches_nothing_else(void **state)
+{
+    (void)state;
+    struct lone *lone = ahead_with_a_segment(OUTPUT);
+    ask_for(lone, 7, BOTH, 0, 0);
+    ask_for(lone, 7, 1, 0, 0);
+    ask_for(lone, 7, UINT64_MAX, 0, 0);
+    lone_run(lone, 50);
+    assert_int_equal(lone->core->serve.state, SERVE_NONE);
+    assert_false(lone->core->serve.logs);
+    ask_for(lone, 8, OUTPUT, 0, 0);
+    lone_run(lone, 50);
+    const struct lone_sent *offer = lone_sent(lone, 8, PROTO_OFFER);
+    uint64_t parts[2];
+    assert_int_equal(offer->body_size, (2 + 2) * sizeof(uint64_t));
+    memcpy(parts, offer->body, sizeof parts);
+    assert_int_equal(parts[0], 0);
+    assert_int_equal(parts[1], lone_part_hash(4, 1));
+    assert_int_equal(lone->state_in[19], 1);
+    assert_int_equal(lone->state_in[60], 1);
+    for (size_t k = 20; k < 60; k++)
+        assert_int_equal(lone->state_in[k], 0x55);
+    ask_for(lone, 8, OUTPUT, 0, 1000); /* the one between is not held */
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
+    ask_for(lone, 8, BOTH, 1, 1);
+    ask_for(lone, 8, OUTPUT, 1, 1);
+    assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
+    lone_destroy(&lone);
+}
+
+/* In one memory both lists are made, one after the other. */
+static void
+each_gets_the_list_of_what_it_asked_for(void **state)
+{
+    (void)state;
+    struct lone *lone = ahead_with_a_segment(BOTH);
+    ask_for(lone, 7, BOTH, 0, 0);
+    ask_for(lone, 8, OUTPUT, 0, 0);
+    lone_run(lone, 50);
+    const struct lone_sent *all = lone_sent(lone, 7, PROTO_OFFER),
+                           *some = lone_sent(lone, 8, PROTO_OFFER);
+    uint64_t words[2][5];
+    assert_int_equal(all->body_size, sizeof words[0]);
+    assert_int_equal(some->body_size, sizeof words[1] - sizeof words[1][0]);
+    memcpy(words[0], all->body, all->body_size);
+    memcpy(words[1], some->body, some->body_size);
+    assert_int_equal(words[0][0], lone_part_hash(4, 0));
+    assert_int_equal(words[1][0], 0);
+    assert_int_equal(words[0][1], words[1][1]);
+    assert_int_equal(words[0][2], words[1][2]); /* the header */
+    assert_int_equal(words[0][4], words[1][3]); /* the second segment */
+    assert_true(all->msg.offer.check != some->msg.offer.check);
+    lone_destroy(&lone);
+}
+
+static void
+follow_for(struct lone *lone, unsigned id, uint64_t holds)
+{
+    struct proto_msg msg = {.type = PROTO_FOLLOW, .follow = {4, 0, 100, true, holds}};
+    lone_say(lone, id, &msg);
+}
+
+/* Node 5 alone: the sum is its own, word by word. */
+static void
+count_own(struct lone *lone)
+{
+    for (int32_t e = 0; e < LONE_VECTOR; e++)
+        lone->own[e] = e;
+}
+
+/* The words of the blocks of a total that `id` got. */
+static size_t
+words_sent(const struct lone *lone, unsigned id, int32_t words[LONE_VECTOR])
+{
+    size_t count = 0;
+    for (uint64_t k = 0; k < lone->sent_count; k++) {
+        const struct lone_sent *sent = &lone->sent[k % LONE_SENT_MAX];
+        if (sent->to != id || sent->msg.type != PROTO_TOTAL)
+            continue;
+        assert_int_equal(sent->msg.total.round, 4);
+        memcpy(words + count, sent->body, sent->body_size);
+        count += sent->body_size / sizeof *words;
+    }
+    return count;
+}
+
+/* 40 words of the second segment from 60 on, 50 of the first one from 10 on, 10 of all. */
+static void
+a_follower_gets_the_totals_of_what_it_holds(void **state)
+{
+    (void)state;
+    struct lone *lone = ahead_with_a_segment(BOTH);
+    int32_t words[LONE_VECTOR];
+    follow_for(lone, 7, BOTH);
+    follow_for(lone, 8, OUTPUT);
+    count_own(lone);
+    step(lone);
+    assert_int_equal(words_sent(lone, 7, words), LONE_VECTOR);
+    for (int32_t k = 0; k < LONE_VECTOR; k++)
+        assert_int_equal(words[k], k < 40 ? 60 + k : k < 90 ? k - 30 : k - 90);
+    assert_int_equal(words_sent(lone, 8, words), 50);
+    for (int32_t k = 0; k < 50; k++)
+        assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
+    lone_destroy(&lone);
+}
+
+static void
+the_log_of_who_holds_a_part_has_only_that(void **state)
+{
+    (void)state;
+    struct lone *lone = ahead_with_a_segment(OUTPUT);
+    int32_t words[LONE_VECTOR];
+    follow_for(lone, 7, BOTH);
+    follow_for(lone, 7, 1);
+    assert_false(lone->core->serve.logs);
+    follow_for(lone, 8, OUTPUT);
+    lone_forget_sent(lone);
+    for (int32_t e = 0; e < LONE_VECTOR; e++)
+        lone->sum[e] = e;
+    serve_committed(&lone->core->serve, lone->core);
+    assert_int_equal(lone->core->serve.next, 50 * sizeof(int32_t));
+    lone->core->round++;
+    lone_run(lone, 20);
+    assert_int_equal(words_sent(lone, 8, words), 50);
+    for (int32_t k = 0; k < 50; k++)
+        assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
+    assert_null(lone_sent(lone, 7, PROTO_TOTAL));
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
@@ -205,6 +370,10 @@ main(void)
         cmocka_unit_test(totals_are_pushed_as_far_as_was_allowed),
         cmocka_unit_test(who_is_too_slow_for_the_log_is_told),
         cmocka_unit_test(nothing_is_kept_when_nobody_asks_any_more),
+        cmocka_unit_test(who_holds_a_part_gives_that_and_touches_nothing_else),
+        cmocka_unit_test(each_gets_the_list_of_what_it_asked_for),
+        cmocka_unit_test(a_follower_gets_the_totals_of_what_it_holds),
+        cmocka_unit_test(the_log_of_who_holds_a_part_has_only_that),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

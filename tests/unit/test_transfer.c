@@ -9,15 +9,18 @@
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 
+enum { BLOCK = 16, SIZE_MAX_HERE = 100 };
+
 static void
 an_empty_state_is_one_empty_block(void **state)
 {
     (void)state;
-    struct core_config config = {.state_size = 0, .block_size = 16};
+    struct core_config config = {.state_size = 0, .block_size = BLOCK};
     struct transfer transfer;
-    assert_int_equal(transfer_init(&transfer, &config), 0);
+    assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
     assert_int_equal(transfer.blocks, 1);
-    assert_int_equal(transfer_block_size(&config, 0), 0);
+    assert_int_equal(transfer_state_block(&transfer, 0).size, 0);
+    assert_int_equal(transfer_state_count(&transfer, 1), 1);
     transfer_fini(&transfer);
 }
 
@@ -25,20 +28,65 @@ static void
 the_blocks_are_the_state_without_gap_or_overlap(void **state)
 {
     (void)state;
-    uint8_t memory[100];
-    for (size_t size = 1; size <= sizeof memory; size++) {
-        struct core_config config = {.state_size = size, .block_size = 16, .state_in = memory};
+    for (size_t size = 1; size <= SIZE_MAX_HERE; size++) {
+        struct core_config config = {.state_size = size, .block_size = BLOCK};
         struct transfer transfer;
         size_t at = 0;
-        assert_int_equal(transfer_init(&transfer, &config), 0);
+        assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
         for (uint64_t b = 0; b < transfer.blocks; b++) {
-            assert_ptr_equal(transfer_block(&config, b), memory + at);
-            assert_in_range(transfer_block_size(&config, b), 1, 16);
-            at += transfer_block_size(&config, b);
+            struct transfer_block block = transfer_state_block(&transfer, b);
+            assert_int_equal(block.offset, at);
+            assert_int_equal(block.segment, CORE_ALL_HOLD);
+            assert_in_range(block.size, 1, BLOCK);
+            at += block.size;
         }
         assert_int_equal(at, size);
+        assert_int_equal(transfer_state_count(&transfer, 1), transfer.blocks);
         transfer_fini(&transfer);
     }
+}
+
+/* A header, two vectors of three segments, of which one has nothing in the second. */
+static const struct core_span spans[] = {{0, 20, CORE_ALL_HOLD},
+                                         {20, 40, 0},
+                                         {60, 1, 1},
+                                         {61, 33, 2},
+                                         {94, 6, 0},
+                                         {100, 0, 1},
+                                         {100, 16, 2}};
+enum { SPANS = sizeof spans / sizeof spans[0], SEGMENTS = 3 };
+
+static void
+the_blocks_of_each_span_are_it_and_no_block_is_of_two(void **state)
+{
+    (void)state;
+    struct core_config config = {
+        .state_size = 116,
+        .block_size = BLOCK,
+        .stages = {.spans = spans, .span_count = SPANS},
+    };
+    struct transfer transfer;
+    uint64_t b = 0, of[SEGMENTS] = {0}, all = 0;
+    assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
+    for (size_t k = 0; k < SPANS; k++)
+        for (size_t at = 0; at < spans[k].size; at += BLOCK, b++) {
+            struct transfer_block block = transfer_state_block(&transfer, b);
+            size_t rest = spans[k].size - at;
+            assert_int_equal(block.offset, spans[k].offset + at);
+            assert_int_equal(block.size, rest < BLOCK ? rest : BLOCK);
+            assert_int_equal(block.segment, spans[k].segment);
+            all += block.segment == CORE_ALL_HOLD;
+            for (int s = 0; s < SEGMENTS; s++)
+                of[s] += block.segment == s;
+        }
+    assert_int_equal(b, transfer.blocks);
+    for (uint64_t held = 1; held < 1 << SEGMENTS; held++) {
+        uint64_t count = all;
+        for (int s = 0; s < SEGMENTS; s++)
+            count += held >> s & 1 ? of[s] : 0;
+        assert_int_equal(transfer_state_count(&transfer, held), count);
+    }
+    transfer_fini(&transfer);
 }
 
 static void
@@ -51,10 +99,68 @@ a_total_has_the_buckets_that_the_round_exchanges(void **state)
     uint64_t all = 0;
     for (size_t b = 0; b <= last; b++)
         all += 4 * core->buckets[b].count;
-    assert_int_equal(transfer_total_size(core->buckets, 0, core->config.bucket_count), all);
-    assert_int_equal(transfer_total_size(core->buckets, last, core->config.bucket_count),
-                     4 * core->buckets[last].count);
+    assert_int_equal(transfer_total_size(&core->transfer, 0, 1), all);
+    assert_int_equal(transfer_total_size(&core->transfer, last, 1), 4 * core->buckets[last].count);
     lone_destroy(&lone);
+}
+
+/* Six buckets of three segments: 5 of the output's, none of the middle one's, 20 and 3 of the input's; the last is of all. */
+static const struct core_bucket buckets[] = {{26, 4}, {25, 1}, {25, 0}, {5, 20}, {2, 3}, {0, 2}};
+static const struct core_cut cuts[] = {{2, 1}, {3, 1}};
+enum { BUCKETS = sizeof buckets / sizeof buckets[0] };
+
+static int
+segment_of(size_t bucket)
+{
+    return bucket < 2 ? 2 : bucket < 3 ? 1 : bucket < 5 ? 0 : CORE_ALL_HOLD;
+}
+
+static const struct core_config in_segments = {
+    .block_size = BLOCK,
+    .bucket_count = BUCKETS,
+    .stages = {.cuts = cuts, .cut_count = 2},
+};
+
+/* The words of a total that a node gets which holds these segments, in their order; each says where it is in a total of all. */
+static size_t
+words_of(size_t first, uint64_t segments, size_t *words)
+{
+    size_t count = 0, at = 0;
+    for (size_t b = 0; b < BUCKETS; b++)
+        for (uint64_t e = 0; e < buckets[b].count; e++, at++)
+            if (b >= first && transfer_has(segments, segment_of(b)))
+                words[count++] = at;
+    return count;
+}
+
+static void
+a_total_of_some_segments_has_their_buckets_and_the_last_one(void **state)
+{
+    (void)state;
+    struct transfer transfer;
+    size_t words[64];
+    assert_int_equal(transfer_init(&transfer, &in_segments, buckets), 0);
+    for (uint64_t held = 0; held < 1 << SEGMENTS; held++)
+        for (size_t first = 0; first < BUCKETS; first += BUCKETS - 1) {
+            size_t count = words_of(first, held, words), k = 0;
+            uint64_t blocks = transfer_total_count(&transfer, first, held);
+            assert_int_equal(transfer_total_size(&transfer, first, held), 4 * count);
+            for (uint64_t b = 0; b < blocks; b++) {
+                struct transfer_block block = transfer_total_block(&transfer, first, held, b);
+                assert_in_range(block.size, 4, BLOCK);
+                assert_int_equal(transfer_total_before(&transfer, first, held, block.offset),
+                                 4 * k);
+                for (size_t at = 0; at < block.size; at += 4)
+                    assert_int_equal(4 * words[k++], block.offset + at);
+            }
+            assert_int_equal(k, count);
+            assert_int_equal(transfer_total_block(&transfer, first, held, blocks).size, 0);
+            for (size_t b = 0; b < BUCKETS; b++)
+                if (buckets[b].count)
+                    assert_int_equal(transfer_sums(&transfer, held, b),
+                                     transfer_has(held, segment_of(b)));
+        }
+    transfer_fini(&transfer);
 }
 
 static void
@@ -67,14 +173,20 @@ checksums_are_over_the_body_and_each_field(void **state)
     struct proto_total t[] = {total, total, total, total};
     o[0].round++, o[1].state_hash++, o[2].size++;
     t[0].round++, t[1].block++, t[2].state_hash++, t[3].commit++;
+    assert_true(transfer_offer_check(&offer, 2, "abc", 3) !=
+                transfer_offer_check(&offer, 1, "abc", 3));
+    assert_true(transfer_total_check(&total, 2, "abc", 3) !=
+                transfer_total_check(&total, 1, "abc", 3));
     for (int k = 0; k < 3; k++)
-        assert_true(transfer_offer_check(&o[k], "abc", 3) !=
-                    transfer_offer_check(&offer, "abc", 3));
+        assert_true(transfer_offer_check(&o[k], 1, "abc", 3) !=
+                    transfer_offer_check(&offer, 1, "abc", 3));
     for (int k = 0; k < 4; k++)
-        assert_true(transfer_total_check(&t[k], "abc", 3) !=
-                    transfer_total_check(&total, "abc", 3));
-    assert_true(transfer_offer_check(&offer, "abd", 3) != transfer_offer_check(&offer, "abc", 3));
-    assert_true(transfer_total_check(&total, "abd", 3) != transfer_total_check(&total, "abc", 3));
+        assert_true(transfer_total_check(&t[k], 1, "abc", 3) !=
+                    transfer_total_check(&total, 1, "abc", 3));
+    assert_true(transfer_offer_check(&offer, 1, "abd", 3) !=
+                transfer_offer_check(&offer, 1, "abc", 3));
+    assert_true(transfer_total_check(&total, 1, "abd", 3) !=
+                transfer_total_check(&total, 1, "abc", 3));
 }
 
 int
@@ -83,7 +195,9 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_state_is_one_empty_block),
         cmocka_unit_test(the_blocks_are_the_state_without_gap_or_overlap),
+        cmocka_unit_test(the_blocks_of_each_span_are_it_and_no_block_is_of_two),
         cmocka_unit_test(a_total_has_the_buckets_that_the_round_exchanges),
+        cmocka_unit_test(a_total_of_some_segments_has_their_buckets_and_the_last_one),
         cmocka_unit_test(checksums_are_over_the_body_and_each_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,8 +45,9 @@ catch_up(struct core *core)
     bool goes_on = fetch_step(fetch, core);
     if (goes_on && fetch->state == FETCH_FOLLOWING)
         rounds_on_fetch(core, fetch_follow_step(fetch, core));
-    if (goes_on && fetch_uses_state_in(fetch)) {
-        serve_yield(&core->serve);
+    if (goes_on && fetch_copies(fetch)) {
+        if (fetch_uses_state_in(fetch))
+            serve_yield(&core->serve);
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     rounds_on_divergence(core, divergence_step(&core->divergence, core));
@@ -387,7 +388,10 @@ on_damaged(struct core *core, enum core_damage what)
     if (what == CORE_STATE_DAMAGED) {
         rounds_void_state(core, "this node's state is damaged");
     } else if (what == CORE_COPY_DAMAGED) {
-        contribution_answered(&core->contribution, TRAINER_ADOPTING);
+        if (core->contribution.state == TRAINER_ADOPTING)
+            contribution_answered(&core->contribution, TRAINER_ADOPTING);
+        else if (!core->fetch.given)
+            return; /* a part of a state that is void by now */
         fetch_copy_bad(&core->fetch, core);
     } else {
         assert(core->contribution.state == TRAINER_COMMITTING);
@@ -396,6 +400,16 @@ on_damaged(struct core *core, enum core_damage what)
         fetch_total_bad(&core->fetch, core);
         rounds_abort(core, "its total is damaged");
     }
+}
+
+/* A node that has gone back meanwhile will be done again. */
+static void
+rounds_part(struct core *core, uint64_t segments)
+{
+    if (!core->done)
+        return;
+    fetch_part(&core->fetch, core, segments);
+    rounds_heartbeat(core);
 }
 
 static void
@@ -426,7 +440,9 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->holds = core->holds;
     beat->since = core->divergence.own_since;
     beat->speed = core->contribution.speed;
-    beat->busy_us = contribution_busy_us(&core->contribution, core->awake);
+    beat->needs = fetch_needs(core);
+    beat->busy_us = beat->needs ? fetch_waits_us(core) + 1
+                                : contribution_busy_us(&core->contribution, core->awake);
     beat->benched = core->straggler.benched;
     beat->apply_us = core->straggler.apply_us;
 }
@@ -437,6 +453,8 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     straggler_beat(&core->straggler, core, i, news->back);
     if (news->moves)
         plan_trainer_moves(&core->plan, i);
+    if (news->moves)
+        serve_moves(&core->serve, core, i);
     if (news->moves && pieces_run(core) && plan_member(&core->plan, i))
         plan_progress(&core->plan, core->awake); /* others may wait long for what it hands over */
     for (uint64_t left = news->healed; left; left &= left - 1)
@@ -501,6 +519,7 @@ const struct engine engine_rounds = {
     .applied = on_applied,
     .damaged = on_damaged,
     .audited = on_audited,
+    .part = rounds_part,
     .starved = on_starved,
     .beat_out = on_beat_out,
     .beat = on_beat,

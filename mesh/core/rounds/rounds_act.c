@@ -144,8 +144,11 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
         core->shared++;
         core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash,
-                                    core->parts);
+                                    verdict.parts);
     }
+    if (verdict.part)
+        core->config.trainer->part(core->config.trainer_ctx, verdict.round, verdict.segments,
+                                   verdict.parts);
 }
 
 void
@@ -291,7 +294,7 @@ rounds_start(struct core *core)
     static const struct handover_ops items = {on_item_words, on_item_send, on_item_ask};
     plan_init(&core->plan);
     divergence_init(&core->divergence);
-    int error = transfer_init(&core->transfer, &core->config);
+    int error = transfer_init(&core->transfer, &core->config, core->buckets);
     error = error ? error : pieces_init(&core->pieces, core, &items, core);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);
     return error ? error : fetch_init(&core->fetch, core);
@@ -312,16 +315,18 @@ rounds_end(struct core *core)
 static bool
 must_serve(const struct core *core, int i)
 {
-    bool has = core->view.of[i].beat.done && !divergence_excludes(core, i);
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct serve_peer *served = &core->serve.of[i];
+    bool has = said->done && !said->needs && !divergence_excludes(core, i);
     assert(core->done);
     return !has && !core->divergence.of[i].apart &&
-           view_lags(core, i, core->serve.of[i].served_at, core->round_us);
+           view_lags(core, i, awake_later(served->served_at, served->moved_at), core->round_us);
 }
 
 bool
 rounds_may_end(const struct core *core)
 {
-    if (!core->done || divergence_open(core))
+    if (!core->done || fetch_needs(core) || divergence_open(core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if (must_serve(core, i))
@@ -351,7 +356,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->damages = core->damages;
     out->audits = core->audit.audits;
     out->expulsions = core->peers.admit.expulsions;
-    out->catching_up = core->fetch.state != FETCH_NONE;
+    out->catching_up = core->fetch.state != FETCH_NONE && !core->done;
     out->benched = core->straggler.benched;
     out->shared = core->shared;
     out->missing = core->plan.active || core->done ? 0 : holding_missing(core);

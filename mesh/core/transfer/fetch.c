@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/transfer/fetch_internal.h"
 
 int
 fetch_init(struct fetch *fetch, const struct core *core)
@@ -63,6 +64,8 @@ fetch_reset(struct fetch *fetch, const struct core *core)
         fetch_enter(fetch, core, FETCH_NONE);
     fetch->listed = false;
     fetch->adopted = false;
+    fetch->part = 0;
+    fetch->given = false;
 }
 
 void
@@ -89,6 +92,12 @@ fetch_runs(const struct core *core, int i)
     return view_usable(core, i) && !plan_says_idle(core, i) && !said->done && !planned->stuck;
 }
 
+uint64_t
+fetch_segments(const struct core *core)
+{
+    return core->fetch.part ? core->fetch.part : core->holds;
+}
+
 bool
 fetch_fit(const struct core *core, int i)
 {
@@ -96,8 +105,8 @@ fetch_fit(const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
     return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
-           said->state_hash != 0 && !divergence_excludes(core, i) &&
-           !audit_suspects(&core->audit, peer->node.id) &&
+           said->state_hash != 0 && !(fetch_segments(core) & ~said->holds) &&
+           !divergence_excludes(core, i) && !audit_suspects(&core->audit, peer->node.id) &&
            divergence_trusts(core, said->round, said->state_hash);
 }
 
@@ -105,6 +114,15 @@ bool
 fetch_ahead(const struct core *core, int i)
 {
     return core->view.of[i].beat.round > core->round && fetch_fit(core, i);
+}
+
+bool
+fetch_may_give(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    if (!core->fetch.part)
+        return fetch_ahead(core, i);
+    return said->round == core->round && said->state_hash == core->state_hash && fetch_fit(core, i);
 }
 
 bool
@@ -153,6 +171,8 @@ void
 fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
 {
     bool follows_on = fetch->state == FETCH_FOLLOWING && round == core->round + 1;
+    fetch->full = false;
+    fetch->moved_at = core->awake;
     if (fetch->state == FETCH_COMPLETE && round == fetch->list.round) {
         fetch_enter(fetch, core, FETCH_FOLLOWING);
         fetch->listed = false;
@@ -179,7 +199,7 @@ fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round)
 uint64_t
 fetch_name_round(const struct core *core)
 {
-    uint64_t most = 0;
+    uint64_t most = core->fetch.part ? core->round : 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct heard *heard = &core->view.of[i];
         if (!fetch_ahead(core, i))
@@ -195,7 +215,8 @@ fetch_name_round(const struct core *core)
 static bool
 runs_here(const struct core *core, int i)
 {
-    return fetch_runs(core, i) && core->view.of[i].beat.round == core->round;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    return fetch_runs(core, i) && said->round == core->round && !(core->holds & ~said->holds);
 }
 
 /* It is at rest, perhaps for our sake. */
@@ -240,10 +261,42 @@ pause_watching(struct fetch *fetch, const struct core *core)
     fetch_reset(fetch, core);
 }
 
+void
+fetch_part(struct fetch *fetch, const struct core *core, uint64_t segments)
+{
+    assert(core->done && !(segments & core->holds));
+    fetch_reset(fetch, core);
+    fetch->full = segments == 0;
+    fetch->part = segments;
+    fetch->bad = 0;
+    fetch->moved_at = core->awake;
+    if (segments)
+        fetch_ask_begin(fetch, core, core->round);
+}
+
+uint64_t
+fetch_waits_us(const struct core *core)
+{
+    struct awake moved_at = core->fetch.moved_at;
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state == PEER_UP &&
+            !(core->fetch.part & ~core->view.of[i].beat.holds))
+            moved_at = awake_later(moved_at, core->view.of[i].moved_at);
+    return awake_since(core->awake, moved_at);
+}
+
+bool
+fetch_needs(const struct core *core)
+{
+    return core->done && core->holds != core->transfer.all && !core->fetch.full;
+}
+
 bool
 fetch_step(struct fetch *fetch, const struct core *core)
 {
     bool adopting = core->contribution.state == TRAINER_ADOPTING;
+    if (fetch->part && !core->leaving)
+        return core->contribution.state == TRAINER_FREE && !fetch->given;
     if (core->plan.active || core->leaving || core->done) {
         if (fetch->state != FETCH_NONE && !adopting)
             fetch_reset(fetch, core);

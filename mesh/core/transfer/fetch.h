@@ -17,6 +17,10 @@
  * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
  * state at all.
  *
+ * Nodes may hold different segments (pipeline/stages.h). One that catches up asks for what it holds, and only nodes that hold
+ * at least that. A node that is done gets the segments that it does not hold in the same way (fetch_part), of others that are
+ * done: ASKING, BLOCKS and COMPLETE, with `part`. They lie in state_in beside the copy that it gives to others.
+ *
  * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as long
  * as that took, for the lines are needed. It does so no more when nobody trains any longer. */
 #ifndef MESH_FETCH_H
@@ -84,8 +88,15 @@ struct fetch {
 
     struct fetch_list list; /* the chosen list */
     bool listed; /* its hashes are in core->transfer.hashes; `blocks` says which blocks are here */
-    uint64_t here, next; /* how many are here; all below `next` are here or asked for */
+    uint64_t parts[PROTO_STAGES_MAX]; /* and these are of its segments */
+    /* how many are here, of how many that are fetched; all below `next` are here, asked for or not fetched */
+    uint64_t here, whole, next;
     uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
+    uint64_t part;   /* segments that a node that is done fetches; 0: none */
+    bool given;   /* the trainer has them, or knows that nobody has, and says what else it needs: */
+    bool full;    /* nothing */
+    unsigned bad; /* how often they were not what their hashes say */
+    struct awake moved_at; /* when a block of them came, or the trainer spoke */
 
     int from;       /* donor of totals; -1: none */
     uint64_t tried; /* bitmap of peers that did not have the totals */
@@ -112,7 +123,9 @@ struct fetch_verdict {
     bool adopt;  /* state_in has the state before `round`, with `hash`: the trainer is to take it */
     bool told;   /* `from`, which is followed, had the state with this `hash` before core->round; */
     int from;    /* if that is not ours, nobody is followed any more */
-    uint64_t round, hash;
+    bool part; /* state_in has `segments`, or nobody has what was asked for: the trainer is told */
+    uint64_t round, hash, segments;
+    const uint64_t *parts; /* of adopt and part */
 };
 
 int fetch_init(struct fetch *fetch, const struct core *core);
@@ -127,28 +140,15 @@ void fetch_planned(struct fetch *fetch, const struct core *core);
 void fetch_reset(struct fetch *fetch, const struct core *core);
 /* Slot i will be another node. */
 void fetch_forget(struct fetch *fetch, int i);
+/* This node is done: fetch these segments for its files; 0: it needs nothing more. */
+void fetch_part(struct fetch *fetch, const struct core *core, uint64_t segments);
+/* Is this node done, and does it still need segments? For how long has it got nothing, nor got who holds them any further? */
+bool fetch_needs(const struct core *core);
+uint64_t fetch_waits_us(const struct core *core);
 /* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */
 bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */
 bool fetch_ready(const struct core *core);
-
-/* --- For fetch_copy.c and fetch_follow.c ----------------------------------------------------------- */
-
-void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next);
-/* Asks all nodes ahead for a copy of the state before `round`. */
-void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
-/* A round that none of the nodes ahead has finished when it hears of it. */
-uint64_t fetch_name_round(const struct core *core);
-
-/* Usable, and nothing is known against its state. */
-bool fetch_fit(const struct core *core, int i);
-bool fetch_ahead(const struct core *core, int i); /* fit, and at a later round */
-bool fetch_gives(const struct core *core, int i); /* it offers the state that was chosen */
-bool fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i));
-
-/* Totals that came too early. */
-void fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k);
-void fetch_kept_drop(struct fetch *fetch, const struct core *core);
 
 /* From now on, wait twice as long for an answer. */
 static inline void
@@ -173,12 +173,19 @@ fetch_needs_copy(struct fetch *fetch, uint64_t round)
     fetch->copies = round + 1;
 }
 
-/* Is a state put together in state_in? */
+/* Is a state, or what is not held of it, put together? */
 static inline bool
-fetch_uses_state_in(const struct fetch *fetch)
+fetch_copies(const struct fetch *fetch)
 {
     return fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS ||
            fetch->state == FETCH_COMPLETE;
+}
+
+/* Is a state put together where the copy for others lies? */
+static inline bool
+fetch_uses_state_in(const struct fetch *fetch)
+{
+    return fetch_copies(fetch) && !fetch->part;
 }
 
 /* A copy for others lies in the memory in which blocks of an earlier try may have been: they are lost. */
@@ -186,7 +193,7 @@ static inline void
 fetch_yield(struct fetch *fetch)
 {
     assert(!fetch_uses_state_in(fetch));
-    fetch->listed = false;
+    fetch->listed = fetch->listed && fetch->part;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/transfer/fetch_internal.h"
 #include "proto/hash.h"
 
 enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
@@ -17,7 +18,7 @@ offer_ask(struct fetch *fetch, const struct core *core, int i)
 {
     fetch->donors[i].asked = true;
     struct proto_msg msg = {.type = PROTO_FETCH,
-                            .fetch = {.round = fetch->wanted, .holds = core->holds}};
+                            .fetch = {.round = fetch->wanted, .holds = fetch_segments(core)}};
     peers_send(core, i, &msg);
 }
 
@@ -27,7 +28,7 @@ offers_ask(struct fetch *fetch, const struct core *core)
     bool again = awake_since(core->awake, fetch->asked_at) >= fetch->ask_us;
     for (int i = 0; i < core->peers.high; i++) {
         const struct fetch_donor *donor = &fetch->donors[i];
-        if (fetch_ahead(core, i) &&
+        if (fetch_may_give(core, i) &&
             (!donor->asked || (again && (!donor->offered || !fetch->listed))))
             offer_ask(fetch, core, i);
     }
@@ -37,16 +38,46 @@ offers_ask(struct fetch *fetch, const struct core *core)
     fetch_ask_later(fetch);
 }
 
+/* Is this block fetched? Of what all hold, a node that is done has its own. */
+static bool
+block_wanted(const struct fetch *fetch, const struct core *core, uint64_t block)
+{
+    int segment = transfer_state_block(&core->transfer, block).segment;
+    return transfer_has(fetch_segments(core), segment) &&
+           !(fetch->part && segment == CORE_ALL_HOLD);
+}
+
+/* Bytes of an OFFER of what is fetched. */
+static size_t
+list_size(const struct core *core)
+{
+    const struct transfer *transfer = &core->transfer;
+    return (transfer->segments + transfer_state_count(transfer, fetch_segments(core))) *
+           sizeof *transfer->hashes;
+}
+
+/* The hashes of the segments come first, then those of the blocks that are listed. */
 static void
 list_take(struct fetch *fetch, const struct core *core, const struct fetch_list *list,
-          const void *body, size_t size)
+          const uint8_t *body, size_t size)
 {
-    memcpy(core->transfer.hashes, body, size);
-    assert(size == core->transfer.blocks * sizeof *core->transfer.hashes);
-    memset(fetch->blocks, FETCH_MISSING, core->transfer.blocks);
+    const struct transfer *transfer = &core->transfer;
+    const uint8_t *end = body + size;
+    memcpy(fetch->parts, body, transfer->segments * sizeof *fetch->parts);
+    body += transfer->segments * sizeof *fetch->parts;
     fetch->list = *list;
     fetch->listed = true;
-    fetch->here = fetch->next = 0;
+    fetch->here = fetch->whole = fetch->next = 0;
+    for (uint64_t b = 0; b < transfer->blocks; b++) {
+        bool wanted = block_wanted(fetch, core, b);
+        fetch->blocks[b] = wanted ? FETCH_MISSING : FETCH_HERE;
+        fetch->whole += wanted;
+        if (wanted)
+            memcpy(transfer->hashes + b, body, sizeof *transfer->hashes);
+        if (transfer_has(fetch_segments(core), transfer_state_block(transfer, b).segment))
+            body += sizeof *transfer->hashes;
+    }
+    assert(body == end);
 }
 
 /* Has peers[i] gone on from the state that ours differed from? */
@@ -65,19 +96,29 @@ offer_too_early(const struct core *core, int i)
     return early && !has_gone_on(core, i) && fetch_anybody(core, has_gone_on);
 }
 
+/* A later state than ours; or, of what a node that is done does not hold, the same one. */
+static bool
+list_of_use(const struct core *core, const struct fetch_list *list, bool also_equal)
+{
+    if (core->fetch.part)
+        return list->round == core->round && list->hash == core->state_hash;
+    return list->round + also_equal > core->round;
+}
+
 void
 fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
                const struct proto_offer *offer, const void *body, size_t size)
 {
     bool asks = fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS;
-    if (!asks || offer->round + core_mutant(MUTANT_OFFER_ROUND) <= core->round ||
-        offer->size != core->config.state_size ||
-        size != core->transfer.blocks * sizeof *core->transfer.hashes ||
-        transfer_offer_check(offer, body, size) != offer->check || offer_too_early(core, from))
+    struct fetch_list list = {offer->round, offer->state_hash, offer->check};
+    if (!asks || !list_of_use(core, &list, core_mutant(MUTANT_OFFER_ROUND)) ||
+        offer->size != core->config.state_size || size != list_size(core) ||
+        transfer_offer_check(offer, fetch_segments(core), body, size) != offer->check ||
+        offer_too_early(core, from))
         return;
     struct fetch_donor *donor = &fetch->donors[from];
     donor->offered = true;
-    donor->list = (struct fetch_list){offer->round, offer->state_hash, offer->check};
+    donor->list = list;
     fetch->progress_at = core->awake;
     if (fetch->offered_at.us == 0)
         fetch->offered_at = core->awake;
@@ -94,10 +135,9 @@ offer_votes(const struct fetch *fetch, const struct core *core, int i)
     unsigned count = 0;
     const struct fetch_donor *donors = fetch->donors;
     for (int k = 0; k < core->peers.high; k++)
-        count += fetch_ahead(core, k) && donors[k].offered &&
+        count += fetch_may_give(core, k) && donors[k].offered &&
                  fetch_list_equal(&donors[k].list, &donors[i].list);
-    bool later = donors[i].list.round + core_mutant(MUTANT_OFFER_VOTES) > core->round;
-    return later ? count : 0;
+    return list_of_use(core, &donors[i].list, core_mutant(MUTANT_OFFER_VOTES)) ? count : 0;
 }
 
 /* Whose list most offer, the one of the highest round among equals; -1: nobody's. `all`: have all offered? */
@@ -108,9 +148,9 @@ best_offer(const struct fetch *fetch, const struct core *core, unsigned *most, b
     *most = 0;
     *all = true;
     for (int i = 0; i < core->peers.high; i++) {
-        bool offers = fetch_ahead(core, i) && fetch->donors[i].offered;
+        bool offers = fetch_may_give(core, i) && fetch->donors[i].offered;
         unsigned count = offers ? offer_votes(fetch, core, i) : 0;
-        *all = *all && (offers || !fetch_ahead(core, i));
+        *all = *all && (offers || !fetch_may_give(core, i));
         if (count > *most || (count > 0 && count == *most &&
                               fetch->donors[i].list.round > fetch->donors[best].list.round)) {
             *most = count;
@@ -146,7 +186,8 @@ offer_choose(struct fetch *fetch, const struct core *core)
     if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
         list_request(fetch, core, list);
     fetch->state = FETCH_BLOCKS;
-    if (fetch->said_at.us && awake_since(core->awake, fetch->said_at) < FETCH_SAY_US)
+    if (fetch->part ||
+        (fetch->said_at.us && awake_since(core->awake, fetch->said_at) < FETCH_SAY_US))
         return;
     fetch->said_at = core->awake;
     core_log(core, 6, "catching up: copying the current weights from %u %s", most,
@@ -156,7 +197,7 @@ offer_choose(struct fetch *fetch, const struct core *core)
 static void
 asking_step(struct fetch *fetch, const struct core *core)
 {
-    if (!fetch_anybody(core, fetch_ahead)) {
+    if (!fetch->part && !fetch_anybody(core, fetch_ahead)) {
         fetch_enter(fetch, core, FETCH_NONE);
         return;
     }
@@ -211,7 +252,7 @@ blocks_ask(struct fetch *fetch, const struct core *core, int i, uint64_t first, 
                             .fetch = {.round = fetch->list.round,
                                       .block = first,
                                       .count = (uint16_t)count,
-                                      .holds = core->holds}};
+                                      .holds = fetch_segments(core)}};
     if (donor->under_way == 0)
         donor->since = core->awake;
     assert(first + count <= core->transfer.blocks);
@@ -263,7 +304,7 @@ blocks_step(struct fetch *fetch, const struct core *core)
         if (!fetch_gives(core, i)) /* it may offer another state by now */
             blocks_free(fetch, core, i);
     if (!fetch_anybody(core, fetch_gives)) {
-        bool same = fetch->listed && fetch->list.round > core->round;
+        bool same = fetch->listed && list_of_use(core, &fetch->list, false);
         fetch_ask_begin(fetch, core, same ? fetch->list.round : fetch_name_round(core));
         return;
     }
@@ -271,6 +312,8 @@ blocks_step(struct fetch *fetch, const struct core *core)
         offers_ask(fetch, core);
         return;
     }
+    if (fetch->here == fetch->whole) /* a segment without parameters has none */
+        fetch->state = FETCH_COMPLETE;
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
             donor_step(fetch, core, i);
@@ -304,15 +347,16 @@ block_bad(struct fetch *fetch, const struct core *core, int from, uint64_t block
 static void
 block_take(struct fetch *fetch, const struct core *core, int from, uint64_t block, const void *body)
 {
-    memcpy(transfer_block(&core->config, block), body, transfer_block_size(&core->config, block));
+    struct transfer_block where = transfer_state_block(&core->transfer, block);
+    memcpy(core->config.state_in + where.offset, body, where.size);
     if (fetch->blocks[block] != FETCH_MISSING)
         fetch->donors[fetch->blocks[block]].under_way--;
     fetch->blocks[block] = FETCH_HERE;
     fetch->donors[from].since = core->awake;
     fetch->donors[from].tries = 0;
-    fetch->progress_at = core->awake;
-    assert(fetch->here < core->transfer.blocks);
-    if (++fetch->here == core->transfer.blocks)
+    fetch->progress_at = fetch->moved_at = core->awake;
+    assert(fetch->here < fetch->whole);
+    if (++fetch->here == fetch->whole)
         fetch->state = FETCH_COMPLETE;
 }
 
@@ -328,12 +372,36 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
         fetch->donors[from].offered = false;
         return;
     }
-    if (size != transfer_block_size(&core->config, block) || fetch->blocks[block] == FETCH_HERE)
+    if (fetch->blocks[block] == FETCH_HERE ||
+        size != transfer_state_block(&core->transfer, block).size)
         return;
     if (hash64(body, size) != core->transfer.hashes[block] && !core_mutant(MUTANT_BLOCK))
         block_bad(fetch, core, from, block);
     else
         block_take(fetch, core, from, block, body);
+}
+
+/* Nothing of the part has come for long, nor has anybody who holds it got further; or what came was wrong each time. */
+static bool
+part_lost(const struct fetch *fetch, const struct core *core)
+{
+    bool late = fetch_waits_us(core) >= CORE_LINGER_US + 4 * core->round_us;
+    return fetch->part && fetch->state != FETCH_COMPLETE && (late || fetch->bad >= FETCH_TRIES);
+}
+
+/* The trainer is told of a part once. */
+static struct fetch_verdict
+part_tell(struct fetch *fetch, const struct core *core, bool lost)
+{
+    assert(!fetch->given);
+    fetch->given = true;
+    fetch->moved_at = core->awake;
+    return (struct fetch_verdict){
+        .part = true,
+        .round = core->round,
+        .segments = lost ? 0 : fetch->part,
+        .parts = fetch->parts,
+    };
 }
 
 static struct fetch_verdict
@@ -343,6 +411,7 @@ complete_step(const struct fetch *fetch, const struct core *core)
         .adopt = core->contribution.state == TRAINER_FREE && !core->plan.active,
         .round = fetch->list.round,
         .hash = fetch->list.hash,
+        .parts = fetch->parts,
     };
 }
 
@@ -353,6 +422,9 @@ fetch_copy_step(struct fetch *fetch, const struct core *core)
         asking_step(fetch, core);
     if (fetch->state == FETCH_BLOCKS)
         blocks_step(fetch, core);
+    bool lost = part_lost(fetch, core);
+    if (lost || (fetch->part && fetch->state == FETCH_COMPLETE))
+        return part_tell(fetch, core, lost);
     if (fetch->state == FETCH_COMPLETE)
         return complete_step(fetch, core);
     return (struct fetch_verdict){.adopt = false};
@@ -364,6 +436,13 @@ fetch_copy_bad(struct fetch *fetch, const struct core *core)
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
-            fetch->of[i].avoid_at = awake_after(core->awake, FETCH_BAD_US);
-    fetch_reset(fetch, core);
+            fetch->of[i].avoid_at =
+                awake_after(core->awake, fetch->part ? FETCH_AVOID_US : FETCH_BAD_US);
+    if (!fetch->part) {
+        fetch_reset(fetch, core);
+        return;
+    }
+    fetch->bad++;
+    fetch->given = fetch->listed = false;
+    fetch_ask_begin(fetch, core, core->round);
 }

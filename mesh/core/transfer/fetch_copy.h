@@ -17,7 +17,7 @@ void fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
                     const struct proto_offer *offer, const void *body, size_t size);
 void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
                     const struct proto_state *msg, const void *body, size_t size);
-/* The state that the trainer was to adopt is wrong. */
+/* The state that the trainer was to adopt, or the part that it got, is wrong. */
 void fetch_copy_bad(struct fetch *fetch, const struct core *core);
 /* The session with peers[i] ended. */
 void fetch_gone(struct fetch *fetch, const struct core *core, int i);

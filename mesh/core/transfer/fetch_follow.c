@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/transfer/fetch_internal.h"
 
 static uint64_t
 follow_window(const struct core *core)
 {
-    uint64_t block = transfer_total_size(core->buckets, 0, core->config.bucket_count);
+    uint64_t block = transfer_total_size(&core->transfer, 0, core->holds);
     block = block < core->config.block_size ? block : core->config.block_size;
     uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
     count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
@@ -74,20 +75,20 @@ follow_fail(struct fetch *fetch, const struct core *core)
     fetch_reset(fetch, core);
 }
 
+/* `at`: where the block begins in a total of all buckets. */
 static void
-total_scatter(const struct core *core, uint64_t at, const uint8_t *body, size_t size)
+total_scatter(const struct core *core, size_t at, const uint8_t *body, size_t size)
 {
+    const size_t *bucket_at = core->transfer.bucket_at;
     for (size_t b = core->first_bucket; b < core->config.bucket_count && size > 0; b++) {
-        uint64_t whole = core->buckets[b].count * sizeof(int32_t);
-        if (at < whole) {
-            size_t part = whole - at < size ? (size_t)(whole - at) : size;
-            memcpy((uint8_t *)(core->config.sum + core->buckets[b].first) + at, body, part);
-            body += part;
-            size -= part;
-            at = 0;
-        } else {
-            at -= whole;
-        }
+        if (bucket_at[b + 1] <= at)
+            continue;
+        size_t skip = at - bucket_at[b], rest = bucket_at[b + 1] - at;
+        size_t part = rest < size ? rest : size;
+        memcpy((uint8_t *)(core->config.sum + core->buckets[b].first) + skip, body, part);
+        body += part;
+        size -= part;
+        at += part;
     }
 }
 
@@ -128,12 +129,11 @@ static struct fetch_verdict
 total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
            const void *body, size_t size)
 {
-    uint64_t whole =
-        transfer_total_size(core->buckets, core->first_bucket, core->config.bucket_count);
-    uint64_t at = fetch->block * core->config.block_size, rest = whole - at;
-    assert(at < whole);
-    bool fits = size == (rest < core->config.block_size ? rest : core->config.block_size);
-    if (transfer_total_check(total, body, size) != total->check ||
+    struct transfer_block block =
+        transfer_total_block(&core->transfer, core->first_bucket, core->holds, fetch->block);
+    assert(block.size > 0);
+    bool fits = size == block.size;
+    if (transfer_total_check(total, core->holds, body, size) != total->check ||
         (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
     struct fetch_verdict verdict = check_state(fetch, core, total->state_hash);
@@ -144,12 +144,13 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
         total_restart(fetch, core);
         return verdict;
     }
-    total_scatter(core, at, body, size);
+    total_scatter(core, block.offset, body, size);
     fetch->commit = total->commit;
     fetch->block++;
     fetch->sure = true;
     fetch->progress_at = core->awake;
-    verdict.commit = fetch->block * core->config.block_size >= whole;
+    verdict.commit =
+        fetch->block == transfer_total_count(&core->transfer, core->first_bucket, core->holds);
     return verdict;
 }
 
@@ -217,7 +218,7 @@ static struct fetch_verdict
 total_absent(struct fetch *fetch, const struct core *core, const struct proto_total *total)
 {
     struct fetch_verdict verdict = {.told = false};
-    if (total->state_hash != 0 && transfer_total_check(total, "", 0) == total->check)
+    if (total->state_hash != 0 && transfer_total_check(total, core->holds, "", 0) == total->check)
         verdict = check_state(fetch, core, total->state_hash);
     if (fetch->state != FETCH_FOLLOWING)
         return verdict;
@@ -260,7 +261,7 @@ follow_patience_us(const struct fetch *fetch, const struct core *core)
 static void
 follow_more(struct fetch *fetch, const struct core *core)
 {
-    uint64_t each = transfer_total_blocks(&core->config, core->buckets);
+    uint64_t each = transfer_total_count(&core->transfer, 0, core->holds);
     uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
     if (fetch->block < fetch->told_block && core->round == fetch->told_round) {

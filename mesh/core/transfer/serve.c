@@ -52,6 +52,7 @@ copy_begin(struct serve *serve, const struct core *core)
     serve->state = SERVE_COPYING;
     serve->round = core->round + core_mutant(MUTANT_STATE);
     serve->hash = core->state_hash;
+    memcpy(serve->parts, core->parts, sizeof serve->parts);
     serve->copied = 0;
 }
 
@@ -60,11 +61,14 @@ copy_some(struct serve *serve, const struct core *core, uint64_t most)
 {
     assert(!fetch_uses_state_in(&core->fetch));
     const uint8_t *state = core->config.trainer->state(core->config.trainer_ctx);
-    for (; most > 0 && serve->copied < core->transfer.blocks; most--) {
-        size_t size = transfer_block_size(&core->config, serve->copied);
-        uint8_t *to = transfer_block(&core->config, serve->copied);
-        memcpy(to, state + (to - core->config.state_in), size);
-        core->transfer.hashes[serve->copied++] = hash64(to, size);
+    for (; most > 0 && serve->copied < core->transfer.blocks; serve->copied++) {
+        struct transfer_block block = transfer_state_block(&core->transfer, serve->copied);
+        if (!transfer_has(core->holds, block.segment))
+            continue;
+        uint8_t *to = core->config.state_in + block.offset;
+        memcpy(to, state + block.offset, block.size);
+        core->transfer.hashes[serve->copied] = hash64(to, block.size);
+        most--;
     }
     if (serve->copied == core->transfer.blocks)
         serve->state = SERVE_COPIED;
@@ -77,6 +81,20 @@ serve_finish(struct serve *serve, const struct core *core)
         copy_some(serve, core, UINT64_MAX);
 }
 
+/* The hashes of these segments and of their blocks. */
+static size_t
+offer_list(const struct serve *serve, const struct core *core, uint64_t segments)
+{
+    const struct transfer *transfer = &core->transfer;
+    uint64_t *list = transfer->offer;
+    for (size_t s = 0; s < transfer->segments; s++)
+        *list++ = segments >> s & 1 ? serve->parts[s] : 0;
+    for (uint64_t b = 0; b < transfer->blocks; b++)
+        if (transfer_has(segments, transfer_state_block(transfer, b).segment))
+            *list++ = transfer->hashes[b];
+    return (size_t)(list - transfer->offer) * sizeof *list;
+}
+
 static void
 offer_send(struct serve *serve, const struct core *core, int to)
 {
@@ -86,21 +104,24 @@ offer_send(struct serve *serve, const struct core *core, int to)
                             .offer = {.round = serve->round,
                                       .state_hash = serve->hash,
                                       .size = core->config.state_size}};
-    size_t size = (size_t)core->transfer.blocks * sizeof *core->transfer.hashes;
-    msg.offer.check = transfer_offer_check(&msg.offer, core->transfer.hashes, size);
+    size_t size = offer_list(serve, core, served->segments);
+    msg.offer.check =
+        transfer_offer_check(&msg.offer, served->segments, core->transfer.offer, size);
     served->served_at = core->awake;
     served->served_block = UINT64_MAX; /* none */
-    peers_send_bulk(core, to, &msg, core->transfer.hashes, size);
+    peers_send_bulk(core, to, &msg, core->transfer.offer, size);
 }
 
 static void
-send_blocks(const struct serve *serve, const struct core *core, int to, uint64_t first,
-            uint64_t count)
+send_blocks(const struct serve *serve, const struct core *core, int to,
+            const struct proto_fetch *fetch)
 {
-    for (uint64_t b = first; b < first + count && b < core->transfer.blocks; b++) {
+    uint64_t count = fetch->count < SERVE_BLOCKS_MAX ? fetch->count : SERVE_BLOCKS_MAX;
+    for (uint64_t b = fetch->block; b < fetch->block + count && b < core->transfer.blocks; b++) {
+        struct transfer_block block = transfer_state_block(&core->transfer, b);
         struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = serve->round, .block = b}};
-        peers_send_bulk(core, to, &msg, transfer_block(&core->config, b),
-                        transfer_block_size(&core->config, b));
+        if (transfer_has(fetch->holds, block.segment))
+            peers_send_bulk(core, to, &msg, core->config.state_in + block.offset, block.size);
     }
 }
 
@@ -113,20 +134,29 @@ send_none(const struct core *core, int to, const struct proto_fetch *fetch)
     peers_send_bulk(core, to, &msg, core->transfer.hashes, 0);
 }
 
+/* Of a copy before which round can it make use? Who is done, as this node is, wants what it does not hold. */
+static uint64_t
+copy_least(const struct core *core, int from, const struct proto_fetch *fetch)
+{
+    const struct proto_heartbeat *said = &core->view.of[from].beat;
+    return said->round + !(core->done && !(said->holds & fetch->holds));
+}
+
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
 static void
-copy_want(struct serve *serve, const struct core *core, int from, uint64_t round)
+copy_want(struct serve *serve, const struct core *core, int from, const struct proto_fetch *fetch)
 {
-    uint64_t his = core->view.of[from].beat.round;
-    if (his >= core->round)
+    uint64_t least = copy_least(core, from, fetch);
+    if (least > core->round)
         return;
-    bool useful = copy_counts(serve) && serve->round > his;
-    bool sooner = serve->state == SERVE_WANTED && round < serve->round;
+    bool useful = copy_counts(serve) && serve->round >= least;
+    bool sooner = serve->state == SERVE_WANTED && fetch->round < serve->round;
     if (sooner || (serve->state != SERVE_WANTED && !useful)) {
         serve->state = SERVE_WANTED;
-        serve->round = round;
+        serve->round = fetch->round;
         serve->wanted_at = core->awake;
     }
+    serve->of[from].segments = fetch->holds;
     serve->due |= 1ull << from;
 }
 
@@ -137,11 +167,11 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
     const struct peer *peer = &core->peers.peers[from];
     struct serve_peer *served = &serve->of[from];
     if (!peer->announced || core->contribution.state == TRAINER_START || divergence_open(core) ||
-        (core->done && core_mutant(MUTANT_DONE)))
+        (fetch->holds & ~core->holds) || (core->done && core_mutant(MUTANT_DONE)))
         return;
     serve->asked_at = core->awake;
     if (fetch->count == 0) {
-        copy_want(serve, core, from, fetch->round);
+        copy_want(serve, core, from, fetch);
         return;
     }
     bool again = served->served_at.us > 0 && served->served_block == fetch->block &&
@@ -151,8 +181,7 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
     served->served_at = core->awake;
     served->served_block = fetch->block;
     if (serve->state == SERVE_COPIED && serve->round == fetch->round)
-        send_blocks(serve, core, from, fetch->block,
-                    fetch->count < SERVE_BLOCKS_MAX ? fetch->count : SERVE_BLOCKS_MAX);
+        send_blocks(serve, core, from, fetch);
     else
         send_none(core, from, fetch);
 }
@@ -183,8 +212,7 @@ serve_committed(struct serve *serve, const struct core *core)
     serve->commits++;
     if (!serve->logs)
         return;
-    size_t size = (size_t)transfer_total_size(core->buckets, core->first_bucket,
-                                              core->config.bucket_count),
+    size_t size = transfer_total_size(&core->transfer, core->first_bucket, core->holds),
            at = serve->next;
     if (size > core->config.log_size) { /* nobody can follow */
         serve->first = core->round + 1;
@@ -197,37 +225,39 @@ serve_committed(struct serve *serve, const struct core *core)
     drop_overlapping(serve, core, at, at + size);
     assert(at + size <= core->config.log_size);
     *total_of(serve, core->round) =
-        (struct serve_total){at, size, core->state_hash, serve->commits};
+        (struct serve_total){at, size, core->first_bucket, core->state_hash, serve->commits};
     serve->next = at + size;
     for (size_t b = core->first_bucket; b < core->config.bucket_count; b++) {
         size_t bytes = core->buckets[b].count * sizeof(int32_t);
+        if (!transfer_sums(&core->transfer, core->holds, b))
+            continue;
         memcpy(core->config.log + at, core->config.sum + core->buckets[b].first, bytes);
         at += bytes;
     }
 }
 
+/* The block that this follower gets next; nothing of a total that is no longer in the log. */
 static void
-send_total(struct serve *serve, const struct core *core, int to, uint64_t round, uint64_t block)
+send_total(struct serve *serve, const struct core *core, int to)
 {
     struct serve_peer *served = &serve->of[to];
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .block = block}};
-    if (core_mutant(MUTANT_TOTAL) && round > serve->first)
-        round--;
-    size_t size = 0;
+    const struct serve_follower *f = &serve->followers[to];
+    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = f->round, .block = f->block}};
+    uint64_t round = f->round - (core_mutant(MUTANT_TOTAL) && f->round > serve->first);
+    struct transfer_block block = {.size = 0};
     const uint8_t *body = core->config.log;
     msg.total.state_hash = divergence_past(core, round);
     if (serve->logs && round >= serve->first) {
-        size_t skip = (size_t)block * core->config.block_size;
         const struct serve_total *total = total_of(serve, round);
-        size = skip < total->size ? total->size - skip : 0;
-        size = size < core->config.block_size ? size : core->config.block_size;
-        body += total->at + skip;
+        block = transfer_total_block(&core->transfer, total->first_bucket, f->segments, f->block);
+        body += total->at + transfer_total_before(&core->transfer, total->first_bucket, core->holds,
+                                                  block.offset);
         msg.total.state_hash = total->state_hash;
         msg.total.commit = total->commit;
     }
-    msg.total.check = transfer_total_check(&msg.total, body, size);
+    msg.total.check = transfer_total_check(&msg.total, f->segments, body, block.size);
     served->served_at = core->awake;
-    peers_send_bulk(core, to, &msg, body, size);
+    peers_send_bulk(core, to, &msg, body, block.size);
 }
 
 /* Push what this follower may have and there is. */
@@ -237,13 +267,15 @@ totals_send(struct serve *serve, const struct core *core, int to)
     struct serve_follower *f = &serve->followers[to];
     while (f->on && f->round < core->round &&
            (f->round < f->end_round || (f->round == f->end_round && f->block < f->end_block))) {
-        send_total(serve, core, to, f->round, f->block);
+        send_total(serve, core, to);
         if (!serve->logs || f->round < serve->first) {
             f->on = false; /* it was told */
             return;
         }
         f->block++;
-        if (f->block * core->config.block_size >= total_of(serve, f->round)->size) {
+        if (f->block >= transfer_total_count(&core->transfer,
+                                             total_of(serve, f->round)->first_bucket,
+                                             f->segments)) {
             f->round++;
             f->block = 0;
         }
@@ -258,19 +290,20 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     bool has_state =
         contribution_settled(&core->contribution) || core->contribution.state == TRAINER_COMMITTING;
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
-        (core->done && core_mutant(MUTANT_DONE)))
+        (follow->holds & ~core->holds) || (core->done && core_mutant(MUTANT_DONE)))
         return;
     serve->asked_at = core->awake;
     if (!serve->logs)
         log_begin(serve, core);
-    uint64_t all = transfer_total_blocks(&core->config, core->buckets);
+    uint64_t all = transfer_total_count(&core->transfer, 0, follow->holds);
     bool skips =
         follow->round > f->round || (follow->round == f->round && follow->block > f->block);
-    if (!f->on || follow->again || skips) {
+    if (!f->on || follow->again || skips || follow->holds != f->segments) {
         f->round = follow->round;
         f->block = follow->block;
     }
     f->on = true;
+    f->segments = follow->holds;
     f->end_round = follow->round + (follow->block + follow->count) / all;
     f->end_block = (follow->block + follow->count) % all;
     totals_send(serve, core, from);
@@ -290,6 +323,13 @@ serve_forget(struct serve *serve, int i)
 {
     assert(!serve->followers[i].on && !(serve->due >> i & 1));
     serve->of[i] = (struct serve_peer){0};
+}
+
+void
+serve_moves(struct serve *serve, const struct core *core, int i)
+{
+    if (core->done && core->view.of[i].beat.needs)
+        serve->of[i].moved_at = core->awake;
 }
 
 void

@@ -4,11 +4,14 @@
  *       ^                                                                               |
  *       +---- nobody asked for SERVE_IDLE_US, or the log has left the copy behind <-----+
  *
- * The copy is the state before one round. All nodes that copy it can give the same blocks, while training goes on. It
- * lies in state_in, as long as this node fetches nothing itself (transfer.h). Each event copies a few blocks; those that
+ * The copy is the state before one round, as much as this node holds of it. All nodes that copy it can give the same blocks,
+ * while training goes on. It lies in state_in, as long as this node fetches nothing itself (transfer.h). Each event copies a few blocks; those that
  * are left are copied before the next commit. From then on, the total of every round goes into a log of bounded size; new
  * totals overwrite the oldest. A follower says how many blocks of totals it can take (FOLLOW), and gets each as soon as it
- * exists. A follower that needs a total that the log no longer has gets an empty TOTAL. */
+ * exists. A follower that needs a total that the log no longer has gets an empty TOTAL.
+ *
+ * Who asks names the segments that it wants (pipeline/stages.h). A node that does not hold all of them does not answer. A node
+ * that is done gives those to others that are done, too: they need them for their files. */
 #ifndef MESH_SERVE_H
 #define MESH_SERVE_H
 
@@ -31,6 +34,7 @@ enum serve_state { SERVE_NONE, SERVE_WANTED, SERVE_COPYING, SERVE_COPIED };
 
 struct serve_follower {
     bool on;
+    uint64_t segments;
     uint64_t round, block;         /* the next one to send */
     uint64_t end_round, end_block; /* the first one that may not be sent */
 };
@@ -38,11 +42,14 @@ struct serve_follower {
 struct serve_peer {
     struct awake served_at; /* when a block of state was sent to it */
     uint64_t served_block;  /* the first one of what was sent to it last */
+    uint64_t segments;      /* of which it wants an OFFER */
+    struct awake moved_at;  /* when its trainer last made progress while this node was done */
 };
 
 /* A total in the log. */
 struct serve_total {
     size_t at, size;
+    size_t first_bucket; /* of the round */
     uint64_t state_hash; /* of the state to which it was applied */
     uint64_t commit;     /* as in struct proto_total */
 };
@@ -51,9 +58,9 @@ struct serve {
     struct serve_peer of[PEERS_MAX]; /* index: as in struct peers */
     enum serve_state state;
     uint64_t round; /* the wanted round, later the round of the copy */
-    uint64_t hash;
+    uint64_t hash, parts[PROTO_STAGES_MAX];
     struct awake wanted_at;
-    uint64_t copied; /* blocks copied so far */
+    uint64_t copied; /* blocks copied or passed over so far */
     uint64_t due;    /* bitmap of peers that wait for an OFFER */
     struct awake asked_at;
     uint64_t commits; /* totals applied */
@@ -65,6 +72,8 @@ struct serve {
     struct serve_follower followers[PEERS_MAX];
 };
 
+/* The trainer of peers[i] has made progress. Who is done waits for one that gets what it needs from others. */
+void serve_moves(struct serve *serve, const struct core *core, int i);
 void serve_step(struct serve *serve, const struct core *core);
 /* The state is about to change: copies the blocks that are missing. */
 void serve_finish(struct serve *serve, const struct core *core);
