@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/train/gather.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
 #include "node/train/stages_mesh.h"
@@ -31,6 +32,7 @@ struct rounds_run {
     uint64_t parts[PROTO_STAGES_MAX]; /* of the present state, as the mesh was told */
     uint64_t computes;                /* shards of the running task */
     bool known;                       /* what this node holds */
+    uint64_t missing;                 /* segments that run->gather has not got */
 };
 
 /* Returns 0, or the exit status. */
@@ -71,6 +73,61 @@ in_parts(const struct run *run)
     return run->job.ledgers > 1;
 }
 
+static void
+gather_next(struct run *run)
+{
+    const struct rounds_run *rounds = run->own;
+    mesh_part(run->mesh, rounds->missing & -rounds->missing);
+}
+
+/* No model here, and why. */
+static void
+gather_fail(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 4, "no model.safetensors here: %s", run->no_model.line);
+    gather_close(&run->gather);
+    rounds->missing = 0;
+}
+
+/* The run is done; of the last state, others have what this node does not hold. */
+static void
+gather_begin(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_stages *segments = &rounds->stages.segments;
+    if (!run->state.header->done || state_whole(&run->state))
+        return;
+    gather_close(&run->gather);
+    run->no_model.line[0] = '\0';
+    rounds->missing = 0;
+    for (size_t s = 0; s < segments->count; s++)
+        if (!state_holds(&run->state, &segments->stage[s]))
+            rounds->missing |= UINT64_C(1) << s;
+    if (gather_open(&run->gather, run->config->out, &run->state, &run->no_model))
+        gather_fail(run);
+    gather_next(run);
+}
+
+static void
+take_part(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    unsigned s = task->holds ? (unsigned)__builtin_ctzll(task->holds) : 0;
+    const struct state_range *range = &rounds->stages.segments.stage[s];
+    const uint8_t *block = mesh_state_in(run->mesh);
+    if (task->holds && !state_segment_sound(&run->state, range, block, task->parts[s])) {
+        mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
+        return;
+    }
+    if (!task->holds)
+        why_set(&run->no_model, "no other node has the rest of the last state any more");
+    if (!task->holds || gather_add(run->gather, block, range, &run->no_model))
+        gather_fail(run);
+    rounds->missing &= ~task->holds;
+    gather_next(run);
+}
+
 /* `hash`: what is remembered. */
 static void
 announce(struct run *run, uint64_t hash)
@@ -86,6 +143,7 @@ announce(struct run *run, uint64_t hash)
         state.late = state_needs_squares(&run->state);
     }
     train_tell_mesh(run, &state);
+    gather_begin(run);
 }
 
 /* Where it is not known yet what this node holds, the mesh says it. */
@@ -476,6 +534,8 @@ follow_rounds(struct run *run, const struct mesh_task *task)
         compute_shards(run, task);
     else if (task->kind == MESH_PIECE)
         compute_piece(run, task);
+    else if (task->kind == MESH_PART)
+        take_part(run, task);
     else if (task->kind == MESH_SUMMED)
         work_ahead(run, task);
     else if (task->kind == MESH_COMMIT)
