@@ -468,13 +468,31 @@ stages_deal(struct proto_plan *plan, size_t groups, unsigned turn)
         }
 }
 
+/* Does the decoder take what its members compute? */
+static bool
+stages_decode(const struct proto_plan *plan)
+{
+    for (size_t stage = 0; stage <= plan->cut_count; stage++) {
+        uint64_t seen = 0;
+        for (size_t m = 0; m < plan->count; m++) {
+            uint64_t adds = proto_plan_computes(plan, m, stage);
+            if ((adds & seen) ||
+                (plan->members[m].computes & ~bits_below((unsigned)plan->cut_count + 1)))
+                return false;
+            seen |= adds;
+        }
+        if (plan->complete & ~seen)
+            return false;
+    }
+    return true;
+}
+
 /* A plan with cuts; or what comes of one with another word, if the decoder takes it. */
 static void
 deliver_stages(struct world *world, uint8_t from, struct proto_msg *msg)
 {
     struct proto_plan *plan = &msg->plan;
-    uint8_t where = u8(world), how = u8(world), frame[PROTO_FRAME_MAX];
-    struct why why;
+    uint8_t where = u8(world), how = u8(world);
     for (uint16_t bucket = 1; bucket < BUCKETS_MAX; bucket++)
         if (where >> (bucket - 1) & 1)
             plan->cuts[plan->cut_count++].bucket = bucket;
@@ -485,8 +503,7 @@ deliver_stages(struct world *world, uint8_t from, struct proto_msg *msg)
         one->computes ^= where >> 4 & 3;
     if (where & 0x80)
         one->shards ^= where >> 4 & 3;
-    size_t size = proto_encode(msg, frame);
-    if (proto_decode(msg, world->endpoints, frame, size, &why) == 0)
+    if (stages_decode(plan))
         deliver(world, from, msg, NULL, 0);
 }
 
