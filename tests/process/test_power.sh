@@ -34,7 +34,7 @@ start_all() { # OPTION ...
 start_slow() { # OPTION ...
     local name
     for name in "${NODES[@]}"; do
-        WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=$SLEEP"
+        WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=$SLEEP,piece:1+:sleep=$((SLEEP / 12))"
     done
     MESHNODE=$FAILNODE start_all "$@"
     WHERE=()
@@ -105,10 +105,11 @@ power_fails() { # exact|free NAME OPTION ...
 
 servers="mesh.topology=server"
 gossip="mesh.topology=gossip"
-WAYS=${*:-ring servers local inexact async ssp softsync gossip push_sum gossip-async}
+WAYS=${*:-ring stages servers local inexact async ssp softsync gossip push_sum gossip-async}
 for way in $WAYS; do
     case $way in
     ring) power_fails exact ring ;;
+    stages) power_fails exact stages --set mesh.stages=2 ;;
     servers) power_fails exact servers --set $servers ;;
     local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
