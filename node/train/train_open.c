@@ -389,7 +389,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
             run, 6,
             "%s has no checkpoint to resume from: starting at step 0, or at the step of others",
             config->out);
-    if (run->memory.spilled || run->memory.lanes < run->memory.lanes_most)
+    if (!run->memory.part && (run->memory.spilled || run->memory.lanes < run->memory.lanes_most))
         train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
                   run->memory.lanes_most, run->memory.spilled ? ", states in a file" : "");
     if (run->job.from)

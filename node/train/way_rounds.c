@@ -66,7 +66,7 @@ count_skips(struct run *run)
     run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
 }
 
-/* May nodes hold parts of the model? Then the last bucket says what each stage knows: state_summary_write. */
+/* May nodes hold parts of the model? Then states go by their names, and the last bucket says what each part is. */
 static bool
 in_parts(const struct run *run)
 {
@@ -138,6 +138,7 @@ announce(struct run *run, uint64_t hash)
     count_skips(run);
     if (in_parts(run)) {
         state_parts(&run->state, &rounds->stages.segments, rounds->parts);
+        state.hash = state_name(&run->state);
         state.holds = stages_mesh_held(&rounds->stages, &run->state);
         state.parts = rounds->parts;
         state.late = state_needs_squares(&run->state);
@@ -477,13 +478,23 @@ tell_caught_up(struct run *run)
               (unsigned long long)state_steps_total(&run->state));
 }
 
+static int
+take_state(struct run *run, const struct mesh_task *task)
+{
+    const struct rounds_run *rounds = run->own;
+    const uint8_t *block = mesh_state_in(run->mesh);
+    return in_parts(run) ? state_take_segments(&run->state, &rounds->stages.segments, block,
+                                               task->state_hash, task->parts, run->pool)
+                         : state_take(&run->state, block, task->state_hash, run->pool);
+}
+
 static void
 adopt(struct run *run, const struct mesh_task *task)
 {
     struct rounds_run *rounds = run->own;
     fail_hit(FAIL_ADOPT, NULL, 0);
     work_drop(run->work);
-    if (state_take(&run->state, mesh_state_in(run->mesh), task->state_hash, run->pool)) {
+    if (take_state(run, task)) {
         train_say(run, 4, "the weights that were received are damaged: asking again");
         train_say(run, 7, "the state before round %llu is damaged",
                   (unsigned long long)task->round);
