@@ -185,7 +185,8 @@ schedule_next(struct schedule *schedule, struct schedule_piece *piece)
     for (int i = 0; i < 3 && !schedule->busy; i++)
         for (unsigned stage = schedule->stages; stage-- > 0 && !schedule->busy;) {
             enum schedule_kind kind = order_of[schedule->rule][i];
-            uint64_t shards = schedule_ready(schedule, stage, kind);
+            uint64_t mine = schedule->of[stage].mine;
+            uint64_t shards = mine ? schedule_ready(schedule, stage, kind) : 0;
             if (shards == 0)
                 continue;
             schedule->now = (struct schedule_piece){kind, stage, shard_of(schedule, kind, shards)};
