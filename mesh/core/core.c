@@ -38,6 +38,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     /* each group of a pipeline computes all shards */
     core->members_max =
         (size_t)config->shards * (config->stages.count > 1 ? config->stages.count : 1);
+    core->placement = config->stages.count > 1 ? calloc(1, sizeof *core->placement) : NULL;
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
@@ -46,7 +47,8 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->engine = config->engine ? config->engine : &engine_rounds;
     if (!core->engine->led)
         core->config.crowd = PROTO_PEERS_MAX;
-    if (!core->buckets || core->engine->start(core) != 0) {
+    if (!core->buckets || (config->stages.count > 1 && !core->placement) ||
+        core->engine->start(core) != 0) {
         core_destroy(&core);
         return -ENOMEM;
     }
@@ -63,6 +65,7 @@ core_destroy(struct core **core)
         return;
     (*core)->engine->end(*core);
     free((*core)->buckets);
+    free((*core)->placement);
     free(*core);
     *core = NULL;
 }

@@ -19,6 +19,7 @@
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/mutant.h"
+#include "mesh/core/pipeline/placement.h"
 #include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/collective.h"
 #include "mesh/core/rounds/pieces.h"
@@ -49,11 +50,12 @@ struct core {
     struct core_config config;
     bool inside; /* an event is being processed */
     struct core_bucket *buckets;
-    uint64_t all;        /* bitmap of all shards */
-    size_t members_max;  /* of a plan: more could not compute anything */
-    struct wall now;     /* time of the event that is being processed */
-    struct awake awake;  /* the same on the clock of deadlines */
-    struct wall tick_at; /* now and awake at the last tick */
+    struct placement_room *placement; /* for plan_stages; NULL: no plan has cuts */
+    uint64_t all;                     /* bitmap of all shards */
+    size_t members_max;               /* of a plan: more could not compute anything */
+    struct wall now;                  /* time of the event that is being processed */
+    struct awake awake;               /* the same on the clock of deadlines */
+    struct wall tick_at;              /* now and awake at the last tick */
     struct awake tick_awake;
     uint64_t tick_us;        /* when the next one is due after it */
     struct awake started_at; /* when the trainer gave its first state */

@@ -48,7 +48,6 @@ set_part(struct estimate_stages *e, size_t p)
         .input_us = 1e6 * times->input_s,
         .weight_us = 1e6 * times->weight_s,
         .param_bytes = params * sizeof(int32_t),
-        .held_bytes = times->pass_bytes,
         .cut_bytes = p > 0 ? sizeof(int32_t) * rows * stages->cut[p - 1].words : 0};
 }
 
@@ -70,7 +69,6 @@ estimate_stages_new(struct estimate_stages **out, const struct config *config,
     e->place = (struct placement_job){.rule = config->mesh.schedule,
                                       .tied = e->mesh.stages.tied,
                                       .shards = config->train.shards,
-                                      .states = 1,
                                       .hop_us = COST_HOP_US,
                                       .part_count = e->mesh.stages.cut_count + 1,
                                       .parts = e->parts,
@@ -88,14 +86,14 @@ estimate_stages_destroy(struct estimate_stages **estimate)
 /* --- The division --------------------------------------------------------------------------------- */
 
 /* The first part of a stage. */
-static uint16_t
+static uint8_t
 stage_part(const struct estimate_stages *e, unsigned stage)
 {
     const struct stages *stages = &e->mesh.stages;
     size_t layer = stages_mesh_layer(&e->mesh, &e->plan, stage), below = stages->cut_count;
     while (below > 0 && stages->cut[below - 1].layer <= layer)
         below--;
-    return (uint16_t)(stages->cut_count - below);
+    return (uint8_t)(stages->cut_count - below);
 }
 
 static void
@@ -103,12 +101,12 @@ place_nodes(struct estimate_stages *e)
 {
     struct placement *placement = &e->placement;
     unsigned k = placement->stages = (unsigned)e->plan.cut_count + 1;
-    placement->first[k] = (uint16_t)e->place.part_count;
-    for (unsigned stage = 0; stage < k; stage++) {
+    placement->first[k] = (uint8_t)e->place.part_count;
+    for (unsigned stage = 0; stage < k; stage++)
         placement->first[stage] = stage_part(e, stage);
-        for (size_t m = 0; m < e->plan.count; m++)
-            for (uint64_t left = proto_plan_computes(&e->plan, m, stage); left; left &= left - 1)
-                placement->owner[stage][__builtin_ctzll(left)] = (uint8_t)m;
+    for (size_t m = 0; m < e->plan.count; m++) {
+        placement->computes[m] = e->plan.members[m].computes;
+        placement->shards[m] = e->plan.members[m].shards;
     }
 }
 
@@ -134,7 +132,7 @@ estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
         return 0;
     e->place.peer_count = nodes;
     for (unsigned q = 0; q < nodes; q++)
-        e->peers[q] = (struct placement_peer){PLACEMENT_SPEED, line, UINT64_MAX};
+        e->peers[q] = (struct placement_peer){PLACEMENT_SPEED, line, UINT64_MAX, 0};
     place_nodes(e);
     placement_tables(&e->place, &e->placement, &e->tables);
     join_parts(e);

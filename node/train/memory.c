@@ -17,6 +17,7 @@
 #include "nn/files.h"
 #include "nn/files/disk.h"
 #include "node/train/local_sgd.h"
+#include "node/train/stages_mesh.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
@@ -128,21 +129,25 @@ memory_stage(const struct config *config, const struct job *job, unsigned k, uns
            nn_pass_room_bytes(job->model, &room);
 }
 
-/* The first and the last stage are on one node if they share a weight. */
+/* Of the stages of a node, if nodes that are equally fast divide the model into k: at least as many as are needed for it. */
 static uint64_t
-largest_stage(const struct config *config, const struct job *job, const struct stages *stages,
+largest_stage(const struct config *config, const struct job *job, const struct stages_mesh *mesh,
               unsigned k)
 {
-    size_t chosen[PROTO_STAGES_MAX], first[PROTO_STAGES_MAX + 1];
-    uint64_t largest = 0, ends = 0;
-    stages_choose(stages, k, chosen);
-    stages_layers(stages, job->model, k, chosen, first);
-    for (unsigned stage = 0; stage < k; stage++) {
-        uint64_t bytes = memory_stage(config, job, k, stage, first[stage], first[stage + 1]);
-        ends += stage == 0 || stage + 1 == k ? bytes : 0;
+    struct proto_plan plan;
+    uint64_t largest = 0;
+    size_t nodes = memory_nodes(config), groups = stages_groups(&mesh->stages, k);
+    stages_mesh_divide(mesh, config->train.shards, k, nodes > groups ? nodes : groups, &plan);
+    for (size_t m = 0; m < plan.count; m++) {
+        uint64_t bytes = 0;
+        for (unsigned stage = 0; stage <= plan.cut_count; stage++)
+            if (plan.members[m].computes >> stage & 1)
+                bytes += memory_stage(config, job, (unsigned)plan.cut_count + 1, stage,
+                                      stages_mesh_layer(mesh, &plan, stage),
+                                      stages_mesh_layer(mesh, &plan, stage + 1));
         largest = bytes > largest ? bytes : largest;
     }
-    return stages->tied && ends > largest ? ends : largest;
+    return largest;
 }
 
 /* What the largest stage needs: activations; its items, two that come and two that it makes of each shard. In an evaluation one comes
@@ -150,17 +155,16 @@ largest_stage(const struct config *config, const struct job *job, const struct s
 static uint64_t
 memory_of_stage(const struct config *config, const struct job *job)
 {
-    struct stages stages;
+    struct stages_mesh mesh;
     size_t k = memory_nodes(config), words = 0, shards = config->train.shards;
     if (config->mesh.stages == CONFIG_STAGES_AUTO || config->mesh.stages == 1 || k == 1 ||
-        job_stages(job, config, &stages))
+        stages_mesh_init(&mesh, job, config))
         return 0;
-    k = k + stages.tied < config->mesh.stages ? k + stages.tied : config->mesh.stages;
-    for (size_t c = 0; c < stages.cut_count; c++)
-        words = stages.cut[c].words > words ? stages.cut[c].words : words;
-    uint64_t rows = (config->train.batch + shards - 1) / shards;
-    uint64_t trained = 4 * shards * rows, tested = 2 * data_info(job->data)->test;
-    return largest_stage(config, job, &stages, (unsigned)k) +
+    k = k + mesh.stages.tied < config->mesh.stages ? k + mesh.stages.tied : config->mesh.stages;
+    for (size_t c = 0; c < mesh.stages.cut_count; c++)
+        words = mesh.stages.cut[c].words > words ? mesh.stages.cut[c].words : words;
+    uint64_t trained = 4 * shards * mesh.core.shard_rows, tested = 2 * data_info(job->data)->test;
+    return largest_stage(config, job, &mesh, (unsigned)k) +
            (trained > tested ? trained : tested) * words * sizeof(int32_t);
 }
 
@@ -331,18 +335,17 @@ unsigned
 memory_stages(const struct config *config, const struct job *job)
 {
     struct memory m;
-    struct stages stages;
+    struct stages_mesh mesh;
     if (config->mesh.stages != CONFIG_STAGES_AUTO)
         return config->mesh.stages;
-    if (job_stages(job, config, &stages))
+    if (stages_mesh_init(&mesh, job, config))
         return 0;
     measure_job(&m, config, job);
-    unsigned most =
-        stages.cut_count < PROTO_STAGES_MAX ? (unsigned)stages.cut_count + 1 : PROTO_STAGES_MAX;
-    unsigned k = 1, least = 2 + stages.tied; /* two that share a weight would be on one node */
+    unsigned most = (unsigned)mesh.stages.cut_count + 1;
+    unsigned k = 1, least = 2 + mesh.stages.tied; /* two that share a weight would be on one node */
     while ((k > 1 ? k : least - 1) < most && !fits(&m)) {
         k = k > 1 ? k + 1 : least;
-        m.pass[m.lanes] = largest_stage(config, job, &stages, k);
+        m.pass[m.lanes] = largest_stage(config, job, &mesh, k);
     }
     return k;
 }

@@ -23,7 +23,7 @@ struct stages_cut {
 };
 
 struct stages {
-    size_t cut_count; /* the legal ones */
+    size_t cut_count; /* the legal ones, below PROTO_STAGES_MAX */
     struct stages_cut cut[STAGES_CUTS_MAX];
     double cost[STAGES_CUTS_MAX + 1]; /* flops per row of a training step */
     bool tied; /* the first and the last stage share a weight: the same members compute both */
@@ -32,14 +32,8 @@ struct stages {
 /* `buckets` are those of a job with stages. */
 void stages_of(struct stages *out, const struct nn_model *model, const struct buckets *buckets);
 
-/* Chooses k - 1 of the cuts, 1 <= k <= cut_count + 1 and <= PROTO_STAGES_MAX, so that the costliest stage is as cheap as can be; the
- * first and the last one count as one if tied. chosen[k - 1]: their numbers, rising. Returns the cost of the costliest. */
-double stages_choose(const struct stages *stages, unsigned k, size_t chosen[]);
 /* Groups of nodes for k stages: as many, but that the first and the last stage are of one group if tied. */
 unsigned stages_groups(const struct stages *stages, unsigned k);
-/* first[k + 1]: the layers with which the k stages between these cuts begin, from the input on, and the end. */
-void stages_layers(const struct stages *stages, const struct nn_model *model, unsigned k,
-                   const size_t chosen[], size_t first[]);
 
 /* The segments, from the input on: what lies between two legal cuts. They are fewer than PROTO_STAGES_MAX + 1. */
 void stages_segments(const struct stages *stages, const struct nn_model *model,

@@ -43,6 +43,7 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
     int rc = job_stages(job, config, &out->stages);
     if (rc)
         return rc;
+    out->layers = nn_layer_count(job->model);
     set_tables(out);
     stages_segments(&out->stages, job->model, &out->segments);
     out->core = (struct core_stages){
@@ -52,6 +53,7 @@ stages_mesh_init(struct stages_mesh *out, const struct job *job, const struct co
         .cut_count = out->stages.cut_count,
         .cost = out->cost,
         .tied = out->stages.tied,
+        .shard_rows = (config->train.batch + config->train.shards - 1) / config->train.shards,
         .item_words = item_words(&out->stages, config, data_info(job->data)->test)};
     return 0;
 }
@@ -107,6 +109,8 @@ cut_of(const struct stages_mesh *from, const struct proto_plan *plan, size_t sta
 size_t
 stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan, unsigned stage)
 {
+    if (stage > plan->cut_count)
+        return from->layers;
     return stage > 0 ? from->stages.cut[cut_of(from, plan, stage)].layer : 0;
 }
 
@@ -166,11 +170,14 @@ void
 stages_mesh_divide(const struct stages_mesh *from, unsigned shards, unsigned k, size_t nodes,
                    struct proto_plan *plan)
 {
-    struct plan_stages_member equal[PROTO_PEERS_MAX] = {{0}};
-    for (size_t m = 0; m < nodes; m++)
-        equal[m].holds = UINT64_MAX;
+    static struct placement_room room;
+    struct plan_stages_member equal[PROTO_PEERS_MAX];
     struct core_config core = {.shards = shards, .stages = from->core};
+    for (size_t m = 0; m < nodes; m++)
+        equal[m] = (struct plan_stages_member){.holds = UINT64_MAX};
     core.stages.count = stages_groups(&from->stages, k);
     *plan = (struct proto_plan){.count = nodes};
-    plan_stages(&core, equal, NULL, plan);
+    bool covers = plan_stages(&core, equal, NULL, &room, plan);
+    assert(covers);
+    (void)covers;
 }

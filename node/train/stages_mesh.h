@@ -10,6 +10,7 @@ enum { STAGES_SPANS_MAX = 1 + PROTO_STAGES_MAX * (OPTIM_SLOTS_MAX + 2) };
 
 struct stages_mesh {
     struct stages stages;
+    size_t layers;
     struct core_cut cut[STAGES_CUTS_MAX];
     uint64_t cost[STAGES_CUTS_MAX + 1];
     struct state_stages segments; /* their parameters */
@@ -36,7 +37,7 @@ bool stages_mesh_whole(const struct stages_mesh *from, const struct proto_plan *
 /* How the plan of this piece divides the model. */
 void stages_mesh_plan(const struct stages_mesh *from, const struct core_piece *piece,
                       struct mesh *mesh, struct work_stages *out);
-/* The layer with which a stage of the plan begins. */
+/* The layer with which a stage of the plan begins; of the stage behind the last one: how many there are. */
 size_t stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan,
                          unsigned stage);
 /* How `nodes` nodes that are equally fast would divide `shards` shards and the model into `k` stages, as mesh.stages or memory_stages says. */

@@ -12,7 +12,9 @@
 #include "proto/bits.h"
 #include "tests/support/rand.h"
 
-enum { CUTS = 9, CASES = 3000 };
+enum { CUTS = 9, CASES = 400 };
+
+static struct placement_room room;
 
 struct job {
     struct core_config config;
@@ -22,8 +24,19 @@ struct job {
     struct proto_plan plan;
 };
 
+/* Some segments one after the other; with tied weights the first and the last one, or neither. */
+static uint64_t
+draw_holds(struct rand *rand, const struct core_stages *stages)
+{
+    uint64_t all = bits_below(stages->cut_count + 1), ends = 1 | (all & ~(all >> 1));
+    size_t first = rand_below(rand, stages->cut_count + 1);
+    uint64_t holds = all & ~bits_below(first);
+    holds &= bits_below(first + rand_range(rand, 1, stages->cut_count + 1));
+    return !stages->tied ? holds : rand_bool(rand) ? holds | ends : holds & ~ends;
+}
+
 static void
-draw(struct job *job, struct rand *rand)
+draw(struct job *job, struct rand *rand, bool partly)
 {
     memset(job, 0, sizeof *job);
     size_t cuts = rand_below(rand, CUTS + 1);
@@ -43,7 +56,37 @@ draw(struct job *job, struct rand *rand)
         job->plan.members[m].node = (struct proto_node){m + 1, 1};
         job->member[m].holds = UINT64_MAX;
         job->member[m].speed = (uint32_t)(rand_below(rand, 10) ? rand_range(rand, 1, 100000) : 0);
+        job->member[m].line =
+            (uint32_t)(rand_bool(rand) ? rand_range(rand, 1000000, 125000000) : 0);
+        job->member[m].holds = partly ? draw_holds(rand, &job->config.stages) : UINT64_MAX;
     }
+}
+
+/* The segments of a stage. */
+static uint64_t
+segments_of(const struct job *job, const struct proto_plan *plan, unsigned stage)
+{
+    uint64_t segments = 0;
+    size_t last = job->config.stages.cut_count, at = 0;
+    for (size_t segment = 0; segment <= last; segment++) {
+        segments |= at == stage ? UINT64_C(1) << segment : 0;
+        if (segment < last && at < plan->cut_count &&
+            plan->cuts[plan->cut_count - 1 - at].bucket == job->cuts[last - 1 - segment].bucket)
+            at++;
+    }
+    assert_int_equal(at, plan->cut_count);
+    return segments;
+}
+
+/* Legal, and nobody computes what it does not hold. */
+static void
+can_be_followed(const struct job *job, const struct proto_plan *plan)
+{
+    assert_true(plan_stages_valid(&job->config, plan));
+    for (unsigned stage = 0; stage <= plan->cut_count; stage++)
+        for (size_t m = 0; m < plan->count; m++)
+            if (plan->members[m].computes >> stage & 1)
+                assert_int_equal(segments_of(job, plan, stage) & ~job->member[m].holds, 0);
 }
 
 static void
@@ -52,47 +95,123 @@ every_plan_can_be_followed(void **state)
     (void)state;
     struct rand rand = {1};
     struct job job;
+    unsigned none = 0, parts = 0;
     for (int i = 0; i < CASES; i++) {
-        draw(&job, &rand);
+        bool partly = i % 2;
+        draw(&job, &rand, partly);
         const struct core_stages *stages = &job.config.stages;
-        plan_stages(&job.config, job.member, NULL, &job.plan);
-        assert_true(plan_stages_valid(&job.config, &job.plan));
+        bool found = plan_stages(&job.config, job.member, NULL, &room, &job.plan);
+        assert_true(found || partly);
+        none += !found;
+        if (!found)
+            continue;
+        can_be_followed(&job, &job.plan);
+        parts += partly && job.plan.cut_count > 0;
         size_t groups = stages->count < job.plan.count ? stages->count : job.plan.count;
-        if (groups > 1 && groups + stages->tied <= stages->cut_count + 1)
+        if (!partly && groups > 1 && groups + stages->tied <= stages->cut_count + 1)
             assert_int_equal(job.plan.cut_count + 1, groups + stages->tied);
+    }
+    assert_true(none > CASES / 20 && parts > CASES / 20);
+}
+
+/* A member that holds all, and one that cannot help: with one stage, and with several where nobody else holds one. */
+static void
+whoever_holds_nothing_whole_computes_nothing(void **state)
+{
+    (void)state;
+    struct rand rand = {6};
+    struct job job;
+    for (int i = 0; i < CASES; i++) {
+        draw(&job, &rand, false);
+        job.plan.count = 2;
+        for (size_t m = 0; m < 2; m++)
+            job.member[m].holds = m == 0 ? UINT64_MAX : 0;
+        bool cuts = i % 2;
+        assert_true(plan_stages(&job.config, job.member, NULL, cuts ? &room : NULL, &job.plan));
+        can_be_followed(&job, &job.plan);
+        assert_int_equal(job.plan.cut_count, 0);
+        assert_int_equal(job.plan.members[0].shards, bits_below(job.config.shards));
+        assert_int_equal(job.plan.members[1].computes | job.plan.members[1].shards, 0);
+        job.member[0].holds = bits_below(job.config.stages.cut_count);
+        struct proto_plan before = job.plan;
+        assert_false(plan_stages(&job.config, job.member, NULL, cuts ? &room : NULL, &job.plan));
+        assert_memory_equal(&before, &job.plan, sizeof before);
     }
 }
 
-/* Of those with other cuts, when each member is a group: a stage more or less here or there is not clearly better. */
+/* Nobody holds two segments next to each other: each of the two members has every second one. */
 static void
-the_cuts_are_the_best_for_their_groups(void **state)
+a_member_has_several_stages_if_nobody_else_holds_them(void **state)
+{
+    (void)state;
+    struct rand rand = {5};
+    struct job job;
+    do
+        draw(&job, &rand, false);
+    while (job.config.stages.cut_count < 3 || job.config.stages.tied || job.plan.count < 2);
+    job.config.stages.count = (unsigned)job.config.stages.cut_count + 1;
+    job.plan.count = 2;
+    job.member[0].holds = 0x5555;
+    job.member[1].holds = 0xaaaa;
+    assert_true(plan_stages(&job.config, job.member, NULL, &room, &job.plan));
+    can_be_followed(&job, &job.plan);
+    assert_int_equal(job.plan.cut_count, job.config.stages.cut_count);
+    for (size_t m = 0; m < 2; m++)
+        assert_int_equal(job.plan.members[m].shards, bits_below(job.config.shards));
+    job.config.stages.count--; /* its items would find no room */
+    assert_false(plan_stages(&job.config, job.member, NULL, &room, &job.plan));
+}
+
+/* Of those with other cuts, when each member is a group. All others: test_placement. */
+static void
+the_cuts_are_about_the_best_for_their_groups(void **state)
 {
     (void)state;
     struct rand rand = {2};
     struct job job;
     for (int i = 0; i < CASES; i++) {
-        draw(&job, &rand);
+        draw(&job, &rand, i % 2);
         job.config.stages.tied = job.config.even = false;
+        if (job.plan.count < 3)
+            continue;
         job.plan.count = 2 + rand_below(&rand, 2);
         job.config.stages.count = (unsigned)job.plan.count;
-        for (size_t m = 0; m < job.plan.count; m++)
-            job.member[m].speed |= 1;
-        plan_stages(&job.config, job.member, NULL, &job.plan);
-        if (job.plan.cut_count + 1 < job.plan.count)
+        if (!plan_stages(&job.config, job.member, NULL, &room, &job.plan) ||
+            job.plan.cut_count + 1 < job.plan.count)
             continue;
-        uint64_t best = plan_stages_us(&job.config, job.member, &job.plan);
+        uint64_t best = plan_stages_us(&job.config, job.member, &job.plan, &room);
         struct proto_plan other = job.plan;
         for (size_t a = 0; a < job.config.stages.cut_count; a++)
             for (size_t b = a + 1; b <= job.config.stages.cut_count; b++) {
+                bool held = true;
                 other.cuts[0].bucket = job.cuts[a].bucket;
                 if (other.cut_count > 1 && b == job.config.stages.cut_count)
                     continue;
                 if (other.cut_count > 1)
                     other.cuts[1].bucket = job.cuts[b].bucket;
-                uint64_t us = plan_stages_us(&job.config, job.member, &other);
-                assert_true(best <= us + us / 1000 + 1);
+                for (unsigned stage = 0; stage <= other.cut_count; stage++)
+                    for (size_t m = 0; m < other.count; m++)
+                        held = held && (!(other.members[m].computes >> stage & 1) ||
+                                        !(segments_of(&job, &other, stage) & ~job.member[m].holds));
+                uint64_t us = plan_stages_us(&job.config, job.member, &other, &room);
+                assert_true(!held || best <= us + us / 10 + 1);
             }
     }
+}
+
+/* The members without one of them, who keep what they have. */
+static void
+one_dies(struct job *job, const struct proto_plan *before, size_t dead)
+{
+    for (size_t m = 0, at = 0; m < before->count; m++) {
+        if (m == dead)
+            continue;
+        job->plan.members[at].node = before->members[m].node;
+        job->member[at] = job->member[m];
+        job->member[at].have = before->members[m].shards;
+        job->member[at++].computes = before->members[m].computes;
+    }
+    job->plan.count--;
 }
 
 static void
@@ -101,30 +220,57 @@ who_has_something_keeps_its_stages(void **state)
     (void)state;
     struct rand rand = {3};
     struct job job;
-    for (int i = 0; i < CASES; i++) {
-        draw(&job, &rand);
-        plan_stages(&job.config, job.member, NULL, &job.plan);
+    unsigned kept = 0, anew = 0, none = 0;
+    for (int i = 0; i < 4 * CASES; i++) {
+        bool partly = i % 4 != 0;
+        draw(&job, &rand, partly);
+        if (!plan_stages(&job.config, job.member, NULL, &room, &job.plan))
+            continue;
         struct proto_plan before = job.plan;
         if (before.cut_count == 0 || before.count < 2)
             continue;
-        size_t dead = rand_below(&rand, before.count);
-        for (size_t m = 0, at = 0; m < before.count; m++) {
-            if (m == dead)
-                continue;
-            job.plan.members[at].node = before.members[m].node;
-            job.member[at].speed = job.member[m].speed;
-            job.member[at].have = before.members[m].shards;
-            job.member[at++].computes = before.members[m].computes;
-        }
-        job.plan.count--;
-        plan_stages(&job.config, job.member, &before, &job.plan);
-        assert_true(plan_stages_valid(&job.config, &job.plan));
-        assert_true(proto_plan_same_cuts(&before, &job.plan));
-        for (size_t m = 0; m < job.plan.count; m++) {
-            assert_true((job.member[m].computes & ~job.plan.members[m].computes) == 0);
-            assert_true((job.member[m].have & ~job.plan.members[m].shards) == 0);
-        }
+        one_dies(&job, &before, rand_below(&rand, before.count));
+        bool found = plan_stages(&job.config, job.member, &before, &room, &job.plan);
+        assert_true(found || partly);
+        none += !found;
+        if (!found)
+            continue;
+        can_be_followed(&job, &job.plan);
+        bool keeps = true;
+        for (size_t m = 0; m < job.plan.count; m++)
+            keeps = keeps && (job.member[m].computes & ~job.plan.members[m].computes) == 0 &&
+                    (job.member[m].have & ~job.plan.members[m].shards) == 0;
+        keeps = keeps && proto_plan_same_cuts(&before, &job.plan);
+        assert_true(keeps || partly);
+        kept += keeps && partly;
+        anew += !keeps;
     }
+    assert_true(kept > CASES / 20 && anew > 0 && none > 0);
+}
+
+/* One of two goes and a newcomer is there in its place: it takes the first and the last stage, once. */
+static void
+a_newcomer_takes_what_nobody_has_left(void **state)
+{
+    (void)state;
+    struct rand rand = {7};
+    struct job job;
+    do
+        draw(&job, &rand, false);
+    while (!job.config.stages.tied || job.config.stages.cut_count < 2 || job.plan.count < 2);
+    job.config.stages.count = 2;
+    job.plan.count = 2;
+    assert_true(plan_stages(&job.config, job.member, NULL, &room, &job.plan));
+    struct proto_plan before = job.plan;
+    assert_int_equal(before.cut_count, 2);
+    size_t dead = before.members[0].computes == 5 ? 0 : 1;
+    job.member[1 - dead].computes = 2;
+    job.member[1 - dead].have = before.members[1 - dead].shards;
+    assert_true(plan_stages(&job.config, job.member, &before, &room, &job.plan));
+    can_be_followed(&job, &job.plan);
+    assert_true(proto_plan_same_cuts(&before, &job.plan));
+    assert_int_equal(job.plan.members[dead].computes, 5);
+    assert_int_equal(job.plan.members[1 - dead].computes, 2);
 }
 
 static void
@@ -135,8 +281,8 @@ others_plans_are_checked(void **state)
     struct job job;
     unsigned cut = 0;
     for (int i = 0; i < CASES; i++) {
-        draw(&job, &rand);
-        plan_stages(&job.config, job.member, NULL, &job.plan);
+        draw(&job, &rand, false);
+        plan_stages(&job.config, job.member, NULL, &room, &job.plan);
         struct proto_plan bad = job.plan;
         struct core_config fewer = job.config;
         if (bad.cut_count == 0)
@@ -151,10 +297,9 @@ others_plans_are_checked(void **state)
         bad.members[0].holds = computes & 1 ? 2 : 1; /* not what it computes */
         assert_true(!computes || !plan_stages_valid(&job.config, &bad));
         bad = job.plan;
-        bad.members[rand_below(&rand, bad.count)].shards ^= UINT64_C(1) << job.config.shards;
-        if (memcmp(&bad, &job.plan, sizeof bad) != 0 &&
-            bad.members[0].shards != job.plan.members[0].shards)
-            assert_false(plan_stages_valid(&job.config, &bad));
+        size_t m = rand_below(&rand, bad.count);
+        bad.members[m].shards ^= UINT64_C(1) << job.config.shards;
+        assert_true(bad.members[m].computes == 0 || !plan_stages_valid(&job.config, &bad));
     }
     assert_true(cut > CASES / 10);
 }
@@ -164,8 +309,11 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plan_can_be_followed),
-        cmocka_unit_test(the_cuts_are_the_best_for_their_groups),
+        cmocka_unit_test(whoever_holds_nothing_whole_computes_nothing),
+        cmocka_unit_test(a_member_has_several_stages_if_nobody_else_holds_them),
+        cmocka_unit_test(the_cuts_are_about_the_best_for_their_groups),
         cmocka_unit_test(who_has_something_keeps_its_stages),
+        cmocka_unit_test(a_newcomer_takes_what_nobody_has_left),
         cmocka_unit_test(others_plans_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* test_stages.c - where models may be cut, that buckets end there, and that the chosen stages are the best ones: compared
- * with all possible ones. */
+/* test_stages.c - where models may be cut, and that buckets end there. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -207,60 +206,6 @@ costs_are_those_of_all_layers(void **unused)
     }
 }
 
-/* The costliest of the stages that these cuts, a bitmap, make. */
-static double
-costliest(const struct stages *stages, uint64_t cuts)
-{
-    double most = 0, now = 0, last = 0;
-    bool first = true;
-    for (size_t c = 0; c <= stages->cut_count; c++) {
-        now += stages->cost[c];
-        if (c < stages->cut_count && !(cuts >> c & 1))
-            continue;
-        if (c == stages->cut_count && !first && stages->tied)
-            now += last;
-        if (first)
-            last = now;
-        if (!first || !stages->tied || c == stages->cut_count)
-            most = now > most ? now : most;
-        first = false;
-        now = 0;
-    }
-    return most;
-}
-
-static void
-same_as_the_best_of_all(const struct stages *stages, unsigned k)
-{
-    size_t chosen[PROTO_STAGES_MAX];
-    uint64_t cuts = 0;
-    double best = HUGE_VAL;
-    for (uint64_t all = 0; all < UINT64_C(1) << stages->cut_count; all++)
-        if ((unsigned)__builtin_popcountll(all) == k - 1)
-            best = fmin(best, costliest(stages, all));
-    assert_true(stages_choose(stages, k, chosen) == best);
-    for (unsigned i = 0; i + 1 < k; i++) {
-        assert_true(chosen[i] < stages->cut_count);
-        assert_true(i == 0 || chosen[i] > chosen[i - 1]);
-        cuts |= UINT64_C(1) << chosen[i];
-    }
-    assert_true(costliest(stages, cuts) == best);
-}
-
-static void
-no_other_stages_are_better(void **unused)
-{
-    (void)unused;
-    struct rand rand = {29};
-    for (unsigned round = 0; round < 300; round++) {
-        struct stages stages = {.cut_count = rand_below(&rand, 10), .tied = round % 2};
-        for (size_t c = 0; c <= stages.cut_count; c++)
-            stages.cost[c] = (double)rand_below(&rand, round % 3 ? 1000 : 3);
-        for (unsigned k = 1; k <= stages.cut_count + 1; k++)
-            same_as_the_best_of_all(&stages, k);
-    }
-}
-
 /* What a node may hold: they cover the parameters, and end at the cuts. */
 static void
 segments_lie_between_the_cuts(void **unused)
@@ -326,20 +271,6 @@ a_deep_model_has_fewer_cuts_than_layers(void **unused)
     bench_fini(&bench);
 }
 
-static void
-the_largest_model_is_divided(void **unused)
-{
-    (void)unused;
-    size_t chosen[PROTO_STAGES_MAX];
-    struct stages stages = {.cut_count = STAGES_CUTS_MAX - 1};
-    for (size_t c = 0; c <= stages.cut_count; c++)
-        stages.cost[c] = 1;
-    assert_true(stages_choose(&stages, PROTO_STAGES_MAX, chosen) ==
-                (double)STAGES_CUTS_MAX / PROTO_STAGES_MAX);
-    stages.tied = true;
-    assert_true(stages_choose(&stages, PROTO_STAGES_MAX, chosen) == 5); /* 256 in 63 */
-}
-
 int
 main(void)
 {
@@ -348,10 +279,8 @@ main(void)
         cmocka_unit_test(a_bucket_ends_at_every_cut),
         cmocka_unit_test(a_job_without_stages_keeps_its_buckets),
         cmocka_unit_test(costs_are_those_of_all_layers),
-        cmocka_unit_test(no_other_stages_are_better),
         cmocka_unit_test(segments_lie_between_the_cuts),
         cmocka_unit_test(a_deep_model_has_fewer_cuts_than_layers),
-        cmocka_unit_test(the_largest_model_is_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,9 @@
 /* Writes the duties of the members into the plan. `wanted`: as core_config.servers. Of the cost count the buckets that the
  * next rounds exchange, and a weight says that the member serves now. */
 void plan_elect_duties(const struct cost *cost, unsigned wanted, struct proto_plan *plan);
-/* The same for the next plan, of these peers, by what was measured so far. */
+/* What the leader knows about these peers. */
+void plan_elect_see(const struct core *core, size_t n, const int *peer, struct cost_view *known);
+/* The same as plan_elect_duties for the next plan, of these peers, by what was measured so far. */
 void plan_elect(const struct plan *plan, const struct core *core, const int *peer,
                 struct proto_plan *next);
 /* Would servers that are elected now be clearly faster than those of the present plan? */

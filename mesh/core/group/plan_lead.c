@@ -209,28 +209,39 @@ hold_later(struct plan *plan, const struct core *core, const struct group_choice
     }
 }
 
-/* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that this node
- * did not see: then it is computed again. */
+/* What is known of the members. */
 static void
+see_members(const struct core *core, size_t n, const int *peer, struct plan_stages_member *member)
+{
+    struct cost_view known;
+    plan_elect_see(core, n, peer, &known);
+    for (size_t k = 0; k < n; k++)
+        member[k] = (struct plan_stages_member){.speed = known.cost.of[k].speed,
+                                                .line = known.cost.of[k].line};
+}
+
+/* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that this node
+ * did not see: then it is computed again. False: together they do not hold the whole model. */
+static bool
 divide(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
 {
     struct plan_stages_member member[PROTO_PEERS_MAX];
     const struct proto_plan *before = &core->plan.now;
     uint64_t some = 0;
+    see_members(core, choice->count, choice->peer, member);
     for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k], rank = proto_plan_rank(before, plan->members[k].node);
         const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
         member[k].have = said ? said->have : contribution_keeps(&core->contribution, core->pinned);
-        member[k].speed = said ? said->speed : core->contribution.speed;
         member[k].holds = said ? said->holds : core->holds;
         member[k].computes = rank < 0 ? 0 : before->members[rank].computes;
         some |= member[k].have;
     }
     bool keeps = some && before->cut_count > 0;
-    plan_stages(&core->config, member, keeps ? before : NULL, plan);
+    return plan_stages(&core->config, member, keeps ? before : NULL, core->placement, plan);
 }
 
-static void
+static bool
 propose(struct plan *plan, const struct core *core, const struct group_choice *choice)
 {
     struct plan_draft *draft = &plan->draft;
@@ -241,16 +252,18 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
         draft->peer[k] = i;
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
+    msg.plan.count = choice->count;
+    if (!divide(core, choice, &msg.plan))
+        return false;
     msg.plan.round = core->round;
     msg.plan.counter = ++plan->counter;
     msg.plan.leader = core->config.self;
-    msg.plan.count = choice->count;
-    divide(core, choice, &msg.plan);
     hold_later(plan, core, choice);
     plan_elect(plan, core, draft->peer, &msg.plan);
     draft->plan = msg.plan;
     group_tell(core, choice->peer, choice->count, &msg);
     draft->hash = proto_plan_hash(&msg.plan);
+    return true;
 }
 
 bool
@@ -267,8 +280,7 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
     }
     if (!holding_covers(core, choice.peer, choice.count))
         return false;
-    propose(plan, core, &choice);
-    return true;
+    return propose(plan, core, &choice);
 }
 
 /* --- Holding it ---------------------------------------------------------------------------------- */
@@ -311,20 +323,17 @@ plan_consider(struct plan *plan, const struct core *core, int i)
 static bool
 unbalanced(const struct plan *plan, const struct core *core)
 {
-    struct plan_stages_member member[PROTO_PEERS_MAX] = {{0}};
+    struct plan_stages_member member[PROTO_PEERS_MAX];
     struct proto_plan better = plan->now;
-    for (size_t m = 0; m < plan->now.count; m++) {
-        int i = plan->peer[m];
-        member[m].speed = i < 0 ? core->contribution.speed : core->view.of[i].beat.speed;
+    see_members(core, plan->now.count, plan->peer, member);
+    for (size_t m = 0; m < plan->now.count; m++)
         member[m].holds = plan->now.members[m].holds;
-        if (core->config.even)
-            member[m].speed = 1000000;
+    for (size_t m = 0; m < plan->now.count && !core->config.even && !core->placement; m++)
         if (member[m].speed == 0) /* who has nothing to compute would never show how fast it is */
             return plan->now.members[m].shards == 0;
-    }
-    plan_stages(&core->config, member, NULL, &better);
-    return cost_clearly_less(plan_stages_us(&core->config, member, &better),
-                             plan_stages_us(&core->config, member, &plan->now));
+    return plan_stages(&core->config, member, NULL, core->placement, &better) &&
+           cost_clearly_less(plan_stages_us(&core->config, member, &better, core->placement),
+                             plan_stages_us(&core->config, member, &plan->now, core->placement));
 }
 
 /* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */

@@ -1,4 +1,5 @@
-/* plan_stages.c - see plan_stages.h. Segments are the layers between two legal cuts, here counted from the input on. */
+/* plan_stages.c - see plan_stages.h. Segments are the layers between two legal cuts, counted from the input on: the parts of
+ * placement.h. */
 #include "mesh/core/group/plan_stages.h"
 
 #include <assert.h>
@@ -8,309 +9,295 @@
 #include "mesh/core/mutant.h"
 #include "proto/bits.h"
 
-enum { SEARCH = 40 }; /* halvings of the limit */
-
 struct division {
     const struct core_config *config;
     const struct plan_stages_member *member;
-    struct proto_plan *plan;
-    size_t groups, segments, stages;
-    double speed[PROTO_PEERS_MAX];      /* of a group */
-    uint64_t computes[PROTO_PEERS_MAX]; /* stages of a group */
-    size_t group_of[PROTO_PEERS_MAX];   /* of a member */
-    size_t taken[PROTO_STAGES_MAX];     /* segments of a stage */
+    struct placement_job job;
+    struct placement_part parts[PROTO_STAGES_MAX];
+    struct placement_peer peers[PROTO_PEERS_MAX];
+    struct placement made;
+    size_t groups;
+    uint64_t computes[PROTO_PEERS_MAX]; /* stages of a group that keeps them */
+    size_t group_of[PROTO_PEERS_MAX];   /* of a member; SIZE_MAX: none */
 };
 
-/* --- Costs ---------------------------------------------------------------------------------------- */
+/* --- What is known -------------------------------------------------------------------------------- */
 
-static double
-segment_cost(const struct core_config *config, size_t segment)
+/* A third of the time is the forward pass. */
+static void
+set_parts(struct division *d)
 {
-    return (double)config->stages.cost[config->stages.cut_count - segment];
-}
-
-static double
-all_cost(const struct core_config *config)
-{
+    const struct core_stages *stages = &d->config->stages;
+    size_t last = stages->cut_count, bucket = 0;
     double all = 0;
-    for (size_t k = 0; k <= config->stages.cut_count; k++)
-        all += segment_cost(config, k);
-    return all > 0 ? all : 1;
-}
-
-/* Of the stages in a bitmap. */
-static double
-stages_cost(const struct core_config *config, const struct proto_plan *plan, uint64_t stages)
-{
-    double cost = 0;
-    for (size_t segment = 0, stage = 0; segment <= config->stages.cut_count; segment++) {
-        cost += stages >> stage & 1 ? segment_cost(config, segment) : 0;
-        size_t above =
-            config->stages.cut_count - segment; /* the legal cuts below it, from the output on */
-        if (stage < plan->cut_count && above > 0 &&
-            plan->cuts[plan->cut_count - 1 - stage].bucket == config->stages.cuts[above - 1].bucket)
-            stage++;
+    for (size_t p = 0; p <= last; p++)
+        all += stages->cost ? (double)stages->cost[p] : 1;
+    for (size_t above = 0; above <= last; above++) { /* from the output on */
+        struct placement_part *part = &d->parts[last - above];
+        double cost = stages->cost ? (double)stages->cost[above] : 1;
+        size_t end = above < last ? stages->cuts[above].bucket : d->config->bucket_count;
+        part->forward_us = part->input_us = part->weight_us = 1e6 * cost / (all > 0 ? all : 1) / 3;
+        for (; bucket < end && bucket + 1 < d->config->bucket_count; bucket++)
+            part->param_bytes += d->config->buckets[bucket].count * sizeof(int32_t);
+        if (above > 0)
+            part->cut_bytes = stages->shard_rows * stages->cuts[above - 1].words * sizeof(int32_t);
     }
-    return cost;
 }
 
-/* --- Groups --------------------------------------------------------------------------------------- */
-
-static double
-speed_of(const struct division *d, size_t m)
+/* Who is unknown is as fast as the slowest one. */
+static void
+set_peers(struct division *d, size_t count)
 {
-    bool known = !d->config->even;
-    for (size_t k = 0; k < d->plan->count; k++)
-        known = known && d->member[k].speed > 0;
-    return known ? (double)d->member[m].speed : 1;
+    uint32_t least = 0;
+    for (size_t m = 0; m < count; m++)
+        if (d->member[m].speed && (least == 0 || d->member[m].speed < least))
+            least = d->member[m].speed;
+    if (least == 0 || d->config->even)
+        least = PLACEMENT_SPEED;
+    for (size_t m = 0; m < count; m++) {
+        const struct plan_stages_member *member = &d->member[m];
+        bool known = member->speed && !d->config->even;
+        d->peers[m] = (struct placement_peer){known ? member->speed : least, member->line,
+                                              member->holds, member->have};
+        d->group_of[m] = SIZE_MAX;
+    }
 }
 
 static void
-group_join(struct division *d, size_t m, size_t group)
+division_init(struct division *d, const struct core_config *config,
+              const struct plan_stages_member *member, size_t count)
 {
-    d->group_of[m] = group;
-    d->speed[group] += speed_of(d, m);
-}
-
-/* The fastest member that is in no group yet. */
-static size_t
-fastest_left(const struct division *d)
-{
-    size_t best = d->plan->count;
-    for (size_t m = 0; m < d->plan->count; m++)
-        if (d->group_of[m] == SIZE_MAX &&
-            (best == d->plan->count || speed_of(d, m) > speed_of(d, best)))
-            best = m;
-    return best;
-}
-
-static void
-groups_new(struct division *d)
-{
-    for (size_t k = 0; k < d->plan->count; k++) {
-        size_t slowest = 0;
-        for (size_t g = 1; g < d->groups; g++)
-            slowest = d->speed[g] < d->speed[slowest] ? g : slowest;
-        group_join(d, fastest_left(d), slowest);
-    }
+    const struct core_stages *stages = &config->stages;
+    assert(stages->cut_count < PROTO_STAGES_MAX && count > 0);
+    *d = (struct division){.config = config, .member = member};
+    d->job = (struct placement_job){.rule = stages->schedule,
+                                    .tied = stages->tied,
+                                    .groups = stages->count > 0 ? stages->count : 1,
+                                    .shards = config->shards,
+                                    .hop_us = COST_HOP_US,
+                                    .part_count = stages->cut_count + 1,
+                                    .peer_count = count,
+                                    .parts = d->parts,
+                                    .peers = d->peers};
+    set_parts(d);
+    set_peers(d, count);
 }
 
 /* --- Cuts ----------------------------------------------------------------------------------------- */
 
-/* Fills a stage from `segment` on, up to a limit, but leaves one for each of `after` more. Returns how many; 0: it cannot. */
-static size_t
-fill_stage(const struct division *d, size_t segment, size_t after, double limit)
+/* The segments with which the stages of a plan begin. */
+static void
+read_cuts(struct division *d, const struct proto_plan *plan)
 {
-    size_t count = 0;
-    while (segment + count + after < d->segments) {
-        double cost = segment_cost(d->config, segment + count);
-        if (cost > limit)
-            break;
-        limit -= cost;
-        count++;
+    const struct core_stages *stages = &d->config->stages;
+    d->made.stages = (unsigned)plan->cut_count + 1;
+    d->made.first[d->made.stages] = (uint8_t)d->job.part_count;
+    for (size_t k = 0, legal = 0; k < plan->cut_count; k++) {
+        while (stages->cuts[legal].bucket != plan->cuts[k].bucket)
+            legal++;
+        d->made.first[plan->cut_count - k] = (uint8_t)(stages->cut_count - legal);
     }
-    return count;
 }
 
-/* If the first stage has `first` segments. */
-static bool
-fill_stages(struct division *d, size_t first, double limit)
+static void
+write_plan(const struct division *d, struct proto_plan *plan)
 {
-    double rest = limit * d->speed[0];
-    size_t at = first;
-    d->taken[0] = first;
-    for (size_t k = 0; k < first; k++)
-        rest -= segment_cost(d->config, k);
-    for (size_t g = 1; g < d->groups; g++) {
-        d->taken[g] = fill_stage(d, at, d->stages - 1 - g, limit * d->speed[g]);
-        if (d->taken[g] == 0)
+    const struct core_stages *stages = &d->config->stages;
+    plan->complete = bits_below(d->config->shards);
+    plan->cut_count = d->made.stages - 1;
+    for (size_t k = 0; k < plan->cut_count; k++) {
+        size_t first = d->made.first[plan->cut_count - k];
+        plan->cuts[k].bucket = stages->cuts[stages->cut_count - first].bucket;
+    }
+    for (size_t m = 0; m < plan->count; m++) {
+        struct proto_member *member = &plan->members[m];
+        member->shards = d->made.shards[m];
+        member->computes = d->made.computes[m];
+        member->holds = d->member[m].holds & core_segments(stages);
+    }
+}
+
+/* --- Stages that are kept ------------------------------------------------------------------------- */
+
+/* Does the member hold all segments of these stages? */
+static bool
+holds_stages(const struct division *d, size_t m, uint64_t stages)
+{
+    uint64_t parts = 0;
+    for (; stages; stages &= stages - 1) {
+        unsigned stage = (unsigned)__builtin_ctzll(stages);
+        parts |= bits_below(d->made.first[stage + 1]) & ~bits_below(d->made.first[stage]);
+    }
+    return (parts & ~d->peers[m].holds) == 0;
+}
+
+static bool
+group_holds(const struct division *d, size_t group, uint64_t stages)
+{
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        if (d->group_of[m] == group && !holds_stages(d, m, stages))
             return false;
-        at += d->taken[g];
-    }
-    if (d->stages > d->groups) { /* the last one is the first group's */
-        d->taken[d->groups] = d->segments - at;
-        for (; at < d->segments; at++)
-            rest -= segment_cost(d->config, at);
-    }
-    return at == d->segments && rest >= 0;
+    return true;
 }
 
+static double
+group_us(const struct division *d, size_t group)
+{
+    double us = 0, speed = 0;
+    for (uint64_t left = d->computes[group]; left; left &= left - 1) {
+        unsigned stage = (unsigned)__builtin_ctzll(left);
+        for (unsigned p = d->made.first[stage]; p < d->made.first[stage + 1]; p++)
+            us += d->parts[p].forward_us + d->parts[p].input_us + d->parts[p].weight_us;
+    }
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        speed += d->group_of[m] == group ? d->peers[m].speed : 0;
+    return us / speed;
+}
+
+/* Who is without a group and holds these stages becomes one. */
 static bool
-cuts_fit(struct division *d, double limit)
+group_new(struct division *d, uint64_t stages)
 {
-    for (size_t first = 1; first + d->stages <= d->segments + 1; first++)
-        if (fill_stages(d, first, limit))
-            return true;
-    return false;
-}
-
-static void
-choose_cuts(struct division *d)
-{
-    double low = 0, high = 0;
-    for (size_t g = 0; g < d->groups; g++)
-        if (high == 0 || d->speed[g] < high)
-            high = d->speed[g];
-    high = 2 * all_cost(d->config) / high;
-    for (int k = 0; k < SEARCH; k++) {
-        double middle = (low + high) / 2;
-        if (cuts_fit(d, middle))
-            high = middle;
-        else
-            low = middle;
-    }
-    bool found = cuts_fit(d, high);
-    assert(found);
-    (void)found;
-    d->plan->cut_count = d->stages - 1;
-    for (size_t stage = 0, at = 0; stage + 1 < d->stages; stage++) {
-        at += d->taken[stage];
-        d->plan->cuts[d->stages - 2 - stage].bucket =
-            d->config->stages.cuts[d->config->stages.cut_count - at].bucket;
-    }
-    for (size_t g = 0; g < d->groups; g++)
-        d->computes[g] = UINT64_C(1) << g;
-    if (d->stages > d->groups)
-        d->computes[0] |= UINT64_C(1) << d->groups;
-}
-
-/* --- Stages that are kept -------------------------------------------------------------------------- */
-
-/* The group that needs most or least time for its stages. */
-static size_t
-group_by_time(const struct division *d, bool most)
-{
-    size_t best = 0;
-    double best_us = 0;
-    for (size_t g = 0; g < d->groups; g++) {
-        double us = stages_cost(d->config, d->plan, d->computes[g]) / d->speed[g];
-        if (g == 0 || (most ? us > best_us : us < best_us)) {
-            best = g;
-            best_us = us;
+    bool any = false;
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        if (d->group_of[m] == SIZE_MAX && holds_stages(d, m, stages)) {
+            d->group_of[m] = d->groups;
+            any = true;
         }
-    }
-    return best;
+    d->computes[d->groups] = stages;
+    d->groups += any;
+    return any;
 }
 
-/* Stages that nobody has left. The first and the last one stay together if they share a weight. */
-static void
+/* Stages that nobody has left: to newcomers, or to the group that is done first. False: nobody holds one. */
+static bool
 stages_give(struct division *d, uint64_t kept)
 {
-    uint64_t one = 1, ends = one | one << d->plan->cut_count;
-    for (size_t stage = 0; stage <= d->plan->cut_count; stage++) {
+    uint64_t one = 1, ends = one | one << (d->made.stages - 1);
+    for (unsigned stage = 0; stage < d->made.stages; stage++) {
         uint64_t given = one << stage;
+        size_t best = d->groups;
         if (d->config->stages.tied && (given & ends))
             given = ends;
-        if (!(kept >> stage & 1))
-            d->computes[group_by_time(d, false)] |= given;
+        if (kept >> stage & 1)
+            continue;
         kept |= given;
+        if (group_new(d, given))
+            continue;
+        for (size_t g = 0; g < d->groups; g++)
+            if (group_holds(d, g, given) &&
+                (best == d->groups || group_us(d, g) < group_us(d, best)))
+                best = g;
+        if (best == d->groups)
+            return false;
+        d->computes[best] |= given;
     }
+    return true;
 }
 
-/* Members with the same stages are a group. False: nobody has any. */
+/* Who is without a group joins the one that is done last, of those whose stages it holds. */
+static void
+group_join(struct division *d, size_t m)
+{
+    size_t best = d->groups;
+    for (size_t g = 0; g < d->groups; g++)
+        if (holds_stages(d, m, d->computes[g]) &&
+            (best == d->groups || group_us(d, g) > group_us(d, best)))
+            best = g;
+    d->group_of[m] = best < d->groups ? best : SIZE_MAX;
+}
+
+static void
+group_divide(struct division *d, size_t group)
+{
+    uint64_t peers = 0;
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        peers |= (uint64_t)(d->group_of[m] == group) << m;
+    placement_group(&d->job, peers, d->computes[group], &d->made);
+}
+
+/* Members with the same stages are a group. False: nobody has any, or nobody holds what the others had. */
 static bool
 groups_kept(struct division *d, const struct proto_plan *before)
 {
     uint64_t kept = 0;
-    d->groups = 0;
-    memcpy(d->plan->cuts, before->cuts, sizeof before->cuts);
-    d->plan->cut_count = before->cut_count;
-    for (size_t m = 0; m < d->plan->count; m++) {
+    read_cuts(d, before);
+    for (size_t m = 0; m < d->job.peer_count; m++) {
+        uint64_t computes = d->member[m].computes;
         size_t g = 0;
-        if (!d->member[m].computes)
+        if (!computes || !holds_stages(d, m, computes))
             continue;
-        while (g < d->groups && d->computes[g] != d->member[m].computes)
+        while (g < d->groups && d->computes[g] != computes)
             g++;
-        d->computes[g] = d->member[m].computes;
+        d->computes[g] = computes;
         d->groups += g == d->groups;
-        kept |= d->computes[g];
-        group_join(d, m, g);
+        d->group_of[m] = g;
+        kept |= computes;
     }
-    if (d->groups == 0)
+    if (d->groups == 0 || !stages_give(d, kept))
         return false;
-    stages_give(d, kept);
-    for (size_t m = 0; m < d->plan->count; m++)
+    for (size_t m = 0; m < d->job.peer_count; m++)
         if (d->group_of[m] == SIZE_MAX)
-            group_join(d, m, group_by_time(d, true));
+            group_join(d, m);
+    for (size_t g = 0; g < d->groups; g++)
+        group_divide(d, g);
     return true;
 }
 
-/* --- The plan -------------------------------------------------------------------------------------- */
+/* --- The plan ------------------------------------------------------------------------------------- */
 
-/* The shards of a group among its members. */
-static void
-group_divide(struct division *d, size_t group, uint64_t all)
+/* All who hold the whole model divide the shards. False: nobody does. */
+static bool
+one_group(struct division *d)
 {
-    uint64_t have[PROTO_PEERS_MAX], shards[PROTO_PEERS_MAX] = {0};
-    uint32_t speed[PROTO_PEERS_MAX];
-    size_t of[PROTO_PEERS_MAX], n = 0;
-    for (size_t m = 0; m < d->plan->count; m++) {
-        if (d->group_of[m] != group)
-            continue;
-        have[n] = d->member[m].have;
-        speed[n] = d->config->even ? 0 : d->member[m].speed;
-        of[n++] = m;
-    }
-    cost_divide(all, n, have, speed, shards);
-    for (size_t k = 0; k < n; k++) {
-        struct proto_member *member = &d->plan->members[of[k]];
-        member->shards = shards[k];
-        member->computes = d->computes[group];
-        member->holds = d->member[of[k]].holds & core_segments(&d->config->stages);
-    }
+    d->made = (struct placement){.stages = 1, .first = {0, (uint8_t)d->job.part_count}};
+    d->groups = 0;
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        d->group_of[m] = SIZE_MAX;
+    if (!group_new(d, 1))
+        return false;
+    for (size_t m = 0; m < d->job.peer_count; m++)
+        if (!d->member[m].speed || d->config->even) /* then all are */
+            for (size_t k = 0; k < d->job.peer_count; k++)
+                d->peers[k].speed = PLACEMENT_SPEED;
+    group_divide(d, 0);
+    return true;
 }
 
-static size_t
-groups_wanted(const struct core_config *config, size_t members)
-{
-    size_t groups = config->stages.count > 0 ? config->stages.count : 1,
-           most = config->stages.cut_count + 1;
-    groups = groups < members ? groups : members;
-    if (config->stages.tied)
-        most = config->stages.cut_count; /* one more stage than groups */
-    groups = groups < most ? groups : most;
-    return groups > 0 ? groups : 1;
-}
-
-void
+bool
 plan_stages(const struct core_config *config, const struct plan_stages_member *member,
-            const struct proto_plan *before, struct proto_plan *plan)
+            const struct proto_plan *before, struct placement_room *room, struct proto_plan *plan)
 {
-    struct division d = {.config = config, .member = member, .plan = plan};
-    d.groups = groups_wanted(config, plan->count);
-    d.segments = config->stages.cut_count + 1;
-    d.stages = d.groups + (config->stages.tied && d.groups > 1);
-    plan->complete = bits_below(config->shards);
-    plan->cut_count = 0;
-    for (size_t m = 0; m < plan->count; m++)
-        d.group_of[m] = SIZE_MAX;
-    if (!before || !groups_kept(&d, before)) {
-        groups_new(&d);
-        if (d.groups > 1)
-            choose_cuts(&d);
-        else
-            d.computes[0] = 1;
-    }
-    for (size_t g = 0; g < d.groups; g++)
-        group_divide(&d, g, plan->complete);
+    struct division d;
+    division_init(&d, config, member, plan->count);
+    bool found = before && groups_kept(&d, before);
+    if (!found)
+        found = room && config->stages.cut_count > 0 ? placement_find(&d.job, room, &d.made)
+                                                     : one_group(&d);
+    if (!found)
+        return false;
+    write_plan(&d, plan);
     if (core_mutant(MUTANT_TWICE) && plan->count > 1)
         plan->members[plan->members[0].shards & 1].shards |= 1; /* shard 0 */
+    return true;
 }
 
 uint64_t
 plan_stages_us(const struct core_config *config, const struct plan_stages_member *member,
-               const struct proto_plan *plan)
+               const struct proto_plan *plan, struct placement_room *room)
 {
+    struct division d;
     uint64_t most = 0;
+    division_init(&d, config, member, plan->count);
+    read_cuts(&d, plan);
     for (size_t m = 0; m < plan->count; m++) {
-        uint64_t computes = plan->members[m].computes, work = 1000000;
-        if (plan->cut_count > 0)
-            work = (uint64_t)(1e6 * stages_cost(config, plan, computes) / all_cost(config));
-        work *= (uint64_t)__builtin_popcountll(plan->members[m].shards);
-        uint64_t us = 1000000 * work / member[m].speed;
+        uint64_t count = (uint64_t)__builtin_popcountll(plan->members[m].shards);
+        uint64_t us = UINT64_C(1000000) * 1000000 * count / d.peers[m].speed;
+        d.made.computes[m] = plan->members[m].computes;
+        d.made.shards[m] = plan->members[m].shards;
         most = us > most ? us : most;
     }
-    return most;
+    return room ? placement_us(&d.job, &d.made, room) : most;
 }
 
 /* --- Other leaders' -------------------------------------------------------------------------------- */

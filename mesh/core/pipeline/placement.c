@@ -5,46 +5,49 @@
 #include <math.h>
 #include <string.h>
 
+#include "mesh/core/group/cost.h"
+#include "proto/bits.h"
 #include "proto/mix.h"
 
 enum {
-    BISECTIONS = 12,
-    ORDERS = 4, /* of peers, that the table is made for */
-    SETS = 6,   /* of so few peers it is made for all sets */
-    STATES = PROTO_PEERS_MAX + 1,
-    STAGES_AUTO = 16, /* more are not tried if the number is free, */
-    STAGES_FEW = 6,   /* nor all above these */
-    MOVES = 4,        /* at once, at most */
-    WORK = 8000000    /* nanoseconds, very roughly, of all moves */
+    ORDERS = 3, /* of peers, that the table is made for */
+    FEW = 6,    /* of so few peers it is made for all sets */
+    MOVES = 3,  /* at once, at most; in later rounds more */
+    STEPS = 8,  /* of an order, or as many as there are groups */
+    TRIES = 25, /* for each peer and stage */
+    ROUNDS = 3,
+    IDLE = UINT8_MAX,
+    WORK = 3000000 /* nanoseconds, very roughly, of all moves */
 };
 
-/* Above all times: what does not fit, by the bytes that are missing. */
-static const uint64_t never = UINT64_C(1) << 62;
+static const uint64_t never = UINT64_MAX;
 
-/* Stage s has parts first[s] to first[s+1]-1 and the peers whose stage is s; that of a peer without one is k. */
+/* Stage s has parts first[s] to first[s+1]-1 and the group as[s]; a group has the number of its first stage. */
 struct choice {
     unsigned k;
-    uint16_t first[PLACEMENT_MERGED + 1];
-    uint8_t stage[PROTO_PEERS_MAX];
+    uint8_t first[PROTO_STAGES_MAX + 1];
+    uint8_t as[PROTO_STAGES_MAX];
+    uint8_t group[PROTO_PEERS_MAX]; /* or IDLE */
 };
 
 struct search {
-    const struct placement_job *job; /* of few parts */
+    const struct placement_job *job;
     struct placement_room *room;
     uint64_t work; /* so far */
 };
 
-/* --- Parts ---------------------------------------------------------------------------------------- */
+/* --- Time of a placement -------------------------------------------------------------------------- */
 
-static void
-add_part(struct placement_part *sum, const struct placement_part *part)
+static double
+greater(double a, double b)
 {
-    sum->forward_us += part->forward_us;
-    sum->input_us += part->input_us;
-    sum->weight_us += part->weight_us;
-    sum->param_bytes += part->param_bytes;
-    sum->held_bytes += part->held_bytes;
-    sum->cut_bytes = part->cut_bytes;
+    return a > b ? a : b;
+}
+
+static double
+lesser(double a, double b)
+{
+    return a < b ? a : b;
 }
 
 static double
@@ -57,62 +60,26 @@ static struct placement_part
 sum_parts(const struct placement_job *job, unsigned first, unsigned end)
 {
     struct placement_part sum = {0};
-    for (unsigned p = first; p < end; p++)
-        add_part(&sum, &job->parts[p]);
+    for (unsigned p = first; p < end; p++) {
+        sum.forward_us += job->parts[p].forward_us;
+        sum.input_us += job->parts[p].input_us;
+        sum.weight_us += job->parts[p].weight_us;
+        sum.param_bytes += job->parts[p].param_bytes;
+        sum.cut_bytes = job->parts[p].cut_bytes;
+    }
     return sum;
 }
 
-/* Shares of the whole, in time and in parameters. */
 static double
-part_size(const struct placement_part *part, const struct placement_part *all)
+scaled_us(double us, uint32_t speed)
 {
-    return part_us(part) / (part_us(all) + 1) +
-           (double)part->param_bytes / ((double)all->param_bytes + 1);
-}
-
-/* Merges the two smallest neighbours until few parts are left. begin[]: where each begins among those of the job. */
-static size_t
-merge_parts(const struct placement_job *job, struct placement_part *merged, uint16_t *begin)
-{
-    struct placement_part parts[PLACEMENT_PARTS_MAX];
-    struct placement_part all = sum_parts(job, 0, (unsigned)job->part_count);
-    size_t n = job->part_count;
-    for (size_t p = 0; p < n; p++) {
-        const struct placement_part *part = &job->parts[p];
-        assert((part->param_bytes | part->held_bytes | part->cut_bytes) >> PLACEMENT_BYTES_LOG ==
-               0);
-        parts[p] = *part;
-        begin[p] = (uint16_t)p;
-    }
-    for (; n > PLACEMENT_MERGED; n--) {
-        size_t least = 0;
-        for (size_t p = 1; p + 1 < n; p++)
-            if (part_size(&parts[p], &all) + part_size(&parts[p + 1], &all) <
-                part_size(&parts[least], &all) + part_size(&parts[least + 1], &all))
-                least = p;
-        add_part(&parts[least], &parts[least + 1]);
-        memmove(&parts[least + 1], &parts[least + 2], (n - least - 2) * sizeof *parts);
-        memmove(&begin[least + 1], &begin[least + 2], (n - least - 2) * sizeof *begin);
-    }
-    memcpy(merged, parts, n * sizeof *parts);
-    begin[n] = (uint16_t)job->part_count;
-    return n;
-}
-
-/* --- A placement ---------------------------------------------------------------------------------- */
-
-static uint64_t
-stage_bytes(const struct placement_job *job, unsigned k, unsigned stage,
-            const struct placement_part *sum, unsigned shards)
-{
-    return sum->param_bytes * job->states +
-           sum->held_bytes * schedule_room(job->rule, k, stage, shards).all;
+    return us * PLACEMENT_SPEED / speed;
 }
 
 static uint32_t
 time_at(double us, uint32_t speed)
 {
-    double slow = us * PLACEMENT_SPEED / (speed ? speed : 1);
+    double slow = scaled_us(us, speed);
     return slow < UINT32_MAX ? (uint32_t)slow : UINT32_MAX;
 }
 
@@ -123,19 +90,48 @@ slower_line(uint32_t a, uint32_t b)
     return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-/* The sums of a stage, by the ring of cost.h. */
-static uint64_t
-stage_ring_us(const struct placement_job *job, const uint8_t *owner, uint64_t bytes)
+/* The sums of a part, among all who hold it, by the ring of cost.h. */
+static double
+sums_us(const struct placement_job *job, unsigned part)
 {
-    uint64_t peers = 0;
+    unsigned n = 0;
     uint32_t line = 0;
-    for (unsigned shard = 0; shard < job->shards; shard++) {
-        peers |= UINT64_C(1) << owner[shard];
-        line = slower_line(line, job->peers[owner[shard]].line);
+    for (size_t q = 0; q < job->peer_count; q++) {
+        bool holds = job->peers[q].holds >> part & 1;
+        n += holds;
+        line = holds ? slower_line(line, job->peers[q].line) : line;
     }
-    unsigned n = (unsigned)__builtin_popcountll(peers);
-    double trip_us = job->hop_us + (line ? (double)bytes / n * 1e6 / line : 0);
-    return (uint64_t)(2 * (n - 1) * trip_us);
+    double bytes = (double)job->parts[part].param_bytes;
+    return n > 1 ? 2 * (n - 1) * (job->hop_us + (line ? bytes / n * 1e6 / line : 0)) : 0;
+}
+
+static uint64_t
+parts_of(unsigned first, unsigned end)
+{
+    return bits_below(end) & ~bits_below(first);
+}
+
+static void
+tables_stage(const struct placement_job *job, const struct placement *placement, unsigned stage,
+             struct placement_step *out)
+{
+    unsigned k = placement->stages, first = placement->first[stage],
+             end = placement->first[stage + 1];
+    struct placement_part sum = sum_parts(job, first, end);
+    out->bytes[stage] = sum.cut_bytes;
+    double all_us = 0;
+    for (unsigned p = first; p < end; p++)
+        all_us += sums_us(job, p);
+    out->sums_us[stage] = (uint64_t)all_us;
+    for (size_t q = 0; q < job->peer_count; q++) {
+        uint32_t speed = job->peers[q].speed;
+        bool computes = placement->computes[q] >> stage & 1;
+        out->times[q * k + stage] =
+            (struct steptime_times){time_at(sum.forward_us, speed), time_at(sum.input_us, speed),
+                                    time_at(sum.weight_us, speed)};
+        for (uint64_t left = computes ? placement->shards[q] : 0; left; left &= left - 1)
+            out->owner[stage][__builtin_ctzll(left)] = (uint8_t)q;
+    }
 }
 
 void
@@ -150,7 +146,7 @@ placement_tables(const struct placement_job *job, const struct placement *placem
                                   .stages = k,
                                   .shards = job->shards,
                                   .members = (unsigned)n,
-                                  .owner = placement->owner,
+                                  .owner = (const uint8_t(*)[PROTO_SHARDS_MAX])out->owner,
                                   .times = out->times,
                                   .links = out->links,
                                   .bytes = out->bytes,
@@ -159,23 +155,13 @@ placement_tables(const struct placement_job *job, const struct placement *placem
         for (size_t b = 0; b < n; b++)
             out->links[a * n + b] = (struct steptime_link){
                 job->hop_us, slower_line(job->peers[a].line, job->peers[b].line)};
-    for (unsigned stage = 0; stage < k; stage++) {
-        struct placement_part sum =
-            sum_parts(job, placement->first[stage], placement->first[stage + 1]);
-        for (size_t q = 0; q < n; q++) {
-            uint32_t speed = job->peers[q].speed;
-            out->times[q * k + stage] = (struct steptime_times){time_at(sum.forward_us, speed),
-                                                                time_at(sum.input_us, speed),
-                                                                time_at(sum.weight_us, speed)};
-        }
-        out->bytes[stage] = sum.cut_bytes;
-        out->sums_us[stage] = stage_ring_us(job, placement->owner[stage], sum.param_bytes);
-    }
+    for (unsigned stage = 0; stage < k; stage++)
+        tables_stage(job, placement, stage, out);
 }
 
-static uint64_t
-judge_us(const struct placement_job *job, const struct placement *placement,
-         struct placement_room *room)
+uint64_t
+placement_us(const struct placement_job *job, const struct placement *placement,
+             struct placement_room *room)
 {
     struct steptime_result result;
     placement_tables(job, placement, &room->tables);
@@ -185,130 +171,228 @@ judge_us(const struct placement_job *job, const struct placement *placement,
 
 /* --- The value of a choice ------------------------------------------------------------------------ */
 
-static bool
-same_peers(const struct placement_job *job, unsigned k, unsigned stage, unsigned as)
+void
+placement_group(const struct placement_job *job, uint64_t peers, uint64_t computes,
+                struct placement *out)
 {
-    return stage == as || (job->tied && as == 0 && stage + 1 == k);
-}
-
-/* Bytes that a peer needs for so many shards of a stage, and of the one that is tied to it. */
-static uint64_t
-choice_bytes(const struct placement_job *job, const struct choice *c,
-             const struct placement_part *sums, unsigned stage, unsigned shards)
-{
-    uint64_t bytes = 0;
-    for (unsigned s = 0; s < c->k; s++)
-        if (same_peers(job, c->k, s, stage))
-            bytes += stage_bytes(job, c->k, s, &sums[s], shards);
-    return bytes;
-}
-
-/* Each shard goes to the peer that has computed it first, of those with memory for it. Returns the bytes that are
- * missing, 0 if all is well; *busy_us: the latest end so far. */
-static uint64_t
-divide_shards(const struct placement_job *job, const struct choice *c,
-              const struct placement_part *sums, unsigned stage, uint8_t *owner, double *busy_us)
-{
-    uint64_t count[PROTO_PEERS_MAX] = {0};
-    double us = 0;
-    for (unsigned s = 0; s < c->k; s++)
-        us += same_peers(job, c->k, s, stage) ? part_us(&sums[s]) : 0;
-    for (unsigned shard = 0; shard < job->shards; shard++) {
-        uint64_t missing = choice_bytes(job, c, sums, stage, 1);
-        size_t best = job->peer_count;
-        for (size_t q = 0; q < job->peer_count; q++) {
-            const struct placement_peer *peer = &job->peers[q];
-            if (c->stage[q] != stage || peer->speed == 0)
-                continue;
-            uint64_t need = choice_bytes(job, c, sums, stage, (unsigned)count[q] + 1);
-            if (need > peer->memory)
-                missing = need - peer->memory < missing ? need - peer->memory : missing;
-            else if (best == job->peer_count ||
-                     (count[q] + 1) * job->peers[best].speed < (count[best] + 1) * peer->speed)
-                best = q;
-        }
-        if (best == job->peer_count)
-            return missing / job->shards * (job->shards - shard) + 1;
-        double end_us = (double)++count[best] * us * PLACEMENT_SPEED / job->peers[best].speed;
-        *busy_us = end_us > *busy_us ? end_us : *busy_us;
-        owner[shard] = (uint8_t)best;
+    uint64_t have[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX];
+    uint32_t speed[PROTO_PEERS_MAX] = {0};
+    size_t n = 0, i = 0;
+    for (uint64_t left = peers; left; left &= left - 1) {
+        have[n] = job->peers[__builtin_ctzll(left)].have;
+        speed[n++] = job->peers[__builtin_ctzll(left)].speed;
     }
-    return 0;
+    cost_divide(bits_below(job->shards), n, have, speed, shards);
+    for (uint64_t left = peers; left; left &= left - 1) {
+        out->shards[__builtin_ctzll(left)] = shards[i++];
+        out->computes[__builtin_ctzll(left)] = computes;
+    }
 }
 
-/* Microseconds of a step: by the judge, unless a peer alone computes for longer than `most`. The placement is left in
- * the room. */
+/* False: the group has no peers, or one does not hold all parts. */
+static bool
+choice_place_group(const struct placement_job *job, const struct choice *c, unsigned group,
+                   struct placement *made)
+{
+    uint64_t parts = 0, computes = 0, peers = 0;
+    for (unsigned s = group; s < c->k; s++)
+        if (c->as[s] == group) {
+            parts |= parts_of(c->first[s], c->first[s + 1]);
+            computes |= UINT64_C(1) << s;
+        }
+    for (size_t q = 0; q < job->peer_count; q++) {
+        if (c->group[q] != group)
+            continue;
+        if (parts & ~job->peers[q].holds)
+            return false;
+        peers |= UINT64_C(1) << q;
+    }
+    if (peers)
+        placement_group(job, peers, computes, made);
+    return peers;
+}
+
+static bool
+choice_place(const struct placement_job *job, const struct choice *c, struct placement *made)
+{
+    made->stages = c->k;
+    memcpy(made->first, c->first, sizeof c->first);
+    for (size_t q = 0; q < job->peer_count; q++)
+        made->computes[q] = made->shards[q] = 0;
+    for (unsigned s = 0; s < c->k; s++)
+        if (c->as[s] == s && !choice_place_group(job, c, s, made))
+            return false;
+    return true;
+}
+
+/* What a shard takes before and behind a stage, on the fastest peers. */
+struct ends {
+    double before_us, behind_us, sums_us;
+
+    uint64_t bytes; /* before and behind: of a shard, to and from others */
+};
+
+static void
+set_ends(const struct placement_job *job, const struct choice *c, const struct placement *made,
+         double us[], struct ends ends[])
+{
+    struct ends now = {0};
+    for (unsigned s = 0; s < c->k; s++) {
+        struct placement_part sum = sum_parts(job, c->first[s], c->first[s + 1]);
+        bool crosses = s + 1 < c->k && c->as[s] != c->as[s + 1];
+        uint32_t speed = 1;
+        for (size_t q = 0; q < job->peer_count; q++)
+            if (made->shards[q] && (made->computes[q] >> s & 1) && job->peers[q].speed > speed)
+                speed = job->peers[q].speed;
+        us[s] = part_us(&sum);
+        ends[s] = now;
+        ends[s].bytes += crosses ? sum.cut_bytes : 0;
+        for (unsigned p = c->first[s]; p < c->first[s + 1]; p++)
+            ends[s].sums_us += sums_us(job, p);
+        now.before_us += scaled_us(sum.forward_us, speed) + (crosses ? job->hop_us : 0);
+        now.behind_us +=
+            scaled_us(sum.input_us + (job->rule == SCHEDULE_ZB ? 0 : sum.weight_us), speed) +
+            (crosses ? job->hop_us : 0);
+        now.bytes = crosses ? sum.cut_bytes : 0;
+    }
+}
+
+/* No step is shorter: a peer waits for its first shard, computes all, and the last one goes back; its line carries all. */
+static double
+bound_us(const struct placement_job *job, const struct choice *c, const struct placement *made)
+{
+    double us[PROTO_STAGES_MAX], most_us = 0;
+    struct ends ends[PROTO_STAGES_MAX];
+    set_ends(job, c, made, us, ends);
+    for (size_t q = 0; q < job->peer_count; q++) {
+        double all_us = 0, sum_us = HUGE_VAL, count = __builtin_popcountll(made->shards[q]);
+        uint64_t bytes = 0;
+        if (count == 0)
+            continue;
+        const struct ends *first = &ends[__builtin_ctzll(made->computes[q])];
+        for (uint64_t left = made->computes[q]; left; left &= left - 1) {
+            all_us += us[__builtin_ctzll(left)];
+            bytes += ends[__builtin_ctzll(left)].bytes;
+            sum_us = lesser(sum_us, ends[__builtin_ctzll(left)].sums_us);
+        }
+        double line_us = job->peers[q].line ? count * (double)bytes * 1e6 / job->peers[q].line : 0;
+        all_us = first->before_us + scaled_us(count * all_us, job->peers[q].speed) +
+                 greater(first->behind_us, sum_us);
+        most_us = greater(most_us, greater(all_us, line_us));
+    }
+    return most_us;
+}
+
+static uint64_t
+choice_key(const struct placement_job *job, const struct choice *c)
+{
+    uint64_t key = c->k;
+    for (unsigned s = 1; s < c->k; s++)
+        key = mix64(key ^ c->first[s]);
+    for (size_t q = 0; q < job->peer_count; q++)
+        key = mix64(key ^ c->group[q]);
+    return key;
+}
+
+/* Microseconds of a step, by the judge; never: it cannot be, or it takes longer than `most`. */
 static uint64_t
 value_of(struct search *s, const struct choice *c, uint64_t most)
 {
     const struct placement_job *job = s->job;
-    struct placement_part sums[PLACEMENT_MERGED];
     struct placement *made = &s->room->made;
-    uint64_t missing = 0;
-    double busy_us = 0;
-    s->work += 500 + 2 * job->shards * job->peer_count;
-    made->stages = c->k;
-    memcpy(made->first, c->first, sizeof c->first);
-    for (unsigned stage = 0; stage < c->k; stage++)
-        sums[stage] = sum_parts(job, c->first[stage], c->first[stage + 1]);
-    for (unsigned stage = 0; stage < c->k; stage++)
-        if (stage > 0 && same_peers(job, c->k, stage, 0))
-            memcpy(made->owner[stage], made->owner[0], sizeof *made->owner);
-        else
-            missing += divide_shards(job, c, sums, stage, made->owner[stage], &busy_us);
-    if (missing > 0)
-        return never + missing;
-    if (busy_us > (double)most)
+    uint64_t key = choice_key(job, c);
+    struct placement_known *known = &s->room->known[key % PLACEMENT_KNOWN];
+    if (known->key == key)
+        return known->us;
+    s->work += 300 + 20 * c->k + 10 * job->shards;
+    bool placed = choice_place(job, c, made);
+    if (placed && bound_us(job, c, made) * 0.999 > (double)most)
         return never;
-    s->work += 3 * c->k * job->shards * (20 + job->peer_count + 2 * c->k);
-    return judge_us(job, made, s->room);
+    s->work += 3 * c->k * job->shards * (40 + job->peer_count * c->k);
+    *known = (struct placement_known){key, placed ? placement_us(job, made, s->room) : never};
+    return known->us;
 }
 
 /* --- Dynamic programming -------------------------------------------------------------------------- */
 
-/* Peers that may be a stage. */
-struct group {
-    double speed;
-    uint64_t memory; /* the least */
-    unsigned n;
-};
-
-/* The first j stages on peers in a set have the parts before `reach`. The last of these stages has the peers that are not
- * in the set `from`; or these are idle. */
-struct cell {
-    uint8_t reach, from;
-    bool idle;
-};
-
 /* A set x is the first x peers of an order, or of few peers the bitmap of any. With tied weights the first stage, of `tied`
  * parts, counts as a part of the last one. */
 struct table {
-    unsigned stages, tied, k, parts, peers, sets;
+    unsigned tied, groups, parts, sets, steps, peers;
     bool ordered;
-    struct placement_part part[PLACEMENT_MERGED];
+    float rest; /* share of all shards but one */
     uint8_t order[PROTO_PEERS_MAX];
-    uint64_t set[STATES];
-    struct group group[STATES][STATES]; /* of x without y */
-    struct cell of[PLACEMENT_MERGED + 1][STATES];
+    double before_us[PLACEMENT_ENDS], path_us[PLACEMENT_ENDS],
+        sums_us[PLACEMENT_ENDS]; /* of the parts before this one */
+    double cut[PLACEMENT_ENDS];  /* bytes of a shard that cross before this part */
+    struct placement_cell (*of)[PLACEMENT_SETS][PLACEMENT_ENDS];
 };
 
-/* The peers that compute: by speed, by memory, or in any order. */
+/* Peers that may be a group. */
+struct group {
+    uint64_t holds;
+    double line; /* seconds per byte of all shards, on the slowest line */
+    double slow,
+        fastest; /* all shards, and one, take so many times longer than a shard at PLACEMENT_SPEED */
+};
+
+/* That the first of two tied stages may have. */
+static unsigned
+first_sizes(const struct placement_job *job, unsigned groups)
+{
+    return job->tied && groups > 1 ? (unsigned)job->part_count - groups : 1;
+}
+
+/* By speed, by what they hold first or last, or in any order. */
 static void
 set_order(const struct placement_job *job, unsigned order, struct table *t)
 {
     uint64_t key[PROTO_PEERS_MAX];
     for (unsigned q = 0; q < job->peer_count; q++) {
         const struct placement_peer *peer = &job->peers[q];
-        key[q] = order == 0   ? peer->speed
-                 : order == 1 ? peer->memory
-                              : mix64(order * PROTO_PEERS_MAX + q);
-        if (peer->speed == 0)
-            continue;
+        key[q] = order == 0 ? peer->holds & -peer->holds : order == 1 ? peer->speed : peer->holds;
         unsigned i = t->peers++;
-        for (; i > 0 && key[t->order[i - 1]] < key[q]; i--)
+        for (; i > 0 && key[t->order[i - 1]] > key[q]; i--)
             t->order[i] = t->order[i - 1];
         t->order[i] = (uint8_t)q;
     }
+    t->ordered = t->peers > FEW;
+    t->steps = t->peers < STEPS ? t->peers : t->groups > STEPS ? t->groups : STEPS;
+    t->sets = t->ordered ? t->steps + 1 : 1u << t->peers;
+}
+
+/* What the part takes of the time until the first shard is there, and after the last one is given back. */
+static double
+path_us(const struct placement_job *job, const struct placement_part *part)
+{
+    return part->forward_us + part->input_us + (job->rule == SCHEDULE_ZB ? 0 : part->weight_us);
+}
+
+static void
+table_parts(const struct placement_job *job, unsigned order, struct table *t)
+{
+    static const float weight[ORDERS] = {1, 10, 0.3f};
+    double first_us = 0;
+    for (unsigned p = 0; p < t->tied; p++)
+        first_us += part_us(&job->parts[p]);
+    for (unsigned p = 0; p < t->parts; p++) {
+        t->before_us[p + 1] = t->before_us[p] + part_us(&job->parts[t->tied + p]);
+        t->path_us[p + 1] = t->path_us[p] + path_us(job, &job->parts[t->tied + p]);
+        t->sums_us[p + 1] = t->sums_us[p] + sums_us(job, t->tied + p);
+        t->cut[p + 1] = (double)job->parts[t->tied + p].cut_bytes;
+    }
+    t->cut[t->parts] = t->tied ? (double)job->parts[t->tied - 1].cut_bytes : 0;
+    t->cut[0] = t->cut[t->parts];
+    t->before_us[t->parts] += first_us;
+    t->rest = ((float)(job->shards - 1) / (float)job->shards + 1e-3f) * weight[order];
+}
+
+/* Is the i-th peer of the order in x and not in y? */
+static bool
+set_has(const struct table *t, unsigned x, unsigned y, unsigned i)
+{
+    return t->ordered ? i < x * t->peers / t->steps && i >= y * t->peers / t->steps
+                      : (x & ~y) >> i & 1;
 }
 
 /* The next smaller set of which x has all peers; at first y = x. */
@@ -318,193 +402,295 @@ set_below(const struct table *t, unsigned x, unsigned y)
     return t->ordered ? y - 1 : (y - 1) & x;
 }
 
-static uint64_t
-set_peers(const struct table *t, unsigned x)
-{
-    uint64_t peers = 0;
-    for (unsigned i = 0; i < t->peers; i++)
-        if (t->ordered ? i < x : x >> i & 1)
-            peers |= UINT64_C(1) << t->order[i];
-    return peers;
-}
-
 static struct group
-group_of(const struct placement_job *job, uint64_t peers)
+group_of(const struct placement_job *job, const struct table *t, unsigned x, unsigned y)
 {
-    struct group group = {.memory = UINT64_MAX};
-    for (; peers; peers &= peers - 1) {
-        const struct placement_peer *peer = &job->peers[__builtin_ctzll(peers)];
-        group.speed += peer->speed;
-        group.memory = peer->memory < group.memory ? peer->memory : group.memory;
-        group.n++;
+    uint64_t firsts = bits_below(t->tied), none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX];
+    uint32_t speed[PROTO_PEERS_MAX] = {0}, line[PROTO_PEERS_MAX];
+    struct group group = {.holds = UINT64_MAX};
+    size_t n = 0;
+    for (unsigned i = 0; i < t->peers; i++) {
+        const struct placement_peer *peer = &job->peers[t->order[i]];
+        if (!set_has(t, x, y, i))
+            continue;
+        speed[n++] = peer->speed;
+        line[n - 1] = peer->line;
+        group.fastest = greater(group.fastest, peer->speed);
+        group.holds &= peer->holds;
     }
+    cost_divide(bits_below(job->shards), n, none, speed, shards);
+    for (size_t i = 0; i < n; i++) {
+        double count = __builtin_popcountll(shards[i]);
+        group.slow = greater(group.slow, scaled_us(count, speed[i]));
+        group.line = line[i] ? greater(group.line, count * 1e6 / line[i]) : group.line;
+    }
+    group.fastest = PLACEMENT_SPEED / group.fastest;
+    bool ends = (group.holds & firsts) == firsts;
+    group.holds = group.holds >> t->tied & bits_below(t->parts - !ends);
     return group;
 }
 
-static void
-set_groups(const struct placement_job *job, struct table *t)
+/* If a group has these parts, behind others. */
+static struct placement_cell
+cell_of(const struct table *t, const struct placement_cell *before, unsigned begin, unsigned end,
+        const struct group *group)
 {
-    for (unsigned x = 0; x < t->sets; x++) {
-        t->set[x] = set_peers(t, x);
-        for (unsigned y = x; y > 0;) {
-            y = set_below(t, x, y);
-            t->group[x][y] = group_of(job, t->set[x] & ~t->set[y]);
+    double busy_us = group->slow * (t->before_us[end] - t->before_us[begin]);
+    double sums_us = t->sums_us[end] - t->sums_us[begin] - (double)before->path_us / 2;
+    double us = greater(busy_us + greater(0, sums_us), group->line * (t->cut[begin] + t->cut[end]));
+    double path_us = group->fastest * (t->path_us[end] - t->path_us[begin]);
+    return (struct placement_cell){(float)greater(us, (double)before->us),
+                                   before->path_us + (float)path_us};
+}
+
+static float
+cell_us(const struct table *t, const struct placement_cell *cell)
+{
+    return cell->us * t->rest + cell->path_us;
+}
+
+static void
+keep_less(const struct table *t, struct placement_cell *cell, const struct placement_cell *other)
+{
+    if (cell_us(t, other) < cell_us(t, cell))
+        *cell = *other;
+}
+
+/* The j-th group are the peers of x that are not in y, or these are idle. */
+static void
+add_group(struct table *t, unsigned j, unsigned x, unsigned y, const struct group *group)
+{
+    unsigned last = t->parts - (t->groups - j);
+    for (unsigned end = 0; end <= t->parts; end++)
+        keep_less(t, &t->of[j][x][end], &t->of[j][y][end]);
+    for (unsigned begin = j - 1; begin < last; begin++) {
+        const struct placement_cell *before = &t->of[j - 1][y][begin];
+        if (before->us == HUGE_VALF)
+            continue;
+        for (unsigned end = begin + 1; end <= last && (group->holds >> (end - 1) & 1); end++) {
+            struct placement_cell cell = cell_of(t, before, begin, end, group);
+            keep_less(t, &t->of[j][x][end], &cell);
         }
     }
 }
 
 static void
-set_parts(const struct placement_job *job, struct table *t)
+fill_table(const struct placement_job *job, struct table *t)
 {
-    unsigned first = schedule_room(job->rule, t->stages, 0, job->shards).all,
-             last = schedule_room(job->rule, t->stages, t->stages - 1, job->shards).all;
-    memcpy(t->part, job->parts + t->tied, t->parts * sizeof *t->part);
-    for (unsigned p = 0; p < t->tied; p++) {
-        struct placement_part part = job->parts[p];
-        part.held_bytes = part.held_bytes * first / last;
-        add_part(&t->part[t->parts - 1], &part);
+    for (unsigned x = 0; x < t->sets; x++) {
+        for (unsigned j = 0; j <= t->groups; j++)
+            for (unsigned end = 0; end <= t->parts; end++)
+                t->of[j][x][end].us = j == 0 && end == 0 ? 0 : HUGE_VALF,
+                t->of[j][x][end].path_us = 0;
+        for (unsigned y = x; y > 0;) {
+            y = set_below(t, x, y);
+            struct group group = group_of(job, t, x, y);
+            unsigned here = t->ordered ? x : (unsigned)__builtin_popcount(x);
+            unsigned later = t->ordered ? t->steps - x : t->peers - here;
+            for (unsigned j = t->groups > later ? t->groups - later : 1;
+                 j <= t->groups && j <= here; j++)
+                add_group(t, j, x, y, &group);
+        }
     }
 }
 
-/* The first part, from `begin` on, that stage j - 1 cannot have on the peers. */
+/* Where the j-th group begins, if its peers are those of x that are not in y; end: it is not so. */
 static unsigned
-reach_on(const struct placement_job *job, const struct table *t, unsigned j, unsigned begin,
-         const struct group *peers, double limit_us)
+begin_of(const struct placement_job *job, const struct table *t, unsigned j, unsigned x, unsigned y,
+         unsigned end)
 {
-    struct placement_part sum = {0};
-    unsigned shards = (job->shards + peers->n - 1) / peers->n;
-    unsigned end = begin, stage = t->stages - 1 - (t->k - j);
-    for (; end < t->parts - (t->k - j); end++) {
-        add_part(&sum, &t->part[end]);
-        if (part_us(&sum) * job->shards * PLACEMENT_SPEED > limit_us * peers->speed ||
-            stage_bytes(job, t->stages, stage, &sum, shards) > peers->memory)
-            break;
+    struct group group = group_of(job, t, x, y);
+    for (unsigned begin = end; begin-- > 0 && (group.holds >> begin & 1);) {
+        struct placement_cell cell = cell_of(t, &t->of[j - 1][y][begin], begin, end, &group);
+        if (cell.us == t->of[j][x][end].us && cell.path_us == t->of[j][x][end].path_us)
+            return begin;
     }
-    return j == t->k && end < t->parts ? begin : end;
+    return end;
 }
 
 static void
-fill_cell(const struct placement_job *job, struct table *t, unsigned j, unsigned x, double limit_us)
+read_group(const struct placement_job *job, const struct table *t, unsigned j, unsigned *x,
+           unsigned *end, struct choice *c)
 {
-    struct cell best = {0};
-    for (unsigned y = x; y > 0;) {
-        y = set_below(t, x, y);
-        unsigned begin = t->of[j - 1][y].reach, end = begin;
-        if (t->of[j][y].reach > best.reach)
-            best = (struct cell){t->of[j][y].reach, (uint8_t)y, true};
-        if (begin > 0 || j == 1)
-            end = reach_on(job, t, j, begin, &t->group[x][y], limit_us);
-        if (end > begin && end > best.reach)
-            best = (struct cell){(uint8_t)end, (uint8_t)y, false};
-    }
-    t->of[j][x] = best;
-}
-
-/* True: within the limit all parts have a stage. */
-static bool
-fill_table(const struct placement_job *job, struct table *t, double limit_us)
-{
-    for (unsigned j = 1; j <= t->k; j++)
-        for (unsigned x = 0; x < t->sets; x++)
-            fill_cell(job, t, j, x, limit_us);
-    return t->of[t->k][t->sets - 1].reach == t->parts;
-}
-
-static void
-read_table(const struct table *t, struct choice *c)
-{
-    unsigned last = t->stages - 1;
-    memset(c->stage, (int)c->k, sizeof c->stage);
-    for (unsigned j = t->k, x = t->sets - 1; j > 0;) {
-        struct cell cell = t->of[j][x];
-        uint64_t peers = t->set[x] & ~t->set[cell.from];
-        unsigned stage = last - (t->k - j);
-        x = cell.from;
-        if (cell.idle)
+    unsigned stage = j - 1 + (t->tied > 0), group = t->tied && j == t->groups ? 0 : stage;
+    for (unsigned y = *x; y > 0;) {
+        y = set_below(t, *x, y);
+        unsigned begin = begin_of(job, t, j, *x, y, *end);
+        if (begin == *end)
             continue;
-        c->first[stage + 1] = (uint16_t)(cell.reach + t->tied);
-        for (; peers; peers &= peers - 1)
-            c->stage[__builtin_ctzll(peers)] = (uint8_t)(t->tied && stage == last ? 0 : stage);
-        j--;
-    }
-    c->first[last - (t->k - 1)] = (uint16_t)t->tied;
-}
-
-/* Equally many parts and peers to all. */
-static void
-divide_equally(const struct placement_job *job, const struct table *t, struct choice *c)
-{
-    for (unsigned stage = 0; stage <= c->k; stage++)
-        c->first[stage] = (uint16_t)(stage * job->part_count / c->k);
-    for (unsigned i = 0; i < t->peers; i++)
-        c->stage[t->order[i]] = (uint8_t)(i * t->k / t->peers);
-}
-
-/* The best of k stages that the table finds; if nothing fits by the table, anything. */
-static void
-choose_by_table(const struct placement_job *job, unsigned k, unsigned order, struct choice *c)
-{
-    struct table t = {.stages = k};
-    t.tied = job->tied && k > 1 ? 1 + order % (unsigned)(job->part_count - k + 1) : 0;
-    t.k = k - (t.tied > 0);
-    t.parts = (unsigned)job->part_count - t.tied;
-    set_order(job, order, &t);
-    t.ordered = t.peers > SETS || (order > 0 && !job->tied);
-    t.sets = t.ordered ? t.peers + 1 : 1u << t.peers;
-    set_groups(job, &t);
-    set_parts(job, &t);
-    *c = (struct choice){.k = k};
-    memset(c->stage, (int)k, sizeof c->stage);
-    divide_equally(job, &t, c);
-    if (t.peers == 0 || !fill_table(job, &t, HUGE_VAL))
+        for (unsigned i = 0; i < t->peers; i++)
+            if (set_has(t, *x, y, i))
+                c->group[t->order[i]] = (uint8_t)group;
+        c->first[stage + 1] = (uint8_t)(*end + t->tied);
+        c->first[stage] = (uint8_t)(begin + t->tied);
+        *x = y;
+        *end = begin;
         return;
-    read_table(&t, c);
-    struct placement_part all = sum_parts(job, 0, (unsigned)job->part_count);
-    double ideal_us = part_us(&all) * job->shards * PLACEMENT_SPEED / t.group[t.sets - 1][0].speed;
-    double low_us = 0, high_us = PROTO_PEERS_MAX * ideal_us;
-    for (int i = 0; i < BISECTIONS; i++) {
-        double limit_us = (low_us + high_us) / 2;
-        bool fits = fill_table(job, &t, limit_us);
-        *(fits ? &high_us : &low_us) = limit_us;
-        if (fits)
-            read_table(&t, c);
     }
+}
+
+/* False: the table has nothing. */
+static bool
+read_table(const struct placement_job *job, const struct table *t, struct choice *c)
+{
+    unsigned x = t->sets - 1, end = t->parts;
+    *c = (struct choice){.k = t->groups + (t->tied > 0)};
+    if (t->of[t->groups][x][end].us == HUGE_VALF)
+        return false;
+    memset(c->group, IDLE, sizeof c->group);
+    for (unsigned s = 0; s < c->k; s++)
+        c->as[s] = (uint8_t)(t->tied && s + 1 == c->k ? 0 : s);
+    for (unsigned j = t->groups; j > 0; j--) {
+        for (unsigned y = x; y > 0;) { /* who is idle */
+            y = set_below(t, x, y);
+            if (t->of[j][y][end].us == t->of[j][x][end].us &&
+                t->of[j][y][end].path_us == t->of[j][x][end].path_us)
+                x = y;
+        }
+        read_group(job, t, j, &x, &end, c);
+    }
+    return true;
+}
+
+/* Of the tables, number `order`: they differ in the size of the first of tied stages, and in order and weights. */
+static bool
+choose_by_table(struct search *s, unsigned groups, unsigned order, struct choice *c)
+{
+    const struct placement_job *job = s->job;
+    struct table t = {.groups = groups, .parts = (unsigned)job->part_count, .of = s->room->table};
+    unsigned firsts = first_sizes(job, groups);
+    if (job->tied && groups > 1)
+        t.tied = 1 + order % firsts;
+    t.parts -= t.tied;
+    set_order(job, order / firsts, &t);
+    table_parts(job, order / firsts, &t);
+    fill_table(job, &t);
+    uint64_t pairs = t.ordered ? t.sets * t.sets / 2 : t.sets * t.sets / 4;
+    s->work += pairs * (groups * t.parts * (t.parts + 10) + 20 + 5 * job->shards);
+    return read_table(job, &t, c);
+}
+
+/* --- A stage for one peer, several for a peer ----------------------------------------------------- */
+
+/* Who holds most parts from this one on. */
+static size_t
+longest_run(const struct placement_job *job, unsigned begin, unsigned end, unsigned *run)
+{
+    size_t best = job->peer_count;
+    *run = 0;
+    for (size_t q = 0; q < job->peer_count; q++) {
+        uint64_t missing = ~job->peers[q].holds & parts_of(begin, end);
+        unsigned held = (missing ? (unsigned)__builtin_ctzll(missing) : end) - begin;
+        if (held > *run) {
+            *run = held;
+            best = q;
+        }
+    }
+    return best;
+}
+
+/* The first stage of the choice that is the peer's, or the new one. */
+static void
+add_stage(struct choice *c, size_t peer, unsigned end)
+{
+    if (c->group[peer] == IDLE)
+        c->group[peer] = (uint8_t)c->k;
+    c->as[c->k] = c->group[peer];
+    c->first[++c->k] = (uint8_t)end;
+}
+
+/* If this peer has the first and the last stage, which are tied; peer_count: nothing is tied. */
+static bool
+cover_with(const struct placement_job *job, size_t ends, struct choice *c)
+{
+    unsigned at = 0, parts = (unsigned)job->part_count, end = parts, run;
+    *c = (struct choice){0};
+    memset(c->group, IDLE, sizeof c->group);
+    if (ends < job->peer_count) {
+        uint64_t holds = job->peers[ends].holds, missing = ~holds & bits_below(parts);
+        at = missing ? (unsigned)__builtin_ctzll(missing) : parts;
+        end = missing ? 64 - (unsigned)__builtin_clzll(missing) : parts;
+        if (at == 0 || (missing && end == parts))
+            return false;
+        add_stage(c, ends, at);
+    }
+    while (at < end) {
+        size_t peer = longest_run(job, at, end, &run);
+        if (peer == job->peer_count)
+            return false;
+        add_stage(c, peer, at += run);
+    }
+    if (end < parts)
+        add_stage(c, ends, parts);
+    return c->k <= job->groups + job->tied;
+}
+
+static bool
+choose_cover(const struct placement_job *job, struct choice *c)
+{
+    struct choice next;
+    c->k = UINT32_MAX;
+    if (!job->tied)
+        return cover_with(job, job->peer_count, c);
+    for (size_t q = 0; q < job->peer_count; q++)
+        if (cover_with(job, q, &next) && next.k < c->k)
+            *c = next;
+    return c->k < UINT32_MAX;
 }
 
 /* --- Moves ---------------------------------------------------------------------------------------- */
 
-/* A peer to another stage or to none, two peers in exchange, or a cut. The same for the same seed. */
+/* Two groups in exchange. */
+static void
+swap_groups(const struct placement_job *job, uint8_t a, uint8_t b, struct choice *c)
+{
+    for (size_t q = 0; q < job->peer_count; q++)
+        if (c->group[q] == a || c->group[q] == b)
+            c->group[q] = (uint8_t)(a ^ b ^ c->group[q]);
+}
+
+/* A peer to another group or to none, two peers or two groups in exchange, or a cut. The same for the same seed. */
 static void
 move_one(const struct placement_job *job, uint64_t seed, struct choice *c)
 {
-    size_t n = job->peer_count;
-    uint8_t *a = &c->stage[mix64(seed) % n], *b = &c->stage[mix64(~seed) % n], stage = *a;
-    unsigned kind = mix64(seed ^ never) % 3, cut = 1 + mix64(seed) % c->k;
-    if (kind == 0 && cut < c->k) {
-        unsigned low = c->first[cut - 1] + 1u;
-        c->first[cut] = (uint16_t)(low + mix64(~seed) % (c->first[cut + 1] - low));
-    } else if (kind == 1) {
-        *a = (uint8_t)(mix64(~seed) % (c->k + 1));
-    } else {
+    uint64_t kind = mix64(seed), drawn = mix64(kind), other = mix64(drawn);
+    uint8_t *a = &c->group[drawn % job->peer_count], *b = &c->group[other % job->peer_count],
+            group = *a;
+    unsigned cut = 1 + (unsigned)(drawn % c->k), low = c->first[cut - 1] + 1u;
+    switch (c->k > 1 ? kind % 5 : 2) {
+    case 0:
+    case 1:
+        if (cut < c->k)
+            c->first[cut] = (uint8_t)(low + other % (c->first[cut + 1] - low));
+        break;
+    case 2:
+        *a = other % (c->k + 1) < c->k ? c->as[other % (c->k + 1)] : IDLE;
+        break;
+    case 3:
         *a = *b;
-        *b = stage;
+        *b = group;
+        break;
+    default:
+        swap_groups(job, c->as[drawn % c->k], c->as[other % c->k], c);
     }
 }
 
-/* Moves until the work is done. What is worse is taken too, at first by up to an eighth, to leave what no single move makes
- * better (threshold accepting, Dueck and Scheuer 1990). */
+/* What is worse is taken too, at first by up to an eighth, to leave what no single move makes better (threshold
+ * accepting, Dueck and Scheuer 1990). */
 static void
-improve(struct search *s, uint64_t until, struct choice *best, uint64_t *value)
+improve(struct search *s, uint64_t seed, struct choice *best, uint64_t *value)
 {
     struct choice now = *best;
-    uint64_t now_value = *value;
-    double all = (double)(until - s->work);
-    for (uint64_t i = 0; s->work < until; i++) {
+    uint64_t now_value = *value, tries = TRIES * (s->job->peer_count + best->k), begin = s->work,
+             most_work = WORK / 6;
+    unsigned moves = MOVES + (unsigned)(seed >> 32) % 3;
+    for (uint64_t i = 0; i < tries && s->work - begin < most_work; i++) {
         struct choice next = now;
-        double left = (double)(until - s->work) / all, spare = (double)(now_value % never) / 8;
-        uint64_t most = now_value + (uint64_t)(spare * left);
-        for (uint64_t m = 0; m <= i % MOVES; m++)
-            move_one(s->job, MOVES * i + m, &next);
+        double done =
+            greater((double)i / (double)tries, (double)(s->work - begin) / (double)most_work);
+        uint64_t most = now_value + (uint64_t)((double)now_value / 8 * (1 - done));
+        for (uint64_t m = 0; m < 1 + i % moves; m++)
+            move_one(s->job, seed + 8 * i + m, &next);
         uint64_t next_value = value_of(s, &next, most);
         if (next_value > most)
             continue;
@@ -520,72 +706,51 @@ improve(struct search *s, uint64_t until, struct choice *best, uint64_t *value)
 /* --- All ------------------------------------------------------------------------------------------ */
 
 static unsigned
-most_stages(const struct placement_job *job)
+most_groups(const struct placement_job *job)
 {
-    size_t most = job->peer_count + job->tied;
-    most = most < job->part_count ? most : job->part_count;
-    unsigned wish = job->stages ? job->stages : STAGES_AUTO;
-    return most < wish ? (unsigned)most : wish;
+    size_t most = job->part_count - (job->tied && job->part_count > 1);
+    most = most < job->peer_count ? most : job->peer_count;
+    return most < job->groups ? (unsigned)most : job->groups;
 }
 
-/* Takes the best of k stages if it is better, or as good with fewer stages. */
-static void
-try_stages(struct search *s, unsigned k, uint64_t work, struct choice *best, uint64_t *value)
+/* The best that the table has for so many groups; never: there is nothing. */
+static uint64_t
+choose_groups(struct search *s, unsigned groups, struct choice *best)
 {
-    struct choice mine, next;
-    uint64_t mine_value = UINT64_MAX, begin = s->work;
-    for (unsigned order = 0; order < ORDERS && s->work - begin < work / 3; order++) {
-        choose_by_table(s->job, k, order, &next);
-        s->work += BISECTIONS * s->job->peer_count * s->job->peer_count * s->job->part_count;
+    uint64_t value = never;
+    unsigned orders = ORDERS * first_sizes(s->job, groups);
+    for (unsigned order = 0; order < orders && s->work < WORK / 2; order++) {
+        struct choice next;
+        if (!choose_by_table(s, groups, order, &next))
+            continue;
         uint64_t next_value = value_of(s, &next, never);
-        if (next_value < mine_value) {
-            mine = next;
-            mine_value = next_value;
+        improve(s, (uint64_t)order << 32, &next, &next_value);
+        if (next_value < value) {
+            *best = next;
+            value = next_value;
         }
     }
-    improve(s, s->work + work, &mine, &mine_value);
-    if (mine_value <= *value) {
-        *best = mine;
-        *value = mine_value;
-    }
-}
-
-/* From many stages to few; with a wish until it fits. */
-static void
-search_all(struct search *s, struct choice *best, uint64_t *value)
-{
-    bool any = s->job->stages == 0;
-    unsigned most = most_stages(s->job);
-    *value = UINT64_MAX;
-    for (unsigned k = most; k > 0 && (any || *value >= never); k--) {
-        bool one_group = s->job->tied && k == 2;
-        bool skipped = any && k < most && k > STAGES_FEW && (k & (k - 1)) && k % 12;
-        if (!one_group && !skipped)
-            try_stages(s, k, any ? WORK / 8 : WORK, best, value);
-    }
+    return value;
 }
 
 bool
 placement_find(const struct placement_job *job, struct placement_room *room, struct placement *out)
 {
-    struct placement_job few = *job;
-    struct search s = {.job = &few, .room = room};
+    struct search s = {.job = job, .room = room};
     struct choice best;
-    uint16_t begin[PLACEMENT_PARTS_MAX + 1];
-    uint64_t value;
-    assert(job->part_count > 0 && job->part_count <= PLACEMENT_PARTS_MAX);
+    uint64_t value = never;
+    memset(room->known, 0, sizeof room->known);
+    assert(job->part_count > 0 && job->part_count <= PROTO_STAGES_MAX);
     assert(job->peer_count > 0 && job->peer_count <= PROTO_PEERS_MAX);
     assert(job->shards > 0 && job->shards <= PROTO_SHARDS_MAX);
-    assert(job->states > 0 && job->states <= PLACEMENT_STATES_MAX);
-    few.part_count = merge_parts(job, room->merged, begin);
-    few.parts = room->merged;
-    search_all(&s, &best, &value);
-    if (value >= never)
+    for (unsigned groups = most_groups(job); groups > 0 && value == never; groups--)
+        value = choose_groups(&s, groups, &best);
+    if (value == never && choose_cover(job, &best))
+        value = value_of(&s, &best, never);
+    if (value == never)
         return false;
-    value_of(&s, &best, never);
-    *out = room->made;
-    for (unsigned stage = 0; stage <= best.k; stage++)
-        out->first[stage] = begin[best.first[stage]];
-    out->step_us = judge_us(job, out, room);
+    for (uint64_t round = 0; round < ROUNDS; round++)
+        improve(&s, (round + 8) << 32, &best, &value);
+    choice_place(job, &best, out);
     return true;
 }

@@ -40,6 +40,7 @@ struct core_stages {
     /* Of a state, by rising offset, together all of it; 0: the whole is one, and everybody has it. */
     const struct core_span *spans;
     size_t span_count;
+    uint64_t shard_rows; /* of a step: what items take on lines is judged by these */
 };
 
 /* A round under a plan with cuts is computed in pieces. What a stage gives to its neighbours are *items*, in memory that core
