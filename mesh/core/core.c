@@ -35,9 +35,8 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
         core->config.crowd = HEARTBEAT_CROWD;
     assert(core->config.crowd >= HEARTBEAT_LEADERS);
     core->all = bits_below(config->shards);
-    /* each group of a pipeline computes all shards */
-    core->members_max =
-        (size_t)config->shards * (config->stages.count > 1 ? config->stages.count : 1);
+    /* in a pipeline, who computes nothing may hold what nobody else does */
+    core->members_max = config->stages.count > 1 ? PROTO_PEERS_MAX : config->shards;
     core->placement = config->stages.count > 1 ? calloc(1, sizeof *core->placement) : NULL;
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)

@@ -124,6 +124,17 @@ is_my_turn(const struct core *core)
     return group_gathered(core, here);
 }
 
+/* Does peers[i] train now, or has it the newest state? */
+static bool
+leads_on(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    bool newest = true;
+    for (int k = 0; k < core->peers.high; k++)
+        newest = newest && (!view_usable(core, k) || core->view.of[k].beat.round <= said->round);
+    return view_usable(core, i) && said->round > core->round && (newest || !said->idle);
+}
+
 /* What fewest hold of what one other node holds, which has a later state. */
 static uint64_t
 choose_of_others(const struct core *core)
@@ -135,7 +146,7 @@ choose_of_others(const struct core *core)
         places_find(&c, core);
         c.from = core->view.of[i].beat.holds;
         size_t least = place_least(&c);
-        if (!view_usable(core, i) || core->view.of[i].beat.round == 0 || least == c.places)
+        if (!leads_on(core, i) || least == c.places)
             continue;
         uint64_t chosen = holding_choose(&c);
         bool better = c.held[least] < best_held ||
@@ -182,6 +193,24 @@ held_at(const struct core *core, bool earlier)
             held |= said->holds;
     }
     return held;
+}
+
+bool
+holding_whole_with(const struct core *core, int i)
+{
+    uint64_t held = 0, round = core->view.of[i].beat.round;
+    for (int k = 0; k < core->peers.high; k++) {
+        const struct proto_heartbeat *said = &core->view.of[k].beat;
+        if (view_usable(core, k) && (said->round >= round || !said->idle))
+            held |= said->holds;
+    }
+    return !(core_segments(&core->config.stages) & ~held);
+}
+
+bool
+holding_short(const struct core *core)
+{
+    return (core_segments(&core->config.stages) & ~held_at(core, false)) != 0;
 }
 
 double
@@ -249,7 +278,7 @@ struct holding_verdict
 holding_step(struct holding *holding, const struct core *core)
 {
     struct holding_verdict verdict = {.hold = 0};
-    if (core->config.stages.cut_count == 0 || holding->asked || core->done)
+    if (core->config.stages.cut_count == 0 || holding->asked)
         return verdict;
     bool begins = core->contribution.state == TRAINER_START && core->config.stages.bytes;
     bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
@@ -261,6 +290,10 @@ holding_step(struct holding *holding, const struct core *core)
     if (lasts(&holding->short_at, core, idle && (lacks & held_at(core, true)))) {
         verdict.back = true;
         verdict.round = latest_of(core, lacks);
+    }
+    if (idle && holding->differs >= HOLDING_DIFFERS && core->round > 0) {
+        verdict.back = true;
+        verdict.round = core->round - 1;
     }
     holding->asked = verdict.hold;
     return verdict;

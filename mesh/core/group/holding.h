@@ -8,8 +8,12 @@
  *
  * Without core_stages.mirror it chooses among the stages of an equal division.
  *
+ * Who notices twice in a round that another member has a segment with another hash goes back before that round. Who is wrong
+ * notices it for certain, as what it gets is right.
+ *
  * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if they are
- * there at an earlier round, all go back to that one and compute from there again. */
+ * there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a state of those
+ * ahead. */
 #ifndef MESH_HOLDING_H
 #define MESH_HOLDING_H
 
@@ -17,15 +21,15 @@
 #include "mesh/core/sessions/clock.h"
 
 enum {
-    HOLDING_SURE_US =
-        400000, /* what holds others back is waited for so long before this node acts */
+    HOLDING_SURE_US = 400000, /* who is missing is waited for so long before this node acts */
+    HOLDING_DIFFERS = 2,      /* so often must a segment differ: a bit of a message may flip */
 };
 
 struct holding {
     uint64_t asked;        /* the trainer is to hold these; 0: it was not asked */
+    unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
-    struct awake
-        stray_at; /* since when nobody ahead could give this node its state; 0: somebody could */
+    struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -35,12 +39,24 @@ struct holding_verdict {
     uint64_t round;
 };
 struct holding_verdict holding_step(struct holding *holding, const struct core *core);
+/* Is there a segment that no node at this round or ahead holds? Then nobody makes a plan. */
+bool holding_short(const struct core *core);
+/* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and nobody follows
+ * it. */
+bool holding_whole_with(const struct core *core, int i);
 /* Do these nodes together hold the whole model? peer[count] as in struct group_choice; -1 is this node. */
 bool holding_covers(const struct core *core, const int *peer, size_t count);
 /* How much of the model nobody here holds, whatever round they are at: 0 to 1. */
 double holding_missing(const struct core *core);
 
-/* The trainer has done what it was asked for. */
+/* A member contradicted the hash of a segment. One of us is wrong, and perhaps nobody else holds it. */
+static inline void
+holding_differs(struct holding *holding)
+{
+    holding->differs++;
+}
+
+/* The trainer has a new state. */
 static inline void
 holding_applied(struct holding *holding)
 {

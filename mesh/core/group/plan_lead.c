@@ -100,7 +100,8 @@ static bool
 leads_next(const struct core *core, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
-        divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched)
+        divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched ||
+        holding_short(core))
         return false;
     return overdue || (!somebody_ahead(core) && is_leader(core));
 }
@@ -278,9 +279,10 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
-    if (!holding_covers(core, choice.peer, choice.count))
-        return false;
-    return propose(plan, core, &choice);
+    bool made = holding_covers(core, choice.peer, choice.count) && propose(plan, core, &choice);
+    if (!made) /* somebody is missing: nobody waits for this node */
+        plan_waits_from(plan, core->awake);
+    return made;
 }
 
 /* --- Holding it ---------------------------------------------------------------------------------- */

@@ -61,18 +61,6 @@ rounds_void_state(struct core *core, const char *why)
     core_tell(core);
 }
 
-/* A member holds the same state by its name, and another segment. One of us is wrong, and nobody else may hold it: who notices
- * goes back, and who is wrong notices, as what it gets is right. */
-static void
-segment_differs(struct core *core, int i)
-{
-    char who[PROTO_WHO_MAX];
-    core_log(core, 3, "%s and this node have different weights after the same steps: going back",
-             report_who(core, i, who));
-    rounds_void_state(core, "its members hold different states");
-    core->config.trainer->back(core->config.trainer_ctx, core->round);
-}
-
 /* A member sent what does not fit: by the state that it was computed from, or else. */
 void
 rounds_on_broken(struct core *core)
@@ -87,7 +75,8 @@ rounds_on_broken(struct core *core)
     int i = core->plan.peer[other.rank];
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     if (other.part && said->round == core->round && said->state_hash == core->state_hash) {
-        segment_differs(core, i);
+        holding_differs(&core->holding);
+        rounds_abort(core, "its members hold different states");
         return;
     }
     if (!other.part)
@@ -114,13 +103,15 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 void
 rounds_on_holding(struct core *core, struct holding_verdict verdict)
 {
+    if (plan_idle(core) && holding_short(core)) /* nobody can make a plan: nobody waits for one */
+        plan_waits_from(&core->plan, core->awake);
     if (verdict.hold && core->contribution.state != TRAINER_START)
         rounds_void_state(core, NULL);
     if (verdict.hold) {
         core->holds = 0;
         core->config.trainer->hold(core->config.trainer_ctx, verdict.hold);
     } else if (verdict.back) {
-        core_log(core, 4, "a part of the model is here only as it was before: going back to that");
+        core_log(core, 4, "a part of the model is not here as it should be: going back");
         rounds_void_state(core, NULL);
         core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1);
     }

@@ -113,7 +113,8 @@ fetch_fit(const struct core *core, int i)
 bool
 fetch_ahead(const struct core *core, int i)
 {
-    return core->view.of[i].beat.round > core->round && fetch_fit(core, i);
+    return core->view.of[i].beat.round > core->round && fetch_fit(core, i) &&
+           holding_whole_with(core, i);
 }
 
 bool

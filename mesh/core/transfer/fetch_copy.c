@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
+#include "mesh/core/mutant.h"
 #include "mesh/core/transfer/fetch_internal.h"
 #include "proto/hash.h"
 
@@ -348,6 +349,8 @@ static void
 block_take(struct fetch *fetch, const struct core *core, int from, uint64_t block, const void *body)
 {
     struct transfer_block where = transfer_state_block(&core->transfer, block);
+    if (core_mutant(MUTANT_SPAN) && where.segment > 0)
+        where.offset -= sizeof(uint64_t);
     memcpy(core->config.state_in + where.offset, body, where.size);
     if (fetch->blocks[block] != FETCH_MISSING)
         fetch->donors[fetch->blocks[block]].under_way--;
