@@ -85,6 +85,8 @@ static const struct plant {
     {"an item is sent before it is made", MUTANT_ITEM_EARLY, 400, 0, NULL},
     {"the sum of a stage is ready one piece too early", MUTANT_STAGE_EARLY, 400, 0, NULL},
     {"shards that a sibling has now are added twice", MUTANT_STAGE_KEEPS, 20000, 0, NULL},
+    {"who only holds a segment applies the total before", MUTANT_MIRROR, 400, 0, NULL},
+    {"a copy of a segment lies a word too early", MUTANT_SPAN, 1000, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},

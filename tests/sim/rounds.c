@@ -26,8 +26,14 @@ tell(struct sim *sim, struct sim_node *node)
     node->busy = SIM_FREE;
     if (rand_below(&sim->rand, 3) == 0)
         sim_disk_write(sim, node);
+    uint64_t parts[PROTO_STAGES_MAX] = {0};
+    for (size_t s = 0; sim->profile.stages.parts && s <= sim->profile.stages.core.cut_count; s++)
+        parts[s] = node->holds >> s & 1 ? segments_part(&node->state, s) : 0;
     core_on_applied(node->core, sim->now,
-                    &(struct core_state){.round = node->round,
+                    &(struct core_state){.holds = node->holds,
+                                         .parts = sim->profile.stages.parts ? parts : NULL,
+                                         .late = sim->profile.stages.parts && sim->seed % 2,
+                                         .round = node->round,
                                          .hash = sim_rounds_hash(sim, &node->state),
                                          .first_bucket = sim_rounds_first_bucket(sim, &node->state),
                                          .done = node->done,
@@ -38,6 +44,11 @@ tell(struct sim *sim, struct sim_node *node)
 void
 sim_rounds_start(struct sim *sim, struct sim_node *node)
 {
+    if (segments_waits(sim, node))
+        return;
+    if (node->round == 0)
+        node->state = *sim_state_at(sim, 0);
+    segments_mask(&sim->profile, &node->state, node->holds);
     oracle(sim)->state(sim, node, "a start", false);
     tell(sim, node);
 }
@@ -173,7 +184,7 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
     struct sim_node *node = shell->node;
-    (void)parts;
+    memcpy(node->task_parts, parts, sizeof node->task_parts);
     if (node->busy != SIM_FREE || round <= node->round)
         sim_fail(sim, "node %u: asked to adopt round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
@@ -333,9 +344,35 @@ went_back(struct sim *sim, struct sim_node *node)
         tell(sim, node);
 }
 
+/* Are the segments that were received those that were offered? */
+static bool
+parts_right(const struct sim *sim, const struct sim_node *node)
+{
+    for (size_t s = 0; sim->profile.stages.parts && s <= sim->profile.stages.core.cut_count; s++)
+        if ((node->holds >> s & 1) && segments_part(&node->state_in, s) != node->task_parts[s])
+            return false;
+    return true;
+}
+
+static void
+held(struct sim *sim, struct sim_node *node)
+{
+    node->round = 0;
+    node->older_valid = false;
+    node->state = *sim_state_at(sim, 0);
+    segments_mask(&sim->profile, &node->state, node->holds);
+    oracle(sim)->state(sim, node, "a choice", false);
+    if (!sim->failed)
+        tell(sim, node);
+}
+
 static void
 applied(struct sim *sim, struct sim_node *node)
 {
+    if (node->busy == SIM_HOLDING) {
+        held(sim, node);
+        return;
+    }
     if (node->busy == SIM_PROBING) {
         node->busy = SIM_FREE;
         core_on_audited(node->core, sim->now, node->claim_right);
@@ -346,7 +383,7 @@ applied(struct sim *sim, struct sim_node *node)
         return;
     }
     if (node->busy == SIM_ADOPTING) {
-        if (sim_rounds_hash(sim, &node->state_in) != node->task_hash) {
+        if (sim_rounds_hash(sim, &node->state_in) != node->task_hash || !parts_right(sim, node)) {
             if (sim->profile.liar == SIM_NODES_MAX)
                 sim_fail(sim, "node %u: blocks of a state that is not the one offered",
                          node->index);
@@ -355,6 +392,7 @@ applied(struct sim *sim, struct sim_node *node)
             return;
         }
         node->state = node->state_in;
+        segments_mask(&sim->profile, &node->state, node->holds);
         node->round = node->task_round;
         node->older_valid = false;
         sim->counts.adoptions++;
@@ -371,6 +409,7 @@ applied(struct sim *sim, struct sim_node *node)
         node->older_valid = true;
         sim_rounds_apply(sim, &node->state, sim_rounds_sum_hash(sim, &node->state, node->sum),
                          node->sum);
+        segments_mask(&sim->profile, &node->state, node->holds);
         node->round++;
         sim->counts.commits++;
         drill_note(sim, node);
@@ -424,6 +463,7 @@ sim_rounds_trainer(struct core_config *config, struct shell *shell)
         .state = on_state,
         .forget = on_forget,
         .piece = stages_ask,
+        .hold = segments_hold,
     };
     config->trainer = &callbacks;
     config->trainer_ctx = shell;

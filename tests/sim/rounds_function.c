@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "proto/mix.h"
-#include "tests/sim/rounds.h"
+#include "tests/sim/stages.h"
 
 /* Shards that counter c counts. */
 uint64_t
@@ -53,6 +53,8 @@ uint64_t
 sim_rounds_hash(const struct sim *sim, const struct sim_state *state)
 {
     uint64_t hash = 1;
+    if (sim->profile.stages.parts) /* a name */
+        return mix64(state->words[0]) | 1;
     for (unsigned w = 0; w < sim->profile.words + sim->profile.counters; w++)
         hash = mix64_pair(hash, state->words[w]);
     return hash | 1;
@@ -83,7 +85,9 @@ uint64_t
 sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state, const int32_t *sum)
 {
     uint64_t hash = 2;
-    for (size_t b = sim_rounds_first_bucket(sim, state); b < sim->profile.buckets; b++)
+    size_t first = sim_rounds_first_bucket(sim, state);
+    first = sim->profile.stages.parts ? sim->profile.buckets - 1 : first;
+    for (size_t b = first; b < sim->profile.buckets; b++)
         for (uint64_t e = 0; e < sim->profile.bucket[b].count; e++)
             hash = hash * 0x9e3779b97f4a7c15u + (uint32_t)sum[sim->profile.bucket[b].first + e];
     return mix64(hash);
@@ -92,7 +96,10 @@ sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state, const 
 void
 sim_rounds_apply(const struct sim *sim, struct sim_state *state, uint64_t total, const int32_t *sum)
 {
-    for (unsigned w = 0; w < sim->profile.words; w++)
+    bool parts = sim->profile.stages.parts;
+    if (parts && sim_rounds_first_bucket(sim, state) == 0)
+        segments_apply(&sim->profile, state, sum);
+    for (unsigned w = 0; w < (parts ? 1 : sim->profile.words); w++)
         state->words[w] = mix64_pair(state->words[w], total + w);
     for (unsigned c = 0; c < sim->profile.counters; c++)
         state->words[sim->profile.words + c] += (uint64_t)sum[c];

@@ -135,6 +135,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;
     if (!disk)
         sim_disk_clear(node);
+    node->holds = 0;
     sim_disk_load(sim, node);
     memset(&node->state_in, 0, sizeof node->state_in);
     memset(node->log, 0x55, sizeof node->log);

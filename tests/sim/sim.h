@@ -82,6 +82,9 @@ struct sim_stages {
     uint64_t cost[SIM_BUCKETS_MAX + 1];
     uint64_t rows_most; /* of a round */
     unsigned hostile;   /* this node, + 1, sends items that nobody should */
+    bool parts;         /* nodes have room for parts of the model only: segments.c */
+    uint64_t bytes[SIM_BUCKETS_MAX], room[SIM_NODES_MAX];
+    struct core_span spans[SIM_BUCKETS_MAX + 2];
 };
 
 /* How the network and the machines of this schedule behave. */
@@ -138,6 +141,7 @@ struct sim_state {
 struct sim_file {
     bool used;
     uint64_t round, check;
+    uint64_t holds;   /* segments.c */
     uint64_t kept_us; /* since when it is on the disk */
     uint64_t page_check[SIM_PAGES_MAX];
     struct sim_state state;
@@ -177,7 +181,8 @@ enum sim_busy {
     SIM_COMMITTING,
     SIM_ADOPTING,
     SIM_PROBING,
-    SIM_GOING_BACK
+    SIM_GOING_BACK,
+    SIM_HOLDING
 };
 
 struct sim_link {
@@ -213,8 +218,9 @@ struct sim_node {
     struct sim_disk disk;
     struct sim_repair repair;
     uint64_t round;
+    uint64_t holds; /* segments of the model, of its state; 0: not chosen, or the model has none */
     enum sim_busy busy;
-    uint64_t task_round, task_shards, task_hash;
+    uint64_t task_round, task_shards, task_hash, task_parts[PROTO_STAGES_MAX];
     /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
     uint64_t committing, held, held_round;
     bool claim_right;

@@ -96,6 +96,11 @@ stages_profile(struct sim *sim)
     if (rand_below(&rand, 4) == 0 && !(p->fault_mask >> SIM_FLIP))
         s->hostile = 1 + (unsigned)rand_below(&rand, p->nodes);
     p->pins = false; /* no way to train in stages pins */
+    struct rand part = {mix64_pair(sim->seed, STAGED + 2)};
+    if (rand_bool(&part) && !p->inexact && !(p->fault_mask >> SIM_FLIP) &&
+        p->liar >= SIM_NODES_MAX && p->stranger >= p->nodes &&
+        !p->seeds) /* nobody else may be found */
+        segments_profile(&part, p);
     for (unsigned i = 0; i < SIM_NODES_MAX && p->shards > SHARDS_FEW; i++)
         p->line_bits[i] = 0; /* items of so many take longer than anybody waits */
 }

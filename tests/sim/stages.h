@@ -36,6 +36,25 @@ void stages_computed(struct sim *sim, struct sim_node *node);
 /* The trainer computes all of its shards at once: what it has of this round in pieces is void. */
 void stages_whole(struct sim *sim, const struct sim_node *node);
 
+/* segments.c: what nodes hold that have no room for the whole model. */
+void segments_profile(struct rand *rand, struct sim_profile *p);
+uint64_t segments_all(const struct sim_profile *p);
+/* The hash of a segment of a state. */
+uint64_t segments_part(const struct sim_state *state, size_t segment);
+/* Marks what is not held. */
+void segments_mask(const struct sim_profile *p, struct sim_state *state, uint64_t holds);
+/* Is what the node holds this state? */
+bool segments_equal(const struct sim_profile *p, const struct sim_node *node,
+                    const struct sim_state *state);
+/* The sums of the segments' buckets change them. */
+void segments_apply(const struct sim_profile *p, struct sim_state *state, const int32_t *sum);
+bool segments_total_right(const struct sim *sim, const struct sim_node *node);
+/* A node starts: does it wait until it is told what to hold? */
+bool segments_waits(const struct sim *sim, struct sim_node *node);
+void segments_hold(void *ctx, uint64_t segments);
+/* Is all of the model on some node that is up? */
+bool segments_held(const struct sim *sim);
+
 /* stages_hostile.c: after an event of this node something comes that nobody should have sent. */
 void stages_hostile(struct sim *sim, struct sim_node *node);
 
