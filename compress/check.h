@@ -60,6 +60,13 @@ check_from(struct check_sums sums, size_t first)
     return (uint64_t)high << 32 | sums.plain;
 }
 
+/* The checksum of the same elements when `first` others come before them. */
+static inline uint64_t
+check_after(uint64_t check, size_t first)
+{
+    return check + ((uint64_t)(2 * (uint32_t)first * (uint32_t)check) << 32);
+}
+
 /* Sum of two checksums, half by half. */
 static inline uint64_t
 check_add(uint64_t a, uint64_t b)
@@ -79,5 +86,7 @@ void check_sum_copy(int32_t *out, const int32_t *a, void *b, size_t n, uint64_t 
                     uint64_t *out_check);
 /* out[n] = b[n]; returns its checksum. */
 uint64_t check_copy(int32_t *out, const void *b, size_t n);
+/* The same for what is read soon: `out` stays in the caches. */
+uint64_t check_copy_near(int32_t *out, const void *b, size_t n);
 
 #endif

@@ -16,7 +16,7 @@
 #include "mesh/mesh.h"
 #include "tests/bench/measure.h"
 
-enum { WARM = 10, ROUNDS_MAX = 10000 };
+enum { WARM = 10, ROUNDS_MAX = 10000, PAGE = 4096 };
 
 static double seconds[ROUNDS_MAX];
 
@@ -147,9 +147,10 @@ static void
 run_tcp(int rank, uint16_t port, const char *host, size_t bytes, int rounds)
 {
     int s = connected(rank, port, host);
-    char *item = calloc(1, bytes);
+    char *item = aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
     if (!item)
         die("item", "out of memory");
+    memset(item, 0, bytes);
     for (int i = -WARM; i < rounds; i++) {
         double start = measure_now();
         move(s, item, bytes, rank == 0);

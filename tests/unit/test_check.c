@@ -221,6 +221,9 @@ long_copies_are_the_same(void **state)
             memcpy(kept, frame, n * sizeof *frame);
             assert_true(check_copy(to + shift, frame, n) == check_of(frame, 0, n));
             assert_memory_equal(to + shift, frame, n * sizeof *frame);
+            memset(to + shift, 0, n * sizeof *to);
+            assert_true(check_copy_near(to + shift, frame, n) == check_of(frame, 0, n));
+            assert_memory_equal(to + shift, frame, n * sizeof *frame);
             check_sum_copy(to + shift, own, frame, n, &own_check, &sum_check);
             assert_memory_equal(to + shift, frame, n * sizeof *frame);
             for (size_t i = 0; i < n; i++)

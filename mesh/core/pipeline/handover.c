@@ -194,7 +194,7 @@ chunk_take(struct handover *h, struct proto_node from, const struct handover_chu
     if (chunk->size != size || chunk->count == 0 || chunk->first != *came ||
         chunk->count > size - *came || frame->size != chunk->count * sizeof *words)
         return;
-    if (check_copy(words + chunk->first, frame->data, chunk->count) != chunk->check) {
+    if (check_copy_near(words + chunk->first, frame->data, chunk->count) != chunk->check) {
         unsigned maker = holder_of(&h->plan, maker_stage(item), item.shard);
         h->ops.ask(h->ctx, maker, item, UINT64_C(1) << item.shard);
         return;
@@ -273,10 +273,11 @@ handover_ask(struct handover *h)
         }
 }
 
+/* Those of other stages than the plan's are never written. */
 static void
 flows_clear(struct handover *h)
 {
-    for (size_t stage = 0; stage < PROTO_STAGES_MAX; stage++)
+    for (size_t stage = 0; stage <= h->plan.cut_count; stage++)
         h->flow[stage][0] = h->flow[stage][1] = (struct flow){0};
 }
 
