@@ -132,6 +132,18 @@ begin(struct world *w, unsigned i)
         w->order[i] += sprintf(w->order[i], "%c%u ", "FBIW"[piece.kind], piece.shard);
 }
 
+/* Who computes what has changed. */
+static void
+wait_where_it_is_safe(struct world *w)
+{
+    uint8_t owner[STAGES][PROTO_SHARDS_MAX];
+    for (unsigned stage = 0; stage < w->k; stage++)
+        for (unsigned shard = 0; shard < w->m; shard++)
+            owner[stage][shard] = (uint8_t)w->owner[stage][shard];
+    for (unsigned i = 0; i < w->n; i++)
+        schedule_wait(&w->member[i], w->m, (const uint8_t(*)[PROTO_SHARDS_MAX])owner);
+}
+
 /* --- What must hold ------------------------------------------------------------------------------- */
 
 /* Micro-batches in memory: a piece takes it when it begins and gives it back when it ends. */
@@ -173,7 +185,7 @@ forget(struct world *w, unsigned stage, unsigned shard)
     w->counts[stage][shard] = (struct counts){0};
 }
 
-/* A member dies, perhaps in a piece; any others take its micro-batches, of a stage that they have or not. */
+/* A member dies, perhaps in a piece; any others, or one, take its micro-batches, of a stage that they have or not. */
 static void
 kill_one(struct world *w)
 {
@@ -182,20 +194,23 @@ kill_one(struct world *w)
         alive += !w->dead[i];
     if (w->dead[dies] || alive == 1)
         return;
+    bool one = rand_bool(&w->rand);
+    int to = -1;
     w->dead[dies] = true;
     w->end[dies] = 0;
     for (unsigned stage = 0; stage < w->k; stage++)
         for (unsigned shard = 0; shard < w->m; shard++) {
             if (w->owner[stage][shard] != dies)
                 continue;
-            int to;
-            do
-                to = (int)rand_below(&w->rand, w->n);
-            while (w->dead[to]);
+            if (!one || to < 0)
+                do
+                    to = (int)rand_below(&w->rand, w->n);
+                while (w->dead[to]);
             w->owner[stage][shard] = to;
             forget(w, stage, shard);
             schedule_add(&w->member[to], stage, UINT64_C(1) << shard);
         }
+    wait_where_it_is_safe(w);
     for (unsigned stage = 0; stage < w->k; stage++)
         for (unsigned shard = 0; shard < w->m; shard++)
             send_again(w, stage, shard);
@@ -239,6 +254,7 @@ play(struct world *w, unsigned accidents)
     for (unsigned stage = 0; stage < w->k; stage++)
         for (unsigned shard = 0; shard < w->m; shard++)
             schedule_add(&w->member[w->owner[stage][shard]], stage, UINT64_C(1) << shard);
+    wait_where_it_is_safe(w);
     for (w->now = 0; !is_over(w); w->now++) {
         if (accidents > 0 && rand_below(&w->rand, 2 * SHARDS) == 0) {
             accidents--;
@@ -491,7 +507,8 @@ a_piece_whose_input_becomes_void_does_not_count(void **state)
 
 /* --- Random courses ------------------------------------------------------------------------------- */
 
-/* Each stage has some holders, with unequal numbers of shards; a member may hold several stages, or none. */
+/* Each stage has some holders, with unequal numbers of shards; a member may hold several stages, or none. In some courses all
+ * shards of a holder go to one of the next stage. */
 static void
 play_random(uint64_t seed)
 {
@@ -501,11 +518,17 @@ play_random(uint64_t seed)
     w->k = (unsigned)rand_range(&w->rand, 1, STAGES);
     w->m = (unsigned)rand_range(&w->rand, 1, SHARDS);
     w->n = (unsigned)rand_range(&w->rand, 1, MEMBERS);
+    bool straight = rand_bool(&w->rand);
+    unsigned to[MEMBERS];
+    for (unsigned i = 0; i < w->n; i++)
+        to[i] = rand_bool(&w->rand) ? i : (unsigned)rand_below(&w->rand, w->n);
     for (unsigned stage = 0; stage < w->k; stage++) {
         unsigned holders = (unsigned)rand_range(&w->rand, 1, w->n);
         unsigned from = (unsigned)rand_below(&w->rand, w->n);
         for (unsigned shard = 0; shard < w->m; shard++)
             w->owner[stage][shard] = (int)((from + rand_below(&w->rand, holders)) % w->n);
+        for (unsigned shard = 0; shard < w->m && straight && stage > 0; shard++)
+            w->owner[stage][shard] = (int)((from + to[w->owner[stage - 1][shard]]) % w->n);
     }
     unsigned accidents = (unsigned)rand_below(&w->rand, 4);
     if (rand_below(&w->rand, 4) == 0)

@@ -98,6 +98,23 @@ what_comes_a_moment_late_does_not_wait_for_gradients_of_weights(void **state)
         }
 }
 
+/* The next input comes later than the gradient that could be taken meanwhile: 1 % of a piece. */
+static void
+a_forward_that_comes_a_moment_late_costs_no_piece(void **state)
+{
+    (void)state;
+    struct job job;
+    for (unsigned k = 2; k <= 4; k++)
+        for (unsigned m = 4; m <= 32; m *= 2) {
+            equal_stages_on_lines(&job, SCHEDULE_ZB, k, m, 0, 0);
+            for (unsigned from = 0; from < k; from++)
+                for (unsigned to = 0; to < k; to++)
+                    job.links[from * k + to].latency_us = from < to ? MS / 100 : MS / 1000;
+            struct steptime_result result = run(&job);
+            assert_true(result.step_us < (3 * m + k - 1) * MS + MS / 5);
+        }
+}
+
 static void
 one_stage_is_no_pipeline(void **state)
 {
@@ -392,6 +409,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_time_is_that_of_the_formula),
         cmocka_unit_test(what_comes_a_moment_late_does_not_wait_for_gradients_of_weights),
+        cmocka_unit_test(a_forward_that_comes_a_moment_late_costs_no_piece),
         cmocka_unit_test(one_stage_is_no_pipeline),
         cmocka_unit_test(a_transfer_takes_its_bytes_and_the_latency),
         cmocka_unit_test(a_line_carries_one_transfer_after_the_other),

@@ -47,6 +47,31 @@ schedule_tie(struct schedule *schedule)
     schedule->tied = schedule->stages > 1;
 }
 
+/* Do all members of a stage give their shards to one member each of the next? */
+static bool
+one_for_each(const uint8_t *owner, const uint8_t *next, unsigned shards)
+{
+    uint8_t to[PROTO_PEERS_MAX];
+    uint64_t known = 0;
+    for (unsigned shard = 0; shard < shards; shard++) {
+        unsigned from = owner[shard];
+        assert(from < PROTO_PEERS_MAX);
+        if ((known >> from & 1) && to[from] != next[shard])
+            return false;
+        known |= UINT64_C(1) << from;
+        to[from] = next[shard];
+    }
+    return true;
+}
+
+void
+schedule_wait(struct schedule *schedule, unsigned shards, const uint8_t (*owner)[PROTO_SHARDS_MAX])
+{
+    schedule->waits = 1;
+    for (unsigned s = 1; s < schedule->stages && one_for_each(owner[s - 1], owner[s], shards); s++)
+        schedule->waits |= UINT64_C(1) << s;
+}
+
 void
 schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards)
 {
@@ -127,14 +152,23 @@ all_forward(const struct schedule *schedule)
     return true;
 }
 
+/* Before a gradient of the input comes; has_room: and now. */
+static bool
+will_have_room(const struct schedule *schedule, unsigned stage)
+{
+    const struct schedule_stage *of = &schedule->of[stage];
+    struct schedule_room room =
+        schedule_room(schedule->rule, schedule->stages, stage, PROTO_SHARDS_MAX);
+    return shards_in(of->forward & ~of->backward) < room.held;
+}
+
 static bool
 has_room(const struct schedule *schedule, unsigned stage)
 {
     const struct schedule_stage *of = &schedule->of[stage];
     struct schedule_room room =
         schedule_room(schedule->rule, schedule->stages, stage, PROTO_SHARDS_MAX);
-    return shards_in(of->forward & ~of->backward) < room.held &&
-           shards_in(of->forward & ~of->weight) < room.all;
+    return will_have_room(schedule, stage) && shards_in(of->forward & ~of->weight) < room.all;
 }
 
 /* Shards that the weights of the stage can be used for, going back. */
@@ -145,15 +179,32 @@ tie_ready(const struct schedule *schedule, unsigned stage)
     return waits ? schedule->of[schedule->stages - 1].backward : UINT64_MAX;
 }
 
-/* Gradients of weights that a stage keeps until its last gradient of the input: see schedule.h. A member that has other
- * stages, too, need not wait for a neighbour. */
+/* A member that has other stages, too, need not wait for a neighbour. */
+static bool
+has_others(const struct schedule *schedule, unsigned stage)
+{
+    bool others = false;
+    for (unsigned s = 0; s < schedule->stages; s++)
+        others = others || (s != stage && schedule->of[s].mine);
+    return others;
+}
+
+/* Gradients of weights that a stage keeps until its last gradient of the input: see schedule.h. */
 static unsigned
 weights_kept(const struct schedule *schedule, unsigned stage)
 {
-    bool others = false, last = !(schedule->of[stage].mine & ~schedule->of[stage].backward);
-    for (unsigned s = 0; s < schedule->stages; s++)
-        others = others || (s != stage && schedule->of[s].mine);
-    return others || last ? 0 : stage;
+    bool last = !(schedule->of[stage].mine & ~schedule->of[stage].backward);
+    return last || has_others(schedule, stage) ? 0 : stage;
+}
+
+/* Does a gradient of the input wait for a forward? */
+static bool
+forward_first(const struct schedule *schedule, unsigned stage)
+{
+    const struct schedule_stage *of = &schedule->of[stage];
+    return schedule->rule == SCHEDULE_ZB && (schedule->waits >> stage & 1) &&
+           (of->mine & ~of->forward) && will_have_room(schedule, stage) &&
+           !has_others(schedule, stage);
 }
 
 /* Shards of which such a piece can be computed now. */
@@ -167,7 +218,8 @@ schedule_ready(const struct schedule *schedule, unsigned stage, enum schedule_ki
         return shards_in(of->backward & ~of->weight) > weights_kept(schedule, stage)
                    ? of->backward & ~of->weight & tie_ready(schedule, stage)
                    : 0;
-    if (schedule->rule == SCHEDULE_GPIPE && !all_forward(schedule))
+    if ((schedule->rule == SCHEDULE_GPIPE && !all_forward(schedule)) ||
+        forward_first(schedule, stage))
         return 0;
     return of->forward & of->gradient & ~of->backward & tie_ready(schedule, stage);
 }

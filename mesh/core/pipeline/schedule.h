@@ -10,8 +10,9 @@
  *            per round, as in Narayanan et al., ICML 2021)
  *     zb     ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): a backward is two pieces. A forward as soon
  *            as there is room, else a gradient of the input, which goes to the stage before; gradients of weights fill
- *            the pauses, and make room. Stage s keeps s of these for the end, when the stages before it are still
- *            busy: until then it rather waits, so that an item that comes a moment late does not wait for one of them
+ *            the pauses, and make room. An item that comes a moment late must not wait for a piece, as all stages are
+ *            busy to the end: so stage s keeps s gradients of weights until the stages before it have none to do, and a
+ *            gradient of the input waits while there is room for a forward (schedule_wait)
  *
  *     1f1b   stage 0   F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 --       k = 2, m = 4 shards
  *            stage 1   .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .        (--: the second half of a whole backward)
@@ -60,6 +61,7 @@ struct schedule {
     enum schedule_rule rule;
     unsigned stages;           /* k */
     bool tied;                 /* schedule_tie */
+    uint64_t waits;            /* schedule_wait */
     bool busy, dropped;        /* a piece is being computed; its input is void by now */
     struct schedule_piece now; /* this one */
     struct schedule_stage of[PROTO_STAGES_MAX];
@@ -79,6 +81,10 @@ struct schedule_room schedule_room(enum schedule_rule rule, unsigned stages, uns
 void schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages);
 /* The first stage shares a weight with the last one: it needs what that one has computed of a shard, going back. */
 void schedule_tie(struct schedule *schedule);
+/* owner[stage][shard]: the member that computes it. In zb forwards are then waited for in the stages up to which each member gives
+ * all its shards to one of the next stage: there who waits holds less than the member that it waits for has room for. */
+void schedule_wait(struct schedule *schedule, unsigned shards,
+                   const uint8_t (*owner)[PROTO_SHARDS_MAX]);
 /* The member computes these shards of the stage, in addition to what it has: at the start of a round, or as those of
  * another member whose end was noticed. It may have none of the stage before. */
 void schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards);

@@ -125,6 +125,7 @@ set_out(const struct steptime *step, struct steptime_room *room)
     for (unsigned m = 0; m < step->members; m++) {
         room->out_us[m] = room->in_us[m] = 0;
         schedule_init(&room->schedule[m], step->rule, step->stages);
+        schedule_wait(&room->schedule[m], step->shards, step->owner);
     }
     for (unsigned stage = 0; stage < step->stages; stage++)
         for (unsigned shard = 0; shard < step->shards; shard++) {

@@ -157,6 +157,18 @@ stage_plan(struct pieces *pieces, unsigned stage, uint64_t shards, bool again)
         pieces->zero &= ~(UINT64_C(1) << stage);
 }
 
+static void
+wait_by_plan(struct pieces *pieces, const struct proto_plan *plan)
+{
+    uint8_t owner[PROTO_STAGES_MAX][PROTO_SHARDS_MAX] = {{0}};
+    for (unsigned stage = 0; stage <= plan->cut_count; stage++)
+        for (unsigned rank = 0; rank < plan->count; rank++)
+            for (uint64_t left = proto_plan_computes(plan, rank, stage); left; left &= left - 1)
+                owner[stage][__builtin_ctzll(left)] = (uint8_t)rank;
+    schedule_wait(&pieces->schedule, (unsigned)__builtin_popcountll(plan->complete),
+                  (const uint8_t(*)[PROTO_SHARDS_MAX])owner);
+}
+
 /* What came for this node's shards since it was asked last. True: something did. */
 static bool
 take_items(struct pieces *pieces)
@@ -200,6 +212,7 @@ pieces_begin(struct pieces *pieces, const struct core *core)
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
         stage_plan(pieces, stage, proto_plan_computes(plan, pieces->rank, stage),
                    again >> stage & 1);
+    wait_by_plan(pieces, plan);
     take_items(pieces);
     if (planned)
         handover_ask(pieces->handover);
