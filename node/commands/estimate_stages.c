@@ -26,6 +26,7 @@ struct estimate_stages {
     struct placement_job place;
     struct placement placement; /* as the plan says */
     struct placement_step tables;
+    uint64_t holders[PROTO_STAGES_MAX]; /* members that sum a stage */
     struct steptime_room room;
     struct steptime_piece pieces[STEPTIME_PIECES_MAX];
     struct steptime_result result;
@@ -124,6 +125,42 @@ join_parts(struct estimate_stages *e)
     }
 }
 
+/* Bitmap of the members that hold a part: parts are the segments of the plan. */
+static uint64_t
+part_holders(const struct estimate_stages *e, size_t part)
+{
+    uint64_t holders = 0;
+    for (size_t m = 0; m < e->plan.count; m++)
+        holders |= (e->plan.members[m].holds >> part & 1) << m;
+    return holders;
+}
+
+/* Neighbours that the same members hold are summed as one. */
+static void
+set_stage_sums(struct estimate_stages *e, unsigned stage, struct cost *cost)
+{
+    e->holders[stage] = e->tables.sums_us[stage] = 0;
+    for (size_t p = e->placement.first[stage], end = e->placement.first[stage + 1]; p < end;) {
+        uint64_t holders = part_holders(e, p), bytes = 0;
+        for (; p < end && part_holders(e, p) == holders; p++)
+            bytes += e->parts[p].param_bytes;
+        cost->n = (size_t)__builtin_popcountll(holders);
+        e->holders[stage] |= holders;
+        e->tables.sums_us[stage] += cost_ring_us(cost, bytes);
+    }
+}
+
+static void
+set_sums(struct estimate_stages *e, uint32_t line)
+{
+    struct cost cost = {.chunk_elems = MESH_CHUNK_ELEMS};
+    for (size_t m = 0; m < e->plan.count; m++)
+        cost.of[m].line = line;
+    for (unsigned stage = 0; stage < e->placement.stages; stage++)
+        set_stage_sums(e, stage, &cost);
+    e->tables.step.holders = e->holders;
+}
+
 uint64_t
 estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
 {
@@ -136,6 +173,7 @@ estimate_stages_us(struct estimate_stages *e, unsigned nodes, uint32_t line)
     place_nodes(e);
     placement_tables(&e->place, &e->placement, &e->tables);
     join_parts(e);
+    set_sums(e, line);
     steptime_run(&e->tables.step, &e->room, e->pieces, &e->result);
     return e->result.step_us;
 }

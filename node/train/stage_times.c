@@ -15,7 +15,7 @@
 #include "proto/mix.h"
 
 enum { TIMES_MIN = 3, STAGES = 3 };
-static const double MEASURE_S = 0.5;    /* all parts together, and the whole */
+static const double MEASURE_S = 1;      /* all parts together, and the whole */
 static const float GRADIENT = 0x1p-10F; /* of numbers that cross: sums of them fit from the start */
 
 struct measure {

@@ -38,13 +38,12 @@ def mlp(steps, nodes, options, work):
     return job
 
 
-def trained(programs, where, job, settings, work, nodes=NODES, quotas=None, data=None):
+def trained(programs, where, job, settings, work, nodes=NODES, quotas=None):
     """The lines of the metrics of each node, or None."""
     folders = [tempfile.mkdtemp(dir=work) for _ in range(nodes)]
     commands = []
     for rank, folder in enumerate(folders):
         own = [programs["meshnode"], job, "--out", folder, "--threads", "1", "--quiet", "--interface", where.interface()]
-        own += ["--data", data] if data else []
         own = where.inside(rank, own + [word for pair in settings for word in ("--set", pair)])
         commands.append(quotas[rank].inside(own) if quotas else own)
     if run_together(commands, {}, 600) is None:

@@ -10,10 +10,10 @@ import re
 import statistics
 import sys
 
-from common import HERE, ROOT, busy_by_others, failed, load, loud, median_and_best, place, run_together, table
-from exchange import trained
+from common import (HERE, ROOT, busy_by_others, failed, load, loud, median_and_best, place, record, run_together,
+                    table)
 from models import write_text
-from train import median_text, torch_results
+from train import median_text, steps_of, torch_results, train_once
 
 JOBS = {  # file, what torch_pipeline.py must know of samples
     "MLP": ("pipeline-4.yaml", []),
@@ -25,46 +25,47 @@ STEPS = {False: (120, 60), True: (60, 30)}  # ours and theirs, which take longer
 BLOCKS, WARM, GOAL, TIMEOUT = 12, 5, 1.0, 600
 
 
-def write_job(path, job):
-    with open(os.path.join(ROOT, "configs", JOBS[job][0])) as config, open(path, "w") as out:
+def write_job(path, job, stages, schedule="zb", steps=1):
+    with open(os.path.join(ROOT, "configs", JOBS[job][0])) as config:
         text = config.read().replace("configs/README.md", "bench.txt").replace("tied: yes", "tied: no")
-        out.write(re.sub(r"\n  (schedule|warmup): .*", "", text))
+    text = re.sub(r"\n  (schedule|warmup): .*", "", text)
+    text = re.sub(r"\n  epochs: .*", "\n  epochs: 1000000\n  steps: %d\n  eval_every: 0" % steps, text)
+    with open(path, "w") as out:
+        out.write(re.sub(r"\nmesh: .*", "\nmesh: {stages: %d, schedule: %s, peers: %d, gather_ms: 1, division: even, group: bench%d}" % (
+            stages, schedule, stages, random.randrange(1 << 30)), text))
 
 
 def batch_of(path):
     return int(re.search(r"\n  batch: +(\d+)", open(path).read())[1])
 
 
-def counted_rate(nodes, stages, batch):
-    """Samples per second after a first fifth, the median of blocks; None if not all computed a stage in each step."""
-    rates = []
-    for steps in nodes:
-        steps = [step for step in steps if step["samples"]]
-        steps = steps[len(steps) // WARM:]
-        for step in steps:
-            part = step.get("pipeline", {})
-            if step["peers"] != stages or part.get("stages") != stages or len(part["mine"]) != 1:
-                failed("step %d was not one of %d stages on as many nodes: %s" % (step["step"], stages, step))
-                return None
-        block = max(1, len(steps) // BLOCKS)
-        marks = [step["time_s"] for step in steps][::block]
-        rates.append(batch * block / statistics.median(b - a for a, b in zip(marks, marks[1:])))
-    return min(rates)
+def counted_rate(folder, stages, batch):
+    """Samples per second after a first fifth, the median of blocks; None if the node did not compute one stage of each step."""
+    steps = steps_of(folder)
+    steps = steps[len(steps) // WARM:]
+    for step in steps:
+        part = step.get("pipeline", {})
+        if step["peers"] != stages or part.get("stages") != stages or len(part["mine"]) != 1:
+            failed("step %d was not one of %d stages on as many nodes: %s" % (step["step"], stages, step))
+            return None
+    block = max(1, len(steps) // BLOCKS)
+    marks = [step["time_s"] for step in steps][::block]
+    return batch * block / statistics.median(b - a for a, b in zip(marks, marks[1:]))
 
 
 def ours(programs, where, job, schedule, stages, steps, work):
-    path = os.path.join(work, "stages.yaml")
-    write_job(path, job)
-    settings = ["train.epochs=1000000", "train.steps=%d" % steps, "train.eval_every=0", "mesh.stages=%d" % stages,
-                "mesh.schedule=" + schedule, "mesh.peers=%d" % stages, "mesh.gather_ms=1", "mesh.division=even",
-                "mesh.group=bench%d" % random.randrange(1 << 30)]
-    nodes = trained(programs, where, path, settings, work, stages, data=work)
-    return counted_rate(nodes, stages, batch_of(path)) if nodes else None
+    """Samples per second, and per second of processor time of all processes together; or None."""
+    path, watches = os.path.join(work, "stages.yaml"), []
+    write_job(path, job, stages, schedule, steps)
+    folders = train_once(programs["meshnode"], where, [path] * stages, work, timeout=TIMEOUT, watches=watches)
+    rates = [counted_rate(folder, stages, batch_of(path)) for folder in folders or []]
+    cpu = [watch.seconds_per_step() for watch in watches]
+    return (min(rates), batch_of(path) / sum(cpu)) if rates and all(rates) and all(cpu) else None
 
 
 def theirs(programs, where, job, rival, stages, steps, work):
     path = os.path.join(work, "stages.yaml")
-    write_job(path, job)
+    write_job(path, job, stages)
     schedule, virtual = RIVALS[rival]
     command = [programs["torch"], os.path.join(HERE, "torch_pipeline.py"), path, *JOBS[job][1], "--ranks", str(stages),
                "--steps", str(steps), "--schedule", schedule, "--virtual", str(virtual),
@@ -72,11 +73,11 @@ def theirs(programs, where, job, rival, stages, steps, work):
     text = run_together([where.inside(rank, [*command, "--rank", str(rank)]) for rank in range(stages)],
                         {"GLOO_SOCKET_IFNAME": where.interface()}, TIMEOUT)
     found = torch_results(text)
-    return min(one["rate"] for one in found) if len(found) == stages else None
+    return (min(one["rate"] for one in found), 1 / sum(1 / one["cpu_rate"] for one in found)) if len(found) == stages else None
 
 
 def measure(programs, options, work):
-    """{(job, stages): {contender: {round: samples per second}}}"""
+    """{(job, stages): {contender: {round: (samples per second, per second of processor time)}}}"""
     results = collections.defaultdict(lambda: collections.defaultdict(dict))
     contenders = [(ours, schedule) for schedule in OURS] + [(theirs, rival) for rival in RIVALS]
     with place(0) as where:
@@ -85,26 +86,35 @@ def measure(programs, options, work):
                      for who in contenders]
             random.shuffle(turns)
             for job, stages, run, name in turns:
-                rate = run(programs, where, job, name, stages, STEPS[options.quick][run == theirs], work)
-                if rate:
-                    results[job, stages][name][number] = rate
-                print("  %s, %d stages, %s: %s samples/s, load %.0f" % (
-                    job, stages, name, rate and round(rate), os.getloadavg()[0]), file=sys.stderr, flush=True)
+                rates = run(programs, where, job, name, stages, STEPS[options.quick][run == theirs], work)
+                if rates:
+                    results[job, stages][name][number] = rates
+                    record(options, number, "pipeline", "PT,%s,%d,%s,%.1f,%.1f" % (job, stages, name, *rates))
+                print("  %s, %d stages, %s: %s samples/s, load %.0f" % (job, stages, name, rates, os.getloadavg()[0]),
+                      file=sys.stderr, flush=True)
     return results
 
 
+def rows_of(results, which, goal):
+    """`which`: 0 by the clock, 1 by processor time."""
+    rows = []
+    for (job, stages), rates in sorted(results.items()):
+        found = {name: {n: both[which] for n, both in rates[name].items()} for name in (*OURS, *RIVALS)}
+        rounds = {n for rival in RIVALS for n in found[rival]}
+        best = {n: max(found[rival][n] for rival in RIVALS if n in found[rival]) for n in rounds}
+        rows.append(["%s, %d stages" % (job, stages), *(median_text(found[name]) for name in found),
+                     median_and_best(found["1f1b"], found["1F1B"], goal), median_and_best(found["zb"], best, goal)])
+    return rows
+
+
 def torch_table(programs, options, work):
-    if "torch" not in programs:
+    if "torch" not in programs or "meshnode" not in programs:
         loud("NOT MEASURED: pipeline beside PyTorch")
         return
     write_text(work)
-    others, results, rows = busy_by_others(), measure(programs, options, work), []
-    for (job, stages), found in sorted(results.items()):
-        one = found["zb"]
-        best = {n: max(found[r][n] for r in RIVALS if n in found[r]) for n in one if any(n in found[r] for r in RIVALS)}
-        rows.append(["%s, %d stages" % (job, stages), *(median_text(found[name]) for name in (*OURS, *RIVALS)),
-                     median_and_best(found["1f1b"], found["1F1B"], GOAL), median_and_best(one, best, GOAL)])
-    print("### Beside torch.distributed.pipelining over Gloo, one thread a process, %d CPUs\n\n%s\n" % (
+    others, results = busy_by_others(), measure(programs, options, work)
+    print("### Beside torch.distributed.pipelining over Gloo, processes of one thread, %d CPUs\n\n%s\n" % (
         os.cpu_count(), load(others)))
-    table(["samples per second", *("ours, " + name for name in OURS), *("PyTorch, " + name for name in RIVALS),
-           "1f1b / 1F1B", "zb / the best of PyTorch's"], rows)
+    for which, label, goal in ((0, "samples per second", GOAL), (1, "per second of processor time", None)):
+        table([label, *("ours, " + name for name in OURS), *("PyTorch, " + name for name in RIVALS),
+               "1f1b / 1F1B", "zb / the best of PyTorch's"], rows_of(results, which, goal))

@@ -5,7 +5,8 @@
 
 Draws models of dense layers and convolutions, a number of stages, nodes, shards, rows and a schedule. Real nodes in namespaces with
 lines of 100 Mbit/s train each of them; in the same build `check` predicts. A piece sleeps for some milliseconds in both (failpoint
-*piece*), so that two CPUs are enough for all nodes; everything else is real. --check: status 1 when a prediction is more than a
+*piece*), so that two CPUs are enough for all nodes; everything else is real. The lesser of two predictions counts, one before and one
+after the measurement: others who use the machine only make it longer. --check: status 1 when a prediction is more than a
 tenth off. Needs root."""
 import argparse
 import json
@@ -99,9 +100,10 @@ def row(number, program, plan, work):
     with place(plan["nodes"], LINE) as where:
         if not where:
             return None
-        said, took = predicted(program, plan, job), measured(program, where, plan, job, work)
-    if not said or not took:
+        before, took, after = predicted(program, plan, job), measured(program, where, plan, job, work), predicted(program, plan, job)
+    if not before or not took or not after:
         return None
+    said = min(before, after)
     far = abs(said / took - 1) > GOAL
     if far:
         MISSED.append("plan %d: predicted %.3f s, measured %.3f s" % (number, said, took))

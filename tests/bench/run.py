@@ -22,7 +22,7 @@ train      one process, exact and inexact, against PyTorch, eager, tuned and com
 processes  2 and 4 processes of one thread on loopback: the mesh against PyTorch's DDP
 overlap    two nodes on a link on which transfer takes as long as computing: is one hidden by the other?
 pipeline   1 MiB from stage to stage beside bare TCP; stages on 2 and 4 nodes with pieces of fixed duration: how idle nodes
-           are, and a step on 100 Mbit/s beside what is predicted
+           are, and a step on 100 Mbit/s beside what is predicted; two jobs in 2 and 4 stages beside PyTorch's pipelining
 
 Machines are noisy and differ, so nothing here is a time to reach: contenders run interleaved and a ratio
 is the median over rounds of the ratio within the round. Goals are printed beside the ratios. What is not

@@ -247,6 +247,28 @@ sums_follow_the_last_piece_of_their_stage(void **state)
     assert_int_equal(run(&job).step_us, last_us + 4 * MS);
 }
 
+/* All of stage 3 ends 6 ms before stage 0, 2 and 1 in between. */
+static void
+who_sums_several_stages_sums_one_after_the_other(void **state)
+{
+    (void)state;
+    struct job job;
+    uint64_t holders[4] = {15, 15, 15, 15};
+    equal_stages(&job, SCHEDULE_1F1B, 4, 8);
+    job.step.sums_us = job.sums_us;
+    job.step.holders = holders;
+    uint64_t last_us = run(&job).step_us;
+    for (unsigned stage = 0; stage < 4; stage++)
+        job.sums_us[stage] = 5 * MS;
+    assert_int_equal(run(&job).step_us, last_us - 6 * MS + 4 * 5 * MS);
+    holders[3] = 8; /* its member has nothing else */
+    holders[0] = holders[1] = holders[2] = 7;
+    assert_int_equal(run(&job).step_us, last_us - 4 * MS + 3 * 5 * MS);
+    for (unsigned stage = 0; stage < 4; stage++)
+        holders[stage] = UINT64_C(1) << stage;
+    assert_int_equal(run(&job).step_us, last_us + 5 * MS);
+}
+
 /* --- Any step ------------------------------------------------------------------------------------- */
 
 static void
@@ -388,6 +410,7 @@ the_largest_step_fits_its_room(void **state)
                             times,
                             links,
                             bytes,
+                            NULL,
                             NULL};
     for (unsigned stage = 0; stage < PROTO_STAGES_MAX; stage++) {
         bytes[stage] = 1000 * KB;
@@ -418,6 +441,7 @@ main(void)
         cmocka_unit_test(what_stays_at_a_member_costs_no_line),
         cmocka_unit_test(each_member_has_its_own_times),
         cmocka_unit_test(sums_follow_the_last_piece_of_their_stage),
+        cmocka_unit_test(who_sums_several_stages_sums_one_after_the_other),
         cmocka_unit_test(any_step_keeps_to_what_it_needs),
         cmocka_unit_test(the_largest_step_fits_its_room),
     };

@@ -109,9 +109,7 @@ piece_ends(const struct steptime *step, struct steptime_room *room, unsigned mem
         transfer_begins(step, room, member, piece.stage + 1, piece.shard, false, result);
     if ((piece.kind == SCHEDULE_BACKWARD || piece.kind == SCHEDULE_INPUT) && piece.stage > 0)
         transfer_begins(step, room, member, piece.stage - 1, piece.shard, true, result);
-    uint64_t sums_us = step->sums_us ? step->sums_us[piece.stage] : 0;
-    result->pieces_us = room->now_us;
-    result->step_us = later(result->step_us, room->now_us + sums_us);
+    result->pieces_us = room->computed_us[piece.stage] = room->now_us;
 }
 
 /* --- The step ------------------------------------------------------------------------------------- */
@@ -151,6 +149,23 @@ next_event(const struct steptime *step, struct steptime_room *room)
     return true;
 }
 
+static void
+add_sums(const struct steptime *step, const struct steptime_room *room,
+         struct steptime_result *result)
+{
+    uint64_t free_us[PROTO_PEERS_MAX] = {0};
+    for (unsigned stage = step->stages; stage-- > 0;) {
+        uint64_t holders = step->holders ? step->holders[stage] : 0;
+        uint64_t end_us = room->computed_us[stage];
+        for (uint64_t left = holders; left; left &= left - 1)
+            end_us = later(end_us, free_us[__builtin_ctzll(left)]);
+        end_us += step->sums_us ? step->sums_us[stage] : 0;
+        for (uint64_t left = holders; left; left &= left - 1)
+            free_us[__builtin_ctzll(left)] = end_us;
+        result->step_us = later(result->step_us, end_us);
+    }
+}
+
 static double
 idle_of(const struct steptime *step, const struct steptime_result *result)
 {
@@ -178,5 +193,6 @@ steptime_run(const struct steptime *step, struct steptime_room *room, struct ste
     } while (next_event(step, room));
     for (unsigned m = 0; m < step->members; m++)
         assert(schedule_complete(&room->schedule[m]));
+    add_sums(step, room, result);
     result->idle = idle_of(step, result);
 }

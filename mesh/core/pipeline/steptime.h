@@ -4,7 +4,8 @@
  * the holder of its shard in the next stage, or in the one before. A line carries one transfer after the other in each
  * direction, as they are asked for: a transfer begins when the sender's line out and the receiver's line in are free,
  * and arrives bytes / rate and the latency later. A stage ends when all its pieces are computed, and its sums with
- * what is said to follow. All times are whole microseconds from the start of the step.
+ * what is said to follow. Who sums several stages sums one after the other, the last stage first. All times are whole
+ * microseconds from the start of the step.
  *
  *     struct steptime_room *room;                 about 400 KiB, the caller's
  *     steptime_run(&step, room, pieces, &result);
@@ -36,6 +37,8 @@ struct steptime {
     const struct steptime_link *links; /* [members][members]: from, to; NULL: none costs time */
     const uint64_t *bytes;   /* [stages]: a shard to the next stage, and as many back; NULL: none */
     const uint64_t *sums_us; /* [stages]: after the last piece of the stage; NULL: nothing */
+    const uint64_t
+        *holders; /* [stages]: bitmap of the members that sum it; NULL: no two stages have one */
 };
 
 struct steptime_piece {
@@ -67,6 +70,7 @@ struct steptime_room {
     uint64_t due; /* members that may begin a piece: one has ended, or something came; bitmap */
     struct schedule schedule[PROTO_PEERS_MAX];
     uint64_t end_us[PROTO_PEERS_MAX];                         /* of the piece under way */
+    uint64_t computed_us[PROTO_STAGES_MAX];                   /* end of the last piece so far */
     uint64_t out_us[PROTO_PEERS_MAX], in_us[PROTO_PEERS_MAX]; /* when the line is free */
     struct steptime_transfer transfers[2 * PROTO_STAGES_MAX * PROTO_SHARDS_MAX];
     size_t transfer_count;
