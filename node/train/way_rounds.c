@@ -24,7 +24,6 @@ struct rounds_run {
     struct state_event event;  /* of the round that leads to run->next */
     bool early;                /* run->next may be built bucket by bucket */
     uint64_t shards;           /* shards computed here for the present round, as a whole */
-    bool in_pieces;            /* the last training round was computed in pieces */
     double caught_at;          /* when it was said that this node caught up; 0: never */
     bool blind;                /* the data cannot be read any more */
     bool narrow;               /* there is no memory for the activations of its stages */
@@ -278,7 +277,6 @@ compute_shards(struct run *run, const struct mesh_task *task)
     struct rounds_run *rounds = run->own;
     double start = clock_s();
     rounds->shards = task->fresh ? task->shards : rounds->shards | task->shards;
-    rounds->in_pieces = rounds->in_pieces && run->state.header->phase != STATE_TRAIN;
     rounds->computes = task->shards;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     rounds->damaged = !state_head_sound(&run->state);
@@ -333,7 +331,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     struct rounds_run *rounds = run->own;
     double start = clock_s();
     int rc = 0;
-    rounds->in_pieces = true;
+    rounds->shards = 0; /* nothing is computed ahead */
     work_piece_point(&run->state, task->piece.kind);
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
@@ -365,8 +363,7 @@ begin_next(struct run *run)
                     state_begin(&run->next, &run->state, mesh_sum(run->mesh), &rounds->event);
 }
 
-/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards; of pieces nothing
- * is computed ahead. */
+/* A bucket is final: apply it and compute ahead of the commit. The plan may last and give us the same shards. */
 static void
 work_ahead(struct run *run, const struct mesh_task *task)
 {
@@ -380,7 +377,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
     else if (rounds->early && state_holds(&run->state, &range)) /* not the ledger */
         state_apply(&run->next, &run->state, mesh_sum(run->mesh), bucket->first, bucket->count,
                     run->pool);
-    if (rounds->early && rounds->shards && !rounds->in_pieces)
+    if (rounds->early && rounds->shards)
         work_begin(run->work, &run->next, rounds->shards, state_known(&run->next));
     run->meter.compute_s += clock_s() - start;
 }
