@@ -284,6 +284,7 @@ struct core_status {
     uint64_t waiting_us; /* for so long */
     size_t contact_count;
     struct core_contact contacts[PROTO_PEERS_MAX];
+    struct core_division division;
 };
 
 struct core_stats {

@@ -1,6 +1,7 @@
 /* core_look.c - what a core tells of itself: to its shell, to people, to tests. */
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "mesh/core/core.h"
 #include "mesh/core/engine.h"
@@ -38,6 +39,45 @@ core_stats(const struct core *core, struct core_stats *out)
         snprintf(out->slow_who, sizeof out->slow_who, "%s (this one)", core->config.hello.name);
 }
 
+static const char *
+core_name_of(const struct core *core, size_t member)
+{
+    int i = core->plan.peer[member];
+    return i < 0 ? core->config.hello.name : core->peers.peers[i].hello.name;
+}
+
+static void
+core_who(const struct core *core, size_t member, char out[PROTO_WHO_MAX])
+{
+    const char *name = core_name_of(core, member);
+    int i = core->plan.peer[member];
+    unsigned same = 0;
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        same += strcmp(core_name_of(core, m), name) == 0;
+    if (same == 1 && name[0])
+        snprintf(out, PROTO_WHO_MAX, "%s", name);
+    else if (i >= 0)
+        report_who(core, i, out);
+    else
+        snprintf(out, PROTO_WHO_MAX, "%s (this one)", name[0] ? name : "a node");
+}
+
+static void
+core_divided(const struct core *core, struct core_division *out)
+{
+    const struct proto_plan *plan = &core->plan.now;
+    if (!core->plan.active)
+        return;
+    out->plan = core->plan.hash;
+    out->stages = (unsigned)plan->cut_count + 1;
+    out->count = plan->count;
+    for (size_t m = 0; m < plan->count; m++) {
+        out->of[m].holds = plan->members[m].stages;
+        out->of[m].computes = plan->members[m].shards ? plan->members[m].computes : 0;
+        core_who(core, m, out->of[m].who);
+    }
+}
+
 void
 core_status(const struct core *core, struct core_status *out)
 {
@@ -46,6 +86,7 @@ core_status(const struct core *core, struct core_status *out)
     out->waiting = core->engine->waits(core) && out->here < out->wanted;
     out->waiting_us = out->waiting ? awake_since(core->awake, core->started_at) : 0;
     contact_list(core, out);
+    core_divided(core, &out->division);
 }
 
 uint64_t

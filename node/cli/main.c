@@ -20,6 +20,7 @@
 #include "node/commands/command.h"
 #include "node/commands/health.h"
 #include "node/commands/host.h"
+#include "node/commands/recorded.h"
 #include "node/commands/replay.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
@@ -39,7 +40,7 @@ struct command {
     size_t args_min, args_max; /* after the name */
     const char *usage, *help;
     int (*run)(const struct options *options, const char *const *args);
-    /* instead of `run`: with the job that args[0] names */
+    /* without `run`, or by it: with the job that args[0] names */
     command_run *with_job;
 };
 
@@ -223,6 +224,32 @@ is_file(const char *path)
     return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
+/* "a.yaml, b.yaml: expected one job, not 2" */
+static int
+fail_jobs(const char *const *args, size_t count)
+{
+    char first[SHOWN_MAX], second[SHOWN_MAX];
+    parse_escape(first, sizeof first, args[0]);
+    parse_escape(second, sizeof second, args[1]);
+    term_fail("%s, %s%s: expected one job, not %zu", first, second, count > 2 ? ", ..." : "",
+              count);
+    return EXIT_BAD;
+}
+
+/* A folder in place of the job: --timeline draws what was recorded, and no job is needed. */
+static int
+run_check(const struct options *options, const char *const *args)
+{
+    size_t count = options->arg_count - 1;
+    struct why why;
+    bool recorded = options->timeline && kind_of(args[0]) == KIND_FOLDER;
+    if (recorded)
+        return recorded_draw(options->timeline, args, count, &why) ? fail(EXIT_BAD, why.line) : 0;
+    if (count > 1)
+        return fail_jobs(args, count);
+    return run_with_job(command_of(options), options, args);
+}
+
 static int
 run_verify(const struct options *options, const char *const *args)
 {
@@ -246,8 +273,10 @@ static const struct command commands[] = {
      NULL},
     {"local", 1, 1, "local [-n N] JOB.yaml", "run N nodes on this machine in one terminal", NULL,
      local_run},
-    {"check", 1, 1, "check JOB.yaml", "check the job; print layers, memory and cost", NULL,
-     eval_check},
+    {"check", 1, VERIFY_DIRS_MAX, "check JOB.yaml", "check the job; print layers, memory and cost",
+     run_check, eval_check},
+    {"check", 1, VERIFY_DIRS_MAX, "check --timeline FILE.svg DIR...",
+     "draw a step of a model in stages, as the nodes recorded it in DIR...", run_check, NULL},
     {"eval", 2, 2, "eval JOB.yaml MODEL", "print loss and accuracy of a saved model", NULL,
      eval_run},
     {"sample", 2, 2, "sample JOB.yaml MODEL", "let a model of bytes continue a text", NULL,
@@ -344,18 +373,6 @@ is_unknown(const struct options *options)
     return !*command_of(options)->name && !strpbrk(word, "./") && access(word, F_OK) != 0;
 }
 
-/* "a.yaml, b.yaml: expected one job, not 2" */
-static int
-fail_jobs(const char *const *args, size_t count)
-{
-    char first[SHOWN_MAX], second[SHOWN_MAX];
-    parse_escape(first, sizeof first, args[0]);
-    parse_escape(second, sizeof second, args[1]);
-    term_fail("%s, %s%s: expected one job, not %zu", first, second, count > 2 ? ", ..." : "",
-              count);
-    return EXIT_BAD;
-}
-
 static int
 run_command(const struct options *options)
 {
@@ -382,7 +399,7 @@ run_command(const struct options *options)
     if (options->resume && options->fresh)
         return fail(EXIT_BAD, "--resume and --fresh exclude one another");
     const char *none[] = {NULL};
-    if (command->with_job)
+    if (!command->run)
         return run_with_job(command, options, args);
     return command->run(options, count ? args : none);
 }

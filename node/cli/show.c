@@ -104,7 +104,7 @@ stage_field(const struct metrics_step *step, char *line, size_t size)
 {
     const struct core_pipeline *pipeline = &step->pipeline;
     char mine[64] = "", bytes[32];
-    double percent = 100 / fmax(1, (double)pipeline->round_us);
+    double percent = 100 / fmax(1, (double)step->times.round_us);
     size_t used = 0;
     for (unsigned stage = 0; stage < pipeline->stages && used < sizeof mine; stage++)
         if (pipeline->computes >> stage & 1)
@@ -113,9 +113,9 @@ stage_field(const struct metrics_step *step, char *line, size_t size)
     format_bytes(bytes, sizeof bytes, (double)pipeline->sent);
     field(line, size,
           "stage %s of %u: busy %.0f %%, waits %.0f %%, sends %s, idle %.0f %% (formula %.0f %%)",
-          mine, pipeline->stages, percent * (double)pipeline->busy_us,
-          percent * (double)pipeline->waits_us, bytes, 100 * metrics_idle(pipeline),
-          100 * metrics_idle_formula(step));
+          mine, pipeline->stages, percent * (double)step->times.busy_us,
+          percent * (double)step->times.waits_us, bytes, 100 * metrics_idle(&step->times),
+          100 * metrics_idle_formula(pipeline->stages, step->shards));
 }
 
 void
@@ -151,6 +151,8 @@ show_line(const struct show *show, char *out, size_t size)
     if (trains && !step->followed)
         rate_fields(show, out, size);
     field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);
+    if (show->holders[0])
+        field(out, size, "stages %s", show->holders);
 }
 
 static void
@@ -209,6 +211,7 @@ show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
     char line[TERM_LINE_MAX], test[128];
     if (step->samples > 0) {
         show->step = *step;
+        snprintf(show->holders, sizeof show->holders, "%s", step->holders ? step->holders : "");
         show->stepped = true;
         show->doing[0] = '\0';
         smooth(show, step, now_us);

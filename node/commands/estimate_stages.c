@@ -8,9 +8,11 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/core/pipeline/placement.h"
 #include "node/commands/timeline.h"
+#include "node/results/metrics.h"
 #include "node/train/memory.h"
 #include "node/train/stage_times.h"
 #include "node/train/stages_mesh.h"
+#include "proto/bits.h"
 
 enum { PARTS_MAX = STAGES_CUTS_MAX + 1 };
 
@@ -215,7 +217,7 @@ estimate_stages_print(struct estimate_stages *e)
     printf(
         "pauses  %.1f %% of the time of %zu nodes; with equal stages (k-1)/(m+k-1) = %.1f %%, k = "
         "%u stages, m = %u shards\n",
-        100 * e->result.idle, e->plan.count, 100.0 * (k - 1) / (m + k - 1), k, m);
+        100 * e->result.idle, e->plan.count, 100 * metrics_idle_formula(k, bits_below(m)), k, m);
     for (unsigned stage = 0; stage < k; stage++)
         print_stage_line(e, stage);
     for (size_t n = 0; n < e->plan.count; n++) {
@@ -230,9 +232,16 @@ estimate_stages_print(struct estimate_stages *e)
 int
 estimate_stages_draw(struct estimate_stages *e, const char *path, struct why *why)
 {
-    const struct timeline timeline = {.nodes = (unsigned)e->plan.count,
-                                      .step_us = e->result.step_us,
-                                      .pieces = e->pieces,
-                                      .piece_count = e->result.pieces};
+    struct timeline timeline = {.stages = e->placement.stages,
+                                .nodes = (unsigned)e->plan.count,
+                                .step_us = e->result.step_us,
+                                .pieces = e->pieces,
+                                .piece_count = e->result.pieces};
+    snprintf(timeline.title, sizeof timeline.title, "a step of %zu nodes like this one, predicted",
+             e->plan.count);
+    for (unsigned n = 0; n < timeline.nodes; n++) {
+        timeline.rows[n].end_us = timeline.step_us;
+        snprintf(timeline.rows[n].name, TIMELINE_NAME, "node %u", n + 1);
+    }
     return timeline_write(&timeline, path, why);
 }

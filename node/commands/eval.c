@@ -134,7 +134,8 @@ eval_check(struct config *config, const struct options *options, const char *con
     if (options->timeline && (config->mesh.peers < 2 || config->mesh.stages == 1))
         return why_error(
             why, -EINVAL,
-            "--timeline needs --peers, at least 2, and a job whose mesh.stages is not 1");
+            "--timeline needs --peers, at least 2, and a job whose mesh.stages is not 1; or "
+            "folders of a run that recorded its steps");
     int rc = job_open(&job, config, why);
     rc = rc ? rc : job_start(&job, config, why);
     rc = rc ? rc : memory_plan(&memory, config, &job, why);

@@ -91,6 +91,19 @@ loss_of(const json_t *step)
     return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
 }
 
+/* " (stages 0 pc1; 1 pc2)" in a pipeline. */
+static void
+print_nodes(const json_t *step)
+{
+    char shown[SHOWN_MAX];
+    const json_t *pipeline = json_object_get(step, "pipeline");
+    const char *nodes = json_string_value(json_object_get(pipeline, "nodes"));
+    if (!nodes)
+        return;
+    parse_escape(shown, sizeof shown, nodes);
+    printf(" (stages %s)", shown);
+}
+
 static void
 print_sign(const struct sign *sign, double age)
 {
@@ -100,16 +113,17 @@ print_sign(const struct sign *sign, double age)
     printf("%s: ", shown);
     long long peers = json_integer_value(json_object_get(step, "peers"));
     if (step)
-        printf("step %lld, loss %.4g, %lld %s, ",
+        printf("step %lld, loss %.4g, %lld %s",
                (long long)json_integer_value(json_object_get(step, "step")), loss_of(step), peers,
                peers == 1 ? "node" : "nodes");
     else
-        printf("no step yet, ");
+        printf("no step yet");
+    print_nodes(step);
     json_decref(step);
     if (sign->done)
-        puts("done");
+        puts(", done");
     else
-        printf("last sign of life %.1f s ago%s\n", age > 0 ? age : 0,
+        printf(", last sign of life %.1f s ago%s\n", age > 0 ? age : 0,
                age > HEALTH_AGE_S ? ": dead or stopped" : "");
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "mesh/core/pipeline/stages.h"
+#include "node/results/recording.h"
 #include "proto/why.h"
 
 struct core_status;
@@ -37,7 +38,9 @@ struct metrics_step {
     uint64_t coverage, shards;     /* bitmaps: shards counted in this step, computed by this node */
     uint64_t rows, ledger;         /* hashes of its samples, of all steps so far: ledger.h */
     double compute_s, wait_s;      /* of this node in this step */
-    struct core_pipeline pipeline; /* the same, in pieces; stages 0: not */
+    struct core_pipeline pipeline; /* in pieces; stages 0: not */
+    struct recording_times times;  /* with these, */
+    const char *holders;           /* and who has which stages: holders.h; NULL: not known */
     uint64_t tx_bytes, rx_bytes;   /* in this step */
     uint64_t state_hash; /* of the state after the step; of way_rounds.c its name: state.h */
     /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
@@ -51,9 +54,9 @@ struct metrics_step {
 };
 
 /* Shares of the time of a pipeline's round in which this node computed nothing: measured; and (k-1)/(m+k-1), what k equal
- * stages cost with m shards when a backward is one piece (schedule.h: gpipe, 1f1b). */
-double metrics_idle(const struct core_pipeline *pipeline);
-double metrics_idle_formula(const struct metrics_step *step);
+ * stages cost with the m shards of a bitmap when a backward is one piece (schedule.h: gpipe, 1f1b). */
+double metrics_idle(const struct recording_times *times);
+double metrics_idle_formula(unsigned stages, uint64_t shards);
 
 /* The values that the lines are checked against: see verify.h. */
 struct metrics_job {
@@ -93,6 +96,8 @@ void metrics_destroy(struct metrics **metrics);
 /* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
+/* Appends a line of recording.h, with its line break. Nothing is said if that fails: a step says what is wrong with the disk. */
+void metrics_pieces(struct metrics *metrics, const char *line, size_t size);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);
 /* This step and all later ones are void: deletes their lines. */

@@ -161,14 +161,44 @@ put_aside(const struct metrics *metrics)
         (void)unlink(path);
 }
 
+/* Behind the last whole line. */
+static void
+append_line(int fd, const char *line, size_t size)
+{
+    off_t at = metrics_whole_lines(fd);
+    if (ftruncate(fd, at) == 0 && lseek(fd, at, SEEK_SET) == at &&
+        disk_write_all(fd, line, size) == 0)
+        return;
+    int rc = ftruncate(fd, at);
+    (void)rc; /* who reads passes over a part of a line */
+}
+
+void
+metrics_pieces(struct metrics *metrics, const char *line, size_t size)
+{
+    char path[METRICS_PATH_MAX + 32];
+    struct stat status;
+    pthread_mutex_lock(&metrics->lock);
+    snprintf(path, sizeof path, "%s/" RECORDING_FILE, metrics->dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+        append_line(fd, line, size);
+    if (fd >= 0)
+        close(fd);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 /* With the first line, not before: a run that fails to start must not cost what an earlier one left. */
 int
 metrics_begin_file(struct metrics *metrics)
 {
     char path[METRICS_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/result.json", metrics->dir);
-    if (!metrics->resume)
+    if (!metrics->resume) {
         put_aside(metrics);
+        snprintf(path, sizeof path, "%s/" RECORDING_FILE, metrics->dir);
+        (void)unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/result.json", metrics->dir);
     if (ftruncate(metrics->fd, metrics->at) != 0 || (unlink(path) != 0 && errno != ENOENT))
         return errno;
     metrics->begun = true;

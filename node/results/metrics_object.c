@@ -53,15 +53,15 @@ safe_text(const char *text)
 }
 
 double
-metrics_idle(const struct core_pipeline *pipeline)
+metrics_idle(const struct recording_times *times)
 {
-    return 1 - (double)pipeline->busy_us / fmax(1, (double)pipeline->round_us);
+    return 1 - (double)times->busy_us / fmax(1, (double)times->round_us);
 }
 
 double
-metrics_idle_formula(const struct metrics_step *step)
+metrics_idle_formula(unsigned stages, uint64_t shards)
 {
-    double k = step->pipeline.stages, m = __builtin_popcountll(step->shards);
+    double k = stages, m = __builtin_popcountll(shards);
     return (k - 1) / (m + k - 1);
 }
 
@@ -69,18 +69,22 @@ static json_t *
 pipeline_object(const struct metrics_step *step)
 {
     const struct core_pipeline *pipeline = &step->pipeline;
+    const struct recording_times *times = &step->times;
     json_t *object = json_object(), *mine = json_array();
     for (unsigned stage = 0; stage < pipeline->stages; stage++)
         if (pipeline->computes >> stage & 1)
             json_array_append_new(mine, integer_json(stage));
     json_object_set_new(object, "stages", integer_json(pipeline->stages));
     json_object_set_new(object, "mine", mine);
-    json_object_set_new(object, "round_s", number(1e-6 * (double)pipeline->round_us));
-    json_object_set_new(object, "busy_s", number(1e-6 * (double)pipeline->busy_us));
-    json_object_set_new(object, "wait_s", number(1e-6 * (double)pipeline->waits_us));
+    json_object_set_new(object, "round_s", number(1e-6 * (double)times->round_us));
+    json_object_set_new(object, "busy_s", number(1e-6 * (double)times->busy_us));
+    json_object_set_new(object, "wait_s", number(1e-6 * (double)times->waits_us));
     json_object_set_new(object, "sent_bytes", integer_json(pipeline->sent));
-    json_object_set_new(object, "idle", number(metrics_idle(pipeline)));
-    json_object_set_new(object, "idle_formula", number(metrics_idle_formula(step)));
+    json_object_set_new(object, "idle", number(metrics_idle(times)));
+    json_object_set_new(object, "idle_formula",
+                        number(metrics_idle_formula(pipeline->stages, step->shards)));
+    if (step->holders)
+        json_object_set_new(object, "nodes", safe_text(step->holders));
     return object;
 }
 

@@ -5,6 +5,7 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
+#include "node/cli/holders.h"
 #include "node/job/job.h"
 #include "node/results/metrics.h"
 #include "node/train/evaluation.h"
@@ -57,7 +58,9 @@ struct train_told {
     atomic_bool model; /* where model.safetensors is */
     int slow;          /* as in core_stats, and since when */
     double slow_since;
-    uint64_t slow_bits; /* bitmap: that was told */
+    uint64_t slow_bits;         /* bitmap: that was told */
+    uint64_t divided;           /* the plan that says who has which stages, */
+    char holders[HOLDERS_TEXT]; /* and what it says: holders.h */
 };
 
 /* Gradients that were not finite: in a free way those of this node, else the steps of all. */
@@ -132,6 +135,7 @@ struct train_step {
     const struct state_event *event;
     const struct mesh_task *task;
     uint64_t hash;                 /* of the state after it */
+    struct recording_times times;  /* of a step computed in pieces */
     const struct train_test *test; /* NULL: an evaluation is of that state */
     double reached; /* in a free way: about the steps of the whole mesh by now; 0: as in event */
 };

@@ -63,6 +63,28 @@ tell_slow(struct run *run, const struct core_stats *stats)
     }
 }
 
+/* Who has which stages; it is said when that changes. NULL: the plan of the task is over, and nobody knows. */
+static const char *
+tell_holders(struct run *run, const struct mesh_task *task)
+{
+    struct train_told *told = &run->told;
+    struct mesh_status status;
+    char text[HOLDERS_TEXT];
+    if (run->config->mesh.stages == 1 || task->members == 0)
+        return NULL;
+    if (task->plan != told->divided) {
+        mesh_status(run->mesh, &status);
+        if (status.core.division.plan != task->plan)
+            return NULL;
+        told->divided = task->plan;
+        holders_text(&status.core.division, text);
+        if (strcmp(text, told->holders) != 0)
+            train_say(run, 6, "stages: %s", text[0] ? text : "none, each node has the whole model");
+        memcpy(told->holders, text, sizeof text);
+    }
+    return told->holders[0] ? told->holders : NULL;
+}
+
 void
 train_write(struct run *run, struct metrics_step *line, unsigned members, double reached)
 {
@@ -105,6 +127,8 @@ train_report(struct run *run, const struct train_step *step)
         .servers = task->servers,
         .served_bytes = task->served,
         .pipeline = task->pipeline,
+        .times = step->times,
+        .holders = tell_holders(run, task),
         .followed = task->members == 0,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/commands/host.h"
 #include "node/train/gather.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
@@ -32,6 +33,8 @@ struct rounds_run {
     uint64_t computes;                /* shards of the running task */
     bool known;                       /* what this node holds */
     uint64_t missing;                 /* segments that run->gather has not got */
+    /* of the steps in stages; NULL: there are none */
+    struct recording *recording;
 };
 
 /* Returns 0, or the exit status. */
@@ -144,6 +147,8 @@ announce(struct run *run, uint64_t hash)
     }
     train_tell_mesh(run, &state);
     gather_begin(run);
+    if (rounds->recording)
+        recording_begin(rounds->recording, clock_us());
 }
 
 /* Where it is not known yet what this node holds, the mesh says it. */
@@ -326,10 +331,17 @@ work_on_piece(struct run *run, const struct core_piece *piece)
 }
 
 static void
+record_piece(const struct rounds_run *rounds, const struct core_piece *piece, uint64_t begin_us)
+{
+    const struct schedule_piece was = {piece->kind, piece->stage, piece->shard};
+    recording_piece(rounds->recording, &was, proto_plan_hash(piece->plan), begin_us, clock_us());
+}
+
+static void
 compute_piece(struct run *run, const struct mesh_task *task)
 {
     struct rounds_run *rounds = run->own;
-    double start = clock_s();
+    uint64_t start = clock_us();
     int rc = 0;
     rounds->shards = 0; /* nothing is computed ahead */
     work_piece_point(&run->state, task->piece.kind);
@@ -337,7 +349,8 @@ compute_piece(struct run *run, const struct mesh_task *task)
     if (!rounds->damaged)
         rc = work_on_piece(run, &task->piece);
     rounds->damaged = rounds->damaged || rc == -EBADMSG;
-    run->meter.compute_s += clock_s() - start;
+    record_piece(rounds, &task->piece, start);
+    run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     metrics_alive(run->metrics);
     if (give_up(run) || rounds->narrow)
         return;
@@ -410,12 +423,38 @@ advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 }
 
 static void
-report(struct run *run, const struct mesh_task *task)
+report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
     struct rounds_run *rounds = run->own;
-    train_report(run, &(struct train_step){
-                          .event = &rounds->event, .task = task, .hash = state_name(&run->state)});
+    struct train_step step = {
+        .event = &rounds->event, .task = task, .hash = state_name(&run->state)};
+    if (task->pipeline.stages)
+        step.times = recording_times(rounds->recording, end_us);
+    train_report(run, &step);
     rounds->reported = run->state.header->round;
+}
+
+/* A step of a model in stages, which had its sum at `end_us`. */
+static void
+record_step(struct run *run, const struct mesh_task *task, uint64_t end_us)
+{
+    struct rounds_run *rounds = run->own;
+    struct mesh_stats stats;
+    if (!rounds->event.stepped || task->pipeline.stages == 0)
+        return;
+    mesh_stats(run->mesh, &stats);
+    struct recorded step = {.step = run->state.header->step,
+                            .job = run->job_hash,
+                            .plan = task->plan,
+                            .node = stats.node.id,
+                            .members = task->members,
+                            .stages = task->pipeline.stages,
+                            .end_us = end_us};
+    size_t size;
+    host_name(run->config->name, step.name, sizeof step.name);
+    const char *line = recording_end(rounds->recording, &step, &size);
+    if (line)
+        metrics_pieces(run->metrics, line, size);
 }
 
 static void
@@ -424,8 +463,7 @@ commit(struct run *run, const struct mesh_task *task)
     struct rounds_run *rounds = run->own;
     const struct state_event *event = &rounds->event;
     struct why why;
-    uint64_t hash = 0;
-    double start = clock_s();
+    uint64_t hash = 0, start = clock_us();
     fail_hit(FAIL_COMMIT, NULL, 0);
     if (!state_head_sound(&run->state)) {
         recover(run);
@@ -445,12 +483,13 @@ commit(struct run *run, const struct mesh_task *task)
     }
     state_swap(&run->state, &run->next);
     rounds->before = true;
-    run->meter.compute_s += clock_s() - start;
+    run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
     count_skips(run);
     if (event->stepped || event->evaluated)
-        report(run, task);
+        report(run, task, start);
+    record_step(run, task, start);
     fail_hit(FAIL_REPORTED, NULL, 0);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
@@ -592,7 +631,9 @@ open_rounds(struct run *run, struct why *why)
     rounds->known = true;
     if (run->config->mesh.stages == 1)
         return 0;
-    if (stages_mesh_init(&rounds->stages, &run->job, run->config))
+    const struct config *config = run->config;
+    if (stages_mesh_init(&rounds->stages, &run->job, config) ||
+        recording_new(&rounds->recording, config->mesh.stages, config->train.shards))
         return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
     stages_mesh_spans(&rounds->stages, &run->state);
     rounds->stages.core.room = run->memory.room;
@@ -612,8 +653,10 @@ static void
 close_rounds(struct run *run)
 {
     struct rounds_run *rounds = run->own;
-    if (rounds)
+    if (rounds) {
+        recording_destroy(&rounds->recording);
         free(rounds->scratch);
+    }
     free(rounds);
 }
 

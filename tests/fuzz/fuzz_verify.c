@@ -1,11 +1,12 @@
-/* fuzz_verify.c - job.json, result.json and a line of metrics.jsonl, in bytes that nobody chose: decoded within their limits, or
- * refused with one printable line. */
+/* fuzz_verify.c - job.json, result.json, a line of metrics.jsonl and one of pieces.jsonl, in bytes that nobody chose: decoded within
+ * their limits, or refused with one printable line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "node/commands/align.h"
 #include "node/commands/compare.h"
 #include "node/commands/verify.h"
 #include "node/job/parse.h"
@@ -21,9 +22,43 @@ must(bool holds, const char *what)
     }
 }
 
+/* Two nodes recorded the same, but for their names: no piece twice, unless there are none. */
+static void
+align_twice(const struct recorded *step)
+{
+    struct recorded rows[] = {*step, *step};
+    struct aligned aligned;
+    size_t one, other;
+    int rc = align(&aligned, rows, 2, &one, &other);
+    must(rc == 0 || (one < 2 && other < 2), "a row that is not there");
+    must(rc || aligned.shift_us[0] == 0, "the first row was moved");
+}
+
+static void
+recording(const uint8_t *data, size_t size)
+{
+    static struct steptime_piece pieces[RECORDING_PIECES_MAX];
+    struct why why = {""};
+    struct recorded step = {.pieces = pieces};
+    if (recording_read(&step, (const char *)data, size, &why)) {
+        must(why.line[0] && parse_printable(why.line), "the reason is not one clean line");
+        return;
+    }
+    must(step.count <= RECORDING_PIECES_MAX && step.begin_us <= step.end_us &&
+             parse_printable(step.name),
+         "a step out of range");
+    for (size_t i = 0; i < step.count; i++)
+        must(pieces[i].begin_us <= pieces[i].end_us &&
+                 pieces[i].end_us <= step.end_us - step.begin_us &&
+                 pieces[i].piece.stage < step.stages && pieces[i].piece.shard < PROTO_SHARDS_MAX,
+             "a piece out of range");
+    align_twice(&step);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    recording(data, size);
     struct why why = {""};
     struct verify_job job;
     struct verify_line line;

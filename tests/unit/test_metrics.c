@@ -82,12 +82,9 @@ step_of(uint64_t step)
         .mesh_s = 0.25,
         .compute_s = 0.125,
         .wait_s = 0.125,
-        .pipeline = {.stages = 3,
-                     .computes = 2,
-                     .round_us = 500000,
-                     .busy_us = 375000,
-                     .waits_us = 62500,
-                     .sent = 4096},
+        .pipeline = {.stages = 3, .computes = 2, .sent = 4096},
+        .times = {.round_us = 500000, .busy_us = 375000, .waits_us = 62500},
+        .holders = "0 a; 1 \"b\"; 2 a",
         .tx_bytes = 7,
         .rx_bytes = 9,
         .state_hash = 0xabc,
@@ -157,6 +154,7 @@ each_step_is_an_object_of_its_own(void **state)
     assert_int_equal(json_integer_value(json_object_get(pipeline, "stages")), 3);
     assert_int_equal(json_array_size(json_object_get(pipeline, "mine")), 1);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(pipeline, "mine"), 0)), 1);
+    assert_string_equal(json_string_value(json_object_get(pipeline, "nodes")), "0 a; 1 \"b\"; 2 a");
     assert_true(number(pipeline, "round_s") == 0.5);
     assert_true(number(pipeline, "busy_s") == 0.375);
     assert_true(number(pipeline, "wait_s") == 0.0625);

@@ -648,6 +648,31 @@ plans_that_make_no_sense_are_refused(void **state)
     refuses(nothing, 44); /* not from a peer */
 }
 
+/* Neither node has a name here. */
+static void
+the_status_says_who_holds_what(void **state)
+{
+    (void)state;
+    struct lone *lone = follower();
+    static struct core_status status;
+    struct proto_msg msg = plan_of_three(lone);
+    core_status(lone->core, &status);
+    assert_int_equal(status.division.plan, 0);
+    assert_int_equal(status.division.count, 0);
+    lone_say(lone, 3, &msg);
+    core_status(lone->core, &status);
+    assert_true(status.division.plan == proto_plan_hash(&msg.plan));
+    assert_int_equal(status.division.stages, 1);
+    assert_int_equal(status.division.count, 2);
+    for (size_t m = 0; m < 2; m++) {
+        assert_int_equal(status.division.of[m].holds, 1);
+        assert_int_equal(status.division.of[m].computes, 1);
+    }
+    assert_string_equal(status.division.of[0].who, "10.0.0.3:20003");
+    assert_string_equal(status.division.of[1].who, "a node (this one)");
+    lone_destroy(&lone);
+}
+
 static void
 one_plan_at_a_time_but_the_leader_may_replace_its_own(void **state)
 {
@@ -930,6 +955,7 @@ main(void)
         cmocka_unit_test(done_means_finished_without_one_who_gets_no_further),
         cmocka_unit_test(a_member_computes_what_the_plan_says),
         cmocka_unit_test(plans_that_make_no_sense_are_refused),
+        cmocka_unit_test(the_status_says_who_holds_what),
         cmocka_unit_test(one_plan_at_a_time_but_the_leader_may_replace_its_own),
         cmocka_unit_test(only_members_abort_and_only_the_leader_holds),
         cmocka_unit_test(a_plan_that_was_aborted_is_not_taken_up_again),

@@ -100,21 +100,18 @@ a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is(void **state)
     (void)state;
     begin(&show);
     step.shards = 0xf;
-    step.pipeline = (struct core_pipeline){
-        .stages = 3,
-        .computes = 0x6,
-        .round_us = 1000000,
-        .busy_us = 600000,
-        .waits_us = 300000,
-        .sent = 1234567,
-    };
+    step.pipeline = (struct core_pipeline){.stages = 3, .computes = 0x6, .sent = 1234567};
+    step.times = (struct recording_times){1000000, 600000, 300000};
     show_step(&show, &step, SECOND);
     shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  stage 1, 2 of 3: busy 60 %, "
                  "waits 30 %, sends 1.2 MB, idle 40 % (formula 33 %)  epoch 1");
     step.pipeline.computes = 0; /* it watches */
+    step.holders = "0 a; 1 b, c; 2 b, c";
     show_step(&show, &step, SECOND);
     show.seconds = 0;
-    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1");
+    step.holders = NULL; /* it was borrowed */
+    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1  stages 0 a; 1 b, c; "
+                 "2 b, c");
 }
 
 static void

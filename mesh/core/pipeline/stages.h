@@ -85,10 +85,18 @@ core_item_at(unsigned shards, unsigned stage, unsigned shard, bool gradient)
 struct core_pipeline {
     unsigned stages;   /* of the plan; 0: the round is not computed in pieces */
     uint64_t computes; /* by this node, bitmap */
-    uint64_t round_us; /* since it began here */
-    uint64_t busy_us;  /* with pieces */
-    uint64_t waits_us; /* for items, until the last piece is computed */
     uint64_t sent;     /* bytes of items */
+};
+
+/* Who computes which stages of the present plan, and who holds them: for people. */
+struct core_division {
+    uint64_t plan; /* its hash; 0: there is none */
+    unsigned stages;
+    size_t count; /* members */
+    struct core_holder {
+        char who[PROTO_WHO_MAX];  /* its name; more of it if several members have that name */
+        uint64_t holds, computes; /* bitmaps */
+    } of[PROTO_PEERS_MAX];
 };
 
 #endif

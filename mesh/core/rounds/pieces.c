@@ -122,7 +122,6 @@ round_again(struct pieces *pieces, const struct core *core)
         schedule_tie(&pieces->schedule);
     memset(pieces->added, 0, sizeof pieces->added);
     pieces->tail = false;
-    pieces->begun_at = pieces->done_at = core->now;
     pieces->busy_us = pieces->sent = 0;
     if (!proto_plan_same_cuts(&pieces->plan, &core->plan.now))
         pieces->zero = 0;
@@ -333,7 +332,6 @@ pieces_done(struct pieces *pieces, const struct core *core)
     if (pieces->plan_hash == 0)
         return false;
     pieces->busy_us += wall_since(core->now, pieces->asked_at);
-    pieces->done_at = core->now;
     if (pieces->now.kind == SCHEDULE_TAIL)
         pieces->tail = true;
     else if (schedule_done(&pieces->schedule))
@@ -357,13 +355,10 @@ pieces_work(const struct pieces *pieces, const struct core *core)
 }
 
 struct core_pipeline
-pieces_look(const struct pieces *pieces, const struct core *core)
+pieces_look(const struct pieces *pieces)
 {
     struct core_pipeline look = {
         .stages = (unsigned)pieces->plan.cut_count + 1,
-        .round_us = wall_since(core->now, pieces->begun_at),
-        .busy_us = pieces->busy_us,
-        .waits_us = wall_since(pieces->done_at, pieces->begun_at) - pieces->busy_us,
         .sent = pieces->sent,
     };
     for (unsigned stage = 0; stage < look.stages; stage++)

@@ -30,7 +30,6 @@ struct pieces {
     bool tail;                        /* the last bucket is written */
     struct core_piece now;            /* what the trainer was asked for last, */
     struct wall asked_at;             /* and when */
-    struct wall begun_at, done_at;    /* this round; the last piece that was computed of it */
     uint64_t busy_us;                 /* of the pieces of this round */
     uint64_t sent;                    /* bytes of items of this round */
 };
@@ -70,7 +69,7 @@ pieces_sends(struct pieces *pieces, uint64_t bytes)
 }
 
 /* Of the running round. */
-struct core_pipeline pieces_look(const struct pieces *pieces, const struct core *core);
+struct core_pipeline pieces_look(const struct pieces *pieces);
 /* own[] has, or will have, something else. */
 void pieces_void(struct pieces *pieces);
 /* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one item is

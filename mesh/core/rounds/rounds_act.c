@@ -367,6 +367,6 @@ rounds_stats(const struct core *core, struct core_stats *out)
         out->servers += core->plan.now.members[m].duties != 0;
     out->served = collective_served(core->collective);
     if (pieces_run(core) && pieces_begun(&core->pieces, core))
-        out->pipeline = pieces_look(&core->pieces, core);
+        out->pipeline = pieces_look(&core->pieces);
     find_slow(core, out);
 }
