@@ -62,6 +62,18 @@ core_who(const struct core *core, size_t member, char out[PROTO_WHO_MAX])
         snprintf(out, PROTO_WHO_MAX, "%s (this one)", name[0] ? name : "a node");
 }
 
+/* The stages of which a member has all segments. */
+static uint64_t
+core_held_stages(const struct core *core, const struct proto_member *member)
+{
+    const struct core_stages *stages = &core->config.stages;
+    uint64_t held = UINT64_MAX >> (63 - core->plan.now.cut_count), one = 1;
+    for (size_t s = 0; s <= stages->cut_count; s++)
+        if (!(member->holds >> s & 1))
+            held &= ~(one << proto_plan_stage(&core->plan.now, core_segment_bucket(stages, s)));
+    return held;
+}
+
 static void
 core_divided(const struct core *core, struct core_division *out)
 {
@@ -72,7 +84,7 @@ core_divided(const struct core *core, struct core_division *out)
     out->stages = (unsigned)plan->cut_count + 1;
     out->count = plan->count;
     for (size_t m = 0; m < plan->count; m++) {
-        out->of[m].holds = plan->members[m].stages;
+        out->of[m].holds = core_held_stages(core, &plan->members[m]);
         out->of[m].computes = plan->members[m].shards ? plan->members[m].computes : 0;
         core_who(core, m, out->of[m].who);
     }
