@@ -190,8 +190,7 @@ struct core_config {
      * Totals that do not fit are not kept. */
     uint8_t *log;
     size_t log_size;
-    /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX; small in tests */
-    size_t block_size;
+    size_t block_size;     /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX */
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most so many bytes may go directly: servers.h */
     /* How many members are elected as servers when this node leads, see servers.h: 0 none, the sums go round the

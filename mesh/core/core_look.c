@@ -82,7 +82,7 @@ core_divided(const struct core *core, struct core_division *out)
         return;
     out->plan = core->plan.hash;
     out->stages = (unsigned)plan->cut_count + 1;
-    out->count = plan->count;
+    out->count = (unsigned)plan->count;
     for (size_t m = 0; m < plan->count; m++) {
         out->of[m].holds = core_held_stages(core, &plan->members[m]);
         out->of[m].computes = plan->members[m].shards ? plan->members[m].computes : 0;

@@ -90,9 +90,8 @@ struct core_pipeline {
 
 /* Who computes which stages of the present plan, and who holds them: for people. */
 struct core_division {
-    uint64_t plan; /* its hash; 0: there is none */
-    unsigned stages;
-    size_t count; /* members */
+    uint64_t plan;          /* its hash; 0: there is none */
+    unsigned stages, count; /* of these, and of members */
     struct core_holder {
         char who[PROTO_WHO_MAX];  /* its name; more of it if several members have that name */
         uint64_t holds, computes; /* bitmaps */
