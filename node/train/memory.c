@@ -268,6 +268,7 @@ memory_plan_part(struct memory *m, const struct config *config, const struct job
 {
     char least[MEMORY_TEXT], has[MEMORY_TEXT];
     measure_job(m, config, job);
+    m->log = 2 * m->weights; /* totals of two rounds: who comes later copies the state */
     if (measure_segments(m, config, job))
         return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
     uint64_t all = memory_segments(m, UINT64_MAX), beside = beside_segments(m);

@@ -29,10 +29,10 @@ LIBRARIES = 16  # MiB that are resident, but, being shared, not charged to this 
 class Cgroup:
     """A memory limit for one process."""
 
-    def __init__(self, mib):
+    def __init__(self, mib, name=""):
         self.new = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
         root = "/sys/fs/cgroup" if self.new else "/sys/fs/cgroup/memory"
-        self.path = f"{root}/meshnode-{os.getpid()}"
+        self.path = f"{root}/meshnode-{os.getpid()}{name}"
         os.mkdir(self.path)
         try:
             self.put("memory.max" if self.new else "memory.limit_in_bytes", mib * MIB)
