@@ -1,0 +1,35 @@
+#!/bin/bash
+# test_stages_parts.sh - nodes that hold only a part of the model come to the hash of one that holds all: without mirrors, with too
+# little memory for the whole, and when the only node with a part is killed and comes back. All write the whole model at the end.
+. "$(dirname "$0")/../support/process.sh"
+
+write_job "$WORK/job.yaml" 40
+reference "$WORK/job.yaml"
+PARTS="--peers 3 --set mesh.stages=3 --set mesh.mirror=no --set mesh.schedule=zb"
+
+# shellcheck disable=SC2086
+for name in a b c; do
+    node $name "$WORK/job.yaml" $PARTS
+done
+finished 60 a b c
+same_hash reference a b c
+for name in a b c; do
+    [ -s "$WORK/$name/model.safetensors" ] || fail "$name has no model.safetensors"
+    cmp -s <(tail -c 300000 "$WORK/$name/model.safetensors") <(tail -c 300000 "$WORK/reference/model.safetensors") ||
+        fail "$name has another model" # its head says with which options
+done
+"$MESHNODE" verify "$WORK/a" "$WORK/b" "$WORK/c" >"$WORK/verify" || fail "verify: $(cat "$WORK/verify")"
+echo "three nodes, each with one part of three: $(result a params_sha256)"
+
+# Killed in the middle: the others wait for its part, and go back with it.
+# shellcheck disable=SC2086
+for name in d e f; do
+    node $name "$WORK/job.yaml" $PARTS --set train.checkpoint_every=4
+done
+reached 12 d e f
+kill_node e
+# shellcheck disable=SC2086
+node e "$WORK/job.yaml" $PARTS --set train.checkpoint_every=4
+finished 60 d e f
+same_hash reference d e f
+echo "the only node with a part was killed, and came back: the same"
