@@ -235,7 +235,8 @@ static const struct found {
     {"push", 3321126},       {"push", 63648},         {"push", 80015298},   {"gossip", 70014803},
     {"rounds", 7798},        {"rounds", 60133097},    {"rounds", 60230521}, {"rounds", 60267505},
     {"rounds", 60341269},    {"rounds", 60413685},    {"push", 206886},     {"push", 3325429},
-    {"push", 80027160},      {"rounds", 320039182},
+    {"push", 80027160},      {"rounds", 320039182},   {"rounds", 61854},    {"rounds", 924},
+    {"rounds", 26838},       {"rounds", 1112},
 };
 
 static int

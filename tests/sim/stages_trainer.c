@@ -62,8 +62,12 @@ stages_trainer(struct core_config *config, struct shell *shell)
 void
 stages_whole(struct sim *sim, const struct sim_node *node)
 {
-    if (sim->profile.stages.core.count && node->core->plan.now.cut_count > 0)
-        sim_fail(sim, "node %u: asked to compute a round of a plan with cuts as a whole",
+    const struct proto_plan *plan = &node->core->plan.now;
+    bool parts = plan->cut_count > 0;
+    for (size_t m = 0; m < plan->count && sim->profile.stages.parts; m++)
+        parts = parts || plan->members[m].holds != segments_all(&sim->profile);
+    if (sim->profile.stages.core.count && parts)
+        sim_fail(sim, "node %u: asked to compute a round of a plan in parts as a whole",
                  node->index);
     forget(&works[node->index]);
 }

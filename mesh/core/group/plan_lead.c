@@ -274,7 +274,9 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
     struct group_choice choice = {.count = 1, .peer = {-1}};
     if (!leads_next(core, overdue))
         return false;
-    if (plan->fails < PLAN_FAILS || plan->fails_round != core->round) {
+    bool alone = plan->fails >= PLAN_FAILS && plan->fails_round == core->round &&
+                 holding_covers(core, choice.peer, choice.count);
+    if (!alone) {
         bool wait = choose_members(core, overdue, &choice);
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;

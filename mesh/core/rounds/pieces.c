@@ -85,10 +85,22 @@ pieces_bucket(const struct pieces *pieces, struct handover_item item)
 
 /* --- A round or a plan begins ---------------------------------------------------------------------- */
 
+/* Do some members hold a part only? Then what needs the whole gradient travels in the last bucket, also without cuts. */
+static bool
+held_in_parts(const struct core *core)
+{
+    const struct proto_plan *plan = &core->plan.now;
+    for (size_t m = 0; m < plan->count; m++)
+        if (plan->members[m].holds != core_segments(&core->config.stages))
+            return true;
+    return false;
+}
+
 bool
 pieces_run(const struct core *core)
 {
-    return core->plan.active && core->plan.now.cut_count > 0;
+    return core->plan.active &&
+           (core->plan.now.cut_count > 0 || (core->config.stages.count > 1 && held_in_parts(core)));
 }
 
 bool
