@@ -318,13 +318,16 @@ backward_wrong(struct stage *stage, const struct core_piece *piece)
     return NULL;
 }
 
+/* Of an evaluation, only the last stage adds something: others may have made more. */
 static const char *
-tail_wrong(const struct work *work)
+tail_wrong(const struct work *work, bool evaluation)
 {
     const struct proto_plan *plan = &work->plan;
-    for (size_t s = 0; s <= plan->cut_count; s++)
-        if (work->stage[s].weight != proto_plan_computes(plan, work->now.rank, s))
+    for (size_t s = 0; s <= plan->cut_count; s++) {
+        uint64_t shards = proto_plan_computes(plan, work->now.rank, s), has = work->stage[s].weight;
+        if (evaluation && s < plan->cut_count ? shards & ~has : shards != has)
             return "own has not exactly the shards of the plan";
+    }
     return NULL;
 }
 
@@ -336,7 +339,7 @@ piece_wrong(struct sim *sim, const struct sim_node *node, struct work *work)
     if (piece->plan->members[piece->rank].node.id != node->id)
         return "that is not the rank of this node";
     if (piece->kind == SCHEDULE_TAIL)
-        return tail_wrong(work);
+        return tail_wrong(work, evaluates(sim, node));
     if (piece->stage > piece->plan->cut_count ||
         !(proto_plan_computes(piece->plan, piece->rank, piece->stage) >> piece->shard & 1))
         return "that is not of this node";

@@ -311,6 +311,18 @@ send_again(struct handover *h, struct handover_item item)
         item_send(h, item, rank);
 }
 
+void
+handover_again(struct handover *h, unsigned rank)
+{
+    for (unsigned k = 0; h->running && k < KINDS * (h->plan.cut_count + 1); k++)
+        for (unsigned shard = 0; shard < PROTO_SHARDS_MAX; shard++) {
+            struct handover_item item = {k / KINDS, shard, k % KINDS};
+            if (item_exists(h, item) && (flow_of(h, item)->made >> shard & 1) && rank != h->rank &&
+                holder_of(&h->plan, item.stage, shard) == rank)
+                item_send(h, item, rank);
+        }
+}
+
 static void
 flow_plan(struct handover *h, unsigned stage, unsigned kind)
 {

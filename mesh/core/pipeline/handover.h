@@ -81,6 +81,8 @@ void handover_on_chunk(struct handover *h, struct proto_node from,
                        const struct handover_chunk *chunk, struct core_frame *frame);
 void handover_on_ask(struct handover *h, struct proto_node from, struct handover_item first,
                      uint64_t shards);
+/* Sends what is made for the member with this rank, which has asked before this node had the plan. */
+void handover_again(struct handover *h, unsigned rank);
 /* An item that is here for this node, each once in a round. False: there is no other one. */
 bool handover_next(struct handover *h, struct handover_item *item);
 

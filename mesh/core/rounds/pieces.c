@@ -196,6 +196,16 @@ take_items(struct pieces *pieces)
     return any;
 }
 
+/* Members that had the plan before this node, and asked. */
+static void
+answer_early(struct pieces *pieces, const struct core *core)
+{
+    for (unsigned r = 0; r < core->plan.now.count; r++)
+        if (core->plan.peer[r] >= 0 && (pieces->asked >> core->plan.peer[r] & 1))
+            handover_again(pieces->handover, r);
+    pieces->asked = 0;
+}
+
 void
 pieces_begin(struct pieces *pieces, const struct core *core)
 {
@@ -227,6 +237,7 @@ pieces_begin(struct pieces *pieces, const struct core *core)
     take_items(pieces);
     if (planned)
         handover_ask(pieces->handover);
+    answer_early(pieces, core);
 }
 
 /* --- Own ------------------------------------------------------------------------------------------- */
@@ -405,8 +416,9 @@ void
 pieces_on_need(struct pieces *pieces, const struct core *core, int i, const struct proto_need *need)
 {
     int stage = stage_of_cut(&pieces->plan, need->bucket, need->gradient);
-    if (!pieces_of_plan(pieces, core) || stage < 0 || need->round != pieces->round)
-        return;
-    handover_on_ask(pieces->handover, core->peers.peers[i].node,
-                    (struct handover_item){(unsigned)stage, 0, need->gradient}, need->shards);
+    if (!pieces_of_plan(pieces, core) || need->round != pieces->round)
+        pieces->asked |= UINT64_C(1) << i;
+    else if (stage >= 0)
+        handover_on_ask(pieces->handover, core->peers.peers[i].node,
+                        (struct handover_item){(unsigned)stage, 0, need->gradient}, need->shards);
 }

@@ -32,6 +32,7 @@ struct pieces {
     struct wall asked_at;             /* and when */
     uint64_t busy_us;                 /* of the pieces of this round */
     uint64_t sent;                    /* bytes of items of this round */
+    uint64_t asked;                   /* bitmap of peers that asked for items too early */
 };
 
 /* Returns 0 or -ENOMEM. */
