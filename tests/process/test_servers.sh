@@ -61,14 +61,26 @@ killed_run() { # SERVERS NODES: two nodes die, and come back
 
 # Only servers send totals. Each node but the last kills itself in its n-th one, so servers die in the middle of a step.
 # The last one never does: two of them may send their fatal totals in the same step.
+some_dead() { # NAME ...
+    local name
+    for name; do
+        running "$name" || return 0
+    done
+    return 1
+}
 dying_run() { # SERVERS NODES
-    local prefix="dying-$1-$2" name index=0 plain=$MESHNODE status ended=()
+    local prefix="dying-$1-$2" name index=0 plain=$MESHNODE status ended=() peers
     mapfile -t names < <(names_of "$prefix" "$2")
     MESHNODE=$FAILNODE
     for name in "${names[@]}"; do
         export MESHNODE_FAIL="gather-sent:$((20 + 37 * index)):kill"
-        [ $((index + 1)) -lt "$2" ] || unset MESHNODE_FAIL
-        node "$name" "$WORK/job.yaml" --peers "$2" --set mesh.topology=server --set "mesh.servers=$1"
+        [ $((index + 1)) -lt "$2" ] || [ "$1-$2" = 1-2 ] || unset MESHNODE_FAIL # of two, only the server dies
+        peers=$2
+        if [ "$1" = 1 ] && [ "$2" -gt 2 ]; then # the only server is one of those that die: the last one comes after it has
+            peers=$(($2 - 1))
+            [ "$index" -lt "$peers" ] || wait_until 60 "the server to die" some_dead "${names[@]:0:peers}"
+        fi
+        node "$name" "$WORK/job.yaml" --peers "$peers" --set mesh.topology=server --set "mesh.servers=$1"
         index=$((index + 1))
     done
     unset MESHNODE_FAIL
