@@ -390,12 +390,6 @@ core_on_sent(struct core *core, uint64_t now)
     event_end(core);
 }
 
-bool
-core_awaits_sent(const struct core *core)
-{
-    return core->contribution.blocked;
-}
-
 void
 core_on_bucket(struct core *core, uint64_t now, size_t bucket)
 {

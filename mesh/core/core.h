@@ -347,8 +347,6 @@ void core_on_bulk(struct core *core, uint64_t now, struct proto_node from,
                   const struct proto_msg *msg, struct core_frame *frame);
 /* One lent body is no longer needed. */
 void core_on_sent(struct core *core, uint64_t now);
-/* Does anything wait for lent bodies? Else it is enough if core_on_sent comes with the next event. */
-bool core_awaits_sent(const struct core *core);
 /* The trainer has finished bucket `bucket` of the present compute. Buckets come in rising order. */
 void core_on_bucket(struct core *core, uint64_t now, size_t bucket);
 /* The piece that was asked for is computed. */

@@ -221,8 +221,7 @@ void
 actor_turn(struct mesh *mesh, bool trainer)
 {
     struct epoll_event events[EVENTS_MAX];
-    bool still = !core_awaits_sent(mesh->core) || wire_sleep(mesh->wire, true);
-    int timeout = still ? sleep_ms(mesh) : 0;
+    int timeout = wire_sleep(mesh->wire, true) ? sleep_ms(mesh) : 0;
     pthread_mutex_unlock(&mesh->lock);
     int count = epoll_wait(mesh->epoll_fd, events, EVENTS_MAX, timeout);
     pthread_mutex_lock(&mesh->lock);

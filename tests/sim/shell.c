@@ -123,7 +123,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->progress_us = sim->now;
     node->busy = SIM_FREE;
     node->done = node->left = false;
-    node->kept = node->returned = 0;
+    node->kept = 0;
     node->plan = 0;
     node->held = node->committing = 0;
     memset(node->plans, 0, sizeof node->plans);
@@ -235,9 +235,7 @@ shell_event(struct sim *sim, const struct sim_event *event)
         network_leaves(sim, node, event);
         break;
     case SIM_RETURNED:
-        node->returned++;
-        if (!core_awaits_sent(node->core))
-            return;
+        core_on_sent(node->core, sim->now);
         break;
     case SIM_ARRIVES:
         network_arrives(sim, node, event);
@@ -252,8 +250,6 @@ shell_event(struct sim *sim, const struct sim_event *event)
         sim->engine->event(sim, node, event);
         break;
     }
-    for (; node->up && node->returned > 0; node->returned--)
-        core_on_sent(node->core, sim->now);
     if (!node->up || sim->failed)
         return;
     const char *wrong = core_wrong(node->core);

@@ -240,7 +240,6 @@ struct sim_node {
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next commit; 0 not yet, or SIM_WATCHES */
     unsigned kept;
-    unsigned returned;         /* lent bodies of which the core does not know yet */
     uint64_t plan;             /* hash of the present one, 0 none */
     uint64_t plans[SIM_PLANS]; /* the last ones, a ring */
     unsigned plan_count;
