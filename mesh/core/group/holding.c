@@ -143,10 +143,12 @@ choose_of_others(const struct core *core)
     unsigned best_held = UINT32_MAX;
     for (int i = 0; i < core->peers.high; i++) {
         struct choosing c;
+        if (!leads_on(core, i))
+            continue;
         places_find(&c, core);
         c.from = core->view.of[i].beat.holds;
         size_t least = place_least(&c);
-        if (!leads_on(core, i) || least == c.places)
+        if (least == c.places)
             continue;
         uint64_t chosen = holding_choose(&c);
         bool better = c.held[least] < best_held ||
@@ -207,18 +209,27 @@ holding_whole_with(const struct core *core, int i)
     return !(core_segments(&core->config.stages) & ~held);
 }
 
+/* Segments that nobody at this round or later holds. */
+static uint64_t
+lacking(const struct core *core)
+{
+    return core_segments(&core->config.stages) & ~held_at(core, false);
+}
+
 bool
 holding_short(const struct core *core)
 {
-    return (core_segments(&core->config.stages) & ~held_at(core, false)) != 0;
+    return lacking(core) != 0;
 }
 
 double
 holding_missing(const struct core *core)
 {
     const struct core_stages *stages = &core->config.stages;
+    if (!stages->bytes)
+        return 0;
     uint64_t held = held_at(core, false) | held_at(core, true), all = 0, missing = 0;
-    for (size_t s = 0; s <= stages->cut_count && stages->bytes; s++) {
+    for (size_t s = 0; s <= stages->cut_count; s++) {
         all += stages->bytes[s];
         missing += held >> s & 1 ? 0 : stages->bytes[s];
     }
@@ -282,12 +293,12 @@ holding_step(struct holding *holding, const struct core *core)
         return verdict;
     bool begins = core->contribution.state == TRAINER_START && core->config.stages.bytes;
     bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
-    uint64_t lacks = core_segments(&core->config.stages) & ~held_at(core, false);
+    uint64_t lacks = idle ? lacking(core) : 0;
     if (begins)
         verdict.hold = choose_first(core);
     else if (lasts(&holding->stray_at, core, idle && core->config.stages.bytes && !is_led(core)))
         verdict.hold = choose_of_others(core);
-    if (lasts(&holding->short_at, core, idle && (lacks & held_at(core, true)))) {
+    if (lasts(&holding->short_at, core, lacks && (lacks & held_at(core, true)) != 0)) {
         verdict.back = true;
         verdict.round = latest_of(core, lacks);
     }

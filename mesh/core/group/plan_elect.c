@@ -106,18 +106,12 @@ plan_elect_duties(const struct cost *cost, unsigned wanted, struct proto_plan *p
     set_duties(plan, weight, chosen, duty);
 }
 
-void
-plan_elect_see(const struct core *core, size_t n, const int *peer, struct cost_view *known)
-{
-    straggler_see(&core->straggler, core, n, peer, known);
-}
-
 static struct cost
 elect_cost(const struct plan *plan, const struct core *core, const int *peer,
            const struct proto_plan *next)
 {
     struct cost_view known;
-    plan_elect_see(core, next->count, peer, &known);
+    straggler_see(&core->straggler, core, next->count, peer, &known);
     known.cost.buckets += core->first_bucket;
     known.cost.bucket_count -= core->first_bucket;
     for (size_t m = 0; m < next->count; m++) {

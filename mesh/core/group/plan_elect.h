@@ -8,8 +8,6 @@
 /* Writes the duties of the members into the plan. `wanted`: as core_config.servers. Of the cost count the buckets that the
  * next rounds exchange, and a weight says that the member serves now. */
 void plan_elect_duties(const struct cost *cost, unsigned wanted, struct proto_plan *plan);
-/* What the leader knows about these peers. */
-void plan_elect_see(const struct core *core, size_t n, const int *peer, struct cost_view *known);
 /* The same as plan_elect_duties for the next plan, of these peers, by what was measured so far. */
 void plan_elect(const struct plan *plan, const struct core *core, const int *peer,
                 struct proto_plan *next);

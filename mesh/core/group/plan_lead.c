@@ -215,7 +215,7 @@ static void
 see_members(const struct core *core, size_t n, const int *peer, struct plan_stages_member *member)
 {
     struct cost_view known;
-    plan_elect_see(core, n, peer, &known);
+    straggler_see(&core->straggler, core, n, peer, &known);
     for (size_t k = 0; k < n; k++)
         member[k] = (struct plan_stages_member){.speed = known.cost.of[k].speed,
                                                 .line = known.cost.of[k].line};

@@ -321,11 +321,11 @@ hand_over(struct pieces *pieces)
 }
 
 bool
-pieces_next(struct pieces *pieces, const struct core *core, bool final)
+pieces_next(struct pieces *pieces, const struct core *core, bool may_end)
 {
     struct schedule_piece piece = {.kind = SCHEDULE_TAIL};
     zero_rest(pieces, core);
-    bool tail = !pieces->tail && schedule_complete(&pieces->schedule) && (final || !core->late);
+    bool tail = !pieces->tail && schedule_complete(&pieces->schedule) && may_end;
     if (!tail && !schedule_next(&pieces->schedule, &piece))
         return false;
     bool scores = evaluates(core) && piece.stage == pieces->plan.cut_count;

@@ -55,9 +55,8 @@ void pieces_begin(struct pieces *pieces, const struct core *core);
 bool pieces_begun(const struct pieces *pieces, const struct core *core);
 /* Buckets below this one are ready. */
 size_t pieces_ready(const struct pieces *pieces, const struct core *core);
-/* The next piece for the trainer, which is free. `final`: so are the sums of all buckets but the last one, which may need them
- * (core_state.late). */
-bool pieces_next(struct pieces *pieces, const struct core *core, bool final);
+/* The next piece for the trainer, which is free. `may_end`: it may be the last bucket. */
+bool pieces_next(struct pieces *pieces, const struct core *core, bool may_end);
 /* It is computed. True: all of them are. */
 bool pieces_done(struct pieces *pieces, const struct core *core);
 /* All of this node is computed: how much that is, 10^6 for a shard of the whole model. */

@@ -75,12 +75,12 @@ round_fill(struct core *core)
     return contribution_fill(&core->contribution, core, plan_mine(&core->plan));
 }
 
-/* Are the sums of all buckets but the last one final, as far as they are this node's? */
+/* May the last bucket be made? With core->late it needs the sums of all others, as far as they are this node's. */
 static bool
-sums_final(const struct core *core)
+may_end_round(const struct core *core)
 {
     size_t last = core->config.bucket_count - 1;
-    for (size_t b = core->first_bucket; b < last; b++)
+    for (size_t b = core->first_bucket; core->late && b < last; b++)
         if (!collective_done(core->collective, b))
             return false;
     return true;
@@ -99,7 +99,7 @@ round_pieces(struct core *core)
         pieces_begin(pieces, core);
     }
     contribution_rests(own);
-    if (own->state == TRAINER_FREE && pieces_next(pieces, core, sums_final(core))) {
+    if (own->state == TRAINER_FREE && pieces_next(pieces, core, may_end_round(core))) {
         contribution_piece(own, core);
         core->config.trainer->piece(core->config.trainer_ctx, &pieces->now);
     }
