@@ -16,7 +16,8 @@
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
- *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in()
+ *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in(); before the
+ *                             // end: hold them too. mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
  *         case MESH_HOLD:     // only with mesh_setup.stages.bytes: hold these segments; mesh_state before round 0
  *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
  *         ...
@@ -37,7 +38,7 @@
  *     sum        the mesh writes; the trainer reads a bucket from MESH_SUMMED to its next mesh_next, all
  *                from MESH_COMMIT to mesh_state
  *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT, _ADOPT or _BACK
- *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next mesh_part
+ *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next mesh_part or mesh_state
  *
  * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status and
  * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every

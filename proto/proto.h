@@ -160,8 +160,9 @@ struct proto_heartbeat {
     bool idle;      /* I am in no plan */
     bool ready;     /* I am in no plan, and I will have caught up if you wait for one total */
     bool done;      /* the run is complete here */
-    bool needs;     /* but this node still gets what it does not hold of the result: stay */
-    bool benched;   /* I was left out: make plans without me */
+    bool
+        needs; /* this node gets segments that it does not hold: if it is done, stay; else make no plan */
+    bool benched; /* I was left out: make plans without me */
     /* shards of `round` that my contribution contains, or that I am computing now; where shards must not change hands,
      * those that I had in the plan of the round before */
     uint64_t have;

@@ -130,10 +130,10 @@ struct core_trainer {
     /* state_in has a state before `round`, of what this node holds. Check its hash, and those of its segments (parts, as in
      * core_state), take it over, then call core_on_applied; or call core_on_damaged. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts);
-    /* The same with these segments, for core_part, which is to be called again then. 0: nobody is left who has them. */
+    /* The same with these segments, of the state that this node has: hold them, too. When it is done: for core_part, which is to be
+     * called again then. 0: nobody is left who has them. */
     void (*part)(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
-    /* Hold these segments and no others (pipeline/stages.h): the state before round 0 of them. Then call core_on_applied. Only if
-     * config.stages.bytes is there. */
+    /* Hold these segments and no others: of the state before round 0; then core_on_applied. Only with config.stages.bytes. */
     void (*hold)(void *ctx, uint64_t segments);
     /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
      * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state

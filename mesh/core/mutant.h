@@ -65,9 +65,9 @@
 #define MUTANT_ITEM_EARLY   BIT(58) /* an item is sent before it is made */
 #define MUTANT_STAGE_EARLY  BIT(59) /* the sum of a stage is ready one piece too early */
 #define MUTANT_STAGE_KEEPS  BIT(60) /* shards of a stage that a sibling has now stay in the sum */
-#define MUTANT_MIRROR                                                                              \
-    BIT(53) /* who only holds a segment applies the total before; in push another bug */
+#define MUTANT_MIRROR       BIT(53) /* who only holds applies the total before; in push another bug */
 #define MUTANT_SPAN         BIT(54) /* a copy of a segment lies a word too early; in push another bug */
+#define MUTANT_GROWN        BIT(55) /* more segments are taken of any round; in push another bug */
 #define MUTANT_PIN          BIT(61) /* shards change hands where they must not */
 #define MUTANT_OFFER_VOTES  BIT(62) /* votes count for an offer of the state that we have */
 #define MUTANT_DIRECT_AGAIN BIT(63) /* a direct contribution is added as often as it comes */

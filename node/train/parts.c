@@ -1,6 +1,7 @@
 /* parts.c - see parts.h. */
 #include "node/train/parts.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Of which segments are these the ranges? 0: of none, or not of whole ones. */
@@ -58,14 +59,19 @@ parts_known(struct run *run, const struct stages_mesh *mesh)
 }
 
 static void
-tell(struct run *run, const struct stages_mesh *mesh, uint64_t segments)
+tell(struct run *run, const struct stages_mesh *mesh)
 {
+    uint64_t segments = stages_mesh_held(mesh, &run->state);
     char held[MEMORY_TEXT], all[MEMORY_TEXT], missing[MEMORY_TEXT];
     uint64_t whole = memory_segments(&run->memory, UINT64_MAX);
     uint64_t own = memory_segments(&run->memory, segments);
     memory_text(held, (double)own);
     memory_text(all, (double)whole);
     memory_text(missing, (double)(whole - own));
+    if (whole == own) {
+        train_say(run, 6, "this node holds the whole model now, %s", all);
+        return;
+    }
     train_say(
         run, 6,
         "this node holds %d of %zu segments of the model, %s of %s; others must hold the rest, %s",
@@ -86,6 +92,30 @@ parts_hold(struct run *run, const struct stages_mesh *mesh, uint64_t segments, s
         train_say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
     run->folder.unread = false;
     if (segments != core_segments(&mesh->core))
-        tell(run, mesh, segments);
+        tell(run, mesh);
     return 0;
+}
+
+int
+parts_hold_more(struct run *run, const struct stages_mesh *mesh, uint64_t segments,
+                const uint8_t *block, const uint64_t *parts, struct why *why)
+{
+    const struct state_range *segment = mesh->segments.stage;
+    struct state more = run->state;
+    why_set(why, "%s", "");
+    for (size_t s = 0; s < mesh->segments.count; s++)
+        if ((segments >> s & 1) && !state_segment_sound(&run->state, &segment[s], block, parts[s]))
+            return -EBADMSG;
+    for (size_t s = 0; s < mesh->segments.count; s++)
+        if (segments >> s & 1)
+            state_hold_more(&more, &segment[s], NULL);
+    int rc = save_hold(run->save, &more, why);
+    for (size_t s = 0; s < mesh->segments.count && !rc; s++)
+        if (segments >> s & 1) {
+            state_hold_more(&run->state, &segment[s], block);
+            state_hold_more(&run->next, &segment[s], NULL);
+        }
+    if (!rc)
+        tell(run, mesh);
+    return rc;
 }

@@ -13,5 +13,9 @@ bool parts_known(struct run *run, const struct stages_mesh *mesh);
 /* Holds these segments, and nothing else: a checkpoint of them the first time, if there is one, else the state before round 0.
  * Returns 0 or -ENOMEM with `why`. */
 int parts_hold(struct run *run, const struct stages_mesh *mesh, uint64_t segments, struct why *why);
+/* Holds these segments too, of the present state. `block` is like that of the state; `parts` are hashes, as of state_parts.
+ * Returns 0; -EBADMSG if they are others; or -ENOMEM with `why`. Then all is as it was. */
+int parts_hold_more(struct run *run, const struct stages_mesh *mesh, uint64_t segments,
+                    const uint8_t *block, const uint64_t *parts, struct why *why);
 
 #endif

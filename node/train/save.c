@@ -421,20 +421,26 @@ save_hold(struct save *save, const struct state *state, struct why *why)
 {
     save_wait(save);
     pthread_mutex_lock(&save->lock); /* pages are served meanwhile */
+    const struct save_setup before = save->setup;
     save->setup.span_count = state_spans(state, save->setup.span);
     struct checkpoint checkpoint = save_file(save, NULL);
-    save->size = checkpoint_size(&checkpoint);
-    save->written = false;
+    size_t size = checkpoint_size(&checkpoint);
     uint8_t *image = save->image;
     if (!save->setup.spill)
-        image = realloc(save->image, save->size);
-    else if (save->size > save->room)
+        image = realloc(save->image, size);
+    else if (size > save->room)
         image = NULL;
-    save->image = image ? image : save->image;
+    if (image) {
+        save->image = image;
+        save->size = size;
+        save->written = false;
+    } else {
+        save->setup = before;
+    }
     pthread_mutex_unlock(&save->lock);
     return image ? 0
                  : why_error(why, -ENOMEM, "not enough memory for a copy of the state, %zu bytes",
-                             save->size);
+                             size);
 }
 
 static void

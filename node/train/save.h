@@ -64,7 +64,7 @@ int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, stru
 size_t save_ranges(const struct save *save, uint64_t job_hash, const struct state *state,
                    struct state_range range[STATE_RANGES_MAX]);
 /* The state holds other ranges than before (state_hold): these are saved from here on. Waits for the writer. Returns 0 or
- * -ENOMEM with `why`. */
+ * -ENOMEM with `why`: all is as it was. */
 int save_hold(struct save *save, const struct state *state, struct why *why);
 
 /* Reads the newest whole checkpoint of a state before a round below `round` into `state`. Later ones, of states

@@ -121,23 +121,50 @@ clear_held(struct state *state)
     forget_hashes(state);
 }
 
+static void
+held_add(struct state *state, const struct state_range *range)
+{
+    struct state_range *last = state->held_count ? &state->held[state->held_count - 1] : NULL;
+    assert(range->first < range->end && (!last || range->first >= last->end));
+    assert(tensor_begins(state->exact, range->first));
+    assert(tensor_begins(state->exact, range->end));
+    if (last && range->first == last->end) {
+        last->end = range->end;
+        return;
+    }
+    assert(state->held_count < STATE_RANGES_MAX);
+    state->held[state->held_count++] = *range;
+}
+
 void
 state_hold(struct state *state, const struct state_range *range, size_t count)
 {
     clear_held(state);
     state->held_count = 0;
-    for (size_t i = 0, end = 0; i < count; end = range[i++].end) {
-        assert(range[i].first >= end && range[i].first < range[i].end);
-        assert(tensor_begins(state->exact, range[i].first));
-        assert(tensor_begins(state->exact, range[i].end));
-        if (i > 0 && range[i].first == end) {
-            state->held[state->held_count - 1].end = range[i].end;
-            continue;
-        }
-        assert(state->held_count < STATE_RANGES_MAX);
-        state->held[state->held_count++] = range[i];
-    }
+    for (size_t i = 0; i < count; i++)
+        held_add(state, &range[i]);
     assert(state->held_count > 0);
+}
+
+void
+state_hold_more(struct state *state, const struct state_range *range, const uint8_t *block)
+{
+    struct state_range held[STATE_RANGES_MAX];
+    struct state_item blocks = state_blocks(state, range);
+    size_t count = state->held_count, i = 0;
+    memcpy(held, state->held, count * sizeof *held);
+    state->held_count = 0;
+    for (; i < count && held[i].first < range->first; i++)
+        held_add(state, &held[i]);
+    held_add(state, range);
+    for (; i < count; i++)
+        held_add(state, &held[i]);
+    for (size_t vector = 0; vector <= state->slot_count + 1 && block; vector++) {
+        struct state_span span = state_part(state, vector, range);
+        memcpy(state->block + span.offset, block + span.offset, span.size);
+    }
+    memset(state->hash + blocks.first, 0, (blocks.end - blocks.first) * sizeof *state->hash);
+    state->head_hash = 0;
 }
 
 bool

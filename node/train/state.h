@@ -199,6 +199,9 @@ void state_fini(struct state *state);
 /* Only these ranges are held from here on; range[count] rises. The state is as after state_init: what it was before is
  * gone, and its memory is free. */
 void state_hold(struct state *state, const struct state_range *range, size_t count);
+/* This range is held too, and the rest stays as it is. Its parameters, slots and exponents come from a block like that of the state;
+ * NULL: they mean nothing yet. Their hashes are not known. */
+void state_hold_more(struct state *state, const struct state_range *range, const uint8_t *block);
 /* Is all of this range held? All of the vector? */
 bool state_holds(const struct state *state, const struct state_range *range);
 bool state_whole(const struct state *state);
@@ -285,6 +288,8 @@ uint64_t state_finish(struct state *next, const struct state *now, const int32_t
                       struct pool *pool);
 /* Remembers the hashes of the parts of a state that F did not make, and returns the hash of the whole. */
 uint64_t state_rehash(struct state *state, struct pool *pool);
+/* The same of those whose hash is not known. */
+uint64_t state_hash_rest(struct state *state, struct pool *pool);
 /* Is all that is held as it was remembered? It looks at the memory. True if nothing is remembered. */
 bool state_sound(const struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if

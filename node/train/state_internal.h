@@ -52,8 +52,6 @@ void state_hash_block(const struct state *state, const uint8_t *memory, size_t b
                       uint64_t *hash);
 /* Is a block what its remembered hash says, if there is one? */
 bool state_block_sound(const struct state *state, size_t block);
-/* Remembers the hashes of the parts that were not hashed when they were built. Returns the hash of the whole. */
-uint64_t state_hash_rest(struct state *next, struct pool *pool);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */
 bool state_changed_below(const struct state *next, const struct state *now);
 /* What state_hash returns, by what is remembered if it is. */

@@ -111,6 +111,7 @@ gather_begin(struct run *run)
     gather_next(run);
 }
 
+/* This node is done, and needs the rest for its files. */
 static void
 take_part(struct run *run, const struct mesh_task *task)
 {
@@ -149,6 +150,26 @@ announce(struct run *run, uint64_t hash)
     gather_begin(run);
     if (rounds->recording)
         recording_begin(rounds->recording, clock_us());
+}
+
+/* It is to hold more of the present state from here on. */
+static void
+grow(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    struct why why;
+    work_drop(run->work);
+    if (parts_hold_more(run, &rounds->stages, task->holds, mesh_state_in(run->mesh), task->parts,
+                        &why)) {
+        if (why.line[0])
+            train_say(run, 4, "%s: this node holds no more of the model", why.line);
+        mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
+        return;
+    }
+    rounds->before = false;
+    announce(run, state_hash_rest(&run->state, run->pool));
+    if (run->state.header->round > 0) /* an earlier one does not have it */
+        save_begin(run->save, &run->state, false);
 }
 
 /* Where it is not known yet what this node holds, the mesh says it. */
@@ -581,6 +602,8 @@ follow_rounds(struct run *run, const struct mesh_task *task)
         compute_shards(run, task);
     else if (task->kind == MESH_PIECE)
         compute_piece(run, task);
+    else if (task->kind == MESH_PART && !run->state.header->done)
+        grow(run, task);
     else if (task->kind == MESH_PART)
         take_part(run, task);
     else if (task->kind == MESH_SUMMED)

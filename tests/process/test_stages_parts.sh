@@ -26,7 +26,7 @@ echo "three nodes, each with one part of three: $(result a params_sha256)"
 for name in d e f; do
     node $name "$WORK/job.yaml" $PARTS --set train.checkpoint_every=4
 done
-reached 12 d e f
+wait_until 60 "some steps" reached 12 d e f
 kill_node e
 # shellcheck disable=SC2086
 node e "$WORK/job.yaml" $PARTS --set train.checkpoint_every=4

@@ -67,6 +67,7 @@ add(struct share *total, const struct share *share)
     t->flips += c->flips;
     t->forgeries += c->forgeries;
     t->staged += c->staged;
+    t->grown += c->grown;
     t->pieces += c->pieces;
     t->states += c->states;
     t->damages += c->damages;
@@ -103,8 +104,9 @@ report(const struct share *total, const struct sim_options *options, double seco
            " shards audited, %" PRIu64 " times a liar expelled\n",
            c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
     printf("sim: %" PRIu64 " chunks and items of hostile members; %" PRIu64
-           " schedules of models in stages, %" PRIu64 " pieces computed\n",
-           c->forgeries, c->staged, c->pieces);
+           " schedules of models in stages, %" PRIu64 " pieces computed, %" PRIu64
+           " segments taken later\n",
+           c->forgeries, c->staged, c->pieces, c->grown);
     printf("sim: %" PRIu64 " damaged checkpoints, %" PRIu64 " made whole with %" PRIu64
            " pages of others; %" PRIu64 " times it was judged that nobody had one\n",
            c->repairs, c->repaired, c->pages, c->nobodies);

@@ -87,6 +87,7 @@ static const struct plant {
     {"shards that a sibling has now are added twice", MUTANT_STAGE_KEEPS, 20000, 0, NULL},
     {"who only holds a segment applies the total before", MUTANT_MIRROR, 400, 0, NULL},
     {"a copy of a segment lies a word too early", MUTANT_SPAN, 1000, 0, NULL},
+    {"more segments are taken of a state of any round", MUTANT_GROWN, 4000, 0, NULL},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL},

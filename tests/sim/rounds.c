@@ -367,6 +367,19 @@ held(struct sim *sim, struct sim_node *node)
 }
 
 static void
+grown(struct sim *sim, struct sim_node *node)
+{
+    if (!segments_grown(sim, node)) {
+        node->busy = SIM_FREE;
+        core_on_damaged(node->core, sim->now, CORE_COPY_DAMAGED);
+        return;
+    }
+    oracle(sim)->state(sim, node, "growing", false);
+    if (!sim->failed)
+        tell(sim, node);
+}
+
+static void
 applied(struct sim *sim, struct sim_node *node)
 {
     if (node->busy == SIM_HOLDING) {
@@ -380,6 +393,10 @@ applied(struct sim *sim, struct sim_node *node)
     }
     if (node->busy == SIM_GOING_BACK) {
         went_back(sim, node);
+        return;
+    }
+    if (node->busy == SIM_GROWING) {
+        grown(sim, node);
         return;
     }
     if (node->busy == SIM_ADOPTING) {
@@ -464,6 +481,7 @@ sim_rounds_trainer(struct core_config *config, struct shell *shell)
         .forget = on_forget,
         .piece = stages_ask,
         .hold = segments_hold,
+        .part = segments_take,
     };
     config->trainer = &callbacks;
     config->trainer_ctx = shell;

@@ -78,6 +78,14 @@ bytes_of(const struct sim_profile *p, uint64_t segments)
     return sum;
 }
 
+/* Every second machine has memory for all when it comes back. */
+uint64_t
+segments_room(const struct sim_profile *p, const struct sim_node *node)
+{
+    bool more = p->stages.parts && node->index % 2 && node->incarnation > 1;
+    return more ? bytes_of(p, segments_all(p)) : p->stages.room[node->index];
+}
+
 /* --- A state -------------------------------------------------------------------------------------- */
 
 uint64_t
@@ -137,7 +145,7 @@ segments_waits(const struct sim *sim, struct sim_node *node)
     uint64_t all = segments_all(p);
     if (!p->stages.parts || node->holds)
         return false;
-    if (p->stages.core.mirror && bytes_of(p, all) <= p->stages.room[node->index])
+    if (p->stages.core.mirror && bytes_of(p, all) <= segments_room(p, node))
         node->holds = all;
     return node->holds == 0;
 }
@@ -153,7 +161,7 @@ segments_hold(void *ctx, uint64_t segments)
     if (node->busy != SIM_FREE)
         sim_fail(sim, "node %u: asked to hold segments while busy", node->index);
     if (!segments || (segments & ~segments_all(p)) || (p->stages.core.tied && !ends) ||
-        bytes_of(p, segments) > p->stages.room[node->index])
+        bytes_of(p, segments) > segments_room(p, node))
         sim_fail(sim, "node %u: asked to hold segments %" PRIx64 ", which it cannot", node->index,
                  segments);
     node->busy = SIM_HOLDING;
@@ -161,6 +169,40 @@ segments_hold(void *ctx, uint64_t segments)
     node->committing = 0;
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 3000), SIM_APPLIED,
              node->index, 0, 0, NULL);
+}
+
+void
+segments_take(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
+{
+    struct shell *shell = ctx;
+    struct sim *sim = shell->sim;
+    struct sim_node *node = shell->node;
+    const struct sim_profile *p = &sim->profile;
+    if (node->busy != SIM_FREE || round != node->round || !segments || (segments & node->holds) ||
+        bytes_of(p, segments | node->holds) > segments_room(p, node))
+        sim_fail(sim, "node %u: asked to hold segments %" PRIx64 " more, with %" PRIx64,
+                 node->index, segments, node->holds);
+    node->busy = SIM_GROWING;
+    node->task_holds = segments;
+    memcpy(node->task_parts, parts, sizeof node->task_parts);
+    sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
+             node->index, 0, 0, NULL);
+}
+
+bool
+segments_grown(struct sim *sim, struct sim_node *node)
+{
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
+        if (!(node->task_holds >> s & 1))
+            continue;
+        if (segments_part(&node->state_in, s) != node->task_parts[s])
+            return false;
+        node->state.words[1 + s] = node->state_in.words[1 + s];
+        node->holds |= UINT64_C(1) << s;
+    }
+    node->older_valid = false;
+    sim->counts.grown++;
+    return true;
 }
 
 bool

@@ -182,7 +182,8 @@ enum sim_busy {
     SIM_ADOPTING,
     SIM_PROBING,
     SIM_GOING_BACK,
-    SIM_HOLDING
+    SIM_HOLDING,
+    SIM_GROWING
 };
 
 struct sim_link {
@@ -220,7 +221,7 @@ struct sim_node {
     uint64_t round;
     uint64_t holds; /* segments of the model, of its state; 0: not chosen, or the model has none */
     enum sim_busy busy;
-    uint64_t task_round, task_shards, task_hash, task_parts[PROTO_STAGES_MAX];
+    uint64_t task_round, task_shards, task_hash, task_holds, task_parts[PROTO_STAGES_MAX];
     /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
     uint64_t committing, held, held_round;
     bool claim_right;
@@ -251,6 +252,7 @@ struct sim_counts {
     uint64_t flips;           /* bits of bodies, headers, contributions, totals and states */
     uint64_t forgeries;       /* by hostile members */
     uint64_t staged, pieces;  /* schedules of models in stages, and what their nodes computed */
+    uint64_t grown;           /* segments that nodes took later, beside what they held */
     uint64_t states, damages; /* of states; how often a node went back */
     uint64_t repairs, repaired, pages, nobodies;
     uint64_t astray; /* wrong states that others took */

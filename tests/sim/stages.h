@@ -39,6 +39,8 @@ void stages_whole(struct sim *sim, const struct sim_node *node);
 /* segments.c: what nodes hold that have no room for the whole model. */
 void segments_profile(struct rand *rand, struct sim_profile *p);
 uint64_t segments_all(const struct sim_profile *p);
+/* How much the node can hold. */
+uint64_t segments_room(const struct sim_profile *p, const struct sim_node *node);
 /* The hash of a segment of a state. */
 uint64_t segments_part(const struct sim_state *state, size_t segment);
 /* Marks what is not held. */
@@ -52,6 +54,9 @@ bool segments_total_right(const struct sim *sim, const struct sim_node *node);
 /* A node starts: does it wait until it is told what to hold? */
 bool segments_waits(const struct sim *sim, struct sim_node *node);
 void segments_hold(void *ctx, uint64_t segments);
+/* The core has them in state_in; and they are in the state from now on. False: they are not what was offered. */
+void segments_take(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
+bool segments_grown(struct sim *sim, struct sim_node *node);
 /* Is all of the model on some node that is up? */
 bool segments_held(const struct sim *sim);
 

@@ -55,7 +55,7 @@ stages_trainer(struct core_config *config, struct shell *shell)
            CORE_ITEMS(p->stages.core.count + 1, p->shards) * p->stages.core.item_words *
                sizeof *work->items);
     config->stages = p->stages.core;
-    config->stages.room = p->stages.room[shell->node->index];
+    config->stages.room = segments_room(p, shell->node);
     config->items = work->items;
 }
 

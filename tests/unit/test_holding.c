@@ -148,12 +148,107 @@ all_go_back_to_the_round_of_the_only_one_with_a_segment(void **state)
     assert_true(holding_covers(node, all, 3));
 }
 
+/* A node in the mesh has room for `room` beside what it holds, of what the others hold; what does it want? */
+static uint64_t
+wants(struct rand *rand, uint64_t room)
+{
+    uint64_t all = core_segments(&node->config.stages), has = rand_u64(rand) & all;
+    node->config.stages.tied = false;
+    node->config.stages.mirror = true;
+    node->contribution.state = TRAINER_FREE;
+    node->config.self.id = 3;
+    node->round = 7;
+    node->state_hash = 1;
+    node->holds = has ? has : 1;
+    node->config.stages.room = bytes_of(node->holds) + room;
+    for (int i = 0; i < node->peers.high; i++) {
+        node->peers.peers[i].node.id = (uint64_t)(i < 2 ? i + 1 : i + 2);
+        node->view.of[i].beat = (struct proto_heartbeat){.round = 7, .holds = rand_u64(rand) & all};
+    }
+    holding_tick(&node->holding, node);
+    return node->holding.wants;
+}
+
+static unsigned
+count_of(uint64_t segment)
+{
+    unsigned count = 0;
+    for (int i = 0; i < node->peers.high; i++)
+        count += (node->view.of[i].beat.holds & segment) != 0;
+    return count;
+}
+
+static void
+who_has_room_takes_what_fewest_hold(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (int c = 0; c < CASES; c++) {
+        draw(&rand, rand_range(&rand, 1, NODES - 1));
+        uint64_t room = rand_below(&rand, 25), more = wants(&rand, room);
+        assert_true(!(more & node->holds) && bytes_of(more) <= room);
+        for (size_t s = 0; s <= node->config.stages.cut_count; s++) {
+            uint64_t one = UINT64_C(1) << s;
+            unsigned held = count_of(one);
+            if (!(node->holds & one) && held > 0 && bytes_of(one) <= room)
+                assert_true(more && count_of(more) <= held);
+        }
+        node->config.stages.mirror = false;
+        holding_tick(&node->holding, node);
+        assert_int_equal(node->holding.wants, 0);
+    }
+}
+
+static uint64_t
+takes(void)
+{
+    return holding_step(&node->holding, node).part;
+}
+
+static void
+more_is_taken_one_after_the_other_while_nobody_has_a_plan(void **state)
+{
+    (void)state;
+    struct rand rand = {5};
+    uint64_t more = 0;
+    do
+        draw(&rand, 3);
+    while ((more = wants(&rand, 200)) == 0);
+    struct proto_heartbeat *lower = &node->view.of[0].beat, *higher = &node->view.of[2].beat;
+    assert_int_equal(takes(), 0);
+    node->awake.us += HOLDING_TURN_US;
+    assert_int_equal(takes(), more);
+    node->plan.active = true;
+    assert_int_equal(takes(), 0);
+    node->plan.active = false;
+    lower->needs = true;
+    assert_int_equal(takes(), 0);
+    lower->done = true; /* it needs it for its files */
+    assert_int_equal(takes(), more);
+    lower->needs = lower->done = false;
+    higher->needs = true;
+    assert_int_equal(takes(), more);
+    higher->round++;
+    assert_int_equal(takes(), 0);
+    higher->round--;
+    assert_true(holding_grows(node));
+    holding_fails(&node->holding, node);
+    higher->needs = false;
+    assert_false(holding_grows(node));
+    node->awake.us += HOLDING_AGAIN_US - 1;
+    assert_false(holding_tick(&node->holding, node));
+    node->awake.us++;
+    assert_true(holding_tick(&node->holding, node));
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_who_start_hold_all_of_it_together),
         cmocka_unit_test(who_joins_takes_what_one_other_node_can_give),
+        cmocka_unit_test(who_has_room_takes_what_fewest_hold),
+        cmocka_unit_test(more_is_taken_one_after_the_other_while_nobody_has_a_plan),
         cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
     };
     node = calloc(1, sizeof *node);

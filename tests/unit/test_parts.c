@@ -1,4 +1,5 @@
 /* test_parts.c - what a node that holds a part of the model begins with: its checkpoint says what it holds, or the mesh does. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,12 +188,48 @@ a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which(void **unused)
     folder_fini(&folder);
 }
 
+static void
+more_segments_of_the_present_state_are_held_beside_the_others(void **unused)
+{
+    (void)unused;
+    struct node node, other;
+    uint64_t parts[PROTO_STAGES_MAX], hash;
+    struct checkpoint_found found;
+    folder_init(&folder);
+    node_init(&other, false);
+    node_save(&other);
+    hash = state_rehash(&other.run.state, other.run.pool);
+    state_parts(&other.run.state, &other.mesh.segments, parts);
+    const uint8_t *block = other.run.state.block;
+    node_init(&node, true);
+    assert_false(parts_known(&node.run, &node.mesh));
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 2, &why), 0);
+    state_rehash(&node.run.state, node.run.pool);
+    parts[3]++;
+    assert_int_equal(parts_hold_more(&node.run, &node.mesh, 9, block, parts, &why), -EBADMSG);
+    node_has(&node, 2, true);
+    parts[3]--;
+    assert_int_equal(parts_hold_more(&node.run, &node.mesh, 9, block, parts, &why), 0);
+    node_has(&node, 11, true);
+    assert_int_equal(parts_hold_more(&node.run, &node.mesh, 4, block, parts, &why), 0);
+    node_has(&node, ALL, true);
+    assert_true(state_whole(&node.run.state));
+    assert_int_equal(state_hash_rest(&node.run.state, node.run.pool), hash);
+    node.run.state.header->round = node.run.state.header->step = STEP + 1;
+    assert_int_equal(save_last(node.run.save, &node.run.state, &why), 0);
+    assert_int_equal(save_find(node.run.save, &node.run.state, &found, &why), 0);
+    node_fini(&node);
+    node_fini(&other);
+    folder_fini(&folder);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_mesh_says_what_is_held_where_not_all_fits),
         cmocka_unit_test(a_node_holds_what_its_checkpoint_has),
+        cmocka_unit_test(more_segments_of_the_present_state_are_held_beside_the_others),
         cmocka_unit_test(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct choosing {
     uint64_t bytes[PROTO_STAGES_MAX]; /* of a place */
     unsigned held[PROTO_STAGES_MAX];  /* by how many others */
     uint64_t from;                    /* only segments among these */
+    uint64_t room;                    /* for so many bytes */
 };
 
 static void
@@ -29,7 +30,10 @@ places_find(struct choosing *c, const struct core *core)
 {
     size_t last = core->config.stages.cut_count;
     assert(last < PROTO_STAGES_MAX && core->config.stages.bytes);
-    *c = (struct choosing){.stages = &core->config.stages, .from = UINT64_MAX, .places = last + 1};
+    *c = (struct choosing){.stages = &core->config.stages,
+                           .from = UINT64_MAX,
+                           .places = last + 1,
+                           .room = core->config.stages.room};
     if (c->stages->tied && last > 0)
         c->places = last;
     for (size_t s = 0; s <= last; s++)
@@ -49,7 +53,7 @@ may_hold(const struct choosing *c, size_t place)
 static uint64_t
 places_grow(const struct choosing *c, size_t first)
 {
-    uint64_t room = c->stages->room, chosen = 0;
+    uint64_t room = c->room, chosen = 0;
     size_t end = first, begin = first;
     for (; end < c->places && may_hold(c, end) && c->bytes[end] <= room; end++) {
         room -= c->bytes[end];
@@ -69,7 +73,7 @@ place_least(const struct choosing *c)
 {
     size_t best = c->places;
     for (size_t p = c->places; p-- > 0;)
-        if (may_hold(c, p) && c->bytes[p] <= c->stages->room &&
+        if (may_hold(c, p) && c->bytes[p] <= c->room &&
             (best == c->places || c->held[p] <= c->held[best]))
             best = p;
     return best;
@@ -92,7 +96,7 @@ stage_around(const struct choosing *c, size_t place)
             chosen |= c->of[p];
             bytes += c->bytes[p];
         }
-    return bytes <= c->stages->room ? chosen : 0;
+    return bytes <= c->room ? chosen : 0;
 }
 
 static uint64_t
@@ -179,6 +183,74 @@ choose_first(const struct core *core)
         return 0;
     places_find(&c, core);
     return holding_choose(&c);
+}
+
+/* --- More, later --------------------------------------------------------------------------------- */
+
+/* Can peers[i] give more of the state that this node has, or will have? */
+static bool
+may_add(const struct core *core, int i)
+{
+    return view_usable(core, i) && !divergence_excludes(core, i) && !core->plan.of[i].stuck &&
+           core->view.of[i].beat.round >= core->round;
+}
+
+/* Nobody waits for a trainer that still computes. */
+static bool
+may_want(const struct core *core)
+{
+    const struct core_stages *stages = &core->config.stages;
+    bool computes = !core->plan.active && core->contribution.state == TRAINER_COMPUTING;
+    return stages->bytes && stages->mirror && core->holds != core_segments(stages) &&
+           core->state_hash != 0 && !core->done && !computes &&
+           !awake_before(core->awake, core->holding.again_at);
+}
+
+/* The place that fewest hold, of what others hold and this node has room for. */
+static uint64_t
+choose_more(const struct core *core)
+{
+    const struct core_stages *stages = &core->config.stages;
+    struct choosing c;
+    uint64_t others = 0;
+    if (!may_want(core))
+        return 0;
+    for (int i = 0; i < core->peers.high; i++)
+        others |= may_add(core, i) ? core->view.of[i].beat.holds : 0;
+    places_find(&c, core);
+    c.from = others & ~core->holds;
+    for (size_t s = 0; s <= stages->cut_count; s++)
+        if (core->holds >> s & 1)
+            c.room -= c.room < stages->bytes[s] ? c.room : stages->bytes[s];
+    size_t least = place_least(&c);
+    return least < c.places ? c.of[least] : 0;
+}
+
+static bool
+wants_more(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    return may_add(core, i) && said->needs && !said->done && said->round == core->round;
+}
+
+bool
+holding_grows(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high && core->config.stages.cut_count > 0; i++)
+        if (wants_more(core, i))
+            return true;
+    return core->holding.wants != 0;
+}
+
+/* Not while somebody with a lower id takes more, or has gone on without this node. */
+static bool
+may_grow(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if ((wants_more(core, i) && core->peers.peers[i].node.id < core->config.self.id) ||
+            (may_add(core, i) && core->view.of[i].beat.round > core->round))
+            return false;
+    return awake_since(core->awake, core->holding.more_at) >= HOLDING_TURN_US;
 }
 
 /* --- Who is missing ------------------------------------------------------------------------------ */
@@ -285,6 +357,23 @@ lasts(struct awake *since, const struct core *core, bool is)
     return is && awake_since(core->awake, *since) >= HOLDING_SURE_US;
 }
 
+bool
+holding_tick(struct holding *holding, const struct core *core)
+{
+    uint64_t before = holding->wants;
+    holding->wants = choose_more(core);
+    if (!holding->wants || !before)
+        holding->more_at = core->awake;
+    return holding->wants != before;
+}
+
+void
+holding_fails(struct holding *holding, const struct core *core)
+{
+    holding->wants = 0;
+    holding->again_at = awake_after(core->awake, HOLDING_AGAIN_US);
+}
+
 struct holding_verdict
 holding_step(struct holding *holding, const struct core *core)
 {
@@ -306,6 +395,8 @@ holding_step(struct holding *holding, const struct core *core)
         verdict.back = true;
         verdict.round = core->round - 1;
     }
+    if (idle && !verdict.hold && !verdict.back && holding->wants && may_grow(core))
+        verdict.part = holding->wants;
     holding->asked = verdict.hold;
     return verdict;
 }

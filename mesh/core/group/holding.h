@@ -5,6 +5,11 @@
  *     start     after all nodes with lower ids: the segments that fewest hold, as many neighbours of these as there is room for
  *     join      the same, but only segments that one other node holds together: it gives their state
  *     overtaken nobody ahead holds all that this node holds, and others hold each of it: as who joins
+ *     later     there is room for more that others hold: of this the place that fewest hold, and so on, as long as there is room
+ *
+ * Who takes more later keeps what it has: it says that it needs more, the leader holds the plan, and nobody makes a plan until it
+ * has the segments of the state before this round, as a node that is done gets those of the last one (fetch.h). Of several the lowest
+ * id comes first. If nothing comes, it goes on with what it has, and tries again later.
  *
  * Without core_stages.mirror it chooses among the stages of an equal division.
  *
@@ -21,8 +26,10 @@
 #include "mesh/core/sessions/clock.h"
 
 enum {
-    HOLDING_SURE_US = 400000, /* who is missing is waited for so long before this node acts */
-    HOLDING_DIFFERS = 2,      /* so often must a segment differ: a bit of a message may flip */
+    HOLDING_SURE_US = 400000,    /* who is missing is waited for so long before this node acts */
+    HOLDING_DIFFERS = 2,         /* so often must a segment differ: a bit of a message may flip */
+    HOLDING_TURN_US = 100000,    /* in this time it is heard who wants more, too */
+    HOLDING_AGAIN_US = 60000000, /* nothing came: time to the next try */
 };
 
 struct holding {
@@ -30,6 +37,9 @@ struct holding {
     unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
     struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
+    uint64_t wants;        /* segments that this node takes as soon as nobody has a plan; 0: none */
+    struct awake more_at;  /* since when */
+    struct awake again_at; /* nothing more is wanted before this time */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -37,8 +47,15 @@ struct holding_verdict {
     uint64_t hold; /* the trainer is to hold these segments; 0: no change */
     bool back;     /* it is to go back to the state before this round, or an earlier one */
     uint64_t round;
+    uint64_t part; /* these segments are to be fetched now, beside those that are held; 0: none */
 };
 struct holding_verdict holding_step(struct holding *holding, const struct core *core);
+/* Is there room for more? True: what this node wants is another thing than before. */
+bool holding_tick(struct holding *holding, const struct core *core);
+/* What it wanted did not come. */
+void holding_fails(struct holding *holding, const struct core *core);
+/* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
+bool holding_grows(const struct core *core);
 /* Is there a segment that no node at this round or ahead holds? Then nobody makes a plan. */
 bool holding_short(const struct core *core);
 /* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and nobody follows
@@ -60,7 +77,9 @@ holding_differs(struct holding *holding)
 static inline void
 holding_applied(struct holding *holding)
 {
-    *holding = (struct holding){0};
+    holding->asked = 0;
+    holding->differs = 0;
+    holding->short_at = holding->stray_at = (struct awake){0};
 }
 
 #endif

@@ -101,7 +101,7 @@ leads_next(const struct core *core, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
         divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched ||
-        holding_short(core))
+        holding_short(core) || holding_grows(core))
         return false;
     return overdue || (!somebody_ahead(core) && is_leader(core));
 }
@@ -299,13 +299,24 @@ plan_hold(struct plan *plan, const struct core *core)
     group_tell(core, plan->peer, plan->now.count, &msg);
 }
 
+/* A member wants to hold more of the model. */
+static const char *
+member_wants(struct plan *plan, const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    if (said->needs && !said->done && plan->hold == UINT64_MAX)
+        plan_hold(plan, core);
+    return NULL;
+}
+
 const char *
 plan_consider(struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     bool idle = plan_says_idle(core, i);
-    if (!view_usable(core, i) || plan->of[i].stuck || plan_member(plan, i) ||
-        divergence_excludes(core, i))
+    if (plan_member(plan, i))
+        return member_wants(plan, core, i);
+    if (!view_usable(core, i) || plan->of[i].stuck || divergence_excludes(core, i))
         return NULL;
     if (said->round > core->round + PLAN_MERGE_ROUNDS &&
         awake_reached(core->awake, core->fetch.of[i].avoid_at))

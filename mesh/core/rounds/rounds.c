@@ -37,6 +37,23 @@ plan_begin(struct core *core)
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
+/* More segments are fetched, or are not any more. */
+static void
+fetch_more(struct core *core, uint64_t segments)
+{
+    struct fetch *fetch = &core->fetch;
+    bool grows = fetch->part && !core->done;
+    if (grows && segments && fetch_copy_lost(core)) {
+        fetch_reset(fetch, core);
+        holding_fails(&core->holding, core);
+        rounds_heartbeat(core);
+    } else if (grows && fetch->part != segments) {
+        fetch_reset(fetch, core);
+    } else if (segments && !grows) {
+        fetch_part(fetch, core, segments);
+    }
+}
+
 /* A state that is fetched and the copy for others take turns in one memory. */
 static void
 catch_up(struct core *core)
@@ -51,7 +68,10 @@ catch_up(struct core *core)
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     rounds_on_divergence(core, divergence_step(&core->divergence, core));
-    rounds_on_holding(core, holding_step(&core->holding, core));
+    struct holding_verdict holding = holding_step(&core->holding, core);
+    rounds_on_holding(core, holding);
+    if (core->contribution.state == TRAINER_FREE)
+        fetch_more(core, holding.part);
     serve_step(&core->serve, core);
     if (serve_uses_state_in(&core->serve))
         fetch_yield(fetch);
@@ -168,6 +188,10 @@ rounds_tick(struct core *core)
 {
     rounds_abort(core, plan_tick(&core->plan, core));
     rounds_drop_blockers(core);
+    if (holding_tick(&core->holding, core))
+        rounds_heartbeat(core);
+    if (core->holding.wants && plan_leads(core) && core->plan.hold == UINT64_MAX)
+        plan_hold(&core->plan, core);
     rounds_on_audit(core, audit_tick(&core->audit, core));
     rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
     if (awake_before(core->awake, core->sweep_at))
@@ -378,6 +402,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->rows = now->rows;
     hold_parts(core, now);
     holding_applied(&core->holding);
+    holding_tick(&core->holding, core);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
 }
@@ -440,9 +465,9 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->holds = core->holds;
     beat->since = core->divergence.own_since;
     beat->speed = core->contribution.speed;
-    beat->needs = fetch_needs(core);
-    beat->busy_us = beat->needs ? fetch_waits_us(core) + 1
-                                : contribution_busy_us(&core->contribution, core->awake);
+    beat->needs = fetch_needs(core) || core->holding.wants;
+    beat->busy_us = fetch_needs(core) ? fetch_waits_us(core) + 1
+                                      : contribution_busy_us(&core->contribution, core->awake);
     beat->benched = core->straggler.benched;
     beat->apply_us = core->straggler.apply_us;
 }

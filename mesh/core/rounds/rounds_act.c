@@ -103,7 +103,8 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 void
 rounds_on_holding(struct core *core, struct holding_verdict verdict)
 {
-    if (plan_idle(core) && holding_short(core)) /* nobody can make a plan: nobody waits for one */
+    /* nobody can make a plan: nobody waits for one */
+    if (plan_idle(core) && (holding_short(core) || holding_grows(core)))
         plan_waits_from(&core->plan, core->awake);
     if (verdict.hold && core->contribution.state != TRAINER_START)
         rounds_void_state(core, NULL);
@@ -136,6 +137,11 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         core->shared++;
         core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash,
                                     verdict.parts);
+    }
+    if (verdict.part && !core->done) {
+        serve_reset(&core->serve, core);
+        pieces_void(&core->pieces); /* own[] of these segments is not 0 */
+        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
     }
     if (verdict.part)
         core->config.trainer->part(core->config.trainer_ctx, verdict.round, verdict.segments,

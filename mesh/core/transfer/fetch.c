@@ -174,7 +174,7 @@ fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round)
     bool follows_on = fetch->state == FETCH_FOLLOWING && round == core->round + 1;
     fetch->full = false;
     fetch->moved_at = core->awake;
-    if (fetch->state == FETCH_COMPLETE && round == fetch->list.round) {
+    if (fetch->state == FETCH_COMPLETE && round == fetch->list.round && !fetch->part) {
         fetch_enter(fetch, core, FETCH_FOLLOWING);
         fetch->listed = false;
         fetch->adopted = fetch->sure = true;
@@ -265,7 +265,7 @@ pause_watching(struct fetch *fetch, const struct core *core)
 void
 fetch_part(struct fetch *fetch, const struct core *core, uint64_t segments)
 {
-    assert(core->done && !(segments & core->holds));
+    assert(!(segments & core->holds));
     fetch_reset(fetch, core);
     fetch->full = segments == 0;
     fetch->part = segments;

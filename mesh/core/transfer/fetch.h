@@ -18,8 +18,8 @@
  * state at all.
  *
  * Nodes may hold different segments (pipeline/stages.h). One that catches up asks for what it holds, and only nodes that hold
- * at least that. A node that is done gets the segments that it does not hold in the same way (fetch_part), of others that are
- * done: ASKING, BLOCKS and COMPLETE, with `part`. They lie in state_in beside the copy that it gives to others.
+ * at least that. In the same way a node that is done gets the segments that it does not hold, and one that is to hold more
+ * (holding.h), of others with the same state (fetch_part): ASKING, BLOCKS and COMPLETE, with `part`, in state_in beside the copy.
  *
  * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as long
  * as that took, for the lines are needed. It does so no more when nobody trains any longer. */
@@ -92,7 +92,7 @@ struct fetch {
     /* how many are here, of how many that are fetched; all below `next` are here, asked for or not fetched */
     uint64_t here, whole, next;
     uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
-    uint64_t part;   /* segments that a node that is done fetches; 0: none */
+    uint64_t part;   /* segments that are fetched beside those that are held; 0: none */
     bool given;   /* the trainer has them, or knows that nobody has, and says what else it needs: */
     bool full;    /* nothing */
     unsigned bad; /* how often they were not what their hashes say */
@@ -140,7 +140,7 @@ void fetch_planned(struct fetch *fetch, const struct core *core);
 void fetch_reset(struct fetch *fetch, const struct core *core);
 /* Slot i will be another node. */
 void fetch_forget(struct fetch *fetch, int i);
-/* This node is done: fetch these segments for its files; 0: it needs nothing more. */
+/* Fetch these segments too, of the same state; of a node that is done, for its files; 0: it needs nothing more. */
 void fetch_part(struct fetch *fetch, const struct core *core, uint64_t segments);
 /* Is this node done, and does it still need segments? For how long has it got nothing, nor got who holds them any further? */
 bool fetch_needs(const struct core *core);

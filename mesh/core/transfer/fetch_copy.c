@@ -102,7 +102,8 @@ static bool
 list_of_use(const struct core *core, const struct fetch_list *list, bool also_equal)
 {
     if (core->fetch.part)
-        return list->round == core->round && list->hash == core->state_hash;
+        return (list->round == core->round && list->hash == core->state_hash) ||
+               core_mutant(MUTANT_GROWN);
     return list->round + also_equal > core->round;
 }
 
@@ -384,12 +385,20 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
         block_take(fetch, core, from, block, body);
 }
 
+bool
+fetch_copy_lost(const struct core *core)
+{
+    return core->fetch.bad >= FETCH_TRIES ||
+           awake_since(core->awake, core->fetch.moved_at) >= FETCH_LOST_US;
+}
+
 /* Nothing of the part has come for long, nor has anybody who holds it got further; or what came was wrong each time. */
 static bool
 part_lost(const struct fetch *fetch, const struct core *core)
 {
     bool late = fetch_waits_us(core) >= CORE_LINGER_US + 4 * core->round_us;
-    return fetch->part && fetch->state != FETCH_COMPLETE && (late || fetch->bad >= FETCH_TRIES);
+    return fetch->part && core->done && fetch->state != FETCH_COMPLETE &&
+           (late || fetch->bad >= FETCH_TRIES);
 }
 
 /* The trainer is told of a part once. */

@@ -134,12 +134,13 @@ send_none(const struct core *core, int to, const struct proto_fetch *fetch)
     peers_send_bulk(core, to, &msg, core->transfer.hashes, 0);
 }
 
-/* Of a copy before which round can it make use? Who is done, as this node is, wants what it does not hold. */
+/* Of a copy before which round can it make use? Of what it does not hold, the present one. */
 static uint64_t
 copy_least(const struct core *core, int from, const struct proto_fetch *fetch)
 {
     const struct proto_heartbeat *said = &core->view.of[from].beat;
-    return said->round + !(core->done && !(said->holds & fetch->holds));
+    bool more = !(said->holds & fetch->holds);
+    return more && core_mutant(MUTANT_GROWN) ? 0 : said->round + !more;
 }
 
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
