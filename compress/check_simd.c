@@ -9,52 +9,14 @@
 #endif
 
 #include "compress/check.h"
+#include "compress/row_simd.h"
 #include "proto/simd.h"
 
-#if defined(__AVX512F__)
-#define VEC_SIZE 64
-#elif defined(__AVX2__)
-#define VEC_SIZE 32
-#else
-#define VEC_SIZE 16
-#endif
-
-typedef uint32_t vec __attribute__((vector_size(VEC_SIZE)));
-typedef vec vec_anywhere __attribute__((aligned(1), may_alias)); /* in a received frame */
-
-enum { VEC_LANES = sizeof(vec) / sizeof(uint32_t), VECS = CHECK_LANES / VEC_LANES };
-
-struct row {
-    vec v[VECS];
-};
+_Static_assert((int)ROW_LANES == (int)CHECK_LANES, "a row of check.h");
 
 struct fletcher {
     struct row a, b;
 };
-
-static inline struct row
-row_load(const unsigned char *from)
-{
-    struct row row;
-    for (int i = 0; i < VECS; i++)
-        row.v[i] = ((const vec_anywhere *)from)[i];
-    return row;
-}
-
-static inline void
-row_store(void *to, struct row row)
-{
-    for (int i = 0; i < VECS; i++)
-        ((vec_anywhere *)to)[i] = row.v[i];
-}
-
-static inline struct row
-row_add(struct row x, struct row y)
-{
-    for (int i = 0; i < VECS; i++)
-        x.v[i] += y.v[i];
-    return x;
-}
 
 static inline void
 fletcher_take(struct fletcher *fletcher, struct row x)
@@ -79,18 +41,6 @@ static uint64_t
 fletcher_result(const struct fletcher *fletcher, size_t n)
 {
     return check_from(fletcher_sums(fletcher, n), 0);
-}
-
-enum { ROW = sizeof(struct row) };
-
-/* The last `n` < CHECK_LANES elements, filled up with zeros. */
-static struct row
-row_tail(const unsigned char *from, size_t n)
-{
-    unsigned char whole[ROW] = {0};
-    if (n)
-        memcpy(whole, from, n * sizeof(int32_t));
-    return row_load(whole);
 }
 
 void

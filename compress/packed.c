@@ -1,0 +1,81 @@
+/* packed.c - see packed.h; picks the variant of packed_simd.c that this CPU can run. */
+#include "compress/packed.h"
+
+#include <string.h>
+
+#include "compress/packed_simd.h"
+
+enum { LANES = 16, BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP, WIDTH_MAX = 32 };
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of the words of a block. */
+static size_t
+block_size(size_t n, const uint8_t *width)
+{
+    size_t bits = 0;
+    for (size_t i = 0; i < n; i += PACKED_GROUP)
+        bits += (least(n - i, PACKED_GROUP) + LANES - 1) / LANES * width[i / PACKED_GROUP];
+    return (bits + 31) / 32 * LANES * sizeof(int32_t);
+}
+
+struct packed_out
+packed_begin(void *to, size_t n)
+{
+    size_t size = packed_widths_size(n);
+    if (size > 0)
+        memset((uint8_t *)to + size - 4, 0, 4);
+    return (struct packed_out){.to = to, .size = size};
+}
+
+void
+packed_put(struct packed_out *out, const int32_t *x, size_t n)
+{
+    uint8_t *width = out->to + BLOCK_GROUPS * out->block++;
+    SIMD_PICK(packed_measure)(x, n, width);
+    SIMD_PICK(packed_pack)(out->to + out->size, x, n, width);
+    out->size += block_size(n, width);
+}
+
+size_t
+packed_write(void *to, const int32_t *x, size_t n)
+{
+    struct packed_out out = packed_begin(to, n);
+    for (size_t i = 0; i < n; i += PACKED_BLOCK)
+        packed_put(&out, x + i, least(n - i, PACKED_BLOCK));
+    return out.size;
+}
+
+bool
+packed_fits(const void *from, size_t size, size_t n)
+{
+    const uint8_t *width = from;
+    size_t need = packed_widths_size(n), groups = (n + PACKED_GROUP - 1) / PACKED_GROUP;
+    if (size < need)
+        return false;
+    for (size_t g = 0; g < need; g++)
+        if (width[g] > (g < groups ? WIDTH_MAX : 0))
+            return false;
+    for (size_t i = 0; i < n; i += PACKED_BLOCK)
+        need += block_size(least(n - i, PACKED_BLOCK), width + i / PACKED_GROUP);
+    return size == need;
+}
+
+struct packed_in
+packed_open(const void *from, size_t n)
+{
+    return (struct packed_in){.from = from, .at = packed_widths_size(n)};
+}
+
+bool
+packed_get(struct packed_in *in, int32_t *x, size_t n)
+{
+    const uint8_t *width = in->from + BLOCK_GROUPS * in->block++;
+    uint32_t rest = SIMD_PICK(packed_unpack)(x, in->from + in->at, n, width);
+    in->at += block_size(n, width);
+    return rest == 0;
+}

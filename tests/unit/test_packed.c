@@ -1,0 +1,190 @@
+/* test_packed.c - int32 in as few bits as they need: every width, every number of elements, and what is no packed vector. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compress/packed.h"
+#include "compress/packed_simd.h"
+#include "tests/support/rand.h"
+#include "tests/support/variants.h"
+
+enum { MOST = 3 * PACKED_BLOCK + 77, ROOM = 4 * MOST + 256 };
+
+static int32_t x[MOST], y[MOST + 16];
+static uint8_t body[ROOM], other[ROOM];
+
+/* Elements of at most `width` bits in two's complement. */
+static void
+fill(struct rand *rand, size_t n, unsigned width)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = width ? (int32_t)(uint32_t)rand_u64(rand) >> (32 - width) : 0;
+}
+
+static bool
+reads(const uint8_t *from, size_t n)
+{
+    struct packed_in in = packed_open(from, n);
+    bool good = true;
+    for (size_t i = 0; i < n; i += PACKED_BLOCK)
+        good = packed_get(&in, y + i, n - i < PACKED_BLOCK ? n - i : PACKED_BLOCK) && good;
+    return good;
+}
+
+static void
+comes_back(size_t n)
+{
+    memset(body, 0xee, sizeof body);
+    memset(y, 0xee, sizeof y);
+    size_t size = packed_write(body, x, n);
+    assert_true(size <= packed_most(n) && body[size] == 0xee);
+    assert_true(packed_fits(body, size, n));
+    assert_true(reads(body, n));
+    assert_memory_equal(x, y, n * sizeof *x);
+    assert_true((uint32_t)y[n] == 0xeeeeeeee);
+}
+
+static void
+every_number_of_elements_comes_back(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    for (size_t n = 0; n <= MOST; n += n < 300 ? 1 : 13) {
+        fill(&rand, n, (unsigned)(n % 33));
+        comes_back(n);
+    }
+}
+
+static void
+every_width_needs_its_bits(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (unsigned width = 0; width <= 32; width++) {
+        fill(&rand, PACKED_BLOCK, width);
+        x[700] = width ? INT32_MIN >> (32 - width) : 0;
+        for (size_t g = 0; g < PACKED_BLOCK; g += PACKED_GROUP)
+            x[g] = x[700];
+        comes_back(PACKED_BLOCK);
+        assert_int_equal(packed_write(body, x, PACKED_BLOCK), 8 + PACKED_BLOCK / 8 * width);
+    }
+}
+
+static void
+each_group_has_its_own_width(void **state)
+{
+    (void)state;
+    memset(x, 0, sizeof x);
+    x[3 * PACKED_GROUP] = 1 << 20;
+    x[4 * PACKED_GROUP] = -1;
+    comes_back(PACKED_BLOCK);
+    static const uint8_t width[8] = {[3] = 22, [4] = 1};
+    assert_memory_equal(body, width, sizeof width);
+    assert_int_equal(packed_write(body, x, PACKED_BLOCK), 8 + 16 * 4 * ((8 * 23 + 31) / 32));
+}
+
+static void
+extreme_values_come_back(void **state)
+{
+    (void)state;
+    static const int32_t value[] = {INT32_MIN, INT32_MAX, -1, 0, 1, -2, INT32_MIN + 1};
+    struct rand rand = {3};
+    for (size_t n = 1; n <= MOST; n += 97) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = value[rand_below(&rand, sizeof value / sizeof *value)];
+        comes_back(n);
+    }
+}
+
+/* A packed vector of one block that is not whole. */
+static size_t
+some_body(struct rand *rand, size_t n)
+{
+    fill(rand, n, (unsigned)rand_below(rand, 31) + 1);
+    return packed_write(body, x, n);
+}
+
+static void
+another_size_is_refused(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (size_t n = 0; n < 200; n++) {
+        size_t size = some_body(&rand, n);
+        for (size_t cut = 0; cut < size; cut++)
+            assert_false(packed_fits(body, cut, n));
+        assert_false(packed_fits(body, size + 1, n));
+        assert_false(packed_fits(body, size, n + PACKED_GROUP * 4));
+    }
+}
+
+/* Each bit of a body: it is refused, or other elements come out. */
+static void
+every_flipped_bit_is_seen(void **state)
+{
+    (void)state;
+    struct rand rand = {5};
+    for (size_t n = 1; n < 400; n += 19) {
+        size_t size = some_body(&rand, n);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            if (packed_fits(body, size, n) && reads(body, n))
+                assert_memory_not_equal(x, y, n * sizeof *x);
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+static void
+a_width_above_32_is_refused(void **state)
+{
+    (void)state;
+    size_t size = packed_write(body, x, PACKED_BLOCK);
+    for (unsigned width = 33; width < 256; width++) {
+        body[0] = (uint8_t)width;
+        assert_false(packed_fits(body, size, PACKED_BLOCK));
+    }
+}
+
+static void
+every_variant_gives_the_same_bits(void **state)
+{
+    (void)state;
+    struct rand rand = {6};
+    for (size_t n = 1; n <= PACKED_BLOCK; n += n < 40 ? 1 : 31) {
+        uint8_t width[8] = {0}, base[8] = {0};
+        fill(&rand, n, (unsigned)(n % 32) + 1);
+        memset(body, 0, sizeof body);
+        memset(other, 0, sizeof other);
+        packed_measure_base(x, n, base);
+        SIMD_PICK(packed_measure)(x, n, width);
+        assert_memory_equal(width, base, sizeof width);
+        packed_pack_base(other, x, n, width);
+        SIMD_PICK(packed_pack)(body, x, n, width);
+        assert_memory_equal(body, other, sizeof body);
+        assert_int_equal(packed_unpack_base(y, body, n, width), 0);
+        assert_memory_equal(x, y, n * sizeof *x);
+        assert_int_equal(SIMD_PICK(packed_unpack)(y, body, n, width), 0);
+        assert_memory_equal(x, y, n * sizeof *x);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_number_of_elements_comes_back),
+        cmocka_unit_test(every_width_needs_its_bits),
+        cmocka_unit_test(each_group_has_its_own_width),
+        cmocka_unit_test(extreme_values_come_back),
+        cmocka_unit_test(another_size_is_refused),
+        cmocka_unit_test(every_flipped_bit_is_seen),
+        cmocka_unit_test(a_width_above_32_is_refused),
+        unit_test_of_variants(every_variant_gives_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
