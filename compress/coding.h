@@ -1,14 +1,14 @@
-/* coding.h - how the elements of a chunk are written in its body. The coding judges how long a body must be. PROTO_CODING_RAW:
- * int32, one after the other; it is sent from the vector and added from the frame in place, never copied. Uses proto.
+/* coding.h - how the elements of a chunk are written in its body, and sums of what is written.
  *
- * A coding only says which bytes travel: the grid to which gradients are rounded is that of exact.h. Another one is a value in
- * enum proto_coding, its length here, and in mesh/core/rounds
+ *     PROTO_CODING_RAW       int32, one after the other: sent from the vector, and added in the received frame
+ *     PROTO_CODING_PACKED    packed.h: as many bits as a group of 128 needs
  *
- *     route.h                   own_chunk chooses it, send_own writes a body, lane_take_total reads one
- *     route_*.c                 add a body (check_sum, check_sum_copy, check_copy), and pass its frame on
- *     collective.c, servers.c   count the bytes of RAW where they choose routes; so do cost.c and straggler.c of group
+ * A coding says which bytes travel, and loses nothing: the grid to which gradients are rounded is that of exact.h. Who sends its
+ * own elements chooses the shorter one; a sum goes on as it came. Another coding is a value of enum proto_coding, and a case in
+ * each function here: a body is read and written a block at a time, beside its sum and its checksum (check.h), and is nowhere in
+ * memory as int32.
  *
- * What it loses, a node may keep for its shards if they do not change hands: pinned in struct core_state. */
+ * Uses proto. No allocation. */
 #ifndef COMPRESS_CODING_H
 #define COMPRESS_CODING_H
 
@@ -16,21 +16,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/packed.h"
 #include "proto/proto.h"
 
-/* Bytes of a body of `count` elements, at most. */
+/* Bytes of `count` elements as int32. */
 static inline size_t
-coding_bytes(enum proto_coding coding, uint64_t count)
+coding_raw(uint64_t count)
 {
-    (void)coding;
     return (size_t)count * sizeof(int32_t);
 }
 
-/* May a body of `size` bytes hold exactly `count` elements? */
-static inline bool
-coding_fits(enum proto_coding coding, uint64_t count, size_t size)
+/* The most bytes that a body of `count` elements can have. */
+static inline size_t
+coding_most(uint64_t count)
 {
-    return size == coding_bytes(coding, count);
+    return packed_most((size_t)count);
 }
+
+/* Is body[size] a body of exactly `count` elements? */
+bool coding_fits(enum proto_coding coding, const void *body, size_t size, uint64_t count);
+
+/* Writes x[n] as a packed body, to[coding_most(n)], with the checksum of x. Returns its size; 0: it would have more than
+ * `most` bytes, by its first blocks or as a whole. */
+size_t coding_pack(void *to, const int32_t *x, size_t n, size_t most, uint64_t *check);
+/* out[n] = the body's elements, which fits. Sets *check to their checksum. False: bits that must be zero are not. */
+bool coding_copy(int32_t *out, enum proto_coding coding, const void *body, size_t n,
+                 uint64_t *check);
+/* out[n] = a[n] + the body's elements. Sets the checksums of a and of out. */
+bool coding_sum(int32_t *out, const int32_t *a, enum proto_coding coding, const void *body,
+                size_t n, uint64_t *a_check, uint64_t *out_check);
+/* The sum of a[n] and a packed body as another packed body, to[coding_most(n)], of *size bytes; and in out[n], unless that is
+ * NULL. */
+bool coding_sum_on(void *to, size_t *size, int32_t *out, const int32_t *a, const void *body,
+                   size_t n, uint64_t *a_check, uint64_t *out_check);
 
 #endif

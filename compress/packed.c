@@ -5,22 +5,23 @@
 
 #include "compress/packed_simd.h"
 
-enum { LANES = 16, BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP, WIDTH_MAX = 32 };
+enum { STREAMS = 16, BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP, WIDTH_MAX = 32 };
 
+/* Elements of the block that begins with element i of n. */
 static size_t
-least(size_t a, size_t b)
+block_elems(size_t n, size_t i)
 {
-    return a < b ? a : b;
+    return n - i < PACKED_BLOCK ? n - i : PACKED_BLOCK;
 }
 
 /* Bytes of the words of a block. */
 static size_t
 block_size(size_t n, const uint8_t *width)
 {
-    size_t bits = 0;
-    for (size_t i = 0; i < n; i += PACKED_GROUP)
-        bits += (least(n - i, PACKED_GROUP) + LANES - 1) / LANES * width[i / PACKED_GROUP];
-    return (bits + 31) / 32 * LANES * sizeof(int32_t);
+    size_t bits = 0; /* of a stream */
+    for (size_t g = 0; g < packed_groups(n); g++)
+        bits += PACKED_GROUP / STREAMS * width[g];
+    return (bits + 31) / 32 * STREAMS * sizeof(int32_t);
 }
 
 struct packed_out
@@ -46,7 +47,7 @@ packed_write(void *to, const int32_t *x, size_t n)
 {
     struct packed_out out = packed_begin(to, n);
     for (size_t i = 0; i < n; i += PACKED_BLOCK)
-        packed_put(&out, x + i, least(n - i, PACKED_BLOCK));
+        packed_put(&out, x + i, block_elems(n, i));
     return out.size;
 }
 
@@ -54,14 +55,14 @@ bool
 packed_fits(const void *from, size_t size, size_t n)
 {
     const uint8_t *width = from;
-    size_t need = packed_widths_size(n), groups = (n + PACKED_GROUP - 1) / PACKED_GROUP;
+    size_t need = packed_widths_size(n), groups = packed_groups(n);
     if (size < need)
         return false;
     for (size_t g = 0; g < need; g++)
         if (width[g] > (g < groups ? WIDTH_MAX : 0))
             return false;
     for (size_t i = 0; i < n; i += PACKED_BLOCK)
-        need += block_size(least(n - i, PACKED_BLOCK), width + i / PACKED_GROUP);
+        need += block_size(block_elems(n, i), width + i / PACKED_GROUP);
     return size == need;
 }
 

@@ -9,7 +9,7 @@
  *                    bit on and cut into words of 32 bits; the words w of all streams lie together, w = 0, 1, ...
  *
  * So each instruction packs the same bits of 16 elements (Lemire and Boytsov, Softw. Pract. Exper. 2015, SIMD-BP128, with
- * wider rows). The last row of 16 elements is filled up with zeros, and so is the last word.
+ * wider rows). The last group is filled up with zeros, and so are the last words of a block.
  *
  * Uses proto/simd.h. No allocation; all variants give the same bits. */
 #ifndef COMPRESS_PACKED_H
@@ -21,18 +21,24 @@
 
 enum { PACKED_BLOCK = 1024, PACKED_GROUP = 128 };
 
+static inline size_t
+packed_groups(size_t n)
+{
+    return (n + PACKED_GROUP - 1) / PACKED_GROUP;
+}
+
 /* Bytes of the widths of n elements. */
 static inline size_t
 packed_widths_size(size_t n)
 {
-    return ((n + PACKED_GROUP - 1) / PACKED_GROUP + 3) & ~(size_t)3;
+    return (packed_groups(n) + 3) & ~(size_t)3;
 }
 
 /* The most bytes that n packed elements can have. */
 static inline size_t
 packed_most(size_t n)
 {
-    return packed_widths_size(n) + ((n + 15) & ~(size_t)15) * sizeof(int32_t);
+    return packed_widths_size(n) + packed_groups(n) * PACKED_GROUP * sizeof(int32_t);
 }
 
 /* Writes a packed vector block by block. */

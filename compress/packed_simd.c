@@ -1,4 +1,7 @@
-/* packed_simd.c - rows of 16 elements to and from 16 streams of bits: see packed.h. */
+/* packed_simd.c - groups of 8 rows of 16 elements to and from 16 streams of bits: see packed.h.
+ *
+ * A group begins at bit 0, 8, 16 or 24 of a word. For each of these and each width there is a loop in which all shifts are
+ * constants. */
 #include "compress/packed_simd.h"
 
 #include <stdbool.h>
@@ -7,18 +10,60 @@
 #include "compress/packed.h"
 #include "compress/row_simd.h"
 
-enum { GROUP_ROWS = PACKED_GROUP / ROW_LANES };
+enum { GROUP_ROWS = PACKED_GROUP / ROW_LANES, FETCH_AHEAD = 2048 };
 
-/* Row r of x[n]; elements behind the last one are zeros. */
-static inline struct row
-row_of(const int32_t *x, size_t n, size_t r)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE struct row
+row_or(struct row x, struct row y)
 {
-    const unsigned char *from = (const unsigned char *)(x + r * ROW_LANES);
-    size_t left = n - r * ROW_LANES;
-    return left >= ROW_LANES ? row_load(from) : row_tail(from, left);
+    for (int i = 0; i < ROW_VECS; i++)
+        x.v[i] |= y.v[i];
+    return x;
 }
 
-static inline uint32_t
+INLINE struct row
+row_left(struct row row, unsigned by)
+{
+    for (int i = 0; i < ROW_VECS; i++)
+        row.v[i] <<= by;
+    return row;
+}
+
+INLINE struct row
+row_right(struct row row, unsigned by)
+{
+    for (int i = 0; i < ROW_VECS; i++)
+        row.v[i] >>= by;
+    return row;
+}
+
+/* The lowest `width` bits, 1..32. */
+INLINE struct row
+row_low(struct row row, unsigned width)
+{
+    for (int i = 0; i < ROW_VECS; i++)
+        row.v[i] &= UINT32_MAX >> (32 - width);
+    return row;
+}
+
+/* From two's complement of `width` bits, 1..32. */
+INLINE struct row
+row_extend(struct row row, unsigned width)
+{
+    typedef int32_t signed_vec __attribute__((vector_size(ROW_VEC_SIZE)));
+    for (int i = 0; i < ROW_VECS; i++)
+        row.v[i] = (row_vec)((signed_vec)(row.v[i] << (32 - width)) >> (int)(32 - width));
+    return row;
+}
+
+static inline struct row
+row_at(const void *x, size_t r)
+{
+    return row_load((const unsigned char *)x + r * ROW);
+}
+
+static uint32_t
 row_any(struct row row)
 {
     uint32_t word[ROW_LANES], any = 0;
@@ -28,177 +73,154 @@ row_any(struct row row)
     return any;
 }
 
-static inline struct row
-row_or(struct row x, struct row y)
-{
-    for (int i = 0; i < ROW_VECS; i++)
-        x.v[i] |= y.v[i];
-    return x;
-}
+/* --- One group ------------------------------------------------------------------------------------- */
 
-/* x in bit 0..30 without its sign, and whether any is negative in bit 31: so -1 differs from 0. */
+/* x ^ its sign in bits 0 to 30, and the sign in bit 31: so -1 differs from 0. */
 static inline struct row
 row_reach(struct row row)
 {
-    for (int i = 0; i < ROW_VECS; i++) {
-        row_vec sign = row.v[i] & 0x80000000u;
-        row.v[i] = (row.v[i] ^ (0 - (row.v[i] >> 31))) | sign;
-    }
+    for (int i = 0; i < ROW_VECS; i++)
+        row.v[i] = (row.v[i] ^ (0 - (row.v[i] >> 31))) | (row.v[i] & 0x80000000u);
     return row;
 }
 
-static inline uint8_t
-width_of(uint32_t reach)
+static uint8_t
+group_width(const int32_t *x)
 {
-    uint32_t bits = reach & 0x7fffffffu;
-    if (reach == 0)
-        return 0;
-    return (uint8_t)(bits ? 33 - __builtin_clz(bits) : 1);
+    struct row any = row_reach(row_at(x, 0));
+    for (size_t r = 1; r < GROUP_ROWS; r++)
+        any = row_or(any, row_reach(row_at(x, r)));
+    uint32_t reach = row_any(any), bits = reach & 0x7fffffffu;
+    return (uint8_t)(reach == 0 ? 0 : bits == 0 ? 1 : 33 - __builtin_clz(bits));
+}
+
+/* Into the words from `to` on, from bit `first` on. *word is the first word as far as it is filled, and then the last one. */
+INLINE void
+group_pack(uint8_t *to, struct row *word, const int32_t *x, unsigned first, unsigned width)
+{
+    struct row at = *word;
+#pragma GCC unroll 8
+    for (unsigned r = 0; r < GROUP_ROWS; r++) {
+        unsigned bit = first + r * width, shift = bit % 32, end = shift + width;
+        struct row row = row_low(row_at(x, r), width);
+        at = row_or(at, row_left(row, shift));
+        if (end < 32)
+            continue;
+        row_store(to + bit / 32 * ROW, at);
+        at = end > 32 ? row_right(row, (32 - shift) & 31) : (struct row){0};
+    }
+    *word = at;
+}
+
+INLINE void
+group_unpack(const uint8_t *from, int32_t *x, unsigned first, unsigned width)
+{
+#pragma GCC unroll 8
+    for (unsigned r = 0; r < GROUP_ROWS; r++) {
+        unsigned bit = first + r * width, shift = bit % 32;
+        struct row row = row_right(row_at(from, bit / 32), shift);
+        if (shift + width > 32)
+            row = row_or(row, row_left(row_at(from, bit / 32 + 1), (32 - shift) & 31));
+        row_store(x + r * ROW_LANES, row_extend(row, width));
+    }
+}
+
+/* DO(first, width) for each bit where a group may begin, and each width but 0. */
+#define WIDTHS_4(DO, first, w) DO(first, w + 1) DO(first, w + 2) DO(first, w + 3) DO(first, w + 4)
+#define WIDTHS_16(DO, first, w)                                                                    \
+    WIDTHS_4(DO, first, w)                                                                         \
+    WIDTHS_4(DO, first, w + 4) WIDTHS_4(DO, first, w + 8) WIDTHS_4(DO, first, w + 12)
+#define WIDTHS(DO, first) WIDTHS_16(DO, first, 0) WIDTHS_16(DO, first, 16)
+#define ALL(DO)           WIDTHS(DO, 0) WIDTHS(DO, 8) WIDTHS(DO, 16) WIDTHS(DO, 24)
+
+#define CASE_PACK(first, width)                                                                    \
+    case (first)*8 + (width):                                                                      \
+        group_pack(to, word, x, first, width);                                                     \
+        break;
+#define CASE_UNPACK(first, width)                                                                  \
+    case (first)*8 + (width):                                                                      \
+        group_unpack(from, x, first, width);                                                       \
+        break;
+
+static void
+any_group_pack(uint8_t *to, struct row *word, const int32_t *x, unsigned first, unsigned width)
+{
+    switch (first * 8 + width) {
+        ALL(CASE_PACK)
+    }
+}
+
+/* Of width 0 come zeros. */
+static void
+any_group_unpack(const uint8_t *from, int32_t *x, unsigned first, unsigned width)
+{
+    switch (first * 8 + width) {
+        ALL(CASE_UNPACK)
+    default:
+        memset(x, 0, PACKED_GROUP * sizeof *x);
+    }
+}
+
+/* --- Blocks ---------------------------------------------------------------------------------------- */
+
+/* The group that begins at x[i] of n: in `room`, filled up with zeros, if it is not whole. */
+static inline const int32_t *
+group_filled(const int32_t *x, size_t n, size_t i, int32_t room[PACKED_GROUP])
+{
+    if (n - i >= PACKED_GROUP)
+        return x + i;
+    memset(room, 0, PACKED_GROUP * sizeof *room);
+    memcpy(room, x + i, (n - i) * sizeof *room);
+    return room;
 }
 
 void
 SIMD_NAME(packed_measure)(const int32_t *x, size_t n, uint8_t *width)
 {
-    size_t rows = (n + ROW_LANES - 1) / ROW_LANES;
-    for (size_t r = 0; r < rows; width++) {
-        struct row any = {0};
-        for (size_t end = r + GROUP_ROWS; r < end && r < rows; r++)
-            any = row_or(any, row_reach(row_of(x, n, r)));
-        *width = width_of(row_any(any));
-    }
-}
-
-static inline struct row
-row_left(struct row row, unsigned by)
-{
-    for (int i = 0; i < ROW_VECS; i++)
-        row.v[i] <<= by;
-    return row;
-}
-
-static inline struct row
-row_right(struct row row, unsigned by)
-{
-    for (int i = 0; i < ROW_VECS; i++)
-        row.v[i] >>= by;
-    return row;
-}
-
-/* The lowest `width` bits, 1..32. */
-static inline struct row
-row_low(struct row row, unsigned width)
-{
-    for (int i = 0; i < ROW_VECS; i++)
-        row.v[i] &= UINT32_MAX >> (32 - width);
-    return row;
-}
-
-/* 16 streams that are written: `fill` bits of the present words are there, 0..31. */
-struct writing {
-    struct row word;
-    unsigned fill;
-    uint8_t *to;
-};
-
-static inline void
-row_write(struct writing *w, struct row row, unsigned width)
-{
-    row = row_low(row, width);
-    w->word = row_or(w->word, row_left(row, w->fill));
-    w->fill += width;
-    if (w->fill < 32)
-        return;
-    row_store(w->to, w->word);
-    w->to += ROW;
-    w->fill -= 32;
-    w->word = w->fill ? row_right(row, width - w->fill) : (struct row){0};
+    int32_t room[PACKED_GROUP];
+    for (size_t i = 0; i < n; i += PACKED_GROUP)
+        *width++ = group_width(group_filled(x, n, i, room));
 }
 
 void
 SIMD_NAME(packed_pack)(uint8_t *to, const int32_t *x, size_t n, const uint8_t *width)
 {
-    size_t rows = (n + ROW_LANES - 1) / ROW_LANES;
-    struct writing w = {.to = to};
-    for (size_t r = 0; r < rows; width++) {
-        size_t end = r + GROUP_ROWS < rows ? r + GROUP_ROWS : rows;
-        for (; *width && r < end; r++)
-            row_write(&w, row_of(x, n, r), *width);
-        r = end;
+    int32_t room[PACKED_GROUP];
+    struct row word = {0};
+    unsigned bit = 0;
+    for (size_t i = 0; i < n; i += PACKED_GROUP, width++) {
+        any_group_pack(to, &word, group_filled(x, n, i, room), bit % 32, *width);
+        to += (bit % 32 + GROUP_ROWS * *width) / 32 * ROW;
+        bit += GROUP_ROWS * *width;
     }
-    if (w.fill)
-        row_store(w.to, w.word);
+    if (bit % 32)
+        row_store(to, word);
 }
 
-/* 16 streams that are read: `used` bits of the present words are read, 1..32. */
-struct reading {
-    struct row word;
-    unsigned used;
-    const uint8_t *from;
-};
-
-static inline struct row
-row_read(struct reading *in, unsigned width)
-{
-    if (in->used == 32) {
-        in->word = row_load(in->from);
-        in->from += ROW;
-        in->used = 0;
-    }
-    struct row row = row_right(in->word, in->used);
-    unsigned have = 32 - in->used;
-    in->used += width;
-    if (width <= have)
-        return row;
-    in->word = row_load(in->from);
-    in->from += ROW;
-    in->used = width - have;
-    return row_or(row, row_left(in->word, have));
-}
-
-/* From two's complement of `width` bits, 1..32. */
-static inline struct row
-row_extend(struct row row, unsigned width)
-{
-    typedef int32_t signed_vec __attribute__((vector_size(ROW_VEC_SIZE)));
-    for (int i = 0; i < ROW_VECS; i++)
-        row.v[i] = (row_vec)((signed_vec)(row.v[i] << (32 - width)) >> (int)(32 - width));
-    return row;
-}
-
+/* A received body lies in no near cache. */
 static inline void
-row_put(int32_t *x, size_t n, size_t r, struct row row)
+group_fetch(const uint8_t *from)
 {
-    size_t left = n - r * ROW_LANES;
-    memcpy(x + r * ROW_LANES, &row, (left < ROW_LANES ? left : ROW_LANES) * sizeof *x);
-}
-
-/* What the row has behind the last element. */
-static inline uint32_t
-row_behind(size_t n, struct row row)
-{
-    uint32_t word[ROW_LANES], any = 0;
-    memcpy(word, &row, sizeof word);
-    for (size_t i = n % ROW_LANES; i > 0 && i < ROW_LANES; i++)
-        any |= word[i];
-    return any;
+    for (unsigned r = 0; r < GROUP_ROWS; r++)
+        __builtin_prefetch(from + r * ROW);
 }
 
 uint32_t
 SIMD_NAME(packed_unpack)(int32_t *x, const uint8_t *from, size_t n, const uint8_t *width)
 {
-    size_t rows = (n + ROW_LANES - 1) / ROW_LANES, whole = n / ROW_LANES;
-    struct reading in = {.used = 32, .from = from};
-    struct row row = {0};
-    for (size_t r = 0; r < rows; width++) {
-        size_t end = r + GROUP_ROWS < rows ? r + GROUP_ROWS : rows;
-        for (; r < end; r++) {
-            row = *width ? row_extend(row_read(&in, *width), *width) : (struct row){0};
-            if (r < whole)
-                row_store(x + r * ROW_LANES, row);
-            else
-                row_put(x, n, r, row);
-        }
+    int32_t room[PACKED_GROUP] = {0};
+    uint32_t behind = 0;
+    unsigned bit = 0;
+    for (size_t i = 0; i < n; i += PACKED_GROUP, width++) {
+        bool whole = n - i >= PACKED_GROUP;
+        group_fetch(from + FETCH_AHEAD);
+        any_group_unpack(from, whole ? x + i : room, bit % 32, *width);
+        from += (bit % 32 + GROUP_ROWS * *width) / 32 * ROW;
+        bit += GROUP_ROWS * *width;
+        if (!whole)
+            memcpy(x + i, room, (n - i) * sizeof *x);
     }
-    uint32_t rest = in.used < 32 ? row_any(row_right(in.word, in.used)) : 0;
-    return rest | row_behind(n, row);
+    for (size_t i = n % PACKED_GROUP; i > 0 && i < PACKED_GROUP; i++)
+        behind |= (uint32_t)room[i];
+    return bit % 32 ? behind | row_any(row_right(row_load(from), bit % 32)) : behind;
 }

@@ -10,7 +10,7 @@
 /* One block, n <= PACKED_BLOCK. Sets the widths of its groups. */
 SIMD_DECLARE(void, packed_measure, (const int32_t *x, size_t n, uint8_t *width));
 /* Writes its words to `to`. */
-SIMD_DECLARE(void, packed_pack, (uint8_t *to, const int32_t *x, size_t n, const uint8_t *width));
+SIMD_DECLARE(void, packed_pack, (uint8_t * to, const int32_t *x, size_t n, const uint8_t *width));
 /* Returns all bits that must be zero, one or the other. */
 SIMD_DECLARE(uint32_t, packed_unpack,
              (int32_t * x, const uint8_t *from, size_t n, const uint8_t *width));

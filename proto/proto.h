@@ -264,7 +264,8 @@ struct proto_abort {
 
 /* How the elements of a chunk are written in its body: compress/coding.h. */
 enum proto_coding {
-    PROTO_CODING_RAW, /* int32, little-endian */
+    PROTO_CODING_RAW,    /* int32, little-endian */
+    PROTO_CODING_PACKED, /* as many bits as a group of elements needs */
     PROTO_CODINGS_END,
 };
 

@@ -1,8 +1,8 @@
 /* core.h - everything that the mesh decides, without sockets, clock, threads or randomness.
  *
- * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The
- * shell turns what happens into calls of core_on_*, each with the time, and does what the core asks for through three
- * tables of callbacks. The same object files run in both shells.
+ * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The shell
+ * turns what happens into calls of core_on_*, each with the time, and does what the core asks for through three tables of
+ * callbacks. The same object files run in both shells.
  *
  * The life of a node:
  *
@@ -10,15 +10,15 @@
  *       ^                  |                                                         |
  *       +----- ABORT, a member died, no progress, HOLD reached ----------------------+
  *
- * A *round* is one exact integer all-reduce of a vector of int32. The vector is divided into buckets that become ready
- * one after the other during back-propagation. Only the trainer knows what a round means: a training step, an
- * evaluation, or a repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays
- * valid round after round until it is aborted or held. The leader is the node with the lowest usable id. A wrong
- * view costs time and never changes a result: see the three checks in collective.h.
+ * A *round* is one exact integer all-reduce of a vector of int32. The vector is divided into buckets that become ready one
+ * after the other during back-propagation. Only the trainer knows what a round means: a training step, an evaluation, or a
+ * repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays valid round after round until
+ * it is aborted or held. The leader is the node with the lowest usable id. A wrong view costs time and never changes a result:
+ * see the three checks in collective.h.
  *
- * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring
- * all-reduce, Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018;
- * PROTOCOL.md for elections and for cliques of nodes that hear one another. */
+ * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring all-reduce,
+ * Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018; PROTOCOL.md for elections
+ * and for cliques of nodes that hear one another. */
 #ifndef MESH_CORE_H
 #define MESH_CORE_H
 
@@ -32,8 +32,8 @@
 struct core;
 struct push_config;
 
-/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data`
- * stays valid until the core calls wire->release(handle). */
+/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data` stays
+ * valid until the core calls wire->release(handle). */
 struct core_frame {
     void *data; /* any alignment */
     size_t size;
@@ -46,26 +46,28 @@ struct core_bucket {
     uint64_t count; /* may be 0 */
 };
 
-/* What the core asks its shell to do, in three tables: the wire, the program, and the trainer of the engine. Each
- * callback gets the ctx that is given with its table. All are called from within core_on_*, and none may call the
- * core, except core_stats. */
+/* What the core asks its shell to do, in three tables: the wire, the program, and the trainer of the engine. Each callback gets
+ * the ctx that is given with its table. All are called from within core_on_*, and none may call the core, except core_stats. */
 
 /* The connections to other nodes. */
 struct core_wire {
-    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends
-     * nothing itself. The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core
-     * calls either disconnect or peer_down, exactly one of them; it does so after core_on_link_down, too. */
+    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends nothing itself.
+     * The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core calls either disconnect or
+     * peer_down, exactly one of them; it does so after core_on_link_down, too. */
     void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
     void (*disconnect)(void *ctx, unsigned link);
     /* Sends on a control link. The message is dropped when the queue is full. `body` (job text) is copied. */
     void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                  size_t body_size);
-    /* Sends on the bulk socket of an accepted peer. `body` is copied unless it is lent. A lent body is part of
-     * config.own and does not change until core_on_sent, which follows even if the peer dies. */
+    /* Sends on the bulk socket of an accepted peer. A body is copied unless it is lent: then it is part of own, and does not
+     * change until core_on_sent, which follows even if the peer dies. */
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t body_size, bool lent);
-    /* The same with the body of a received frame, which is not copied, to `count` links. The frame is gone then and
-     * nobody reads it again. A frame that was kept must still be released. */
+    /* A fresh body with room for `most` bytes, those of a chunk at most. The core writes it, sets `size`, passes it on or not, and
+     * releases it: one at a time. False: all buffers are being sent, and it is not a must. */
+    bool (*make)(void *ctx, size_t most, bool must, struct core_frame *frame);
+    /* The same as send_bulk with the body of a received frame, or one that was made, which is not copied, to `count` links. The
+     * frame is gone then and nobody reads it again. A frame that was kept must still be released. */
     void (*pass_on)(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                     struct core_frame *frame);
     /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
@@ -173,19 +175,16 @@ struct core_config {
     size_t peers_min; /* members to wait for before the first plan, this node included; >= 1 */
     unsigned crowd;   /* with more nodes, most beat slowly; 0 = HEARTBEAT_CROWD; small in tests */
     bool keep_all;    /* leave no node out for being slow: see straggler.h */
-    /* The members of a plan get equally many shards, whatever their speed, and nobody is left out for being slow. */
-    bool even;
+    bool
+        even; /* members get equally many shards, whatever their speed, and nobody is left out for being slow */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
-    /* In the order in which they become ready; copied. Every round exchanges the last bucket, so it is not empty:
-     * it keeps the members in step. */
+    /* In the order in which they become ready; copied. The last one is not empty: every round exchanges it, to keep step. */
     const struct core_bucket *buckets;
-    int32_t *own; /* [vector]: the trainer adds its quantised gradients here; borrowed */
-    /* [vector]: the result; the trainer reads it between commit and applied; borrowed */
-    int32_t *sum;
+    int32_t *own;      /* [vector]: the trainer adds its quantised gradients here; borrowed */
+    int32_t *sum;      /* [vector]: the result, read between commit and applied; borrowed */
     size_t state_size; /* bytes of a state, the same on all nodes of a job */
-    /* [state_size]: a fetched state is put together here, or the own state is copied here for others; borrowed */
-    uint8_t *state_in;
+    uint8_t *state_in; /* [state_size]: a fetched state, or a copy of ours for others; borrowed */
     /* [log_size]: the last totals, for nodes that catch up; borrowed. It is written only while a node catches up.
      * Totals that do not fit are not kept. */
     uint8_t *log;
@@ -193,6 +192,7 @@ struct core_config {
     size_t block_size;     /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX */
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most so many bytes may go directly: servers.h */
+    bool pack_all;         /* own bodies are packed even if that makes them longer: for tests */
     /* How many members are elected as servers when this node leads, see servers.h: 0 none, the sums go round the
      * ring; 1..PROTO_PEERS_MAX all sums go to so many, or to all members if they are fewer; CORE_SERVERS_AUTO. */
     unsigned servers;

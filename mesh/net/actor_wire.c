@@ -34,6 +34,7 @@ const struct core_wire wire_for_core = {
     .disconnect = wire_disconnect,
     .send = wire_send,
     .send_bulk = wire_send_bulk,
+    .make = wire_make,
     .pass_on = wire_pass_on,
     .peer_up = wire_peer_up,
     .peer_down = wire_peer_down,
@@ -267,6 +268,7 @@ build(struct wire *wire)
     if (rc != 0)
         return rc;
     rc = wire_frames_new(wire);
+    rc = rc ? rc : wire_buffers_new(wire);
     wire->control_ctx = new_context();
     wire->bulk_ctx = new_context();
     if (rc != 0 || !wire->control_ctx || !wire->bulk_ctx)
@@ -358,6 +360,7 @@ wire_destroy(struct wire **out, int linger_ms)
         zmq_ctx_term(wire->bulk_ctx); /* waits for the free functions of all zero-copy sends */
     if (wire->control_ctx)
         zmq_ctx_term(wire->control_ctx);
+    wire_buffers_free(wire);
     guard_destroy(&wire->guard);
     pthread_mutex_destroy(&wire->pulse_lock);
     free(wire);

@@ -91,6 +91,7 @@ void wire_send(void *ctx, unsigned link, const struct proto_msg *msg, const void
                size_t size);
 void wire_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                     size_t size, bool lent);
+bool wire_make(void *ctx, size_t most, bool must, struct core_frame *frame);
 void wire_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                   struct core_frame *frame);
 void wire_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port);

@@ -4,6 +4,7 @@
  *     actor_wire_socket.c   options, monitors, descriptors
  *     actor_wire_link.c     outgoing connections
  *     actor_wire_send.c     sending
+ *     actor_wire_make.c     buffers for what the core writes
  *     actor_wire_receive.c  receiving */
 #ifndef MESH_ACTOR_WIRE_INTERNAL_H
 #define MESH_ACTOR_WIRE_INTERNAL_H
@@ -22,7 +23,9 @@ enum {
     WIRE_ROUTING_SIZE = PROTO_NODE_SIZE + WIRE_SERIAL_SIZE,
     /* Received bulk messages inside ZeroMQ: few, so that they are still in the cache when they are added up. */
     WIRE_BULK_IN = 4,
-    WIRE_REASONS_MAX = 64, /* different (host, error) pairs of bad bytes that are logged */
+    WIRE_COPY_MAX = 16 << 10, /* bodies up to this size are copied: cheaper than to wait for them */
+    WIRE_BUFFERS = 7,         /* of 1 MiB, under way at a time; with the spare one 8 MiB */
+    WIRE_REASONS_MAX = 64,    /* different (host, error) pairs of bad bytes that are logged */
 };
 
 enum tag {
@@ -65,6 +68,19 @@ struct frame {
     struct frame *next;
 };
 
+/* Memory for a body that the core writes. */
+struct buffer {
+    uint8_t *memory;
+    atomic_bool busy; /* ZeroMQ reads it */
+};
+
+/* The body that the core writes at present. */
+struct made {
+    struct frame frame;
+    struct buffer *buffer;
+    bool sent; /* frame.body is made */
+};
+
 /* Zero-copy sends, counted by ZeroMQ's threads as they finish. */
 struct sent {
     atomic_uint done;
@@ -91,6 +107,8 @@ struct wire {
     struct sent sent;
     atomic_bool sleeping;
     struct frame *frames, *free_frames;
+    struct buffer buffers[WIRE_BUFFERS + 1]; /* the last one is the spare one */
+    struct made made;
     size_t frames_used; /* of `frames`; those behind were never needed */
     uint64_t trim_at;   /* us; 0: no peer came or went since the last trim */
     uint64_t reasons[WIRE_REASONS_MAX];
@@ -124,6 +142,14 @@ void wire_read_monitor(struct wire *wire, unsigned link, struct connection *conn
 void wire_queue_send(struct wire *wire, unsigned link);
 /* Drops what waits. Call it before the PUSH is closed. */
 void wire_queue_close(struct wire *wire, unsigned link);
+
+/* --- actor_wire_make.c --- */
+int wire_buffers_new(struct wire *wire);
+void wire_buffers_free(struct wire *wire);
+/* Before the frame is passed on: false if there is no memory. Nothing to do for a received one. */
+bool wire_made_body(struct wire *wire, const struct core_frame *frame);
+/* Was this a frame that was made? Then it is released. */
+bool wire_made_release(struct wire *wire, void *handle);
 
 /* --- actor_wire_receive.c --- */
 int wire_frames_new(struct wire *wire);

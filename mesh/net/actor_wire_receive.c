@@ -72,6 +72,8 @@ wire_release(void *ctx, void *handle)
     struct wire *wire = ctx;
     struct frame *mine = handle;
     assert(mine->kept);
+    if (wire_made_release(wire, handle))
+        return;
     mine->kept = false;
     if (!mine->lent)
         frame_put_back(wire, mine);

@@ -13,10 +13,6 @@
 #include "proto/clock.h"
 #include "proto/fail.h"
 
-enum {
-    COPY_MAX = 16 << 10, /* bodies up to this size are copied: cheaper than to wait for them */
-};
-
 static bool
 make_message(zmq_msg_t *out, const void *data, size_t size)
 {
@@ -115,7 +111,7 @@ make_header(struct wire *wire, zmq_msg_t *out, const struct proto_msg *msg)
 static bool
 make_body(struct wire *wire, zmq_msg_t *out, const void *body, size_t size, bool lent)
 {
-    bool copy = !lent || size <= COPY_MAX, ok;
+    bool copy = !lent || size <= WIRE_COPY_MAX, ok;
     union {
         const void *in;
         void *out; /* ZeroMQ wants it so; it only reads */
@@ -274,8 +270,9 @@ wire_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_
     struct wire *wire = ctx;
     struct frame *mine = frame->handle;
     fail_message(msg->type, FAIL_SEND, frame->data, frame->size);
+    bool made = wire_made_body(wire, frame);
     for (size_t k = 0; k < count; k++)
-        pass_on(wire, links[k], msg, &mine->body);
+        made ? pass_on(wire, links[k], msg, &mine->body) : wire_fail(wire, links[k]);
     zmq_msg_close(&mine->body);
     zmq_msg_init(&mine->body);
 }

@@ -5,6 +5,7 @@
 
 #include <zmq.h>
 
+#include "compress/coding.h"
 #include "mesh/net/actor_wire_internal.h"
 
 enum {
@@ -66,7 +67,7 @@ wire_set_control(void *socket)
 void
 wire_set_bulk(void *socket)
 {
-    int64_t body_max = PROTO_CHUNK_MAX * (int64_t)sizeof(int32_t);
+    int64_t body_max = (int64_t)coding_most(PROTO_CHUNK_MAX);
     set_common(socket, BULK_OUT, WIRE_BULK_IN,
                body_max > PROTO_BLOCK_MAX ? body_max : PROTO_BLOCK_MAX);
 }

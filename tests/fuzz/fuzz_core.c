@@ -140,6 +140,21 @@ on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_ms
     memset(frame->data, 0x5a, frame->size);
 }
 
+/* A buffer is not always free. */
+static bool
+on_make(void *ctx, size_t most, bool must, struct core_frame *frame)
+{
+    struct world *world = ctx;
+    static struct frame made;
+    demand(!made.kept);
+    if (!must && world->touched % 8 == 0)
+        return false;
+    made = (struct frame){.data = malloc(most), .kept = true};
+    demand(made.data != NULL);
+    *frame = (struct core_frame){made.data, 0, &made};
+    return true;
+}
+
 static void
 on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
@@ -324,6 +339,7 @@ static const struct core_wire wire = {
     .disconnect = on_disconnect,
     .send = on_send,
     .send_bulk = on_send_bulk,
+    .make = on_make,
     .pass_on = on_pass_on,
     .peer_up = on_peer_up,
     .peer_down = on_disconnect,
@@ -896,6 +912,7 @@ world_open(struct world *world, unsigned servers, const struct core_stages *stag
         .log = world->log,
         .log_size = sizeof world->log,
         .chunk_elems = CHUNK,
+        .pack_all = true,
         .direct_bytes = 16,
         .servers = servers,
         .stages = world->stages,

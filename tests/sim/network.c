@@ -403,6 +403,22 @@ network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const v
     sim_push(sim, leaves, SIM_LEAVES, shell->node->index, arrives, 0, m);
 }
 
+/* A buffer is not always free. */
+bool
+network_make(void *ctx, size_t most, bool must, struct core_frame *frame)
+{
+    struct shell *shell = ctx;
+    if (most > SIM_BODY_MAX)
+        sim_fail(shell->sim, "a body of %zu bytes", most);
+    if (!must && sim_permille(shell->sim, 100))
+        return false;
+    struct sim_message *m = message_new();
+    memset(m->body, 0x5a, sizeof m->body);
+    shell->node->kept++;
+    *frame = (struct core_frame){m->body, 0, m};
+    return true;
+}
+
 /* Nobody may look at what was passed on. */
 void
 network_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,

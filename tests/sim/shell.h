@@ -28,6 +28,7 @@ void network_send(void *ctx, unsigned link, const struct proto_msg *msg, const v
                   size_t body_size);
 void network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                        size_t size, bool lent);
+bool network_make(void *ctx, size_t most, bool must, struct core_frame *frame);
 void network_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                      struct core_frame *frame);
 void network_keep(void *ctx, struct core_frame *frame);

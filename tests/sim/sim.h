@@ -51,7 +51,7 @@ enum {
     SIM_ROUNDS_MAX = 1 << 16,
     SIM_FAR_US = 20000,   /* how much longer some ways are than others */
     SIM_FRAME_MAX = 3328, /* bytes of a message in either form: the coder's, or the struct */
-    SIM_BODY_MAX = SIM_VECTOR_MAX * 4,
+    SIM_BODY_MAX = SIM_VECTOR_MAX * 4 + 512, /* a packed body has whole groups, and widths */
     SIM_LOG_MAX = 8 * SIM_BODY_MAX,
 };
 

@@ -104,6 +104,17 @@ on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_ms
         on_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
 }
 
+static bool
+on_make(void *ctx, size_t most, bool must, struct core_frame *frame)
+{
+    struct lone *lone = ctx;
+    (void)must;
+    contract(most <= sizeof lone->made, "a body longer than any chunk");
+    lone->kept++;
+    *frame = (struct core_frame){lone->made, 0, lone->made};
+    return true;
+}
+
 static void
 on_keep(void *ctx, struct core_frame *frame)
 {
@@ -265,6 +276,7 @@ static const struct core_wire wire = {
     .disconnect = on_disconnect,
     .send = on_send,
     .send_bulk = on_send_bulk,
+    .make = on_make,
     .pass_on = on_pass_on,
     .peer_up = on_peer_up,
     .peer_down = on_peer_down,

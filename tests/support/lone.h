@@ -62,6 +62,7 @@ struct lone {
         unsigned to;
     } links[LONE_LINKS];
     uint64_t incarnation[LONE_IDS];
+    uint8_t made[4096];                   /* the body that the core writes */
     struct lone_sent sent[LONE_SENT_MAX]; /* the newest, a ring */
     uint64_t sent_count;
     uint64_t connects[LONE_IDS];

@@ -37,7 +37,7 @@ on_send(void *ctx, unsigned rank, const struct proto_msg *msg, const void *body,
     message->uses = 1;
     message->body = get(size + 1);
     memcpy(message->body + 1, body, size);
-    node->bytes += size;
+    node->bytes += msg->chunk.count * sizeof(int32_t);
     if (rings->waiting == rings->room) {
         rings->room = rings->room * 2 + 64;
         rings->queue = realloc(rings->queue, rings->room * sizeof(void *));
@@ -54,6 +54,20 @@ on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_f
     for (; ranks; ranks &= ranks - 1)
         on_send(ctx, (unsigned)__builtin_ctzll(ranks), msg, frame->data, frame->size);
     memset(frame->data, 0x5a, frame->size);
+}
+
+static bool
+on_make(void *ctx, size_t most, bool must, struct core_frame *frame)
+{
+    struct rings_node *node = ctx;
+    if (!must && node->full)
+        return false;
+    struct rings_message *message = get(sizeof *message);
+    message->uses = 1;
+    message->body = get(most + 1);
+    node->kept++;
+    *frame = (struct core_frame){message->body + 1, 0, message};
+    return true;
 }
 
 static void
@@ -74,7 +88,7 @@ on_release(void *ctx, void *handle)
 }
 
 static const struct collective_ops ring_ops = {on_send, on_pass_on};
-static const struct core_wire ring_wire = {.keep = on_keep, .release = on_release};
+static const struct core_wire ring_wire = {.make = on_make, .keep = on_keep, .release = on_release};
 
 static void
 shards_fill(struct rings *rings, struct rand *rand)
@@ -103,7 +117,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
     shards_fill(rings, rand);
     for (unsigned i = 0; i < n; i++) {
         struct rings_node *node = &rings->nodes[i];
-        *node = (struct rings_node){.all = rings, .index = i};
+        *node = (struct rings_node){.all = rings, .index = i, .full = rand_below(rand, 4) == 0};
         rings->holds[i] = rings->computes[i] = 1;
         node->own = get(rings->vector * sizeof(int32_t));
         node->sum = get(rings->vector * sizeof(int32_t));
@@ -113,6 +127,7 @@ rings_new(unsigned n, const struct core_bucket *buckets, size_t bucket_count, ui
                                          .own = node->own,
                                          .sum = node->sum,
                                          .chunk_elems = chunk_elems,
+                                         .pack_all = rand_bool(rand),
                                          .direct_bytes = direct_bytes,
                                          .wire = &ring_wire,
                                          .wire_ctx = node};

@@ -33,8 +33,9 @@ struct rings_node {
     unsigned index;
     struct collective *ring;
     int32_t *own, *sum;
-    uint64_t bytes; /* of bodies sent */
+    uint64_t bytes; /* of bodies sent, as int32 */
     unsigned kept;
+    bool full; /* no buffer is free */
 };
 
 struct rings {

@@ -535,8 +535,8 @@ chunks_have_their_limits(void **state)
     assert_string_equal(why.line,
                         "GATHER.direct = 0, coverage = 0, expected 0 and the shards of the sum");
     assert_int_equal(chunk(gather, 0, 0, 0, 0, 6), 0);
-    refused(-EBADMSG, "REDUCE.coding = 1, expected 0..0", "[uuuuuubuuuuuuu]", V, reduce, U(1), U(0),
-            U(0), U(0), 0, U(0), U(0), U(1), U(0), U(0), U(0), U(0));
+    refused(-EBADMSG, "REDUCE.coding = 2, expected 0..1", "[uuuuuubuuuuuuu]", V, reduce, U(1), U(0),
+            U(0), U(0), 0, U(0), U(0), U(2), U(0), U(0), U(0), U(0));
     refused(-EBADMSG, "REDUCE.plan_hash = 0, expected 1..18446744073709551615", "[uuuuuubuuuuuuu]",
             V, U(8), U(0), U(0), U(0), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0), U(0));
     refused(-EBADMSG, "REDUCE.bucket = 65536, expected 0..65535", "[uuuuuubuuuuuuu]", V, U(8), U(1),

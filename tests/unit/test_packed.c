@@ -12,7 +12,7 @@
 #include "tests/support/rand.h"
 #include "tests/support/variants.h"
 
-enum { MOST = 3 * PACKED_BLOCK + 77, ROOM = 4 * MOST + 256 };
+enum { MOST = 3 * PACKED_BLOCK + 77, ROOM = 4 * MOST + 1024 };
 
 static int32_t x[MOST], y[MOST + 16];
 static uint8_t body[ROOM], other[ROOM];

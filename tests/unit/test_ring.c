@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
+#include "compress/coding.h"
 #include "tests/support/mutant.h"
 #include "tests/support/rings.h"
 
@@ -43,8 +44,10 @@ on_its_way(const struct rings *rings, unsigned node, unsigned chunk)
     int32_t value = 0;
     for (size_t k = 0; k < rings->waiting; k++) {
         const struct rings_message *message = rings->queue[k];
-        if (message->from == node && message->msg.chunk.first == chunk)
-            memcpy(&value, message->body + 1, sizeof value);
+        const struct proto_chunk *it = &message->msg.chunk;
+        uint64_t check;
+        if (message->from == node && it->first == chunk)
+            assert_true(coding_copy(&value, it->coding, message->body + 1, it->count, &check));
     }
     return value;
 }
@@ -122,9 +125,9 @@ right_with_one_twice(uint64_t mutants)
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
     struct rings_message *twice = rings->queue[0];
-    int32_t body[4];
-    memcpy(body, twice->body + 1, sizeof body); /* as rings_deliver */
-    struct core_frame frame = {body, sizeof body, twice};
+    uint8_t body[1024];
+    memcpy(body, twice->body + 1, twice->size); /* as rings_deliver */
+    struct core_frame frame = {body, twice->size, twice};
     collective_chunk(rings->nodes[twice->to].ring, (struct proto_node){twice->from + 1, 1},
                      &twice->msg, &frame, 0);
     return right_at_the_end(rings);

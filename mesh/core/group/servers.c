@@ -98,7 +98,7 @@ servers_divide(const struct core_bucket *bucket, uint32_t chunk_elems,
                const struct proto_plan *plan)
 {
     assert(chunk_elems > 0);
-    uint64_t parts = shares_wanted(plan, coding_bytes(PROTO_CODING_RAW, bucket->count));
+    uint64_t parts = shares_wanted(plan, coding_raw(bucket->count));
     uint64_t part = (bucket->count + bucket->first % CHECK_LANES + parts - 1) / parts;
     uint64_t most = part > chunk_elems ? half_of(chunk_elems) : chunk_elems;
     uint64_t each = (part + most - 1) / most;

@@ -39,8 +39,9 @@
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    STRAGGLER_RECENT = 4,     /* rounds whose shortest counts, and the best of a line */
-    STRAGGLER_FAST_US = 2000, /* chunks of a round that need less came by a fast line */
+    STRAGGLER_RECENT = 4,        /* rounds whose shortest counts, and the best of a line */
+    STRAGGLER_QUICK = 500000000, /* bytes per second: more than a line of 4 Gbit/s */
+    STRAGGLER_FAST_US = 2000,    /* chunks of a round that need less came by a fast line */
     /* the quickest messages are remembered for one to two of these periods */
     STRAGGLER_BASE_US = 15000000,
     STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
@@ -131,6 +132,8 @@ enum straggler_verdict {
 void straggler_up(struct straggler *s, int i);
 /* A heartbeat of peers[i] came; `back`: it is not left out any more. */
 void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
+/* Do all other members whose line is known send at STRAGGLER_QUICK or faster? */
+bool straggler_lines_fast(const struct straggler *s, const struct core *core);
 /* peers[i] sent a chunk of a sum. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,
                      const struct proto_chunk *chunk);

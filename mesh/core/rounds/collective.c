@@ -105,15 +105,14 @@ ranges_assign(struct collective *c, size_t b)
     struct servers_deal deal;
     layout->ranges = servers_divide(bucket, c->setup.chunk_elems, plan);
     assert(layout->ranges.count <= servers_ranges_max(bucket, c->setup.chunk_elems));
-    servers_deal(&deal, plan, coding_bytes(PROTO_CODING_RAW, bucket->count), b,
-                 layout->ranges.count);
+    servers_deal(&deal, plan, coding_raw(bucket->count), b, layout->ranges.count);
     for (size_t r = 0; r < layout->ranges.count; r++) {
         unsigned owner = servers_deal_next(&deal);
         uint64_t elems =
             servers_end(&layout->ranges, bucket, r) - servers_begin(&layout->ranges, bucket, r);
         c->ranges[layout->first + r].owner = (uint8_t)owner;
-        c->serves += owner == holders_of(c, b)->rank ? coding_bytes(PROTO_CODING_RAW, elems) : 0;
-        c->served += coding_bytes(PROTO_CODING_RAW, elems);
+        c->serves += owner == holders_of(c, b)->rank ? coding_raw(elems) : 0;
+        c->served += coding_raw(elems);
     }
 }
 
@@ -123,7 +122,7 @@ layouts_plan(struct collective *c)
 {
     c->serves = c->served = 0;
     for (size_t b = 0; b < c->setup.bucket_count; b++) {
-        uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[b].count);
+        uint64_t bytes = coding_raw(c->setup.buckets[b].count);
         const struct holders *h = holders_of(c, b);
         c->layouts[b].served = h->here && h->n > 1 && servers_take(&h->plan, bytes);
         if (c->layouts[b].served)
@@ -216,7 +215,7 @@ chunk_accept(struct collective *c, struct proto_node node, enum proto_type type,
     from = lane->route ? holders_find(lane->holders, node) : -1;
     if (from < 0)
         return collective_refuse(c, "of another stage", chunk);
-    if (!coding_fits(chunk->coding, chunk->count, frame->size))
+    if (!coding_fits(chunk->coding, frame->data, frame->size, chunk->count))
         return collective_refuse(c, "wrong size", chunk);
     if (lane->left == 0)
         return VERDICT_DONE;
@@ -300,7 +299,7 @@ kept_add(struct collective *c, struct proto_node from, const struct proto_msg *m
     uint64_t most = c->setup.buckets[msg->chunk.bucket].count;
     if (!msg->chunk.direct && most > c->setup.chunk_elems)
         most = c->setup.chunk_elems;
-    if (frame->size > coding_bytes(PROTO_CODING_RAW, most) || c->kept_count == c->kept_max ||
+    if (frame->size > coding_most(most) || c->kept_count == c->kept_max ||
         kept_already(c, from, msg))
         return;
     c->setup.wire->keep(c->setup.wire_ctx, frame);
@@ -332,7 +331,7 @@ collective_chunk(struct collective *c, struct proto_node from, const struct prot
 static const struct route *
 route_of(const struct collective *c, size_t bucket)
 {
-    uint64_t bytes = coding_bytes(PROTO_CODING_RAW, c->setup.buckets[bucket].count);
+    uint64_t bytes = coding_raw(c->setup.buckets[bucket].count);
     if (!holders_of(c, bucket)->here)
         return NULL;
     if (c->layouts[bucket].served)
@@ -406,6 +405,12 @@ lanes_send(struct collective *c)
     for (size_t b = c->first_bucket; b < c->ready; b++)
         lane_send(c, b);
     kept_accept(c);
+}
+
+void
+collective_lines(struct collective *c, bool fast)
+{
+    c->fast = fast;
 }
 
 void

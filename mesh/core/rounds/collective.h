@@ -44,7 +44,8 @@ struct collective_setup {
     int32_t *sum;
     uint32_t chunk_elems;
     uint64_t direct_bytes;
-    const struct core_wire *wire; /* keeps and releases frames */
+    bool pack_all;
+    const struct core_wire *wire; /* keeps, makes and releases frames */
     void *wire_ctx;
 };
 
@@ -74,6 +75,8 @@ void collective_plan(struct collective *c, const struct proto_plan *plan, uint64
  * that was computed from another one. */
 void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state,
                       const uint64_t *parts);
+/* Are the lines to all members so fast that a body must be shorter by a quarter to be worth packing? */
+void collective_lines(struct collective *c, bool fast);
 /* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
  * complete. */
 void collective_open(struct collective *c);

@@ -208,9 +208,10 @@ on_pass_on(void *ctx, uint64_t ranks, const struct proto_msg *msg, struct core_f
     unsigned links[PROTO_PEERS_MAX];
     size_t count = 0;
     assert(core->plan.active && !(ranks >> core->plan.rank & 1));
-    for (uint64_t left = ranks; left; left &= left - 1) {
-        const struct peer *peer = &core->peers.peers[core->plan.peer[__builtin_ctzll(left)]];
-        if (peer->state == PEER_UP && peer->announced)
+    for (unsigned d = 1; d < core->plan.now.count; d++) {
+        unsigned rank = (core->plan.rank + d) % core->plan.now.count;
+        const struct peer *peer = &core->peers.peers[core->plan.peer[rank]];
+        if ((ranks >> rank & 1) && peer->state == PEER_UP && peer->announced)
             links[count++] = (unsigned)peer->link;
     }
     struct proto_msg stamped = chunk_stamped(core, msg);
@@ -283,6 +284,7 @@ rounds_start(struct core *core)
         .sum = core->config.sum,
         .chunk_elems = core->config.chunk_elems,
         .direct_bytes = core->config.direct_bytes,
+        .pack_all = core->config.pack_all,
         .wire = core->config.wire,
         .wire_ctx = core->config.wire_ctx,
     };

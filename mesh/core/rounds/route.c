@@ -18,12 +18,76 @@ collective_refuse(struct collective *c, const char *what, const struct proto_chu
     return VERDICT_BAD;
 }
 
-void
-send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk)
+enum { PACK_LEAST = PACKED_GROUP /* a body of fewer elements is sent as it is */ };
+
+/* The most bytes of a packed body that is sent instead of `count` elements. */
+static size_t
+packed_limit(const struct collective *c, uint64_t count)
+{
+    size_t raw = coding_raw(count);
+    return c->setup.pack_all ? SIZE_MAX / 2 : c->fast ? raw / 4 * 3 : raw - 1;
+}
+
+/* False: it is not shorter, or no buffer is free. */
+static bool
+send_packed(struct collective *c, uint64_t ranks, const struct proto_chunk *chunk)
 {
     struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
-    c->ops.send(c->ctx, holders_of(c, chunk->bucket)->of_plan[rank], &msg,
-                c->setup.own + chunk->first, coding_bytes(chunk->coding, chunk->count));
+    struct core_frame frame;
+    if (chunk->count < (c->setup.pack_all ? 1 : PACK_LEAST) ||
+        !c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), false, &frame))
+        return false;
+    size_t size = coding_pack(frame.data, c->setup.own + chunk->first, chunk->count,
+                              packed_limit(c, chunk->count), &msg.chunk.check);
+    msg.chunk.coding = PROTO_CODING_PACKED;
+    if (size > 0)
+        c->ops.pass_on(c->ctx, ranks, &msg, &(struct core_frame){frame.data, size, frame.handle});
+    c->setup.wire->release(c->setup.wire_ctx, frame.handle);
+    return size > 0;
+}
+
+void
+send_own(struct collective *c, uint64_t ranks, const struct proto_chunk *chunk)
+{
+    struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
+    if (send_packed(c, ranks, chunk))
+        return;
+    msg.chunk.check = check_of(c->setup.own + chunk->first, 0, chunk->count);
+    for (unsigned d = 1; d < c->all->n; d++) {
+        unsigned rank = (c->all->rank + d) % c->all->n;
+        if (ranks >> rank & 1)
+            c->ops.send(c->ctx, rank, &msg, c->setup.own + chunk->first, coding_raw(chunk->count));
+    }
+}
+
+bool
+onward_add(struct collective *c, struct onward *on, int32_t *out, const int32_t *base,
+           const struct proto_chunk *chunk, const struct core_frame *frame)
+{
+    *on = (struct onward){*frame, chunk->coding == PROTO_CODING_PACKED, 0, 0};
+    uint64_t *a_check = &on->base_check, *sum_check = &on->sum_check;
+    if (on->made) {
+        struct core_frame fresh;
+        size_t size = 0;
+        c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), true, &fresh);
+        bool good = coding_sum_on(fresh.data, &size, out, base, frame->data, chunk->count, a_check,
+                                  sum_check);
+        on->frame = (struct core_frame){fresh.data, size, fresh.handle};
+        return good;
+    }
+    if (out)
+        check_sum_copy(out, base, frame->data, chunk->count, a_check, sum_check);
+    else
+        check_sum(frame->data, base, frame->data, chunk->count, a_check, sum_check);
+    return true;
+}
+
+void
+onward_end(struct collective *c, struct onward *on)
+{
+    if (on->made)
+        c->setup.wire->release(c->setup.wire_ctx, on->frame.handle);
+    on->made = false;
 }
 
 struct proto_chunk
@@ -38,7 +102,6 @@ own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t co
         .count = (uint32_t)count,
         .coding = PROTO_CODING_RAW,
         .coverage = holders_of(c, bucket)->mine,
-        .check = check_of(c->setup.own + first, 0, count),
         .state_hash = c->lanes[bucket].state,
     };
 }
@@ -69,6 +132,7 @@ covers_all(const struct holders *h, uint64_t coverage)
            core_mutant(MUTANT_COVERAGE);
 }
 
+/* Does the chunk have elements, and all of them in its bucket? */
 bool
 chunk_in_bucket(const struct collective *c, const struct proto_chunk *chunk)
 {
@@ -97,8 +161,10 @@ lane_take_total(struct collective *c, const struct proto_chunk *chunk,
         lane_count(c, &c->lanes[chunk->bucket]);
         return VERDICT_DONE;
     }
-    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
-    if (check_differs(check, chunk->check))
+    uint64_t check;
+    bool good =
+        coding_copy(c->setup.sum + chunk->first, chunk->coding, frame->data, chunk->count, &check);
+    if (!good || check_differs(check, chunk->check))
         return collective_refuse(c, "wrong checksum", chunk);
     lane_count(c, &c->lanes[chunk->bucket]);
     return VERDICT_DONE;

@@ -1,8 +1,6 @@
-/* route.h - the way of one bucket through a collective, as a table of functions, and what the routes share.
- *
- * collective.c has the members, the rounds, and what came too early. It checks sender, fence, state and size before it
- * calls a route. A route checks range, coverage and checksum of every chunk that it adds or takes, with the functions
- * below. */
+/* route.h - the way of one bucket through a collective, as a table of functions, and what the routes share. Before it calls a
+ * route, collective.c checks sender, fence, state and size. A route checks range, coverage and checksum of every chunk that it
+ * adds or takes. */
 #ifndef MESH_ROUTE_H
 #define MESH_ROUTE_H
 
@@ -20,8 +18,7 @@ struct route {
     size_t (*begin)(struct collective *c, size_t bucket);
     /* My contribution is complete: sends it. */
     void (*send)(struct collective *c, size_t bucket);
-    /* It may be added to, and sum may be written; called after `send`, perhaps again. NULL: each chunk of sum is written once,
-     * as a whole. */
+    /* After `send`, perhaps again: sum may be written. NULL: each chunk of sum is written once, as a whole. */
     void (*open)(struct collective *c, size_t bucket);
     /* A REDUCE and a GATHER of the member with rank `from`. */
     enum verdict (*reduce)(struct collective *c, const struct proto_chunk *chunk, unsigned from,
@@ -81,7 +78,7 @@ struct collective {
     struct kept *kept;
     size_t kept_count, kept_max;
 
-    bool planned;
+    bool planned, fast; /* fast: see collective_lines */
     uint64_t plan;
     struct holders *sets; /* [HOLDERS_SETS]: of each segment, then all members */
     const struct holders *all;
@@ -124,17 +121,26 @@ bool check_differs(uint64_t a, uint64_t b);
 /* Have they a shard in common? */
 bool covers_twice(uint64_t a, uint64_t b);
 bool covers_all(const struct holders *h, uint64_t coverage);
-/* Does the chunk have elements, and all of them in its bucket? */
 bool chunk_in_bucket(const struct collective *c, const struct proto_chunk *chunk);
 
 /* --- What routes do ------------------------------------------------------------------------------------------- */
 
-/* These elements of own[]. */
-struct proto_chunk own_chunk(const struct collective *c, size_t bucket, uint64_t first,
+/* These elements of own[]; send_own sets `check`. */
+struct proto_chunk own_chunk(const struct collective *c, size_t bucket, uint64_t at,
                              uint64_t count);
-/* To the holder with this rank. */
-void send_own(struct collective *c, unsigned rank, const struct proto_chunk *chunk);
-/* A chunk or a contribution of the lane is final. */
+/* To the members with these ranks in the plan: packed, if that is shorter and a buffer is free. */
+void send_own(struct collective *c, uint64_t ranks, const struct proto_chunk *chunk);
+/* Adds base[] to a body: what goes on then, until onward_end. `out`, unless it is NULL, has the sum, too. False: bits that must
+ * be zero are not. */
+struct onward {
+    struct core_frame frame;
+    bool made; /* it is not the frame that came */
+    uint64_t base_check, sum_check;
+};
+bool onward_add(struct collective *c, struct onward *on, int32_t *out, const int32_t *base,
+                const struct proto_chunk *chunk, const struct core_frame *frame);
+void onward_end(struct collective *c, struct onward *on);
+/* One chunk or contribution of the lane is final. */
 void lane_count(struct collective *c, struct lane *lane);
 /* A GATHER at its turn: sum gets the total of these elements. */
 enum verdict lane_take_total(struct collective *c, const struct proto_chunk *chunk,

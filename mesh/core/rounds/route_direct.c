@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "compress/check.h"
+#include "compress/coding.h"
 #include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 
@@ -12,8 +13,7 @@ direct_send(struct collective *c, size_t bucket)
     const struct core_bucket *b = &c->setup.buckets[bucket];
     const struct holders *h = holders_of(c, bucket);
     struct proto_chunk chunk = own_chunk(c, bucket, b->first, b->count);
-    for (unsigned d = 1; d < h->n; d++)
-        send_own(c, (h->rank + d) % h->n, &chunk);
+    send_own(c, h->others, &chunk);
 }
 
 /* Sum starts as my contribution, with others it is written when the first comes. */
@@ -56,8 +56,9 @@ direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned fr
     int32_t *sum = c->setup.sum + b->first;
     bool first = lane->left == lane->holders->n - 1;
     uint64_t before, after;
-    check_sum(sum, first ? c->setup.own + b->first : sum, frame->data, b->count, &before, &after);
-    if (check_differs(check_add(before, chunk->check), after))
+    const int32_t *base = first ? c->setup.own + b->first : sum;
+    bool good = coding_sum(sum, base, chunk->coding, frame->data, b->count, &before, &after);
+    if (!good || check_differs(check_add(before, chunk->check), after))
         return collective_refuse(c, "wrong checksum", chunk);
     *taken = CHUNK_FINAL;
     lane->covered |= chunk->coverage;

@@ -63,7 +63,7 @@ ring_send(struct collective *c, size_t bucket)
             count = c->setup.chunk_elems;
         struct proto_chunk chunk = own_chunk(c, bucket, first, count);
         c->chunks[lane->chunk + h->rank * lane->stride + k] = CHUNK_PASSED;
-        send_own(c, right_neighbour(h), &chunk);
+        send_own(c, UINT64_C(1) << h->of_plan[right_neighbour(h)], &chunk);
     }
 }
 
@@ -126,6 +126,33 @@ ring_reduce_last(struct collective *c, struct proto_chunk *chunk, uint8_t *statu
     return VERDICT_DONE;
 }
 
+/* Adds our own elements: the sum goes on to the right neighbour, or is final. */
+static enum verdict
+ring_add(struct collective *c, const struct proto_chunk *chunk, uint8_t *status,
+         const struct core_frame *frame, bool last)
+{
+    int32_t *total = last ? c->setup.sum + chunk->first : NULL;
+    const int32_t *own = c->setup.own + chunk->first;
+    enum verdict verdict = VERDICT_DONE;
+    struct proto_chunk next = *chunk;
+    struct onward on;
+    bool good = onward_add(c, &on, total, own, chunk, frame);
+    next.check = on.sum_check;
+    next.coverage |= holders_of(c, chunk->bucket)->mine;
+    next.hop++;
+    if (!good || check_differs(check_add(chunk->check, on.base_check), next.check)) {
+        verdict = collective_refuse(c, "wrong checksum", chunk);
+    } else if (last) {
+        verdict = ring_reduce_last(c, &next, status, &on.frame);
+    } else {
+        *status = CHUNK_PASSED;
+        c->progress++;
+        ring_pass_on(c, PROTO_REDUCE, &next, &on.frame);
+    }
+    onward_end(c, &on);
+    return verdict;
+}
+
 static enum verdict
 ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from,
             struct core_frame *frame)
@@ -141,24 +168,7 @@ ring_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return VERDICT_LATER;
     if (covers_twice(chunk->coverage, h->mine))
         return collective_refuse(c, "a shard counted twice", chunk);
-    const int32_t *own = c->setup.own + chunk->first;
-    uint64_t mine, sum;
-    if (last)
-        check_sum_copy(c->setup.sum + chunk->first, own, frame->data, chunk->count, &mine, &sum);
-    else
-        check_sum(frame->data, own, frame->data, chunk->count, &mine, &sum);
-    if (check_differs(check_add(chunk->check, mine), sum))
-        return collective_refuse(c, "wrong checksum", chunk);
-    struct proto_chunk next = *chunk;
-    next.check = sum;
-    next.coverage |= h->mine;
-    next.hop++;
-    if (last)
-        return ring_reduce_last(c, &next, status, frame);
-    *status = CHUNK_PASSED;
-    c->progress++;
-    ring_pass_on(c, PROTO_REDUCE, &next, frame);
-    return VERDICT_DONE;
+    return ring_add(c, chunk, status, frame, last);
 }
 
 static enum verdict

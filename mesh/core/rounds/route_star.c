@@ -20,6 +20,7 @@
 #include <assert.h>
 
 #include "compress/check.h"
+#include "compress/coding.h"
 #include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 
@@ -66,7 +67,8 @@ range_send(struct collective *c, size_t bucket, size_t r)
 {
     struct proto_chunk chunk = range_chunk(c, bucket, r);
     chunk.hop = range_hop(r);
-    send_own(c, c->ranges[layout_of(c, bucket)->first + r].owner, &chunk);
+    unsigned owner = c->ranges[layout_of(c, bucket)->first + r].owner;
+    send_own(c, UINT64_C(1) << holders_of(c, bucket)->of_plan[owner], &chunk);
 }
 
 /* The first range of `owner` from r on; the number of ranges: none. */
@@ -175,32 +177,32 @@ static bool
 range_add_first(struct collective *c, struct range *range, const struct proto_chunk *chunk,
                 const struct core_frame *frame)
 {
-    uint64_t check = check_copy(c->setup.sum + chunk->first, frame->data, chunk->count);
+    uint64_t check;
     range->check = chunk->check;
-    return !check_differs(check, chunk->check);
+    bool good =
+        coding_copy(c->setup.sum + chunk->first, chunk->coding, frame->data, chunk->count, &check);
+    return good && !check_differs(check, chunk->check);
 }
 
-/* Adds a contribution to sum, or to our own one; with `last` its frame has the total, too. */
+/* Adds a contribution to sum, or to our own one. With `last` the total goes on. */
 static bool
 range_add(struct collective *c, struct range *range, const struct proto_chunk *chunk,
-          struct core_frame *frame, bool last)
+          const struct core_frame *frame, bool last, struct onward *on)
 {
     int32_t *sum = c->setup.sum + chunk->first;
     bool first = range->taken == 0;
     const int32_t *base = first ? c->setup.own + chunk->first : sum;
-    uint64_t before, after;
     if (first && c->ready <= chunk->bucket)
         return range_add_first(c, range, chunk, frame);
-    if (last)
-        check_sum_copy(sum, base, frame->data, chunk->count, &before, &after);
-    else
-        check_sum(sum, base, frame->data, chunk->count, &before, &after);
+    bool good = last ? onward_add(c, on, sum, base, chunk, frame)
+                     : coding_sum(sum, base, chunk->coding, frame->data, chunk->count,
+                                  &on->base_check, &on->sum_check);
     if (first) {
         range->taken = UINT64_C(1) << holders_of(c, chunk->bucket)->rank;
-        range->check = before;
+        range->check = on->base_check;
     }
     range->check = check_add(range->check, chunk->check);
-    return !check_differs(range->check, after);
+    return good && !check_differs(range->check, on->sum_check);
 }
 
 /* All have contributed: the total goes to all others. */
@@ -247,12 +249,18 @@ star_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return VERDICT_LATER;
     if (covers_twice(chunk->coverage, range->covered))
         return collective_refuse(c, "a shard counted twice", chunk);
-    if (!range_add(c, range, chunk, frame, last))
-        return collective_refuse(c, "wrong checksum", chunk);
-    range->taken |= UINT64_C(1) << from;
-    range->covered |= chunk->coverage;
-    c->progress++;
-    return last ? range_finish(c, range, chunk, frame) : VERDICT_DONE;
+    struct onward on = {.made = false};
+    enum verdict verdict = VERDICT_DONE;
+    if (!range_add(c, range, chunk, frame, last, &on)) {
+        verdict = collective_refuse(c, "wrong checksum", chunk);
+    } else {
+        range->taken |= UINT64_C(1) << from;
+        range->covered |= chunk->coverage;
+        c->progress++;
+        verdict = last ? range_finish(c, range, chunk, &on.frame) : VERDICT_DONE;
+    }
+    onward_end(c, &on);
+    return verdict;
 }
 
 /* --- At the others -------------------------------------------------------------------------------- */

@@ -1,0 +1,130 @@
+/* test_coding.c - sums of bodies, however they are written: the plain sums and their checksums. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compress/check.h"
+#include "compress/coding.h"
+#include "tests/support/rand.h"
+#include "tests/support/variants.h"
+
+enum { MOST = 2 * PACKED_BLOCK + 333 };
+
+static int32_t a[MOST], x[MOST], out[MOST], want[MOST];
+static uint8_t body[4 * MOST + 1024], on[4 * MOST + 1024];
+
+/* a and x of n elements, x in the body; returns its size. */
+static size_t
+draw(struct rand *rand, enum proto_coding coding, size_t n)
+{
+    unsigned bits = (unsigned)rand_range(rand, 0, 30);
+    for (size_t i = 0; i < n; i++) {
+        a[i] = (int32_t)(rand_u64(rand) & 0x3fffffff) >> bits;
+        x[i] = -((int32_t)(rand_u64(rand) & 0x3fffffff) >> bits);
+        want[i] = a[i] + x[i];
+    }
+    uint64_t check;
+    if (coding == PROTO_CODING_PACKED) {
+        size_t size = coding_pack(body, x, n, SIZE_MAX, &check);
+        assert_true(check == check_of(x, 0, n));
+        return size;
+    }
+    memcpy(body, x, n * sizeof *x);
+    return n * sizeof *x;
+}
+
+static void
+check_one(struct rand *rand, enum proto_coding coding, size_t n)
+{
+    uint64_t check, of_a, of_sum;
+    size_t size = draw(rand, coding, n);
+    assert_true(coding_fits(coding, body, size, n) && size <= coding_most(n));
+    assert_false(coding_fits(coding, body, size + 1, n));
+    assert_true(coding_copy(out, coding, body, n, &check));
+    assert_memory_equal(out, x, n * sizeof *x);
+    assert_true(check == check_of(x, 0, n));
+    assert_true(coding_sum(out, a, coding, body, n, &of_a, &of_sum));
+    assert_memory_equal(out, want, n * sizeof *x);
+    assert_true(of_a == check_of(a, 0, n) && of_sum == check_of(want, 0, n));
+}
+
+static void
+copies_and_sums_are_the_plain_ones(void **state)
+{
+    (void)state;
+    struct rand rand = {1};
+    for (size_t n = 0; n <= MOST; n += n < 130 ? 1 : 101) {
+        check_one(&rand, PROTO_CODING_RAW, n);
+        check_one(&rand, PROTO_CODING_PACKED, n);
+    }
+}
+
+/* A sum that goes on is packed, and in memory if that is wanted. */
+static void
+a_sum_goes_on_packed(void **state)
+{
+    (void)state;
+    struct rand rand = {2};
+    for (size_t n = 1; n <= MOST; n += n < 130 ? 1 : 101)
+        for (int keep = 0; keep < 2; keep++) {
+            uint64_t of_a, of_sum, check;
+            size_t size = 0;
+            draw(&rand, PROTO_CODING_PACKED, n);
+            memset(out, 0, sizeof out);
+            assert_true(coding_sum_on(on, &size, keep ? out : NULL, a, body, n, &of_a, &of_sum));
+            assert_true(of_a == check_of(a, 0, n) && of_sum == check_of(want, 0, n));
+            assert_true(!keep || memcmp(out, want, n * sizeof *out) == 0);
+            assert_true(coding_fits(PROTO_CODING_PACKED, on, size, n));
+            assert_true(coding_copy(out, PROTO_CODING_PACKED, on, n, &check));
+            assert_memory_equal(out, want, n * sizeof *out);
+        }
+}
+
+/* The sum may lie where one of its parts was. */
+static void
+a_sum_may_replace_its_own_part(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    uint64_t of_a, of_sum;
+    draw(&rand, PROTO_CODING_PACKED, MOST);
+    memcpy(out, a, sizeof a);
+    assert_true(coding_sum(out, out, PROTO_CODING_PACKED, body, MOST, &of_a, &of_sum));
+    assert_memory_equal(out, want, sizeof want);
+    assert_true(of_a == check_of(a, 0, MOST));
+}
+
+/* Every flipped bit of a packed body: it does not fit, is refused, or gives another checksum. */
+static void
+a_flipped_bit_changes_the_checksum(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    for (size_t n = 5; n < 300; n += 59) {
+        uint64_t check;
+        size_t size = draw(&rand, PROTO_CODING_PACKED, n);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            if (coding_fits(PROTO_CODING_PACKED, body, size, n) &&
+                coding_copy(out, PROTO_CODING_PACKED, body, n, &check))
+                assert_true(check != check_of(x, 0, n));
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        unit_test_of_variants(copies_and_sums_are_the_plain_ones),
+        unit_test_of_variants(a_sum_goes_on_packed),
+        cmocka_unit_test(a_sum_may_replace_its_own_part),
+        cmocka_unit_test(a_flipped_bit_changes_the_checksum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
