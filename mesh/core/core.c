@@ -37,7 +37,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->all = bits_below(config->shards);
     /* in a pipeline, who computes nothing may hold what nobody else does */
     core->members_max = config->stages.count > 1 ? PROTO_PEERS_MAX : config->shards;
-    core->placement = config->stages.count > 1 ? calloc(1, sizeof *core->placement) : NULL;
+    core->placement = config->stages.count > 1 ? malloc(sizeof *core->placement) : NULL;
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);

@@ -11,6 +11,7 @@
  *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
  *                                   too. Until it is told of another state, it may go on from it alone
  *     sim --many-flips ...          schedules of flipped bits alone, with eight times as many
+ *     sim --staged ...              schedules with a model in stages alone, otherwise a third of those of rounds
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips, in
@@ -32,10 +33,11 @@ run_failure(const struct sim *sim)
 {
     const char *many = sim->many_flips ? " --many-flips" : "";
     const char *followers = sim->followers_flip ? " --followers-flip" : "";
+    const char *staged = sim->staged ? " --staged" : "";
     printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64
-           " --mutant 0x%" PRIx64 "%s%s --verbose    trace %016" PRIx64 "\n",
+           " --mutant 0x%" PRIx64 "%s%s%s --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed,
-           sim->mutant, many, followers, sim->trace);
+           sim->mutant, many, followers, staged, sim->trace);
 }
 
 enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 4000, SMOKE_SEEDS_FLIPS = 6000 };
@@ -170,6 +172,8 @@ parse(struct sim_options *options, int argc, char **argv)
             options->followers_flip = true;
         } else if (strcmp(arg, "--many-flips") == 0) {
             options->many_flips = true;
+        } else if (strcmp(arg, "--staged") == 0) {
+            options->staged = true;
         } else if (!value) {
             return false;
         } else {
@@ -287,7 +291,7 @@ main(int argc, char **argv)
                 "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
                 "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
                 "[--followers-flip] "
-                "[--many-flips]\n");
+                "[--many-flips] [--staged]\n");
         return 2;
     }
     if (options.print)
@@ -299,6 +303,7 @@ main(int argc, char **argv)
     running = sim;
     sim->followers_flip = options.followers_flip;
     sim->many_flips = options.many_flips;
+    sim->staged = options.staged;
     if (options.engine && !sim_engine(sim, options.engine)) {
         tell_engines(options.engine);
         sim_destroy(&sim);

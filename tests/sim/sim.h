@@ -302,6 +302,7 @@ struct sim {
     bool verbose;
     bool followers_flip; /* states flip in nodes that follow others, too */
     bool many_flips;     /* all schedules are of flips, and have eight times as many */
+    bool staged;         /* in all schedules the model is cut into stages */
     bool drill;          /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
     enum sim_slow slow;

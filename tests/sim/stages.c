@@ -21,7 +21,7 @@ is_staged(const struct sim *sim)
     bool drill =
         sim->drill || sim->slow || sim->alone || sim->late || sim->fixed.nodes || sim->lost.stages;
     return sim->engine == &sim_engine_rounds && !drill && !sim->many_flips && !sim->play.scenario &&
-           !sim->profile.audit_share && mix64_pair(sim->seed, STAGED) % 3 == 0;
+           !sim->profile.audit_share && (sim->staged || mix64_pair(sim->seed, STAGED) % 3 == 0);
 }
 
 /* Buckets of the stages behind the last bucket, which has the counters. */
