@@ -19,6 +19,8 @@
 #include "compress/packed.h"
 #include "proto/proto.h"
 
+enum { CODING_LEAST = PACKED_GROUP /* fewer elements are not worth packing */ };
+
 /* Bytes of `count` elements as int32. */
 static inline size_t
 coding_raw(uint64_t count)

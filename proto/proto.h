@@ -316,6 +316,7 @@ struct proto_total {
     uint64_t block;
     uint64_t state_hash; /* of the state before this round; the total is applied to that state */
     uint64_t commit; /* totals that I have applied, with this one: summed again it has another */
+    uint16_t coding; /* enum proto_coding: how the body is written */
     uint64_t check;  /* XXH3-64 of the body, with the other fields as seed */
 };
 

@@ -214,7 +214,7 @@ def check_objects(objects):
     known = PURE | set(defined) | set(symbols(glob.glob(f'{root}/proto/*.o') + glob.glob(f'{root}/compress/*.o'))[0])
     for name in sorted(used):
         for symbol in sorted(used[name] - known):
-            if symbol in ('calloc', 'free'):
+            if symbol in ('calloc', 'malloc', 'free'):
                 if name not in ALLOCATES:
                     refuse(f'mesh/core/{name}.c allocates: {symbol}')
             elif not symbol.startswith(('__asan', '__ubsan', '__tsan', '__sanitizer')):

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
+#include "compress/packed.h"
 #include "mesh/core/internal.h"
 #include "mesh/core/transfer/fetch_copy.h"
 #include "mesh/core/transfer/fetch_follow.h"
@@ -80,6 +81,26 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
     msg.total.check = transfer_total_check(&msg.total, 1, total, size);
     say_bulk(lone, from, &msg, total, size);
+}
+
+/* The same, packed; `flip`: this bit of the body is another one, and the check is of that. */
+static void
+give_packed_total(struct lone *lone, unsigned from, uint64_t round, int32_t value, int flip)
+{
+    static int32_t total[LONE_VECTOR];
+    static uint8_t bodies[8][4096]; /* some are kept */
+    static unsigned turn;
+    uint8_t *body = bodies[turn++ % 8];
+    for (size_t k = 0; k < LONE_VECTOR; k++)
+        total[k] = value + (int32_t)k;
+    size_t size = packed_write(body, total, LONE_VECTOR);
+    if (flip >= 0)
+        body[flip / 8] ^= (uint8_t)(1u << flip % 8);
+    struct proto_msg msg = {
+        .type = PROTO_TOTAL,
+        .total = {.round = round, .state_hash = 77 + round, .coding = PROTO_CODING_PACKED}};
+    msg.total.check = transfer_total_check(&msg.total, 1, body, size);
+    say_bulk(lone, from, &msg, body, size);
 }
 
 static void
@@ -522,6 +543,27 @@ a_total_of_the_round_before_is_for_another_state(void **state)
     lone_destroy(&lone);
 }
 
+static void
+a_packed_total_is_the_same_total(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    give_packed_total(lone, 7, 9, 0, 8 * 131 + 7); /* an element behind the last one is not zero */
+    assert_false(lone->commit);
+    give_packed_total(lone, 7, 10, 100, -1); /* kept */
+    give_packed_total(lone, 7, 9, 0, -1);
+    assert_true(lone->commit);
+    assert_int_equal(lone->sum[10], 0);
+    assert_int_equal(lone->sum[99], 89);
+    assert_int_equal(lone->sum[0], 90);
+    lone_train(lone);
+    assert_true(lone->commit);
+    assert_int_equal(lone->sum[99], 189);
+    lone_train(lone);
+    assert_int_equal(lone->kept, 0);
+    lone_destroy(&lone);
+}
+
 /* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on members. */
 static void
 a_total_from_another_donor_begins_again_if_sums_are_inexact(void **state)
@@ -856,6 +898,7 @@ main(void)
         cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
         cmocka_unit_test(what_nobody_asked_for_is_ignored),
         cmocka_unit_test(totals_are_applied_in_their_order),
+        cmocka_unit_test(a_packed_total_is_the_same_total),
         cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
         cmocka_unit_test(a_total_from_another_donor_begins_again_if_sums_are_inexact),
         cmocka_unit_test(blocks_of_two_inexact_totals_are_not_put_together),

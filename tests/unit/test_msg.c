@@ -565,10 +565,11 @@ state_has_its_limits(void **state)
     assert_true(got.follow.again);
     refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuubu]", V, U(18), U(0), U(0), U(0),
             0, U(1));
-    assert_int_equal(decode("[uuuuuuu]", V, U(19), PROTO_ROUND_MAX, U(3), MAX, U(4), MAX), 0);
+    assert_int_equal(decode("[uuuuuuuu]", V, U(19), PROTO_ROUND_MAX, U(3), MAX, U(4), U(1), MAX),
+                     0);
     assert_int_equal(got.total.commit, 4);
-    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuuu]", V, U(19), U(0),
-            U(1 << 17), U(0), U(0), U(0));
+    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuuuu]", V, U(19), U(0),
+            U(1 << 17), U(0), U(0), U(0), U(0));
 }
 
 static void

@@ -170,9 +170,9 @@ checksums_are_over_the_body_and_each_field(void **state)
     const struct proto_offer offer = {.round = 3, .state_hash = 4, .size = 5};
     const struct proto_total total = {.round = 3, .block = 4, .state_hash = 5, .commit = 6};
     struct proto_offer o[] = {offer, offer, offer};
-    struct proto_total t[] = {total, total, total, total};
+    struct proto_total t[] = {total, total, total, total, total};
     o[0].round++, o[1].state_hash++, o[2].size++;
-    t[0].round++, t[1].block++, t[2].state_hash++, t[3].commit++;
+    t[0].round++, t[1].block++, t[2].state_hash++, t[3].commit++, t[4].coding++;
     assert_true(transfer_offer_check(&offer, 2, "abc", 3) !=
                 transfer_offer_check(&offer, 1, "abc", 3));
     assert_true(transfer_total_check(&total, 2, "abc", 3) !=
@@ -180,7 +180,7 @@ checksums_are_over_the_body_and_each_field(void **state)
     for (int k = 0; k < 3; k++)
         assert_true(transfer_offer_check(&o[k], 1, "abc", 3) !=
                     transfer_offer_check(&offer, 1, "abc", 3));
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         assert_true(transfer_total_check(&t[k], 1, "abc", 3) !=
                     transfer_total_check(&total, 1, "abc", 3));
     assert_true(transfer_offer_check(&offer, 1, "abd", 3) !=

@@ -18,8 +18,6 @@ collective_refuse(struct collective *c, const char *what, const struct proto_chu
     return VERDICT_BAD;
 }
 
-enum { PACK_LEAST = PACKED_GROUP /* a body of fewer elements is sent as it is */ };
-
 /* The most bytes of a packed body that is sent instead of `count` elements. */
 static size_t
 packed_limit(const struct collective *c, uint64_t count)
@@ -34,7 +32,7 @@ send_packed(struct collective *c, uint64_t ranks, const struct proto_chunk *chun
 {
     struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
     struct core_frame frame;
-    if (chunk->count < (c->setup.pack_all ? 1 : PACK_LEAST) ||
+    if (chunk->count < (c->setup.pack_all ? 1 : CODING_LEAST) ||
         !c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), false, &frame))
         return false;
     size_t size = coding_pack(frame.data, c->setup.own + chunk->first, chunk->count,

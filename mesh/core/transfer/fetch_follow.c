@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compress/coding.h"
 #include "mesh/core/internal.h"
 #include "mesh/core/transfer/fetch_internal.h"
 
@@ -92,6 +93,32 @@ total_scatter(const struct core *core, size_t at, const uint8_t *body, size_t si
     }
 }
 
+/* Has the body the size of this block? */
+static bool
+total_fits(const struct proto_total *total, struct transfer_block block, const void *body,
+           size_t size)
+{
+    if (total->coding == PROTO_CODING_RAW)
+        return size == block.size;
+    return block.size % sizeof(int32_t) == 0 &&
+           coding_fits(total->coding, body, size, block.size / sizeof(int32_t));
+}
+
+/* False: it has bits that must be zero. */
+static bool
+total_unpack(const struct core *core, struct transfer_block block, const void *body)
+{
+    struct packed_in in = packed_open(body, block.size / sizeof(int32_t));
+    int32_t some[PACKED_BLOCK];
+    bool good = true;
+    for (size_t at = 0; at < block.size; at += sizeof some) {
+        size_t size = block.size - at < sizeof some ? block.size - at : sizeof some;
+        good &= packed_get(&in, some, size / sizeof *some);
+        total_scatter(core, block.offset + at, (const uint8_t *)some, size);
+    }
+    return good;
+}
+
 /* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of one
  * that is gone only totals are left, which were kept: nobody is there to differ from. */
 static struct fetch_verdict
@@ -132,7 +159,7 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
     struct transfer_block block =
         transfer_total_block(&core->transfer, core->first_bucket, core->holds, fetch->block);
     assert(block.size > 0);
-    bool fits = size == block.size;
+    bool fits = total_fits(total, block, body, size);
     if (transfer_total_check(total, core->holds, body, size) != total->check ||
         (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
@@ -144,7 +171,10 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
         total_restart(fetch, core);
         return verdict;
     }
-    total_scatter(core, block.offset, body, size);
+    if (total->coding == PROTO_CODING_RAW)
+        total_scatter(core, block.offset, body, size);
+    else if (!total_unpack(core, block, body))
+        return verdict;
     fetch->commit = total->commit;
     fetch->block++;
     fetch->sure = true;
@@ -203,7 +233,7 @@ total_keep(struct fetch *fetch, const struct core *core, const struct proto_tota
 {
     if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
         (total->round == core->round && total->block < fetch->block) ||
-        frame->size > core->config.block_size)
+        frame->size > coding_most(core->config.block_size / sizeof(int32_t) + 1))
         return;
     for (size_t k = 0; k < fetch->kept_count; k++)
         if (fetch->kept[k].total.round == total->round &&

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compress/coding.h"
 #include "mesh/core/internal.h"
 #include "proto/hash.h"
 
@@ -237,6 +238,31 @@ serve_committed(struct serve *serve, const struct core *core)
     }
 }
 
+/* A block of a total, if packing makes it shorter and a buffer is free. */
+static bool
+send_total_packed(const struct core *core, int to, struct proto_msg *msg, uint64_t segments,
+                  const uint8_t *body, size_t size)
+{
+    const struct core_wire *wire = core->config.wire;
+    unsigned link = (unsigned)core->peers.peers[to].link;
+    size_t count = size / sizeof(int32_t), most = core->config.pack_all ? SIZE_MAX : size - 1;
+    struct core_frame frame;
+    uint64_t check;
+    if (count < (core->config.pack_all ? 1 : CODING_LEAST) || size % sizeof(int32_t) != 0 ||
+        (uintptr_t)body % sizeof(int32_t) != 0 ||
+        !wire->make(core->config.wire_ctx, coding_most(count), false, &frame))
+        return false;
+    size_t packed =
+        coding_pack(frame.data, (const int32_t *)(const void *)body, count, most, &check);
+    msg->total.coding = packed > 0 ? PROTO_CODING_PACKED : PROTO_CODING_RAW;
+    msg->total.check = transfer_total_check(&msg->total, segments, frame.data, packed);
+    if (packed > 0)
+        wire->pass_on(core->config.wire_ctx, &link, 1, msg,
+                      &(struct core_frame){frame.data, packed, frame.handle});
+    wire->release(core->config.wire_ctx, frame.handle);
+    return packed > 0;
+}
+
 /* The block that this follower gets next; nothing of a total that is no longer in the log. */
 static void
 send_total(struct serve *serve, const struct core *core, int to)
@@ -256,8 +282,10 @@ send_total(struct serve *serve, const struct core *core, int to)
         msg.total.state_hash = total->state_hash;
         msg.total.commit = total->commit;
     }
-    msg.total.check = transfer_total_check(&msg.total, f->segments, body, block.size);
     served->served_at = core->awake;
+    if (send_total_packed(core, to, &msg, f->segments, body, block.size))
+        return;
+    msg.total.check = transfer_total_check(&msg.total, f->segments, body, block.size);
     peers_send_bulk(core, to, &msg, body, block.size);
 }
 

@@ -86,7 +86,7 @@ transfer_total_check(const struct proto_total *total, uint64_t segments, const v
                      size_t size)
 {
     uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
-    seed = mix64_pair(mix64_pair(seed, total->commit), segments);
+    seed = mix64_pair(mix64_pair(mix64_pair(seed, total->commit), total->coding), segments);
     return XXH3_64bits_withSeed(body, size, seed);
 }
 
