@@ -259,14 +259,17 @@ static const char *
 evaluation_wrong(struct stage *stage, const struct core_piece *piece)
 {
     bool last = piece->stage == piece->plan->cut_count;
+    uint64_t bit = UINT64_C(1) << piece->shard;
     if (piece->fresh) {
         stage->input = stage->weight = 0;
         stage->zeroed = true;
     }
     if (stage->zeroed != last)
         return last ? "own does not begin from zero" : "nothing is added there";
-    stage->input |= UINT64_C(1) << piece->shard;
-    stage->weight |= UINT64_C(1) << piece->shard;
+    if (last && (stage->weight & bit))
+        return "it is in own";
+    stage->input |= bit;
+    stage->weight |= bit;
     return NULL;
 }
 
@@ -281,7 +284,7 @@ forward_wrong(struct sim *sim, const struct sim_node *node, struct stage *stage,
     uint64_t bit = UINT64_C(1) << piece->shard;
     if (stage->planned & bit)
         return "it is computed";
-    if (stage->input & bit) { /* the stage begins again */
+    if ((stage->input & bit) && !evaluates(sim, node)) { /* the stage begins again */
         stage->input = stage->weight = 0;
         stage->zeroed = false;
     }
