@@ -50,6 +50,14 @@ char *safetensors_header(const struct nn_model *model, const char *const *metada
  * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model) or the error of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,
                      struct why *why);
+/* Opens a file, and checks it as above; then parameters are taken of it, any number of times: the tensors that lie in [first, end) of
+ * the model's, to to[end - first]. safetensors_close frees it, and may be called with NULL in *file. The model is borrowed. */
+struct safetensors_file;
+int safetensors_open(struct safetensors_file **out, const char *path, const struct nn_model *model,
+                     struct why *why);
+int safetensors_take(const struct safetensors_file *file, size_t first, size_t end, float *to,
+                     struct why *why);
+void safetensors_close(struct safetensors_file **file);
 /* The same from memory; `name` stands for the file in `why`. data[have] is the beginning of a file of `size` bytes, at
  * least its header unless that is too long; all of it unless the file is too long for the model, which then is said. */
 int safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
@@ -94,8 +102,8 @@ void checkpoint_seal(uint8_t *image, size_t size);
 int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size,
                      struct why *why);
 
-/* Reads and checks the whole file before it copies anything. Names, sizes, job hash and numerics must be the
- * expected ones; expected parts may lie within larger ones of the file, or within the whole. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
+/* Checks the whole file before it copies anything, and has one page of it in memory at a time. Names, sizes, job hash and
+ * numerics must be the expected ones; expected parts may lie within larger ones of the file, or within the whole. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
  * another job), -ENOTSUP (of this job, but with other numerics or sections) or the error of reading, with `why`. */
 int checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why);
 /* The same from memory; `name` stands for the file in `why`. */

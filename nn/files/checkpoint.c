@@ -1,7 +1,7 @@
 /* checkpoint.c - the state of a run as one file that cannot be half right. Format: files.h.
  *
- * Reading is three steps: open_view checks that every page is whole and where the sections lie; fit compares
- * that with what the caller expects; only then is anything copied. */
+ * Reading is three steps: check_file checks that every page is whole and where the sections lie; fit compares
+ * that with what the caller expects; only then is anything copied. Of a file, one page at a time is in memory. */
 #include "nn/files/checkpoint.h"
 
 #include <assert.h>
@@ -16,12 +16,17 @@
 #include "nn/files/checkpoint_internal.h"
 #include "nn/files/disk.h"
 
-struct view {
+/* A file, or its image in memory. */
+struct checkpoint_file {
+    char name[DISK_PATH_MAX];
+    const uint8_t *image; /* NULL: it is in `fd` */
+    int fd;
+    size_t size;
     struct checkpoint_head head;
-    const uint8_t *image;
-    struct checkpoint has;                /* names and sizes of its sections */
-    size_t at[CHECKPOINT_SECTIONS_MAX];   /* where these lie, */
-    size_t from[CHECKPOINT_SECTIONS_MAX]; /* and the expected ones, in the payloads */
+    uint8_t key[crypto_shorthash_KEYBYTES]; /* of the checks of its pages */
+    struct checkpoint has;                  /* names and sizes of its sections */
+    size_t at[CHECKPOINT_SECTIONS_MAX];     /* where these lie, */
+    size_t from[CHECKPOINT_SECTIONS_MAX];   /* and the expected ones, in the payloads */
 };
 
 static int
@@ -63,35 +68,79 @@ not_ours(const char *name, const uint8_t *data, size_t size, struct why *why)
                      get32(data + 8), VERSION);
 }
 
-/* Every page whole, and the hash of all. */
-static int
-view_pages(const char *name, const uint8_t *data, size_t size, struct why *why)
+/* A page: in the image, or read to buffer[CHECKPOINT_PAGE]; NULL: it cannot be read. */
+static const uint8_t *
+page_at(const struct checkpoint_file *file, size_t page, uint8_t *buffer, size_t *payload)
 {
-    uint8_t digest[DIGEST], key[crypto_shorthash_KEYBYTES];
-    const uint8_t *trailer = data + size - TRAILER;
-    if (get64(data + 16) != size || memcmp(data, trailer, HEAD) != 0)
-        return damaged(name, "first page and trailer disagree", why);
-    checkpoint_key(data, key);
-    for (size_t i = 0; i < checkpoint_pages_of(size); i++) {
-        char what[64];
-        size_t offset, payload = checkpoint_page_of(size, i, &offset);
-        if (checkpoint_check_keyed(key, i, data + offset, payload) ==
-            get64(data + offset + payload))
-            continue;
-        snprintf(what, sizeof what, "page %zu of %zu", i, checkpoint_pages_of(size));
-        return damaged(name, what, why);
-    }
-    checkpoint_digest(data, size, digest);
-    if (memcmp(digest, trailer + HEAD, DIGEST) != 0 ||
-        memcmp(trailer + HEAD + DIGEST, end_magic, sizeof end_magic) != 0)
-        return damaged(name, "hash", why);
-    return 0;
+    size_t offset;
+    *payload = checkpoint_page_of(file->size, page, &offset);
+    if (file->image)
+        return file->image + offset;
+    size_t size = *payload + CHECKPOINT_CHECK;
+    return disk_read_at(file->fd, buffer, size, offset) == (ssize_t)size ? buffer : NULL;
 }
 
 static int
-view_sections(struct view *view, const char *name, size_t body, struct why *why)
+page_unread(const struct checkpoint_file *file, size_t page, struct why *why)
 {
-    const uint8_t *data = view->image;
+    return why_error(why, -EIO, "%s: page %zu of %zu cannot be read", file->name, page,
+                     checkpoint_pages_of(file->size));
+}
+
+static int
+check_page(const struct checkpoint_file *file, size_t page, const uint8_t *data, size_t payload,
+           struct why *why)
+{
+    uint8_t key[crypto_shorthash_KEYBYTES];
+    char what[64];
+    memcpy(key, file->key, sizeof key);
+    if (checkpoint_check_keyed(key, page, data, payload) == get64(data + payload))
+        return 0;
+    snprintf(what, sizeof what, "page %zu of %zu", page, checkpoint_pages_of(file->size));
+    return damaged(file->name, what, why);
+}
+
+/* Every page whole, and the hash of all. The last one is the trailer. */
+static int
+check_pages(const struct checkpoint_file *file, struct why *why)
+{
+    uint8_t buffer[CHECKPOINT_PAGE], digest[DIGEST];
+    const uint8_t *data = NULL;
+    crypto_generichash_state hash;
+    size_t pages = checkpoint_pages_of(file->size), payload;
+    crypto_generichash_init(&hash, NULL, 0, DIGEST);
+    for (size_t i = 0; i < pages; i++) {
+        data = page_at(file, i, buffer, &payload);
+        int rc = data ? check_page(file, i, data, payload, why) : page_unread(file, i, why);
+        if (rc)
+            return rc;
+        crypto_generichash_update(&hash, data, i + 1 < pages ? payload : (size_t)HEAD);
+    }
+    crypto_generichash_final(&hash, digest, DIGEST);
+    bool same = memcmp(digest, data + HEAD, DIGEST) == 0 &&
+                memcmp(data + HEAD + DIGEST, end_magic, sizeof end_magic) == 0;
+    return same ? 0 : damaged(file->name, "hash", why);
+}
+
+/* Do the first page and the trailer say the same? */
+static int
+check_ends(const struct checkpoint_file *file, const uint8_t *first, struct why *why)
+{
+    uint8_t buffer[CHECKPOINT_PAGE];
+    size_t payload, last = checkpoint_pages_of(file->size) - 1;
+    const uint8_t *trailer = page_at(file, last, buffer, &payload);
+    if (!trailer)
+        return page_unread(file, last, why);
+    bool same = get64(first + 16) == file->size && memcmp(first, trailer, HEAD) == 0;
+    return same ? 0 : damaged(file->name, "first page and trailer disagree", why);
+}
+
+/* The table, which is in the first page. */
+static int
+table_read(struct checkpoint_file *view, const uint8_t *data, struct why *why)
+{
+    const char *name = view->name;
+    size_t body = checkpoint_body_of(view->size);
     size_t count = view->head.count, end = HEAD + count * ENTRY;
     if (count < 1 || count > CHECKPOINT_SECTIONS_MAX || body < end)
         return damaged(name, "number of sections", why);
@@ -115,20 +164,55 @@ view_sections(struct view *view, const char *name, size_t body, struct why *why)
                                                              : damaged(name, "reserved bytes", why);
 }
 
+/* The first page, which has the head and the table. */
 static int
-open_view(struct view *view, const char *name, const uint8_t *data, size_t size, struct why *why)
+read_first(struct checkpoint_file *file, const uint8_t *first, size_t payload, struct why *why)
 {
-    size_t body = checkpoint_body_of(size), offset;
-    if (body == SIZE_MAX || !vouches(data, checkpoint_page_of(size, 0, &offset), 0)) {
-        bool trailer =
-            body != SIZE_MAX && vouches(data + size - TRAILER, TRAILER - CHECKPOINT_CHECK,
-                                        checkpoint_pages_of(size) - 1);
-        return trailer ? damaged(name, "page 0", why) : not_ours(name, data, size, why);
-    }
-    int rc = view_pages(name, data, size, why);
-    view->image = data;
-    head_decode(data, &view->head);
-    return rc ? rc : view_sections(view, name, body, why);
+    if (!vouches(first, payload, 0))
+        return not_ours(file->name, first, payload, why);
+    checkpoint_key(first, file->key);
+    head_decode(first, &file->head);
+    return 0;
+}
+
+/* The first page is not whole: is it the only one? */
+static bool
+trailer_vouches(const struct checkpoint_file *file)
+{
+    uint8_t buffer[CHECKPOINT_PAGE];
+    size_t payload, last = checkpoint_pages_of(file->size) - 1;
+    const uint8_t *trailer = page_at(file, last, buffer, &payload);
+    return trailer && vouches(trailer, payload, last);
+}
+
+/* Too short for a checkpoint. */
+static int
+check_short(const struct checkpoint_file *file, struct why *why)
+{
+    uint8_t head[HEAD];
+    size_t got = file->size < HEAD ? 0 : HEAD;
+    if (got && file->image)
+        memcpy(head, file->image, HEAD);
+    else if (got && disk_read_at(file->fd, head, HEAD, 0) != HEAD)
+        got = 0;
+    return not_ours(file->name, head, got, why);
+}
+
+/* All of it. */
+static int
+check_file(struct checkpoint_file *file, struct why *why)
+{
+    uint8_t buffer[CHECKPOINT_PAGE];
+    size_t payload;
+    if (checkpoint_body_of(file->size) == SIZE_MAX)
+        return check_short(file, why);
+    const uint8_t *first = page_at(file, 0, buffer, &payload);
+    int rc = first ? read_first(file, first, payload, why) : page_unread(file, 0, why);
+    if (rc == -EBADMSG && trailer_vouches(file))
+        return damaged(file->name, "page 0", why);
+    rc = rc ? rc : check_ends(file, first, why);
+    rc = rc ? rc : check_pages(file, why);
+    return rc ? rc : table_read(file, first, why);
 }
 
 /* --- what the caller expects --- */
@@ -151,7 +235,7 @@ fit_head(const struct checkpoint_head *head, const char *name, const struct chec
 
 /* All that is expected lies within what the file has, of more or of the same parts. */
 static bool
-fit_parts(struct view *view, const struct checkpoint *checkpoint)
+fit_parts(struct checkpoint_file *view, const struct checkpoint *checkpoint)
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
         size_t skip, k = checkpoint_find_part(&view->has, &checkpoint->section[i], &skip);
@@ -164,7 +248,8 @@ fit_parts(struct view *view, const struct checkpoint *checkpoint)
 
 /* Each section as it is expected. */
 static int
-fit_whole(struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
+fit_whole(struct checkpoint_file *view, const char *name, const struct checkpoint *checkpoint,
+          struct why *why)
 {
     if (view->head.count < checkpoint->count ||
         (view->head.count > checkpoint->count && !checkpoint->part))
@@ -183,7 +268,8 @@ fit_whole(struct view *view, const char *name, const struct checkpoint *checkpoi
 }
 
 static int
-fit(struct view *view, const char *name, const struct checkpoint *checkpoint, struct why *why)
+fit(struct checkpoint_file *view, const char *name, const struct checkpoint *checkpoint,
+    struct why *why)
 {
     int rc = fit_head(&view->head, name, checkpoint, why);
     if (rc)
@@ -199,32 +285,55 @@ fit(struct view *view, const char *name, const struct checkpoint *checkpoint, st
     return fit_whole(view, name, checkpoint, why);
 }
 
+/* Of the payloads, joined, from byte `at` on. */
 static int
-parse(const char *name, const uint8_t *data, size_t size, const uint64_t *step,
-      struct checkpoint *checkpoint, struct why *why)
+copy_out(const struct checkpoint_file *file, size_t at, uint8_t *to, size_t size, struct why *why)
 {
-    struct view view;
-    int rc = open_view(&view, name, data, size, why);
-    rc = rc ? rc : fit(&view, name, checkpoint, why);
+    uint8_t buffer[CHECKPOINT_PAGE];
+    while (size) {
+        size_t page = at / PAYLOAD, in = at % PAYLOAD, payload;
+        size_t n = PAYLOAD - in < size ? PAYLOAD - in : size;
+        const uint8_t *data = page_at(file, page, buffer, &payload);
+        int rc = data ? check_page(file, page, data, payload, why) : page_unread(file, page, why);
+        if (rc)
+            return rc;
+        memcpy(to, data + in, n);
+        to += n;
+        at += n;
+        size -= n;
+    }
+    return 0;
+}
+
+/* What is expected, of a file that was checked. */
+static int
+sections_take(struct checkpoint_file *file, const uint64_t *step, struct checkpoint *checkpoint,
+              struct why *why)
+{
+    int rc = fit(file, file->name, checkpoint, why);
     if (rc)
         return rc;
-    if (step && view.head.step != *step)
-        return why_error(why, -EBADMSG, "%s: holds step %llu", name,
-                         (unsigned long long)view.head.step);
-    checkpoint->step = view.head.step;
-    checkpoint->round = view.head.round;
-    for (size_t i = 0; i < checkpoint->count; i++)
-        checkpoint_body_copy(NULL, data, checkpoint->section[i].data, view.from[i],
-                             checkpoint->section[i].size);
-    return 0;
+    if (step && file->head.step != *step)
+        return why_error(why, -EBADMSG, "%s: holds step %llu", file->name,
+                         (unsigned long long)file->head.step);
+    checkpoint->step = file->head.step;
+    checkpoint->round = file->head.round;
+    for (size_t i = 0; i < checkpoint->count && !rc; i++)
+        if (checkpoint->section[i].data)
+            rc = copy_out(file, file->from[i], checkpoint->section[i].data,
+                          checkpoint->section[i].size, why);
+    return rc;
 }
 
 int
 checkpoint_parse(const char *name, const uint8_t *data, size_t size, struct checkpoint *checkpoint,
                  struct why *why)
 {
+    struct checkpoint_file file = {.image = data, .fd = -1, .size = size};
+    snprintf(file.name, sizeof file.name, "%s", name);
     checkpoint_arguments(checkpoint);
-    return parse(name, data, size, NULL, checkpoint, why);
+    int rc = check_file(&file, why);
+    return rc ? rc : sections_take(&file, NULL, checkpoint, why);
 }
 
 /* --- files --- */
@@ -264,66 +373,98 @@ checkpoint_probe(const char *path, struct checkpoint_head *head, struct why *why
     return rc;
 }
 
-/* The first page of an open file, which has the table. */
 static int
-read_first_page(int fd, size_t size, const char *name, struct view *view, struct why *why)
+file_open(struct checkpoint_file *file, const char *path, struct why *why)
 {
-    uint8_t page[CHECKPOINT_PAGE];
-    size_t body = checkpoint_body_of(size), offset;
-    size_t payload = body == SIZE_MAX ? 0 : checkpoint_page_of(size, 0, &offset);
-    ssize_t got = disk_read_at(fd, page, payload + CHECKPOINT_CHECK, 0);
-    if (payload == 0 || got != (ssize_t)(payload + CHECKPOINT_CHECK) || !vouches(page, payload, 0))
-        return not_ours(name, page, got < 0 ? 0 : (size_t)got, why);
-    view->image = page;
-    head_decode(page, &view->head);
-    int rc = view->head.size == size ? view_sections(view, name, body, why)
-                                     : damaged(name, "its size", why);
-    view->image = NULL;
-    return rc;
+    uint64_t size;
+    int ready = sodium_init();
+    assert(ready >= 0);
+    *file = (struct checkpoint_file){.fd = disk_open(path, &size, why)};
+    snprintf(file->name, sizeof file->name, "%s", path);
+    file->size = file->fd < 0 ? 0 : (size_t)size;
+    return file->fd < 0 ? file->fd : 0;
+}
+
+/* The first page alone. */
+static int
+look_into(struct checkpoint_file *file, struct why *why)
+{
+    uint8_t buffer[CHECKPOINT_PAGE];
+    size_t payload;
+    if (checkpoint_body_of(file->size) == SIZE_MAX)
+        return check_short(file, why);
+    const uint8_t *first = page_at(file, 0, buffer, &payload);
+    int rc = first ? read_first(file, first, payload, why) : page_unread(file, 0, why);
+    if (!rc && file->head.size != file->size)
+        rc = damaged(file->name, "its size", why);
+    return rc ? rc : table_read(file, first, why);
 }
 
 int
 checkpoint_sections(const char *path, struct checkpoint *out, struct why *why)
 {
-    struct view view = {.image = NULL};
-    uint64_t size;
-    int ready = sodium_init();
-    assert(ready >= 0);
-    int fd = disk_open(path, &size, why);
-    if (fd < 0)
-        return fd;
-    int rc = read_first_page(fd, (size_t)size, path, &view, why);
-    close(fd);
-    *out = view.has;
-    out->job_hash = view.head.job_hash;
-    out->numerics = view.head.numerics;
-    out->step = view.head.step;
-    out->round = view.head.round;
+    struct checkpoint_file file;
+    int rc = file_open(&file, path, why);
+    if (rc)
+        return rc;
+    rc = look_into(&file, why);
+    close(file.fd);
+    *out = file.has;
+    out->job_hash = file.head.job_hash;
+    out->numerics = file.head.numerics;
+    out->step = file.head.step;
+    out->round = file.head.round;
     return rc;
+}
+
+int
+checkpoint_open(struct checkpoint_file **out, const char *path, struct why *why)
+{
+    struct checkpoint_file *file = *out = malloc(sizeof *file);
+    int rc = file ? file_open(file, path, why) : why_error(why, -ENOMEM, "%s: no memory", path);
+    rc = rc ? rc : check_file(file, why);
+    if (rc)
+        checkpoint_close(out);
+    return rc;
+}
+
+void
+checkpoint_close(struct checkpoint_file **file)
+{
+    if (*file && (*file)->fd >= 0)
+        close((*file)->fd);
+    free(*file);
+    *file = NULL;
+}
+
+const struct checkpoint_head *
+checkpoint_head(const struct checkpoint_file *file)
+{
+    return &file->head;
+}
+
+int
+checkpoint_take(struct checkpoint_file *file, struct checkpoint *checkpoint, struct why *why)
+{
+    checkpoint_arguments(checkpoint);
+    return sections_take(file, NULL, checkpoint, why);
 }
 
 int
 checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoint *checkpoint,
                      struct why *why)
 {
-    uint8_t *data;
-    size_t size;
     struct checkpoint_head head;
+    struct checkpoint_file *file;
     checkpoint_arguments(checkpoint);
     int rc = checkpoint_probe(path, &head, why);
     if (rc == 0)
         rc = fit_head(&head, path, checkpoint, why);
     if (rc && rc != -EBADMSG)
         return rc;
-    size_t expected = checkpoint_size(checkpoint);
-    bool other = rc == 0 && head.size != expected;
-    rc = disk_read(path, other ? (size_t)head.size : expected, &data, &size, why);
-    if (rc == -EFBIG)
-        return why_error(why, -EBADMSG, "%s: damaged, or not a checkpoint", path);
-    if (rc)
-        return rc;
-    rc = parse(path, data, size, step, checkpoint, why);
-    free(data);
+    rc = checkpoint_open(&file, path, why);
+    rc = rc ? rc : sections_take(file, step, checkpoint, why);
+    checkpoint_close(&file);
     return rc;
 }
 
@@ -336,14 +477,8 @@ checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why
 bool
 checkpoint_valid(const char *path, uint64_t step)
 {
-    uint8_t *data;
-    size_t size;
-    struct view view;
-    int ready = sodium_init();
-    assert(ready >= 0);
-    if (disk_read(path, SIZE_MAX, &data, &size, NULL))
-        return false;
-    bool good = open_view(&view, path, data, size, NULL) == 0 && view.head.step == step;
-    free(data);
+    struct checkpoint_file *file;
+    bool good = checkpoint_open(&file, path, NULL) == 0 && file->head.step == step;
+    checkpoint_close(&file);
     return good;
 }

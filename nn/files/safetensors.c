@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -354,49 +355,133 @@ parse_header(const struct reading *r, const uint8_t *text, size_t length, size_t
     return rc;
 }
 
+/* The length of the header, of a file of `size` bytes, of which data[have] is the beginning. */
+static int
+parse_length(const struct reading *r, const uint8_t *data, size_t have, size_t size,
+             uint64_t *length)
+{
+    *length = 0;
+    if (size < LENGTH)
+        return refuse_file(r, -EBADMSG, "%zu bytes are no safetensors file", size);
+    for (int i = LENGTH; i-- > 0;)
+        *length = *length << 8 | data[i];
+    if (*length > size - LENGTH && have > LENGTH && data[LENGTH] != '{')
+        return refuse_file(r, -EBADMSG, "is no safetensors file");
+    if (*length > size - LENGTH)
+        return refuse_file(r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", *length,
+                           size);
+    if (*length > header_max(r->model))
+        return refuse_file(r, -EBADMSG, "header of %" PRIu64 " bytes, expected at most %zu",
+                           *length, header_max(r->model));
+    return 0;
+}
+
+/* begin[tensor] = where its data lies in the file. data[have] is the beginning, with the header if that is not too long. */
+static int
+parse_places(struct reading *r, const uint8_t *data, size_t have, size_t size, size_t *begin)
+{
+    uint64_t length;
+    int rc = parse_length(r, data, have, size, &length);
+    if (rc)
+        return rc;
+    r->data_size = size - LENGTH - (size_t)length;
+    rc = parse_header(r, data + LENGTH, (size_t)length, begin);
+    for (size_t i = 0; !rc && i < nn_tensor_count(r->model); i++)
+        begin[i] += LENGTH + (size_t)length;
+    return rc;
+}
+
 int
 safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
                   const struct nn_model *model, float *params, struct why *why)
 {
     struct reading r = {.name = name, .model = model, .why = why};
-    uint64_t length = 0;
-    if (size < LENGTH)
-        return refuse_file(&r, -EBADMSG, "%zu bytes are no safetensors file", size);
-    for (int i = LENGTH; i-- > 0;)
-        length = length << 8 | data[i];
-    if (length > size - LENGTH && have > LENGTH && data[LENGTH] != '{')
-        return refuse_file(&r, -EBADMSG, "is no safetensors file");
-    if (length > size - LENGTH)
-        return refuse_file(&r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", length,
-                           size);
-    if (length > header_max(model))
-        return refuse_file(&r, -EBADMSG, "header of %" PRIu64 " bytes, expected at most %zu",
-                           length, header_max(model));
-    r.data_size = size - LENGTH - (size_t)length;
     size_t *begin = calloc(nn_tensor_count(model) + 1, sizeof *begin);
-    if (!begin)
-        return refuse_file(&r, -ENOMEM, "no memory");
-    int rc = parse_header(&r, data + LENGTH, (size_t)length, begin);
+    int rc =
+        begin ? parse_places(&r, data, have, size, begin) : refuse_file(&r, -ENOMEM, "no memory");
     assert(rc || have == size);
-    const uint8_t *values = data + LENGTH + length;
     for (size_t i = 0; !rc && i < nn_tensor_count(model); i++) {
         const struct nn_tensor *tensor = nn_tensor(model, i);
-        memcpy(params + tensor->first, values + begin[i], tensor->count * sizeof(float));
+        memcpy(params + tensor->first, data + begin[i], tensor->count * sizeof(float));
     }
     free(begin);
     return rc;
 }
 
+struct safetensors_file {
+    char path[DISK_PATH_MAX];
+    const struct nn_model *model;
+    int fd;
+    size_t begin[]; /* of each tensor */
+};
+
+static int
+read_places(struct safetensors_file *file, struct why *why)
+{
+    struct reading r = {.name = file->path, .model = file->model, .why = why};
+    uint64_t size = 0;
+    size_t most = LENGTH + header_max(file->model);
+    file->fd = disk_open(file->path, &size, why);
+    if (file->fd < 0)
+        return file->fd;
+    uint8_t *head = malloc(most);
+    ssize_t got = head ? disk_read_at(file->fd, head, size < most ? (size_t)size : most, 0) : 0;
+    int rc = !head     ? refuse_file(&r, -ENOMEM, "no memory")
+             : got < 0 ? refuse_file(&r, -errno, "%s", strerror(errno))
+                       : parse_places(&r, head, (size_t)got, (size_t)size, file->begin);
+    free(head);
+    return rc;
+}
+
+int
+safetensors_open(struct safetensors_file **out, const char *path, const struct nn_model *model,
+                 struct why *why)
+{
+    struct safetensors_file *file = *out =
+        calloc(1, sizeof *file + (nn_tensor_count(model) + 1) * sizeof *file->begin);
+    if (!file)
+        return why_error(why, -ENOMEM, "%s: no memory", path);
+    snprintf(file->path, sizeof file->path, "%s", path);
+    file->model = model;
+    int rc = read_places(file, why);
+    if (rc)
+        safetensors_close(out);
+    return rc;
+}
+
+int
+safetensors_take(const struct safetensors_file *file, size_t first, size_t end, float *to,
+                 struct why *why)
+{
+    for (size_t i = 0; i < nn_tensor_count(file->model); i++) {
+        const struct nn_tensor *tensor = nn_tensor(file->model, i);
+        size_t size = tensor->count * sizeof *to;
+        if (tensor->first < first || tensor->first + tensor->count > end)
+            continue;
+        ssize_t got = disk_read_at(file->fd, to + (tensor->first - first), size, file->begin[i]);
+        if (got != (ssize_t)size)
+            return why_error(why, got < 0 ? -errno : -EIO, "%s: %s", file->path,
+                             strerror(got < 0 ? errno : EIO));
+    }
+    return 0;
+}
+
+void
+safetensors_close(struct safetensors_file **file)
+{
+    if (*file && (*file)->fd >= 0)
+        close((*file)->fd);
+    free(*file);
+    *file = NULL;
+}
+
 int
 safetensors_read(const char *path, const struct nn_model *model, float *params, struct why *why)
 {
-    uint8_t *data;
-    size_t have, size, most = LENGTH + header_max(model) + nn_param_count(model) * sizeof *params;
-    int rc = disk_read_head(path, most, &data, &have, &size, why);
-    if (rc)
-        return rc;
-    rc = safetensors_parse(path, data, have, size, model, params, why);
-    free(data);
+    struct safetensors_file *file;
+    int rc = safetensors_open(&file, path, model, why);
+    rc = rc ? rc : safetensors_take(file, 0, nn_param_count(model), params, why);
+    safetensors_close(&file);
     return rc;
 }
 

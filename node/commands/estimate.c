@@ -69,9 +69,9 @@ bench_open(struct bench *bench, const struct config *config, const struct job *j
     if (work_new(&bench->work, &setup) || state_init(&bench->now, &rules, job->exact, params) ||
         state_init(&bench->next, &rules, job->exact, params))
         return -ENOMEM;
-    job_state(job, config, &bench->now);
+    struct why why;
     bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
-    return bench->own ? 0 : -ENOMEM;
+    return bench->own ? job_state(job, config, &bench->now, &why) : -ENOMEM;
 }
 
 /* Seconds. */

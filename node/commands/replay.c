@@ -250,7 +250,9 @@ open_states(struct replay *replay, struct why *why)
         push_ranges_init(&replay->ranges, &replay->store, &step, replay->base.job.begun) ||
         push_held_init(&replay->held, &replay->store, &replay->ranges))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
-    job_state(&replay->base.job, config, &replay->store);
+    int rc = job_state(&replay->base.job, config, &replay->store, why);
+    if (rc)
+        return rc;
     replay->at = calloc(replay->ranges.count, sizeof *replay->at);
     replay->next = calloc(replay->ranges.count, sizeof *replay->next);
     replay->served = calloc(replay->ranges.count, sizeof *replay->served);

@@ -206,9 +206,10 @@ on_began(struct replay *r, struct actor *a)
         restore(r, a, from);
         return DONE;
     }
-    if (a->note.number == 0)
-        job_state(&r->base.job, r->base.config, &a->state);
-    else if ((rc = go_on(r, a)) != DONE)
+    struct why why;
+    if (a->note.number == 0 && job_state(&r->base.job, r->base.config, &a->state, &why))
+        return -EIO;
+    if (a->note.number > 0 && (rc = go_on(r, a)) != DONE)
         return rc;
     replica_values(&a->state, r->scratch);
     gossip_flow_set(a->values, r->scratch, r->count);
@@ -287,6 +288,8 @@ do_all(struct replay *r, struct why *why)
         for (size_t s = 0; s < starts; s++, all += done)
             if ((done = advance_actor(r, &r->actor[s])) == -ENOMEM)
                 return why_error(why, -ENOMEM, "not enough memory for a replay");
+            else if (done == -EIO)
+                return why_error(why, -EIO, "what the job starts from cannot be read any more");
             else if (done < 0)
                 return why_error(why, -EBADMSG,
                                  "%s/" JOURNAL_FILE ": the event at byte %zu cannot follow from "

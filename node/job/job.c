@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/files.h"
+#include <xxhash.h>
+
+#include "nn/files/checkpoint.h"
 #include "node/job/kind.h"
 #include "node/train/from.h"
-#include "proto/hash.h"
 
 enum { DATA_BYTES = 256 };
 
@@ -256,27 +257,47 @@ job_open(struct job *job, const struct config *config, struct why *why)
     return rc ? rc : open_stages(job, config, why);
 }
 
+/* Of all weights in the file, tensor by tensor. */
+static int
+hash_from(const struct job *job, uint64_t *hash, struct why *why)
+{
+    XXH3_state_t *running = XXH3_createState();
+    size_t most = 0;
+    for (size_t i = 0; i < nn_tensor_count(job->model); i++)
+        most = nn_tensor(job->model, i)->count > most ? nn_tensor(job->model, i)->count : most;
+    float *buffer = malloc((most + 1) * sizeof *buffer);
+    int rc = running && buffer ? 0 : why_error(why, -ENOMEM, "not enough memory");
+    if (!rc)
+        XXH3_64bits_reset(running);
+    for (size_t i = 0; i < nn_tensor_count(job->model) && !rc; i++) {
+        const struct nn_tensor *tensor = nn_tensor(job->model, i);
+        rc = safetensors_take(job->from, tensor->first, tensor->first + tensor->count, buffer, why);
+        if (!rc)
+            XXH3_64bits_update(running, buffer, tensor->count * sizeof *buffer);
+    }
+    *hash = rc ? 0 : XXH3_64bits_digest(running);
+    XXH3_freeState(running);
+    free(buffer);
+    return rc;
+}
+
 /* The weights in model.from. */
 static int
 read_from(struct job *job, const struct config *config, struct why *why)
 {
     struct why reason;
-    size_t count = nn_param_count(job->model);
+    uint64_t hash = 0;
     if (config->model.from[0] == '\0')
         return 0;
-    job->from = calloc(count + 1, sizeof *job->from);
-    int rc =
-        job->from ? safetensors_read(config->model.from, job->model, job->from, &reason) : -ENOMEM;
-    if (rc && !job->from)
-        why_set(&reason, "not enough memory");
-    else if (rc && kind_of(config->model.from) == KIND_CHECKPOINT)
+    int rc = safetensors_open(&job->from, config->model.from, job->model, &reason);
+    rc = rc ? rc : hash_from(job, &hash, &reason);
+    if (rc && kind_of(config->model.from) == KIND_CHECKPOINT)
         why_set(&reason, "%s: is a checkpoint: train.from takes it", config->model.from);
     else if (rc && kind_of(config->model.from) == KIND_FOLDER)
         why_set(&reason, "%s: is a folder, expected a file such as %s/model.safetensors",
                 config->model.from, config->model.from);
     if (rc)
         return why_error(why, rc, "%s: model.from: %s", config->file, reason.line);
-    uint64_t hash = hash64(job->from, count * sizeof *job->from);
     job->from_hash = hash ? hash : 1;
     return 0;
 }
@@ -337,18 +358,22 @@ job_start(struct job *job, const struct config *config, struct why *why)
     return rc ? rc : job_parts(job, config, why);
 }
 
-void
-job_state(const struct job *job, const struct config *config, struct state *state)
+int
+job_state(const struct job *job, const struct config *config, struct state *state, struct why *why)
 {
-    state_start(state, job->start);
-    for (size_t i = 0; i < state->held_count; i++) {
+    int rc = 0;
+    state_start(state);
+    if (job->start)
+        return from_state(job, state, why);
+    for (size_t i = 0; i < state->held_count && !rc; i++) {
         const struct state_range *held = &state->held[i];
         if (job->from)
-            memcpy(state->params + held->first, job->from + held->first,
-                   (held->end - held->first) * sizeof *state->params);
-        else if (!job->start)
+            rc = safetensors_take(job->from, held->first, held->end, state->params + held->first,
+                                  why);
+        else
             nn_init_range(job->model, config->run.seed, held->first, held->end, state->params);
     }
+    return rc;
 }
 
 struct optim_spec
@@ -417,10 +442,8 @@ job_hash(const struct job *job, const struct config *config)
 void
 job_close(struct job *job)
 {
-    free(job->from);
-    free(job->start);
-    job->from = NULL;
-    job->start = NULL;
+    safetensors_close(&job->from);
+    checkpoint_close(&job->start);
     exact_destroy(&job->exact);
     free(job->average);
     job->average = NULL;

@@ -13,13 +13,13 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    unsigned ledgers; /* as many as a plan may have stages: 1 without mesh.stages */
-    float *average;   /* one value per exponent block: see struct state_job */
-    float *from;      /* [params] the weights in model.from; NULL if there are none */
-    uint8_t *start;   /* [state_size] the state in train.from, aligned as calloc does; NULL: none */
-    uint64_t begun;   /* steps that were done before the first one: in train.from */
-    uint64_t from_hash; /* hash of these weights or this state; 0 if there are none */
-    const char *kernel; /* what computes products, as nn_init returned it */
+    unsigned ledgers;              /* as many as a plan may have stages: 1 without mesh.stages */
+    float *average;                /* one value per exponent block: see struct state_job */
+    struct safetensors_file *from; /* model.from, open; NULL: there is none */
+    struct checkpoint_file *start; /* train.from, open; NULL: there is none */
+    uint64_t begun;                /* steps that were done before the first one: in train.from */
+    uint64_t from_hash;            /* hash of these weights or this state; 0 if there are none */
+    const char *kernel;            /* what computes products, as nn_init returned it */
     /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */
     struct state_rules past[CONFIG_PARTS_MAX];
     uint64_t past_hash[CONFIG_PARTS_MAX];
@@ -41,8 +41,10 @@ int job_open_bytes(struct job *job, const struct config *config, struct why *why
 int job_start(struct job *job, const struct config *config, struct why *why);
 /* Reads train.past again, after a change. */
 int job_parts(struct job *job, const struct config *config, struct why *why);
-/* Sets what a state holds, which is zeros, as before the first round: that in train.from, or the weights of model.from or of the seed. */
-void job_state(const struct job *job, const struct config *config, struct state *state);
+/* Sets what a state holds as before the first round: what is in train.from, or the weights of model.from or of the seed. No more than
+ * that is read. Returns 0, or a negative errno with `why` if the file cannot be read any more. */
+int job_state(const struct job *job, const struct config *config, struct state *state,
+              struct why *why);
 /* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the
  * optimizer is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
  * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "node/job/kind.h"
-#include "proto/hash.h"
+
+enum { BUFFER = 1 << 20 }; /* bytes that are hashed at a time */
 
 static int
 refuse_from(const struct config *config, int rc, const char *reason, struct why *why)
@@ -87,9 +90,9 @@ check_writer(const struct config *config, uint64_t job_hash, struct why *why)
 }
 
 static int
-check_state(const struct job *job, const struct config *config, struct why *why)
+check_state(const struct job *job, const struct config *config, const struct state_header *header,
+            struct why *why)
 {
-    const struct state_header *header = (const void *)job->start;
     const struct state_job rules = job_rules(job, config);
     uint64_t total = state_rules_total(&rules, &rules.rules);
     struct why reason;
@@ -105,31 +108,85 @@ check_state(const struct job *job, const struct config *config, struct why *why)
     return 0;
 }
 
+/* Bytes of the state from `offset` on; to NULL: could all of it be read? What a way to train keeps beside it is not needed. */
 static int
-read_state(struct job *job, const struct config *config, size_t size,
-           const struct checkpoint_head *head, struct why *why)
+read_span(struct checkpoint_file *file, size_t offset, void *to, size_t size, struct why *why)
 {
+    const struct checkpoint_head *head = checkpoint_head(file);
+    struct checkpoint checkpoint = {.job_hash = head->job_hash,
+                                    .numerics = head->numerics,
+                                    .count = 1,
+                                    .part = true,
+                                    .section[0] = {"state", to, size}};
+    if (to)
+        snprintf(checkpoint.section[0].name, CHECKPOINT_NAME, "state+%zx", offset);
+    return checkpoint_take(file, &checkpoint, why);
+}
+
+/* The hash of the state as it is begun with, whose header is *header. */
+static int
+hash_begun(struct checkpoint_file *file, size_t size, struct state_header *header, uint64_t *hash,
+           struct why *why)
+{
+    XXH3_state_t *running = XXH3_createState();
+    uint8_t *buffer = malloc(BUFFER);
+    int rc = running && buffer ? 0 : why_error(why, -ENOMEM, "not enough memory");
+    if (!rc)
+        XXH3_64bits_reset(running);
+    for (size_t at = 0, n; at < size && !rc; at += n) {
+        n = size - at < BUFFER ? size - at : BUFFER;
+        rc = read_span(file, at, buffer, n, why);
+        if (!rc && at == 0)
+            memcpy(buffer, header, sizeof *header);
+        if (!rc)
+            XXH3_64bits_update(running, buffer, n);
+    }
+    *hash = rc ? 0 : XXH3_64bits_digest(running);
+    XXH3_freeState(running);
+    free(buffer);
+    return rc;
+}
+
+static bool
+exponents_sound(struct checkpoint_file *file, const struct exact *exact, size_t at)
+{
+    struct why why;
+    size_t size = exact_blocks(exact) * sizeof(int16_t);
+    int16_t *exponent = malloc(size);
+    bool valid =
+        exponent && read_span(file, at, exponent, size, &why) == 0 && exact_valid(exact, exponent);
+    free(exponent);
+    return valid;
+}
+
+/* The header, as the run begins with it, and the hash. */
+static int
+read_state(struct job *job, const struct config *config, struct state_header *header,
+           struct why *why)
+{
+    const struct optim_spec outer = job_outer(config);
+    size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
+    size_t size = state_size(&outer, params, blocks), exponents = state_size(&outer, params, 0);
     struct why reason;
-    struct checkpoint checkpoint = {
-        .job_hash = head->job_hash,
-        .numerics = head->numerics,
-        .count = 1,
-        .part = true, /* what a way to train keeps beside it is not needed */
-        .section[0] = {"state", job->start, size},
-    };
-    int rc = checkpoint_read(config->train.from, &checkpoint, &reason);
+    uint64_t hash;
+    int rc = checkpoint_open(&job->start, config->train.from, &reason);
+    rc = rc ? rc : read_span(job->start, 0, NULL, size, &reason);
+    rc = rc ? rc : read_span(job->start, 0, header, sizeof *header, &reason);
+    if (!rc && !(state_restart(header) && exponents_sound(job->start, job->exact, exponents)))
+        rc = why_error(&reason, -EBADMSG, "%s: the state in it is damaged", config->train.from);
+    rc = rc ? rc : hash_begun(job->start, size, header, &hash, &reason);
     if (rc)
         return refuse_from(config, rc, reason.line, why);
-    if (state_restart(job->start, size, nn_param_count(job->model), job->exact))
-        return 0;
-    why_set(&reason, "%s: the state in it is damaged", config->train.from);
-    return refuse_from(config, -EBADMSG, reason.line, why);
+    job->begun = header->step;
+    job->from_hash = hash ? hash : 1;
+    return 0;
 }
 
 int
 from_read(struct job *job, const struct config *config, struct why *why)
 {
     struct checkpoint_head head;
+    struct state_header header;
     struct why reason;
     if (config->train.from[0] == '\0')
         return 0;
@@ -141,17 +198,21 @@ from_read(struct job *job, const struct config *config, struct why *why)
     rc = check_writer(config, head.job_hash, why);
     if (rc)
         return rc;
-    const struct optim_spec outer = job_outer(config);
-    size_t size = state_size(&outer, nn_param_count(job->model), exact_blocks(job->exact));
-    job->start = calloc(1, size);
-    if (!job->start)
-        return refuse_from(config, -ENOMEM, "not enough memory", why);
-    rc = read_state(job, config, size, &head, why);
-    rc = rc ? rc : check_state(job, config, why);
-    if (rc)
-        return rc;
-    job->begun = ((const struct state_header *)(const void *)job->start)->step;
-    uint64_t hash = hash64(job->start, size);
-    job->from_hash = hash ? hash : 1;
-    return 0;
+    rc = read_state(job, config, &header, why);
+    return rc ? rc : check_state(job, config, &header, why);
+}
+
+int
+from_state(const struct job *job, struct state *state, struct why *why)
+{
+    struct state_span span[STATE_SPANS_MAX];
+    int rc = 0;
+    for (size_t i = state_spans(state, span); i-- > 0 && !rc;)
+        rc =
+            read_span(job->start, span[i].offset, state->block + span[i].offset, span[i].size, why);
+    if (!rc && !state_restart(state->header))
+        rc = why_error(why, -EBADMSG, "train.from: its state has changed");
+    if (!rc)
+        state_place(state, state->header->step);
+    return rc;
 }

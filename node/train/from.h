@@ -14,9 +14,11 @@
 #include "node/train/left.h"
 #include "proto/why.h"
 
-/* Reads the checkpoint, if the job has one, into job->start, job->begun and job->from_hash. Returns 0 or a negative
- * errno with one line in `why`. job_close frees it. */
+/* Opens the checkpoint, if the job has one, as job->start, checks it, and sets job->begun and job->from_hash. Returns 0 or a negative
+ * errno with one line in `why`. job_close closes it. */
 int from_read(struct job *job, const struct config *config, struct why *why);
+/* What the state holds is read from it. Returns as from_read. */
+int from_state(const struct job *job, struct state *state, struct why *why);
 
 /* checkpoint_probe, whose line says so if the path is a folder, a model or another file of a run. */
 int from_probe(const char *path, struct checkpoint_head *head, struct why *why);

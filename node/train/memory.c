@@ -63,8 +63,8 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : m->states * state_all(m) + m->model + m->log;
-    return m->program + m->data + m->from + m->sums + m->kept + m->gossip + idle + team(m) +
-           m->stage + activations(m) + m->lanes * m->local;
+    return m->program + m->data + m->sums + m->kept + m->gossip + idle + team(m) + m->stage +
+           activations(m) + m->lanes * m->local;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -72,8 +72,8 @@ uint64_t
 memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
-    return PROGRAM / 4 + m->data + m->from + m->sums / 2 + m->gossip / 2 + states +
-           activations(m) / 2 + m->lanes * m->local;
+    return PROGRAM / 4 + m->data + m->sums / 2 + m->gossip / 2 + states + activations(m) / 2 +
+           m->lanes * m->local;
 }
 
 uint64_t
@@ -192,7 +192,7 @@ measure_segments(struct memory *m, const struct config *config, const struct job
 static uint64_t
 beside_segments(const struct memory *m)
 {
-    return m->program + m->data + m->from + m->sums - VECTORS * m->weights + m->stage + m->team[1] +
+    return m->program + m->data + m->sums - VECTORS * m->weights + m->stage + m->team[1] +
            STATES * m->rest;
 }
 
@@ -230,9 +230,6 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
         .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
-        .from = job->from    ? params * sizeof(float)
-                : job->start ? state
-                             : 0,
         .slots = optim_slots(&outer) * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
@@ -324,7 +321,7 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
               (unsigned long long)config->train.memory_max,
               (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
               (double)(m->program + m->data + WINDOW) / MIB,
-              (double)(m->sums + m->kept + m->gossip) / MIB, (double)(m->weights + m->from) / MIB,
+              (double)(m->sums + m->kept + m->gossip) / MIB, (double)m->weights / MIB,
               (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
               config->train.recompute ? "" : "; train.recompute = yes makes these less");
     if (divided)
@@ -392,7 +389,7 @@ memory_print(const struct memory *m, const struct config *config)
     printf("memory\n");
     row("  program", (double)m->program, "about");
     row("  data", (double)m->data, "");
-    row("  weights", (double)(m->weights + m->from), m->from ? "and those to start from" : "");
+    row("  weights", (double)m->weights, "");
     row("  optimizer state", (double)m->slots, where);
     snprintf(text, sizeof text, "%s, the checkpoint's%s%s", m->copies, *where ? "; " : "", where);
     row("  copies of both", (m->states - 1) * state + (double)m->rest, text);

@@ -18,7 +18,6 @@
 struct memory {
     /* Bytes. */
     uint64_t program, data, weights, slots;
-    uint64_t from;  /* of model.from or train.from, kept for the case that the state is lost */
     uint64_t sums;  /* gradients, their sums, and those being sent */
     uint64_t kept;  /* contributions of others that a server may have to keep */
     uint64_t rest;  /* the rest of a state */

@@ -41,8 +41,8 @@ narrow(struct run *run, const struct stages_mesh *mesh, uint64_t segments, struc
     size_t count = stages_mesh_ranges(mesh, segments, range);
     state_hold(&run->state, range, count);
     state_hold(&run->next, range, count);
-    job_state(&run->job, run->config, &run->state);
-    return save_hold(run->save, &run->state, why);
+    int rc = job_state(&run->job, run->config, &run->state, why);
+    return rc ? rc : save_hold(run->save, &run->state, why);
 }
 
 bool
@@ -94,6 +94,16 @@ parts_hold(struct run *run, const struct stages_mesh *mesh, uint64_t segments, s
     if (segments != core_segments(&mesh->core))
         tell(run, mesh);
     return 0;
+}
+
+bool
+parts_back(struct run *run, const struct stages_mesh *mesh, uint64_t round)
+{
+    struct why why;
+    uint64_t held = stages_mesh_held(mesh, &run->state);
+    uint64_t had = run->folder.fresh ? 0 : checkpoint_segments(run, mesh) & held;
+    return had && had != held && narrow(run, mesh, had, &why) == 0 &&
+           save_find_below(run->save, &run->state, round);
 }
 
 int

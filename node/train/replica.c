@@ -137,7 +137,7 @@ replica_result(struct state *state, const int32_t *values)
     struct state_header *h = state->header;
     const struct state_job *job = &state->job;
     uint64_t total = state_steps_total(state);
-    state_start(state, NULL);
+    state_start(state);
     take_values(state, values);
     h->step = total;
     h->epoch = total / state_epoch_steps(job);

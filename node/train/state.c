@@ -289,13 +289,9 @@ state_place(struct state *state, uint64_t step)
 }
 
 bool
-state_restart(uint8_t *block, size_t size, size_t param_count, const struct exact *exact)
+state_restart(struct state_header *h)
 {
-    struct state_header *h = (struct state_header *)(void *)block;
-    size_t exponents = state_aligned(exact_blocks(exact) * sizeof(int16_t));
-    const int16_t *exponent = (const int16_t *)(void *)(block + size - exponents);
-    assert(size >= state_aligned(sizeof *h) + exponents + param_count * sizeof(float));
-    if (!exact_valid(exact, exponent) || h->step > INT64_MAX || h->skipped > h->step)
+    if (h->step > INT64_MAX || h->skipped > h->step)
         return false;
     *h = (struct state_header){
         .step = h->step,
@@ -307,21 +303,13 @@ state_restart(uint8_t *block, size_t size, size_t param_count, const struct exac
 }
 
 void
-state_start(struct state *state, const uint8_t *from)
+state_start(struct state *state)
 {
-    struct state_header *h = state->header;
     struct state_span span[STATE_SPANS_MAX];
     for (size_t i = state_spans(state, span); i-- > 0;)
-        if (from)
-            memcpy(state->block + span[i].offset, from + span[i].offset, span[i].size);
-        else
-            memset(state->block + span[i].offset, 0, span[i].size);
-    if (from) {
-        state_place(state, h->step);
-    } else {
-        h->best_loss = (double)INFINITY;
-        exact_first(state->exact, state->exponent);
-    }
+        memset(state->block + span[i].offset, 0, span[i].size);
+    state->header->best_loss = (double)INFINITY;
+    exact_first(state->exact, state->exponent);
     forget_hashes(state);
 }
 

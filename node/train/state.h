@@ -217,13 +217,11 @@ struct state_span state_part(const struct state *state, size_t vector,
 /* The ranges that a state like this holds if these are its spans: as many as are returned; 0: it cannot have these. */
 size_t state_ranges(const struct state *state, const struct state_span *span, size_t count,
                     struct state_range range[STATE_RANGES_MAX]);
-/* Sets header and exponents as before round 0, and all else to zero. The caller sets params. With `from`, the block of
- * another state of the same parameters and optimizer, as state_restart made it: takes all of it, and goes on with its
- * steps. */
-void state_start(struct state *state, const uint8_t *from);
-/* Makes of a block with so many parameters one to start from: only parameters, slots, exponents, and how many steps and
- * samples there were are kept. Returns false if it cannot be a state. */
-bool state_restart(uint8_t *block, size_t size, size_t param_count, const struct exact *exact);
+/* Sets header and exponents as before round 0, and all else to zero. The caller sets params. */
+void state_start(struct state *state);
+/* Makes of the header of a state that of one to start from: only how many steps and samples there were is kept; state_place says
+ * then where that is. Returns false if it cannot be a header. */
+bool state_restart(struct state_header *header);
 
 /* The result of the run: the parameters or, with train.ema, their average over the steps. Evaluations use it, and
  * it is written as the model. */

@@ -62,9 +62,7 @@ open_state(struct run *run, struct why *why)
     if (state_init(&run->state, &job, run->job.exact, params) ||
         state_init(&run->next, &other, run->job.exact, params))
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", params);
-    if (!run->memory.part)
-        job_state(&run->job, config, &run->state);
-    return 0;
+    return run->memory.part ? 0 : job_state(&run->job, config, &run->state, why);
 }
 
 static void

@@ -133,10 +133,14 @@ on_initial(void *ctx, unsigned range)
     struct push_run *push = run->own;
     struct state *first = &push->first;
     struct state_job job = job_rules(&run->job, run->config);
+    struct why why;
     if (!first->block) {
         if (state_init(first, &job, run->job.exact, run->state.param_count))
             abort(); /* it was there at the start */
-        job_state(&run->job, run->config, first);
+        if (job_state(&run->job, run->config, first, &why)) {
+            train_say(run, 3, "%s", why.line);
+            abort(); /* as if the machine had failed */
+        }
     }
     push_ranges_begin(&push->ranges, &push->held, range, first->params,
                       run->job.start ? first->slot : NULL, first->exponent);

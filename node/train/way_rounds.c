@@ -17,18 +17,18 @@
 enum { CAUGHT_S = 60 };
 
 struct rounds_run {
-    uint64_t round;            /* of the state that the mesh was told */
-    bool damaged;              /* the state has changed in memory */
-    uint64_t reported;         /* the last round in metrics.jsonl */
-    bool before;               /* run->next is the state that the present one was made from */
-    int32_t *scratch;          /* [vector] for audits, else NULL */
-    struct state_event event;  /* of the round that leads to run->next */
-    bool early;                /* run->next may be built bucket by bucket */
-    uint64_t shards;           /* shards computed here for the present round, as a whole */
-    double caught_at;          /* when it was said that this node caught up; 0: never */
-    bool blind;                /* the data cannot be read any more */
-    bool narrow;               /* there is no memory for the activations of its stages */
-    struct stages_mesh stages; /* with mesh.stages */
+    uint64_t round;           /* of the state that the mesh was told */
+    bool damaged;             /* the state has changed in memory */
+    uint64_t reported;        /* the last round in metrics.jsonl */
+    bool before;              /* run->next is the state that the present one was made from */
+    int32_t *scratch;         /* [vector] for audits, else NULL */
+    struct state_event event; /* of the round that leads to run->next */
+    bool early;               /* run->next may be built bucket by bucket */
+    uint64_t shards;          /* shards computed here for the present round, as a whole */
+    double caught_at;         /* when it was said that this node caught up; 0: never */
+    bool blind;               /* the data cannot be read any more */
+    bool narrow;              /* it leaves: there is no memory, or the first state cannot be read */
+    struct stages_mesh stages;        /* with mesh.stages */
     uint64_t parts[PROTO_STAGES_MAX]; /* of the present state, as the mesh was told */
     uint64_t computes;                /* shards of the running task */
     bool known;                       /* what this node holds */
@@ -213,6 +213,16 @@ state_before(struct run *run, uint64_t round)
     return true;
 }
 
+/* This node cannot go on. */
+static void
+leave(struct run *run, const char *why)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 3, "%s; leaving the mesh", why);
+    rounds->narrow = true;
+    mesh_interrupt(run->mesh);
+}
+
 /* To the newest state before a round below `round` that can be trusted: the one before, a checkpoint, the one before
  * the first step. */
 static void
@@ -221,10 +231,15 @@ go_back(struct run *run, uint64_t round)
     struct rounds_run *rounds = run->own;
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
-    if (!state_before(run, round) &&
-        (run->folder.fresh || !save_find_below(run->save, &run->state, round)))
-        job_state(&run->job, run->config, &run->state);
+    struct why why;
+    bool found = state_before(run, round) ||
+                 (!run->folder.fresh && save_find_below(run->save, &run->state, round)) ||
+                 (in_parts(run) && parts_back(run, &rounds->stages, round));
     rounds->before = rounds->damaged = false;
+    if (!found && job_state(&run->job, run->config, &run->state, &why)) {
+        leave(run, why.line);
+        return;
+    }
     announce(run, state_rehash(&run->state, run->pool));
 }
 
@@ -378,9 +393,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     if (rounds->damaged) {
         recover(run);
     } else if (rc) {
-        train_say(run, 3, "not enough memory for the activations of its stages; leaving the mesh");
-        rounds->narrow = true;
-        mesh_interrupt(run->mesh);
+        leave(run, "not enough memory for the activations of its stages");
     } else {
         mesh_piece(run->mesh);
     }
@@ -574,9 +587,7 @@ hold_segments(struct run *run, const struct mesh_task *task)
     rounds->before = rounds->damaged = false;
     rounds->known = true;
     if (parts_hold(run, &rounds->stages, task->holds, &why)) {
-        train_say(run, 3, "%s; leaving the mesh", why.line);
-        rounds->narrow = true;
-        mesh_interrupt(run->mesh);
+        leave(run, why.line);
         return;
     }
     announce(run, state_rehash(&run->state, run->pool));

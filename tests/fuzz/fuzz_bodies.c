@@ -140,7 +140,7 @@ open_trainers(struct trainers *t, unsigned modes)
     memset(t, 0, sizeof *t);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         assert(state_init(all[k], &job, set.exact, set.params) == 0);
-        state_start(all[k], NULL);
+        state_start(all[k]);
     }
     nn_init_params(set.model, 7, t->state.params);
     const struct push_step step = {SHARDS, 1, SHARDS, 1 + (modes >> 3 & 1), modes >> 4 & 1};

@@ -21,6 +21,23 @@ done
 "$MESHNODE" verify "$WORK/a" "$WORK/b" "$WORK/c" >"$WORK/verify" || fail "verify: $(cat "$WORK/verify")"
 echo "three nodes, each with one part of three: $(result a params_sha256)"
 
+# Each begins with its part of a file: of the weights, or of a whole state.
+for from in model.from=$WORK/reference/model.safetensors train.from=$WORK/reference/checkpoint-40; do
+    key=${from%%.*}
+    # shellcheck disable=SC2086
+    for name in $key-a $key-b $key-c; do
+        node $name "$WORK/job.yaml" $PARTS --set "$from" --set train.steps=60
+    done
+    finished 60 $key-a $key-b $key-c
+    node $key "$WORK/job.yaml" --set mesh.gather_ms=0 --set "$from" --set train.steps=60
+    finished 60 $key
+    same_hash $key $key-a $key-b $key-c
+done
+"$MESHNODE" "$WORK/job.yaml" --set train.from="$WORK/a/checkpoint-40" --set train.steps=60 --out "$WORK/none" >"$WORK/refused" 2>&1 &&
+    fail "a state of some stages was taken for a whole one"
+grep -q "a checkpoint of some stages of the model only" "$WORK/refused" || fail "refused with: $(cat "$WORK/refused")"
+echo "from a file of weights, and from a state: each node its part"
+
 # Killed in the middle: the others wait for its part, and go back with it.
 # shellcheck disable=SC2086
 for name in d e f; do

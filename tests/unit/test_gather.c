@@ -51,7 +51,7 @@ make(void **unused)
     open_state(&t.whole);
     open_state(&t.held);
     open_state(&t.others);
-    state_start(&t.whole, NULL);
+    state_start(&t.whole);
     t.whole.header->step = 5;
     for (size_t i = 0; i < t.whole.param_count; i++)
         for (size_t s = 0; s <= t.whole.slot_count; s++)

@@ -109,7 +109,7 @@ line_init(struct line *line, const char *const *set)
     size_t params = nn_param_count(line->job.model);
     assert_int_equal(state_init(&line->state, &rules, line->job.exact, params), 0);
     assert_int_equal(state_init(&line->next, &rules, line->job.exact, params), 0);
-    state_start(&line->state, NULL);
+    state_start(&line->state);
     for (size_t i = 0; i < params; i++)
         line->state.params[i] = 1;
     line->own = calloc(work_vector_count(line->work), sizeof *line->own);

@@ -11,6 +11,8 @@
 
 #include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
+#include "nn/files.h"
+#include "nn/files/disk.h"
 #include "node/train/memory.h"
 #include "tests/support/folder.h"
 
@@ -322,14 +324,17 @@ what_cannot_fit_is_refused(void **state)
 }
 
 /* And the same numbers as the whole has there: nothing is written outside of them. */
+/* `from`: model.from, or NULL. */
 static void
-a_state_begins_with_what_it_holds(void **unused)
+begins_with_what_it_holds(const char *from)
 {
-    (void)unused;
-    struct config *config = config_of((const char *[]){NULL});
+    char set[DISK_PATH_MAX + 32];
+    snprintf(set, sizeof set, "model.from=%s", from ? from : "");
+    struct config *config = config_of((const char *[]){from ? set : NULL, NULL});
     struct job job = {0};
     struct state state[2];
     assert_int_equal(job_open(&job, config, &why), 0);
+    assert_int_equal(job_start(&job, config, &why), 0);
     const struct state_job rules = job_rules(&job, config);
     size_t params = nn_param_count(job.model);
     for (size_t i = 0; i < 2; i++)
@@ -339,17 +344,42 @@ a_state_begins_with_what_it_holds(void **unused)
                                         {last->first, last->first + last->count}};
     state_hold(&state[1], range, 2);
     for (size_t i = 0; i < 2; i++)
-        job_state(&job, config, &state[i]);
+        assert_int_equal(job_state(&job, config, &state[i], &why), 0);
     for (size_t k = 0; k < params; k++) {
         bool held =
             (k >= range[0].first && k < range[0].end) || (k >= range[1].first && k < range[1].end);
         assert_true(state[1].params[k] == (held ? state[0].params[k] : 0));
     }
     assert_true(state[1].params[range[1].first] != 0);
+    assert_true(!from || state[0].params[7] == 7);
     for (size_t i = 0; i < 2; i++)
         state_fini(&state[i]);
     job_close(&job);
     config_destroy(&config);
+}
+
+/* Of a file no more is read than that. */
+static void
+a_state_begins_with_what_it_holds(void **unused)
+{
+    (void)unused;
+    struct folder folder;
+    struct config *config = config_of((const char *[]){NULL});
+    struct job job = {0};
+    folder_init(&folder);
+    assert_int_equal(job_open(&job, config, &why), 0);
+    size_t count = nn_param_count(job.model);
+    float *params = malloc(count * sizeof *params);
+    for (size_t i = 0; i < count; i++)
+        params[i] = (float)i;
+    const char *path = folder_path(&folder, "model.safetensors");
+    assert_int_equal(safetensors_write(path, job.model, params, NULL, &why), 0);
+    begins_with_what_it_holds(NULL);
+    begins_with_what_it_holds(path);
+    free(params);
+    job_close(&job);
+    config_destroy(&config);
+    folder_fini(&folder);
 }
 
 int

@@ -64,7 +64,7 @@ node_init(struct node *node, bool part)
     assert_int_equal(state_init(&run->state, &job, run->job.exact, params), 0);
     assert_int_equal(state_init(&run->next, &job, run->job.exact, params), 0);
     if (!part)
-        job_state(&run->job, run->config, &run->state);
+        assert_int_equal(job_state(&run->job, run->config, &run->state, &why), 0);
     struct save_setup setup = {.dir = folder.path,
                                .job_hash = run->job_hash,
                                .numerics = 1,
@@ -223,6 +223,34 @@ more_segments_of_the_present_state_are_held_beside_the_others(void **unused)
     folder_fini(&folder);
 }
 
+/* Whose round is below the one to go back to, and whose parts are fewer than those held by now. */
+static void
+a_node_that_goes_back_holds_what_it_had(void **unused)
+{
+    (void)unused;
+    struct node node, other;
+    uint64_t parts[PROTO_STAGES_MAX];
+    folder_init(&folder);
+    node_init(&other, false);
+    node_init(&node, true);
+    assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
+    node_save(&node);
+    state_rehash(&other.run.state, other.run.pool);
+    state_parts(&other.run.state, &other.mesh.segments, parts);
+    const uint8_t *block = other.run.state.block;
+    assert_int_equal(parts_hold_more(&node.run, &node.mesh, 8, block, parts, &why), 0);
+    node.run.state.header->round = node.run.state.header->step = STEP + 1;
+    assert_int_equal(save_last(node.run.save, &node.run.state, &why), 0);
+    assert_false(parts_back(&node.run, &node.mesh, STEP + 1)); /* the newest has all */
+    assert_false(save_find_below(node.run.save, &node.run.state, STEP + 1));
+    assert_true(parts_back(&node.run, &node.mesh, STEP + 1));
+    node_has(&node, 6, true);
+    assert_false(parts_back(&node.run, &node.mesh, STEP + 1));
+    node_fini(&node);
+    node_fini(&other);
+    folder_fini(&folder);
+}
+
 int
 main(void)
 {
@@ -230,6 +258,7 @@ main(void)
         cmocka_unit_test(the_mesh_says_what_is_held_where_not_all_fits),
         cmocka_unit_test(a_node_holds_what_its_checkpoint_has),
         cmocka_unit_test(more_segments_of_the_present_state_are_held_beside_the_others),
+        cmocka_unit_test(a_node_that_goes_back_holds_what_it_had),
         cmocka_unit_test(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,7 +266,7 @@ open_state(void)
     size_t params = nn_param_count(all.model);
     assert_int_equal(state_init(&all.now, &job, all.exact, params), 0);
     assert_int_equal(state_init(&all.next, &job, all.exact, params), 0);
-    state_start(&all.now, NULL);
+    state_start(&all.now);
     nn_init_params(all.model, 7, all.now.params);
     state_rehash(&all.now, all.pool);
 }

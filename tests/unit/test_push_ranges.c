@@ -35,7 +35,7 @@ open_with(struct optim_spec optim, unsigned group, bool scaling)
     };
     assert_int_equal(exact_new(&exact, count, TENSORS, SHARDS), 0);
     assert_int_equal(state_init(&state, &job, exact, PARAMS), 0);
-    state_start(&state, NULL);
+    state_start(&state);
     const struct push_step step = {SHARDS, 1, SHARDS, group, scaling};
     assert_int_equal(push_ranges_init(&ranges, &state, &step, 0), 0);
     assert_int_equal(push_held_init(&held, &state, &ranges), 0);

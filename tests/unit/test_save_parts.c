@@ -55,7 +55,7 @@ open_state(struct state *state, unsigned tensors)
                                   .train = 20};
     assert_int_equal(state_init(state, &job, exact, params), 0);
     hold(state, tensors);
-    state_start(state, NULL);
+    state_start(state);
 }
 
 /* The same numbers everywhere, of this step. */

@@ -49,6 +49,7 @@ open_config(struct bench *b, const char *text)
 static void
 bench_init(struct bench *b, const char *text)
 {
+    struct why why;
     *b = (struct bench){0};
     open_config(b, text);
     struct work_setup setup = job_work(&b->job, b->config);
@@ -61,7 +62,7 @@ bench_init(struct bench *b, const char *text)
     stages_of(&b->stages, b->job.model, &b->buckets);
     assert_int_equal(work_new(&b->work, &setup), 0);
     assert_int_equal(state_init(&b->state, &rules, b->job.exact, nn_param_count(b->job.model)), 0);
-    job_state(&b->job, b->config, &b->state);
+    assert_int_equal(job_state(&b->job, b->config, &b->state, &why), 0);
     b->own = calloc(work_vector_count(b->work), sizeof *b->own);
     assert_non_null(b->own);
 }

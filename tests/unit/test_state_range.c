@@ -111,7 +111,7 @@ hold(struct state *state, const struct state_job *job, unsigned tensors)
 static void
 start(struct state *state)
 {
-    state_start(state, NULL);
+    state_start(state);
     for (size_t i = 0; i < state->held_count; i++)
         for (size_t k = state->held[i].first; k < state->held[i].end; k++)
             state->params[k] = (float)(k % 1000) * 1e-3f - 0.5f;

@@ -81,7 +81,7 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
     assert_int_equal(work_new(&bench->work, &setup), 0);
     assert_int_equal(state_init(&bench->state, &job, exact, nn_param_count(model)), 0);
     assert_int_equal(state_init(&bench->next, &job, exact, nn_param_count(model)), 0);
-    state_start(&bench->state, NULL);
+    state_start(&bench->state);
     nn_init_params(model, 7, bench->state.params);
     bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
     assert_non_null(bench->own);
