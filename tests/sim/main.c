@@ -241,6 +241,7 @@ static const struct found {
     {"rounds", 60341269},    {"rounds", 60413685},    {"push", 206886},     {"push", 3325429},
     {"push", 80027160},      {"rounds", 320039182},   {"rounds", 61854},    {"rounds", 924},
     {"rounds", 26838},       {"rounds", 1112},        {"rounds", 91018833}, {"rounds", 92013436},
+    {"rounds", 97015145},    {"rounds", 500068827},
 };
 
 static int

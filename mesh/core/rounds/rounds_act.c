@@ -34,6 +34,7 @@ rounds_abort(struct core *core, const char *why)
     if (!why || !core->plan.active)
         return;
     plan_drop(&core->plan, core, why, false);
+    pieces_dropped(&core->pieces, core->round);
     end_collective(core);
 }
 
