@@ -232,6 +232,12 @@ more_is_taken_one_after_the_other_while_nobody_has_a_plan(void **state)
     assert_int_equal(takes(), 0);
     higher->round--;
     assert_true(holding_grows(node));
+    holding_tick(&node->holding, node);
+    node->holding.wants = 0;
+    node->awake.us += HOLDING_WAIT_US - 1;
+    assert_true(holding_grows(node));
+    node->awake.us++;
+    assert_false(holding_grows(node)); /* whoever says it for ever */
     holding_fails(&node->holding, node);
     higher->needs = false;
     assert_false(holding_grows(node));

@@ -538,10 +538,10 @@ test_a_damaged_summary_is_noticed(void **unused)
     size_t first = params + state_tail(blocks) + LEDGERS * ledger_words(SHARDS);
     assert_int_equal(trio.vector - first, 2 + 4 * LEDGERS + 2 * blocks);
     for (size_t k = first; k < trio.vector; k++) {
-        trio.total[0][k] ^= 1 << k % 32;
+        trio.total[0][k] ^= (int32_t)(UINT32_C(1) << k % 32);
         assert_int_equal(state_summary_stages(&trio.now[0], trio.total[0], &stages, &why),
                          -EBADMSG);
-        trio.total[0][k] ^= 1 << k % 32;
+        trio.total[0][k] ^= (int32_t)(UINT32_C(1) << k % 32);
     }
     const struct {
         size_t word;

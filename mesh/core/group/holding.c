@@ -233,13 +233,21 @@ wants_more(const struct core *core, int i)
     return may_add(core, i) && said->needs && !said->done && said->round == core->round;
 }
 
-bool
-holding_grows(const struct core *core)
+static bool
+others_want(const struct core *core)
 {
     for (int i = 0; i < core->peers.high && core->config.stages.cut_count > 0; i++)
         if (wants_more(core, i))
             return true;
-    return core->holding.wants != 0;
+    return false;
+}
+
+bool
+holding_grows(const struct core *core)
+{
+    struct awake since = core->holding.waits_at;
+    bool patient = since.us == 0 || awake_since(core->awake, since) < HOLDING_WAIT_US;
+    return core->holding.wants != 0 || (patient && others_want(core));
 }
 
 /* Not while somebody with a lower id takes more, or has gone on without this node. */
@@ -361,6 +369,9 @@ bool
 holding_tick(struct holding *holding, const struct core *core)
 {
     uint64_t before = holding->wants;
+    bool waits = plan_idle(core) && others_want(core);
+    if (!waits || holding->waits_at.us == 0)
+        holding->waits_at = waits ? core->awake : (struct awake){0};
     holding->wants = choose_more(core);
     if (!holding->wants || !before)
         holding->more_at = core->awake;
@@ -371,7 +382,8 @@ void
 holding_fails(struct holding *holding, const struct core *core)
 {
     holding->wants = 0;
-    holding->again_at = awake_after(core->awake, HOLDING_AGAIN_US);
+    holding->again_us = holding->again_us ? 2 * holding->again_us : HOLDING_AGAIN_US;
+    holding->again_at = awake_after(core->awake, holding->again_us);
 }
 
 struct holding_verdict

@@ -29,7 +29,8 @@ enum {
     HOLDING_SURE_US = 400000,    /* who is missing is waited for so long before this node acts */
     HOLDING_DIFFERS = 2,         /* so often must a segment differ: a bit of a message may flip */
     HOLDING_TURN_US = 100000,    /* in this time it is heard who wants more, too */
-    HOLDING_AGAIN_US = 60000000, /* nothing came: time to the next try */
+    HOLDING_AGAIN_US = 60000000, /* it did not get more: time to the next try, doubled each time */
+    HOLDING_WAIT_US = 60000000,  /* so long nobody makes a plan because others take more */
 };
 
 struct holding {
@@ -40,6 +41,9 @@ struct holding {
     uint64_t wants;        /* segments that this node takes as soon as nobody has a plan; 0: none */
     struct awake more_at;  /* since when */
     struct awake again_at; /* nothing more is wanted before this time */
+    uint64_t again_us;
+    struct awake
+        waits_at; /* since when others take more, while nobody has a plan; 0: they do not */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -52,7 +56,7 @@ struct holding_verdict {
 struct holding_verdict holding_step(struct holding *holding, const struct core *core);
 /* Is there room for more? True: what this node wants is another thing than before. */
 bool holding_tick(struct holding *holding, const struct core *core);
-/* What it wanted did not come. */
+/* What it wanted did not come, or the others went on. */
 void holding_fails(struct holding *holding, const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);

@@ -29,6 +29,8 @@ plan_begin(struct core *core)
     assert(contribution_settled(&core->contribution));
     if (core->plan.active) /* the same leader's newer plan replaces it */
         collective_stop(core->collective);
+    if (core->fetch.part) /* the others did not wait */
+        holding_fails(&core->holding, core);
     fetch_planned(&core->fetch, core);
     plan_adopt(&core->plan, core);
     collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
@@ -44,7 +46,7 @@ fetch_more(struct core *core, uint64_t segments)
 {
     struct fetch *fetch = &core->fetch;
     bool grows = fetch->part && !core->done;
-    if (grows && segments && fetch_copy_lost(core)) {
+    if (grows && (!segments || fetch_copy_lost(core))) {
         fetch_reset(fetch, core);
         holding_fails(&core->holding, core);
         rounds_heartbeat(core);
