@@ -233,7 +233,14 @@ accepts(const struct core *core, const int *peer, unsigned count, int i)
            !group_has(peer, count, i);
 }
 
-/* Who the members are to us; false when one is unknown or we are not among them. */
+/* The leader knows what this node holds from a heartbeat; since then it may have taken more. It would get no sums of that. */
+static bool
+holds_as_planned(const struct core *core, const struct proto_member *member)
+{
+    return core->config.stages.cut_count == 0 || member->holds == core->holds;
+}
+
+/* Who the members are to us; false when one is unknown, we are not among them, or we hold something else. */
 static bool
 resolve(const struct core *core, struct plan_draft *draft)
 {
@@ -241,7 +248,7 @@ resolve(const struct core *core, struct plan_draft *draft)
     for (unsigned k = 0; k < draft->plan.count; k++) {
         struct proto_node node = draft->plan.members[k].node;
         if (proto_node_equal(node, core->config.self)) {
-            if (me)
+            if (me || !holds_as_planned(core, &draft->plan.members[k]))
                 return false;
             me = true;
             draft->rank = k;
@@ -255,12 +262,16 @@ resolve(const struct core *core, struct plan_draft *draft)
     return me;
 }
 
-/* A newer plan of the same leader replaces the present one: the old one is over for it. */
+/* Has no newer plan of this leader come, nor this one? What is late, or comes twice, is over for it. */
 static bool
-replaces(const struct plan *plan, const struct proto_plan *msg)
+is_newest(struct plan_peer *leader, const struct proto_plan *msg)
 {
-    return plan->active && proto_node_equal(msg->leader, plan->now.leader) &&
-           msg->counter > plan->now.counter;
+    bool same = proto_node_equal(leader->maker, msg->leader);
+    if (same && msg->counter <= leader->counter)
+        return false;
+    leader->maker = msg->leader;
+    leader->counter = msg->counter;
+    return true;
 }
 
 static bool
@@ -278,9 +289,11 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
     if ((plan->active && plan->hash == hash) ||
         !proto_node_equal(msg->leader, core->peers.peers[from].node))
         return false;
+    bool newest = is_newest(&plan->of[from], msg) || core_mutant(MUTANT_DEAD);
+    bool replaces = plan->active && proto_node_equal(msg->leader, plan->now.leader);
     bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
                  !core->done && !core->leaving && core->fetch.state != FETCH_COMPLETE &&
-                 of_round(core, msg) && (!plan->active || replaces(plan, msg));
+                 of_round(core, msg) && newest && (!plan->active || replaces);
     plan->draft.plan = *msg;
     plan->draft.hash = hash;
     if (ready && !has_ended(plan, hash) && plan_stages_valid(&core->config, msg) &&

@@ -65,6 +65,9 @@ struct plan_peer {
     uint64_t hold_us;      /* which was so far away; doubled each time it did not join */
     struct awake chase_at; /* the same for waiting while it comes nearer */
     uint64_t chase_us;
+    struct proto_node
+        maker;        /* that it was when it made its newest plan that came here, which has */
+    uint64_t counter; /* this counter */
 };
 
 /* A plan, and who its members are to us. */
