@@ -51,6 +51,18 @@ packed_write(void *to, const int32_t *x, size_t n)
     return out.size;
 }
 
+size_t
+packed_size(const int32_t *x, size_t n)
+{
+    size_t size = packed_widths_size(n);
+    for (size_t i = 0; i < n; i += PACKED_BLOCK) {
+        uint8_t width[BLOCK_GROUPS];
+        SIMD_PICK(packed_measure)(x + i, block_elems(n, i), width);
+        size += block_size(block_elems(n, i), width);
+    }
+    return size;
+}
+
 bool
 packed_fits(const void *from, size_t size, size_t n)
 {

@@ -55,6 +55,9 @@ void packed_put(struct packed_out *out, const int32_t *x, size_t n);
 /* Writes x[n] as a packed vector. Returns its size, at most packed_most(n). */
 size_t packed_write(void *to, const int32_t *x, size_t n);
 
+/* The size that packed_write would return. */
+size_t packed_size(const int32_t *x, size_t n);
+
 /* Reads one. */
 struct packed_in {
     const uint8_t *from;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "compress/coding.h"
 #include "mesh/core/group/cost.h"
 #include "mesh/mesh.h"
 #include "nn/data.h"
@@ -29,6 +30,7 @@ struct times {
     double all_s, few_s, apply_s; /* to compute all shards and `few` of them, to apply the sum */
     unsigned few;
     uint64_t steps; /* of a round */
+    double packed;  /* bytes of a sum on its way (compress/coding.h), of those of its int32 */
 };
 
 /* --- Measuring ------------------------------------------------------------------------------------ */
@@ -93,19 +95,28 @@ apply(struct bench *bench)
     return clock_s() - start;
 }
 
+static double
+packed_share(const struct bench *bench)
+{
+    size_t count = work_vector_count(bench->work);
+    return (double)packed_size(bench->own, count) / (double)coding_raw(count);
+}
+
 /* Trains a few rounds; the quickest whole one counts. The first one is seldom it: exponents are not set, caches are
  * empty. The last one of an epoch may have fewer samples. */
 static struct times
 measure_work(struct bench *bench, unsigned shards, unsigned nodes)
 {
-    struct times times = {HUGE_VAL, HUGE_VAL, HUGE_VAL, (shards + nodes - 1) / nodes,
-                          state_steps(&bench->now)};
+    struct times times = {
+        HUGE_VAL, HUGE_VAL, HUGE_VAL, (shards + nodes - 1) / nodes, state_steps(&bench->now), 1};
     uint64_t rows = state_rows(&bench->now);
     double end = clock_s() + MEASURE_S;
     for (unsigned r = 0; r < ROUNDS_MIN || clock_s() < end; r++) {
         bool whole = state_rows(&bench->now) == rows;
-        double few_s = compute(bench, times.few), all_s = compute(bench, shards),
-               apply_s = apply(bench);
+        double few_s = compute(bench, times.few), few = packed_share(bench),
+               all_s = compute(bench, shards), all = packed_share(bench), apply_s = apply(bench);
+        times.packed =
+            fmin((few + all) / 2, 1); /* half of what travels is on its way to the total */
         times.few_s = whole ? fmin(times.few_s, few_s) : times.few_s;
         times.all_s = whole ? fmin(times.all_s, all_s) : times.all_s;
         times.apply_s = whole ? fmin(times.apply_s, apply_s) : times.apply_s;
@@ -146,9 +157,9 @@ cost_here(const struct config *config, const struct work *work, const struct tim
 /* Seconds of a step; `stages`: NULL or of a job that has some. With servers: auto, sums go by the quicker way. */
 static double
 step_s(const struct config *config, struct cost *cost, struct estimate_stages *stages,
-       unsigned nodes, uint64_t steps)
+       uint32_t line, unsigned nodes, uint64_t steps)
 {
-    uint64_t staged_us = stages ? estimate_stages_us(stages, nodes, cost->of[0].line) : 0;
+    uint64_t staged_us = stages ? estimate_stages_us(stages, nodes, line) : 0;
     bool server = config_servers(config) > 0;
     bool automatic = config->mesh.servers == CORE_SERVERS_AUTO;
     if (staged_us)
@@ -180,10 +191,11 @@ print_line(const struct config *config, struct cost *cost, struct estimate_stage
 {
     unsigned most = (unsigned)config->mesh.peers, best = 1;
     double took_s[PROTO_PEERS_MAX + 1];
-    for (unsigned m = 0; m < most; m++)
-        cost->of[m].line = (uint32_t)(GOODPUT * bits / 8);
+    uint32_t line = (uint32_t)(GOODPUT * bits / 8);
+    for (unsigned m = 0; m < most; m++) /* as if sums were int32 on a faster line */
+        cost->of[m].line = (uint32_t)(line / times->packed);
     for (unsigned n = 1; n <= most; n++) {
-        took_s[n] = step_s(config, cost, stages, n, times->steps);
+        took_s[n] = step_s(config, cost, stages, line, n, times->steps);
         best = took_s[n] < took_s[best] ? n : best;
     }
     printf("  on %s:", name);
@@ -243,7 +255,8 @@ estimate_print(const struct config *config, const struct job *job, const struct 
         const char *failed = data_failed(job->data);
         rc = failed ? why_error(why, -EIO, "%s", failed) : 0;
         if (!rc && config->mesh.stages != 1)
-            rc = estimate_stages_new(&stages, config, job, bench.work, &bench.now, bench.own);
+            rc = estimate_stages_new(&stages, config, job, bench.work, &bench.now, bench.own,
+                                     times.packed);
         if (!rc)
             print_lines(config, bench.work, stages, &times);
         if (!rc && stages)

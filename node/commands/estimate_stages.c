@@ -27,6 +27,7 @@ struct estimate_stages {
     struct proto_plan plan;
     struct placement_job place;
     struct placement placement; /* as the plan says */
+    double packed;              /* of the bytes of sums, those that travel */
     struct placement_step tables;
     uint64_t holders[PROTO_STAGES_MAX]; /* members that sum a stage */
     struct steptime_room room;
@@ -50,14 +51,14 @@ set_part(struct estimate_stages *e, size_t p)
         .forward_us = 1e6 * times->forward_s,
         .input_us = 1e6 * times->input_s,
         .weight_us = 1e6 * times->weight_s,
-        .param_bytes = params * sizeof(int32_t),
+        .param_bytes = (uint64_t)((double)params * sizeof(int32_t) * e->packed),
         .cut_bytes = p > 0 ? sizeof(int32_t) * rows * stages->cut[p - 1].words : 0};
 }
 
 int
 estimate_stages_new(struct estimate_stages **out, const struct config *config,
                     const struct job *job, struct work *work, const struct state *state,
-                    int32_t *own)
+                    int32_t *own, double packed)
 {
     struct estimate_stages *e = *out = calloc(1, sizeof *e);
     unsigned wanted = memory_stages(config, job);
@@ -67,6 +68,7 @@ estimate_stages_new(struct estimate_stages **out, const struct config *config,
     e->config = config;
     e->job = job;
     e->wanted = wanted;
+    e->packed = packed;
     for (size_t p = 0; p <= e->mesh.stages.cut_count; p++)
         set_part(e, p);
     e->place = (struct placement_job){.rule = config->mesh.schedule,

@@ -12,10 +12,10 @@
 
 struct estimate_stages;
 
-/* Computes a few shards; the values of `own` are lost. Returns 0 or -ENOMEM. */
+/* Computes a few shards; the values of `own` are lost. `packed`: of the bytes of sums, those that travel. Returns 0 or -ENOMEM. */
 int estimate_stages_new(struct estimate_stages **out, const struct config *config,
                         const struct job *job, struct work *work, const struct state *state,
-                        int32_t *own);
+                        int32_t *own, double packed);
 void estimate_stages_destroy(struct estimate_stages **estimate);
 
 /* Microseconds of a step of so many nodes with lines of so many bytes per second, without applying the sum. 0: one stage. */

@@ -42,6 +42,7 @@ comes_back(size_t n)
     memset(y, 0xee, sizeof y);
     size_t size = packed_write(body, x, n);
     assert_true(size <= packed_most(n) && body[size] == 0xee);
+    assert_int_equal(packed_size(x, n), size);
     assert_true(packed_fits(body, size, n));
     assert_true(reads(body, n));
     assert_memory_equal(x, y, n * sizeof *x);
