@@ -58,16 +58,14 @@ enum {
 
 /* What a node remembers about a peer for its plans. */
 struct plan_peer {
-    bool stuck; /* its trainer hangs */
-    /* since when it stays behind us without progress; 0: it does not */
-    struct awake behind_at;
-    struct awake hold_at;  /* no plan is held for it before this time, */
-    uint64_t hold_us;      /* which was so far away; doubled each time it did not join */
-    struct awake chase_at; /* the same for waiting while it comes nearer */
+    bool stuck;             /* its trainer hangs */
+    struct awake behind_at; /* since when it stays behind us without progress; 0: it does not */
+    struct awake hold_at;   /* no plan is held for it before this time, */
+    uint64_t hold_us;       /* which was so far away; doubled each time it did not join */
+    struct awake chase_at;  /* the same for waiting while it comes nearer */
     uint64_t chase_us;
-    struct proto_node
-        maker;        /* that it was when it made its newest plan that came here, which has */
-    uint64_t counter; /* this counter */
+    struct proto_node maker; /* of the newest plan of it that came here, */
+    uint64_t counter;        /* which has this counter */
 };
 
 /* A plan, and who its members are to us. */
