@@ -399,9 +399,9 @@ network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const v
     }
     m->memory = body;
     m->hash = bytes_hash(body, size);
-    uint64_t way_us =
-        arrives - sim->now; /* before it arrives, or those behind it would overtake it */
-    uint64_t leaves = sim->now + 1 + rand_below(&sim->rand, way_us > 1 ? way_us - 1 : 1);
+    uint64_t leaves = sim->now + 1 + rand_below(&sim->rand, arrives - sim->now);
+    if (leaves == arrives && arrives > sim->now + 1)
+        leaves--; /* before it arrives, or those behind it would overtake it */
     sim_push(sim, leaves, SIM_LEAVES, shell->node->index, arrives, 0, m);
 }
 

@@ -106,10 +106,12 @@ sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
     node->strayed = node->strayed || node->wrong;
 }
 
-/* A node that held the right state goes back: it must have that state again before it takes another one. */
+/* A node that held the right state goes back: it must have that state again before it takes another one. What it was told
+ * is void, as those who said it may go back, too. */
 void
 sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
 {
+    node->told = 0;
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
     if (flips && !is_astray(node) && node->round + 1 > node->given_up)
         node->given_up = node->round + 1;
