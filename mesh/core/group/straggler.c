@@ -97,15 +97,15 @@ straggler_chunk(struct straggler *s, const struct core *core, int i,
                          chunk->count * sizeof(int32_t));
 }
 
-bool
-straggler_lines_fast(const struct straggler *s, const struct core *core)
+unsigned
+straggler_packs(const struct straggler *s, const struct core *core)
 {
     uint32_t least = 0;
     for (size_t m = 0; m < core->plan.now.count; m++) {
         uint32_t rate = core->plan.peer[m] < 0 ? 0 : s->of[core->plan.peer[m]].lag.rate;
         least = rate > 0 && (least == 0 || rate < least) ? rate : least;
     }
-    return least >= STRAGGLER_QUICK;
+    return least == 0 ? 0 : least >= STRAGGLER_QUICK ? 3 : 4;
 }
 
 void

@@ -132,8 +132,9 @@ enum straggler_verdict {
 void straggler_up(struct straggler *s, int i);
 /* A heartbeat of peers[i] came; `back`: it is not left out any more. */
 void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
-/* Do all other members whose line is known send at STRAGGLER_QUICK or faster? */
-bool straggler_lines_fast(const struct straggler *s, const struct core *core);
+/* For collective_packs, by the slowest line that is known: of one at STRAGGLER_QUICK a body is to be shorter by a quarter; while
+ * none is known, lines are measured with what was not packed. */
+unsigned straggler_packs(const struct straggler *s, const struct core *core);
 /* peers[i] sent a chunk of a sum. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,
                      const struct proto_chunk *chunk);

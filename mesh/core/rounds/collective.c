@@ -408,9 +408,9 @@ lanes_send(struct collective *c)
 }
 
 void
-collective_lines(struct collective *c, bool fast)
+collective_packs(struct collective *c, unsigned quarters)
 {
-    c->fast = fast;
+    c->quarters = quarters;
 }
 
 void

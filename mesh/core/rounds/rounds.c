@@ -16,7 +16,7 @@ static void
 round_begin(struct core *core)
 {
     plan_round(&core->plan, core);
-    collective_lines(core->collective, straggler_lines_fast(&core->straggler, core));
+    collective_packs(core->collective, straggler_packs(&core->straggler, core));
     collective_round(core->collective, core->round, core->first_bucket, core->state_hash,
                      core->parts);
     audit_round(&core->audit, core);

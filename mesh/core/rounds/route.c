@@ -18,12 +18,13 @@ collective_refuse(struct collective *c, const char *what, const struct proto_chu
     return VERDICT_BAD;
 }
 
-/* The most bytes of a packed body that is sent instead of `count` elements. */
+/* The most bytes of a packed body that is sent instead of `count` elements; 0: none is. */
 static size_t
 packed_limit(const struct collective *c, uint64_t count)
 {
-    size_t raw = coding_raw(count);
-    return c->setup.pack_all ? SIZE_MAX / 2 : c->fast ? raw / 4 * 3 : raw - 1;
+    if (c->setup.pack_all)
+        return SIZE_MAX;
+    return count < CODING_LEAST || c->quarters == 0 ? 0 : coding_raw(count) / 4 * c->quarters - 1;
 }
 
 /* False: it is not shorter, or no buffer is free. */
@@ -32,11 +33,12 @@ send_packed(struct collective *c, uint64_t ranks, const struct proto_chunk *chun
 {
     struct proto_msg msg = {.type = PROTO_REDUCE, .chunk = *chunk};
     struct core_frame frame;
-    if (chunk->count < (c->setup.pack_all ? 1 : CODING_LEAST) ||
+    size_t limit = packed_limit(c, chunk->count);
+    if (limit == 0 ||
         !c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), false, &frame))
         return false;
-    size_t size = coding_pack(frame.data, c->setup.own + chunk->first, chunk->count,
-                              packed_limit(c, chunk->count), &msg.chunk.check);
+    size_t size =
+        coding_pack(frame.data, c->setup.own + chunk->first, chunk->count, limit, &msg.chunk.check);
     msg.chunk.coding = PROTO_CODING_PACKED;
     if (size > 0)
         c->ops.pass_on(c->ctx, ranks, &msg, &(struct core_frame){frame.data, size, frame.handle});

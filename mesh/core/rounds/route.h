@@ -78,11 +78,11 @@ struct collective {
     struct kept *kept;
     size_t kept_count, kept_max;
 
-    bool planned, fast; /* fast: see collective_lines */
+    bool planned;
+    unsigned quarters; /* see collective_packs */
     uint64_t plan;
     struct holders *sets; /* [HOLDERS_SETS]: of each segment, then all members */
     const struct holders *all;
-
     uint64_t serves, served; /* bytes of a round with this node as their server, with any */
 
     bool running; /* a round was begun */
