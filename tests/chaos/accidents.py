@@ -42,9 +42,13 @@ class Course:
         self.mesh.wait(f"step {step}", lambda: not self.running() or self.front() >= step)
         time.sleep(self.random.random() * 0.02)  # waits for nothing: spreads the instants
 
-    def kill(self):
+    def some(self):
+        """Some of those that run; nobody, if all have just ended."""
         names = self.running()
-        victims = self.random.sample(names, self.random.randint(1, len(names)))
+        return self.random.sample(names, self.random.randint(1, len(names))) if names else []
+
+    def kill(self):
+        victims = self.some()
         self.mesh.signal(signal.SIGKILL, *victims)
         for name in self.random.sample(victims, len(victims)):
             how = self.random.choice(BACK)
@@ -53,8 +57,7 @@ class Course:
             time.sleep(self.random.random() * 0.02)
 
     def stop(self):
-        names = self.running()
-        victims = self.random.sample(names, self.random.randint(1, len(names)))
+        victims = self.some()
         self.mesh.signal(signal.SIGSTOP, *victims)
         time.sleep(self.random.choice([0.05, 0.3, 0.7]))  # the accident lasts so long
         self.mesh.signal(signal.SIGCONT, *victims)
