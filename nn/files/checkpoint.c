@@ -198,17 +198,26 @@ check_short(const struct checkpoint_file *file, struct why *why)
     return not_ours(file->name, head, got, why);
 }
 
+/* The head and *first, the page that has it: in the image, or in buffer[CHECKPOINT_PAGE]; NULL: there is none. */
+static int
+open_first(struct checkpoint_file *file, uint8_t *buffer, const uint8_t **first, struct why *why)
+{
+    size_t payload;
+    *first = NULL;
+    if (checkpoint_body_of(file->size) == SIZE_MAX)
+        return check_short(file, why);
+    *first = page_at(file, 0, buffer, &payload);
+    return *first ? read_first(file, *first, payload, why) : page_unread(file, 0, why);
+}
+
 /* All of it. */
 static int
 check_file(struct checkpoint_file *file, struct why *why)
 {
     uint8_t buffer[CHECKPOINT_PAGE];
-    size_t payload;
-    if (checkpoint_body_of(file->size) == SIZE_MAX)
-        return check_short(file, why);
-    const uint8_t *first = page_at(file, 0, buffer, &payload);
-    int rc = first ? read_first(file, first, payload, why) : page_unread(file, 0, why);
-    if (rc == -EBADMSG && trailer_vouches(file))
+    const uint8_t *first;
+    int rc = open_first(file, buffer, &first, why);
+    if (rc == -EBADMSG && first && trailer_vouches(file))
         return damaged(file->name, "page 0", why);
     rc = rc ? rc : check_ends(file, first, why);
     rc = rc ? rc : check_pages(file, why);
@@ -390,11 +399,8 @@ static int
 look_into(struct checkpoint_file *file, struct why *why)
 {
     uint8_t buffer[CHECKPOINT_PAGE];
-    size_t payload;
-    if (checkpoint_body_of(file->size) == SIZE_MAX)
-        return check_short(file, why);
-    const uint8_t *first = page_at(file, 0, buffer, &payload);
-    int rc = first ? read_first(file, first, payload, why) : page_unread(file, 0, why);
+    const uint8_t *first;
+    int rc = open_first(file, buffer, &first, why);
     if (!rc && file->head.size != file->size)
         rc = damaged(file->name, "its size", why);
     return rc ? rc : table_read(file, first, why);
