@@ -15,12 +15,6 @@ coding_fits(enum proto_coding coding, const void *body, size_t size, uint64_t co
     return packed_fits(body, size, (size_t)count);
 }
 
-static size_t
-block_count(size_t n, size_t first)
-{
-    return n - first < PACKED_BLOCK ? n - first : PACKED_BLOCK;
-}
-
 size_t
 coding_pack(void *to, const int32_t *x, size_t n, size_t most, uint64_t *check)
 {
@@ -30,8 +24,8 @@ coding_pack(void *to, const int32_t *x, size_t n, size_t most, uint64_t *check)
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
         if (i == FIRST_BLOCKS * PACKED_BLOCK && out.size > most * i / n)
             return 0;
-        *check = check_add(*check, check_of(x + i, i, block_count(n, i)));
-        packed_put(&out, x + i, block_count(n, i));
+        *check = check_add(*check, check_of(x + i, i, packed_block(n, i)));
+        packed_put(&out, x + i, packed_block(n, i));
     }
     return out.size <= most ? out.size : 0;
 }
@@ -47,7 +41,7 @@ coding_copy(int32_t *out, enum proto_coding coding, const void *body, size_t n, 
     struct packed_in in = packed_open(body, n);
     *check = 0;
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
-        size_t count = block_count(n, i);
+        size_t count = packed_block(n, i);
         good &= packed_get(&in, out + i, count);
         *check = check_add(*check, check_of(out + i, i, count));
     }
@@ -80,7 +74,7 @@ coding_sum(int32_t *out, const int32_t *a, enum proto_coding coding, const void 
     struct packed_in in = packed_open(body, n);
     *a_check = *out_check = 0;
     for (size_t i = 0; i < n; i += PACKED_BLOCK)
-        good &= block_sum(out + i, a + i, &in, i, block_count(n, i), a_check, out_check);
+        good &= block_sum(out + i, a + i, &in, i, packed_block(n, i), a_check, out_check);
     return good;
 }
 
@@ -94,7 +88,7 @@ coding_sum_on(void *to, size_t *size, int32_t *out, const int32_t *a, const void
     *a_check = *out_check = 0;
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
         int32_t block[PACKED_BLOCK], *sum = out ? out + i : block;
-        size_t count = block_count(n, i);
+        size_t count = packed_block(n, i);
         good &= block_sum(sum, a + i, &in, i, count, a_check, out_check);
         packed_put(&on, sum, count);
     }

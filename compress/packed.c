@@ -7,13 +7,6 @@
 
 enum { STREAMS = 16, BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP, WIDTH_MAX = 32 };
 
-/* Elements of the block that begins with element i of n. */
-static size_t
-block_elems(size_t n, size_t i)
-{
-    return n - i < PACKED_BLOCK ? n - i : PACKED_BLOCK;
-}
-
 /* Bytes of the words of a block. */
 static size_t
 block_size(size_t n, const uint8_t *width)
@@ -47,7 +40,7 @@ packed_write(void *to, const int32_t *x, size_t n)
 {
     struct packed_out out = packed_begin(to, n);
     for (size_t i = 0; i < n; i += PACKED_BLOCK)
-        packed_put(&out, x + i, block_elems(n, i));
+        packed_put(&out, x + i, packed_block(n, i));
     return out.size;
 }
 
@@ -57,8 +50,8 @@ packed_size(const int32_t *x, size_t n)
     size_t size = packed_widths_size(n);
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
         uint8_t width[BLOCK_GROUPS];
-        SIMD_PICK(packed_measure)(x + i, block_elems(n, i), width);
-        size += block_size(block_elems(n, i), width);
+        SIMD_PICK(packed_measure)(x + i, packed_block(n, i), width);
+        size += block_size(packed_block(n, i), width);
     }
     return size;
 }
@@ -74,7 +67,7 @@ packed_fits(const void *from, size_t size, size_t n)
         if (width[g] > (g < groups ? WIDTH_MAX : 0))
             return false;
     for (size_t i = 0; i < n; i += PACKED_BLOCK)
-        need += block_size(block_elems(n, i), width + i / PACKED_GROUP);
+        need += block_size(packed_block(n, i), width + i / PACKED_GROUP);
     return size == need;
 }
 

@@ -27,6 +27,13 @@ packed_groups(size_t n)
     return (n + PACKED_GROUP - 1) / PACKED_GROUP;
 }
 
+/* Elements of the block that begins with element `first` of n. */
+static inline size_t
+packed_block(size_t n, size_t first)
+{
+    return n - first < PACKED_BLOCK ? n - first : PACKED_BLOCK;
+}
+
 /* Bytes of the widths of n elements. */
 static inline size_t
 packed_widths_size(size_t n)
