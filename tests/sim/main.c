@@ -244,15 +244,36 @@ static const struct found {
     {"rounds", 97015145},    {"rounds", 500068827},
 };
 
+/* Of the engine rounds, with --staged. */
+static const uint64_t staged_founds[] = {700224143, 700043989, 700111394, 700136375,
+                                         700170597, 930000892, 940001966};
+
+static int
+run_found(struct sim *sim, uint64_t seed)
+{
+    if (sim_run(sim, seed, 0))
+        return 0;
+    run_failure(sim);
+    return 1;
+}
+
 static int
 run_founds(struct sim *sim, const char *name)
 {
     int rc = 0;
     for (size_t k = 0; k < sizeof founds / sizeof *founds; k++)
-        if (strcmp(founds[k].engine, name) == 0 && !sim_run(sim, founds[k].seed, 0)) {
-            run_failure(sim);
-            rc = 1;
-        }
+        rc |= strcmp(founds[k].engine, name) == 0 ? run_found(sim, founds[k].seed) : 0;
+    return rc;
+}
+
+static int
+run_staged_founds(struct sim *sim)
+{
+    int rc = 0;
+    sim->staged = true;
+    for (size_t k = 0; k < sizeof staged_founds / sizeof *staged_founds; k++)
+        rc |= run_found(sim, staged_founds[k]);
+    sim->staged = false;
     return rc;
 }
 
@@ -318,7 +339,8 @@ main(int argc, char **argv)
              : options.mutants  ? run_plants(sim, &options)
                                 : run_many(sim, &options);
     if (all)
-        rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options);
+        rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options) |
+              run_founds(sim, sim_engine_name(0)) | run_staged_founds(sim);
     sim_destroy(&sim);
     rc |= all ? run_flips(options) : 0;
     for (size_t k = 1; all && sim_engine_name(k); k++)

@@ -113,15 +113,19 @@ sim_rounds_reference(struct sim *sim)
         sim->reference_room = sim->profile.rounds + 1;
         free(sim->reference);
         free(sim->reference_sum);
+        free(sim->astray);
         free(sim->liar_hash);
         free(sim->liar_sum);
+        sim->astray = calloc(sim->reference_room, sizeof *sim->astray);
         sim->liar_hash = calloc(sim->reference_room, sizeof *sim->liar_hash);
         sim->liar_sum = calloc(sim->reference_room, sizeof *sim->liar_sum);
         sim->reference = calloc(sim->reference_room, sizeof *sim->reference);
         sim->reference_sum = calloc(sim->reference_room, sizeof *sim->reference_sum);
-        if (!sim->reference || !sim->reference_sum || !sim->liar_hash || !sim->liar_sum)
+        if (!sim->reference || !sim->reference_sum || !sim->astray || !sim->liar_hash ||
+            !sim->liar_sum)
             abort();
     }
+    memset(sim->astray, 0, sim->reference_room * sizeof *sim->astray);
     memset(sim->liar_hash, 0, sim->reference_room * sizeof *sim->liar_hash);
     memset(sim->liar_sum, 0, sim->reference_room * sizeof *sim->liar_sum);
     memset(sim->reference, 0, sizeof *sim->reference);
@@ -156,6 +160,7 @@ sim_rounds_end(struct sim *sim)
 {
     free(sim->reference);
     free(sim->reference_sum);
+    free(sim->astray);
     free(sim->liar_hash);
     free(sim->liar_sum);
 }

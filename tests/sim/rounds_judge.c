@@ -57,19 +57,15 @@ sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *
 
 /* It took the wrong state of a node, and nobody else had told it of that round. Others may have computed it meanwhile,
  * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
- * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. */
+ * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. The node that
+ * it is from may have gone on alone meanwhile. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
     bool unseen = node->told != node->round + 1 && node->given_up == 0;
-    for (unsigned i = 0; i < sim->profile.nodes && unseen; i++) {
-        const struct sim_node *other = &sim->nodes[i];
-        if (other != node && other->up && (other->wrong || other->strayed) &&
-            other->round == node->round &&
-            memcmp(&other->state, &node->state, sizeof node->state) == 0)
-            return true;
-    }
-    return false;
+    return unseen && node->round <= sim->profile.rounds &&
+           segments_of_either(&sim->profile, node, &sim->reference[node->round],
+                              &sim->astray[node->round]);
 }
 
 static bool
@@ -151,6 +147,8 @@ sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool f
         sim->liar_hash[node->round] = sim_rounds_hash(sim, &node->state);
     bool right = is_right(sim, node);
     node->strayed = node->strayed && !right;
+    if (is_astray(node) && node->round <= sim->profile.rounds)
+        sim->astray[node->round] = node->state;
     if (right && node->round + 1 >= node->given_up)
         node->given_up = 0;
     if (node->index != sim->profile.liar && !flipped && !node->strayed && !right) {

@@ -111,6 +111,19 @@ segments_equal(const struct sim_profile *p, const struct sim_node *node,
     return memcmp(&node->state, &held, sizeof held) == 0;
 }
 
+bool
+segments_of_either(const struct sim_profile *p, const struct sim_node *node,
+                   const struct sim_state *one, const struct sim_state *other)
+{
+    struct sim_state a = *one, b = *other;
+    segments_mask(p, &a, node->holds);
+    segments_mask(p, &b, node->holds);
+    size_t count = sizeof a.words / sizeof *a.words, w = 0;
+    while (w < count && (node->state.words[w] == a.words[w] || node->state.words[w] == b.words[w]))
+        w++;
+    return w == count;
+}
+
 void
 segments_apply(const struct sim_profile *p, struct sim_state *state, const int32_t *sum)
 {

@@ -336,8 +336,9 @@ struct sim {
     uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
-    uint64_t *liar_hash; /* [rounds + 1], of its states; 0 none */
-    uint64_t *liar_sum;  /* [rounds + 1], of what it commits */
+    struct sim_state *astray; /* [rounds + 1], the last one that was wrong there, 0 none */
+    uint64_t *liar_hash;      /* [rounds + 1], of its states; 0 none */
+    uint64_t *liar_sum;       /* [rounds + 1], of what it commits */
     unsigned reference_room;
     bool failed;
     bool limit; /* the run ends: nobody is left who could know that a state is wrong */
@@ -387,6 +388,8 @@ struct sim_event {
     bool deferred;
 };
 
+/* Do so many events wait that a real queue would be full, and its link closed? */
+bool sim_is_crowded(const struct sim *sim);
 /* `at` is absolute. Returns false when the queue is full, which is a failure of the schedule. */
 void sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, uint64_t a,
               uint64_t b, struct sim_message *message);

@@ -48,6 +48,9 @@ void segments_mask(const struct sim_profile *p, struct sim_state *state, uint64_
 /* Is what the node holds this state? */
 bool segments_equal(const struct sim_profile *p, const struct sim_node *node,
                     const struct sim_state *state);
+/* Is each word of what the node holds that of one of two states? */
+bool segments_of_either(const struct sim_profile *p, const struct sim_node *node,
+                        const struct sim_state *one, const struct sim_state *other);
 /* The sums of the segments' buckets change them. */
 void segments_apply(const struct sim_profile *p, struct sim_state *state, const int32_t *sum);
 bool segments_total_right(const struct sim *sim, const struct sim_node *node);

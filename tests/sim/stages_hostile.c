@@ -174,7 +174,7 @@ stages_hostile(struct sim *sim, struct sim_node *node)
     if (rand_below(&rand, ONE_IN) || from == node || !from->up || from->paused_until > sim->now ||
         network_cut(sim, from->index, node->index))
         return;
-    if (rand_below(&rand, 4))
+    if (rand_below(&rand, 4) || sim_is_crowded(sim)) /* each NEED is answered with many items */
         send_item(sim, node, from, &rand);
     else
         send_need(sim, node, from, &rand);

@@ -103,6 +103,12 @@ queue_push(struct sim *sim, struct sim_event event)
     q->events[i] = event;
 }
 
+bool
+sim_is_crowded(const struct sim *sim)
+{
+    return sim->queue->count > QUEUE_MAX / 8;
+}
+
 void
 sim_push(struct sim *sim, uint64_t at, enum sim_event_kind kind, unsigned node, uint64_t a,
          uint64_t b, struct sim_message *message)
