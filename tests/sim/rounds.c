@@ -296,6 +296,7 @@ state_flips(struct sim *sim, struct sim_node *node)
     sim->counts.flips++;
     sim->counts.states++;
     node->strayed = sim->alone;
+    sim->astray_since = node->round;
     return !sim->alone;
 }
 

@@ -55,23 +55,38 @@ sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *
         node->told = round + 1;
 }
 
-/* It took the wrong state of a node, and nobody else had told it of that round. Others may have computed it meanwhile,
- * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
- * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. The node that
- * it is from may have gone on alone meanwhile. */
-static bool
-taken_unseen(const struct sim *sim, const struct sim_node *node)
-{
-    bool unseen = node->told != node->round + 1 && node->given_up == 0;
-    return unseen && node->round <= sim->profile.rounds &&
-           segments_of_either(&sim->profile, node, &sim->reference[node->round],
-                              &sim->astray[node->round]);
-}
-
 static bool
 is_astray(const struct sim_node *node)
 {
     return node->wrong || node->strayed;
+}
+
+/* Who gave it that wrong state has it still, or nobody else had come to where it went wrong, this node included. */
+static bool
+is_source(const struct sim *sim, const struct sim_node *node)
+{
+    bool has = false, right = node->right_round >= sim->astray_since;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *other = &sim->nodes[i];
+        if (other == node || !other->up)
+            continue;
+        has = has || (is_astray(other) && other->round == node->round &&
+                      memcmp(&other->state, &node->state, sizeof node->state) == 0);
+        right = right || (!is_astray(other) && other->round >= sim->astray_since);
+    }
+    return has || !right;
+}
+
+/* It took the wrong state of a node, and nobody else had told it of that round. Others may have computed it meanwhile,
+ * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
+ * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. */
+static bool
+taken_unseen(const struct sim *sim, const struct sim_node *node)
+{
+    bool unseen = node->told != node->round + 1 && node->given_up == 0;
+    return unseen && is_source(sim, node) && node->round <= sim->profile.rounds &&
+           segments_of_either(&sim->profile, node, &sim->reference[node->round],
+                              &sim->astray[node->round]);
 }
 
 static unsigned
@@ -151,6 +166,8 @@ sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool f
         sim->astray[node->round] = node->state;
     if (right && node->round + 1 >= node->given_up)
         node->given_up = 0;
+    if (right)
+        node->right_round = node->round;
     if (node->index != sim->profile.liar && !flipped && !node->strayed && !right) {
         if (taken_unseen(sim, node))
             stray(sim, node);

@@ -131,6 +131,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     memset(node->plans, 0, sizeof node->plans);
     node->lent = node->marked = node->total_bad = false;
     node->older_valid = node->flip = node->wrong = node->strayed = false;
+    node->right_round = 0;
     node->told = 0;
     node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)

@@ -208,11 +208,12 @@ struct sim_node {
     int32_t own[SIM_VECTOR_MAX], sum[SIM_VECTOR_MAX];
     struct sim_state state, state_in, older;
     uint64_t older_round;
-    bool older_valid; /* `older` is what the state was made of */
-    bool flip;        /* a bit of the next state is going to flip */
-    bool strayed;     /* it did, where nobody could notice */
-    bool wrong;       /* it did, and nobody has noticed */
-    uint64_t told;    /* + 1; the newest round before which another one told it the right state */
+    bool older_valid;     /* `older` is what the state was made of */
+    bool flip;            /* a bit of the next state is going to flip */
+    bool strayed;         /* it did, where nobody could notice */
+    uint64_t right_round; /* of its last right state */
+    bool wrong;           /* it did, and nobody has noticed */
+    uint64_t told; /* + 1; the newest round before which another one told it the right state */
     uint64_t
         given_up; /* + 1; the round of a right state that it went back from, and has not got again */
     uint8_t log[SIM_LOG_MAX];
@@ -337,6 +338,7 @@ struct sim {
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     struct sim_state *astray; /* [rounds + 1], the last one that was wrong there, 0 none */
+    uint64_t astray_since;    /* the round before which a bit of a state flipped last */
     uint64_t *liar_hash;      /* [rounds + 1], of its states; 0 none */
     uint64_t *liar_sum;       /* [rounds + 1], of what it commits */
     unsigned reference_room;
