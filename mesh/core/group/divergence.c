@@ -72,6 +72,9 @@ divergence_said(struct divergence *d, const struct core *core, int i)
         d->of[i].tied = false;
     if (said->state_hash == 0)
         return;
+    if (said->round == d->dispute && said->state_hash == d->given_up &&
+        said->since < d->dispute_since)
+        d->dispute = 0;
     d->of[i].since = said->since;
     d->of[i].untold = false;
     note_state(d, core, i, said->round, said->state_hash);
@@ -349,9 +352,10 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
     uint64_t sure = core->config.inexact         ? UINT64_MAX
                     : count->origin < UINT64_MAX ? count->origin
                                                  : d->sure;
-    return (struct divergence_verdict){.back = leaves,
-                                       .round = sure < count->round ? sure : count->round,
-                                       .why = "its members hold different states"};
+    d->dispute_since = sure < count->round ? sure : count->round;
+    d->given_up = divergence_past(core, count->round);
+    return (struct divergence_verdict){
+        .back = leaves, .round = d->dispute_since, .why = "its members hold different states"};
 }
 
 static bool

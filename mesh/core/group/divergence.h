@@ -37,7 +37,8 @@
  * an origin, not above the newest state that others had, too.
  * - If more differ, this node then follows the others.
  * - If as many differ (a tie), both sides go back and compute again, and the pure function decides. Until it has
- *   computed the disputed round, a node takes nothing from those ahead, who may not have gone back yet.
+ *   computed the disputed round, a node takes nothing from those ahead, who may not have gone back yet. But if one has
+ *   computed the state that it gave up, there was no dispute: a header was damaged on its way.
  * - If those who differ have no witness, each of them counts from the second tie on.
  * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, the two compute different bits:
  *   they part.
@@ -84,7 +85,8 @@ struct divergence {
     struct awake since;     /* since then; 0: it is not so */
     struct awake warned_at; /* when a plan was dropped because states differ */
     struct awake said_at;   /* when a line said that a copy of inexact weights is taken */
-    uint64_t dispute;   /* nothing is taken from nodes ahead until we have computed up to here */
+    uint64_t dispute; /* nothing is taken from nodes ahead until we have computed up to here, or */
+    uint64_t dispute_since, given_up; /* one that computes since before that has what we gave up */
     uint64_t sure;      /* + 1; the newest round before which others had the same state */
     uint64_t own_since; /* its states since the one before this round are computed: see proto.h */
     /* hash of our state before round % DIVERGENCE_PAST, for the rounds */
