@@ -483,8 +483,9 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
         plan_trainer_moves(&core->plan, i);
     if (news->moves)
         serve_moves(&core->serve, core, i);
-    if (news->moves && pieces_run(core) && plan_member(&core->plan, i))
-        plan_progress(&core->plan, core->awake); /* others may wait long for what it hands over */
+    if (news->moves && pieces_run(core) && plan_member(&core->plan, i) &&
+        !core->view.of[i].beat.idle) /* others may wait long for what it hands over */
+        plan_progress(&core->plan, core->awake);
     for (uint64_t left = news->healed; left; left &= left - 1)
         plan_readmit(&core->plan, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
