@@ -18,9 +18,12 @@ struct exact {
     size_t blocks;
     size_t total; /* elements */
     size_t tensors;
-    int bits;             /* |q| of one shard < 2^bits */
-    size_t *first;        /* [blocks + 1] first element of each block */
-    size_t *tensor_first; /* [tensors + 1] first block of each tensor */
+    unsigned shards;
+    int bits;                  /* |q| of one shard < 2^bits */
+    const struct codec *codec; /* of the coded blocks; NULL: there are none */
+    bool *coded;               /* [blocks] */
+    size_t *first;             /* [blocks + 1] first element of each block */
+    size_t *tensor_first;      /* [tensors + 1] first block of each tensor */
 };
 
 static int
@@ -56,6 +59,7 @@ exact_new(struct exact **out, const size_t *tensor_count, size_t tensors, unsign
     if (!exact)
         return -ENOMEM;
     exact->tensors = tensors;
+    exact->shards = shards;
     exact->bits = 31 - guard_bits(shards);
     for (size_t t = 0; t < tensors; t++) {
         exact->total += tensor_count[t];
@@ -63,7 +67,8 @@ exact_new(struct exact **out, const size_t *tensor_count, size_t tensors, unsign
     }
     exact->first = calloc(exact->blocks + 1, sizeof *exact->first);
     exact->tensor_first = calloc(tensors + 1, sizeof *exact->tensor_first);
-    if (!exact->first || !exact->tensor_first) {
+    exact->coded = calloc(exact->blocks + 1, sizeof *exact->coded);
+    if (!exact->first || !exact->tensor_first || !exact->coded) {
         exact_destroy(&exact);
         return -ENOMEM;
     }
@@ -79,6 +84,7 @@ exact_destroy(struct exact **exact)
         return;
     free((*exact)->first);
     free((*exact)->tensor_first);
+    free((*exact)->coded);
     free(*exact);
     *exact = NULL;
 }
@@ -107,6 +113,21 @@ exact_tensor_first(const struct exact *exact, size_t tensor)
 {
     assert(tensor <= exact->tensors);
     return exact->tensor_first[tensor];
+}
+
+void
+exact_code(struct exact *exact, size_t tensor, const struct codec *codec)
+{
+    assert(tensor < exact->tensors && codec->bits > 0);
+    exact->codec = codec;
+    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
+        exact->coded[b] = true;
+}
+
+bool
+exact_is_coded(const struct exact *exact)
+{
+    return exact->codec != NULL;
 }
 
 void
@@ -169,6 +190,19 @@ exact_clamp(int e)
     return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
 }
 
+static int
+shard_bits(const struct exact *exact, size_t block)
+{
+    return exact->coded[block] ? exact->codec->bits : exact->bits;
+}
+
+/* What an element of one shard is multiplied with is 2 to this power. */
+static int
+grid_of(const struct exact *exact, size_t block, int exponent)
+{
+    return shard_bits(exact, block) - exact_clamp(exponent);
+}
+
 static void
 count_outside(const float *g, size_t n, float scale, float limit, int32_t *over, int32_t *bad)
 {
@@ -190,20 +224,35 @@ exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, f
     *limit = float_below(scale_of(exact->bits));
 }
 
+static uint32_t
+add_block(const struct exact *exact, size_t block, int32_t *own, const float *g, size_t n,
+          float scale, float limit, uint32_t key, struct check_sums *sums)
+{
+    const struct codec *codec = exact->codec;
+    if (!exact->coded[block])
+        return SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
+    if (codec->random)
+        return SIMD_PICK(exact_drawn)(own, g, n, scale, limit, key, sums);
+    return codec->dropped ? SIMD_PICK(exact_rounded)(own, g, n, scale, limit, codec->dropped, sums)
+                          : SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
+}
+
 void
 exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
-          size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad, uint64_t *check)
+          size_t n, unsigned shards_in, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
+          uint64_t *check)
 {
     assert(first <= exact->total && n <= exact->total - first);
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
-    const float limit = float_below((float)shards_in * scale_of(exact->bits));
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
-        float scale = scale_of(exact->bits - exact_clamp(exponent[block]));
+        float scale = scale_of(grid_of(exact, block, exponent[block]));
+        float limit = float_below((float)shards_in * scale_of(shard_bits(exact, block)));
+        uint32_t from = key + (uint32_t)(first + done);
         struct check_sums sums;
-        uint32_t largest = SIMD_PICK(exact_add)(to, g + done, m, scale, limit, &sums);
+        uint32_t largest = add_block(exact, block, to, g + done, m, scale, limit, from, &sums);
         if (check)
             *check = check_add(*check, check_from(sums, first + done));
         if (largest > float_bits(limit))
@@ -220,7 +269,7 @@ exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *su
     for (size_t done = 0, m; done < n; done += m, block++) {
         m = piece(exact, block, first + done, n - done);
         const int32_t *from = sum + first + done;
-        float scale = scale_of(exact_clamp(exponent[block]) - exact->bits);
+        float scale = scale_of(-grid_of(exact, block, exponent[block]));
         SIMD_PICK(exact_read)(g + done, from, m, scale);
     }
 }
@@ -231,7 +280,7 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
 {
     assert(block < exact->blocks);
     size_t first = exact->first[block], n = exact->first[block + 1] - first;
-    float scale = scale_of(exact_clamp(exponent[block]) - exact->bits);
+    float scale = scale_of(-grid_of(exact, block, exponent[block]));
     struct check_sums sums;
     *bits = SIMD_PICK(exact_take)(g, sum + first, n, scale, &sums);
     return check_from(sums, first);
@@ -276,8 +325,16 @@ exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle
     if (bits == 0)
         return;
     int now = exponent[block];
-    int next = bit_length(bits) - exact->bits + now + EXACT_HEADROOM;
+    int next = bit_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
     exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
+}
+
+/* So many saturated elements of a coded block do no harm. */
+static int64_t
+harmless(const struct exact *exact, size_t block)
+{
+    size_t n = exact->first[block + 1] - exact->first[block];
+    return (int64_t)(n * exact->shards / EXACT_CLIPPED);
 }
 
 size_t
@@ -285,9 +342,12 @@ exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
 {
     size_t raised = 0;
     for (size_t b = 0; b < exact->blocks; b++) {
-        if (!over[b])
+        int16_t most =
+            exact_clamp(exponent[b] + (exact->coded[b] ? EXACT_RAISE_CODED : EXACT_RAISE));
+        bool kept = exact->coded[b] && (over[b] <= harmless(exact, b) || most == exponent[b]);
+        if (!over[b] || kept) /* of the largest exponent a codec saturates the largest floats */
             continue;
-        exponent[b] = exact_clamp(exponent[b] + EXACT_RAISE);
+        exponent[b] = most;
         raised++;
     }
     exact_floor(exact, exponent);

@@ -26,6 +26,10 @@
  * distributed gradients and 1.5e-6 for Student's t with two degrees of freedom (tests/prop/prop_exact_sum.c). The
  * code needs the default rounding mode, and denormals must not be flushed to zero.
  *
+ * With a codec (codec.h) `bits` are those of the codec: the grid is coarser, and the exponents mean the same. Then a few
+ * saturated elements do no harm. A round is repeated, with EXACT_RAISE_CODED bits more, only if more than one element in
+ * EXACT_CLIPPED of a block is saturated.
+ *
  * The linear checksum of check.h travels with what is added: the checksums that the shards had when they were quantised
  * must add up to the checksum of the committed total. This finds errors wherever the data was meanwhile: in a
  * contribution that waits to be sent, or in partial sums on their way.
@@ -38,6 +42,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compress/codec.h"
+
 enum {
     EXACT_BLOCK = 1024,
     EXACT_SHARDS_MAX = 64,
@@ -45,7 +51,9 @@ enum {
     EXACT_EXPONENT_MIN = -95, /* 2^(bits - e) and its inverse are both normal floats */
     EXACT_EXPONENT_MAX = 128, /* every finite float fits */
     EXACT_HEADROOM = 3,
-    EXACT_RAISE = 8,   /* bits added to the exponent of a block that overflowed */
+    EXACT_RAISE = 8, /* bits added to the exponent of a block that overflowed */
+    EXACT_RAISE_CODED = 2,
+    EXACT_CLIPPED = 64,
     EXACT_SPREAD = 12, /* bits between the largest and the smallest exponent of a tensor */
 };
 
@@ -63,6 +71,11 @@ size_t exact_tensors(const struct exact *exact);
 /* First block of a tensor. For tensor == exact_tensors: exact_blocks. */
 size_t exact_tensor_first(const struct exact *exact, size_t tensor);
 
+/* The blocks of this tensor are coded from now on; of all tensors with the same codec. */
+void exact_code(struct exact *exact, size_t tensor, const struct codec *codec);
+/* Is any? Then exact_scales is of no use. */
+bool exact_is_coded(const struct exact *exact);
+
 /* Sets exponent[blocks] = EXACT_EXPONENT_FIRST. */
 void exact_first(const struct exact *exact, int16_t *exponent);
 /* Is every exponent within its limits? For exponents from a file or a peer. Only a bit flip in memory can put one
@@ -74,10 +87,10 @@ int16_t exact_clamp(int exponent);
 /* Adds g[n], elements [first, first+n) of one shard's gradient, to own[total]. Or of `shards_in` shards that are
  * already summed; their range is wider by that factor. over[blocks] counts saturated elements per block. *bad grows
  * by one for each block of this call that contains a NaN or infinity. The checksum of what was added to own is added
- * to *check, which may be NULL. */
+ * to *check, which may be NULL. `key`: what a codec draws from; another one for each shard and step. */
 void exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
-               size_t n, unsigned shards_in, int32_t *own, int32_t *over, int32_t *bad,
-               uint64_t *check);
+               size_t n, unsigned shards_in, uint32_t key, int32_t *own, int32_t *over,
+               int32_t *bad, uint64_t *check);
 
 /* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
  * |g * scale| that is not saturated. */

@@ -9,9 +9,34 @@
 #include "proto/float_bits.h"
 #include "proto/simd.h"
 
-uint32_t
-SIMD_NAME(exact_add)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
-                     float limit, struct check_sums *sums)
+enum rounding { NEAREST, ROUNDED, DRAWN };
+
+/* To nearest even, of a float with fewer bits. */
+static inline float
+drop_bits(float x, int dropped)
+{
+    uint32_t bits = float_bits(x);
+    bits += (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    return float_of(bits & ~0u << dropped);
+}
+
+/* 0 <= it < 1, from a number: a hash of 32 bits in which each bit of the input changes half of the output. */
+static inline float
+random_unit(uint32_t x)
+{
+    x *= 0x9e3779b1u;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    return (float)(int32_t)(x >> 8) * 0x1p-24f;
+}
+
+/* `with`: bits to drop, or the key. */
+static inline __attribute__((always_inline)) uint32_t
+add_rounded(int32_t *restrict own, const float *restrict g, size_t n, float scale, float limit,
+            enum rounding rounding, uint32_t with, struct check_sums *sums)
 {
     uint32_t largest = 0, plain = 0, weighted = 0;
     for (size_t i = 0; i < n; i++) {
@@ -20,13 +45,37 @@ SIMD_NAME(exact_add)(int32_t *restrict own, const float *restrict g, size_t n, f
         largest = bits > largest ? bits : largest;
         x = x < limit ? x : limit;
         x = x > -limit ? x : -limit;
-        uint32_t q = (uint32_t)(int32_t)rintf(x);
+        if (rounding == ROUNDED)
+            x = drop_bits(x, (int)with);
+        x = rounding == DRAWN ? floorf(x + random_unit(with + (uint32_t)i)) : rintf(x);
+        uint32_t q = (uint32_t)(int32_t)x;
         own[i] = (int32_t)((uint32_t)own[i] + q);
         plain += q;
         weighted += q * (uint32_t)i;
     }
     *sums = (struct check_sums){plain, weighted};
     return largest;
+}
+
+uint32_t
+SIMD_NAME(exact_add)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
+                     float limit, struct check_sums *sums)
+{
+    return add_rounded(own, g, n, scale, limit, NEAREST, 0, sums);
+}
+
+uint32_t
+SIMD_NAME(exact_rounded)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
+                         float limit, int dropped, struct check_sums *sums)
+{
+    return add_rounded(own, g, n, scale, limit, ROUNDED, (uint32_t)dropped, sums);
+}
+
+uint32_t
+SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
+                       float limit, uint32_t key, struct check_sums *sums)
+{
+    return add_rounded(own, g, n, scale, limit, DRAWN, key, sums);
 }
 
 void

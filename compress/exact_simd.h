@@ -16,6 +16,14 @@
 SIMD_DECLARE(uint32_t, exact_add,
              (int32_t * own, const float *g, size_t n, float scale, float limit,
               struct check_sums *sums));
+/* The same, of floats whose last `dropped` bits are rounded away first, 1..22. */
+SIMD_DECLARE(uint32_t, exact_rounded,
+             (int32_t * own, const float *g, size_t n, float scale, float limit, int dropped,
+              struct check_sums *sums));
+/* The same, but rounded up or down by chance, so that the mean is what is rounded: element i by a number drawn from key + i. */
+SIMD_DECLARE(uint32_t, exact_drawn,
+             (int32_t * own, const float *g, size_t n, float scale, float limit, uint32_t key,
+              struct check_sums *sums));
 /* g[n] = (float)sum[n] * scale */
 SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float scale));
 /* The same; sets *sums to the sums of sum[n], and returns the bitwise or of all |sum[n]|: it has as many bits as the

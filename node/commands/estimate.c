@@ -63,6 +63,7 @@ bench_open(struct bench *bench, const struct config *config, const struct job *j
                                        .local = rules.rules.local,
                                        .epochs = EPOCHS};
     rules.past_count = 0;
+    rules.warmup = ROUNDS_MIN - 1; /* the last rounds say how long sums are */
     size_t params = nn_param_count(job->model);
     if (pool_new(&bench->pool, config->threads))
         return -ENOMEM;

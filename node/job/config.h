@@ -93,9 +93,11 @@ struct config {
         bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
         unsigned stages; /* of a pipeline: 1 none, else buckets end where the model may be cut */
         enum schedule_rule schedule; /* with stages: of all nodes */
-        bool mirror; /* with stages: hold as much of the model as there is memory for */
-        bool bf16;   /* what crosses cuts is rounded: nn_model_round_cuts */
-        bool even;   /* division: equal shares, not by speed */
+        bool mirror;       /* with stages: hold as much of the model as there is memory for */
+        unsigned compress; /* enum codec_kind */
+        uint64_t compress_warmup; /* steps before it begins */
+        bool bf16;                /* what crosses cuts is rounded: nn_model_round_cuts */
+        bool even;                /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];
         char interface[64]; /* "" = all usable */
         /* wait for this many nodes, this one included; 0 = wait gather_ms, then begin */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "mesh/core/gossip/gossip_graph.h"
 #include "node/job/config_hint.h"
 #include "node/job/parse.h"
@@ -117,6 +118,8 @@ static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {N
 static const struct config_word stages[] = {{"auto", CONFIG_STAGES_AUTO}, {NULL, 0}};
 static const struct config_word orders[] = {
     {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
+#define CODEC_WORD(name, bits, dropped, random) {#name, CODEC_##name},
+static const struct config_word codecs[] = {CODEC_TABLE(CODEC_WORD){NULL, 0}};
 static const struct config_word activations[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
@@ -266,6 +269,8 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "mirror", CONFIG_SHARED, MEMBER(mesh.mirror), yes_no, "yes"),
     ENUM("mesh", "schedule", CONFIG_EXCHANGE, MEMBER(mesh.schedule), orders, "zb"),
     ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), activations, "fp32"),
+    ENUM("mesh", "compress", CONFIG_JOB, MEMBER(mesh.compress), codecs, "none"),
+    UINT("mesh", "compress_warmup", CONFIG_JOB, MEMBER(mesh.compress_warmup), 0, COUNT_MAX, "16"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
     UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),

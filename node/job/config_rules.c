@@ -69,6 +69,15 @@ const struct config_rule config_rules[] = {
     {"mesh.audit > 0", "train.exact = no",
      "no other node could recompute a shard; set train.exact = yes, or leave out mesh.audit"},
     /* how sums travel */
+    {"mesh.compress != none", "train.exact = no",
+     "a codec makes integers of a shard; set train.exact = yes, or leave out mesh.compress"},
+    {"mesh.compress != none", "mesh.sync != bsp",
+     "only the sums of rounds are compressed; set mesh.sync = bsp, or leave out mesh.compress"},
+    {"mesh.compress != none", "mesh.topology = gossip",
+     "only the sums of rounds are compressed; set mesh.topology = ring or server, or leave out "
+     "mesh.compress"},
+    {"mesh.compress_warmup != 16", "mesh.compress = none",
+     "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
     {"mesh.servers != auto", "mesh.topology != server",
      "nothing else has servers; set mesh.topology = server, or leave out mesh.servers"},
     /* a pipeline */

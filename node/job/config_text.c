@@ -157,13 +157,15 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past and mesh.activations are those of few jobs: the hash of the others is as if there were no such keys. */
+/* train.past, mesh.activations and mesh.compress are those of few jobs: the hash of the others is as if there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
     bool empty = key->kind == CONFIG_TEXT && ((const char *)config)[key->offset] == '\0';
     bool plain = key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16;
-    return key->scope == CONFIG_JOB && (empty || plain);
+    bool codec = key->offset == offsetof(struct config, mesh.compress) ||
+                 key->offset == offsetof(struct config, mesh.compress_warmup);
+    return key->scope == CONFIG_JOB && (empty || plain || (codec && !config->mesh.compress));
 }
 
 /* Every key whose scope is in `scopes`. */

@@ -83,7 +83,12 @@ open_exact(struct job *job, const struct config *config, struct why *why)
     for (size_t i = 0; count && i < tensors; i++)
         count[i] = nn_tensor(job->model, i)->count;
     int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
+    if (!rc && config->mesh.compress)
+        rc = exact_new(&job->coded, count, tensors, config->train.shards);
     free(count);
+    for (size_t i = 0; !rc && job->coded && i < tensors; i++)
+        if (nn_tensor(job->model, i)->average == 0)
+            exact_code(job->coded, i, codec_of(config->mesh.compress));
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
     for (size_t i = 0; job->average && i < tensors; i++)
         for (size_t b = exact_tensor_first(job->exact, i);
@@ -408,6 +413,8 @@ job_rules(const struct job *job, const struct config *config)
         .train = data->train,
         .test = data->test,
         .average = job->average,
+        .coded = job->coded,
+        .warmup = config->mesh.compress_warmup,
         .labels = labelled ? nn_label_count(job->model) : 0,
     };
 }
@@ -445,6 +452,7 @@ job_close(struct job *job)
     safetensors_close(&job->from);
     checkpoint_close(&job->start);
     exact_destroy(&job->exact);
+    exact_destroy(&job->coded);
     free(job->average);
     job->average = NULL;
     nn_model_destroy(&job->model);

@@ -525,7 +525,7 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     struct state_header *h = next->header;
     const struct state_rules *rules = state_rules(next);
     uint64_t total = state_rules_total(&next->job, rules);
-    event->raised = exact_raise(next->exact, tail + TAIL_OVER, next->exponent);
+    event->raised = exact_raise(state_grid(next), tail + TAIL_OVER, next->exponent);
     if (event->raised && !tail[TAIL_BAD])
         return;
     const struct ledger_step used = present_step(next);

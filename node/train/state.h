@@ -141,6 +141,9 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
+    /* The grid of the sums (exact.h) from the step `warmup` on; NULL: as before it. Borrowed. */
+    const struct exact *coded;
+    uint64_t warmup;
     void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: reserved here */
     uint64_t labels; /* labels per sample for the accuracy; 0: there is no accuracy */
 };
@@ -190,6 +193,14 @@ struct state_event {
     double loss; /* mean over the samples of the round; NaN if one of them has no finite loss */
     double accuracy;
 };
+
+/* The grid of the sum of the next round. */
+static inline const struct exact *
+state_grid(const struct state *state)
+{
+    bool coded = state->job.coded && state->header->step >= state->job.warmup;
+    return coded ? state->job.coded : state->exact;
+}
 
 /* Bytes of the block. */
 size_t state_size(const struct optim_spec *optim, size_t param_count, size_t block_count);

@@ -40,7 +40,7 @@ read_block(const struct update *u, size_t block, float *g)
 {
     size_t first = exact_block_first(u->now->exact, block);
     size_t n = exact_block_first(u->now->exact, block + 1) - first;
-    exact_read(u->now->exact, u->now->exponent, u->total, first, g, n);
+    exact_read(state_grid(u->now), u->now->exponent, u->total, first, g, n);
     return n;
 }
 
@@ -133,7 +133,8 @@ update_block(struct update *u, size_t block)
     size_t first = exact_block_first(next->exact, block),
            n = exact_block_first(next->exact, block + 1) - first;
     uint32_t bits;
-    next->check[block] = exact_take(next->exact, u->now->exponent, u->total, block, g, &bits);
+    next->check[block] =
+        exact_take(state_grid(u->now), u->now->exponent, u->total, block, g, &bits);
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;
@@ -148,7 +149,7 @@ update_block(struct update *u, size_t block)
     if (state_rules(u->now)->optim.ema > 0)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
                       state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
-    exact_follow(next->exact, block, bits, next->settle, next->exponent);
+    exact_follow(state_grid(u->now), block, bits, next->settle, next->exponent);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     state_hash_block(next, next->block, block, next->hash);
     if (!state_block_sound(u->now, block))

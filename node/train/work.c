@@ -12,6 +12,7 @@
 #include "compress/check.h"
 #include "node/train/ledger.h"
 #include "proto/fail.h"
+#include "proto/mix.h"
 
 enum { STRIPE_BLOCKS = 64 };
 
@@ -170,6 +171,15 @@ part_add(struct part *part, size_t first, int32_t bad, uint64_t check)
     pthread_mutex_unlock(&part->lane->lock);
 }
 
+/* What a codec draws from. */
+static uint32_t
+codec_key(const struct part *part)
+{
+    const struct work *work = part->lane->work;
+    uint64_t step = mix64_pair(work->setup.seed, work->state->header->step);
+    return (uint32_t)(mix64_pair(step, (uint64_t)__builtin_ctzll(part->shards)) >> 32);
+}
+
 /* nn_sink: quantise some of a gradient and add it to own. */
 static void
 add_floats(void *ctx, size_t first, const float *g, size_t n)
@@ -179,6 +189,7 @@ add_floats(void *ctx, size_t first, const float *g, size_t n)
     int32_t *over = work->own + work->state->param_count + TAIL_OVER;
     unsigned shards = (unsigned)__builtin_popcountll(part->shards);
     const size_t begin = first;
+    const uint32_t key = codec_key(part);
     int32_t bad = 0;
     uint64_t check = 0;
     for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
@@ -186,8 +197,8 @@ add_floats(void *ctx, size_t first, const float *g, size_t n)
         size_t stop = stripe_first(work, stripe + 1);
         size_t count = (stop < end ? stop : end) - first;
         pthread_mutex_lock(&work->stripe[stripe]);
-        exact_add(work->setup.exact, work->state->exponent, first, g, count, shards, work->own,
-                  over, &bad, &check);
+        exact_add(state_grid(work->state), work->state->exponent, first, g, count, shards, key,
+                  work->own, over, &bad, &check);
         pthread_mutex_unlock(&work->stripe[stripe]);
         first += count;
         g += count;
@@ -213,7 +224,8 @@ added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
 struct nn_sink
 work_sink(struct part *part)
 {
-    return (struct nn_sink){add_floats, part, integers, added, false};
+    bool plain = !exact_is_coded(state_grid(part->lane->work->state));
+    return (struct nn_sink){add_floats, part, plain ? integers : NULL, added, false};
 }
 
 static void

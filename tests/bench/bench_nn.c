@@ -62,7 +62,7 @@ static void
 sink_exact(void *ctx, size_t first, const float *g, size_t n)
 {
     struct bench *b = ctx;
-    exact_add(b->exact, b->exponent, first, g, n, 1, b->sum, b->over, &b->bad, NULL);
+    exact_add(b->exact, b->exponent, first, g, n, 1, 0, b->sum, b->over, &b->bad, NULL);
 }
 
 static void

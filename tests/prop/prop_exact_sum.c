@@ -69,7 +69,7 @@ static void
 add_shard(const struct fixture *f, unsigned shard, int32_t *to, int32_t *over)
 {
     int32_t bad = 0;
-    exact_add(f->exact, f->exponent, 0, g[shard], N, 1, to, over, &bad, NULL);
+    exact_add(f->exact, f->exponent, 0, g[shard], N, 1, 0, to, over, &bad, NULL);
     assert_int_equal(bad, 0);
 }
 

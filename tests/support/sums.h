@@ -65,7 +65,7 @@ sums_add(void *ctx, size_t part, size_t first, const float *g, size_t n)
 {
     struct sums_way *way = ctx;
     assert_in_range(part, 0, way->of->parts_max - 1);
-    exact_add(way->of->exact, way->of->exponent, first, g, n, 1, way->sum, way->over, &way->bad,
+    exact_add(way->of->exact, way->of->exponent, first, g, n, 1, 0, way->sum, way->over, &way->bad,
               &way->check);
 }
 

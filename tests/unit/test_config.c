@@ -84,7 +84,7 @@ static const struct {
     {"data: {batch: 12}\n", "unknown key data.batch|did you mean train.batch?"},
     {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
     {"mesh: {sync: fast}\n", "mesh.sync = fast|expected bsp"},
-    {"mesh: {compress: topk}\n", "unknown key mesh.compress"},
+    {"mesh: {compress: topk}\n", "mesh.compress = topk|expected none, int16, int8"},
     {"data: {private: yes}\n", "unknown key data.private"},
     {"run: {\"na\\x1b[31mme\": x}\n", "unknown key run.na\\x1b[31mme"},
     /* values */
@@ -535,6 +535,8 @@ choose_for(struct config *config, const struct config_key *key)
     char assignment[128];
     struct why why;
     const char *dot = strrchr(key->section, '.');
+    if (strcmp(key->name, "compress_warmup") == 0)
+        assert_int_equal(config_set(config, "mesh.compress=int8", &why), 0);
     if (!dot)
         return;
     snprintf(assignment, sizeof assignment, "%.*s=%s", (int)(dot - key->section), key->section,

@@ -57,7 +57,7 @@ an_empty_model_has_no_blocks(void **state)
     assert_int_equal(exact_blocks(exact), 0);
     assert_int_equal(exact_block_first(exact, 0), 0);
     int32_t bad = 0;
-    exact_add(exact, NULL, 0, NULL, 0, 1, NULL, NULL, &bad, NULL);
+    exact_add(exact, NULL, 0, NULL, 0, 1, 0, NULL, NULL, &bad, NULL);
     exact_follow_all(exact, NULL, false, NULL);
     assert_int_equal(exact_raise(exact, NULL, NULL), 0);
     exact_destroy(&exact);
@@ -71,7 +71,7 @@ quantise(float g, int16_t exponent, unsigned shards, int32_t *over, int32_t *bad
     struct exact *exact = table(&one, 1, shards);
     int32_t own = 0;
     *over = *bad = 0;
-    exact_add(exact, &exponent, 0, &g, 1, 1, &own, over, bad, NULL);
+    exact_add(exact, &exponent, 0, &g, 1, 1, 0, &own, over, bad, NULL);
     exact_destroy(&exact);
     return own;
 }
@@ -132,16 +132,16 @@ summed_shards_have_a_wider_range(void **state)
     int16_t exponent = 0;
     int32_t own = 0, over = 0, bad = 0;
     float g = 2.5f;
-    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad, NULL);
+    exact_add(exact, &exponent, 0, &g, 1, 3, 0, &own, &over, &bad, NULL);
     assert_int_equal(own, 5 << 28);
     assert_int_equal(over, 0);
     g = 1.5f;
-    exact_add(exact, &exponent, 0, &g, 1, 1, &own, &over, &bad, NULL);
+    exact_add(exact, &exponent, 0, &g, 1, 1, 0, &own, &over, &bad, NULL);
     assert_int_equal(own, (7 << 28) - 32);
     assert_int_equal(over, 1);
     g = 3.0f;
     own = 0;
-    exact_add(exact, &exponent, 0, &g, 1, 3, &own, &over, &bad, NULL);
+    exact_add(exact, &exponent, 0, &g, 1, 3, 0, &own, &over, &bad, NULL);
     assert_int_equal(own, (3 << 29) - 128);
     assert_int_equal(over, 2);
     exact_destroy(&exact);
@@ -161,7 +161,7 @@ sixty_four_shards_of_maximal_values_do_not_overflow(void **state)
         for (size_t i = 0; i < N; i++)
             g[i] = i % 3 == 0 ? 0x1.fffffep-1f : i % 3 == 1 ? -0x1.fffffep-1f : -FLT_MAX;
         for (unsigned s = 0; s < shards; s++)
-            exact_add(exact, &exponent, 0, g, N, 1, own, &over, &bad, NULL);
+            exact_add(exact, &exponent, 0, g, N, 1, 0, own, &over, &bad, NULL);
         int bits = 31;
         while ((1u << (31 - bits)) < shards)
             bits--;
@@ -192,7 +192,7 @@ counters_belong_to_the_block_of_the_element(void **state)
     g[1502] = NAN;
     g[1501] = INFINITY;
     g[1500] = 2.0f;
-    exact_add(exact, exponent, 1000, g + 1000, 503, 1, own, over, &bad, NULL);
+    exact_add(exact, exponent, 1000, g + 1000, 503, 1, 0, own, over, &bad, NULL);
     assert_int_equal(over[0], 1);
     assert_int_equal(over[1], 2);
     assert_int_equal(over[2], 1);
@@ -263,11 +263,11 @@ pieces_equal_the_whole(void **state)
         g[i] = (float)((double)mix64(i) / 1e18 - 9.2);
     memset(whole, 0, sizeof whole);
     memset(pieces, 0, sizeof pieces);
-    exact_add(exact, exponent, 0, g, N, 1, whole, over[0], &bad, &check[0]);
+    exact_add(exact, exponent, 0, g, N, 1, 0, whole, over[0], &bad, &check[0]);
     for (size_t i = 0, n, calls = 0; i < N; i += n) {
         n = mix64(calls++) % 700;
         n = n < N - i ? n : N - i;
-        exact_add(exact, exponent, i, g + i, n, 1, pieces, over[1], &bad, &check[1]);
+        exact_add(exact, exponent, i, g + i, n, 1, 0, pieces, over[1], &bad, &check[1]);
         exact_read(exact, exponent, pieces, i, value + i, n);
     }
     assert_memory_equal(whole, pieces, sizeof whole);
@@ -403,7 +403,7 @@ rounds_until_it_fits(const struct exact *exact, int16_t *exponent, const float *
         int32_t bad = 0;
         memset(over, 0, sizeof over);
         memset(own, 0, n * sizeof *own);
-        exact_add(exact, exponent, 0, g, n, 1, own, over, &bad, NULL);
+        exact_add(exact, exponent, 0, g, n, 1, 0, own, over, &bad, NULL);
         assert_int_equal(bad, 0);
         if (!exact_raise(exact, over, exponent))
             return redone;
@@ -469,8 +469,8 @@ exponents_out_of_range_count_as_the_nearest_one(void **state)
         int16_t exponent = wild[i], tame = wild[i] < 0 ? EXACT_EXPONENT_MIN : EXACT_EXPONENT_MAX;
         int32_t own[2] = {0}, over[2] = {0}, bad[2] = {0};
         float g = 0x1p-90f, back[2];
-        exact_add(exact, &exponent, 0, &g, 1, 1, &own[0], &over[0], &bad[0], NULL);
-        exact_add(exact, &tame, 0, &g, 1, 1, &own[1], &over[1], &bad[1], NULL);
+        exact_add(exact, &exponent, 0, &g, 1, 1, 0, &own[0], &over[0], &bad[0], NULL);
+        exact_add(exact, &tame, 0, &g, 1, 1, 0, &own[1], &over[1], &bad[1], NULL);
         assert_int_equal(own[0], own[1]);
         assert_int_equal(over[0], over[1]);
         exact_read(exact, &exponent, own, 0, &back[0], 1);

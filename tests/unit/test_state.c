@@ -54,7 +54,7 @@ total_of(const struct state *state, float g, uint64_t rows, double loss)
     for (size_t i = 0; i < PARAMS; i++)
         all[i] = g;
     int32_t *over = total + PARAMS + TAIL_OVER;
-    exact_add(exact, state->exponent, 0, all, PARAMS, 1, total, over, total + PARAMS + TAIL_BAD,
+    exact_add(exact, state->exponent, 0, all, PARAMS, 1, 0, total, over, total + PARAMS + TAIL_BAD,
               NULL);
     struct nn_result result = {.loss = loss * (double)rows, .correct = (uint32_t)rows / 2};
     state_tail_add(total + PARAMS, rows, &result);

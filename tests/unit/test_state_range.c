@@ -204,8 +204,8 @@ make_totals(struct trio *trio, size_t round)
         g[3] = NAN;
     memset(total, 0, trio->vector * sizeof *total);
     if (whole->header->phase == STATE_TRAIN) {
-        exact_add(exact, whole->exponent, 0, g, params, 1, total, tail + TAIL_OVER, tail + TAIL_BAD,
-                  NULL);
+        exact_add(exact, whole->exponent, 0, g, params, 1, 0, total, tail + TAIL_OVER,
+                  tail + TAIL_BAD, NULL);
         count_shards(trio, total);
     }
     state_tail_add(tail, state_rows(whole), &(struct nn_result){.loss = 2, .correct = 3});

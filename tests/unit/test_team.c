@@ -331,7 +331,7 @@ static void
 integers_add(void *ctx, size_t first, const float *g, size_t n)
 {
     struct integers *to = ctx;
-    exact_add(to->exact, to->exponent, first, g, n, 1, to->own, to->over, &to->bad, &to->check);
+    exact_add(to->exact, to->exponent, first, g, n, 1, 0, to->own, to->over, &to->bad, &to->check);
 }
 
 static struct nn_integers
