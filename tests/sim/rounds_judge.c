@@ -103,14 +103,14 @@ count_astray(const struct sim *sim, unsigned *up)
 
 /* Nobody goes on from a wrong state together with others, or with a total of theirs, which names the right one. As long
  * as no message with the hash of the right state before this round or a later one has come, a node alone cannot know,
- * and may, too, when it is the leader and one node is faster than all; with --followers-flip also among those that took
- * its state. Then it has strayed, with those who take its state, and they must have found out by the end. */
+ * and may, too, when it is the leader and one node is faster than all, or among those that took its state. Then it has
+ * strayed, with those who take its state, and they must have found out by the end. */
 void
 sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 {
     unsigned up, astray = count_astray(sim, &up);
     bool among_them = members == 1 || (astray > 1 && members <= astray);
-    bool unseen = (sim->followers_flip || members == 1) && node->told <= node->round;
+    bool unseen = (sim->followers_flip || members == 1 || astray > 1) && node->told <= node->round;
     if (is_astray(node) && (!among_them || (node->wrong && !unseen)))
         sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
                  node->round);
