@@ -203,7 +203,7 @@ struct core_config {
     uint64_t audit_seed; /* secret of this node */
     size_t audit_bucket;
     struct core_stages stages;
-    int32_t *items; /* CORE_ITEMS(stages.count + 1, shards) times stages.item_words; borrowed */
+    int32_t *items; /* CORE_ITEMS(stages.cut_count + 1, shards) times stages.item_words; borrowed */
     /* Sums of floats depend on how the shards were divided (train.exact: no). Then nodes that trained apart have
      * different states, and none of them is wrong. */
     bool inexact;

@@ -136,7 +136,7 @@ open_items(struct mesh *mesh)
     const struct core_stages *stages = &mesh->setup.stages;
     if (stages->count <= 1)
         return 0;
-    size_t items = CORE_ITEMS(stages->count + 1, mesh->setup.shards);
+    size_t items = CORE_ITEMS(stages->cut_count + 1, mesh->setup.shards);
     mesh->items_size = items * stages->item_words * sizeof *mesh->items;
     void *block = mmap(NULL, mesh->items_size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -191,7 +191,7 @@ items_chunks(const struct mesh_setup *setup)
 {
     const struct core_stages *stages = &setup->stages;
     size_t each = stages->item_words / setup->chunk_elems + 1;
-    return stages->count > 1 ? CORE_ITEMS(stages->count + 1, setup->shards) * each : 0;
+    return stages->count > 1 ? CORE_ITEMS(stages->cut_count + 1, setup->shards) * each : 0;
 }
 
 /* Chunks of a round that may go to one node: items, and of the ring, or one for each range and direction. */

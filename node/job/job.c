@@ -172,15 +172,13 @@ static int
 open_stages(struct job *job, const struct config *config, struct why *why)
 {
     struct stages stages;
-    job->ledgers = config->mesh.stages;
+    job->ledgers = 1;
     if (config->mesh.stages == 1)
         return 0;
     int rc = job_stages(job, config, &stages);
     if (rc)
         return why_error(why, rc, "not enough memory for the stages of the model");
-    size_t most = stages.cut_count + 1;
-    if (config->mesh.stages == CONFIG_STAGES_AUTO)
-        job->ledgers = most < PROTO_STAGES_MAX ? (unsigned)most : PROTO_STAGES_MAX;
+    job->ledgers = (unsigned)stages.cut_count + 1;
     return check_stages(config, &stages, why);
 }
 

@@ -667,7 +667,7 @@ open_rounds(struct run *run, struct why *why)
         return 0;
     const struct config *config = run->config;
     if (stages_mesh_init(&rounds->stages, &run->job, config) ||
-        recording_new(&rounds->recording, config->mesh.stages, config->train.shards))
+        recording_new(&rounds->recording, run->job.ledgers, config->train.shards))
         return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
     stages_mesh_spans(&rounds->stages, &run->state);
     rounds->stages.core.room = run->memory.room;

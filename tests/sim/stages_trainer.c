@@ -14,7 +14,7 @@
 #include "tests/sim/shell.h"
 #include "tests/sim/stages.h"
 
-enum { MARK = 0x7b, ITEMS_MAX = 2 * (SIM_STAGES_MAX + 1) * PROTO_SHARDS_MAX * SIM_ITEM_MAX };
+enum { MARK = 0x7b, ITEMS_MAX = 2 * SIM_BUCKETS_MAX * PROTO_SHARDS_MAX * SIM_ITEM_MAX };
 
 /* What a node has of a stage: shards. */
 struct stage {
@@ -52,7 +52,7 @@ stages_trainer(struct core_config *config, struct shell *shell)
         return;
     forget(work);
     memset(work->items, 0x55,
-           CORE_ITEMS(p->stages.core.count + 1, p->shards) * p->stages.core.item_words *
+           CORE_ITEMS(p->stages.core.cut_count + 1, p->shards) * p->stages.core.item_words *
                sizeof *work->items);
     config->stages = p->stages.core;
     config->stages.room = segments_room(p, shell->node);

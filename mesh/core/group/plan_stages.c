@@ -305,8 +305,8 @@ plan_stages_us(const struct core_config *config, const struct plan_stages_member
 static bool
 cuts_legal(const struct core_config *config, const struct proto_plan *plan)
 {
-    size_t legal = 0, groups = config->stages.count;
-    if (plan->cut_count > 0 && (groups <= 1 || plan->cut_count >= groups + config->stages.tied))
+    size_t legal = 0;
+    if (plan->cut_count > 0 && config->stages.count <= 1)
         return false;
     for (size_t k = 0; k < plan->cut_count; k++) {
         while (legal < config->stages.cut_count &&

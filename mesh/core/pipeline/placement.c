@@ -622,7 +622,7 @@ cover_with(const struct placement_job *job, size_t ends, struct choice *c)
     }
     if (end < parts)
         add_stage(c, ends, parts);
-    return c->k <= job->groups + job->tied;
+    return true;
 }
 
 static bool

@@ -11,7 +11,7 @@
  *     in an order, or for all sets of few peers, in what time can the first j stages compute the first x parts?
  *  2. Cuts and peers are moved at random; what does not make the step longer is kept. steptime.h is the judge.
  *  3. If there is no such division: each stage goes to one peer, which may have several of them. From the input on, a stage
- *     is as long as somebody holds all of it, so no other cover has fewer stages.
+ *     is as long as somebody holds all of it, so no other cover has fewer stages. There may be more of them than groups are wanted.
  *
  * Of up to 6 peers and 8 parts the step is within 10 % of the best one (test_placement). Memory is a matter of who holds what.
  * Pure and deterministic, no allocation; a few milliseconds at most (test_placement counts the work). */
@@ -40,7 +40,7 @@ struct placement_peer {
 struct placement_job {
     enum schedule_rule rule;
     bool tied;       /* the first and the last part share a weight: who holds one holds both */
-    unsigned groups; /* wanted, 1..; there are never more than so many stages, and one if tied */
+    unsigned groups; /* wanted, 1.. */
     unsigned shards; /* 1..PROTO_SHARDS_MAX */
     uint32_t hop_us; /* a small message from peer to peer */
     size_t part_count, peer_count; /* 1..PROTO_STAGES_MAX, 1..PROTO_PEERS_MAX */
@@ -85,7 +85,7 @@ struct placement_room {
     struct placement_cell table[PLACEMENT_ENDS][PLACEMENT_SETS][PLACEMENT_ENDS];
 };
 
-/* False: nobody holds some part, or it would take too many stages. */
+/* False: nobody holds some part. */
 bool placement_find(const struct placement_job *job, struct placement_room *room,
                     struct placement *out);
 /* These peers, a bitmap, compute these stages, and divide the shards. */
