@@ -4,13 +4,76 @@
 #include <string.h>
 
 #include "compress/packed_simd.h"
+#include "compress/rice.h"
 
-enum { STREAMS = 16, BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP, WIDTH_MAX = 32 };
+enum {
+    STREAMS = 16,
+    BLOCK_GROUPS = PACKED_BLOCK / PACKED_GROUP,
+    WIDTH_MAX = 32,
+    RICE = 0x80, /* in the place of the first width: the block is in Rice codes */
+};
+
+/* --- Blocks in Rice codes ------------------------------------------------------------------------- */
+
+static bool
+is_rice(size_t n, const uint8_t *width)
+{
+    return n == RICE_BLOCK && (width[0] & RICE);
+}
+
+static void
+rice_put(const struct rice *rice, uint8_t width[BLOCK_GROUPS])
+{
+    const uint8_t put[BLOCK_GROUPS] = {(uint8_t)(RICE | rice->gap), (uint8_t)rice->value,
+                                       (uint8_t)rice->count,        (uint8_t)(rice->count >> 8),
+                                       (uint8_t)rice->words,        (uint8_t)(rice->words >> 8)};
+    memcpy(width, put, sizeof put);
+}
+
+static struct rice
+rice_get(const uint8_t width[BLOCK_GROUPS])
+{
+    return (struct rice){.gap = width[0] & ~RICE & 0xffu,
+                         .value = width[1],
+                         .count = width[2] | (unsigned)width[3] << 8,
+                         .words = width[4] | (unsigned)width[5] << 8};
+}
+
+static bool
+rice_fits(const uint8_t width[BLOCK_GROUPS])
+{
+    struct rice rice = rice_get(width);
+    return rice.gap <= RICE_GAP_MAX && rice.value <= RICE_VALUE_MAX && rice.count <= RICE_BLOCK &&
+           rice.words <= RICE_BLOCK && width[6] == 0 && width[7] == 0;
+}
+
+/* Few elements that are not zero are shorter so; it takes longer, so that it must save half a byte for each. */
+static bool
+rice_pays(const struct rice *rice, size_t packed)
+{
+    return 2 * rice->words * sizeof(uint32_t) + rice->count <= 2 * packed;
+}
+
+/* Measures the block; `elements` of it are not zero, and its words would have `packed` bytes. */
+static bool
+rice_chosen(struct rice *rice, const int32_t *x, size_t n, size_t elements, size_t packed,
+            uint16_t at[RICE_BLOCK])
+{
+    struct rice least = {.count = (unsigned)elements, .words = 3 * (unsigned)elements / 32};
+    if (n != RICE_BLOCK || elements == 0 || elements > RICE_BLOCK / 2 || !rice_pays(&least, packed))
+        return false;
+    *rice = rice_measure(x, at);
+    return rice_pays(rice, packed);
+}
+
+/* --- Blocks --------------------------------------------------------------------------------------- */
 
 /* Bytes of the words of a block. */
 static size_t
 block_size(size_t n, const uint8_t *width)
 {
+    if (is_rice(n, width))
+        return rice_get(width).words * sizeof(uint32_t);
     size_t bits = 0; /* of a stream */
     for (size_t g = 0; g < packed_groups(n); g++)
         bits += PACKED_GROUP / STREAMS * width[g];
@@ -29,9 +92,16 @@ packed_begin(void *to, size_t n)
 void
 packed_put(struct packed_out *out, const int32_t *x, size_t n)
 {
-    uint8_t *width = out->to + BLOCK_GROUPS * out->block++;
-    SIMD_PICK(packed_measure)(x, n, width);
-    SIMD_PICK(packed_pack)(out->to + out->size, x, n, width);
+    uint8_t *width = out->to + BLOCK_GROUPS * out->block++, *to = out->to + out->size;
+    uint16_t at[RICE_BLOCK];
+    struct rice rice;
+    size_t elements = SIMD_PICK(packed_measure)(x, n, width);
+    if (rice_chosen(&rice, x, n, elements, block_size(n, width), at)) {
+        rice_put(&rice, width);
+        rice_write(&rice, to, x, at);
+    } else {
+        SIMD_PICK(packed_pack)(to, x, n, width);
+    }
     out->size += block_size(n, width);
 }
 
@@ -50,24 +120,44 @@ packed_size(const int32_t *x, size_t n)
     size_t size = packed_widths_size(n);
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
         uint8_t width[BLOCK_GROUPS];
-        SIMD_PICK(packed_measure)(x + i, packed_block(n, i), width);
-        size += block_size(packed_block(n, i), width);
+        uint16_t at[RICE_BLOCK];
+        struct rice rice;
+        size_t count = packed_block(n, i);
+        size_t elements = SIMD_PICK(packed_measure)(x + i, count, width);
+        if (rice_chosen(&rice, x + i, count, elements, block_size(count, width), at))
+            rice_put(&rice, width);
+        size += block_size(count, width);
     }
     return size;
+}
+
+static bool
+block_fits(size_t n, const uint8_t *width)
+{
+    if (is_rice(n, width))
+        return rice_fits(width);
+    for (size_t g = 0; g < packed_groups(n); g++)
+        if (width[g] > WIDTH_MAX)
+            return false;
+    return true;
 }
 
 bool
 packed_fits(const void *from, size_t size, size_t n)
 {
     const uint8_t *width = from;
-    size_t need = packed_widths_size(n), groups = packed_groups(n);
-    if (size < need)
+    const size_t widths = packed_widths_size(n);
+    size_t need = widths;
+    if (size < widths)
         return false;
-    for (size_t g = 0; g < need; g++)
-        if (width[g] > (g < groups ? WIDTH_MAX : 0))
+    for (size_t g = packed_groups(n); g < widths; g++)
+        if (width[g] != 0)
             return false;
-    for (size_t i = 0; i < n; i += PACKED_BLOCK)
+    for (size_t i = 0; i < n; i += PACKED_BLOCK) {
+        if (!block_fits(packed_block(n, i), width + i / PACKED_GROUP))
+            return false;
         need += block_size(packed_block(n, i), width + i / PACKED_GROUP);
+    }
     return size == need;
 }
 
@@ -80,8 +170,11 @@ packed_open(const void *from, size_t n)
 bool
 packed_get(struct packed_in *in, int32_t *x, size_t n)
 {
-    const uint8_t *width = in->from + BLOCK_GROUPS * in->block++;
-    uint32_t rest = SIMD_PICK(packed_unpack)(x, in->from + in->at, n, width);
+    const uint8_t *width = in->from + BLOCK_GROUPS * in->block++, *from = in->from + in->at;
     in->at += block_size(n, width);
-    return rest == 0;
+    if (is_rice(n, width)) {
+        struct rice rice = rice_get(width);
+        return rice_read(&rice, from, x);
+    }
+    return SIMD_PICK(packed_unpack)(x, from, n, width) == 0;
 }

@@ -73,6 +73,16 @@ row_any(struct row row)
     return any;
 }
 
+static size_t
+row_total(struct row row)
+{
+    uint32_t word[ROW_LANES], total = 0;
+    memcpy(word, &row, sizeof word);
+    for (int i = 0; i < ROW_LANES; i++)
+        total += word[i];
+    return total;
+}
+
 /* --- One group ------------------------------------------------------------------------------------- */
 
 /* x ^ its sign in bits 0 to 30, and the sign in bit 31: so -1 differs from 0. */
@@ -84,12 +94,23 @@ row_reach(struct row row)
     return row;
 }
 
-static uint8_t
-group_width(const int32_t *x)
+/* Adds 1 in each lane that is not zero. */
+static inline void
+row_count(struct row *elements, struct row row)
 {
-    struct row any = row_reach(row_at(x, 0));
-    for (size_t r = 1; r < GROUP_ROWS; r++)
-        any = row_or(any, row_reach(row_at(x, r)));
+    for (int i = 0; i < ROW_VECS; i++)
+        elements->v[i] -= (row_vec)(row.v[i] != 0);
+}
+
+static uint8_t
+group_width(const int32_t *x, struct row *elements)
+{
+    struct row any = {0};
+    for (size_t r = 0; r < GROUP_ROWS; r++) {
+        struct row row = row_at(x, r);
+        any = row_or(any, row_reach(row));
+        row_count(elements, row);
+    }
     uint32_t reach = row_any(any), bits = reach & 0x7fffffffu;
     return (uint8_t)(reach == 0 ? 0 : bits == 0 ? 1 : 33 - __builtin_clz(bits));
 }
@@ -174,12 +195,14 @@ group_filled(const int32_t *x, size_t n, size_t i, int32_t room[PACKED_GROUP])
     return room;
 }
 
-void
+size_t
 SIMD_NAME(packed_measure)(const int32_t *x, size_t n, uint8_t *width)
 {
     int32_t room[PACKED_GROUP];
+    struct row elements = {0};
     for (size_t i = 0; i < n; i += PACKED_GROUP)
-        *width++ = group_width(group_filled(x, n, i, room));
+        *width++ = group_width(group_filled(x, n, i, room), &elements);
+    return row_total(elements);
 }
 
 void

@@ -7,8 +7,8 @@
 
 #include "proto/simd.h"
 
-/* One block, n <= PACKED_BLOCK. Sets the widths of its groups. */
-SIMD_DECLARE(void, packed_measure, (const int32_t *x, size_t n, uint8_t *width));
+/* One block, n <= PACKED_BLOCK. Sets the widths of its groups. Returns how many elements are not zero. */
+SIMD_DECLARE(size_t, packed_measure, (const int32_t *x, size_t n, uint8_t *width));
 /* Writes its words to `to`. */
 SIMD_DECLARE(void, packed_pack, (uint8_t * to, const int32_t *x, size_t n, const uint8_t *width));
 /* Returns all bits that must be zero, one or the other. */

@@ -1,4 +1,5 @@
 /* test_packed.c - int32 in as few bits as they need: every width, every number of elements, and what is no packed vector. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -9,6 +10,7 @@
 
 #include "compress/packed.h"
 #include "compress/packed_simd.h"
+#include "compress/rice.h"
 #include "tests/support/rand.h"
 #include "tests/support/variants.h"
 
@@ -84,8 +86,75 @@ each_group_has_its_own_width(void **state)
     x[4 * PACKED_GROUP] = -1;
     comes_back(PACKED_BLOCK);
     static const uint8_t width[8] = {[3] = 22, [4] = 1};
+    comes_back(PACKED_BLOCK - 1); /* a whole block would be in Rice codes */
     assert_memory_equal(body, width, sizeof width);
-    assert_int_equal(packed_write(body, x, PACKED_BLOCK), 8 + 16 * 4 * ((8 * 23 + 31) / 32));
+    assert_int_equal(packed_write(body, x, PACKED_BLOCK - 1), 8 + 16 * 4 * ((8 * 23 + 31) / 32));
+}
+
+/* One of `gap` elements is not zero, and has at most `width` bits. */
+static void
+fill_few(struct rand *rand, size_t n, unsigned gap, unsigned width)
+{
+    fill(rand, n, width);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rand_below(rand, gap) == 0 ? x[i] | 1 : 0;
+}
+
+static double
+entropy(double p)
+{
+    return -p * log2(p) - (1 - p) * log2(1 - p);
+}
+
+/* At most a sixteenth more, two bits for each, and header and last word of a block. */
+static void
+few_elements_need_about_their_entropy(void **state)
+{
+    (void)state;
+    struct rand rand = {7};
+    enum { N = 3 * PACKED_BLOCK };
+    for (unsigned gap = 8; gap < 1000; gap += 1 + gap / 8)
+        for (unsigned width = 2; width <= 32; width++) {
+            fill_few(&rand, N, gap, width);
+            x[gap] = 1;
+            comes_back(N);
+            double few = 0;
+            for (size_t i = 0; i < N; i++)
+                few += x[i] != 0;
+            double bits = N * entropy(few / N) + few * (width - 1);
+            double size = (double)packed_write(body, x, N);
+            assert_true(size <= 1.0625 * bits / 8 + 3 * (8 + 4) + few / 4);
+        }
+}
+
+/* Of two bits, if one of eight is not zero; else they are packed as before. */
+static void
+many_elements_stay_packed(void **state)
+{
+    (void)state;
+    struct rand rand = {8};
+    for (unsigned gap = 1; gap < 4; gap++) {
+        fill_few(&rand, PACKED_BLOCK, gap, 2);
+        assert_int_equal(packed_write(body, x, PACKED_BLOCK), 8 + PACKED_BLOCK / 8 * 2);
+    }
+    fill_few(&rand, PACKED_BLOCK, 8, 2);
+    assert_true(packed_write(body, x, PACKED_BLOCK) < 8 + PACKED_BLOCK / 8 * 3 / 2);
+}
+
+/* The largest gap and the largest value beside small ones: no code is longer than there is room for. */
+static void
+extreme_gaps_and_values_come_back(void **state)
+{
+    (void)state;
+    static const int32_t value[] = {INT32_MIN, INT32_MAX, 1, -1};
+    for (unsigned many = 0; many < 200; many += 7)
+        for (unsigned v = 0; v < 4; v++) {
+            memset(x, 0, sizeof x);
+            for (unsigned i = 0; i < many; i++)
+                x[i] = i % 2 ? 1 : -1;
+            x[PACKED_BLOCK - 1] = value[v];
+            comes_back(PACKED_BLOCK);
+        }
 }
 
 static void
@@ -141,9 +210,53 @@ every_flipped_bit_is_seen(void **state)
 }
 
 static void
+every_flipped_bit_of_few_elements_is_seen(void **state)
+{
+    (void)state;
+    struct rand rand = {9};
+    enum { N = PACKED_BLOCK + 40 };
+    for (unsigned width = 2; width <= 32; width += 5) {
+        fill_few(&rand, N, 20, width);
+        size_t size = packed_write(body, x, N);
+        assert_true(body[0] & 0x80);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            if (packed_fits(body, size, N) && reads(body, N))
+                assert_memory_not_equal(x, y, N * sizeof *x);
+            body[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+/* Any bytes as a block in Rice codes: no read outside of it, and each element is written. */
+static void
+any_bytes_are_read_or_refused(void **state)
+{
+    (void)state;
+    struct rand rand = {10};
+    for (int i = 0; i < 20000; i++) {
+        struct rice rice = {.gap = (unsigned)rand_below(&rand, RICE_GAP_MAX + 1),
+                            .value = (unsigned)rand_below(&rand, RICE_VALUE_MAX + 1),
+                            .count = (unsigned)rand_below(&rand, 80),
+                            .words = (unsigned)rand_below(&rand, 40)};
+        size_t size = rice.words * sizeof(uint32_t);
+        uint8_t *bytes = malloc(size + 1); /* exactly as long as it says */
+        assert_non_null(bytes);
+        for (size_t k = 0; k < size; k++)
+            bytes[k] = (uint8_t)(rand_u64(&rand) & rand_u64(&rand) & rand_u64(&rand));
+        memset(y, 0xee, sizeof y);
+        rice_read(&rice, bytes, y);
+        assert_true((uint32_t)y[PACKED_BLOCK - 1] != 0xeeeeeeee);
+        free(bytes);
+    }
+}
+
+static void
 a_width_above_32_is_refused(void **state)
 {
     (void)state;
+    struct rand rand = {11};
+    fill(&rand, PACKED_BLOCK, 20);
     size_t size = packed_write(body, x, PACKED_BLOCK);
     for (unsigned width = 33; width < 256; width++) {
         body[0] = (uint8_t)width;
@@ -161,8 +274,8 @@ every_variant_gives_the_same_bits(void **state)
         fill(&rand, n, (unsigned)(n % 32) + 1);
         memset(body, 0, sizeof body);
         memset(other, 0, sizeof other);
-        packed_measure_base(x, n, base);
-        SIMD_PICK(packed_measure)(x, n, width);
+        size_t elements = packed_measure_base(x, n, base);
+        assert_int_equal(SIMD_PICK(packed_measure)(x, n, width), elements);
         assert_memory_equal(width, base, sizeof width);
         packed_pack_base(other, x, n, width);
         SIMD_PICK(packed_pack)(body, x, n, width);
@@ -183,7 +296,12 @@ main(void)
         cmocka_unit_test(each_group_has_its_own_width),
         cmocka_unit_test(extreme_values_come_back),
         cmocka_unit_test(another_size_is_refused),
+        cmocka_unit_test(few_elements_need_about_their_entropy),
+        cmocka_unit_test(many_elements_stay_packed),
+        cmocka_unit_test(extreme_gaps_and_values_come_back),
         cmocka_unit_test(every_flipped_bit_is_seen),
+        cmocka_unit_test(every_flipped_bit_of_few_elements_is_seen),
+        cmocka_unit_test(any_bytes_are_read_or_refused),
         cmocka_unit_test(a_width_above_32_is_refused),
         unit_test_of_variants(every_variant_gives_the_same_bits),
     };

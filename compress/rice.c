@@ -1,0 +1,164 @@
+/* rice.c - see rice.h. */
+#include "compress/rice.h"
+
+#include <string.h>
+
+enum { PUT_MAX = 31 }; /* bits at a time */
+
+static unsigned
+bit_length(uint32_t x)
+{
+    return x ? 32 - (unsigned)__builtin_clz(x) : 0;
+}
+
+static uint32_t
+size_of(int32_t x)
+{
+    return (x < 0 ? 0u - (uint32_t)x : (uint32_t)x) - 1;
+}
+
+/* --- Writing -------------------------------------------------------------------------------------- */
+
+/* About the shortest for numbers with this mean. */
+static unsigned
+parameter(uint64_t sum, unsigned count, unsigned most)
+{
+    unsigned k = bit_length((uint32_t)(sum / (2 * (uint64_t)count)));
+    return k < most ? k : most;
+}
+
+static unsigned
+find_elements(const int32_t *x, uint16_t at[RICE_BLOCK])
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < RICE_BLOCK; i++) {
+        at[count < RICE_BLOCK ? count : 0] = (uint16_t)i;
+        count += x[i] != 0;
+    }
+    return count;
+}
+
+struct rice
+rice_measure(const int32_t *x, uint16_t at[RICE_BLOCK])
+{
+    struct rice rice = {.count = find_elements(x, at)};
+    uint64_t values = 0, bits = 0;
+    if (rice.count == 0)
+        return rice;
+    for (unsigned i = 0; i < rice.count; i++)
+        values += size_of(x[at[i]]);
+    rice.gap = parameter(at[rice.count - 1] + 1u - rice.count, rice.count, RICE_GAP_MAX);
+    rice.value = parameter(values, rice.count, RICE_VALUE_MAX);
+    for (unsigned i = 0, next = 0; i < rice.count; next = at[i++] + 1u)
+        bits += ((at[i] - next) >> rice.gap) + (size_of(x[at[i]]) >> rice.value);
+    bits += (uint64_t)rice.count * (3 + rice.gap + rice.value);
+    rice.words = (unsigned)((bits + 31) / 32);
+    return rice;
+}
+
+struct writer {
+    uint8_t *to;
+    uint64_t bits;
+    unsigned held; /* of these, below 32 */
+};
+
+/* The lowest n <= PUT_MAX bits; all others are zero. */
+static inline void
+put(struct writer *w, uint64_t bits, unsigned n)
+{
+    w->bits |= bits << w->held;
+    w->held += n;
+    if (w->held < 32)
+        return;
+    uint32_t word = (uint32_t)w->bits;
+    memcpy(w->to, &word, sizeof word);
+    w->to += sizeof word;
+    w->bits >>= 32;
+    w->held -= 32;
+}
+
+static inline void
+put_code(struct writer *w, uint32_t v, unsigned k)
+{
+    uint32_t zeros = v >> k;
+    for (; zeros >= PUT_MAX; zeros -= PUT_MAX)
+        put(w, 0, PUT_MAX);
+    put(w, UINT64_C(1) << zeros, zeros + 1);
+    put(w, v & ((UINT32_C(1) << k) - 1), k);
+}
+
+void
+rice_write(const struct rice *rice, void *to, const int32_t *x, const uint16_t *at)
+{
+    struct writer w = {.to = to};
+    for (unsigned i = 0, next = 0; i < rice->count; next = at[i++] + 1u) {
+        int32_t element = x[at[i]];
+        put_code(&w, at[i] - next, rice->gap);
+        put(&w, element < 0, 1);
+        put_code(&w, size_of(element), rice->value);
+    }
+    if (w.held > 0)
+        put(&w, 0, 32 - w.held);
+}
+
+/* --- Reading -------------------------------------------------------------------------------------- */
+
+struct reader {
+    const uint8_t *from;
+    size_t size; /* bytes */
+    size_t at;   /* bit */
+    bool good;
+};
+
+/* The bits from `at` on, 57 or more; behind the end zeros. */
+static inline uint64_t
+peek(const struct reader *r)
+{
+    uint64_t bits = 0;
+    size_t byte = r->at / 8, left = byte < r->size ? r->size - byte : 0;
+    memcpy(&bits, r->from + (left ? byte : 0), left < sizeof bits ? left : sizeof bits);
+    return bits >> r->at % 8;
+}
+
+static inline uint32_t
+take(struct reader *r, unsigned n)
+{
+    uint64_t bits = peek(r) & ((UINT64_C(1) << n) - 1);
+    r->at += n;
+    return (uint32_t)bits;
+}
+
+static inline uint64_t
+take_code(struct reader *r, unsigned k)
+{
+    uint64_t zeros = 0, bits = peek(r);
+    for (; bits == 0 && r->at < 8 * r->size; bits = peek(r)) {
+        zeros += 64 - r->at % 8;
+        r->at += 64 - r->at % 8;
+    }
+    if (bits == 0) {
+        r->good = false;
+        return 0;
+    }
+    zeros += (unsigned)__builtin_ctzll(bits);
+    r->at += (unsigned)__builtin_ctzll(bits) + 1;
+    return zeros << k | take(r, k);
+}
+
+bool
+rice_read(const struct rice *rice, const void *from, int32_t *x)
+{
+    struct reader r = {.from = from, .size = rice->words * sizeof(uint32_t), .good = true};
+    uint64_t next = 0;
+    memset(x, 0, RICE_BLOCK * sizeof *x);
+    for (unsigned i = 0; i < rice->count && r.good; i++) {
+        uint64_t at = next + take_code(&r, rice->gap);
+        bool negative = take(&r, 1);
+        uint64_t size = take_code(&r, rice->value) + 1;
+        r.good = r.good && at < RICE_BLOCK && size <= (uint64_t)INT32_MAX + negative;
+        if (r.good)
+            x[at] = (int32_t)(negative ? 0u - (uint32_t)size : (uint32_t)size);
+        next = at + 1;
+    }
+    return r.good && r.at <= 8 * r.size && 8 * r.size - r.at < 32 && peek(&r) == 0;
+}
