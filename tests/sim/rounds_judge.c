@@ -77,13 +77,14 @@ is_source(const struct sim *sim, const struct sim_node *node)
     return has || !right;
 }
 
-/* It took the wrong state of a node, and nobody else had told it of that round. Others may have computed it meanwhile,
+/* It took the wrong state of a node, and nobody else had told it of that round before it began to. Others may have computed it meanwhile,
  * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
  * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
-    bool unseen = node->told != node->round + 1 && node->given_up == 0;
+    uint64_t told = node->busy == SIM_ADOPTING ? node->task_told : node->told;
+    bool unseen = told != node->round + 1 && node->given_up == 0;
     return unseen && is_source(sim, node) && node->round <= sim->profile.rounds &&
            segments_of_either(&sim->profile, node, &sim->reference[node->round],
                               &sim->astray[node->round]);
