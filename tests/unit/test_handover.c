@@ -481,9 +481,10 @@ asked(const struct world *w)
     return count;
 }
 
-/* Gives the first chunk, changed, and the rest as it is; returns whether the item came of that. */
-static bool
-comes_with(void (*change)(struct handover_chunk *chunk, size_t *size), unsigned from)
+/* Gives the first chunk, changed, and the rest as it is, with what is asked for; returns how often that was. Then the item is
+ * there, but not before. */
+static size_t
+asks_with(void (*change)(struct handover_chunk *chunk, size_t *size), unsigned from)
 {
     struct world *w = pair();
     struct mail *mail = w->mail[0];
@@ -496,11 +497,16 @@ comes_with(void (*change)(struct handover_chunk *chunk, size_t *size), unsigned 
     struct core_frame frame = {memcpy(body, mail->body, sizeof mail->body), size, NULL};
     mail_remove(w, 0);
     handover_on_chunk(w->member[1].handover, node_of(from), &chunk, &frame);
+    size_t asks = asked(w);
+    while (asks == 0 && w->mails > 0)
+        deliver(w, 0, false);
+    bool at_once = came(w);
     while (w->mails > 0)
         deliver(w, 0, false);
-    bool all = came(w);
+    assert_true(at_once != came(w) || chunk.round == 0);
+    assert_true(at_once == (asks == 0) || chunk.round == 0);
     world_free(w);
-    return all;
+    return asks;
 }
 
 static void
@@ -561,23 +567,23 @@ too_long(struct handover_chunk *c, size_t *size)
 }
 
 static void
-what_is_not_due_is_dropped(void **state)
+what_is_not_due_is_dropped_and_asked_for(void **state)
 {
     (void)state;
-    assert_true(comes_with(NULL, 0));
-    assert_false(comes_with(NULL, 1));
-    assert_false(comes_with(NULL, 9));
-    assert_false(comes_with(other_round, 0));
-    assert_false(comes_with(other_state, 0));
-    assert_false(comes_with(other_stage, 0));
-    assert_false(comes_with(no_stage, 0));
-    assert_false(comes_with(no_shard, 0));
-    assert_false(comes_with(of_the_loss, 0));
-    assert_false(comes_with(other_size, 0));
-    assert_false(comes_with(beyond, 0));
-    assert_false(comes_with(nothing_in_it, 0));
-    assert_false(comes_with(too_short, 0));
-    assert_false(comes_with(too_long, 0));
+    assert_int_equal(asks_with(NULL, 0), 0);
+    assert_int_equal(asks_with(NULL, 1), 1);
+    assert_int_equal(asks_with(NULL, 9), 1);
+    assert_int_equal(asks_with(other_round, 0), 0);
+    assert_int_equal(asks_with(other_state, 0), 1);
+    assert_int_equal(asks_with(other_stage, 0), 1);
+    assert_int_equal(asks_with(no_stage, 0), 1);
+    assert_int_equal(asks_with(no_shard, 0), 1);
+    assert_int_equal(asks_with(of_the_loss, 0), 1);
+    assert_int_equal(asks_with(other_size, 0), 1);
+    assert_int_equal(asks_with(beyond, 0), 1);
+    assert_int_equal(asks_with(nothing_in_it, 0), 1);
+    assert_int_equal(asks_with(too_short, 0), 1);
+    assert_int_equal(asks_with(too_long, 0), 1);
 }
 
 static void
@@ -705,7 +711,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_arrives_whatever_happens),
-        cmocka_unit_test(what_is_not_due_is_dropped),
+        cmocka_unit_test(what_is_not_due_is_dropped_and_asked_for),
         cmocka_unit_test(a_damaged_chunk_is_asked_for_again),
         cmocka_unit_test(it_comes_again_only_to_who_asks_and_has_the_shard),
         cmocka_unit_test(who_comes_to_a_round_late_asks_for_what_it_dropped),

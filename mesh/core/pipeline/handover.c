@@ -32,7 +32,8 @@ struct handover {
     unsigned rank;
     uint64_t round, state;
     struct flow flow[PROTO_STAGES_MAX][KINDS];
-    bool lost; /* a chunk was dropped that this node may want when it comes to that round */
+    bool lost;  /* a chunk was dropped that this node may want when it comes to that round */
+    bool asked; /* for all that was missing, in this round, as a chunk came that nobody wants */
     struct early *early;
     size_t early_count;
 };
@@ -177,7 +178,8 @@ handover_on_ask(struct handover *h, struct proto_node from, struct handover_item
 
 /* --- Receiving ---------------------------------------------------------------------------------- */
 
-static void
+/* False: nobody wants it. */
+static bool
 chunk_take(struct handover *h, struct proto_node from, const struct handover_chunk *chunk,
            const struct core_frame *frame)
 {
@@ -185,23 +187,24 @@ chunk_take(struct handover *h, struct proto_node from, const struct handover_chu
     uint64_t size = 0;
     bool odd = chunk->state != h->state && !core_mutant(MUTANT_ITEM_ROUND);
     if (odd || !comes_from(h, item, from))
-        return;
+        return false;
     struct flow *flow = flow_of(h, item);
     int32_t *words = h->ops.words(h->ctx, item, false, &size);
     uint64_t *came = &flow->came[item.shard];
     if (flow->here >> item.shard & 1)
-        return; /* it is being read, or sent */
+        return false; /* it is being read, or sent */
     if (chunk->size != size || chunk->count == 0 || chunk->first != *came ||
         chunk->count > size - *came || frame->size != chunk->count * sizeof *words)
-        return;
+        return false;
     if (check_copy_near(words + chunk->first, frame->data, chunk->count) != chunk->check) {
         unsigned maker = holder_of(&h->plan, maker_stage(item), item.shard);
         h->ops.ask(h->ctx, maker, item, UINT64_C(1) << item.shard);
-        return;
+        return true;
     }
     *came += chunk->count;
     if (*came == size)
         flow->here |= UINT64_C(1) << item.shard;
+    return true;
 }
 
 /* Of the next round. */
@@ -223,12 +226,17 @@ void
 handover_on_chunk(struct handover *h, struct proto_node from, const struct handover_chunk *chunk,
                   struct core_frame *frame)
 {
+    bool wanted = true;
     if (h->running && (chunk->round == h->round || core_mutant(MUTANT_ITEM_ROUND)))
-        chunk_take(h, from, chunk, frame);
+        wanted = chunk_take(h, from, chunk, frame);
     else if (chunk->round == h->round + 1)
         early_add(h, from, chunk, frame);
     else
         h->lost = true; /* this node may come to that round later */
+    if (wanted || h->asked)
+        return;
+    h->asked = true;
+    handover_ask(h);
 }
 
 bool
@@ -355,6 +363,7 @@ handover_round(struct handover *h, uint64_t round, uint64_t state)
     assert(h->planned);
     flows_clear(h);
     h->running = true;
+    h->asked = false;
     h->round = round;
     h->state = state;
     size_t k = 0;

@@ -17,7 +17,8 @@
  * A chunk is refused unless its round and state are those of the present round, its shard is one of this node's in that stage,
  * its sender has the neighbouring stage of the shard, its size is the one that is due, and it is the next chunk of its item: what
  * is here of an item stays, and those that come again are passed over. Refused ones are dropped: nothing
- * from outside breaks a round. A wrong checksum is noticed and asked for again.
+ * from outside breaks a round. A refused one may be another one with a damaged header: once in a round this node asks for all that
+ * is missing. A wrong checksum is noticed and asked for again.
  *
  * If one member has both stages for a shard, nothing is sent: the item is HERE, where it was made. No allocation after
  * handover_new. */
