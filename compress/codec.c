@@ -2,9 +2,8 @@
 #include "compress/codec.h"
 
 #include <assert.h>
-#include <stddef.h>
 
-#define CODEC(name, bits, dropped, random) {#name, bits, dropped, random},
+#define CODEC(name, bits, dropped, random, percent) {#name, bits, dropped, random, percent},
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
 #undef CODEC
 
@@ -13,4 +12,10 @@ codec_of(unsigned kind)
 {
     assert(kind < CODECS);
     return kind == CODEC_none ? NULL : &codecs[kind];
+}
+
+bool
+codec_takes(const struct codec *codec, size_t count)
+{
+    return codec->percent == 0 || count >= CODEC_SMALL;
 }

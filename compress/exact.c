@@ -118,7 +118,7 @@ exact_tensor_first(const struct exact *exact, size_t tensor)
 void
 exact_code(struct exact *exact, size_t tensor, const struct codec *codec)
 {
-    assert(tensor < exact->tensors && codec->bits > 0);
+    assert(tensor < exact->tensors);
     exact->codec = codec;
     for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
         exact->coded[b] = true;
@@ -128,6 +128,12 @@ bool
 exact_is_coded(const struct exact *exact)
 {
     return exact->codec != NULL;
+}
+
+bool
+exact_adapts(const struct exact *exact, size_t block)
+{
+    return exact->coded[block] && exact->codec->percent > 0;
 }
 
 void
@@ -322,26 +328,115 @@ void
 exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle, int16_t *exponent)
 {
     const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
-    if (bits == 0)
+    if (bits == 0 || exact_adapts(exact, block))
         return;
     int now = exponent[block];
     int next = bit_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
     exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
 }
 
+/* --- One exponent for a tensor ------------------------------------------------------------------- */
+
+static size_t
+elements(const struct exact *exact, size_t from, size_t end)
+{
+    return exact->first[end] - exact->first[from];
+}
+
+/* Bits by which the unit is too small, or -1 if it is too large: for so many that are not zero. With a unit twice as large it
+ * is half as many; above 1 it is their squares that count. */
+static int
+too_dense(double share, double wanted)
+{
+    int bits = 0;
+    for (; share > 1.5 * wanted; share /= share > 1 ? 4 : 2)
+        bits++;
+    return bits > 0 ? bits : share < 0.6 * wanted ? -1 : 0;
+}
+
+/* The same for so many that are saturated. Of normally distributed ones 2 % are above 2.3 times their deviation, and hardly any
+ * above twice that. */
+static int
+too_clipped(double share)
+{
+    return share > 0.02 ? 1 : share < 0.0001 ? -1 : 0;
+}
+
+uint64_t
+exact_squares(const struct exact *exact, const int32_t *sum, size_t block)
+{
+    uint64_t squares = 0;
+    for (size_t i = exact->first[block]; i < exact->first[block + 1]; i++)
+        squares += (uint64_t)((int64_t)sum[i] * sum[i]);
+    return squares;
+}
+
+static void
+set_tensor(const struct exact *exact, size_t tensor, int to, int16_t *exponent)
+{
+    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
+        exponent[b] = exact_clamp(to);
+}
+
+static int
+largest_of(const struct exact *exact, size_t tensor, const int16_t *exponent)
+{
+    int largest = EXACT_EXPONENT_MIN;
+    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
+        largest = exponent[b] > largest ? exponent[b] : largest;
+    return largest;
+}
+
+void
+exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares, const int32_t *over,
+            int16_t *exponent)
+{
+    size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
+    double sum = 0, outside = 0, all = (double)elements(exact, from, end) * exact->shards;
+    for (size_t b = from; b < end; b++) {
+        sum += (double)squares[b];
+        outside += over[b];
+    }
+    int bits = exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
+                                      : too_clipped(outside / all);
+    set_tensor(exact, tensor, largest_of(exact, tensor, exponent) + bits, exponent);
+}
+
+/* A quarter of its elements does not fit. */
+static bool
+tensor_raise(const struct exact *exact, size_t tensor, const int32_t *over, int16_t *exponent)
+{
+    size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
+    int largest = largest_of(exact, tensor, exponent);
+    uint64_t outside = 0;
+    for (size_t b = from; b < end; b++)
+        outside += (uint64_t)over[b];
+    if (outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
+        largest == EXACT_EXPONENT_MAX)
+        return false;
+    set_tensor(exact, tensor, largest + EXACT_RAISE_CODED, exponent);
+    return true;
+}
+
+/* --- Raised ---------------------------------------------------------------------------------------- */
+
 /* So many saturated elements of a coded block do no harm. */
 static int64_t
 harmless(const struct exact *exact, size_t block)
 {
-    size_t n = exact->first[block + 1] - exact->first[block];
-    return (int64_t)(n * exact->shards / EXACT_CLIPPED);
+    return (int64_t)(elements(exact, block, block + 1) * exact->shards / EXACT_CLIPPED);
 }
 
 size_t
 exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent)
 {
     size_t raised = 0;
+    for (size_t t = 0; t < exact->tensors; t++)
+        if (exact_adapts(exact, exact->tensor_first[t]))
+            raised += tensor_raise(exact, t, over, exponent);
     for (size_t b = 0; b < exact->blocks; b++) {
+        if (exact_adapts(exact, b))
+            continue;
         int16_t most =
             exact_clamp(exponent[b] + (exact->coded[b] ? EXACT_RAISE_CODED : EXACT_RAISE));
         bool kept = exact->coded[b] && (over[b] <= harmless(exact, b) || most == exponent[b]);

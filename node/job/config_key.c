@@ -118,7 +118,7 @@ static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {N
 static const struct config_word stages[] = {{"auto", CONFIG_STAGES_AUTO}, {NULL, 0}};
 static const struct config_word orders[] = {
     {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
-#define CODEC_WORD(name, bits, dropped, random) {#name, CODEC_##name},
+#define CODEC_WORD(name, bits, dropped, random, percent) {#name, CODEC_##name},
 static const struct config_word codecs[] = {CODEC_TABLE(CODEC_WORD){NULL, 0}};
 static const struct config_word activations[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};

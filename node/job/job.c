@@ -86,9 +86,11 @@ open_exact(struct job *job, const struct config *config, struct why *why)
     if (!rc && config->mesh.compress)
         rc = exact_new(&job->coded, count, tensors, config->train.shards);
     free(count);
+    const struct codec *codec = codec_of(config->mesh.compress);
     for (size_t i = 0; !rc && job->coded && i < tensors; i++)
-        if (nn_tensor(job->model, i)->average == 0)
-            exact_code(job->coded, i, codec_of(config->mesh.compress));
+        if (nn_tensor(job->model, i)->average == 0 &&
+            codec_takes(codec, nn_tensor(job->model, i)->count))
+            exact_code(job->coded, i, codec);
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
     for (size_t i = 0; job->average && i < tensors; i++)
         for (size_t b = exact_tensor_first(job->exact, i);

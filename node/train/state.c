@@ -52,13 +52,14 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
     state->scratch = calloc(2 * state->block_count + 1, sizeof *state->scratch);
     state->check = calloc(state->block_count + 1, sizeof *state->check);
+    state->energy = calloc(job->coded ? state->block_count + 1 : 1, sizeof *state->energy);
     bool layerwise = optim_layerwise(&job->rules.optim);
     if (layerwise) {
         state->norm = calloc(state->block_count + 1, sizeof *state->norm);
         state->ratio = calloc(state->block_count + 1, sizeof *state->ratio);
     }
     if (!state->block || !state->square || !state->applied || !state->hash || !state->scratch ||
-        !state->check || (layerwise && (!state->norm || !state->ratio))) {
+        !state->check || !state->energy || (layerwise && (!state->norm || !state->ratio))) {
         state_fini(state);
         return -ENOMEM;
     }
@@ -81,6 +82,7 @@ state_fini(struct state *state)
     free(state->hash);
     free(state->scratch);
     free(state->check);
+    free(state->energy);
     free(state->norm);
     free(state->ratio);
     memset(state, 0, sizeof *state);

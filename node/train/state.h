@@ -166,11 +166,12 @@ struct state {
     uint64_t head_hash; /* hash of header and exponents, set together with `hash`; 0: not known */
     uint64_t part;      /* so is this: what the held blocks add to the hash of the whole */
     /* While the state is being built: */
-    bool moves;      /* the round changes the parameters */
-    bool settle;     /* it is the first one that does */
-    double rate;     /* learning rate */
-    float factor;    /* factor of the gradient: clipping */
-    bool *applied;   /* [block_count] parameters, slots and exponent of this block are done */
+    bool moves;       /* the round changes the parameters */
+    bool settle;      /* it is the first one that does */
+    double rate;      /* learning rate */
+    float factor;     /* factor of the gradient: clipping */
+    bool *applied;    /* [block_count] parameters, slots and exponent of this block are done */
+    uint64_t *energy; /* [block_count] with a codec: exact_squares */
     uint64_t *check; /* [block_count] checksum of what was applied of the total, for these blocks */
     /* [block_count] hash of parameters and slots of each block when it was built; 0: not known. Behind them, as many of
      * the parameters alone. */

@@ -150,6 +150,8 @@ update_block(struct update *u, size_t block)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
                       state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
     exact_follow(state_grid(u->now), block, bits, next->settle, next->exponent);
+    if (exact_adapts(state_grid(u->now), block))
+        next->energy[block] = exact_squares(state_grid(u->now), u->total, block);
     fail_hit(FAIL_UPDATED, next->params + first, n * sizeof *next->params);
     state_hash_block(next, next->block, block, next->hash);
     if (!state_block_sound(u->now, block))
@@ -235,6 +237,18 @@ copy_vectors(struct state *next, const struct state *now)
         }
 }
 
+static void
+adapt(struct state *next, const struct state *now, const int32_t *total)
+{
+    const int32_t *over = total + now->param_count + TAIL_OVER;
+    const struct exact *grid = state_grid(now);
+    for (size_t t = 0; t < exact_tensors(grid); t++) {
+        size_t first = exact_tensor_first(grid, t);
+        if (exact_adapts(grid, first) && state_holds_block(next, first))
+            exact_adapt(grid, t, next->energy, over, next->exponent);
+    }
+}
+
 uint64_t
 state_finish(struct state *next, const struct state *now, const int32_t *total, struct pool *pool)
 {
@@ -244,6 +258,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
             next->factor = optim_clip(&state_rules(now)->optim, sum_squares(next));
         find_ratios(&u, pool);
         pool_run(pool, update_item, &u, state_items(now->block_count));
+        adapt(next, now, total);
         exact_floor(next->exact, next->exponent);
     } else {
         copy_vectors(next, now);

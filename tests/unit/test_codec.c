@@ -74,13 +74,12 @@ integers_are_within_their_bits(void **state)
 
 /* The mean of 10,000 draws is within six standard deviations of the gradient, for each element; that of one draw is 1/2 at most. */
 static void
-what_is_drawn_is_right_in_the_mean(void **state)
+mean_is_right(enum codec_kind kind)
 {
-    (void)state;
-    struct exact *exact = coded(CODEC_int8);
+    struct exact *exact = coded(kind);
     for (uint32_t draw = 0; draw < DRAWS; draw++)
         add(exact, 0x9e3779b9u * (draw + 1));
-    const double scale = ldexp(1, 7 + 3), deviation = 0.5 / sqrt(DRAWS);
+    const double scale = ldexp(1, codec_of(kind)->bits + 3), deviation = 0.5 / sqrt(DRAWS);
     double all = 0;
     for (size_t i = 0; i < N; i++) {
         double error = own[i] / (double)DRAWS - (double)g[i] * scale;
@@ -88,6 +87,121 @@ what_is_drawn_is_right_in_the_mean(void **state)
         all += error;
     }
     assert_true(fabs(all / N) < 6 * deviation / sqrt(N));
+    exact_destroy(&exact);
+}
+
+static void
+what_is_drawn_is_right_in_the_mean(void **state)
+{
+    (void)state;
+    for (unsigned kind = CODEC_int16; kind < CODECS; kind++)
+        if (codec_of(kind)->random)
+            mean_is_right((enum codec_kind)kind);
+}
+
+/* Of elements below the unit, Q is not zero with the chance |g| / unit, and then one unit: so the mean of its squares is |g| * unit
+ * (Wangni et al., section 3; Wen et al., equation 3). */
+static void
+elements_are_kept_in_proportion_to_their_size(void **state)
+{
+    (void)state;
+    struct exact *exact = coded(CODEC_terngrad);
+    double expected = 0, squares = 0;
+    for (size_t i = 0; i < N; i++)
+        expected += fabs((double)g[i]) * 8;
+    for (uint32_t draw = 0; draw < 1000; draw++) {
+        memset(own, 0, sizeof own);
+        add(exact, 0x85ebca6bu * (draw + 1));
+        for (size_t i = 0; i < N; i++)
+            squares += (double)own[i] * own[i];
+    }
+    assert_true(fabs(squares / 1000 - expected) < 6 * sqrt(N / 4.0 / 1000));
+    exact_destroy(&exact);
+}
+
+/* Normally distributed, by the sum of twelve numbers. */
+static void
+draw_normal(struct rand *rand, float deviation)
+{
+    for (size_t i = 0; i < N; i++) {
+        float sum = -6;
+        for (int k = 0; k < 12; k++)
+            sum += (float)(rand_u64(rand) >> 40) * 0x1p-24f;
+        g[i] = sum * deviation;
+    }
+}
+
+/* A step of all shards, and what its sum makes of the exponents. Returns the share of elements of a shard that are not zero. */
+static double
+step_adapts(const struct exact *exact, struct rand *rand, float deviation)
+{
+    uint64_t squares[2];
+    size_t kept = 0;
+    memset(own, 0, sizeof own);
+    memset(over, 0, sizeof over);
+    for (unsigned shard = 0; shard < SHARDS; shard++) {
+        static int32_t before[N];
+        memcpy(before, own, sizeof own);
+        draw_normal(rand, deviation);
+        add(exact, (uint32_t)rand_u64(rand));
+        for (size_t i = 0; i < N; i++)
+            kept += own[i] != before[i];
+    }
+    if (exact_raise(exact, over, exponent))
+        return 1;
+    for (size_t b = 0; b < 2; b++)
+        squares[b] = exact_squares(exact, own, b);
+    exact_adapt(exact, 0, squares, over, exponent);
+    return (double)kept / (N * SHARDS);
+}
+
+static void
+as_many_are_kept_as_the_codec_says(void **state)
+{
+    (void)state;
+    for (unsigned kind = CODEC_int16; kind < CODECS; kind++) {
+        const struct codec *codec = codec_of(kind);
+        struct rand rand = {kind};
+        struct exact *exact = coded((enum codec_kind)kind);
+        for (int far = -20; far <= 20 && codec->percent > 0; far += 10) {
+            exponent[0] = (int16_t)far;
+            exponent[1] = (int16_t)(far + 3);
+            for (int steps = 0; steps < 40; steps++)
+                step_adapts(exact, &rand, 0.01f);
+            for (int steps = 0; steps < 10; steps++) {
+                double share = step_adapts(exact, &rand, 0.01f) * 100 / codec->percent;
+                assert_int_equal(exponent[0], exponent[1]);
+                assert_true(share > 0.45 && share < 1.8);
+                assert_true(over[0] + over[1] < N * SHARDS / 50);
+            }
+        }
+        exact_destroy(&exact);
+    }
+}
+
+static void
+small_tensors_have_no_unit_of_their_own(void **state)
+{
+    (void)state;
+    assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL));
+    assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1));
+    assert_true(codec_takes(codec_of(CODEC_int8), 1));
+}
+
+/* A quarter of a tensor is too large: all its blocks are raised, and the round is repeated. */
+static void
+a_tensor_is_raised_as_one(void **state)
+{
+    (void)state;
+    struct exact *exact = coded(CODEC_terngrad);
+    over[0] = N * SHARDS / EXACT_CLIPPED_TENSOR;
+    assert_int_equal(exact_raise(exact, over, exponent), 0);
+    over[1] = 1;
+    assert_int_equal(exact_raise(exact, over, exponent), 1);
+    assert_int_equal(exponent[0], -3 + EXACT_RAISE_CODED);
+    assert_int_equal(exponent[1], exponent[0]);
+    exponent[0] = exponent[1] = EXACT_EXPONENT_MAX;
+    assert_int_equal(exact_raise(exact, over, exponent), 0);
     exact_destroy(&exact);
 }
 
@@ -175,6 +289,10 @@ exponents_follow_as_without_a_codec(void **state)
     for (unsigned kind = CODEC_none; kind < CODECS; kind++) {
         struct exact *exact = coded((enum codec_kind)kind);
         uint32_t bits;
+        if (exact_adapts(exact, 0)) {
+            exact_destroy(&exact);
+            continue;
+        }
         add(exact, 3);
         for (size_t b = 0; b < 2; b++) {
             exact_take(exact, exponent, own, b, value, &bits);
@@ -216,6 +334,10 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_within_their_bits),
         cmocka_unit_test(what_is_drawn_is_right_in_the_mean),
+        cmocka_unit_test(elements_are_kept_in_proportion_to_their_size),
+        cmocka_unit_test(as_many_are_kept_as_the_codec_says),
+        cmocka_unit_test(small_tensors_have_no_unit_of_their_own),
+        cmocka_unit_test(a_tensor_is_raised_as_one),
         cmocka_unit_test(two_keys_draw_different_numbers),
         cmocka_unit_test(formats_have_their_bits),
         cmocka_unit_test(few_saturated_elements_do_no_harm),
