@@ -59,8 +59,11 @@ static bool
 rice_chosen(struct rice *rice, const int32_t *x, size_t n, size_t elements, size_t packed,
             uint16_t at[RICE_BLOCK])
 {
-    struct rice least = {.count = (unsigned)elements, .words = 3 * (unsigned)elements / 32};
-    if (n != RICE_BLOCK || elements == 0 || elements > RICE_BLOCK / 2 || !rice_pays(&least, packed))
+    if (n != RICE_BLOCK || elements == 0 || elements > RICE_BLOCK / 2)
+        return false;
+    unsigned count = (unsigned)elements, gap = 31 - (unsigned)__builtin_clz(RICE_BLOCK / count);
+    struct rice least = {.count = count, .words = count * (gap + 3) / 32};
+    if (!rice_pays(&least, packed))
         return false;
     *rice = rice_measure(x, at);
     return rice_pays(rice, packed);

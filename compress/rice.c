@@ -31,9 +31,13 @@ static unsigned
 find_elements(const int32_t *x, uint16_t at[RICE_BLOCK])
 {
     unsigned count = 0;
-    for (unsigned i = 0; i < RICE_BLOCK; i++) {
-        at[count < RICE_BLOCK ? count : 0] = (uint16_t)i;
-        count += x[i] != 0;
+    for (unsigned i = 0; i < RICE_BLOCK; i += 4) {
+        if (!(x[i] | x[i + 1] | x[i + 2] | x[i + 3]))
+            continue;
+        for (unsigned k = i; k < i + 4; k++) {
+            at[count < RICE_BLOCK ? count : 0] = (uint16_t)k;
+            count += x[k] != 0;
+        }
     }
     return count;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures meshnode beside what one would pick instead, and prints Markdown tables of ratios.
 
-    run.py [allreduce] [exchange] [link] [gemm] [train] [processes] [overlap] [pipeline]    parts; none named: all of them
+    run.py [allreduce] [exchange] [link] [gemm] [train] [processes] [overlap] [pipeline] [codec]    parts; none named: all of them
         --build DIR     where make builds (default $BUILD or build/gcc)
         --rounds N      each contender once per round, in shuffled order
         --quick         a glance: few rounds, short
@@ -23,6 +23,7 @@ processes  2 and 4 processes of one thread on loopback: the mesh against PyTorch
 overlap    two nodes on a link on which transfer takes as long as computing: is one hidden by the other?
 pipeline   1 MiB from stage to stage beside bare TCP; stages on 2 and 4 nodes with pieces of fixed duration: how idle nodes
            are, and a step on 100 Mbit/s beside what is predicted; two jobs in 2 and 4 stages beside PyTorch's pipelining
+codec      codecs of mesh.compress beside memcpy; a job at 100 and 10 Mbit/s with each of them, and DDP with its hooks
 
 Machines are noisy and differ, so nothing here is a time to reach: contenders run interleaved and a ratio
 is the median over rounds of the ratio within the round. Goals are printed beside the ratios. What is not
@@ -38,6 +39,7 @@ import tempfile
 import time
 
 import allreduce
+import codec
 import exchange
 import gemm
 import pipeline
@@ -45,7 +47,7 @@ import train
 from common import CALM, FAILED, MISSED, ROOT, build, loud, quietly
 
 PARTS = {"allreduce": allreduce.loopback, "exchange": exchange.exchange, "link": allreduce.link, "gemm": gemm.products, "train": train.one_process,
-         "processes": train.processes, "overlap": train.overlap, "pipeline": pipeline.pipeline}
+         "processes": train.processes, "overlap": train.overlap, "pipeline": pipeline.pipeline, "codec": codec.codec}
 COMPUTING = ("gemm", "train", "processes")  # what instructions matter to
 
 

@@ -41,6 +41,7 @@ def arguments():
     parser.add_argument("--host", default="127.0.0.1", help="of rank 0")
     parser.add_argument("--own-host", default="127.0.0.1")
     parser.add_argument("--hivemind", default="")
+    parser.add_argument("--hook", default="none", help="of DDP: none, fp16, powersgd1, powersgd4 (its rank)")
     parser.add_argument("--steps", type=int, default=0)
     return parser.parse_args()
 
@@ -77,7 +78,19 @@ def distributed(net):
     import torch.distributed
     torch.distributed.init_process_group("gloo", init_method="tcp://%s:%d" % (OPTIONS.host, OPTIONS.port),
                                          rank=OPTIONS.rank, world_size=OPTIONS.ranks)
-    return nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+    return hooked(nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True))
+
+
+def hooked(net):
+    """With the communication hook that was asked for."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    if OPTIONS.hook == "fp16":
+        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif OPTIONS.hook.startswith("powersgd"):
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=int(OPTIONS.hook[len("powersgd"):]),
+                                            start_powerSGD_iter=4)
+        net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return net
 
 
 def blocks_by_time(step):
