@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "compress/exact_simd.h"
+#include "proto/bits.h"
 #include "proto/float_bits.h"
 #include "proto/simd.h"
 
@@ -315,15 +316,6 @@ exact_floor(const struct exact *exact, int16_t *exponent)
     }
 }
 
-static int
-bit_length(uint32_t x)
-{
-    int length = 0;
-    for (; x; x >>= 1)
-        length++;
-    return length;
-}
-
 void
 exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle, int16_t *exponent)
 {
@@ -331,7 +323,7 @@ exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle
     if (bits == 0 || exact_adapts(exact, block))
         return;
     int now = exponent[block];
-    int next = bit_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
+    int next = (int)bits_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
     exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
 }
 

@@ -3,13 +3,9 @@
 
 #include <string.h>
 
-enum { PUT_MAX = 31 }; /* bits at a time */
+#include "proto/bits.h"
 
-static unsigned
-bit_length(uint32_t x)
-{
-    return x ? 32 - (unsigned)__builtin_clz(x) : 0;
-}
+enum { PUT_MAX = 31 }; /* bits at a time */
 
 static uint32_t
 size_of(int32_t x)
@@ -23,7 +19,7 @@ size_of(int32_t x)
 static unsigned
 parameter(uint64_t sum, unsigned count, unsigned most)
 {
-    unsigned k = bit_length((uint32_t)(sum / (2 * (uint64_t)count)));
+    unsigned k = bits_length((uint32_t)(sum / (2 * (uint64_t)count)));
     return k < most ? k : most;
 }
 
@@ -125,7 +121,7 @@ peek(const struct reader *r)
 }
 
 static inline uint32_t
-take(struct reader *r, unsigned n)
+read_bits(struct reader *r, unsigned n)
 {
     uint64_t bits = peek(r) & ((UINT64_C(1) << n) - 1);
     r->at += n;
@@ -133,7 +129,7 @@ take(struct reader *r, unsigned n)
 }
 
 static inline uint64_t
-take_code(struct reader *r, unsigned k)
+read_code(struct reader *r, unsigned k)
 {
     uint64_t zeros = 0, bits = peek(r);
     for (; bits == 0 && r->at < 8 * r->size; bits = peek(r)) {
@@ -146,7 +142,7 @@ take_code(struct reader *r, unsigned k)
     }
     zeros += (unsigned)__builtin_ctzll(bits);
     r->at += (unsigned)__builtin_ctzll(bits) + 1;
-    return zeros << k | take(r, k);
+    return zeros << k | read_bits(r, k);
 }
 
 bool
@@ -156,9 +152,9 @@ rice_read(const struct rice *rice, const void *from, int32_t *x)
     uint64_t next = 0;
     memset(x, 0, RICE_BLOCK * sizeof *x);
     for (unsigned i = 0; i < rice->count && r.good; i++) {
-        uint64_t at = next + take_code(&r, rice->gap);
-        bool negative = take(&r, 1);
-        uint64_t size = take_code(&r, rice->value) + 1;
+        uint64_t at = next + read_code(&r, rice->gap);
+        bool negative = read_bits(&r, 1);
+        uint64_t size = read_code(&r, rice->value) + 1;
         r.good = r.good && at < RICE_BLOCK && size <= (uint64_t)INT32_MAX + negative;
         if (r.good)
             x[at] = (int32_t)(negative ? 0u - (uint32_t)size : (uint32_t)size);
