@@ -42,6 +42,10 @@ struct metrics_step {
     struct recording_times times;  /* with these, */
     const char *holders;           /* and who has which stages: holders.h; NULL: not known */
     uint64_t tx_bytes, rx_bytes;   /* in this step */
+    /* With a codec: elements of shards that did not fit, and tx_bytes as share of what each member of a ring sends in 32 bits; 0:
+     * no codec, or alone. */
+    uint64_t clipped;
+    double wire_ratio;
     uint64_t state_hash; /* of the state after the step; of way_rounds.c its name: state.h */
     /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
     double distance;

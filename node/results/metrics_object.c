@@ -129,6 +129,10 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
     json_object_set_new(object, "wait_s", number(step->wait_s));
     json_object_set_new(object, "tx_bytes", integer_json(step->tx_bytes));
     json_object_set_new(object, "rx_bytes", integer_json(step->rx_bytes));
+    if (step->wire_ratio > 0) {
+        json_object_set_new(object, "wire_ratio", number(step->wire_ratio));
+        json_object_set_new(object, "clipped", integer_json(step->clipped));
+    }
     if (step->pipeline.stages)
         json_object_set_new(object, "pipeline", pipeline_object(step));
     json_object_set_new(object, "state_hash", hash_text(step->state_hash));

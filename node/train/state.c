@@ -521,6 +521,15 @@ finish_epoch(struct state *state)
     h->epoch++;
 }
 
+static uint64_t
+count_clipped(const struct state *state, const int32_t *over)
+{
+    uint64_t count = 0;
+    for (size_t b = 0; b < state->block_count; b++)
+        count += (uint32_t)over[b];
+    return count;
+}
+
 static void
 apply_step(struct state *next, const int32_t *tail, struct state_event *event)
 {
@@ -532,6 +541,7 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
         return;
     const struct ledger_step used = present_step(next);
     event->stepped = true;
+    event->clipped = count_clipped(next, tail + TAIL_OVER);
     event->steps = state_steps(next);
     event->first = used.first;
     event->rows = ledger_step_expected(&used);

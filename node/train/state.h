@@ -184,9 +184,10 @@ struct state {
 struct state_event {
     bool stepped; /* a training step was applied or skipped */
     bool skipped;
-    bool evaluated; /* header's test_* are new */
-    size_t raised;  /* blocks whose exponent was too small: the step is done again */
-    uint64_t steps; /* steps of the round */
+    bool evaluated;   /* header's test_* are new */
+    size_t raised;    /* blocks whose exponent was too small: the step is done again */
+    uint64_t clipped; /* elements of shards that did not fit */
+    uint64_t steps;   /* steps of the round */
     uint64_t samples;
     uint64_t first;    /* position of the first one in the epoch's permutation */
     uint64_t coverage; /* shards counted, each once: from state_check_counts */

@@ -85,6 +85,13 @@ tell_holders(struct run *run, const struct mesh_task *task)
     return told->holders[0] ? told->holders : NULL;
 }
 
+/* What each of so many members of a ring sends for a sum, if an element takes 32 bits. */
+static double
+ring_bytes(const struct run *run, unsigned members)
+{
+    return 2.0 * (members - 1) / members * (double)run->state.param_count * sizeof(int32_t);
+}
+
 void
 train_write(struct run *run, struct metrics_step *line, unsigned members, double reached)
 {
@@ -99,6 +106,8 @@ train_write(struct run *run, struct metrics_step *line, unsigned members, double
     line->wait_s = run->meter.wait_s;
     line->tx_bytes = stats.tx_bytes - run->meter.tx;
     line->rx_bytes = stats.rx_bytes - run->meter.rx;
+    if (run->job.coded && members > 1)
+        line->wire_ratio = (double)line->tx_bytes / ring_bytes(run, members);
     line->distance = distance_of(run, stats.core.distance);
     line->skipped_steps = run->skips.count;
     if (reached > 0)
@@ -132,6 +141,7 @@ train_report(struct run *run, const struct train_step *step)
         .followed = task->members == 0,
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,
+        .clipped = event->clipped,
         .coverage = event->coverage,
         .shards = task->mine,
         .rows = event->rows,

@@ -33,6 +33,8 @@ PARAMS=$((8 * 25 + 8 + 48 * 1568 + 48 + 48 * 10 + 10))
 at_most() { # CODEC PERCENT of what a ring of three sends in 32 bits
     [ "$(sent a-$1)" -lt $((PARAMS * 4 * 4 / 3 * $2 / 100)) ] || fail "$1 sends $(sent a-$1) bytes a step, int32 $((PARAMS * 4 * 4 / 3))"
 }
+grep -q '"wire_ratio":0.0[0-9]*,"clipped":[0-9]' "$WORK/a-sparse/metrics.jsonl" || fail "no wire_ratio below 0.1"
+grep -q wire_ratio "$WORK/a-none/metrics.jsonl" && fail "wire_ratio without a codec"
 at_most int8 35
 at_most terngrad 12
 at_most sparse 10
