@@ -5,19 +5,19 @@
  * them in whatever order, and travels without loss (packed.h), in few bits as they are small.
  *
  *     none   as many bits as the sum of all shards has room for
- *     int16  15 bits and a sign, nearest
- *     int8   7 bits and a sign, rounded up or down by chance, so that the mean is the gradient: IntSGD (Mishchenko et al.,
- *            ICLR 2022), with a power of two for each block as its scale
- *     qsgd       3 bits and a sign by chance, one in four elements of a shard not zero (Alistarh et al., NeurIPS 2017)
- *     terngrad   -1, 0 or 1 by chance; what is above 1, at most one in fifty, counts as 1 (Wen et al., NeurIPS 2017)
- *     sparse     one in twenty is not zero, by chance, small ones -1 or 1 and large ones more: kept in proportion to their size, and
- *                right in the mean (Wangni et al., NeurIPS 2018)
- *     fp16   rounded to the 11 bits of IEEE half precision, then as int16
- *     bf16   rounded to the 8 bits of bfloat16, then as int16
+ *     int16     15 bits and a sign, nearest
+ *     fp16      rounded to the 11 bits of IEEE half precision, then as int16
+ *     bf16      rounded to the 8 bits of bfloat16, then as int16
+ *     int8      7 bits and a sign, rounded up or down by chance, so that the mean is the gradient: IntSGD (Mishchenko et al.,
+ *               ICLR 2022), with a power of two for each block as its scale
+ *     qsgd      3 bits and a sign, by chance; one in four elements of a shard is not zero (Alistarh et al., NeurIPS 2017)
+ *     terngrad  -1, 0 or 1, by chance; what is above 1, at most one in fifty, counts as 1 (Wen et al., NeurIPS 2017)
+ *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
+ *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
  * The papers of qsgd, terngrad and sparse take the unit from each shard. A sum needs the same one for all. So there is one for each
- * tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small tensors have no such unit, and are
- * summed as without a codec.
+ * tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small tensors have no such
+ * unit, and are summed as without a codec.
  *
  * What no optimizer moves, running averages of normalisations, is never coded. */
 #ifndef COMPRESS_CODEC_H

@@ -30,8 +30,9 @@
  * saturated elements do no harm. A round is repeated, with EXACT_RAISE_CODED bits more, only if more than one element in
  * EXACT_CLIPPED of a block is saturated.
  *
- * Codecs that say how many elements are to be not zero have one exponent for all blocks of a tensor, and it follows the squares of the
- * sums, or how many were saturated (exact_adapt). A round is repeated if more than one element in EXACT_CLIPPED_TENSOR of the tensor is saturated.
+ * A codec that says how many elements are to be not zero has one exponent for all blocks of a tensor. It follows the squares of
+ * the sums, or how many elements were saturated (exact_adapt). A round is repeated if more than one element in
+ * EXACT_CLIPPED_TENSOR of the tensor is saturated.
  *
  * The linear checksum of check.h travels with what is added: the checksums that the shards had when they were quantised
  * must add up to the checksum of the committed total. This finds errors wherever the data was meanwhile: in a
@@ -116,8 +117,8 @@ uint32_t exact_read_block(const struct exact *exact, int exponent, const int32_t
 void exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle,
                   int16_t *exponent);
 void exact_floor(const struct exact *exact, int16_t *exponent);
-/* Does the exponent of this block follow its tensor's? Then exact_follow leaves it as it is, and after it comes exact_adapt for the
- * tensor, with exact_squares of each of its blocks in squares[exact_blocks], and how many elements of each were saturated in over. */
+/* Does the exponent of this block follow its tensor's? Then exact_follow leaves it as it is. After it comes exact_adapt for the
+ * tensor, with exact_squares of each of its blocks in squares[exact_blocks], and their saturated elements in over[exact_blocks]. */
 bool exact_adapts(const struct exact *exact, size_t block);
 uint64_t exact_squares(const struct exact *exact, const int32_t *sum, size_t block);
 void exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares,

@@ -14,9 +14,8 @@ struct job {
     struct nn_model *model;
     struct exact *exact;
     struct exact *coded; /* the same blocks, in the grid of mesh.compress; NULL without it */
-    unsigned
-        ledgers; /* as many as a plan may have stages: 1 without mesh.stages, else all segments */
-    float *average;                /* one value per exponent block: see struct state_job */
+    unsigned ledgers;    /* one per segment of the model; 1 without mesh.stages */
+    float *average;      /* one value per exponent block: see struct state_job */
     struct safetensors_file *from; /* model.from, open; NULL: there is none */
     struct checkpoint_file *start; /* train.from, open; NULL: there is none */
     uint64_t begun;                /* steps that were done before the first one: in train.from */
