@@ -294,12 +294,13 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
 }
 
 uint32_t
-exact_read_block(const struct exact *exact, int exponent, const int32_t *q, size_t n, float factor,
-                 float *g)
+exact_read_block(const struct exact *exact, size_t block, int exponent, const int32_t *q,
+                 float factor, float *g)
 {
+    size_t n = exact->first[block + 1] - exact->first[block];
+    float scale = factor * scale_of(-grid_of(exact, block, exponent));
     struct check_sums sums;
-    return SIMD_PICK(exact_take)(g, q, n, factor * scale_of(exact_clamp(exponent) - exact->bits),
-                                 &sums);
+    return SIMD_PICK(exact_take)(g, q, n, scale, &sums);
 }
 
 /* Lift what lies too far below the largest exponent of its tensor. */

@@ -32,13 +32,34 @@ struct replay {
 
 /* --- Computing ---------------------------------------------------------------------------------------- */
 
-static size_t
-gradient_at(const struct push_ranges *ranges, unsigned range)
+/* What was computed with base.own, for each range. */
+static int
+keep_gradient(struct replay *replay, struct replay_computed *c)
 {
-    size_t at = 0;
-    for (unsigned r = 0; r < range; r++)
-        at += ranges->size[r].gradient;
-    return at;
+    const struct push_ranges *ranges = &replay->ranges;
+    size_t most = 0;
+    for (unsigned r = 0; r < ranges->count; r++)
+        most += ranges->size[r].gradient;
+    c->at = calloc(ranges->count + 1, sizeof *c->at);
+    c->gradient = malloc(most);
+    if (!c->at || !c->gradient)
+        return -ENOMEM;
+    for (unsigned r = 0; r < ranges->count; r++)
+        c->at[r + 1] =
+            c->at[r] + push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
+                                            c->gradient + c->at[r]);
+    uint8_t *less = realloc(c->gradient, c->at[ranges->count]);
+    c->gradient = less ? less : c->gradient;
+    return 0;
+}
+
+static void
+drop_gradient(struct replay_computed *c)
+{
+    free(c->gradient);
+    free(c->at);
+    c->gradient = NULL;
+    c->at = NULL;
 }
 
 /* All that it was computed from is there. */
@@ -46,23 +67,18 @@ static int
 compute_ticket(struct replay *replay, struct replay_computed *c)
 {
     const struct push_ranges *ranges = &replay->ranges;
-    c->gradient = malloc(gradient_at(ranges, ranges->count));
-    if (!c->gradient)
-        return -ENOMEM;
     memcpy(replay->state.params, c->params, ranges->param_count * sizeof *c->params);
     push_shard_compute(replay->base.work, &replay->state, &replay->ranges.step, c->exponent,
                        c->ticket, replay->base.own);
     const int32_t *tail = replay->base.own + ranges->param_count;
     c->loss = replay_lines_loss(state_tail_mean(tail));
-    for (unsigned r = 0; r < ranges->count; r++)
-        push_ranges_gradient(ranges, r, replay->base.own, replay->state.exponent,
-                             c->gradient + gradient_at(ranges, r));
+    int rc = keep_gradient(replay, c);
     free(c->params);
     free(c->exponent);
     c->params = NULL;
     c->exponent = NULL;
     replay_progress(&replay->base, ++replay->computed, replay->reader_count, "gradients");
-    return 0;
+    return rc;
 }
 
 /* A worker reads a range as it is now. */
@@ -143,14 +159,13 @@ take_update(struct replay *replay, unsigned range, struct replay_link *link)
                           replay->held.exponent);
         return;
     }
-    push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + gradient_at(ranges, range));
+    push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + c->at[range],
+                     c->at[range + 1] - c->at[range]);
     if (link->ends_part)
         push_ranges_begin(ranges, &replay->held, range, replay->held.params, NULL,
                           replay->held.exponent);
-    if (--c->left == 0) {
-        free(c->gradient);
-        c->gradient = NULL;
-    }
+    if (--c->left == 0)
+        drop_gradient(c);
 }
 
 /* As far as the gradients are there. Returns how many links, or a negative errno. */

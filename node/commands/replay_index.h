@@ -17,7 +17,8 @@ struct replay_computed {
     size_t left;            /* chain links that will still take it */
     float *params;          /* what it was computed from; NULL: not yet, or not any more */
     int16_t *exponent;
-    uint8_t *gradient; /* NULL: not yet, or not any more */
+    uint8_t *gradient; /* NULL: not yet, or not any more; */
+    size_t *at;        /* [ranges + 1] where that of each range begins */
     double loss;       /* NaN: not yet */
 };
 

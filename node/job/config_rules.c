@@ -71,11 +71,13 @@ const struct config_rule config_rules[] = {
     /* how sums travel */
     {"mesh.compress != none", "train.exact = no",
      "a codec makes integers of a shard; set train.exact = yes, or leave out mesh.compress"},
-    {"mesh.compress != none", "mesh.sync != bsp",
-     "only the sums of rounds are compressed; set mesh.sync = bsp, or leave out mesh.compress"},
+    {FREE_SERVERS, "mesh.compress != none|int8",
+     "what is pushed has no sum that other codecs could follow; set mesh.compress = int8, or leave "
+     "it out"},
     {"mesh.compress != none", "mesh.topology = gossip",
-     "only the sums of rounds are compressed; set mesh.topology = ring or server, or leave out "
-     "mesh.compress"},
+     "neighbours exchange parameters and no gradients; set mesh.topology = ring or server, or "
+     "leave "
+     "out mesh.compress"},
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
     {"mesh.servers != auto", "mesh.topology != server",

@@ -7,6 +7,7 @@
 
 #include <xxhash.h>
 
+#include "compress/packed.h"
 #include "proto/mix.h"
 
 enum { RANGES_MIN = 16 }; /* so that some nodes can serve a small model */
@@ -49,7 +50,7 @@ measure_ranges(struct push_ranges *ranges)
         struct part p = part_of(ranges, r);
         size_t exponents = p.blocks * sizeof(int16_t);
         ranges->size[r] = (struct push_size){
-            .gradient = p.count * sizeof(int32_t) + exponents,
+            .gradient = exponents + packed_most(p.count),
             .value = p.count * sizeof(float) + exponents,
             .copy = p.count * sizeof(float) * vectors(ranges) + exponents,
         };
@@ -73,7 +74,8 @@ push_ranges_init(struct push_ranges *ranges, const struct state *state,
     ranges->count = (unsigned)((ranges->block_count + each - 1) / each);
     ranges->first_block = calloc(ranges->count + 1, sizeof *ranges->first_block);
     ranges->size = calloc(ranges->count, sizeof *ranges->size);
-    if (!ranges->first_block || !ranges->size)
+    ranges->integers = calloc(each * EXACT_BLOCK, sizeof *ranges->integers);
+    if (!ranges->first_block || !ranges->size || !ranges->integers)
         return -ENOMEM;
     for (unsigned r = 0; r <= ranges->count; r++)
         ranges->first_block[r] = r * each < ranges->block_count ? r * each : ranges->block_count;
@@ -86,6 +88,7 @@ push_ranges_fini(struct push_ranges *ranges)
 {
     free(ranges->first_block);
     free(ranges->size);
+    free(ranges->integers);
 }
 
 int
@@ -107,6 +110,7 @@ struct taking {
     struct push_held *held;
     const struct push_taken *taken;
     const struct optim_spec *optim;
+    const struct exact *grid;
     float weight, share; /* of the gradient; of the update in a step */
     double rate;
 };
@@ -129,8 +133,14 @@ taking_of(const struct push_ranges *ranges, struct push_held *held, const struct
     double rate = optim_rate(&rules->optim, step, state_rules_total(job, rules),
                              step / state_epoch_steps(job), (size_t)job->batch);
     return (struct taking){
-        ranges,       held,        taken, &rules->optim, weight_of(ranges, taken->tau),
-        (float)share, rate * share};
+        .ranges = ranges,
+        .held = held,
+        .taken = taken,
+        .optim = &rules->optim,
+        .grid = state_job_grid(job, ranges->exact, taken->ticket / ranges->step.tickets),
+        .weight = weight_of(ranges, taken->tau),
+        .share = (float)share,
+        .rate = rate * share};
 }
 
 /* An update of a block by its gradient g[n], which stands for `group` tickets; in units of a whole step unless it is of
@@ -165,9 +175,9 @@ gather(const struct taking *with, size_t first, float factor, float *g, size_t n
     memset(sum, 0, n * sizeof *sum);
 }
 
-/* A block takes its integers, `q` as they came. */
+/* A block takes its integers. */
 static void
-take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t exponent)
+take_block(const struct taking *with, size_t block, const int32_t *q, int16_t exponent)
 {
     const struct push_ranges *ranges = with->ranges;
     size_t first = exact_block_first(ranges->exact, block);
@@ -175,13 +185,11 @@ take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t
     float average = ranges->job->average ? ranges->job->average[block] : 0;
     float factor = average > 0 ? 1 : 1 / with->share, g[EXACT_BLOCK] = {0};
     bool gathers = with->held->sum != NULL, counts = exponent != PUSH_LEFT_OUT;
-    int32_t q[EXACT_BLOCK];
     uint32_t bits = 0;
     if (!counts && !(gathers && with->taken->updates))
         return;
-    memcpy(q, from, n * sizeof *q);
     if (counts)
-        bits = exact_read_block(ranges->exact, exponent, q, n,
+        bits = exact_read_block(with->grid, block, exponent, q,
                                 gathers ? with->weight : with->weight * factor, g);
     if (gathers)
         gather(with, first, factor, g, n);
@@ -190,22 +198,36 @@ take_block(const struct taking *with, size_t block, const uint8_t *from, int16_t
     if (!counts)
         return;
     with->held->exponent[block] = exact_clamp(exponent);
-    exact_follow(ranges->exact, block, bits, with->taken->count == ranges->first,
+    exact_follow(with->grid, block, bits, with->taken->count == ranges->first,
                  with->held->exponent);
+}
+
+static bool
+unpack(const uint8_t *body, size_t size, int32_t *out, size_t n)
+{
+    if (!packed_fits(body, size, n))
+        return false;
+    struct packed_in in = packed_open(body, n);
+    bool good = true;
+    for (size_t k = 0; good && k < n; k += PACKED_BLOCK)
+        good = packed_get(&in, out + k, packed_block(n, k));
+    return good;
 }
 
 void
 push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
-                 const struct push_taken *taken, const void *gradient)
+                 const struct push_taken *taken, const void *gradient, size_t size)
 {
     struct part p = part_of(ranges, taken->range);
     const struct taking with = taking_of(ranges, held, taken);
-    const uint8_t *from = gradient, *exponents = from + p.count * sizeof(int32_t);
+    const uint8_t *from = gradient;
+    size_t head = p.blocks * sizeof(int16_t);
+    bool good = size >= head && unpack(from + head, size - head, ranges->integers, p.count);
     for (size_t b = p.block; b < p.block + p.blocks; b++) {
-        int16_t exponent;
-        memcpy(&exponent, exponents + (b - p.block) * sizeof exponent, sizeof exponent);
-        take_block(&with, b,
-                   from + (exact_block_first(ranges->exact, b) - p.first) * sizeof(int32_t),
+        int16_t exponent = PUSH_LEFT_OUT;
+        if (good)
+            memcpy(&exponent, from + (b - p.block) * sizeof exponent, sizeof exponent);
+        take_block(&with, b, ranges->integers + exact_block_first(ranges->exact, b) - p.first,
                    exponent);
     }
 }
@@ -311,14 +333,15 @@ push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsi
     memcpy(held->exponent + p.block, exponent + p.block, p.blocks * sizeof(int16_t));
 }
 
-void
+size_t
 push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
                      const int16_t *exponent, void *out)
 {
     struct part p = part_of(ranges, range);
-    uint8_t *at = put_bytes(out, own + p.first, p.count * sizeof(int32_t));
+    uint8_t *at = out;
     const int16_t left_out = PUSH_LEFT_OUT;
     bool bad = own[ranges->param_count + TAIL_BAD] != 0;
     for (size_t b = p.block; b < p.block + p.blocks; b++)
         at = put_bytes(at, bad ? &left_out : &exponent[b], sizeof left_out);
+    return p.blocks * sizeof left_out + packed_write(at, own + p.first, p.count);
 }

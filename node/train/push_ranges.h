@@ -1,8 +1,8 @@
 /* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), divided into ranges.
  *
- * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), each as it lies in memory:
+ * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), the floats as they lie in memory:
  *
- *     gradient   integers [elements, int32] | exponents [blocks, int16]        of one ticket, as the worker quantised it
+ *     gradient   exponents [blocks, int16] | integers [elements], packed (compress/packed.h)    of one ticket
  *     value      parameters [float] | exponents [int16]                        what a worker computes from
  *     copy       parameters | slots of the optimizer | sum of the update [float, softsync only] | exponents
  *
@@ -15,8 +15,11 @@
  * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
  * but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
  *
+ * The integers are those of the shards of the ticket, as in a round: in the grid of mesh.compress, from the step
+ * mesh.compress_warmup on. Sums of updates are floats.
+ *
  * A gradient that is not finite is left out: its exponents are PUSH_LEFT_OUT. The range counts it and stays as it is, but that
- * the last gradient of an update makes this update.
+ * the last gradient of an update makes this update. So does one whose integers are not packed as they should be.
  *
  * Other exponents that come from nodes are brought within the limits of exact.h. After each gradient they follow it, as
  * exact_follow does. All is a function of the copy and of the gradients in their order: owner, backup and replay get the same
@@ -38,6 +41,7 @@ struct push_ranges {
     unsigned count;
     size_t *first_block;    /* [count + 1] */
     struct push_size *size; /* [count] */
+    int32_t *integers;      /* of the gradient that a range takes */
 };
 
 /* The parameters with what belongs to them; each points to as many elements as the model has. */
@@ -56,7 +60,7 @@ int push_held_init(struct push_held *held, const struct state *state,
                    const struct push_ranges *ranges);
 
 void push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
-                      const struct push_taken *taken, const void *gradient);
+                      const struct push_taken *taken, const void *gradient, size_t size);
 uint64_t push_ranges_hash(const struct push_ranges *ranges, const struct push_held *held,
                           unsigned range);
 /* To and from the bytes that travel. */
@@ -71,8 +75,8 @@ void push_ranges_read(const struct push_ranges *ranges, unsigned range, const vo
 /* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const float *params, float *const *slot, const int16_t *exponent);
-/* Writes the gradient of a range from the vector, tail included, that was computed with `exponent`. */
-void push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
-                          const int16_t *exponent, void *out);
+/* Writes the gradient of a range from the vector, tail included, that was computed with `exponent`. Returns its size. */
+size_t push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
+                            const int16_t *exponent, void *out);
 
 #endif

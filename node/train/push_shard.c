@@ -5,15 +5,6 @@
 
 enum { RAISES_MAX = 40 };
 
-static bool
-saturated(const struct state *state, const int32_t *tail)
-{
-    for (size_t b = 0; b < state->block_count; b++)
-        if (tail[TAIL_OVER + b])
-            return true;
-    return false;
-}
-
 struct push_step
 push_step_of(const struct config *config)
 {
@@ -51,9 +42,8 @@ push_shard_compute(struct work *work, struct state *state, const struct push_ste
     memcpy(state->exponent, exponent, state->block_count * sizeof *exponent);
     for (int k = 0; k < RAISES_MAX; k++) {
         work_round(work, state, shards, true, own, NULL, NULL);
-        if (tail[TAIL_BAD] || !saturated(state, tail))
+        if (tail[TAIL_BAD] || !exact_raise(state_grid(state), tail + TAIL_OVER, state->exponent))
             break;
-        exact_raise(state->exact, tail + TAIL_OVER, state->exponent);
     }
     if (tail[TAIL_BAD])
         memset(own, 0, state->param_count * sizeof *own);

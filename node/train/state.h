@@ -196,12 +196,18 @@ struct state_event {
     double accuracy;
 };
 
-/* The grid of the sum of the next round. */
+/* The grid of the gradients of a step; `exact` without a codec. */
+static inline const struct exact *
+state_job_grid(const struct state_job *job, const struct exact *exact, uint64_t step)
+{
+    return job->coded && step >= job->warmup ? job->coded : exact;
+}
+
+/* That of the sum of the next round. */
 static inline const struct exact *
 state_grid(const struct state *state)
 {
-    bool coded = state->job.coded && state->header->step >= state->job.warmup;
-    return coded ? state->job.coded : state->exact;
+    return state_job_grid(&state->job, state->exact, state->header->step);
 }
 
 /* Bytes of the block. */

@@ -65,25 +65,26 @@ on_collect(void *ctx)
     struct run *run = ctx;
     struct push_run *push = run->own;
     for (unsigned r = 0; r < push->ranges.count; r++)
-        push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh), run->state.exponent,
-                             push->gradient + push->at[r]);
+        push->size[r] = push_ranges_gradient(&push->ranges, r, mesh_own(run->mesh),
+                                             run->state.exponent, push->gradient + push->at[r]);
 }
 
 static const void *
-on_gradient(void *ctx, unsigned range)
+on_gradient(void *ctx, unsigned range, size_t *size)
 {
     const struct push_run *push = ((struct run *)ctx)->own;
+    *size = push->size[range];
     return push->gradient + push->at[range];
 }
 
 static void
-on_take(void *ctx, const struct push_taken *taken, const void *gradient)
+on_take(void *ctx, const struct push_taken *taken, const void *gradient, size_t size)
 {
     struct run *run = ctx;
     struct push_run *push = run->own;
     uint8_t data[PUSH_TAKEN_MAX];
     save_release(run->save);
-    push_ranges_take(&push->ranges, &push->held, taken, gradient);
+    push_ranges_take(&push->ranges, &push->held, taken, gradient, size);
     if (train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_TAKEN, data,
                           push_journal_put_taken(&push->noted, taken, data));
@@ -323,6 +324,7 @@ open_memory(struct push_run *push, const struct run *run)
     push->ahead_exponent = calloc(next->block_count, sizeof *push->ahead_exponent);
     push->exponent = calloc(next->block_count, sizeof *push->exponent);
     push->at = calloc(push->ranges.count, sizeof *push->at);
+    push->size = calloc(push->ranges.count, sizeof *push->size);
     push->note = calloc(PUSH_COMPUTED_HEAD_MAX + 8 * (size_t)push->ranges.count, 1);
     for (unsigned r = 0; push->at && r < push->ranges.count; r++) {
         push->at[r] = size;
@@ -333,8 +335,8 @@ open_memory(struct push_run *push, const struct run *run)
         push_journal_init(&push->noted, push->ranges.count) ||
         push_save_open(push, next->param_count))
         return -ENOMEM;
-    return push->ahead && push->ahead_exponent && push->exponent && push->at && push->note &&
-                   push->gradient
+    return push->ahead && push->ahead_exponent && push->exponent && push->at && push->size &&
+                   push->note && push->gradient
                ? 0
                : -ENOMEM;
 }
@@ -382,6 +384,7 @@ close_push(struct run *run)
     free(push->exponent);
     free(push->gradient);
     free(push->at);
+    free(push->size);
     free(push->note);
     free(push->more);
     free(push);

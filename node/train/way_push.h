@@ -20,7 +20,7 @@ struct push_run {
     int16_t *ahead_exponent;   /* [blocks] */
     int16_t *exponent;         /* [blocks] of what is computed from; run->state's may rise since */
     uint8_t *gradient;         /* what is pushed to each range, one behind the other, */
-    size_t *at;                /* [ranges] from here on */
+    size_t *at, *size;         /* [ranges] from here on, so many bytes */
     uint8_t *note;             /* of one record: a head, and 8 bytes for each range */
     struct push_journal noted; /* what the records of its journal say */
     struct state first;        /* what ranges begin with; block NULL: not needed now */

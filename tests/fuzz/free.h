@@ -313,20 +313,21 @@ push_collect(void *ctx)
 }
 
 static const void *
-push_gradient(void *ctx, unsigned range)
+push_gradient(void *ctx, unsigned range, size_t *size)
 {
     struct node *node = ctx;
     demand(range < RANGES);
+    *size = sizeof node->gradient;
     return &node->gradient;
 }
 
 /* A ticket counts once, and the history goes on where it was. */
 static void
-push_take(void *ctx, const struct push_taken *taken, const void *gradient)
+push_take(void *ctx, const struct push_taken *taken, const void *gradient, size_t size)
 {
     struct held *h = held(ctx, taken->range);
-    uint64_t bits;
-    memcpy(&bits, gradient, sizeof bits);
+    uint64_t bits = 0;
+    memcpy(&bits, gradient, size < sizeof bits ? size : sizeof bits);
     demand(taken->ticket < TICKETS && !(h->tickets >> taken->ticket & 1));
     demand(h->history == 0 || taken->before == h->history);
     demand(taken->after == push_taken_after(taken));

@@ -118,6 +118,12 @@ open_set(void)
     set.vector = work_vector_count(set.work);
 }
 
+static size_t
+larger(size_t x, size_t y)
+{
+    return x > y ? x : y;
+}
+
 static void
 open_trainers(struct trainers *t, unsigned modes)
 {
@@ -153,8 +159,8 @@ open_trainers(struct trainers *t, unsigned modes)
     t->own = calloc(set.vector, sizeof *t->own);
     t->values = calloc(set.params, sizeof *t->values);
     for (unsigned r = 0; r < t->ranges.count; r++)
-        if (t->ranges.size[r].copy > t->body_size)
-            t->body_size = t->ranges.size[r].copy;
+        t->body_size =
+            larger(t->body_size, larger(t->ranges.size[r].copy, t->ranges.size[r].gradient));
     t->body = malloc(t->body_size);
     t->replica = (struct replica){
         .state = &t->state,
@@ -203,12 +209,13 @@ range_changes(struct trainers *t, struct input *in, bool copy)
     struct push_taken taken = {.range = range, .count = number(in) % (TRAIN * SHARDS)};
     taken.tau = number(in) % (TRAIN * SHARDS);
     taken.updates = !t->owner.sum || byte(in) % 2;
-    fill(in, t->body, copy ? size->copy : size->gradient);
+    size_t given = copy ? size->copy : number(in) % (size->gradient + 1);
+    fill(in, t->body, given);
     if (copy) {
         push_ranges_adopt(&t->ranges, &t->owner, range, t->body);
     } else {
-        push_ranges_take(&t->ranges, &t->owner, &taken, t->body);
-        push_ranges_take(&t->ranges, &t->backup, &taken, t->body);
+        push_ranges_take(&t->ranges, &t->owner, &taken, t->body, given);
+        push_ranges_take(&t->ranges, &t->backup, &taken, t->body, given);
     }
     if (copy) {
         push_ranges_copy(&t->ranges, &t->owner, range, t->body);

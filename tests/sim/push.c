@@ -132,9 +132,11 @@ on_collect(void *ctx)
 }
 
 static const void *
-on_gradient(void *ctx, unsigned range)
+on_gradient(void *ctx, unsigned range, size_t *size)
 {
-    return &node_of(ctx)->gradient[range];
+    const uint64_t *gradient = &node_of(ctx)->gradient[range];
+    *size = sizeof *gradient;
+    return gradient;
 }
 
 static struct sim_push_record *
@@ -151,12 +153,12 @@ record(struct sim *sim, const struct push_taken *taken)
 }
 
 static void
-on_take(void *ctx, const struct push_taken *taken, const void *gradient)
+on_take(void *ctx, const struct push_taken *taken, const void *gradient, size_t size)
 {
     struct shell *shell = ctx;
     struct sim_push_copy *copy = &node_of(ctx)->held[taken->range];
-    uint64_t value;
-    memcpy(&value, gradient, sizeof value);
+    uint64_t value = 0;
+    memcpy(&value, gradient, size < sizeof value ? size : sizeof value);
     sim_push_apply(copy, taken, value);
     sim_push_judge_taken(shell->sim, shell->node, taken, copy);
     struct sim_push_record *new = record(shell->sim, taken);

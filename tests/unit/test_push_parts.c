@@ -33,9 +33,9 @@ static struct {
 static uint64_t gradient = 3;
 
 static void
-on_take(void *ctx, const struct push_taken *taken, const void *from)
+on_take(void *ctx, const struct push_taken *taken, const void *from, size_t size)
 {
-    (void)ctx, (void)taken, (void)from;
+    (void)ctx, (void)taken, (void)from, (void)size;
     at.taken++;
 }
 
@@ -47,9 +47,10 @@ on_hash(void *ctx, unsigned range)
 }
 
 static const void *
-on_gradient(void *ctx, unsigned range)
+on_gradient(void *ctx, unsigned range, size_t *size)
 {
     (void)ctx, (void)range;
+    *size = sizeof gradient;
     return &gradient;
 }
 

@@ -65,8 +65,8 @@ take_all(float g, uint64_t count, uint64_t tau, bool updates)
     for (unsigned r = 0; r < ranges.count; r++) {
         const struct push_taken taken = {
             .range = r, .count = count, .tau = tau, .updates = updates};
-        push_ranges_gradient(&ranges, r, own, exponent, body);
-        push_ranges_take(&ranges, &held, &taken, body);
+        size_t size = push_ranges_gradient(&ranges, r, own, exponent, body);
+        push_ranges_take(&ranges, &held, &taken, body, size);
     }
 }
 
@@ -230,12 +230,41 @@ exponents_follow_as_those_of_exact_do(void **unused)
         bool settle = k % 2;
         for (unsigned r = 0; r < ranges.count; r++) {
             const struct push_taken taken = {.range = r, .count = settle ? 0 : 5, .updates = true};
-            push_ranges_gradient(&ranges, r, own, mine, body);
-            push_ranges_take(&ranges, &held, &taken, body);
+            size_t size = push_ranges_gradient(&ranges, r, own, mine, body);
+            push_ranges_take(&ranges, &held, &taken, body, size);
         }
         exact_follow_blocks(exact, own, settle, theirs);
         assert_memory_equal(state.exponent, theirs, state.block_count * sizeof(int16_t));
     }
+    close_all();
+}
+
+/* Every truncation, a byte more, and widths that nobody writes. */
+static void
+a_body_that_is_not_packed_is_left_out(void **unused)
+{
+    (void)unused;
+    int16_t exponent[PARAMS];
+    open_with(sgd, 1, true);
+    exact_first(exact, exponent);
+    for (size_t k = 0; k < PARAMS; k++)
+        own[k] = (int32_t)k - 500;
+    const struct push_taken taken = {.range = 0, .count = 5, .updates = true};
+    size_t size = push_ranges_gradient(&ranges, 0, own, exponent, body);
+    size_t head = (ranges.first_block[1] - ranges.first_block[0]) * sizeof(int16_t);
+    uint64_t before = push_ranges_hash(&ranges, &held, 0);
+    for (size_t less = 0; less < size; less++)
+        push_ranges_take(&ranges, &held, &taken, body, less);
+    push_ranges_take(&ranges, &held, &taken, body, size + 1);
+    uint8_t width = body[head];
+    for (unsigned wrong = 33; wrong < 128; wrong++) {
+        body[head] = (uint8_t)wrong;
+        push_ranges_take(&ranges, &held, &taken, body, size);
+    }
+    assert_true(push_ranges_hash(&ranges, &held, 0) == before);
+    body[head] = width;
+    push_ranges_take(&ranges, &held, &taken, body, size);
+    assert_false(push_ranges_hash(&ranges, &held, 0) == before);
     close_all();
 }
 
@@ -253,8 +282,8 @@ stays_within(int16_t exponent)
         const struct push_taken taken = {.range = r, .count = 5, .updates = true};
         const struct push_held theirs = {
             .params = held.params, .slot = {held.slot[0], held.slot[1]}, .exponent = wild};
-        push_ranges_gradient(&ranges, r, own, wild, body);
-        push_ranges_take(&ranges, &held, &taken, body);
+        size_t size = push_ranges_gradient(&ranges, r, own, wild, body);
+        push_ranges_take(&ranges, &held, &taken, body, size);
         within = within && exact_valid(exact, state.exponent);
         push_ranges_copy(&ranges, &theirs, r, body);
         push_ranges_adopt(&ranges, &held, r, body);
@@ -318,6 +347,7 @@ main(void)
         cmocka_unit_test(softsync_of_all_shards_is_bsp_and_of_one_is_async),
         cmocka_unit_test(exponents_follow_as_those_of_exact_do),
         cmocka_unit_test(exponents_of_others_are_kept_within_the_limits),
+        cmocka_unit_test(a_body_that_is_not_packed_is_left_out),
         cmocka_unit_test(copies_and_values_arrive_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,8 @@ enum {
 };
 
 struct push_size {
-    size_t gradient, value, copy; /* bytes of a range; with PUSH_SET_SIZE at most PROTO_BLOCK_MAX */
+    size_t gradient;    /* most bytes of what is pushed to a range; at most PROTO_BLOCK_MAX, */
+    size_t value, copy; /* and bytes of these, with PUSH_SET_SIZE */
 };
 
 /* One gradient in the order in which a range took it. */
@@ -102,10 +103,10 @@ struct push_keeper {
     void (*begin)(void *ctx, uint64_t ticket, uint64_t number, const uint64_t *history);
     /* What was computed is now to be pushed: it is what `gradient` gives. */
     void (*collect)(void *ctx);
-    /* What is pushed to a range; unchanged until `collect`. */
-    const void *(*gradient)(void *ctx, unsigned range);
-    /* The range that this node holds takes a gradient. */
-    void (*take)(void *ctx, const struct push_taken *taken, const void *gradient);
+    /* What is pushed to a range, *size bytes; unchanged until `collect`. */
+    const void *(*gradient)(void *ctx, unsigned range, size_t *size);
+    /* The range that this node holds takes a gradient. It may be from a peer that lies: any bytes, any size. */
+    void (*take)(void *ctx, const struct push_taken *taken, const void *gradient, size_t size);
     uint64_t (*hash)(void *ctx, unsigned range);        /* of the bits that this node holds */
     void (*copy)(void *ctx, unsigned range, void *out); /* all of it, for who is to hold it, */
     void (*adopt)(void *ctx, unsigned range, const void *copy); /* and who is to */

@@ -61,7 +61,7 @@ take_gradient(struct push *push, unsigned range, const struct push_waiting *from
         .before = r->history,
     };
     taken.after = push_taken_after(&taken);
-    push->config.keeper->take(push->config.keeper_ctx, &taken, from->gradient);
+    push->config.keeper->take(push->config.keeper_ctx, &taken, from->gradient, from->size);
     push_set_add(&r->set, from->ticket);
     r->taken++;
     r->history = taken.after;
@@ -99,7 +99,6 @@ offer(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     const struct push_waiting *w = &push->ranges.waiting[r->first];
-    size_t size = push->config.size[range].gradient;
     struct proto_msg msg = {.type = PROTO_PUSH,
                             .push = {.group_hash = push->group.hash,
                                      .range = (uint16_t)range,
@@ -108,10 +107,10 @@ offer(struct push *push, const struct core *core, unsigned range)
                                      .taken = r->taken + 1,
                                      .number = w->number,
                                      .who = w->who}};
-    msg.push.check = push_body_check(push->group.hash, range, w->ticket, w->gradient, size);
+    msg.push.check = push_body_check(push->group.hash, range, w->ticket, w->gradient, w->size);
     r->offered = true;
     r->asked_at = core->awake;
-    push_group_bulk(core, r->backup, &msg, w->gradient, size);
+    push_group_bulk(core, r->backup, &msg, w->gradient, w->size);
 }
 
 static void
@@ -186,13 +185,14 @@ enter_push(struct push *push, const struct core *core, unsigned range,
 void
 push_range_own(struct push *push, const struct core *core, unsigned range)
 {
-    const struct push_waiting in = {
+    struct push_waiting in = {
         .rank = push->group.rank,
         .ticket = push->work.job[PUSH_PUSHES].in_hand - 1,
         .read = push->ranges.of[range].behind_read,
         .number = push->work.job[PUSH_PUSHES].number,
         .who = core->config.self,
-        .gradient = push->config.keeper->gradient(push->config.keeper_ctx, range)};
+    };
+    in.gradient = push->config.keeper->gradient(push->config.keeper_ctx, range, &in.size);
     if (enter_push(push, core, range, &in) >= 0)
         serve_waiting(push, core, range);
 }
@@ -200,14 +200,15 @@ push_range_own(struct push *push, const struct core *core, unsigned range)
 /* From the owner: this node is the backup. */
 static void
 apply_as_backup(struct push *push, const struct core *core, unsigned rank,
-                const struct proto_push *msg, const void *gradient)
+                const struct proto_push *msg, const struct core_frame *frame)
 {
     struct push_range *r = &push->ranges.of[msg->range];
     const struct push_waiting in = {.ticket = msg->ticket,
                                     .read = msg->read,
                                     .number = msg->number,
                                     .who = msg->who,
-                                    .gradient = gradient};
+                                    .gradient = frame->data,
+                                    .size = frame->size};
     if (r->backup != push->group.rank || r->owner != rank || !r->held)
         return;
     push_copy_hold(push);
@@ -224,12 +225,12 @@ push_range_on_push(struct push *push, const struct core *core, int from,
     int rank = push_group_rank(core, from);
     if (msg->group_hash != push->group.hash || rank < 0 || push->work.state >= PUSH_FINISHING ||
         msg->ticket >= push->config.tickets || msg->range >= push->config.range_count ||
-        frame->size != push->config.size[msg->range].gradient ||
+        frame->size > push->config.size[msg->range].gradient ||
         msg->check !=
             push_body_check(msg->group_hash, msg->range, msg->ticket, frame->data, frame->size))
         return;
     if (msg->taken > 0) {
-        apply_as_backup(push, core, (unsigned)rank, msg, frame->data);
+        apply_as_backup(push, core, (unsigned)rank, msg, frame);
         return;
     }
     const struct push_waiting in = {.rank = (unsigned)rank,
@@ -238,6 +239,7 @@ push_range_on_push(struct push *push, const struct core *core, int from,
                                     .number = msg->number,
                                     .who = core->peers.peers[from].node,
                                     .gradient = frame->data,
+                                    .size = frame->size,
                                     .handle = frame->handle};
     int k = enter_push(push, core, msg->range, &in);
     if (k < 0)

@@ -54,6 +54,7 @@ struct push_waiting {
     uint64_t ticket, read, number;
     struct proto_node who;
     const void *gradient;
+    size_t size;
     void *handle; /* NULL: it is of this node's trainer */
 };
 

@@ -262,8 +262,8 @@ push_to(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     const struct push_job *job = &push->work.job[PUSH_PUSHES];
-    const void *gradient = push->config.keeper->gradient(push->config.keeper_ctx, range);
-    size_t size = push->config.size[range].gradient;
+    size_t size;
+    const void *gradient = push->config.keeper->gradient(push->config.keeper_ctx, range, &size);
     struct proto_msg msg = {.type = PROTO_PUSH,
                             .push = {.group_hash = push->group.hash,
                                      .range = (uint16_t)range,
