@@ -95,8 +95,8 @@ give_range(struct replay *replay, struct replay_computed *c, unsigned range)
         free(value);
         return -ENOMEM;
     }
-    push_ranges_value(ranges, &replay->held, range, value);
-    push_ranges_read(ranges, range, value, c->params, c->exponent);
+    push_ranges_value(ranges, &replay->held, range, false, value);
+    push_ranges_read(ranges, range, false, value, c->params, c->exponent);
     free(value);
     return --c->missing == 0 ? compute_ticket(replay, c) : 0;
 }
@@ -155,8 +155,8 @@ take_update(struct replay *replay, unsigned range, struct replay_link *link)
     struct replay_computed *c = link->computed;
     const struct push_ranges *ranges = &replay->ranges;
     if (link->restored) {
-        push_ranges_begin(ranges, &replay->held, range, replay->held.params, NULL,
-                          replay->held.exponent);
+        push_ranges_restore(ranges, &replay->held, range, replay->held.params,
+                            replay->held.exponent);
         return;
     }
     push_ranges_take(ranges, &replay->held, &link->taken, c->gradient + c->at[range],

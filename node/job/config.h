@@ -95,6 +95,8 @@ struct config {
         enum schedule_rule schedule; /* with stages: of all nodes */
         bool mirror;       /* with stages: hold as much of the model as there is memory for */
         unsigned compress; /* enum codec_kind */
+        bool
+            pull_bf16; /* what workers read of servers that do not wait is rounded: push_ranges.h */
         uint64_t compress_warmup; /* steps before it begins */
         bool bf16;                /* what crosses cuts is rounded: nn_model_round_cuts */
         bool even;                /* division: equal shares, not by speed */

@@ -120,7 +120,7 @@ static const struct config_word orders[] = {
     {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
 #define CODEC_WORD(name, bits, dropped, random, percent) {#name, CODEC_##name},
 static const struct config_word codecs[] = {CODEC_TABLE(CODEC_WORD){NULL, 0}};
-static const struct config_word activations[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
+static const struct config_word floats[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
 static const struct config_word levels[] = {
     {"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}, {NULL, 0},
@@ -268,8 +268,9 @@ const struct config_key config_keys[] = {
     {"mesh", "stages", CONFIG_UINT, CONFIG_EXCHANGE, MEMBER(mesh.stages), 1, PROTO_STAGES_MAX, stages, "1", NULL},
     ENUM("mesh", "mirror", CONFIG_SHARED, MEMBER(mesh.mirror), yes_no, "yes"),
     ENUM("mesh", "schedule", CONFIG_EXCHANGE, MEMBER(mesh.schedule), orders, "zb"),
-    ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), activations, "fp32"),
+    ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), floats, "fp32"),
     ENUM("mesh", "compress", CONFIG_JOB, MEMBER(mesh.compress), codecs, "none"),
+    ENUM("mesh", "pull", CONFIG_JOB, MEMBER(mesh.pull_bf16), floats, "fp32"),
     UINT("mesh", "compress_warmup", CONFIG_JOB, MEMBER(mesh.compress_warmup), 0, COUNT_MAX, "16"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),

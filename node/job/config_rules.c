@@ -80,6 +80,10 @@ const struct config_rule config_rules[] = {
      "out mesh.compress"},
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
+    {"mesh.pull != fp32", "mesh.topology = gossip",
+     "gossip has no servers to pull from; set mesh.topology = server, or leave out mesh.pull"},
+    {"mesh.pull != fp32", "mesh.sync = bsp",
+     "with bsp nobody pulls; set mesh.sync = ssp, softsync or async, or leave out mesh.pull"},
     {"mesh.servers != auto", "mesh.topology != server",
      "nothing else has servers; set mesh.topology = server, or leave out mesh.servers"},
     /* a pipeline */

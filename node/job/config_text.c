@@ -157,12 +157,14 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past, mesh.activations and mesh.compress are those of few jobs: the hash of the others is as if there were no such keys. */
+/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
     bool empty = key->kind == CONFIG_TEXT && ((const char *)config)[key->offset] == '\0';
-    bool plain = key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16;
+    bool plain =
+        (key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16) ||
+        (key->offset == offsetof(struct config, mesh.pull_bf16) && !config->mesh.pull_bf16);
     bool codec = key->offset == offsetof(struct config, mesh.compress) ||
                  key->offset == offsetof(struct config, mesh.compress_warmup);
     return key->scope == CONFIG_JOB && (empty || plain || (codec && !config->mesh.compress));

@@ -7,7 +7,9 @@
 
 #include <xxhash.h>
 
+#include "compress/bf16.h"
 #include "compress/packed.h"
+#include "nn/arithmetic/vmath.h"
 #include "proto/mix.h"
 
 enum { RANGES_MIN = 16 }; /* so that some nodes can serve a small model */
@@ -51,7 +53,9 @@ measure_ranges(struct push_ranges *ranges)
         size_t exponents = p.blocks * sizeof(int16_t);
         ranges->size[r] = (struct push_size){
             .gradient = exponents + packed_most(p.count),
-            .value = p.count * sizeof(float) + exponents,
+            .value =
+                exponents + (ranges->step.rounds ? bf16_words(p.count) : p.count) * sizeof(float),
+            .model = exponents + p.count * sizeof(float),
             .copy = p.count * sizeof(float) * vectors(ranges) + exponents,
         };
     }
@@ -298,22 +302,56 @@ push_ranges_adopt(const struct push_ranges *ranges, struct push_held *held, unsi
     get_exponents(at, held->exponent + p.block, p.blocks);
 }
 
-void
-push_ranges_value(const struct push_ranges *ranges, const struct push_held *held, unsigned range,
-                  void *out)
+/* x[n], rounded, in half the bytes. */
+static void
+put_rounded(uint8_t *out, const float *x, size_t n)
 {
-    struct part p = part_of(ranges, range);
-    uint8_t *at = put_bytes(out, held->params + p.first, p.count * sizeof(float));
-    put_bytes(at, held->exponent + p.block, p.blocks * sizeof(int16_t));
+    float rounded[PACKED_BLOCK];
+    int32_t words[PACKED_BLOCK / 2];
+    for (size_t k = 0; k < n; k += PACKED_BLOCK) {
+        size_t m = packed_block(n, k);
+        memcpy(rounded, x + k, m * sizeof *x);
+        vmath_bf16(rounded, m);
+        bf16_pack(words, rounded, m);
+        out = put_bytes(out, words, bf16_words(m) * sizeof *words);
+    }
+}
+
+static void
+get_rounded(const uint8_t *in, float *x, size_t n)
+{
+    int32_t words[PACKED_BLOCK / 2];
+    for (size_t k = 0; k < n; k += PACKED_BLOCK) {
+        size_t m = packed_block(n, k);
+        in = get(in, words, bf16_words(m) * sizeof *words);
+        bf16_unpack(x + k, words, m);
+    }
 }
 
 void
-push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *value, float *params,
-                 int16_t *exponent)
+push_ranges_value(const struct push_ranges *ranges, const struct push_held *held, unsigned range,
+                  bool model, void *out)
 {
     struct part p = part_of(ranges, range);
-    const uint8_t *at = get(value, params + p.first, p.count * sizeof(float));
+    uint8_t *at = put_bytes(out, held->exponent + p.block, p.blocks * sizeof(int16_t));
+    if (model || !ranges->step.rounds)
+        put_bytes(at, held->params + p.first, p.count * sizeof(float));
+    else
+        put_rounded(at, held->params + p.first, p.count);
+}
+
+void
+push_ranges_read(const struct push_ranges *ranges, unsigned range, bool model, const void *value,
+                 float *params, int16_t *exponent)
+{
+    struct part p = part_of(ranges, range);
+    const uint8_t *at = value;
     get_exponents(at, exponent + p.block, p.blocks);
+    at += p.blocks * sizeof(int16_t);
+    if (model || !ranges->step.rounds)
+        get(at, params + p.first, p.count * sizeof(float));
+    else
+        get_rounded(at, params + p.first, p.count);
 }
 
 void
@@ -331,6 +369,16 @@ push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsi
     if (held->sum)
         memset(held->sum + p.first, 0, size);
     memcpy(held->exponent + p.block, exponent + p.block, p.blocks * sizeof(int16_t));
+}
+
+void
+push_ranges_restore(const struct push_ranges *ranges, struct push_held *held, unsigned range,
+                    const float *params, const int16_t *exponent)
+{
+    struct part p = part_of(ranges, range);
+    push_ranges_begin(ranges, held, range, params, NULL, exponent);
+    if (ranges->step.rounds)
+        vmath_bf16(held->params + p.first, p.count);
 }
 
 size_t

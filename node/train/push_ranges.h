@@ -3,7 +3,7 @@
  * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), the floats as they lie in memory:
  *
  *     gradient   exponents [blocks, int16] | integers [elements], packed (compress/packed.h)    of one ticket
- *     value      parameters [float] | exponents [int16]                        what a worker computes from
+ *     value      exponents [int16] | parameters [float, or bf16.h]             what a worker computes from; the model: float
  *     copy       parameters | slots of the optimizer | sum of the update [float, softsync only] | exponents
  *
  * The rule (that of the part of the run which the step belongs to: config_parts.h), so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
@@ -14,6 +14,8 @@
  * tau_i: how many updates old the parameters were that g_i was computed from; so tau c / S is its age in steps. Zhang et al.
  * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
  * but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
+ *
+ * mesh.pull: bf16 rounds the parameters to bfloat16 (nearest even) when a worker reads them; owner and backup keep all bits.
  *
  * The integers are those of the shards of the ticket, as in a round: in the grid of mesh.compress, from the step
  * mesh.compress_warmup on. Sums of updates are floats.
@@ -63,15 +65,18 @@ void push_ranges_take(const struct push_ranges *ranges, struct push_held *held,
                       const struct push_taken *taken, const void *gradient, size_t size);
 uint64_t push_ranges_hash(const struct push_ranges *ranges, const struct push_held *held,
                           unsigned range);
-/* To and from the bytes that travel. */
+/* To and from the bytes that travel. `model`: not rounded by mesh.pull. */
 void push_ranges_copy(const struct push_ranges *ranges, const struct push_held *held,
                       unsigned range, void *out);
 void push_ranges_adopt(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const void *copy);
 void push_ranges_value(const struct push_ranges *ranges, const struct push_held *held,
-                       unsigned range, void *out);
-void push_ranges_read(const struct push_ranges *ranges, unsigned range, const void *value,
-                      float *params, int16_t *exponent);
+                       unsigned range, bool model, void *out);
+void push_ranges_read(const struct push_ranges *ranges, unsigned range, bool model,
+                      const void *value, float *params, int16_t *exponent);
+/* A range begins with what a worker read last, rounded as it is read, and an optimizer that has seen nothing. */
+void push_ranges_restore(const struct push_ranges *ranges, struct push_held *held, unsigned range,
+                         const float *params, const int16_t *exponent);
 /* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const float *params, float *const *slot, const int16_t *exponent);

@@ -11,9 +11,12 @@ push_step_of(const struct config *config)
     unsigned shards = config->train.shards, each = config->mesh.ticket_shards;
     if (each == CONFIG_TICKET_AUTO)
         each = shards > PUSH_STEP_TICKETS ? shards / PUSH_STEP_TICKETS : 1;
-    return (struct push_step){shards, each, (shards + each - 1) / each,
+    return (struct push_step){shards,
+                              each,
+                              (shards + each - 1) / each,
                               config->mesh.sync == CONFIG_SOFTSYNC ? config->mesh.softsync : 1,
-                              config->mesh.staleness_scaling};
+                              config->mesh.staleness_scaling,
+                              config->mesh.pull_bf16};
 }
 
 uint64_t

@@ -19,6 +19,7 @@ enum { PUSH_STEP_TICKETS = 6 };
 struct push_step {
     unsigned shards, each, tickets, group;
     bool scaled;
+    bool rounds; /* what workers read, to bfloat16: mesh.pull */
 };
 
 struct push_step push_step_of(const struct config *config);

@@ -112,17 +112,17 @@ on_adopt(void *ctx, unsigned range, const void *copy)
 }
 
 static void
-on_value(void *ctx, unsigned range, void *out)
+on_value(void *ctx, unsigned range, bool model, void *out)
 {
     const struct push_run *push = ((struct run *)ctx)->own;
-    push_ranges_value(&push->ranges, &push->held, range, out);
+    push_ranges_value(&push->ranges, &push->held, range, model, out);
 }
 
 static void
-on_read(void *ctx, unsigned range, const void *value)
+on_read(void *ctx, unsigned range, bool model, const void *value)
 {
     struct push_run *push = ((struct run *)ctx)->own;
-    push_ranges_read(&push->ranges, range, value, push->ahead, push->ahead_exponent);
+    push_ranges_read(&push->ranges, range, model, value, push->ahead, push->ahead_exponent);
 }
 
 /* Seldom: at the start, and when this node has forgotten what it held. All ranges are wanted one after the other: what they
@@ -153,8 +153,13 @@ on_restore(void *ctx, unsigned range, uint64_t before, uint64_t after)
     struct run *run = ctx;
     struct push_run *push = run->own;
     uint8_t data[PUSH_RESTORED_MAX];
-    push_ranges_begin(&push->ranges, &push->held, range, push->ahead, NULL, push->ahead_exponent);
-    if (before != after && train_journal_writes(run))
+    if (before == after) { /* the model, and nothing is lost */
+        push_ranges_begin(&push->ranges, &push->held, range, push->ahead, NULL,
+                          push->ahead_exponent);
+        return;
+    }
+    push_ranges_restore(&push->ranges, &push->held, range, push->ahead, push->ahead_exponent);
+    if (train_journal_writes(run))
         train_journal_add(run, PUSH_NOTE_RESTORED, data,
                           push_journal_put_restored(&push->noted, range, before, after, data));
 }

@@ -25,6 +25,7 @@ EVEN = "mesh.division=even"  # else a mesh on a slow line trains with fewer node
 ASYNC = ["mesh.topology=server", "mesh.sync=async"]  # with one server per node
 ONE_PEER = ["mesh.topology=gossip", "gossip.graph=one-peer"]
 WAYS = {"ring": [EVEN], "servers": ["mesh.topology=server", "mesh.servers=4", EVEN], "servers, async": ASYNC,
+        "servers, async, int8": [*ASYNC, "mesh.compress=int8", "mesh.compress_warmup=4", "mesh.pull=bf16"],
         "gossip, one-peer": ONE_PEER, "gossip, async": ["mesh.topology=gossip", "mesh.sync=async"]}
 ALONE = "one node alone"
 LINKS = {"loopback": (0, None, 240), "100 Mbit/s": (NODES, "100mbit", 200)}  # namespaces, rate, steps

@@ -20,7 +20,7 @@ import time
 import mesh as chaos
 import ways as free
 
-STEPS = {"async": 2400, "ssp": 2400, "softsync": 2400,  # of a run of about ten seconds
+STEPS = {"async": 2400, "async-int8": 2400, "ssp": 2400, "softsync": 2400,  # of a run of about ten seconds
          "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000}
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped

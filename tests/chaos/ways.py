@@ -11,6 +11,7 @@ SERVERS = ["--set", "mesh.topology=server", "--set"]
 GOSSIP = ["--set", "mesh.topology=gossip", "--set"]
 WAYS = {
     "async": [*SERVERS, "mesh.sync=async"],
+    "async-int8": [*SERVERS, "mesh.sync=async", "--set", "mesh.compress=int8", "--set", "mesh.pull=bf16"],
     "ssp": [*SERVERS, "mesh.sync=ssp", "--set", "mesh.staleness=2"],
     "softsync": [*SERVERS, "mesh.sync=softsync", "--set", "mesh.softsync=3"],
     "gossip-bsp": [*GOSSIP, "gossip.graph=ring"],

@@ -357,8 +357,16 @@ push_adopt(void *ctx, unsigned range, const void *copy)
 }
 
 static void
-push_read(void *ctx, unsigned range, const void *value)
+push_value(void *ctx, unsigned range, bool model, void *out)
 {
+    (void)model;
+    push_copy(ctx, range, out);
+}
+
+static void
+push_read(void *ctx, unsigned range, bool model, const void *value)
+{
+    (void)model;
     struct node *node = ctx;
     demand(range < RANGES);
     memcpy(&node->read[range], value, sizeof node->read[range]);
@@ -435,7 +443,7 @@ static const struct push_keeper push_keeper = {
     .hash = push_hash,
     .copy = push_copy,
     .adopt = push_adopt,
-    .value = push_copy,
+    .value = push_value,
     .read = push_read,
     .initial = push_initial,
     .restore = push_restore,

@@ -149,7 +149,8 @@ open_trainers(struct trainers *t, unsigned modes)
         state_start(all[k]);
     }
     nn_init_params(set.model, 7, t->state.params);
-    const struct push_step step = {SHARDS, 1, SHARDS, 1 + (modes >> 3 & 1), modes >> 4 & 1};
+    const struct push_step step = {SHARDS,        1, SHARDS, 1 + (modes >> 3 & 1), modes >> 4 & 1,
+                                   modes >> 6 & 1};
     assert(push_ranges_init(&t->ranges, &t->state, &step, 0) == 0);
     assert(push_held_init(&t->owner, &t->owned, &t->ranges) == 0);
     assert(push_held_init(&t->backup, &t->backed, &t->ranges) == 0);
@@ -233,7 +234,7 @@ computes(struct trainers *t, struct input *in)
     uint64_t ticket = number(in) % state_steps_total(&t->state) * SHARDS + byte(in) % SHARDS;
     for (unsigned r = 0; r < t->ranges.count; r++) {
         fill(in, t->body, t->ranges.size[r].value);
-        push_ranges_read(&t->ranges, r, t->body, t->ahead, t->ahead_exponent);
+        push_ranges_read(&t->ranges, r, false, t->body, t->ahead, t->ahead_exponent);
     }
     memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
     push_shard_compute(set.work, &t->state, &t->ranges.step, t->ahead_exponent, ticket, t->own);

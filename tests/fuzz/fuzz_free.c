@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void
 configure(struct node *node)
 {
-    static const struct push_size sizes[RANGES] = {{8, 8, 8}, {8, 8, 8}, {8, 8, 8}};
+    static const struct push_size sizes[RANGES] = {{8, 8, 8, 8}, {8, 8, 8, 8}, {8, 8, 8, 8}};
     static const uint64_t bounds[] = {PUSH_UNBOUND, 0, 1, 3};
     uint8_t modes = node->world->modes;
     node->push = (struct push_config){.keeper = &push_keeper,

@@ -50,7 +50,7 @@ printf '\377\377\377\377\377\377\377\377' | dd of="$WORK/e/journal" bs=1 seek=20
 grep -Eq "^meshnode: $WORK/e/journal: damaged at byte [0-9]+ of [0-9]+: the (length, type or check|data) of a record$" "$WORK/replay" || fail "$(cat "$WORK/replay")"
 "$MESHNODE" verify "$WORK"/[abd] >"$WORK/out" 2>&1 && fail "verify proves the steps of a run that did not wait"
 grep -q "this was a run with topology server, sync async; .*; check it with: meshnode verify --replay DIR" "$WORK/out" || fail "$(cat "$WORK/out")"
-run async 720 --set mesh.compress=int8 --set mesh.compress_warmup=4
+run async 720 --set mesh.compress=int8 --set mesh.compress_warmup=4 --set mesh.pull=bf16
 run ssp 720 --set mesh.staleness=1 --set mesh.ticket_shards=2
 run softsync 360 --set mesh.softsync=3 --set mesh.ticket_shards=5 # the last ticket of a step has two
 
@@ -72,6 +72,7 @@ refused "mesh.sync.*a ring waits for all; set mesh.topology = server" --set mesh
     refused "there are no rounds to audit; leave out mesh.audit" $free --set mesh.audit=0.1
     refused "set train.exact = yes" $free --set train.exact=no
     refused "set mesh.compress = int8, or leave it out" $free --set mesh.compress=sparse
+    refused "with bsp nobody pulls; set mesh.sync = ssp, softsync or async, or leave out mesh.pull" --set mesh.pull=bf16
     refused "leave out train.clip_norm" $free --set train.clip_norm=1
     refused "set train.local_steps = 1" $free --set train.local_steps=2 --set train.optimizer.sgd.momentum=0
     refused "mesh.ticket_shards = 13, expected auto or at most train.shards = 12" $free --set mesh.ticket_shards=13

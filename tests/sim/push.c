@@ -12,7 +12,9 @@
 enum {
     STARVED_US = 450000,
     STARVED_TWICE = 4,
-    FIXED_TICKETS = 6 /* of a step, when nodes need a fixed time for each */
+    FIXED_TICKETS = 6, /* of a step, when nodes need a fixed time for each */
+    MODEL = 0x4d4f,    /* stands behind the value of a model, */
+    MODEL_SIZE = 8,    /* in so many bytes */
 }; /* with a heartbeat and what is on the way less than until a range is given up */
 
 struct sim_push *sim_push_run;
@@ -187,14 +189,22 @@ on_adopt(void *ctx, unsigned range, const void *copy)
 }
 
 static void
-on_value(void *ctx, unsigned range, void *out)
+on_value(void *ctx, unsigned range, bool model, void *out)
 {
     memcpy(out, &node_of(ctx)->held[range].value, sizeof(struct sim_push_value));
+    if (model) /* which is longer than what workers compute from */
+        memcpy((uint8_t *)out + sizeof(struct sim_push_value), &(uint64_t){MODEL}, MODEL_SIZE);
 }
 
 static void
-on_read(void *ctx, unsigned range, const void *value)
+on_read(void *ctx, unsigned range, bool model, const void *value)
 {
+    struct shell *shell = ctx;
+    uint64_t mark = MODEL;
+    if (model)
+        memcpy(&mark, (const uint8_t *)value + sizeof(struct sim_push_value), MODEL_SIZE);
+    if (mark != MODEL && !sim_push_run->hostile)
+        sim_fail(shell->sim, "node %u: the model of range %u is none", shell->node->index, range);
     memcpy(&node_of(ctx)->read[range], value, sizeof(struct sim_push_value));
 }
 
@@ -446,6 +456,7 @@ begin(struct sim *sim)
     config->size = push->size;
     for (unsigned r = 0; r < SIM_RANGES_MAX; r++)
         push->size[r] = (struct push_size){sizeof(uint64_t), sizeof(struct sim_push_value),
+                                           sizeof(struct sim_push_value) + MODEL_SIZE,
                                            sizeof(struct sim_push_copy)};
     p->rounds = (unsigned)config->tickets;
     p->shards = config->per_step;

@@ -69,9 +69,16 @@ on_save_range(void *ctx, unsigned range, const void *copy, uint64_t taken, uint6
 }
 
 static void
-on_read(void *ctx, unsigned range, const void *value)
+on_value(void *ctx, unsigned range, bool model, void *out)
 {
-    (void)ctx, (void)range, (void)value;
+    (void)model;
+    on_copy(ctx, range, out);
+}
+
+static void
+on_read(void *ctx, unsigned range, bool model, const void *value)
+{
+    (void)model, (void)ctx, (void)range, (void)value;
     at.read++;
 }
 
@@ -122,7 +129,7 @@ open_as(unsigned rank, uint64_t mutant)
                                               .hash = on_hash,
                                               .gradient = on_gradient,
                                               .copy = on_copy,
-                                              .value = on_copy,
+                                              .value = on_value,
                                               .read = on_read,
                                               .end = on_end,
                                               .save_range = on_save_range};
@@ -130,7 +137,8 @@ open_as(unsigned rank, uint64_t mutant)
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
     static const struct core_program program = {.log = NULL};
-    static const struct push_size size = {sizeof gradient, sizeof gradient, sizeof gradient};
+    static const struct push_size size = {sizeof gradient, sizeof gradient, sizeof gradient,
+                                          sizeof gradient};
     static const struct push_config config = {.keeper = &keeper,
                                               .tickets = TICKETS,
                                               .per_step = 4,

@@ -36,7 +36,7 @@ open_with(struct optim_spec optim, unsigned group, bool scaling)
     assert_int_equal(exact_new(&exact, count, TENSORS, SHARDS), 0);
     assert_int_equal(state_init(&state, &job, exact, PARAMS), 0);
     state_start(&state);
-    const struct push_step step = {SHARDS, 1, SHARDS, group, scaling};
+    const struct push_step step = {SHARDS, 1, SHARDS, group, scaling, false};
     assert_int_equal(push_ranges_init(&ranges, &state, &step, 0), 0);
     assert_int_equal(push_held_init(&held, &state, &ranges), 0);
 }
@@ -288,8 +288,8 @@ stays_within(int16_t exponent)
         push_ranges_copy(&ranges, &theirs, r, body);
         push_ranges_adopt(&ranges, &held, r, body);
         within = within && exact_valid(exact, state.exponent);
-        push_ranges_value(&ranges, &theirs, r, body);
-        push_ranges_read(&ranges, r, body, params, read);
+        push_ranges_value(&ranges, &theirs, r, false, body);
+        push_ranges_read(&ranges, r, false, body, params, read);
         for (size_t b = ranges.first_block[r]; b < ranges.first_block[r + 1]; b++)
             within = within && read[b] >= EXACT_EXPONENT_MIN && read[b] <= EXACT_EXPONENT_MAX;
     }
@@ -320,8 +320,8 @@ copies_and_values_arrive_as_they_were(void **unused)
     take_all(0.25f, 2, 0, false);
     for (unsigned r = 0; r < ranges.count; r++) {
         uint64_t hash = push_ranges_hash(&ranges, &held, r);
-        push_ranges_value(&ranges, &held, r, body);
-        push_ranges_read(&ranges, r, body, params, exponent);
+        push_ranges_value(&ranges, &held, r, false, body);
+        push_ranges_read(&ranges, r, false, body, params, exponent);
         push_ranges_copy(&ranges, &held, r, body);
         push_ranges_begin(&ranges, &held, r, params, NULL, exponent); /* forgets slots and sum */
         assert_int_not_equal(push_ranges_hash(&ranges, &held, r), hash);

@@ -15,8 +15,9 @@ body_max(const struct push_config *config)
     size_t most = 16 * (size_t)config->range_count; /* the holdings */
     for (unsigned k = 0; k < config->range_count; k++) {
         const struct push_size *size = &config->size[k];
-        size_t copy = PUSH_SET_SIZE + (size->copy > size->value ? size->copy : size->value);
-        assert(copy <= PROTO_BLOCK_MAX && size->gradient <= PROTO_BLOCK_MAX);
+        size_t copy = PUSH_SET_SIZE + (size->copy > size->model ? size->copy : size->model);
+        assert(size->value <= size->model && copy <= PROTO_BLOCK_MAX &&
+               size->gradient <= PROTO_BLOCK_MAX);
         most = copy > most ? copy : most;
     }
     return most;

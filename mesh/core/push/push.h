@@ -65,9 +65,15 @@ enum {
 };
 
 struct push_size {
-    size_t gradient;    /* most bytes of what is pushed to a range; at most PROTO_BLOCK_MAX, */
-    size_t value, copy; /* and bytes of these, with PUSH_SET_SIZE */
+    size_t gradient; /* most bytes of what is pushed to a range; at most PROTO_BLOCK_MAX, */
+    size_t value, model, copy; /* and bytes of these, with PUSH_SET_SIZE */
 };
+
+static inline size_t
+push_value_size(const struct push_size *size, bool model)
+{
+    return model ? size->model : size->value;
+}
 
 /* One gradient in the order in which a range took it. */
 struct push_taken {
@@ -110,8 +116,9 @@ struct push_keeper {
     uint64_t (*hash)(void *ctx, unsigned range);        /* of the bits that this node holds */
     void (*copy)(void *ctx, unsigned range, void *out); /* all of it, for who is to hold it, */
     void (*adopt)(void *ctx, unsigned range, const void *copy); /* and who is to */
-    void (*value)(void *ctx, unsigned range, void *out);        /* what a worker needs of it, */
-    void (*read)(void *ctx, unsigned range, const void *value); /* and the worker */
+    /* What a worker computes from, and the worker reads it; `model`: all of the parameters, when no ticket is left. */
+    void (*value)(void *ctx, unsigned range, bool model, void *out);
+    void (*read)(void *ctx, unsigned range, bool model, const void *value);
     /* Hold a range as it is before the first ticket; or as this node read it last, with a new optimizer. `before`: the
      * history of what was read, `after`: that of what is held from now on. */
     void (*initial)(void *ctx, unsigned range);

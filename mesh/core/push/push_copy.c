@@ -130,18 +130,22 @@ push_copy_hold(struct push *push)
 
 /* --- Giving ----------------------------------------------------------------------------------------- */
 
+/* `model`: it is for the final model; unless the value is whole. */
 static void
-send_value(struct push *push, const struct core *core, int to, unsigned range,
+send_value(struct push *push, const struct core *core, int to, unsigned range, bool model,
            struct proto_value *value)
 {
     struct push_range *r = &push->ranges.of[range];
     struct proto_msg msg = {.type = PROTO_VALUE};
     const struct push_size *of = &push->config.size[range];
-    size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : of->value);
+    const struct push_keeper *keeper = push->config.keeper;
+    size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : push_value_size(of, model));
     assert(r->held);
     push_set_write(&r->set, push->body);
-    (value->whole ? push->config.keeper->copy : push->config.keeper->value)(
-        push->config.keeper_ctx, range, push->body + PUSH_SET_SIZE);
+    if (value->whole)
+        keeper->copy(push->config.keeper_ctx, range, push->body + PUSH_SET_SIZE);
+    else
+        keeper->value(push->config.keeper_ctx, range, model, push->body + PUSH_SET_SIZE);
     value->range = (uint16_t)range;
     value->taken = r->taken;
     value->history = r->history;
@@ -162,7 +166,7 @@ push_copy_give(struct push *push, const struct core *core, unsigned range)
     r->asked_at = core->awake;
     int i = peers_find(core, push->group.now.seats[r->backup].node);
     if (i >= 0)
-        send_value(push, core, i, range, &value);
+        send_value(push, core, i, range, false, &value);
 }
 
 /* Nobody holds the range: it begins with what this node read last, if it has. */
@@ -199,7 +203,7 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
     if (push->final_hash && pull->group_hash == push->final_hash) {
         value.whole = false;
         if (r->held)
-            send_value(push, core, from, pull->range, &value);
+            send_value(push, core, from, pull->range, true, &value);
         return;
     }
     if (pull->group_hash != push->group.hash || rank < 0)
@@ -207,13 +211,13 @@ push_copy_on_pull(struct push *push, const struct core *core, int from,
     if (pull->whole && r->owner == (unsigned)rank && (r->held || r->read)) {
         if (!r->held)
             restore_range(push, pull->range);
-        send_value(push, core, from, pull->range, &value);
+        send_value(push, core, from, pull->range, !pull->in_hand, &value);
     } else if (pull->whole && pull->number && r->owner == push->group.rank &&
                r->service == PUSH_SERVING && push_snapshot_exact(&r->set, pull->in_hand)) {
-        send_value(push, core, from, pull->range, &value);
+        send_value(push, core, from, pull->range, !pull->in_hand, &value);
     } else if (!pull->whole && r->owner == push->group.rank && r->service == PUSH_SERVING) {
         value.has = pull->in_hand && push_set_has(&r->set, pull->in_hand - 1);
-        send_value(push, core, from, pull->range, &value);
+        send_value(push, core, from, pull->range, !pull->in_hand, &value);
     }
 }
 

@@ -86,8 +86,8 @@ read_own(struct push *push, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
     uint64_t in_hand = push->work.state == PUSH_WORKING ? push->work.job[PUSH_READS].in_hand : 0;
-    push->config.keeper->value(push->config.keeper_ctx, range, push->body);
-    push->config.keeper->read(push->config.keeper_ctx, range, push->body);
+    push->config.keeper->value(push->config.keeper_ctx, range, !in_hand, push->body);
+    push->config.keeper->read(push->config.keeper_ctx, range, !in_hand, push->body);
     r->read = true;
     r->read_taken = r->taken;
     r->read_history = r->history;
@@ -144,15 +144,16 @@ void
 push_work_on_value(struct push *push, const struct core *core, int from,
                    const struct proto_value *value, const struct core_frame *frame)
 {
+    bool model = push->work.state == PUSH_GATHERING;
     if (!asked(push, core, from, value) ||
-        frame->size != PUSH_SET_SIZE + push->config.size[value->range].value ||
+        frame->size != PUSH_SET_SIZE + push_value_size(&push->config.size[value->range], model) ||
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
                                         frame->size))
         return;
     struct push_range *r = &push->ranges.of[value->range];
     const uint8_t *body = frame->data;
     push_set_read(&r->read_set, body);
-    push->config.keeper->read(push->config.keeper_ctx, value->range, body + PUSH_SET_SIZE);
+    push->config.keeper->read(push->config.keeper_ctx, value->range, model, body + PUSH_SET_SIZE);
     r->read = push->work.source < 0; /* else it is of another history: nothing to go on from */
     r->read_taken = value->taken;
     r->read_history = value->history;
