@@ -69,12 +69,6 @@ struct push_size {
     size_t value, model, copy; /* and bytes of these, with PUSH_SET_SIZE */
 };
 
-static inline size_t
-push_value_size(const struct push_size *size, bool model)
-{
-    return model ? size->model : size->value;
-}
-
 /* One gradient in the order in which a range took it. */
 struct push_taken {
     unsigned range;

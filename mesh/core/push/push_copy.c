@@ -139,7 +139,7 @@ send_value(struct push *push, const struct core *core, int to, unsigned range, b
     struct proto_msg msg = {.type = PROTO_VALUE};
     const struct push_size *of = &push->config.size[range];
     const struct push_keeper *keeper = push->config.keeper;
-    size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : push_value_size(of, model));
+    size_t size = PUSH_SET_SIZE + (value->whole ? of->copy : model ? of->model : of->value);
     assert(r->held);
     push_set_write(&r->set, push->body);
     if (value->whole)

@@ -145,8 +145,10 @@ push_work_on_value(struct push *push, const struct core *core, int from,
                    const struct proto_value *value, const struct core_frame *frame)
 {
     bool model = push->work.state == PUSH_GATHERING;
-    if (!asked(push, core, from, value) ||
-        frame->size != PUSH_SET_SIZE + push_value_size(&push->config.size[value->range], model) ||
+    if (!asked(push, core, from, value))
+        return;
+    const struct push_size *of = &push->config.size[value->range];
+    if (frame->size != PUSH_SET_SIZE + (model ? of->model : of->value) ||
         value->check != push_body_check(value->group_hash, value->range, value->number, frame->data,
                                         frame->size))
         return;
