@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """matrix.py - one job, one hash: {1,2,3,4,6,8 nodes} x {no accident, 20 courses of accidents} x {1,2 threads} x
-{gcc, clang}.
+{gcc, clang}, with an instruction set that is drawn for each run. With --codecs one hash for each codec of mesh.compress.
 
 A course is what accidents.py draws from the seed and its number; one node alone can only be killed and started again.
 All nodes of all runs must end with the same hash of the weights and of the whole state. --runs combinations in an
@@ -15,14 +15,26 @@ from accidents import Course
 
 SIZES = [1, 2, 3, 4, 6, 8]
 STEPS = 100
+CODECS = ["none", "int16", "int8", "fp16", "bf16", "qsgd", "terngrad", "sparse"]  # compress/codec.h
 CLANG = os.environ.get("MESHNODE_CLANG", os.path.join(chaos.ROOT, "build", "clang", "meshnode"))
 
 
+def instructions():
+    """What MESHNODE_SIMD can be here."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = file.read().split()
+    return ["base"] + [name for name, flag in (("avx2", "avx2"), ("avx512", "avx512vl")) if flag in flags]
+
+
+def codec_options(codec):
+    return [] if codec == "none" else ["--set", f"mesh.compress={codec}", "--set", "mesh.compress_warmup=4"]
+
+
 def one(folder, rng, index, combination, job):
-    program, count, course_number, threads = combination
-    names = [f"n{i}" for i in range(count)]
-    options = ["--set", "mesh.gather_ms=100", "--threads", str(threads)]
-    with chaos.Mesh(folder, job, program=program, options=options) as mesh:
+    program, count, course_number, threads, codec = combination
+    names, simd = [f"n{i}" for i in range(count)], rng.choice(instructions())
+    options = ["--set", "mesh.gather_ms=100", "--threads", str(threads), *codec_options(codec)]
+    with chaos.Mesh(folder, job, program=program, options=options, env={"MESHNODE_SIMD": simd}) as mesh:
         course = Course(mesh, names, random.Random(f"{rng.random()}/{course_number}"), STEPS)
         try:
             if course_number == 0:
@@ -32,7 +44,7 @@ def one(folder, rng, index, combination, job):
                 course.run()
             course.finish()
         except chaos.Failed as failure:
-            raise chaos.Failed(f"{combination}, {', '.join(course.said)}: {failure}") from None
+            raise chaos.Failed(f"{combination}, {simd}, {', '.join(course.said)}: {failure}") from None
         return count, mesh.hashes(names), course.said
 
 
@@ -42,31 +54,37 @@ def body(runs):
     here = {name: path for name, path in programs.items() if os.path.exists(path)}
     for name in programs.keys() - here.keys():
         print(f"without {name}: there is no {programs[name]}")
-    chosen = list(itertools.product(here.values(), SIZES, range(args.courses + 1), [1, 2]))
+    codecs = CODECS if args.codecs == "all" else args.codecs.split(",")
+    chosen = list(itertools.product(here.values(), SIZES, range(args.courses + 1), [1, 2], codecs))
     total = len(chosen)
     random.Random(args.seed).shuffle(chosen)
     args.runs = total if args.all else min(args.runs, total)
-    expected, _ = chaos.reference(runs.folder, job)
-    rows = {count: [0, 0, set()] for count in SIZES}
+    expected = {codec: chaos.reference(os.path.join(runs.folder, codec), job, *codec_options(codec))[0] for codec in codecs}
+    rows = {(count, codec): [0, 0, set()] for count in SIZES for codec in codecs}
     for index in runs:
-        row = rows[chosen[index][1]]
+        row = rows[chosen[index][1], chosen[index][4]]
         result = runs.do(one, index, chosen[index], job)
         row[0] += 1
         row[1] += result is None
         row[2] |= result[1] if result else set()
         if args.verbose and result:
             print(f"run {index}: {chosen[index]}: {', '.join(result[2]) or 'no accident'}", flush=True)
-    hashes = set().union({expected}, *(row[2] for row in rows.values()))
     print(f"seed {args.seed}, {sum(row[0] for row in rows.values())} of {total} combinations of "
           f"{', '.join(here)}; {chaos.load()}")
-    chaos.table(["nodes", "runs", "hangs", "hashes"], [[n, row[0], row[1], len(row[2])] for n, row in rows.items()])
-    print(f"{len(hashes)} distinct: {' '.join(sorted(h[0] for h in hashes))}")
-    return "more than one hash" if len(hashes) > 1 else None
+    chaos.table(["nodes", "codec", "runs", "hangs", "hashes"],
+                [[count, codec, row[0], row[1], len(row[2])] for (count, codec), row in rows.items() if row[0]])
+    more = []
+    for codec in codecs:
+        hashes = {expected[codec]}.union(*(row[2] for (_, of), row in rows.items() if of == codec))
+        more += [codec] if len(hashes) > 1 else []
+        print(f"{codec}: {len(hashes)} distinct: {' '.join(sorted(h[0] for h in hashes))}")
+    return f"more than one hash: {' '.join(more)}" if more else None
 
 
 if __name__ == "__main__":
     parser = chaos.parser(__doc__, runs=20)
     parser.add_argument("--all", action="store_true", help="every combination")
     parser.add_argument("--courses", type=int, default=20, help="of accidents, besides none")
+    parser.add_argument("--codecs", default="none", help="of mesh.compress, with commas between, or all")
     parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

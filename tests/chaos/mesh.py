@@ -119,8 +119,8 @@ class Mesh:
 
     all_open = set()  # a tool that is ended while other threads have some closes them
 
-    def __init__(self, folder, job, program=None, link=("--interface", "lo"), options=()):
-        """`job` is a path or the text of a job; `options` go to every node."""
+    def __init__(self, folder, job, program=None, link=("--interface", "lo"), options=(), env=None):
+        """`job` is a path or the text of a job; `options` and `env` go to every node."""
         self.folder = folder
         os.makedirs(folder, exist_ok=True)
         self.job = job
@@ -129,7 +129,7 @@ class Mesh:
             with open(self.job, "w", encoding="utf-8") as file:
                 file.write(job)
         self.program = program or MESHNODE
-        self.link, self.options = list(link), list(options)
+        self.link, self.options, self.env = list(link), list(options), env or {}
         self.group = f"chaos-{os.getpid()}-{os.urandom(4).hex()}"
         self.nodes = {}
 
@@ -151,7 +151,7 @@ class Mesh:
         needs(program or self.program)
         with open(log, "ab") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                       env={**os.environ, **(env or {})})
+                                       env={**os.environ, **self.env, **(env or {})})
         self.nodes[name] = Node(name, out, log, process)
         return self.nodes[name]
 

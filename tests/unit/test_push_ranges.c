@@ -1,5 +1,6 @@
 /* What a range of parameters does with gradients: the shards of a step move it as the step of bsp would, old gradients
  * count less, and what travels arrives as it was. */
+#include "nn/arithmetic/vmath.h"
 #include "node/train/push_ranges.h"
 
 #include <math.h>
@@ -239,6 +240,42 @@ exponents_follow_as_those_of_exact_do(void **unused)
     close_all();
 }
 
+/* mesh.pull: bf16. Owner and backup keep all bits; who begins with what was read begins with the rounded ones, however they came. */
+static void
+workers_read_rounded_values_and_the_model_with_all_bits(void **unused)
+{
+    (void)unused;
+    float params[PARAMS], expected[PARAMS], model[PARAMS];
+    int16_t exponent[PARAMS];
+    open_with(sgd, 1, true);
+    const struct push_step step = {SHARDS, 1, SHARDS, 1, true, true};
+    push_ranges_fini(&ranges);
+    assert_int_equal(push_ranges_init(&ranges, &state, &step, 0), 0);
+    for (size_t k = 0; k < PARAMS; k++)
+        held.params[k] = (float)k * 0.001234567f - 1;
+    memcpy(model, held.params, sizeof model);
+    memcpy(expected, held.params, sizeof expected);
+    vmath_bf16(expected, PARAMS);
+    for (unsigned r = 0; r < ranges.count; r++) {
+        assert_true(ranges.size[r].value < ranges.size[r].model * 6 / 10);
+        push_ranges_value(&ranges, &held, r, false, body);
+        push_ranges_read(&ranges, r, false, body, params, exponent);
+    }
+    assert_memory_equal(params, expected, sizeof params);
+    for (unsigned r = 0; r < ranges.count; r++) {
+        push_ranges_value(&ranges, &held, r, true, body);
+        push_ranges_read(&ranges, r, true, body, params, exponent);
+    }
+    assert_memory_equal(params, model, sizeof params);
+    for (unsigned r = 0; r < ranges.count; r++)
+        push_ranges_restore(&ranges, &held, r, model, exponent);
+    assert_memory_equal(held.params, expected, sizeof expected);
+    for (unsigned r = 0; r < ranges.count; r++)
+        push_ranges_restore(&ranges, &held, r, expected, exponent);
+    assert_memory_equal(held.params, expected, sizeof expected);
+    close_all();
+}
+
 /* Every truncation, a byte more, and widths that nobody writes. */
 static void
 a_body_that_is_not_packed_is_left_out(void **unused)
@@ -348,6 +385,7 @@ main(void)
         cmocka_unit_test(exponents_follow_as_those_of_exact_do),
         cmocka_unit_test(exponents_of_others_are_kept_within_the_limits),
         cmocka_unit_test(a_body_that_is_not_packed_is_left_out),
+        cmocka_unit_test(workers_read_rounded_values_and_the_model_with_all_bits),
         cmocka_unit_test(copies_and_values_arrive_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
