@@ -42,6 +42,7 @@
     X(PEER_DOWN, "peer-down", 0, "a session ended; its connections are about to be closed")        \
     X(BEACON_SEND, "beacon-send", 0, "a beacon is about to be sent over UDP")                      \
     X(BEACON_GOT, "beacon-got", 0, "a beacon was received; data")                                  \
+    X(START, "start", 0, "the mesh runs; the core is about to be told of the first state")         \
     X(COMPUTE, "compute", 0, "shards are about to be computed; data: the state")                   \
     X(LIE, "lie", EIO,                                                                             \
       "a shard's gradient is about to be added; error: with a wrong bit, and its checksum")        \

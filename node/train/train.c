@@ -129,6 +129,7 @@ run_mesh(struct run *run)
         status = run->way->repair ? run->way->repair(run) : train_tell_damaged(run);
     if (status)
         return status;
+    fail_hit(FAIL_START, NULL, 0);
     run->way->start(run);
     bool done = follow_mesh(run, &saved);
     if (!done && run->way->ends && (status = run->way->ends(run, saved)) >= 0)

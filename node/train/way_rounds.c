@@ -714,6 +714,7 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
         setup->stages = rounds->stages.core;
     if (!rounds->known || !state_whole(&run->state)) /* else nobody has to choose what it holds */
         setup->stages.bytes = run->memory.segment;
+    setup->stages.choose = !rounds->known;
     if (run->memory.part)
         setup->log_size = memory_part_log(&run->memory);
     setup->program.want = serve_page;

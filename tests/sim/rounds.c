@@ -41,16 +41,28 @@ tell(struct sim *sim, struct sim_node *node)
                                          .rows = stages_rows(&sim->profile, &node->state)});
 }
 
-void
-sim_rounds_start(struct sim *sim, struct sim_node *node)
+static void
+started(struct sim *sim, struct sim_node *node)
 {
-    if (segments_waits(sim, node))
-        return;
     if (node->round == 0)
         node->state = *sim_state_at(sim, 0);
     segments_mask(&sim->profile, &node->state, node->holds);
     oracle(sim)->state(sim, node, "a start", false);
     tell(sim, node);
+}
+
+/* It may meet others before it has told its own core what it has. */
+void
+sim_rounds_start(struct sim *sim, struct sim_node *node)
+{
+    if (segments_waits(sim, node))
+        return;
+    if (!sim->profile.stages.parts || sim->seed % 8 > 1) {
+        started(sim, node);
+        return;
+    }
+    node->busy = SIM_STARTING;
+    sim_push(sim, sim->now + rand_below(&sim->rand, 300000), SIM_APPLIED, node->index, 0, 0, NULL);
 }
 
 /* When it has returned what it borrowed. */
@@ -384,6 +396,10 @@ grown(struct sim *sim, struct sim_node *node)
 static void
 applied(struct sim *sim, struct sim_node *node)
 {
+    if (node->busy == SIM_STARTING) {
+        started(sim, node);
+        return;
+    }
     if (node->busy == SIM_HOLDING) {
         held(sim, node);
         return;

@@ -183,7 +183,8 @@ enum sim_busy {
     SIM_PROBING,
     SIM_GOING_BACK,
     SIM_HOLDING,
-    SIM_GROWING
+    SIM_GROWING,
+    SIM_STARTING
 };
 
 struct sim_link {

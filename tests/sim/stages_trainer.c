@@ -56,6 +56,7 @@ stages_trainer(struct core_config *config, struct shell *shell)
                sizeof *work->items);
     config->stages = p->stages.core;
     config->stages.room = segments_room(p, shell->node);
+    config->stages.choose = segments_waits(shell->sim, shell->node);
     config->items = work->items;
 }
 

@@ -60,6 +60,7 @@ chooses(size_t id, uint64_t room)
     node->holding = (struct holding){0};
     node->config.self.id = id + 1;
     node->config.stages.room = room;
+    node->config.stages.choose = true;
     for (size_t i = 0; i < (size_t)node->peers.high; i++)
         node->peers.peers[i].node.id = i < id ? i + 1 : i + 2;
     return holding_step(&node->holding, node).hold;
@@ -90,6 +91,21 @@ those_who_start_hold_all_of_it_together(void **state)
         if (stages->mirror || others + 1 >= stages->count)
             assert_int_equal(held, all);
     }
+}
+
+/* It may meet nodes that train before it has told its core what it has. */
+static void
+who_has_a_part_already_is_told_nothing(void **state)
+{
+    (void)state;
+    struct rand rand = {4};
+    draw(&rand, 2);
+    for (size_t i = 0; i < 2; i++)
+        node->view.of[i].beat = (struct proto_heartbeat){.round = 7, .holds = 3};
+    assert_true(chooses(1, 60) != 0);
+    node->config.stages.choose = false;
+    node->holding = (struct holding){0};
+    assert_int_equal(holding_step(&node->holding, node).hold, 0);
 }
 
 static void
@@ -252,6 +268,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_who_start_hold_all_of_it_together),
+        cmocka_unit_test(who_has_a_part_already_is_told_nothing),
         cmocka_unit_test(who_joins_takes_what_one_other_node_can_give),
         cmocka_unit_test(who_has_room_takes_what_fewest_hold),
         cmocka_unit_test(more_is_taken_one_after_the_other_while_nobody_has_a_plan),

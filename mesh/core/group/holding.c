@@ -392,7 +392,7 @@ holding_step(struct holding *holding, const struct core *core)
     struct holding_verdict verdict = {.hold = 0};
     if (core->config.stages.cut_count == 0 || holding->asked)
         return verdict;
-    bool begins = core->contribution.state == TRAINER_START && core->config.stages.bytes;
+    bool begins = core->contribution.state == TRAINER_START && core->config.stages.choose;
     bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
     uint64_t lacks = idle ? lacking(core) : 0;
     if (begins)

@@ -1,6 +1,6 @@
 /* holding.h - which segments of the model a node holds (core_stages), and what is to be done when somebody is missing.
  *
- * A node with room for all of the model holds all of it. One with less room chooses:
+ * A node with room for all of the model holds all of it, and one that comes back what it held. One with less room chooses:
  *
  *     start     after all nodes with lower ids: the segments that fewest hold, as many neighbours of these as there is room for
  *     join      the same, but only segments that one other node holds together: it gives their state

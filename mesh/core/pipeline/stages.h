@@ -34,6 +34,8 @@ struct core_stages {
     /* [cut_count + 1]: memory that a node needs to hold each segment, in any unit; NULL: any node holds all. */
     const uint64_t *bytes;
     uint64_t room; /* for all that this node holds, in the same unit */
+    /* The trainer holds nothing yet and waits for `hold`. Else it says what it holds, in the first core_on_applied. */
+    bool choose;
     /* Hold as much as there is room for, beside what is computed here, so that a death costs nothing. Else the segments of one of
      * `count` equal stages. */
     bool mirror;
