@@ -5,11 +5,14 @@ gradient of the input and one of the weights take one unit each, a whole backwar
 import os
 import random
 import statistics
+import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from common import (MISSED, ROOT, busy_by_others, failed, load, loud, microseconds, place, quietly, ratio, run_together,
                     table)
 from pipeline_torch import torch_table
+from quota import Quota  # noqa: E402
 from train import steps_of
 
 PIECE_MS = 20
@@ -24,14 +27,14 @@ model:
 %(layers)s
 train: {loss: cross_entropy, epochs: 1000, steps: %(steps)d, batch: %(batch)d, shards: %(shards)d, eval_every: 0,
         optimizer: {sgd: {rate: 0.01}}}
-mesh: {stages: %(stages)d, schedule: %(schedule)s, peers: %(stages)d, gather_ms: 1, division: even, group: bench%(group)d}
+mesh: {stages: %(stages)d, schedule: %(schedule)s, peers: %(stages)d, gather_ms: 1, division: %(division)s, group: bench%(group)d}
 """
 
 
-def write_job(path, stages, shards, schedule, layers, rows):
+def write_job(path, stages, shards, schedule, layers, rows, steps=STEPS + WARM, division="even"):
     with open(path, "w") as out:
-        out.write(JOB % {"layers": "\n".join("  - dense: %d" % units for units in layers), "steps": STEPS + WARM,
-                         "batch": rows * shards, "shards": shards, "stages": stages, "schedule": schedule,
+        out.write(JOB % {"layers": "\n".join("  - dense: %d" % units for units in layers), "steps": steps,
+                         "batch": rows * shards, "shards": shards, "stages": stages, "schedule": schedule, "division": division,
                          "train": rows * shards * (1000 // (rows * shards) + 1), "group": random.randrange(1 << 30)})
 
 
@@ -76,6 +79,13 @@ def judged_at_most(value, limit, form="%.3f"):
     if not met:
         MISSED.append("pipeline " + (form + " (goal ≤ " + form + ")") % (value, limit))
     return ("**" + form + "** (≤ " + form + "%s)") % (value, limit, "" if met else ", MISSED")
+
+
+def judged_at_least(value, limit):
+    met = value >= limit
+    if not met:
+        MISSED.append("pipeline %.2f (goal ≥ %.2f)" % (value, limit))
+    return "**%.2f** (≥ %.2f%s)" % (value, limit, "" if met else ", MISSED")
 
 
 def idle_of(step):
@@ -153,6 +163,49 @@ def line_table(programs, options, work):
     table(["shards", "schedule", "predicted", "measured", "measured / predicted"], rows)
 
 
+SHARES, QUOTA_STEPS, SETTLED = (0.8, 0.4), 60, 20  # of a CPU; the steps before the last 20 are for the mesh to find its cuts
+
+
+def with_quotas(programs, where, work, division):
+    """Seconds of a step of two stages, one of which has half the CPU of the other; and how they were cut."""
+    job = os.path.join(work, "quota.yaml")
+    write_job(job, 2, 16, "zb", [512] * 8 + [10], 32, QUOTA_STEPS, division)
+    folders = [tempfile.mkdtemp(dir=work) for _ in SHARES]
+    quotas = [Quota("stages%d-%d" % (os.getpid(), rank), share) for rank, share in enumerate(SHARES)]
+    try:
+        commands = [quota.inside(where.inside(0, [programs["meshnode"], job, "--out", folder, "--quiet", "--threads", "1",
+                                                  "--interface", where.interface()]))
+                    for quota, folder in zip(quotas, folders)]
+        if run_together(commands, {}, 300) is None:
+            return None
+    finally:
+        for quota in quotas:
+            quota.remove()
+    steps = steps_of(folders[0])[-SETTLED:]
+    if len(steps) < SETTLED or any(step["peers"] != len(SHARES) for step in steps):
+        failed("two stages, division %s: not all of the last steps were of two nodes" % division)
+        return None
+    return statistics.median(b["time_s"] - a["time_s"] for a, b in zip(steps, steps[1:]))
+
+
+def quota_table(programs, options, work):
+    """One node at half of the CPU: the cut that the mesh finds beside the equal one."""
+    if not Quota.usable():
+        loud("NOT MEASURED: a slow stage: no cgroup with a CPU quota can be made here (root)")
+        return
+    others, even, found = busy_by_others(), {}, {}
+    with place(0) as where:
+        for number in range(options.rounds or (1 if options.quick else 3)):
+            a, b = (with_quotas(programs, where, work, division) for division in ("even", "speed"))
+            if a and b:
+                even[number], found[number] = a, b
+    print("### Two stages, with %.1f and %.1f of a CPU\n\n%s\n" % (*SHARES, load(others)))
+    if even:
+        table(["step, equal cut", "step, the mesh's cut", "equal / the mesh's"],
+              [["%.0f ms" % (1e3 * statistics.median(t.values())) for t in (even, found)]
+               + [judged_at_least(ratio(even, found), 1.2)]])
+
+
 def pipeline(programs, options, work):
     print("## Pipeline\n")
     names = ("bench_steptime", "bench_handover")
@@ -166,4 +219,5 @@ def pipeline(programs, options, work):
     handover_table(programs, options, work)
     idle_table(programs, options, work)
     line_table(programs, options, work)
+    quota_table(programs, options, work)
     torch_table(programs, options, work)
