@@ -13,9 +13,28 @@ oracle(const struct sim *sim)
     return sim->profile.inexact ? &sim_inexact_oracle : &sim_rounds_oracle;
 }
 
+/* Where shards must not change hands, what a node keeps of its shards goes from round to round. Where they may, there is nothing to
+ * keep: that state is the one to go back to. */
+static void
+keep(struct sim *sim, struct sim_node *node)
+{
+    bool next = node->committing_from == node->round && node->round > 0;
+    uint64_t computed = node->computed;
+    node->committing_from = node->computed = 0;
+    if (sim_rounds_pinned(sim, &node->state)) {
+        node->keeps = next ? node->keeps & computed : 0;
+        return;
+    }
+    node->keeps = UINT64_MAX;
+    node->span = node->state;
+    node->span_round = node->round;
+    node->span_valid = true;
+}
+
 static void
 tell(struct sim *sim, struct sim_node *node)
 {
+    keep(sim, node);
     node->held = node->committing;
     node->held_round = node->round;
     sim->claimed[node->index][node->round % 64] |= node->held;
@@ -24,7 +43,7 @@ tell(struct sim *sim, struct sim_node *node)
     if (node->done && !node->done_us)
         node->done_us = sim->now;
     node->busy = SIM_FREE;
-    if (rand_below(&sim->rand, 3) == 0)
+    if (rand_below(&sim->rand, 3) == 0 && !sim_rounds_pinned(sim, &node->state))
         sim_disk_write(sim, node);
     uint64_t parts[PROTO_STAGES_MAX] = {0};
     for (size_t s = 0; sim->profile.stages.parts && s <= sim->profile.stages.core.cut_count; s++)
@@ -83,6 +102,11 @@ on_compute(void *ctx, const struct core_task *task)
     if (task->round != node->round)
         sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index,
                  task->round, node->round);
+    if (task->shards & ~node->keeps)
+        sim_fail(sim,
+                 "node %u: asked to compute shards %" PRIx64 " of round %" PRIu64 ", has %" PRIx64,
+                 node->index, task->shards, node->round, node->keeps);
+    node->computed = task->shards | (task->fresh ? 0 : node->computed);
     stages_whole(sim, node);
     node->busy = SIM_COMPUTING;
     node->task_round = task->round;
@@ -184,7 +208,9 @@ on_commit(void *ctx, uint64_t round)
     } else {
         node->total_bad = !oracle(sim)->total(sim, node, round);
     }
-    node->committing = stats.members ? stats.mine : 0; /* else the total came from others */
+    /* else the total came from others */
+    node->committing = stats.members ? stats.mine : node->computed;
+    node->committing_from = node->round + 1;
     node->busy = SIM_COMMITTING;
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
              node->index, 0, 0, NULL);
@@ -346,9 +372,13 @@ went_back(struct sim *sim, struct sim_node *node)
 {
     unmark(sim, node);
     sim_disk_withdraw(node, node->task_round);
-    if (node->older_valid && node->older_round < node->task_round) {
+    bool older = node->older_valid && node->older_round < node->task_round;
+    if (older && !sim_rounds_pinned(sim, &node->older)) {
         node->state = node->older;
         node->round = node->older_round;
+    } else if (sim->profile.pins && node->span_valid && node->span_round < node->task_round) {
+        node->state = node->span;
+        node->round = node->span_round;
     } else {
         sim_disk_load(sim, node);
     }

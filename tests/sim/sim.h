@@ -227,6 +227,12 @@ struct sim_node {
     uint64_t task_round, task_shards, task_hash, task_holds, task_parts[PROTO_STAGES_MAX];
     /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
     uint64_t committing, held, held_round;
+    /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of this one,
+     * the round that it commits, + 1, and the state to go back to */
+    uint64_t keeps, computed, committing_from;
+    struct sim_state span;
+    uint64_t span_round;
+    bool span_valid;
     bool claim_right;
     bool total_bad; /* the ledger does not agree with the total to be committed */
     bool lent;      /* the trainer has bucket lent_bucket of sum */

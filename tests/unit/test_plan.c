@@ -454,12 +454,34 @@ where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
         lone->core->pinned = pinned;
         lone->core->contribution.before = 0x003; /* in the round before; nothing is computed yet */
         const struct proto_plan *plan =
-            divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0x3fc : 0, 0});
+            divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0xffc : 0, 0});
         assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
-        assert_int_equal(plan->members[1].shards, pinned ? 0x3fc : 0);
-        assert_int_equal(plan->members[2].shards, pinned ? 0xc00 : 0xfff); /* it is fast */
+        assert_int_equal(plan->members[1].shards, pinned ? 0xffc : 0);
+        assert_int_equal(plan->members[2].shards, pinned ? 0 : 0xfff); /* it is fast */
         lone_destroy(&lone);
     }
+}
+
+/* Nobody has shards 10 and 11: their node is gone. */
+static void
+where_shards_must_not_change_hands_and_some_are_gone_all_go_back(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    lone->core->pinned = true;
+    lone->core->contribution.before = 0x003;
+    lone_meet(lone, 7);
+    lone_beat(lone, 7, 0, false);
+    beat_with(lone, 7, 0, 1000, 0x3fc);
+    settle_in(lone);
+    assert_null(plan_sent(lone, 7));
+    for (unsigned k = 0; k < 10 && !lone->back; k++) {
+        beat_with(lone, 7, 0, 1000, 0x3fc);
+        lone_run(lone, HOLDING_SURE_US / 4000);
+    }
+    assert_true(lone->back);
+    assert_null(plan_sent(lone, 7));
+    lone_destroy(&lone);
 }
 
 static void
@@ -965,6 +987,7 @@ main(void)
         cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),
         cmocka_unit_test(who_has_nothing_to_compute_gets_something_and_shows_its_speed),
         cmocka_unit_test(where_shards_must_not_change_hands_members_keep_what_they_had),
+        cmocka_unit_test(where_shards_must_not_change_hands_and_some_are_gone_all_go_back),
         cmocka_unit_test(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better),
         cmocka_unit_test(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied),
         cmocka_unit_test(chunks_may_come_before_their_plan),

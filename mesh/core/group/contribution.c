@@ -95,6 +95,13 @@ contribution_commit(struct contribution *own, const struct core *core)
     core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
 
+void
+contribution_follow(struct contribution *own, const struct core *core)
+{
+    contribution_ask(own, core, TRAINER_COMMITTING);
+    own->applying = own->filled ? own->has : 0;
+}
+
 uint64_t
 contribution_blockers(struct contribution *own, const struct core *core)
 {

@@ -82,6 +82,8 @@ void contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t wo
 uint64_t contribution_blockers(struct contribution *own, const struct core *core);
 /* The trainer is asked to apply the total of a plan's round. */
 void contribution_commit(struct contribution *own, const struct core *core);
+/* The trainer is asked to apply a total that comes from others: what it has computed for it counts as its shards. */
+void contribution_follow(struct contribution *own, const struct core *core);
 /* The trainer has finished this bucket. False: the bucket is not exchanged in this round. */
 bool contribution_bucket(struct contribution *own, const struct core *core, size_t bucket);
 /* The trainer borrows a part of sum, or gives it back. */

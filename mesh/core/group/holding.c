@@ -5,6 +5,7 @@
 
 #include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
+#include "proto/bits.h"
 
 /* --- Places -------------------------------------------------------------------------------------- */
 
@@ -277,10 +278,19 @@ held_at(const struct core *core, bool earlier)
     return held;
 }
 
+/* This node went back because shards were missing, and they are idle at a round where the same is missing. */
+static bool
+goes_back_too(const struct core *core, const struct proto_heartbeat *said)
+{
+    return said->idle && core->round < core->holding.left && said->round <= core->holding.left;
+}
+
 bool
 holding_whole_with(const struct core *core, int i)
 {
     uint64_t held = 0, round = core->view.of[i].beat.round;
+    if (goes_back_too(core, &core->view.of[i].beat))
+        return false;
     for (int k = 0; k < core->peers.high; k++) {
         const struct proto_heartbeat *said = &core->view.of[k].beat;
         if (view_usable(core, k) && (said->round >= round || !said->idle))
@@ -296,10 +306,38 @@ lacking(const struct core *core)
     return core_segments(&core->config.stages) & ~held_at(core, false);
 }
 
+/* Will peers[i] be at this round soon, with the shards that it has? */
+static bool
+comes(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    struct awake at = core->serve.of[i].served_at;
+    bool served = at.us > 0 && awake_since(core->awake, at) < HOLDING_SURE_US;
+    return said->round + 1 == core->round && (!said->idle || said->ready || served);
+}
+
+/* The shards of a round that must not change hands and that nobody at it had in the round before. Not of who is behind. */
+static uint64_t
+unkept(const struct core *core)
+{
+    uint64_t kept = contribution_keeps(&core->contribution, core->pinned);
+    if (!core->pinned)
+        return 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (!view_usable(core, i) || divergence_excludes(core, i))
+            continue;
+        if (said->round > core->round && holding_whole_with(core, i))
+            return 0;
+        kept |= said->round == core->round || comes(core, i) ? said->have : 0;
+    }
+    return core_mutant(MUTANT_PIN) ? 0 : bits_below(core->config.shards) & ~kept;
+}
+
 bool
 holding_short(const struct core *core)
 {
-    return lacking(core) != 0;
+    return lacking(core) != 0 || unkept(core) != 0;
 }
 
 double
@@ -319,10 +357,14 @@ holding_missing(const struct core *core)
 bool
 holding_covers(const struct core *core, const int *peer, size_t count)
 {
-    uint64_t held = 0;
-    for (size_t k = 0; k < count; k++)
+    uint64_t held = 0, kept = core->pinned && !core_mutant(MUTANT_PIN) ? 0 : UINT64_MAX;
+    for (size_t k = 0; k < count; k++) {
         held |= peer[k] < 0 ? core->holds : core->view.of[peer[k]].beat.holds;
-    return !(core_segments(&core->config.stages) & ~held);
+        kept |= peer[k] < 0 ? contribution_keeps(&core->contribution, core->pinned)
+                            : core->view.of[peer[k]].beat.have;
+    }
+    return !(core_segments(&core->config.stages) & ~held) &&
+           !(bits_below(core->config.shards) & ~kept);
 }
 
 /* The latest round before which a node is that holds some of these. */
@@ -386,10 +428,23 @@ holding_fails(struct holding *holding, const struct core *core)
     holding->again_at = awake_after(core->awake, holding->again_us);
 }
 
+/* Shards of a round that must not change hands are missing: to where they may, and compute from there again. */
+static struct holding_verdict
+step_back(struct holding *holding, const struct core *core)
+{
+    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
+    bool back = lasts(&holding->unkept_at, core, idle && unkept(core));
+    if (back)
+        holding->left = core->round;
+    return (struct holding_verdict){.back = back, .round = core->round - 1};
+}
+
 struct holding_verdict
 holding_step(struct holding *holding, const struct core *core)
 {
     struct holding_verdict verdict = {.hold = 0};
+    if (core->pinned)
+        return step_back(holding, core);
     if (core->config.stages.cut_count == 0 || holding->asked)
         return verdict;
     bool begins = core->contribution.state == TRAINER_START && core->config.stages.choose;

@@ -16,6 +16,9 @@
  * Who notices twice in a round that another member has a segment with another hash goes back before that round. Who is wrong
  * notices it for certain, as what it gets is right.
  *
+ * Where shards must not change hands, and the only one that has some is gone, all go back to where they may, and compute from there
+ * again.
+ *
  * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if they are
  * there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a state of those
  * ahead. */
@@ -37,6 +40,9 @@ struct holding {
     uint64_t asked;        /* the trainer is to hold these; 0: it was not asked */
     unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
+    struct awake unkept_at; /* since when nobody has some shard that must not change hands */
+    uint64_t
+        left; /* the round that this node went back from as such shards were missing; 0: none, or it has made one since */
     struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
     uint64_t wants;        /* segments that this node takes as soon as nobody has a plan; 0: none */
     struct awake more_at;  /* since when */
@@ -60,12 +66,14 @@ bool holding_tick(struct holding *holding, const struct core *core);
 void holding_fails(struct holding *holding, const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);
-/* Is there a segment that no node at this round or ahead holds? Then nobody makes a plan. */
+/* Is there a segment that no node at this round or ahead holds, or a shard that must not change hands (core_state.pinned) and that
+ * nobody has? Then nobody makes a plan. */
 bool holding_short(const struct core *core);
 /* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and nobody follows
  * it. */
 bool holding_whole_with(const struct core *core, int i);
-/* Do these nodes together hold the whole model? peer[count] as in struct group_choice; -1 is this node. */
+/* Do these nodes together hold the whole model, and shards that must not change hands? peer[count] as in struct group_choice; -1 is
+ * this node. */
 bool holding_covers(const struct core *core, const int *peer, size_t count);
 /* How much of the model nobody here holds, whatever round they are at: 0 to 1. */
 double holding_missing(const struct core *core);
@@ -77,13 +85,14 @@ holding_differs(struct holding *holding)
     holding->differs++;
 }
 
-/* The trainer has a new state. */
+/* The trainer has a new state; `next`: that of the next round. */
 static inline void
-holding_applied(struct holding *holding)
+holding_applied(struct holding *holding, bool next)
 {
     holding->asked = 0;
     holding->differs = 0;
-    holding->short_at = holding->stray_at = (struct awake){0};
+    holding->left = next ? 0 : holding->left;
+    holding->short_at = holding->stray_at = holding->unkept_at = (struct awake){0};
 }
 
 #endif

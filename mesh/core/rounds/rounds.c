@@ -404,7 +404,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->pinned = now->pinned;
     core->rows = now->rows;
     hold_parts(core, now);
-    holding_applied(&core->holding);
+    holding_applied(&core->holding, was == TRAINER_COMMITTING);
     holding_tick(&core->holding, core);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);

@@ -113,7 +113,8 @@ rounds_on_holding(struct core *core, struct holding_verdict verdict)
         core->holds = 0;
         core->config.trainer->hold(core->config.trainer_ctx, verdict.hold);
     } else if (verdict.back) {
-        core_log(core, 4, "a part of the model is not here as it should be: going back");
+        if (!core->pinned) /* else the trainer says it */
+            core_log(core, 4, "a part of the model is not here as it should be: going back");
         rounds_void_state(core, NULL);
         core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1);
     }
@@ -127,7 +128,7 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         rounds_on_divergence(
             core, divergence_followed(&core->divergence, core, verdict.from, verdict.hash));
     if (verdict.commit) {
-        contribution_ask(&core->contribution, core, TRAINER_COMMITTING);
+        contribution_follow(&core->contribution, core);
         serve_finish(&core->serve, core);
         core->shared++;
         core->config.trainer->commit(core->config.trainer_ctx, core->round);
