@@ -3,7 +3,8 @@
 
 #include <assert.h>
 
-#define CODEC(name, bits, dropped, random, percent) {#name, bits, dropped, random, percent},
+#define CODEC(name, bits, dropped, rounding, percent, memory)                                      \
+    {#name, bits, dropped, CODEC_##rounding, percent, memory},
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
 #undef CODEC
 
@@ -17,5 +18,5 @@ codec_of(unsigned kind)
 bool
 codec_takes(const struct codec *codec, size_t count)
 {
-    return codec->percent == 0 || count >= CODEC_SMALL;
+    return (codec->percent == 0 && !codec->memory) || count >= CODEC_SMALL;
 }

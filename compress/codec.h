@@ -15,6 +15,15 @@
  *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
+ *     topk      of each block the largest hundredth, with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
+ *               NeurIPS 2018)
+ *     onebit    the sign alone, -1 or 1; what is 0 stays. Has a memory (Seide et al., Interspeech 2014)
+ *     randk     one element in a hundred, chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
+ *               et al., NeurIPS 2018)
+ *
+ * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of a *span*
+ * sends all of that, on 16 bits, so a span begins with nothing (state_carries in node/train/state.h).
+ *
  * The papers of qsgd, terngrad and sparse take the unit from each shard. A sum needs the same one for all. So there is one for each
  * tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small tensors have no such
  * unit, and are summed as without a codec.
@@ -26,20 +35,36 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* C(name, bits, dropped, random, percent), see struct codec. */
+/* C(name, bits, dropped, rounding, percent, memory), see struct codec. */
 #define CODEC_TABLE(C)                                                                             \
-    C(none, 0, 0, false, 0)                                                                        \
-    C(int16, 15, 0, false, 0)                                                                      \
-    C(int8, 7, 0, true, 0)                                                                         \
-    C(fp16, 15, 13, false, 0)                                                                      \
-    C(bf16, 15, 16, false, 0)                                                                      \
-    C(qsgd, 3, 0, true, 25)                                                                        \
-    C(terngrad, 0, 0, true, 32)                                                                    \
-    C(sparse, 7, 0, true, 5)
+    C(none, 0, 0, NEAREST, 0, false)                                                               \
+    C(int16, 15, 0, NEAREST, 0, false)                                                             \
+    C(int8, 7, 0, DRAWN, 0, false)                                                                 \
+    C(fp16, 15, 13, NEAREST, 0, false)                                                             \
+    C(bf16, 15, 16, NEAREST, 0, false)                                                             \
+    C(qsgd, 3, 0, DRAWN, 25, false)                                                                \
+    C(terngrad, 0, 0, DRAWN, 32, false)                                                            \
+    C(sparse, 7, 0, DRAWN, 5, false)                                                               \
+    C(topk, 10, 0, TOP, 0, true)                                                                   \
+    C(onebit, 0, 0, SIGN, 100, true)                                                               \
+    C(randk, 15, 0, FEW, 0, true)
 
-enum { CODEC_SMALL = 1024 /* a tensor of fewer elements */ };
+#define CODECS_WITH_MEMORY "topk|onebit|randk"
 
-#define CODEC_KIND(name, bits, dropped, random, percent) CODEC_##name,
+enum {
+    CODEC_SMALL = 1024, /* a tensor of fewer elements */
+    CODEC_FEW_OF = 100, /* one in so many elements */
+};
+
+enum codec_rounding {
+    CODEC_NEAREST,
+    CODEC_DRAWN, /* up or down by chance */
+    CODEC_SIGN,  /* to -1 or 1; 0 stays */
+    CODEC_FEW,   /* to nearest, of a few that are chosen by chance; the others to 0 */
+    CODEC_TOP,   /* of the largest few */
+};
+
+#define CODEC_KIND(name, bits, dropped, rounding, percent, memory) CODEC_##name,
 enum codec_kind { CODEC_TABLE(CODEC_KIND) CODECS };
 #undef CODEC_KIND
 
@@ -47,8 +72,9 @@ struct codec {
     const char *name;
     int bits;    /* |q| of one shard is 2^bits at most */
     int dropped; /* so many of the 24 bits of a float are rounded away first */
-    bool random; /* rounded by chance */
+    enum codec_rounding rounding;
     int percent; /* of a shard's elements are to be not zero, about; 0: the exponent follows the largest sum */
+    bool memory;
 };
 
 /* Returns NULL for none. */

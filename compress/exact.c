@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "compress/exact_simd.h"
 #include "proto/bits.h"
@@ -22,6 +23,7 @@ struct exact {
     unsigned shards;
     int bits;                  /* |q| of one shard < 2^bits */
     const struct codec *codec; /* of the coded blocks; NULL: there are none */
+    bool flush;                /* they are those of the last step of a span */
     bool *coded;               /* [blocks] */
     size_t *first;             /* [blocks + 1] first element of each block */
     size_t *tensor_first;      /* [tensors + 1] first block of each tensor */
@@ -117,10 +119,12 @@ exact_tensor_first(const struct exact *exact, size_t tensor)
 }
 
 void
-exact_code(struct exact *exact, size_t tensor, const struct codec *codec)
+exact_code(struct exact *exact, size_t tensor, const struct codec *codec, bool flush)
 {
     assert(tensor < exact->tensors);
+    assert(codec->memory || !flush);
     exact->codec = codec;
+    exact->flush = flush;
     for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
         exact->coded[b] = true;
 }
@@ -197,17 +201,23 @@ exact_clamp(int e)
     return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
 }
 
+enum { FLUSH_BITS = 15 };
+
 static int
 shard_bits(const struct exact *exact, size_t block)
 {
-    return exact->coded[block] ? exact->codec->bits : exact->bits;
+    if (!exact->coded[block])
+        return exact->bits;
+    return exact->flush ? FLUSH_BITS : exact->codec->bits;
 }
 
 /* What an element of one shard is multiplied with is 2 to this power. */
 static int
 grid_of(const struct exact *exact, size_t block, int exponent)
 {
-    return shard_bits(exact, block) - exact_clamp(exponent);
+    int bits = exact->coded[block] ? exact->codec->bits : exact->bits;
+    int finer = exact->coded[block] && exact->flush ? FLUSH_BITS - bits : 0;
+    return bits + (finer < EXACT_FINER ? finer : EXACT_FINER) - exact_clamp(exponent);
 }
 
 static void
@@ -238,10 +248,81 @@ add_block(const struct exact *exact, size_t block, int32_t *own, const float *g,
     const struct codec *codec = exact->codec;
     if (!exact->coded[block])
         return SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
-    if (codec->random)
+    if (codec->rounding == CODEC_DRAWN)
         return SIMD_PICK(exact_drawn)(own, g, n, scale, limit, key, sums);
     return codec->dropped ? SIMD_PICK(exact_rounded)(own, g, n, scale, limit, codec->dropped, sums)
                           : SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
+}
+
+/* few[n] = what the codec chooses of a[n], and 0. Returns that, or a if it takes all. */
+static const float *
+chosen_of(const struct exact *exact, float *few, const float *a, size_t n, uint32_t key)
+{
+    enum codec_rounding rounding = exact->flush ? CODEC_NEAREST : exact->codec->rounding;
+    if (rounding == CODEC_FEW)
+        SIMD_PICK(exact_few)(few, a, n, 1.0f / CODEC_FEW_OF, key);
+    else if (rounding == CODEC_TOP)
+        SIMD_PICK(exact_top)(few, a, n, (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF);
+    else
+        return a;
+    return few;
+}
+
+/* q[n] = the integers of a[n]; what is not chosen of a becomes 0 for it, in few[n]. Returns what was coded. */
+static const float *
+code_kept(const struct exact *exact, int32_t *q, const float *a, float *few, size_t n, float scale,
+          float limit, uint32_t key, struct check_sums *sums, uint32_t *largest)
+{
+    const float *chosen = chosen_of(exact, few, a, n, key);
+    memset(q, 0, n * sizeof *q);
+    if (!exact->flush && exact->codec->rounding == CODEC_SIGN)
+        *largest = SIMD_PICK(exact_sign)(q, a, n, scale, sums);
+    else
+        *largest = SIMD_PICK(exact_add)(q, chosen, n, scale, limit, sums);
+    return chosen;
+}
+
+/* Of a coded block. Returns the sums of what was added to own. */
+static struct check_sums
+block_kept(const struct exact *exact, size_t block, int exponent, const float *a, float *after,
+           size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad)
+{
+    float few[EXACT_BLOCK], rest[EXACT_BLOCK];
+    int32_t q[EXACT_BLOCK];
+    int grid = grid_of(exact, block, exponent);
+    float scale = scale_of(grid), limit = float_below(scale_of(shard_bits(exact, block)));
+    struct check_sums sums;
+    uint32_t largest;
+    const float *coded = code_kept(exact, q, a, few, n, scale, limit, key, &sums, &largest);
+    SIMD_PICK(exact_keep)(own, rest, q, a, n, scale_of(-grid));
+    if (largest > float_bits(limit))
+        count_outside(coded, n, scale, limit, over, bad);
+    if (after)
+        memcpy(after, rest, n * sizeof *after);
+    return sums;
+}
+
+void
+exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first, const float *a,
+               float *after, size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
+               uint64_t *check)
+{
+    assert(first <= exact->total && n <= exact->total - first);
+    size_t block = n ? exact_block_of(exact, first) : 0;
+    for (size_t done = 0, m; done < n; done += m, block++) {
+        size_t at = first + done;
+        float *left = after ? after + done : NULL;
+        m = piece(exact, block, at, n - done);
+        if (!exact->coded[block]) {
+            exact_add(exact, exponent, at, a + done, m, 1, key, own, over, bad, check);
+            for (size_t i = 0; left && i < m; i++)
+                left[i] = 0;
+            continue;
+        }
+        struct check_sums sums = block_kept(exact, block, exponent[block], a + done, left, m,
+                                            key + (uint32_t)at, own + at, &over[block], bad);
+        *check = check_add(*check, check_from(sums, at));
+    }
 }
 
 void
@@ -253,6 +334,7 @@ exact_add(const struct exact *exact, const int16_t *exponent, size_t first, cons
     assert(shards_in >= 1 && shards_in <= 1u << (31 - exact->bits));
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
+        assert(!exact->coded[block] || !exact->codec->memory);
         m = piece(exact, block, first + done, n - done);
         int32_t *to = own + first + done;
         float scale = scale_of(grid_of(exact, block, exponent[block]));
@@ -321,7 +403,7 @@ void
 exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle, int16_t *exponent)
 {
     const int fall_max = settle ? EXACT_EXPONENT_MAX - EXACT_EXPONENT_MIN : 1;
-    if (bits == 0 || exact_adapts(exact, block))
+    if (bits == 0 || exact_adapts(exact, block) || (exact->flush && exact->coded[block]))
         return;
     int now = exponent[block];
     int next = (int)bits_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
@@ -345,6 +427,14 @@ too_dense(double share, double wanted)
     for (; share > 1.5 * wanted; share /= share > 1 ? 4 : 2)
         bits++;
     return bits > 0 ? bits : share < 0.6 * wanted ? -1 : 0;
+}
+
+/* The same for a unit that stands for all: 42 % of normally distributed ones are above 0.8 times their deviation, which is their
+ * mean; above twice that 11 %, above half of it 69 %. */
+static int
+too_far(double share)
+{
+    return share > 0.62 ? 1 : share < 0.2 ? -1 : 0;
 }
 
 /* The same for so many that are saturated. Of normally distributed ones 2 % are above 2.3 times their deviation, and hardly any
@@ -390,9 +480,35 @@ exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares, c
         sum += (double)squares[b];
         outside += over[b];
     }
-    int bits = exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
-                                      : too_clipped(outside / all);
+    int bits = exact->codec->rounding == CODEC_SIGN ? too_far(outside / all)
+               : exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
+                                        : too_clipped(outside / all);
+    bits = exact->flush ? 0 : bits;
     set_tensor(exact, tensor, largest_of(exact, tensor, exponent) + bits, exponent);
+}
+
+/* 2^k is the power of two nearest to x, by ratio. */
+static int
+nearest_power(double x)
+{
+    int k;
+    double fraction = frexp(x, &k); /* 0.5 <= it < 1 */
+    return fraction * fraction < 0.5 ? k - 1 : k;
+}
+
+/* The mean size of normally distributed elements is 0.8 times their deviation. */
+void
+exact_begin(const struct exact *exact, const double *squares, int16_t *exponent)
+{
+    for (size_t t = 0; t < exact->tensors; t++) {
+        size_t from = exact->tensor_first[t], end = exact->tensor_first[t + 1];
+        double sum = 0;
+        for (size_t b = from; b < end; b++)
+            sum += squares[b];
+        double shard = sqrt(sum / (double)elements(exact, from, end) / exact->shards);
+        if (exact_adapts(exact, from) && shard > 0 && isfinite(shard))
+            set_tensor(exact, t, nearest_power(0.8 * shard) + exact->codec->bits, exponent);
+    }
 }
 
 /* A quarter of its elements does not fit. */
@@ -401,10 +517,11 @@ tensor_raise(const struct exact *exact, size_t tensor, const int32_t *over, int1
 {
     size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
     int largest = largest_of(exact, tensor, exponent);
+    bool any = exact->codec->rounding == CODEC_SIGN && !exact->flush; /* however large they are */
     uint64_t outside = 0;
     for (size_t b = from; b < end; b++)
         outside += (uint64_t)over[b];
-    if (outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
+    if (any || outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
         largest == EXACT_EXPONENT_MAX)
         return false;
     set_tensor(exact, tensor, largest + EXACT_RAISE_CODED, exponent);

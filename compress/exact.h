@@ -59,6 +59,7 @@ enum {
     EXACT_RAISE_CODED = 2,
     EXACT_CLIPPED = 64,
     EXACT_CLIPPED_TENSOR = 4,
+    EXACT_FINER = 8,
     EXACT_SPREAD = 12, /* bits between the largest and the smallest exponent of a tensor */
 };
 
@@ -76,8 +77,10 @@ size_t exact_tensors(const struct exact *exact);
 /* First block of a tensor. For tensor == exact_tensors: exact_blocks. */
 size_t exact_tensor_first(const struct exact *exact, size_t tensor);
 
-/* The blocks of this tensor are coded from now on; of all tensors with the same codec. */
-void exact_code(struct exact *exact, size_t tensor, const struct codec *codec);
+/* The blocks of this tensor are coded from now on; of all tensors with the same codec. `flush`: as in the last step of a span of a
+ * codec with memory: with the same exponents, on 16 bits and up to EXACT_FINER bits finer. They stay as they are then, but for
+ * exact_raise. */
+void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, bool flush);
 /* Is any? Then exact_scales is of no use. */
 bool exact_is_coded(const struct exact *exact);
 
@@ -96,6 +99,12 @@ int16_t exact_clamp(int exponent);
 void exact_add(const struct exact *exact, const int16_t *exponent, size_t first, const float *g,
                size_t n, unsigned shards_in, uint32_t key, int32_t *own, int32_t *over,
                int32_t *bad, uint64_t *check);
+
+/* The same of one shard and whole blocks, with a codec that has a memory: a[n] is the gradient with what was left out of those before
+ * it, and after[n] is what is left out now: nothing of a block that is not coded. after NULL: it is dropped; it may be a. */
+void exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first,
+                    const float *a, float *after, size_t n, uint32_t key, int32_t *own,
+                    int32_t *over, int32_t *bad, uint64_t *check);
 
 /* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
  * |g * scale| that is not saturated. */
@@ -124,6 +133,9 @@ bool exact_adapts(const struct exact *exact, size_t block);
 uint64_t exact_squares(const struct exact *exact, const int32_t *sum, size_t block);
 void exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares,
                  const int32_t *over, int16_t *exponent);
+/* Before the first step with a codec that has a memory: the exponents of the tensors that have one for all their blocks, from the
+ * squares[blocks] of the last sum without it. */
+void exact_begin(const struct exact *exact, const double *squares, int16_t *exponent);
 /* Raises the exponents of the blocks with over[block] != 0 and returns their number. */
 size_t exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent);
 

@@ -4,7 +4,9 @@
  * nearest even: so all widths of vectors give the same integers. */
 #include "compress/exact_simd.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "proto/float_bits.h"
 #include "proto/simd.h"
@@ -76,6 +78,64 @@ SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n,
                        float limit, uint32_t key, struct check_sums *sums)
 {
     return add_rounded(own, g, n, scale, limit, DRAWN, key, sums);
+}
+
+uint32_t
+SIMD_NAME(exact_sign)(int32_t *restrict q, const float *restrict a, size_t n, float scale,
+                      struct check_sums *sums)
+{
+    uint32_t largest = 0, plain = 0, weighted = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = float_bits(a[i] * scale) & 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+        q[i] = (a[i] > 0) - (a[i] < 0);
+        plain += (uint32_t)q[i];
+        weighted += (uint32_t)q[i] * (uint32_t)i;
+    }
+    *sums = (struct check_sums){plain, weighted};
+    return largest;
+}
+
+void
+SIMD_NAME(exact_few)(float *restrict few, const float *restrict a, size_t n, float share,
+                     uint32_t key)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool chosen = random_unit(key + (uint32_t)i) < share || !(fabsf(a[i]) <= FLT_MAX);
+        few[i] = chosen ? a[i] : 0.0f;
+    }
+}
+
+/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 8 more, that at least `count` reach. */
+static inline uint32_t
+threshold(const float *a, size_t n, size_t count)
+{
+    uint32_t least = 0;
+    for (int bit = 30; bit >= 15; bit--) {
+        uint32_t above = 0, next = least | 1u << bit;
+        for (size_t i = 0; i < n; i++)
+            above += (float_bits(a[i]) & 0x7fffffffu) >= next;
+        least = above >= count ? next : least;
+    }
+    return least;
+}
+
+void
+SIMD_NAME(exact_top)(float *restrict few, const float *restrict a, size_t n, size_t count)
+{
+    uint32_t least = threshold(a, n, count);
+    for (size_t i = 0; i < n; i++)
+        few[i] = (float_bits(a[i]) & 0x7fffffffu) >= least ? a[i] : 0.0f;
+}
+
+void
+SIMD_NAME(exact_keep)(int32_t *restrict own, float *restrict rest, const int32_t *restrict q,
+                      const float *restrict a, size_t n, float unit)
+{
+    for (size_t i = 0; i < n; i++) {
+        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)q[i]);
+        rest[i] = a[i] - (float)q[i] * unit;
+    }
 }
 
 void

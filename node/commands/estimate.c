@@ -82,6 +82,7 @@ static double
 compute(struct bench *bench, unsigned shards)
 {
     double start = clock_s();
+    work_open(bench->work, &bench->now, bits_below(shards));
     work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, NULL, NULL);
     return clock_s() - start;
 }
@@ -93,6 +94,7 @@ apply(struct bench *bench)
     double start = clock_s();
     state_advance(&bench->next, &bench->now, bench->own, &event, bench->pool);
     state_swap(&bench->now, &bench->next);
+    work_applied(bench->work, &bench->now, &bench->next, &event);
     return clock_s() - start;
 }
 

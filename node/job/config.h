@@ -98,6 +98,7 @@ struct config {
         bool
             pull_bf16; /* what workers read of servers that do not wait is rounded: push_ranges.h */
         uint64_t compress_warmup; /* steps before it begins */
+        uint64_t compress_span;   /* steps after which a codec with memory begins anew */
         bool bf16;                /* what crosses cuts is rounded: nn_model_round_cuts */
         bool even;                /* division: equal shares, not by speed */
         char group[PROTO_NAME_MAX];

@@ -118,7 +118,7 @@ static const struct config_word methods[] = {{"average", 0}, {"push_sum", 1}, {N
 static const struct config_word stages[] = {{"auto", CONFIG_STAGES_AUTO}, {NULL, 0}};
 static const struct config_word orders[] = {
     {"gpipe", SCHEDULE_GPIPE}, {"1f1b", SCHEDULE_1F1B}, {"zb", SCHEDULE_ZB}, {NULL, 0}};
-#define CODEC_WORD(name, bits, dropped, random, percent) {#name, CODEC_##name},
+#define CODEC_WORD(name, bits, dropped, rounding, percent, memory) {#name, CODEC_##name},
 static const struct config_word codecs[] = {CODEC_TABLE(CODEC_WORD){NULL, 0}};
 static const struct config_word floats[] = {{"fp32", 0}, {"bf16", 1}, {NULL, 0}};
 static const struct config_word divisions[] = {{"speed", 0}, {"even", 1}, {NULL, 0}};
@@ -270,8 +270,9 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "schedule", CONFIG_EXCHANGE, MEMBER(mesh.schedule), orders, "zb"),
     ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), floats, "fp32"),
     ENUM("mesh", "compress", CONFIG_JOB, MEMBER(mesh.compress), codecs, "none"),
-    ENUM("mesh", "pull", CONFIG_JOB, MEMBER(mesh.pull_bf16), floats, "fp32"),
     UINT("mesh", "compress_warmup", CONFIG_JOB, MEMBER(mesh.compress_warmup), 0, COUNT_MAX, "16"),
+    UINT("mesh", "compress_span", CONFIG_JOB, MEMBER(mesh.compress_span), 1, COUNT_MAX, "64"),
+    ENUM("mesh", "pull", CONFIG_JOB, MEMBER(mesh.pull_bf16), floats, "fp32"),
     ENUM("mesh", "sync", CONFIG_JOB, MEMBER(mesh.sync), syncs, "bsp"),
     UINT("mesh", "staleness", CONFIG_JOB, MEMBER(mesh.staleness), 0, 1000, "3"),
     UINT("mesh", "softsync", CONFIG_JOB, MEMBER(mesh.softsync), 1, 64, "4"),

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/codec.h"
 #include "node/job/config_key.h"
 #include "node/job/parse.h"
 
@@ -157,7 +158,8 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if there were no such keys. */
+/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if there were no
+ * such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
@@ -167,7 +169,10 @@ is_left_out(const struct config_key *key, const struct config *config)
         (key->offset == offsetof(struct config, mesh.pull_bf16) && !config->mesh.pull_bf16);
     bool codec = key->offset == offsetof(struct config, mesh.compress) ||
                  key->offset == offsetof(struct config, mesh.compress_warmup);
-    return key->scope == CONFIG_JOB && (empty || plain || (codec && !config->mesh.compress));
+    const struct codec *used = codec_of(config->mesh.compress);
+    bool span = key->offset == offsetof(struct config, mesh.compress_span);
+    return key->scope == CONFIG_JOB &&
+           (empty || plain || (codec && !used) || (span && !(used && used->memory)));
 }
 
 /* Every key whose scope is in `scopes`. */

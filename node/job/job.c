@@ -74,23 +74,34 @@ check_inputs(const struct config *config, const struct job *job, struct why *why
     return rc;
 }
 
+/* The blocks in the grid of a codec: `count` elements of each tensor. */
+static int
+coded_grid(const struct job *job, const size_t *count, const struct codec *codec, unsigned shards,
+           bool flush, struct exact **out)
+{
+    size_t tensors = nn_tensor_count(job->model);
+    int rc = exact_new(out, count, tensors, shards);
+    for (size_t i = 0; !rc && i < tensors; i++)
+        if (nn_tensor(job->model, i)->average == 0 && codec_takes(codec, count[i]))
+            exact_code(*out, i, codec, flush);
+    return rc;
+}
+
 static int
 open_exact(struct job *job, const struct config *config, struct why *why)
 {
+    const struct codec *codec = codec_of(config->mesh.compress);
     bool local_steps = config->train.local_steps > 1; /* running averages moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)
         count[i] = nn_tensor(job->model, i)->count;
     int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
-    if (!rc && config->mesh.compress)
-        rc = exact_new(&job->coded, count, tensors, config->train.shards);
+    if (!rc && codec)
+        rc = coded_grid(job, count, codec, config->train.shards, false, &job->coded);
+    if (!rc && codec && codec->memory)
+        rc = coded_grid(job, count, codec, config->train.shards, true, &job->flush);
     free(count);
-    const struct codec *codec = codec_of(config->mesh.compress);
-    for (size_t i = 0; !rc && job->coded && i < tensors; i++)
-        if (nn_tensor(job->model, i)->average == 0 &&
-            codec_takes(codec, nn_tensor(job->model, i)->count))
-            exact_code(job->coded, i, codec);
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
     for (size_t i = 0; job->average && i < tensors; i++)
         for (size_t b = exact_tensor_first(job->exact, i);
@@ -414,7 +425,12 @@ job_rules(const struct job *job, const struct config *config)
         .test = data->test,
         .average = job->average,
         .coded = job->coded,
-        .warmup = config->mesh.compress_warmup,
+        .flush = job->flush,
+        .warmup = job->flush && config->mesh.compress_warmup <= job->begun
+                      ? job->begun + 1 /* its first unit comes from the step before it */
+                      : config->mesh.compress_warmup,
+        .span = job->flush ? config->mesh.compress_span : 0,
+        .begun = job->begun,
         .labels = labelled ? nn_label_count(job->model) : 0,
     };
 }
@@ -437,6 +453,7 @@ job_work(const struct job *job, const struct config *config)
         .bucket_bytes = config->mesh.bucket,
         .stages = config->mesh.stages != 1,
         .claims = config->mesh.audit > 0,
+        .memory = job->flush != NULL,
     };
 }
 
@@ -453,6 +470,7 @@ job_close(struct job *job)
     checkpoint_close(&job->start);
     exact_destroy(&job->exact);
     exact_destroy(&job->coded);
+    exact_destroy(&job->flush);
     free(job->average);
     job->average = NULL;
     nn_model_destroy(&job->model);

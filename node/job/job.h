@@ -14,6 +14,7 @@ struct job {
     struct nn_model *model;
     struct exact *exact;
     struct exact *coded; /* the same blocks, in the grid of mesh.compress; NULL without it */
+    struct exact *flush; /* and in that of the last step of a span; NULL: the codec has no memory */
     unsigned ledgers;    /* one per segment of the model; 1 without mesh.stages */
     float *average;      /* one value per exponent block: see struct state_job */
     struct safetensors_file *from; /* model.from, open; NULL: there is none */

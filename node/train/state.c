@@ -366,13 +366,53 @@ rules_end(const struct state *state, const struct state_rules *rules)
     return rules == &state->job.rules ? all : smaller(all, rules->until);
 }
 
+/* The first step of the span of the next one. */
+static uint64_t
+span_first(const struct state *state)
+{
+    const struct state_job *job = &state->job;
+    uint64_t step = state->header->step,
+             first = job->begun > job->warmup ? job->begun : job->warmup;
+    for (size_t i = 0; i < job->past_count; i++)
+        if (job->past[i].until <= step && job->past[i].until > first)
+            first = job->past[i].until;
+    return step < first ? step : first + (step - first) / job->span * job->span;
+}
+
+/* Steps to the end of the rules, or of the span. */
+static uint64_t
+steps_left(const struct state *state)
+{
+    const struct state_job *job = &state->job;
+    uint64_t step = state->header->step, end = rules_end(state, state_rules(state));
+    uint64_t left = step < end ? end - step : 1;
+    if (job->span == 0)
+        return left;
+    return smaller(left,
+                   step < job->warmup ? job->warmup - step : span_first(state) + job->span - step);
+}
+
 uint64_t
 state_steps(const struct state *state)
 {
+    return smaller(
+        state->job.local_steps,
+        smaller(state_epoch_steps(&state->job) - state->header->epoch_step, steps_left(state)));
+}
+
+bool
+state_carries(const struct state *state)
+{
     const struct state_header *h = state->header;
-    uint64_t end = rules_end(state, state_rules(state)), left = h->step < end ? end - h->step : 1;
-    return smaller(state->job.local_steps,
-                   smaller(state_epoch_steps(&state->job) - h->epoch_step, left));
+    return state->job.span > 0 && h->step >= state->job.warmup && !h->done &&
+           h->step > span_first(state) && h->step < rules_end(state, state_rules(state));
+}
+
+bool
+state_flushes(const struct state *state)
+{
+    return state->job.span > 0 && state->header->step >= state->job.warmup &&
+           state_steps(state) == steps_left(state);
 }
 
 uint64_t

@@ -141,9 +141,11 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
-    /* The grid of the sums (exact.h) from the step `warmup` on; NULL: as before it. Borrowed. */
-    const struct exact *coded;
-    uint64_t warmup;
+    /* The grid of the sums (exact.h) from the step `warmup` on; NULL: as before it. Borrowed. With `span` above 0 the codec has a
+     * memory. Then the last step of a span has the grid `flush`. */
+    const struct exact *coded, *flush;
+    uint64_t warmup, span;
+    uint64_t begun;  /* the first step of the job */
     void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: reserved here */
     uint64_t labels; /* labels per sample for the accuracy; 0: there is no accuracy */
 };
@@ -203,11 +205,18 @@ state_job_grid(const struct state_job *job, const struct exact *exact, uint64_t 
     return job->coded && step >= job->warmup ? job->coded : exact;
 }
 
+/* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps begin where
+ * nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next round, and does that send
+ * all of it? No round is in two spans. */
+bool state_carries(const struct state *state);
+bool state_flushes(const struct state *state);
+
 /* That of the sum of the next round. */
 static inline const struct exact *
 state_grid(const struct state *state)
 {
-    return state_job_grid(&state->job, state->exact, state->header->step);
+    return state_flushes(state) ? state->job.flush
+                                : state_job_grid(&state->job, state->exact, state->header->step);
 }
 
 /* Bytes of the block. */

@@ -237,6 +237,18 @@ copy_vectors(struct state *next, const struct state *now)
         }
 }
 
+/* The first step with a codec that has a memory comes next. */
+static void
+begin_codec(struct update *u, struct pool *pool)
+{
+    struct state *next = u->next;
+    const struct state_job *job = &next->job;
+    if (job->span == 0 || u->now->header->step >= job->warmup || next->header->step < job->warmup)
+        return;
+    pool_run(pool, square_item, u, state_items(u->end - u->block));
+    exact_begin(job->coded, next->square, next->exponent);
+}
+
 static void
 adapt(struct state *next, const struct state *now, const int32_t *total)
 {
@@ -259,6 +271,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
         find_ratios(&u, pool);
         pool_run(pool, update_item, &u, state_items(now->block_count));
         adapt(next, now, total);
+        begin_codec(&u, pool);
         exact_floor(next->exact, next->exponent);
     } else {
         copy_vectors(next, now);

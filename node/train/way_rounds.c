@@ -35,6 +35,11 @@ struct rounds_run {
     uint64_t missing;                 /* segments that run->gather has not got */
     /* of the steps in stages; NULL: there are none */
     struct recording *recording;
+    /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this node did not
+     * have it; and steps since the last state that may be written as a checkpoint */
+    struct state span;
+    uint64_t span_hash;
+    uint64_t unsaved;
 };
 
 /* Returns 0, or the exit status. */
@@ -131,13 +136,27 @@ take_part(struct run *run, const struct mesh_task *task)
     gather_next(run);
 }
 
+/* The present state is one to go back to if the next one is not. */
+static void
+keep_span(struct run *run, uint64_t hash)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_header *h = run->state.header;
+    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup)
+        return;
+    memcpy(rounds->span.block, run->state.block, run->state.size);
+    rounds->span_hash = hash;
+}
+
 /* `hash`: what is remembered. */
 static void
 announce(struct run *run, uint64_t hash)
 {
     struct rounds_run *rounds = run->own;
     rounds->round = run->state.header->round;
-    struct core_state state = {.round = rounds->round, .hash = hash};
+    struct core_state state = {
+        .round = rounds->round, .hash = hash, .pinned = state_carries(&run->state)};
+    keep_span(run, hash);
     count_skips(run);
     if (in_parts(run)) {
         state_parts(&run->state, &rounds->stages.segments, rounds->parts);
@@ -207,9 +226,22 @@ static bool
 state_before(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
-    if (!rounds->before || run->next.header->round >= round || !state_sound(&run->next, run->pool))
+    if (!rounds->before || run->next.header->round >= round || state_carries(&run->next) ||
+        !state_sound(&run->next, run->pool))
         return false;
     state_swap(&run->state, &run->next);
+    return true;
+}
+
+/* That in which the span began. */
+static bool
+state_of_span(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    if (!rounds->span_hash || rounds->span.header->round >= round ||
+        state_hash(&rounds->span, run->pool) != rounds->span_hash)
+        return false;
+    memcpy(run->state.block, rounds->span.block, run->state.size);
     return true;
 }
 
@@ -232,10 +264,12 @@ go_back(struct run *run, uint64_t round)
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
     struct why why;
-    bool found = state_before(run, round) ||
+    bool found = state_before(run, round) || state_of_span(run, round) ||
                  (!run->folder.fresh && save_find_below(run->save, &run->state, round)) ||
                  (in_parts(run) && parts_back(run, &rounds->stages, round));
     rounds->before = rounds->damaged = false;
+    rounds->unsaved = 0;
+    work_forget(run->work);
     if (!found && job_state(&run->job, run->config, &run->state, &why)) {
         leave(run, why.line);
         return;
@@ -271,12 +305,28 @@ recover(struct run *run)
     go_back(run, rounds->round);
 }
 
+/* Somebody is gone who had shards of this span. */
+static void
+span_again(struct run *run, uint64_t round)
+{
+    uint64_t step = run->state.header->step;
+    go_back(run, round);
+    metrics_withdraw_from(run->metrics, run->state.header->step + 1);
+    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu steps again",
+              (unsigned long long)run->state.header->step,
+              (unsigned long long)(step - run->state.header->step));
+}
+
 /* Other nodes hold another one, or held another one before a round long ago. */
 static void
 retreat(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
     bool past = round < rounds->round;
+    if (state_carries(&run->state) && !past) {
+        span_again(run, round);
+        return;
+    }
     if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
         train_say(run, 3, "the weights may be wrong: going back to older ones");
     train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
@@ -321,6 +371,12 @@ compute_shards(struct run *run, const struct mesh_task *task)
     rounds->computes = task->shards;
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     rounds->damaged = !state_head_sound(&run->state);
+    int rc = rounds->damaged ? 0 : work_open(run->work, &run->state, task->shards);
+    if (rc == -ENOMEM) {
+        leave(run, "not enough memory for what its codec leaves out of gradients");
+        return;
+    }
+    rounds->damaged = rounds->damaged || rc;
     if (!rounds->damaged)
         work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
                    bucket_ready, run);
@@ -517,6 +573,7 @@ commit(struct run *run, const struct mesh_task *task)
     }
     state_swap(&run->state, &run->next);
     rounds->before = true;
+    work_applied(run->work, &run->state, &run->next, event);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
@@ -530,8 +587,11 @@ commit(struct run *run, const struct mesh_task *task)
     train_begin_fresh(run);
     if (event->evaluated && !run->state.header->done && state_whole(&run->state))
         save_model(run->save, run->state.header, state_weights(&run->state));
-    if (event->stepped)
-        save_step(run->save, &run->state, event->steps, run->config->train.checkpoint_every);
+    rounds->unsaved += event->stepped ? event->steps : 0;
+    if (rounds->unsaved > 0 && !state_carries(&run->state)) {
+        save_step(run->save, &run->state, rounds->unsaved, run->config->train.checkpoint_every);
+        rounds->unsaved = 0;
+    }
 }
 
 /* At most once in CAUGHT_S: a slow node may do so again and again. */
@@ -663,6 +723,9 @@ open_rounds(struct run *run, struct why *why)
     if (!rounds || (audits && !rounds->scratch))
         return why_error(why, -ENOMEM, "not enough memory for mesh.audit");
     rounds->known = true;
+    const struct state_job rules = job_rules(&run->job, run->config);
+    if (rules.span > 0 && state_init(&rounds->span, &rules, run->job.exact, run->state.param_count))
+        return why_error(why, -ENOMEM, "not enough memory for the state to go back to");
     if (run->config->mesh.stages == 1)
         return 0;
     const struct config *config = run->config;
@@ -689,6 +752,8 @@ close_rounds(struct run *run)
     struct rounds_run *rounds = run->own;
     if (rounds) {
         recording_destroy(&rounds->recording);
+        if (rounds->span.block)
+            state_fini(&rounds->span);
         free(rounds->scratch);
     }
     free(rounds);

@@ -42,7 +42,9 @@ work_new(struct work **out, const struct work_setup *setup)
     if (!work)
         return -ENOMEM;
     work->setup = *setup;
-    if (new_tables(work) || lanes_init(work)) {
+    if (new_tables(work) || lanes_init(work) ||
+        (setup->memory &&
+         feedback_new(&work->feedback, setup->shards, nn_param_count(setup->model)))) {
         work_destroy(out);
         return -ENOMEM;
     }
@@ -61,6 +63,7 @@ work_destroy(struct work **work)
         pthread_mutex_destroy(&self->stripe[i]);
     free(self->stripe);
     buckets_fini(&self->buckets);
+    feedback_destroy(&self->feedback);
     free(self->shard_result);
     free(self->scale);
     free(self);
@@ -171,39 +174,66 @@ part_add(struct part *part, size_t first, int32_t bad, uint64_t check)
     pthread_mutex_unlock(&part->lane->lock);
 }
 
-/* What a codec draws from. */
+/* What a codec draws from. One with memory draws for all shards alike. */
 static uint32_t
 codec_key(const struct part *part)
 {
     const struct work *work = part->lane->work;
     uint64_t step = mix64_pair(work->setup.seed, work->state->header->step);
-    return (uint32_t)(mix64_pair(step, (uint64_t)__builtin_ctzll(part->shards)) >> 32);
+    uint64_t of = work->feedback ? 0 : (uint64_t)__builtin_ctzll(part->shards);
+    return (uint32_t)(mix64_pair(step, of) >> 32);
 }
 
-/* nn_sink: quantise some of a gradient and add it to own. */
+/* Quantise some of a gradient and add it to own. `after`: where what a codec with memory leaves out goes, which may be g; NULL:
+ * nowhere. */
+static void
+add_range(struct part *part, size_t first, const float *g, float *after, size_t n)
+{
+    struct work *work = part->lane->work;
+    const struct exact *grid = state_grid(work->state);
+    const int16_t *exponent = work->state->exponent;
+    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
+    unsigned shards = (unsigned)__builtin_popcountll(part->shards);
+    const uint32_t key = codec_key(part);
+    int32_t bad = 0;
+    uint64_t check = 0;
+    for (size_t at = first, end = first + n, stop; at < end; at = stop) {
+        size_t stripe = exact_block_of(work->setup.exact, at) / STRIPE_BLOCKS, done = at - first;
+        stop = stripe_first(work, stripe + 1);
+        stop = stop < end ? stop : end;
+        pthread_mutex_lock(&work->stripe[stripe]);
+        if (work->keeps)
+            exact_add_kept(grid, exponent, at, g + done, after ? after + done : NULL, stop - at,
+                           key, work->own, over, &bad, &check);
+        else
+            exact_add(grid, exponent, at, g + done, stop - at, shards, key, work->own, over, &bad,
+                      &check);
+        pthread_mutex_unlock(&work->stripe[stripe]);
+    }
+    part_add(part, first, bad, check);
+}
+
+/* nn_sink: as far as it goes. With memory whole blocks are quantised later. */
 static void
 add_floats(void *ctx, size_t first, const float *g, size_t n)
 {
     struct part *part = ctx;
     struct work *work = part->lane->work;
-    int32_t *over = work->own + work->state->param_count + TAIL_OVER;
-    unsigned shards = (unsigned)__builtin_popcountll(part->shards);
-    const size_t begin = first;
-    const uint32_t key = codec_key(part);
-    int32_t bad = 0;
-    uint64_t check = 0;
-    for (size_t stripe = exact_block_of(work->setup.exact, first) / STRIPE_BLOCKS, end = first + n;
-         first < end; stripe++) {
-        size_t stop = stripe_first(work, stripe + 1);
-        size_t count = (stop < end ? stop : end) - first;
-        pthread_mutex_lock(&work->stripe[stripe]);
-        exact_add(state_grid(work->state), work->state->exponent, first, g, count, shards, key,
-                  work->own, over, &bad, &check);
-        pthread_mutex_unlock(&work->stripe[stripe]);
-        first += count;
-        g += count;
-    }
-    part_add(part, begin, bad, check);
+    if (work->keeps)
+        feedback_add(work->feedback, (unsigned)__builtin_ctzll(part->shards), first, g, n);
+    else
+        add_range(part, first, g, NULL, n);
+}
+
+/* What add_floats kept of elements [first, first + n). */
+static void
+add_kept(struct part *part, size_t first, size_t n)
+{
+    struct feedback *feedback = part->lane->work->feedback;
+    unsigned shard = (unsigned)__builtin_ctzll(part->shards);
+    bool flush = state_flushes(part->lane->work->state);
+    float *a = feedback_next(feedback, shard) + first;
+    add_range(part, first, a, flush ? NULL : a, n);
 }
 
 /* nn_sink: how a layer adds integers to own itself. A part of several shards keeps to the range of one, too. */
@@ -252,6 +282,25 @@ backward_lane(void *ctx, size_t i)
     backward_section(lane, work->present, work->params, sink);
 }
 
+static void
+kept_part(void *ctx, size_t p)
+{
+    struct lane *lane = ctx;
+    const struct work *work = lane->work;
+    size_t first, layer = work->buckets.section[work->present].layer;
+    size_t count = buckets_of_layer(work->setup.model, layer, &first);
+    if (count)
+        add_kept(&lane->part[p], first, count);
+}
+
+/* What the section left to be quantised, by a codec with memory. */
+static void
+kept_lane(void *ctx, size_t i)
+{
+    struct work *work = ctx;
+    lane_each(&work->lane[i], kept_part);
+}
+
 /* One local step; a shard that has no rows in it stays where it is. */
 static void
 local_sgd_on(struct lane *lane, uint64_t step)
@@ -291,6 +340,8 @@ local_sgd_lane(void *ctx, size_t i)
     local_sgd_end(&lane->walk, work->params,
                   (float)((double)lane->count / (double)state_rows(state)));
     add_floats(lane->part, 0, lane->walk.gradient, state->param_count);
+    if (work->keeps)
+        add_kept(lane->part, 0, state->param_count);
 }
 
 /* All local steps of the lanes' shards. */
@@ -356,6 +407,8 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
         work->present = s;
         if (!work->walks)
             lanes_run(work, backward_lane);
+        if (!work->walks && work->keeps)
+            lanes_run(work, kept_lane);
         for (; ready && last && told < work->buckets.section[s].ready; told++)
             ready(ctx, told);
     }
@@ -403,6 +456,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->state = state;
     work->params = training ? state->params : state_weights(state);
     work->own = own;
+    work->keeps = training && work->feedback && state->header->step >= state->job.warmup;
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     for (size_t r = 0; fresh && training && r < state->held_count; r++)
         work_clear(work, &state->held[r]);
@@ -418,6 +472,36 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     state_tail_seal(own + tail->first, blocks, before);
     if (ready)
         ready(ctx, work->buckets.bucket_count - 1);
+}
+
+int
+work_open(struct work *work, const struct state *state, uint64_t shards)
+{
+    uint64_t empty = 0;
+    if (!work->feedback || state->header->phase != STATE_TRAIN ||
+        state->header->step < state->job.warmup)
+        return 0;
+    work->state = state;
+    for (uint64_t left = shards; left; left &= left - 1) {
+        unsigned s = (unsigned)__builtin_ctzll(left);
+        empty |= (uint64_t)(work_shard_rows(work, s) == 0) << s;
+    }
+    return feedback_open(work->feedback, state, shards, empty);
+}
+
+void
+work_applied(struct work *work, const struct state *next, const struct state *now,
+             const struct state_event *event)
+{
+    if (work->feedback)
+        feedback_applied(work->feedback, next, now, event);
+}
+
+void
+work_forget(struct work *work)
+{
+    if (work->feedback)
+        feedback_drop(work->feedback);
 }
 
 bool

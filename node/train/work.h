@@ -16,6 +16,7 @@
 
 #include "mesh/core/core.h"
 #include "nn/data.h"
+#include "node/train/feedback.h"
 #include "node/train/state.h"
 
 struct work;
@@ -36,6 +37,7 @@ struct work_setup {
     void *alive_ctx; /* of both */
     uint64_t seed;
     bool exact_mode;
+    bool memory;    /* the codec has one: feedback.h */
     unsigned lanes; /* shards computed at a time; the others follow; 0: all */
     bool stages;    /* the model may be divided: a bucket ends at every place to cut (stages.h) */
     bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */
@@ -53,6 +55,13 @@ void work_destroy(struct work **work);
  * Borrowed. */
 const struct core_bucket *work_buckets(const struct work *work, size_t *count);
 size_t work_vector_count(const struct work *work);
+
+/* With a codec that has a memory: may this node compute these shards of the state's next round? As feedback_open; call it before
+ * work_round. And `next` was made of `now`, or what was left out so far is void: as feedback_applied and feedback_drop. */
+int work_open(struct work *work, const struct state *state, uint64_t shards);
+void work_applied(struct work *work, const struct state *next, const struct state *now,
+                  const struct state_event *event);
+void work_forget(struct work *work);
 
 /* Computes `shards` of the state's next round into own (set to zero first if fresh). Calls `ready` with each bucket
  * in rising order, unless it is NULL. A round of evaluation uses only the last bucket. */

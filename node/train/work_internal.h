@@ -75,8 +75,10 @@ struct work {
     /* Of the round whose forward pass has begun: */
     bool begun;
     uint64_t begun_round, begun_shards;
-    size_t layer, layer_end; /* layers passed; layers to pass now */
-    struct pieces *pieces;   /* of a round in pieces; NULL: there was none yet */
+    size_t layer, layer_end;   /* layers passed; layers to pass now */
+    struct pieces *pieces;     /* of a round in pieces; NULL: there was none yet */
+    bool keeps;                /* this round is of one that has a memory */
+    struct feedback *feedback; /* NULL: the codec has no memory */
 };
 
 int lanes_init(struct work *work); /* 0 or -ENOMEM */

@@ -20,6 +20,7 @@ static float g[N], copy[N];
 static int32_t own[N], sum[N], over[BLOCKS];
 static int16_t exponent[BLOCKS];
 static uint8_t *body;
+static bool memory, settles;
 
 static uint32_t
 draw(uint64_t *state)
@@ -41,6 +42,21 @@ draw_gradient(void)
     }
 }
 
+/* With what it left out before, if it has a memory. */
+static void
+add(const struct exact *exact, uint32_t key, int32_t *bad)
+{
+    static float a[N], rest[N];
+    uint64_t check = 0;
+    if (!memory) {
+        exact_add(exact, exponent, 0, g, N, 1, key, own, over, bad, NULL);
+        return;
+    }
+    for (size_t i = 0; i < N; i++)
+        a[i] = rest[i] + g[i];
+    exact_add_kept(exact, exponent, 0, a, settles ? rest : a, N, key, own, over, bad, &check);
+}
+
 /* The exponents to which a training run would come. */
 static void
 settle(const struct exact *exact)
@@ -52,7 +68,7 @@ settle(const struct exact *exact)
         int32_t bad = 0;
         memset(own, 0, sizeof own);
         memset(over, 0, sizeof over);
-        exact_add(exact, exponent, 0, g, N, 1, step * 0x9e3779b9u, own, over, &bad, NULL);
+        add(exact, step * 0x9e3779b9u, &bad);
         for (size_t i = 0; i < N; i++)
             own[i] *= 3; /* about the sum of all shards */
         for (size_t b = 0; b < BLOCKS; b++) {
@@ -72,7 +88,7 @@ encode(const struct exact *exact, uint32_t key)
 {
     int32_t bad = 0;
     uint64_t check;
-    exact_add(exact, exponent, 0, g, N, 1, key, own, over, &bad, NULL);
+    add(exact, key, &bad);
     return coding_pack(body, own, N, SIZE_MAX, &check);
 }
 
@@ -100,8 +116,11 @@ measure(const char *name, const struct codec *codec)
     if (exact_new(&exact, &count, 1, SHARDS))
         abort();
     if (codec)
-        exact_code(exact, 0, codec);
+        exact_code(exact, 0, codec, false);
+    memory = codec && codec->memory;
+    settles = true;
     settle(exact);
+    settles = false;
     for (uint32_t r = 0; r < ROUNDS; r++) {
         memset(own, 0, sizeof own); /* as when a round begins, also without a codec */
         double t0 = measure_now();
@@ -122,7 +141,7 @@ measure(const char *name, const struct codec *codec)
 int
 main(void)
 {
-#define NAME(name, bits, dropped, random, percent) #name,
+#define NAME(name, bits, dropped, rounding, percent, memory) #name,
     static const char *const names[] = {CODEC_TABLE(NAME)};
 #undef NAME
     body = malloc(coding_most(N));

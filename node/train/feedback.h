@@ -1,0 +1,36 @@
+/* feedback.h - what a codec with memory left out of the gradients of the shards that this node computes: the *residual* of a shard is
+ * added to its next gradient (error feedback: Seide et al. 2014; Karimireddy et al., ICML 2019).
+ *
+ * A residual belongs to a shard and a state, and is a pure function of both. It is zero where a span begins (state_carries), and
+ * only who computed the shard in each step since then has it. So it is in no checkpoint and in no message, and the core leaves
+ * each shard with who has it (core_state.pinned).
+ *
+ * It changes when a step is applied. What a round computes is put beside it, so that a round may be done again, or skipped, with
+ * the same residual. Memory: 8 bytes per parameter and shard, allocated when the shard is first computed here, and kept. */
+#ifndef NODE_FEEDBACK_H
+#define NODE_FEEDBACK_H
+
+#include "node/train/state.h"
+
+struct feedback;
+
+/* Of all parameters of so many shards. Returns 0 or -ENOMEM. */
+int feedback_new(struct feedback **out, unsigned shards, size_t params);
+void feedback_destroy(struct feedback **feedback);
+
+/* Of these shards, are there those of this state, and memory to compute the next round? Returns 0, -ENOMEM, or -ENODATA: another
+ * node has one of them. Call it before these shards are computed. `empty`: those without a row, whose gradient may not come. */
+int feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards,
+                  uint64_t empty);
+/* Elements [first, first + n) of the shard's gradient: with what is carried on, they are in feedback_next, [params], where what is
+ * left out of them is to be in the end. */
+void feedback_add(struct feedback *feedback, unsigned shard, size_t first, const float *g,
+                  size_t n);
+float *feedback_next(const struct feedback *feedback, unsigned shard);
+/* `next` was made of `now`, by what was computed since feedback_open, or by others. `event`: of that round. */
+void feedback_applied(struct feedback *feedback, const struct state *next, const struct state *now,
+                      const struct state_event *event);
+/* All of it is void. */
+void feedback_drop(struct feedback *feedback);
+
+#endif

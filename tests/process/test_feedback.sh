@@ -1,0 +1,81 @@
+#!/bin/bash
+# test_feedback.sh - codecs with memory (topk, onebit, randk): one hash for any number of nodes and through deaths within a span, which
+# is then computed again; a power cut within a span; a join.
+. "$(dirname "$0")/../support/process.sh"
+
+STEPS=120
+write_job "$WORK/job.yaml" $STEPS "eval_every: 0" "checkpoint_every: 8"
+SLOW="env MESHNODE_FAIL=compute:1+:sleep=10" # so that what happens does so in mid-run
+
+codec() { # NAME: the options of a job with it
+    echo "--set mesh.compress=$1 --set mesh.compress_warmup=4 --set mesh.compress_span=16"
+}
+
+alone() { # CODEC: the reference
+    # shellcheck disable=SC2046
+    node "one-$1" "$WORK/job.yaml" --set mesh.gather_ms=0 $(codec "$1")
+    finished 60 "one-$1"
+}
+
+slow() { # NAME CODEC OPTION ...
+    WHERE[$1]=$SLOW
+    # shellcheck disable=SC2046
+    MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" $(codec "$2") "${@:3}"
+    WHERE[$1]=
+}
+
+for codec in topk onebit randk; do
+    alone $codec
+    # shellcheck disable=SC2046
+    for name in a b c; do
+        node $name "$WORK/job.yaml" --peers 3 $(codec $codec)
+    done
+    finished 60 a b c
+    same_hash one-$codec a b c
+    echo "$codec: one node and three come to $(result a params_sha256)"
+done
+[ "$(result one-topk params_sha256)" != "$(result one-onebit params_sha256)" ] || fail "two codecs have one hash"
+
+# Step 30 is in the span from 20 on.
+for name in d e f; do
+    slow $name topk --peers 3
+done
+wait_until 60 "a step within a span" reached 30 d e f
+kill_node e
+wait_until 60 "the span to be computed again" grep -q "steps again" "$WORK/d.log"
+slow g topk # joins
+finished 60 d f g
+same_hash one-topk d f g
+[ "$(grep -c '"step":' "$WORK/d/metrics.jsonl")" -ge $STEPS ] || fail "d's metrics lack steps"
+"$MESHNODE" verify "$WORK/d" "$WORK/f" >"$WORK/verify" || fail "verify: $(cat "$WORK/verify")"
+echo "a node was killed within a span: $(grep -h -o "a node that had shards.*" "$WORK/d.log" | head -1)"
+
+# All at once, as by a power cut, within a span.
+for name in h i; do
+    slow $name onebit --peers 2
+done
+wait_until 60 "a step within a span" reached 45 h i
+kill_node h
+kill_node i
+for name in h i; do
+    # shellcheck disable=SC2046
+    node $name "$WORK/job.yaml" --peers 2 --resume $(codec onebit)
+done
+finished 60 h i
+same_hash one-onebit h i
+grep -q "resumed at step" "$WORK/h.log" || fail "h did not resume"
+echo "all were killed within a span, and came back: the same"
+
+# Refused, each in one line that names the remedy.
+refused() { # WORDS OPTION ...
+    local words=$1
+    shift
+    "$MESHNODE" check "$WORK/job.yaml" "$@" >"$WORK/refused" 2>&1 && fail "taken: $*"
+    grep -q "$words" "$WORK/refused" || fail "$* is refused with: $(cat "$WORK/refused")"
+}
+refused "mesh.stages = 1" --set mesh.compress=topk --set mesh.stages=2
+refused "mesh.audit" --set mesh.compress=onebit --set mesh.audit=0.1
+refused "compress_warmup = 1" --set mesh.compress=randk --set mesh.compress_warmup=0
+refused "compress_span" --set mesh.compress=int8 --set mesh.compress_span=8
+refused "compress_span" --set mesh.compress=topk --set mesh.compress_span=0
+echo "combinations that cannot be are refused"

@@ -1,0 +1,356 @@
+/* test_kept.c - codecs with memory: nothing of a gradient is lost, it only comes later; the units that they find; the same with every
+ * instruction set. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compress/check.h"
+#include "compress/exact.h"
+#include "compress/exact_simd.h"
+#include "tests/support/rand.h"
+#include "tests/support/variants.h"
+
+enum { N = 2500, SHARDS = 4, BLOCKS = 3, STEPS = 1000 };
+
+static const enum codec_kind kinds[] = {CODEC_topk, CODEC_onebit, CODEC_randk};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static float g[N], rest[SHARDS][N], next[N], value[N];
+static int32_t own[N], over[BLOCKS];
+static int16_t exponent[BLOCKS];
+static double given[N], summed[N];
+
+static struct exact *
+coded(enum codec_kind kind, bool flush)
+{
+    struct exact *exact;
+    const size_t count = N;
+    assert_int_equal(exact_new(&exact, &count, 1, SHARDS), 0);
+    exact_code(exact, 0, codec_of(kind), flush);
+    return exact;
+}
+
+static void
+begin(enum codec_kind kind, float deviation)
+{
+    struct exact *exact = coded(kind, false);
+    double squares[BLOCKS];
+    for (size_t b = 0; b < BLOCKS; b++) {
+        size_t n = exact_block_first(exact, b + 1) - exact_block_first(exact, b);
+        squares[b] = (double)n * SHARDS * (double)deviation * (double)deviation;
+        exponent[b] = -2;
+    }
+    exact_begin(exact, squares, exponent);
+    memset(rest, 0, sizeof rest);
+    memset(given, 0, sizeof given);
+    memset(summed, 0, sizeof summed);
+    exact_destroy(&exact);
+}
+
+/* Normally distributed, by the sum of twelve numbers. */
+static void
+draw(struct rand *rand, float deviation)
+{
+    for (size_t i = 0; i < N; i++) {
+        float sum = -6;
+        for (int k = 0; k < 12; k++)
+            sum += (float)(rand_u64(rand) >> 40) * 0x1p-24f;
+        g[i] = sum * deviation;
+        given[i] += (double)g[i];
+    }
+}
+
+static void
+adapt(const struct exact *exact)
+{
+    uint64_t squares[BLOCKS];
+    uint32_t bits;
+    for (size_t b = 0; b < BLOCKS; b++) {
+        float block[EXACT_BLOCK];
+        exact_take(exact, exponent, own, b, block, &bits);
+        exact_follow(exact, b, bits, false, exponent);
+        squares[b] = exact_squares(exact, own, b);
+    }
+    if (exact_adapts(exact, 0))
+        exact_adapt(exact, 0, squares, over, exponent);
+    exact_floor(exact, exponent);
+}
+
+/* A step of all shards. Returns the share of elements of a shard that are not zero. */
+static double
+step(const struct exact *exact, struct rand *rand, float deviation, bool flush)
+{
+    size_t kept = 0;
+    int32_t bad = 0;
+    uint32_t key = (uint32_t)rand_u64(rand);
+    uint64_t check = 0;
+    memset(own, 0, sizeof own);
+    memset(over, 0, sizeof over);
+    for (unsigned s = 0; s < SHARDS; s++) {
+        static int32_t before[N];
+        memcpy(before, own, sizeof own);
+        draw(rand, deviation);
+        for (size_t i = 0; i < N; i++)
+            rest[s][i] += g[i];
+        exact_add_kept(exact, exponent, 0, rest[s], flush ? NULL : rest[s], N, key, own, over, &bad,
+                       &check);
+        memset(rest[s], 0, flush ? sizeof next : 0);
+        for (size_t i = 0; i < N; i++)
+            kept += own[i] != before[i];
+    }
+    assert_int_equal(bad, 0);
+    assert_true(check == check_of(own, 0, N));
+    exact_read(exact, exponent, own, 0, value, N);
+    for (size_t i = 0; i < N; i++)
+        summed[i] += (double)value[i];
+    adapt(exact);
+    return (double)kept / (N * SHARDS);
+}
+
+/* What was given and what was summed differ by what is kept, and what a span begins with is nothing. */
+static void
+all_that_is_left_out_comes_later(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        struct rand rand = {kinds[k]};
+        struct exact *exact = coded(kinds[k], false), *flush = coded(kinds[k], true);
+        begin(kinds[k], 0.01f);
+        double most = 0;
+        for (int s = 0; s < STEPS; s++)
+            step(exact, &rand, 0.01f, false);
+        for (size_t i = 0; i < N; i++) {
+            double kept = 0;
+            for (unsigned s = 0; s < SHARDS; s++)
+                kept += (double)rest[s][i];
+            assert_true(fabs(given[i] - summed[i] - kept) < 1e-3);
+            most = fmax(most, fabs(kept));
+        }
+        assert_true(most <
+                    0.01 * SHARDS * 100); /* of the order of what it gets in a hundred steps */
+        int16_t before = exponent[0];
+        step(flush, &rand, 0.01f, true);
+        assert_int_equal(exponent[0], before);
+        double unit =
+            ldexp(1, before - codec_of(kinds[k])->bits - (codec_of(kinds[k])->bits < 15 ? 8 : 0));
+        for (size_t i = 0; i < N; i++)
+            assert_true(fabs(given[i] - summed[i]) < 1e-3 + SHARDS * unit);
+        exact_destroy(&exact);
+        exact_destroy(&flush);
+    }
+}
+
+static void
+as_many_are_kept_as_the_codec_says(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        struct rand rand = {7 + k};
+        struct exact *exact = coded(kinds[k], false);
+        bool all = kinds[k] == CODEC_onebit;
+        begin(kinds[k], 0.01f);
+        double share = 0;
+        for (int s = 0; s < 300; s++) {
+            double now = step(exact, &rand, 0.01f, false);
+            share += s >= 200 ? now / 100 : 0;
+        }
+        assert_true(all ? share > 0.999 : share > 0.004 && share < 0.02);
+        exact_destroy(&exact);
+    }
+}
+
+/* Also from a unit that is far from right. */
+static void
+the_unit_of_a_sign_comes_to_rest(void **state)
+{
+    (void)state;
+    for (int far = -8; far <= 8; far += 8) {
+        struct rand rand = {9};
+        struct exact *exact = coded(CODEC_onebit, false);
+        begin(CODEC_onebit, 0.01f);
+        for (size_t b = 0; b < BLOCKS; b++)
+            exponent[b] = (int16_t)(exponent[b] + far);
+        for (int s = 0; s < 200; s++)
+            step(exact, &rand, 0.01f, false);
+        int16_t least = exponent[0], most = exponent[0];
+        for (int s = 0; s < 100; s++) {
+            step(exact, &rand, 0.01f, false);
+            least = exponent[0] < least ? exponent[0] : least;
+            most = exponent[0] > most ? exponent[0] : most;
+        }
+        assert_true(most - least <= 1);
+        exact_destroy(&exact);
+    }
+}
+
+static void
+the_same_elements_are_chosen_for_all_shards(void **state)
+{
+    (void)state;
+    struct rand rand = {3};
+    struct exact *exact = coded(CODEC_randk, false);
+    int32_t bad = 0, first[N];
+    uint64_t check = 0;
+    begin(CODEC_randk, 0.01f);
+    for (int shard = 0; shard < 2; shard++) {
+        memset(own, 0, sizeof own);
+        for (size_t i = 0; i < N; i++)
+            g[i] = 1 + (float)rand_below(&rand, 100) / 100;
+        exact_add_kept(exact, exponent, 0, g, next, N, 77, own, over, &bad, &check);
+        for (size_t i = 0; i < N && shard == 1; i++)
+            assert_int_equal(first[i] != 0, own[i] != 0);
+        memcpy(first, own, sizeof first);
+    }
+    size_t chosen = 0;
+    for (size_t i = 0; i < N; i++) {
+        chosen += own[i] != 0;
+        assert_true(own[i] != 0 || next[i] == g[i]);
+    }
+    assert_true(chosen > N / 200 && chosen < N / 50);
+    exact_destroy(&exact);
+}
+
+/* Seide et al.'s vector (reference case): the signs, and what the next step gets of the rest. */
+static void
+the_sign_of_a_vector(void **state)
+{
+    (void)state;
+    const float x[6] = {0.1f, 0.15f, -0.2f, 20, 15.3f, -1.222f};
+    const int32_t sign[6] = {1, 1, -1, 1, 1, -1};
+    struct exact *exact = coded(CODEC_onebit, false);
+    int32_t bad = 0;
+    uint64_t check = 0;
+    memset(own, 0, sizeof own);
+    memset(over, 0, sizeof over);
+    exponent[0] = exponent[1] = exponent[2] = 3; /* a unit of 8 */
+    exact_add_kept(exact, exponent, 0, x, next, 6, 0, own, over, &bad, &check);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(own[i], sign[i]);
+        assert_true(next[i] == x[i] - 8 * (float)sign[i]);
+    }
+    assert_int_equal(over[0], 2); /* 20 and 15.3 */
+    exact_destroy(&exact);
+}
+
+/* Blocks at a time, and in the memory of what was left out: as all at once. */
+static void
+parts_give_the_same(void **state)
+{
+    (void)state;
+    static int32_t whole[N];
+    for (size_t k = 0; k < KINDS; k++) {
+        struct rand rand = {5};
+        struct exact *exact = coded(kinds[k], false);
+        int32_t bad = 0;
+        uint64_t check[2] = {0, 0};
+        begin(kinds[k], 0.01f);
+        draw(&rand, 0.01f);
+        memset(whole, 0, sizeof whole);
+        memset(own, 0, sizeof own);
+        exact_add_kept(exact, exponent, 0, g, next, N, 5, whole, over, &bad, &check[0]);
+        for (size_t b = 0; b < BLOCKS; b++) {
+            size_t at = exact_block_first(exact, b), n = exact_block_first(exact, b + 1) - at;
+            exact_add_kept(exact, exponent, at, g + at, g + at, n, 5, own, over, &bad, &check[1]);
+        }
+        assert_memory_equal(whole, own, sizeof own);
+        assert_memory_equal(g, next, sizeof next);
+        assert_true(check[0] == check[1]);
+        exact_destroy(&exact);
+    }
+}
+
+/* The largest ones of each block, about one in a hundred. */
+static void
+the_largest_are_kept(void **state)
+{
+    (void)state;
+    struct rand rand = {6};
+    struct exact *exact = coded(CODEC_topk, false);
+    int32_t bad = 0;
+    uint64_t check = 0;
+    draw(&rand, 0.01f);
+    memset(own, 0, sizeof own);
+    exponent[0] = exponent[1] = exponent[2] = -3;
+    exact_add_kept(exact, exponent, 0, g, next, N, 0, own, over, &bad, &check);
+    for (size_t b = 0; b < BLOCKS; b++) {
+        size_t kept = 0, n = exact_block_first(exact, b + 1) - exact_block_first(exact, b);
+        float least = 1, most = 0;
+        for (size_t i = exact_block_first(exact, b); i < exact_block_first(exact, b + 1); i++) {
+            kept += own[i] != 0;
+            least = own[i] != 0 ? fminf(least, fabsf(g[i])) : least;
+            most = own[i] == 0 ? fmaxf(most, fabsf(g[i])) : most;
+        }
+        assert_true(least > most);
+        assert_true(kept >= n / CODEC_FEW_OF && kept < n / 50);
+    }
+    exact_destroy(&exact);
+}
+
+static void
+what_is_no_number_is_told(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++)
+        for (int flush = 0; flush < 2; flush++) {
+            struct rand rand = {5};
+            struct exact *exact = coded(kinds[k], flush);
+            int32_t bad = 0;
+            uint64_t check = 0;
+            begin(kinds[k], 0.01f);
+            draw(&rand, 0.01f);
+            g[7] = NAN;
+            g[1200] = -INFINITY;
+            exact_add_kept(exact, exponent, 0, g, next, N, 5, own, over, &bad, &check);
+            assert_int_equal(bad, 2);
+            exact_destroy(&exact);
+        }
+}
+
+static void
+every_instruction_set_gives_the_same(void **state)
+{
+    (void)state;
+    static int32_t q[2][N];
+    static float few[2][N], top[2][N], left[2][N];
+    struct check_sums sums[2];
+    struct rand rand = {11};
+    draw(&rand, 0.01f);
+    for (size_t n = 0; n <= N; n += n < 70 ? 1 : 97) {
+        exact_few_base(few[0], g, n, 0.3f, 99);
+        SIMD_PICK(exact_few)(few[1], g, n, 0.3f, 99);
+        exact_top_base(top[0], g, n, n / 10);
+        SIMD_PICK(exact_top)(top[1], g, n, n / 10);
+        assert_true(exact_sign_base(q[0], g, n, 64, &sums[0]) ==
+                    SIMD_PICK(exact_sign)(q[1], g, n, 64, &sums[1]));
+        memset(own, 0, sizeof own);
+        exact_keep_base(own, left[0], q[0], few[0], n, 0x1p-6f);
+        SIMD_PICK(exact_keep)(own, left[1], q[1], few[1], n, 0x1p-6f);
+        assert_memory_equal(&sums[0], &sums[1], sizeof *sums);
+        assert_memory_equal(q[0], q[1], sizeof q[0]);
+        assert_memory_equal(few[0], few[1], sizeof few[0]);
+        assert_memory_equal(top[0], top[1], sizeof top[0]);
+        assert_memory_equal(left[0], left[1], sizeof left[0]);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_is_left_out_comes_later),
+        cmocka_unit_test(as_many_are_kept_as_the_codec_says),
+        cmocka_unit_test(the_unit_of_a_sign_comes_to_rest),
+        cmocka_unit_test(the_same_elements_are_chosen_for_all_shards),
+        cmocka_unit_test(the_sign_of_a_vector),
+        cmocka_unit_test(parts_give_the_same),
+        cmocka_unit_test(the_largest_are_kept),
+        cmocka_unit_test(what_is_no_number_is_told),
+        unit_test_of_variants(every_instruction_set_gives_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
