@@ -17,7 +17,7 @@
  *
  *     topk      of each block the largest hundredth, with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
  *               NeurIPS 2018)
- *     onebit    the sign alone, -1 or 1; what is 0 stays. Has a memory (Seide et al., Interspeech 2014)
+ *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide et al., Interspeech 2014)
  *     randk     one element in a hundred, chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
  *               et al., NeurIPS 2018)
  *
@@ -59,7 +59,7 @@ enum {
 enum codec_rounding {
     CODEC_NEAREST,
     CODEC_DRAWN, /* up or down by chance */
-    CODEC_SIGN,  /* to -1 or 1; 0 stays */
+    CODEC_SIGN,  /* to -1, 0 or 1 */
     CODEC_FEW,   /* to nearest, of a few that are chosen by chance; the others to 0 */
     CODEC_TOP,   /* of the largest few */
 };

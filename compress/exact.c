@@ -201,7 +201,7 @@ exact_clamp(int e)
     return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
 }
 
-enum { FLUSH_BITS = 15 };
+enum { FLUSH_BITS = 15, GRID_MIN = -126 /* 2^grid is a normal float */ };
 
 static int
 shard_bits(const struct exact *exact, size_t block)
@@ -211,13 +211,36 @@ shard_bits(const struct exact *exact, size_t block)
     return exact->flush ? FLUSH_BITS : exact->codec->bits;
 }
 
+/* Does a unit stand for the size of all elements? */
+static bool
+is_sign(const struct exact *exact)
+{
+    return exact->codec->rounding == CODEC_SIGN && !exact->flush;
+}
+
 /* What an element of one shard is multiplied with is 2 to this power. */
 static int
 grid_of(const struct exact *exact, size_t block, int exponent)
 {
     int bits = exact->coded[block] ? exact->codec->bits : exact->bits;
     int finer = exact->coded[block] && exact->flush ? FLUSH_BITS - bits : 0;
-    return bits + (finer < EXACT_FINER ? finer : EXACT_FINER) - exact_clamp(exponent);
+    int grid = bits + (finer < EXACT_FINER ? finer : EXACT_FINER) - exact_clamp(exponent);
+    return grid < GRID_MIN ? GRID_MIN : grid;
+}
+
+enum { UNITS_MAX = 255 /* a block of all shards fits into 32 bits */ };
+
+/* How many units a sign stands for, of those above one. */
+static void
+count_units(const float *a, size_t n, float scale, int32_t *over, int32_t *bad)
+{
+    int32_t not_finite = 0;
+    for (size_t i = 0; i < n; i++) {
+        float units = fabsf(a[i] * scale);
+        not_finite |= !isfinite(a[i]);
+        *over += units < UNITS_MAX ? (int32_t)units : UNITS_MAX;
+    }
+    *bad += not_finite;
 }
 
 static void
@@ -275,7 +298,7 @@ code_kept(const struct exact *exact, int32_t *q, const float *a, float *few, siz
 {
     const float *chosen = chosen_of(exact, few, a, n, key);
     memset(q, 0, n * sizeof *q);
-    if (!exact->flush && exact->codec->rounding == CODEC_SIGN)
+    if (is_sign(exact))
         *largest = SIMD_PICK(exact_sign)(q, a, n, scale, sums);
     else
         *largest = SIMD_PICK(exact_add)(q, chosen, n, scale, limit, sums);
@@ -295,7 +318,9 @@ block_kept(const struct exact *exact, size_t block, int exponent, const float *a
     uint32_t largest;
     const float *coded = code_kept(exact, q, a, few, n, scale, limit, key, &sums, &largest);
     SIMD_PICK(exact_keep)(own, rest, q, a, n, scale_of(-grid));
-    if (largest > float_bits(limit))
+    if (largest > float_bits(limit) && is_sign(exact))
+        count_units(a, n, scale, over, bad);
+    else if (largest > float_bits(limit))
         count_outside(coded, n, scale, limit, over, bad);
     if (after)
         memcpy(after, rest, n * sizeof *after);
@@ -429,12 +454,16 @@ too_dense(double share, double wanted)
     return bits > 0 ? bits : share < 0.6 * wanted ? -1 : 0;
 }
 
-/* The same for a unit that stands for all: 42 % of normally distributed ones are above 0.8 times their deviation, which is their
- * mean; above twice that 11 %, above half of it 69 %. */
+/* The same for a unit that is all that is sent of an element: how many whole units there are per element. Of normally distributed ones
+ * it is 0.04 where the unit is twice their deviation. What is far above it comes slowly, and then all at once when a span ends: that
+ * costs more accuracy than small ones that wait. */
 static int
-too_far(double share)
+too_far(double units)
 {
-    return share > 0.62 ? 1 : share < 0.2 ? -1 : 0;
+    int bits = 0;
+    for (; units > 0.04; units /= 2)
+        bits++;
+    return bits > 0 ? bits : units < 0.01 ? -1 : 0;
 }
 
 /* The same for so many that are saturated. Of normally distributed ones 2 % are above 2.3 times their deviation, and hardly any
@@ -480,7 +509,7 @@ exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares, c
         sum += (double)squares[b];
         outside += over[b];
     }
-    int bits = exact->codec->rounding == CODEC_SIGN ? too_far(outside / all)
+    int bits = is_sign(exact)           ? too_far(outside / all)
                : exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
                                         : too_clipped(outside / all);
     bits = exact->flush ? 0 : bits;
@@ -496,7 +525,7 @@ nearest_power(double x)
     return fraction * fraction < 0.5 ? k - 1 : k;
 }
 
-/* The mean size of normally distributed elements is 0.8 times their deviation. */
+/* As too_far wants it, of normally distributed elements. */
 void
 exact_begin(const struct exact *exact, const double *squares, int16_t *exponent)
 {
@@ -507,7 +536,7 @@ exact_begin(const struct exact *exact, const double *squares, int16_t *exponent)
             sum += squares[b];
         double shard = sqrt(sum / (double)elements(exact, from, end) / exact->shards);
         if (exact_adapts(exact, from) && shard > 0 && isfinite(shard))
-            set_tensor(exact, t, nearest_power(0.8 * shard) + exact->codec->bits, exponent);
+            set_tensor(exact, t, nearest_power(2.2 * shard) + exact->codec->bits, exponent);
     }
 }
 
@@ -517,11 +546,11 @@ tensor_raise(const struct exact *exact, size_t tensor, const int32_t *over, int1
 {
     size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
     int largest = largest_of(exact, tensor, exponent);
-    bool any = exact->codec->rounding == CODEC_SIGN && !exact->flush; /* however large they are */
     uint64_t outside = 0;
     for (size_t b = from; b < end; b++)
         outside += (uint64_t)over[b];
-    if (any || outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
+    if (is_sign(exact) ||
+        outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
         largest == EXACT_EXPONENT_MAX)
         return false;
     set_tensor(exact, tensor, largest + EXACT_RAISE_CODED, exponent);

@@ -86,9 +86,10 @@ SIMD_NAME(exact_sign)(int32_t *restrict q, const float *restrict a, size_t n, fl
 {
     uint32_t largest = 0, plain = 0, weighted = 0;
     for (size_t i = 0; i < n; i++) {
-        uint32_t bits = float_bits(a[i] * scale) & 0x7fffffffu;
+        float x = a[i] * scale;
+        uint32_t bits = float_bits(x) & 0x7fffffffu;
         largest = bits > largest ? bits : largest;
-        q[i] = (a[i] > 0) - (a[i] < 0);
+        q[i] = (x >= 0.5f) - (x <= -0.5f);
         plain += (uint32_t)q[i];
         weighted += (uint32_t)q[i] * (uint32_t)i;
     }

@@ -24,7 +24,7 @@ SIMD_DECLARE(uint32_t, exact_rounded,
 SIMD_DECLARE(uint32_t, exact_drawn,
              (int32_t * own, const float *g, size_t n, float scale, float limit, uint32_t key,
               struct check_sums *sums));
-/* Codecs with memory. q[n] = -1, 0 or 1, the sign, and as exact_add what it says of the largest
+/* Codecs with memory. q[n] = -1, 0 or 1, the sign of what is above half a unit, and as exact_add what it says of the largest
  * and the sums. few[n] = a[n], or 0 but for a share that is drawn from key + i; what is not finite stays. The same of about
  * the `count` largest of all n, 0 left out. own[n] += q[n], and
  * rest[n] = a[n] - q[n] * unit. */

@@ -9,13 +9,15 @@ compiler whose program is not there is left out, and that is said."""
 import itertools
 import os
 import random
+import re
 
 import mesh as chaos
 from accidents import Course
 
 SIZES = [1, 2, 3, 4, 6, 8]
 STEPS = 100
-CODECS = ["none", "int16", "int8", "fp16", "bf16", "qsgd", "terngrad", "sparse"]  # compress/codec.h
+with open(os.path.join(chaos.ROOT, "compress", "codec.h"), encoding="utf-8") as table:
+    CODECS = re.findall(r"^    C\((\w+),", table.read(), re.M)
 CLANG = os.environ.get("MESHNODE_CLANG", os.path.join(chaos.ROOT, "build", "clang", "meshnode"))
 
 

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/plain.yaml" 60
-CODECS="none int16 int8 fp16 bf16 qsgd terngrad sparse"
+CODECS="none int16 int8 fp16 bf16 qsgd terngrad sparse topk onebit randk"
 for codec in $CODECS; do
     cp "$WORK/plain.yaml" "$WORK/$codec.yaml"
     [ $codec = none ] || printf 'mesh: {compress: %s, compress_warmup: 4}\n' $codec >>"$WORK/$codec.yaml"
@@ -20,7 +20,7 @@ sent() { # NAME: bytes of a step of a member with all others, in the middle of t
         awk '$1 > 20 {print $2}' | sort -n | head -1
 }
 
-for codec in none int8 bf16 terngrad sparse; do
+for codec in none int8 bf16 terngrad sparse topk onebit randk; do
     for name in a b c; do
         node $name-$codec "$WORK/$codec.yaml" --peers 3
     done
@@ -38,6 +38,9 @@ grep -q wire_ratio "$WORK/a-none/metrics.jsonl" && fail "wire_ratio without a co
 at_most int8 35
 at_most terngrad 12
 at_most sparse 10
+at_most topk 8
+at_most onebit 12
+at_most randk 5
 
 # A node is killed and comes back, two threads, plain loops, few shards at a time, stages.
 for codec in int8 sparse; do
@@ -61,7 +64,7 @@ done
 node i "$WORK/int8.yaml" --peers 2
 node j "$WORK/int16.yaml" --peers 2
 wait_until 30 "i to say what differs" grep -q 'mesh.compress is int16 there, int8 here' "$WORK/i.log"
-for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=topk"; do
+for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=zip"; do
     "$MESHNODE" "$WORK/int8.yaml" --out "$WORK/no" --set $setting >"$WORK/out" 2>&1 && fail "$setting is taken"
     grep -q 'mesh.compress = ' "$WORK/out" || fail "$setting: $(cat "$WORK/out")"
 done

@@ -84,7 +84,7 @@ static const struct {
     {"data: {batch: 12}\n", "unknown key data.batch|did you mean train.batch?"},
     {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
     {"mesh: {sync: fast}\n", "mesh.sync = fast|expected bsp"},
-    {"mesh: {compress: topk}\n", "mesh.compress = topk|expected none, int16, int8"},
+    {"mesh: {compress: zip}\n", "mesh.compress = zip|expected none, int16, int8"},
     {"data: {private: yes}\n", "unknown key data.private"},
     {"run: {\"na\\x1b[31mme\": x}\n", "unknown key run.na\\x1b[31mme"},
     /* values */
@@ -537,6 +537,8 @@ choose_for(struct config *config, const struct config_key *key)
     const char *dot = strrchr(key->section, '.');
     if (strcmp(key->name, "compress_warmup") == 0)
         assert_int_equal(config_set(config, "mesh.compress=int8", &why), 0);
+    if (strcmp(key->name, "compress_span") == 0)
+        assert_int_equal(config_set(config, "mesh.compress=topk", &why), 0);
     if (!dot)
         return;
     snprintf(assignment, sizeof assignment, "%.*s=%s", (int)(dot - key->section), key->section,
@@ -733,10 +735,10 @@ static void
 the_jobs_that_come_along_are_good(void **state)
 {
     static const char *const files[] = {
-        "configs/digits.yaml",       "configs/mnist.yaml",           "configs/mnist-mlp.yaml",
-        "configs/logistic.yaml",     "configs/shakespeare-gpt.yaml", "configs/mnist-resnet.yaml",
-        "configs/cifar-resnet.yaml", "configs/server-bsp.yaml",      "configs/compress-int8.yaml",
-        "configs/slow-network.yaml"};
+        "configs/digits.yaml",        "configs/mnist.yaml",           "configs/mnist-mlp.yaml",
+        "configs/logistic.yaml",      "configs/shakespeare-gpt.yaml", "configs/mnist-resnet.yaml",
+        "configs/cifar-resnet.yaml",  "configs/server-bsp.yaml",      "configs/compress-int8.yaml",
+        "configs/compress-topk.yaml", "configs/slow-network.yaml"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct why why;
