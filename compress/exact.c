@@ -201,7 +201,11 @@ exact_clamp(int e)
     return (int16_t)(e > EXACT_EXPONENT_MAX ? EXACT_EXPONENT_MAX : e);
 }
 
-enum { FLUSH_BITS = 15, GRID_MIN = -126 /* 2^grid is a normal float */ };
+enum {
+    FLUSH_BITS = 15,
+    GRID_MIN = -126,         /* 2^grid is a normal float */
+    FINITE_MAX = 0x7f7fffff, /* the bits of the largest float */
+};
 
 static int
 shard_bits(const struct exact *exact, size_t block)
@@ -226,21 +230,6 @@ grid_of(const struct exact *exact, size_t block, int exponent)
     int finer = exact->coded[block] && exact->flush ? FLUSH_BITS - bits : 0;
     int grid = bits + (finer < EXACT_FINER ? finer : EXACT_FINER) - exact_clamp(exponent);
     return grid < GRID_MIN ? GRID_MIN : grid;
-}
-
-enum { UNITS_MAX = 255 /* a block of all shards fits into 32 bits */ };
-
-/* How many units a sign stands for, of those above one. */
-static void
-count_units(const float *a, size_t n, float scale, int32_t *over, int32_t *bad)
-{
-    int32_t not_finite = 0;
-    for (size_t i = 0; i < n; i++) {
-        float units = fabsf(a[i] * scale);
-        not_finite |= !isfinite(a[i]);
-        *over += units < UNITS_MAX ? (int32_t)units : UNITS_MAX;
-    }
-    *bad += not_finite;
 }
 
 static void
@@ -307,44 +296,39 @@ code_kept(const struct exact *exact, int32_t *q, const float *a, float *few, siz
 
 /* Of a coded block. Returns the sums of what was added to own. */
 static struct check_sums
-block_kept(const struct exact *exact, size_t block, int exponent, const float *a, float *after,
-           size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad)
+block_kept(const struct exact *exact, size_t block, int exponent, float *a, size_t n, uint32_t key,
+           int32_t *own, int32_t *over, int32_t *bad)
 {
-    float few[EXACT_BLOCK], rest[EXACT_BLOCK];
+    float few[EXACT_BLOCK];
     int32_t q[EXACT_BLOCK];
     int grid = grid_of(exact, block, exponent);
     float scale = scale_of(grid), limit = float_below(scale_of(shard_bits(exact, block)));
     struct check_sums sums;
     uint32_t largest;
     const float *coded = code_kept(exact, q, a, few, n, scale, limit, key, &sums, &largest);
-    SIMD_PICK(exact_keep)(own, rest, q, a, n, scale_of(-grid));
     if (largest > float_bits(limit) && is_sign(exact))
-        count_units(a, n, scale, over, bad);
-    else if (largest > float_bits(limit))
+        *over += (int32_t)SIMD_PICK(exact_units)(a, n, scale);
+    if (largest > float_bits(limit) && (!is_sign(exact) || largest > FINITE_MAX))
         count_outside(coded, n, scale, limit, over, bad);
-    if (after)
-        memcpy(after, rest, n * sizeof *after);
+    SIMD_PICK(exact_keep)(own, a, q, n, scale_of(-grid));
     return sums;
 }
 
 void
-exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first, const float *a,
-               float *after, size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
-               uint64_t *check)
+exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first, float *a, size_t n,
+               uint32_t key, int32_t *own, int32_t *over, int32_t *bad, uint64_t *check)
 {
     assert(first <= exact->total && n <= exact->total - first);
     size_t block = n ? exact_block_of(exact, first) : 0;
     for (size_t done = 0, m; done < n; done += m, block++) {
         size_t at = first + done;
-        float *left = after ? after + done : NULL;
         m = piece(exact, block, at, n - done);
         if (!exact->coded[block]) {
             exact_add(exact, exponent, at, a + done, m, 1, key, own, over, bad, check);
-            for (size_t i = 0; left && i < m; i++)
-                left[i] = 0;
+            memset(a + done, 0, m * sizeof *a);
             continue;
         }
-        struct check_sums sums = block_kept(exact, block, exponent[block], a + done, left, m,
+        struct check_sums sums = block_kept(exact, block, exponent[block], a + done, m,
                                             key + (uint32_t)at, own + at, &over[block], bad);
         *check = check_add(*check, check_from(sums, at));
     }

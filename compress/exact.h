@@ -101,10 +101,10 @@ void exact_add(const struct exact *exact, const int16_t *exponent, size_t first,
                int32_t *bad, uint64_t *check);
 
 /* The same of one shard and whole blocks, with a codec that has a memory: a[n] is the gradient with what was left out of those before
- * it, and after[n] is what is left out now: nothing of a block that is not coded. after NULL: it is dropped; it may be a. */
-void exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first,
-                    const float *a, float *after, size_t n, uint32_t key, int32_t *own,
-                    int32_t *over, int32_t *bad, uint64_t *check);
+ * it, and becomes what is left out now: nothing of a block that is not coded. */
+void exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first, float *a,
+                    size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
+                    uint64_t *check);
 
 /* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
  * |g * scale| that is not saturated. */

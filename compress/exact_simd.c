@@ -107,12 +107,12 @@ SIMD_NAME(exact_few)(float *restrict few, const float *restrict a, size_t n, flo
     }
 }
 
-/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 8 more, that at least `count` reach. */
+/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 6 more, that at least `count` reach. */
 static inline uint32_t
 threshold(const float *a, size_t n, size_t count)
 {
     uint32_t least = 0;
-    for (int bit = 30; bit >= 15; bit--) {
+    for (int bit = 30; bit >= 17; bit--) {
         uint32_t above = 0, next = least | 1u << bit;
         for (size_t i = 0; i < n; i++)
             above += (float_bits(a[i]) & 0x7fffffffu) >= next;
@@ -130,13 +130,24 @@ SIMD_NAME(exact_top)(float *restrict few, const float *restrict a, size_t n, siz
 }
 
 void
-SIMD_NAME(exact_keep)(int32_t *restrict own, float *restrict rest, const int32_t *restrict q,
-                      const float *restrict a, size_t n, float unit)
+SIMD_NAME(exact_keep)(int32_t *restrict own, float *restrict a, const int32_t *restrict q, size_t n,
+                      float unit)
 {
     for (size_t i = 0; i < n; i++) {
         own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)q[i]);
-        rest[i] = a[i] - (float)q[i] * unit;
+        a[i] -= (float)q[i] * unit;
     }
+}
+
+uint32_t
+SIMD_NAME(exact_units)(const float *a, size_t n, float scale)
+{
+    uint32_t units = 0;
+    for (size_t i = 0; i < n; i++) {
+        float x = fabsf(a[i] * scale);
+        units += (uint32_t)(int32_t)(x < EXACT_UNITS ? x : EXACT_UNITS);
+    }
+    return units;
 }
 
 void

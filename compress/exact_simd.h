@@ -10,6 +10,8 @@
 #include "compress/check.h"
 #include "proto/simd.h"
 
+enum { EXACT_UNITS = 255 };
+
 /* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the bits of
  * the largest |g * scale|; such bits have the order of the floats, with NaN above all. Sets *sums to the sums of what
  * was added to own. */
@@ -24,16 +26,17 @@ SIMD_DECLARE(uint32_t, exact_rounded,
 SIMD_DECLARE(uint32_t, exact_drawn,
              (int32_t * own, const float *g, size_t n, float scale, float limit, uint32_t key,
               struct check_sums *sums));
-/* Codecs with memory. q[n] = -1, 0 or 1, the sign of what is above half a unit, and as exact_add what it says of the largest
- * and the sums. few[n] = a[n], or 0 but for a share that is drawn from key + i; what is not finite stays. The same of about
- * the `count` largest of all n, 0 left out. own[n] += q[n], and
- * rest[n] = a[n] - q[n] * unit. */
+/* Codecs with memory. q[n] = -1, 0 or 1: the sign of what is above half a unit; returns and sets what exact_add does. */
 SIMD_DECLARE(uint32_t, exact_sign,
              (int32_t * q, const float *a, size_t n, float scale, struct check_sums *sums));
+/* How many whole units there are in all |a[n]| together; of none more than EXACT_UNITS. */
+SIMD_DECLARE(uint32_t, exact_units, (const float *a, size_t n, float scale));
+/* few[n] = a[n], or 0 but for a share that is drawn from key + i; what is not finite stays. */
 SIMD_DECLARE(void, exact_few, (float *few, const float *a, size_t n, float share, uint32_t key));
+/* The same of about the `count` largest of all n. */
 SIMD_DECLARE(void, exact_top, (float *few, const float *a, size_t n, size_t count));
-SIMD_DECLARE(void, exact_keep,
-             (int32_t * own, float *rest, const int32_t *q, const float *a, size_t n, float unit));
+/* own[n] += q[n], and a[n] -= q[n] * unit. */
+SIMD_DECLARE(void, exact_keep, (int32_t * own, float *a, const int32_t *q, size_t n, float unit));
 /* g[n] = (float)sum[n] * scale */
 SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float scale));
 /* The same; sets *sums to the sums of sum[n], and returns the bitwise or of all |sum[n]|: it has as many bits as the

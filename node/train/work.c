@@ -184,10 +184,9 @@ codec_key(const struct part *part)
     return (uint32_t)(mix64_pair(step, of) >> 32);
 }
 
-/* Quantise some of a gradient and add it to own. `after`: where what a codec with memory leaves out goes, which may be g; NULL:
- * nowhere. */
+/* Quantise some of a gradient and add it to own. `kept`: of a codec with memory, as exact_add_kept; else NULL, and g. */
 static void
-add_range(struct part *part, size_t first, const float *g, float *after, size_t n)
+add_range(struct part *part, size_t first, const float *g, float *kept, size_t n)
 {
     struct work *work = part->lane->work;
     const struct exact *grid = state_grid(work->state);
@@ -202,9 +201,9 @@ add_range(struct part *part, size_t first, const float *g, float *after, size_t 
         stop = stripe_first(work, stripe + 1);
         stop = stop < end ? stop : end;
         pthread_mutex_lock(&work->stripe[stripe]);
-        if (work->keeps)
-            exact_add_kept(grid, exponent, at, g + done, after ? after + done : NULL, stop - at,
-                           key, work->own, over, &bad, &check);
+        if (kept)
+            exact_add_kept(grid, exponent, at, kept + done, stop - at, key, work->own, over, &bad,
+                           &check);
         else
             exact_add(grid, exponent, at, g + done, stop - at, shards, key, work->own, over, &bad,
                       &check);
@@ -231,9 +230,7 @@ add_kept(struct part *part, size_t first, size_t n)
 {
     struct feedback *feedback = part->lane->work->feedback;
     unsigned shard = (unsigned)__builtin_ctzll(part->shards);
-    bool flush = state_flushes(part->lane->work->state);
-    float *a = feedback_next(feedback, shard) + first;
-    add_range(part, first, a, flush ? NULL : a, n);
+    add_range(part, first, NULL, feedback_next(feedback, shard) + first, n);
 }
 
 /* nn_sink: how a layer adds integers to own itself. A part of several shards keeps to the range of one, too. */

@@ -54,7 +54,8 @@ add(const struct exact *exact, uint32_t key, int32_t *bad)
     }
     for (size_t i = 0; i < N; i++)
         a[i] = rest[i] + g[i];
-    exact_add_kept(exact, exponent, 0, a, settles ? rest : a, N, key, own, over, bad, &check);
+    exact_add_kept(exact, exponent, 0, a, N, key, own, over, bad, &check);
+    memcpy(rest, a, settles ? sizeof rest : 0);
 }
 
 /* The exponents to which a training run would come. */
