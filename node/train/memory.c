@@ -63,8 +63,8 @@ uint64_t
 memory_total(const struct memory *m)
 {
     uint64_t idle = m->spilled ? m->weights + WINDOW : m->states * state_all(m) + m->model + m->log;
-    return m->program + m->data + m->sums + m->kept + m->gossip + idle + team(m) + m->stage +
-           activations(m) + m->lanes * m->local;
+    return m->program + m->data + m->sums + m->kept + m->left + m->gossip + idle + team(m) +
+           m->stage + activations(m) + m->lanes * m->local;
 }
 
 /* What is there for others, for what is on its way and for a checkpoint may stay untouched. */
@@ -72,8 +72,8 @@ uint64_t
 memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
-    return PROGRAM / 4 + m->data + m->sums / 2 + m->gossip / 2 + states + activations(m) / 2 +
-           m->lanes * m->local;
+    return PROGRAM / 4 + m->data + m->sums / 2 + m->left / 2 + m->gossip / 2 + states +
+           activations(m) / 2 + m->lanes * m->local;
 }
 
 uint64_t
@@ -215,6 +215,14 @@ least_segment(const struct memory *m, bool tied)
     return least;
 }
 
+/* If its shards are an equal share. */
+static unsigned
+shards_of_node(const struct config *config)
+{
+    unsigned nodes = (unsigned)memory_nodes(config);
+    return (config->train.shards + nodes - 1) / nodes;
+}
+
 static void
 measure_job(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -257,6 +265,8 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
             nn_team_scratch(job->model, &room) * sizeof(float) * (threads > 1 ? threads : 0);
     }
     m->rest = state - m->weights - m->slots;
+    if (job->flush)
+        m->left = state + 2 * shards_of_node(config) * m->weights;
 }
 
 int
@@ -400,6 +410,12 @@ memory_print(const struct memory *m, const struct config *config)
         snprintf(text, sizeof text, "contributions to a server that is late, of %zu nodes",
                  memory_nodes(config));
         row("  kept", (double)m->kept, text);
+    }
+    if (m->left > 0) {
+        snprintf(text, sizeof text,
+                 "what waits of %u shards, and the state of the span's first step",
+                 shards_of_node(config));
+        row("  left out", (double)m->left, text);
     }
     if (m->gossip > 0)
         row("  gossip", (double)m->gossip,

@@ -18,8 +18,10 @@
 struct memory {
     /* Bytes. */
     uint64_t program, data, weights, slots;
-    uint64_t sums;  /* gradients, their sums, and those being sent */
-    uint64_t kept;  /* contributions of others that a server may have to keep */
+    uint64_t sums; /* gradients, their sums, and those being sent */
+    uint64_t kept; /* contributions of others that a server may have to keep */
+    uint64_t
+        left; /* with a codec that has a memory: feedback.h, and the state in which a span began */
     uint64_t rest;  /* the rest of a state */
     uint64_t model; /* the weights once more, as model.safetensors is written from them */
     uint64_t shard; /* activations of one shard */
