@@ -22,7 +22,8 @@ HEAD_BITS=$((17 * 64)) # a state begins with its header: rounds, steps, phase
 
 declare -A POINTS=([gradient]="bucket-ready" [partial]="reduce-got gather-got" [total]="last-chunk"
     [state]="compute computed" [head]="compute computed" [next]="applied" [pair]="applied" [vote]="updated" [transfer]="state-got")
-declare -A EACH=([updated]=30) # how often a step comes to a point, if not once
+# How often a step comes to a point, if not once. Of chunks more: on a busy machine many of a dropped plan are still on their way.
+declare -A EACH=([updated]=30 [reduce-got]=3 [gather-got]=3)
 # How a flip is noticed. Of a total several nodes may say so: each round counts once. Of a state its node does, and
 # another one may be in a round that is done again.
 declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"

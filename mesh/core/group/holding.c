@@ -282,7 +282,8 @@ held_at(const struct core *core, bool earlier)
 static bool
 goes_back_too(const struct core *core, const struct proto_heartbeat *said)
 {
-    return said->idle && core->round < core->holding.left && said->round <= core->holding.left;
+    return said->idle && !said->done && core->round < core->holding.left &&
+           said->round <= core->holding.left;
 }
 
 bool

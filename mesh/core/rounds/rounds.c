@@ -22,6 +22,14 @@ round_begin(struct core *core)
     audit_round(&core->audit, core);
 }
 
+/* Who made the plan did not know yet what this node has of the shards that must not change hands. */
+static bool
+gives_unkept(const struct core *core)
+{
+    return core->pinned &&
+           (plan_mine(&core->plan) & ~contribution_keeps(&core->contribution, core->pinned));
+}
+
 /* core->plan.draft is the plan from now on. */
 static void
 plan_begin(struct core *core)
@@ -36,6 +44,8 @@ plan_begin(struct core *core)
     collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
     straggler_plan(&core->straggler, core);
     round_begin(core);
+    if (gives_unkept(core))
+        rounds_abort(core, "it gives this node shards of another one");
 }
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
