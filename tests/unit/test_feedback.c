@@ -1,0 +1,175 @@
+/* test_feedback.c - what waits of a shard from step to step: it changes when a step is applied, not when a round is done again or
+ * skipped; who did not compute a shard has it not; a span begins with nothing. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/train/feedback.h"
+
+enum { N = 5, SHARDS = 4, WARMUP = 2, SPAN = 4 };
+
+static struct state_header now_header, next_header;
+static struct state now, next;
+static struct feedback *feedback;
+
+static const struct state_event stepped = {.stepped = true};
+static const struct state_event skipped = {.stepped = true, .skipped = true};
+static const struct state_event raised = {.raised = 1};
+
+static int
+begin(void **context)
+{
+    (void)context;
+    const struct state_job job = {.rules = {.until = UINT64_MAX, .epochs = 10},
+                                  .local_steps = 1,
+                                  .batch = 4,
+                                  .train = 400,
+                                  .warmup = WARMUP,
+                                  .span = SPAN};
+    now = (struct state){.job = job, .header = &now_header};
+    next = (struct state){.job = job, .header = &next_header};
+    now_header = (struct state_header){.round = 7, .step = WARMUP};
+    return feedback_new(&feedback, SHARDS, N);
+}
+
+static int
+end(void **context)
+{
+    (void)context;
+    feedback_destroy(&feedback);
+    return 0;
+}
+
+/* Computes these shards, all elements g, and leaves `left` of them. Returns what came together for the first one. */
+static float
+compute(uint64_t shards, float g, float left)
+{
+    const float gradient[N] = {g, g, g, g, g};
+    float sum = 0;
+    assert_int_equal(feedback_open(feedback, &now, shards, 0), 0);
+    for (uint64_t rest = shards; rest; rest &= rest - 1) {
+        unsigned s = (unsigned)__builtin_ctzll(rest);
+        feedback_add(feedback, s, 0, gradient, N);
+        sum = rest == shards ? feedback_next(feedback, s)[N - 1] : sum;
+        for (size_t i = 0; i < N; i++)
+            feedback_next(feedback, s)[i] = left;
+    }
+    return sum;
+}
+
+static void
+apply(const struct state_event *event)
+{
+    next_header = now_header;
+    next_header.round++;
+    next_header.step += event->stepped;
+    feedback_applied(feedback, &next, &now, event);
+    now_header = next_header;
+}
+
+static void
+what_waits_is_added_to_the_next_gradient(void **context)
+{
+    (void)context;
+    assert_true(compute(3, 1, 0.25f) == 1);
+    apply(&stepped);
+    assert_true(compute(1, 2, 0.5f) == 2.25f);
+    assert_true(compute(2, 3, 0.5f) == 3.25f);
+    apply(&stepped);
+    assert_true(compute(3, 1, 0) == 1.5f);
+}
+
+static void
+a_round_that_is_done_again_or_skipped_leaves_it(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    compute(1, 1, 0.5f);
+    compute(1, 1, 0.75f); /* again, under another plan */
+    apply(&raised);
+    assert_true(compute(1, 2, 0.5f) == 2.25f);
+    apply(&skipped);
+    assert_true(compute(1, 3, 0.5f) == 3.25f);
+    apply(&stepped);
+    assert_true(compute(1, 0, 0) == 0.5f);
+}
+
+static void
+after_a_first_step_that_is_skipped_nothing_waits(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&skipped);
+    assert_true(compute(1, 2, 0) == 2);
+    assert_int_equal(feedback_open(feedback, &now, 2, 0), -ENODATA);
+}
+
+static void
+who_did_not_compute_a_shard_has_it_not(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    assert_int_equal(feedback_open(feedback, &now, 3, 0), -ENODATA);
+    assert_true(compute(1, 1, 0.25f) == 1.25f);
+    apply(&stepped);
+    apply(&stepped); /* by others alone */
+    assert_int_equal(feedback_open(feedback, &now, 1, 0), -ENODATA);
+}
+
+static void
+a_span_begins_with_nothing(void **context)
+{
+    (void)context;
+    for (unsigned step = 0; step < SPAN; step++) {
+        assert_true(compute(1, 1, 0.25f) == (step > 0 ? 1.25f : 1));
+        apply(&stepped);
+    }
+    assert_false(state_carries(&now));
+    assert_true(compute(6, 2, 0) == 2);
+}
+
+static void
+a_state_that_is_gone_takes_it_along(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    feedback_drop(feedback);
+    assert_int_equal(feedback_open(feedback, &now, 1, 0), -ENODATA);
+    now_header = (struct state_header){.round = 7, .step = WARMUP};
+    assert_true(compute(1, 1, 0) == 1);
+}
+
+/* Its gradient does not come: what waits goes on waiting. */
+static void
+a_shard_without_rows_keeps_it(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    assert_int_equal(feedback_open(feedback, &now, 1, 1), 0);
+    assert_true(feedback_next(feedback, 0)[0] == 0.25f);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_waits_is_added_to_the_next_gradient, begin, end),
+        cmocka_unit_test_setup_teardown(a_round_that_is_done_again_or_skipped_leaves_it, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(after_a_first_step_that_is_skipped_nothing_waits, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(who_did_not_compute_a_shard_has_it_not, begin, end),
+        cmocka_unit_test_setup_teardown(a_span_begins_with_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(a_state_that_is_gone_takes_it_along, begin, end),
+        cmocka_unit_test_setup_teardown(a_shard_without_rows_keeps_it, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
