@@ -17,7 +17,8 @@
  *
  *     topk      of each block the largest hundredth, with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
  *               NeurIPS 2018)
- *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide et al., Interspeech 2014)
+ *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide
+ *               et al., Interspeech 2014)
  *     randk     one element in a hundred, chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
  *               et al., NeurIPS 2018)
  *

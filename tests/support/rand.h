@@ -53,6 +53,16 @@ rand_real(struct rand *rand)
     return (double)(rand_u64(rand) >> 11) * 0x1p-53;
 }
 
+/* Normally distributed with deviation 1, by the sum of twelve numbers. */
+static inline float
+rand_normal(struct rand *rand)
+{
+    float sum = -6;
+    for (int k = 0; k < 12; k++)
+        sum += (float)(rand_u64(rand) >> 40) * 0x1p-24f;
+    return sum;
+}
+
 /* A number of random length in bits: small ones and powers of two are as likely as large ones. */
 static inline uint64_t
 rand_any(struct rand *rand)

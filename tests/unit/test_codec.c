@@ -120,16 +120,11 @@ elements_are_kept_in_proportion_to_their_size(void **state)
     exact_destroy(&exact);
 }
 
-/* Normally distributed, by the sum of twelve numbers. */
 static void
 draw_normal(struct rand *rand, float deviation)
 {
-    for (size_t i = 0; i < N; i++) {
-        float sum = -6;
-        for (int k = 0; k < 12; k++)
-            sum += (float)(rand_u64(rand) >> 40) * 0x1p-24f;
-        g[i] = sum * deviation;
-    }
+    for (size_t i = 0; i < N; i++)
+        g[i] = rand_normal(rand) * deviation;
 }
 
 /* A step of all shards, and what its sum makes of the exponents. Returns the share of elements of a shard that are not zero. */

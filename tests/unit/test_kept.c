@@ -52,15 +52,11 @@ begin(enum codec_kind kind, float deviation)
     exact_destroy(&exact);
 }
 
-/* Normally distributed, by the sum of twelve numbers. */
 static void
 draw(struct rand *rand, float deviation)
 {
     for (size_t i = 0; i < N; i++) {
-        float sum = -6;
-        for (int k = 0; k < 12; k++)
-            sum += (float)(rand_u64(rand) >> 40) * 0x1p-24f;
-        g[i] = sum * deviation;
+        g[i] = rand_normal(rand) * deviation;
         given[i] += (double)g[i];
     }
 }
@@ -366,6 +362,20 @@ every_instruction_set_gives_the_same(void **state)
     }
 }
 
+/* The list for rules of the configuration says what the table says. */
+static void
+the_list_names_all_with_memory(void **state)
+{
+    (void)state;
+    char list[64] = "";
+    for (unsigned kind = CODEC_none + 1; kind < CODECS; kind++)
+        if (codec_of(kind)->memory) {
+            strcat(list, *list ? "|" : "");
+            strcat(list, codec_of(kind)->name);
+        }
+    assert_string_equal(list, CODECS_WITH_MEMORY);
+}
+
 int
 main(void)
 {
@@ -379,6 +389,7 @@ main(void)
         cmocka_unit_test(parts_give_the_same),
         cmocka_unit_test(the_largest_are_kept),
         cmocka_unit_test(what_is_no_number_is_told),
+        cmocka_unit_test(the_list_names_all_with_memory),
         unit_test_of_variants(every_instruction_set_gives_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
