@@ -27,7 +27,7 @@ declare -A EACH=([updated]=30 [reduce-got]=3 [gather-got]=3)
 # How a flip is noticed. Of a total several nodes may say so: each round counts once. Of a state its node does, and
 # another one may be in a round that is done again.
 declare -A NOTICED=([gradient]="the total of round \([0-9]*\) is damaged"
-    [partial]="round \([0-9]*\): plan of [0-9]* dropped: wrong checksum"
+    [partial]="round [0-9]*: plan of [0-9]* dropped: wrong \(checksum\|size\)" # a packed chunk says its size itself
     [total]="the total of round \([0-9]*\) is damaged"
     [state]="the state before round [0-9]* changed in memory"
     [head]="the state before round [0-9]* changed in memory"
