@@ -21,9 +21,10 @@ sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node)
                      sim_rounds_counted(p, c));
 }
 
-/* What says which state somebody has or had: heartbeats, chunks of sums, totals and offers. Nothing else does. */
+/* What says which state somebody has or had: heartbeats, chunks of sums, totals and offers. Nothing else does. A chunk
+ * of a plan that is over says nothing: nobody knows any more of which part of the model it speaks. */
 static uint64_t
-named(const struct proto_msg *msg, uint64_t *round)
+named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
 {
     switch (msg->type) {
     case PROTO_HEARTBEAT:
@@ -32,7 +33,7 @@ named(const struct proto_msg *msg, uint64_t *round)
     case PROTO_REDUCE:
     case PROTO_GATHER:
         *round = msg->chunk.round;
-        return msg->chunk.state_hash;
+        return msg->chunk.plan_hash == node->core->plan.hash ? msg->chunk.state_hash : 0;
     case PROTO_OFFER:
         *round = msg->offer.round;
         return msg->offer.state_hash;
@@ -48,7 +49,7 @@ named(const struct proto_msg *msg, uint64_t *round)
 void
 sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg)
 {
-    uint64_t round = 0, hash = named(msg, &round);
+    uint64_t round = 0, hash = named(node, msg, &round);
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
     if (flips && hash != 0 && round <= sim->profile.rounds && round + 1 > node->told &&
         hash == sim_rounds_hash(sim, &sim->reference[round]))

@@ -59,6 +59,19 @@ the_fast_get_more(void **state)
         assert_int_equal(__builtin_popcountll(shards[m]), 2 * (m + 1));
 }
 
+/* What is left out of a shard's gradient (core_state.pinned) is with them, and is not with others. */
+static void
+a_shard_goes_to_one_of_those_who_have_it(void **state)
+{
+    (void)state;
+    uint64_t have[4] = {0x00f, 0x0f3, 0xf0c, 0}, shards[4];
+    uint32_t speed[4] = {1, 1, 1, 100};
+    cost_divide(ALL, 4, have, speed, shards);
+    for (int m = 0; m < 3; m++)
+        assert_int_equal(shards[m] & ~have[m], 0);
+    assert_int_equal(shards[0] | shards[1] | shards[2], ALL);
+}
+
 static void
 what_is_computed_already_is_kept_whole_or_not_at_all(void **state)
 {
@@ -252,6 +265,7 @@ main(void)
         cmocka_unit_test(divisions_are_disjoint_and_complete_whatever_goes_in),
         cmocka_unit_test(equals_get_equal_shares),
         cmocka_unit_test(the_fast_get_more),
+        cmocka_unit_test(a_shard_goes_to_one_of_those_who_have_it),
         cmocka_unit_test(what_is_computed_already_is_kept_whole_or_not_at_all),
         cmocka_unit_test(the_last_member_to_finish_decides_how_long_it_takes),
         cmocka_unit_test(bytes_on_the_lines_are_those_of_the_route),

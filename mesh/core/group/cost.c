@@ -36,15 +36,26 @@ keep_whole(uint64_t all, size_t n, const uint64_t *have, uint64_t *shards)
     return taken;
 }
 
-/* Who finishes one more shard first. */
+/* The members that have some of these shards; none: all members. */
+static uint64_t
+who_has(size_t n, const uint64_t *have, uint64_t some)
+{
+    uint64_t set = 0;
+    for (size_t m = 0; m < n; m++)
+        set |= have[m] & some ? UINT64_C(1) << m : 0;
+    return set ? set : bits_below(n);
+}
+
+/* Who of a set finishes one more shard first. */
 static size_t
-first_done(size_t n, const uint64_t *shards, const uint32_t *speed, bool known)
+first_done(uint64_t set, const uint64_t *shards, const uint32_t *speed, bool known)
 {
     size_t best = 0;
-    double best_end = 0;
-    for (size_t m = 0; m < n; m++) {
+    double best_end = -1;
+    for (; set; set &= set - 1) {
+        size_t m = (size_t)__builtin_ctzll(set);
         double end = (__builtin_popcountll(shards[m]) + 1) / (known ? (double)speed[m] : 1.0);
-        if (m == 0 || end < best_end) {
+        if (best_end < 0 || end < best_end) {
             best = m;
             best_end = end;
         }
@@ -60,8 +71,10 @@ cost_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
     for (size_t m = 0; m < n; m++)
         known = known && speed[m] > 0;
     uint64_t taken = keep_whole(all, n, have, shards);
-    for (uint64_t left = all & ~taken; left; left &= left - 1)
-        shards[first_done(n, shards, speed, known)] |= left & -left;
+    for (uint64_t left = all & ~taken; left; left &= left - 1) {
+        uint64_t set = who_has(n, have, left & -left);
+        shards[first_done(set, shards, speed, known)] |= left & -left;
+    }
 }
 
 uint64_t
