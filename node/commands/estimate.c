@@ -6,22 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compress/coding.h"
 #include "mesh/core/group/cost.h"
 #include "mesh/mesh.h"
 #include "nn/data.h"
+#include "node/commands/bench.h"
+#include "node/commands/estimate_codecs.h"
 #include "node/commands/estimate_stages.h"
-#include "node/train/pool.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
 #include "proto/bits.h"
 #include "proto/clock.h"
 
-enum {
-    EPOCHS = 1000000,
-    ROUNDS_MIN = 2,
-    LISTED = 4, /* then only powers of two */
-};
+enum { LISTED = 4 }; /* then only powers of two */
 static const double MEASURE_S = 1;
 static const double GOODPUT = 0.94; /* of a line, without the headers of Ethernet, IP and TCP */
 
@@ -35,76 +31,6 @@ struct times {
 
 /* --- Measuring ------------------------------------------------------------------------------------ */
 
-struct bench {
-    struct pool *pool;
-    struct work *work;
-    struct state now, next;
-    int32_t *own;
-};
-
-static void
-bench_close(struct bench *bench)
-{
-    work_destroy(&bench->work);
-    pool_destroy(&bench->pool);
-    state_fini(&bench->now);
-    state_fini(&bench->next);
-    free(bench->own);
-}
-
-static int
-bench_open(struct bench *bench, const struct config *config, const struct job *job,
-           const struct memory *memory)
-{
-    struct work_setup setup = job_work(job, config);
-    struct state_job rules = job_rules(job, config);
-    rules.rules = (struct state_rules){.until = UINT64_MAX, /* it neither ends nor evaluates */
-                                       .optim = rules.rules.optim,
-                                       .local = rules.rules.local,
-                                       .epochs = EPOCHS};
-    rules.past_count = 0;
-    rules.warmup = ROUNDS_MIN - 1; /* the last rounds say how long sums are */
-    size_t params = nn_param_count(job->model);
-    if (pool_new(&bench->pool, config->threads))
-        return -ENOMEM;
-    setup.pool = bench->pool;
-    setup.lanes = memory->lanes;
-    if (work_new(&bench->work, &setup) || state_init(&bench->now, &rules, job->exact, params) ||
-        state_init(&bench->next, &rules, job->exact, params))
-        return -ENOMEM;
-    struct why why;
-    bench->own = calloc(work_vector_count(bench->work), sizeof *bench->own);
-    return bench->own ? job_state(job, config, &bench->now, &why) : -ENOMEM;
-}
-
-/* Seconds. */
-static double
-compute(struct bench *bench, unsigned shards)
-{
-    double start = clock_s();
-    work_open(bench->work, &bench->now, bits_below(shards));
-    work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, NULL, NULL);
-    return clock_s() - start;
-}
-
-static double
-apply(struct bench *bench)
-{
-    struct state_event event;
-    double start = clock_s();
-    state_advance(&bench->next, &bench->now, bench->own, &event, bench->pool);
-    state_swap(&bench->now, &bench->next);
-    work_applied(bench->work, &bench->now, &bench->next, &event);
-    return clock_s() - start;
-}
-
-static double
-packed_share(const struct bench *bench)
-{
-    size_t count = work_vector_count(bench->work);
-    return (double)packed_size(bench->own, count) / (double)coding_raw(count);
-}
-
 /* Trains a few rounds; the quickest whole one counts. The first one is seldom it: exponents are not set, caches are
  * empty. The last one of an epoch may have fewer samples. */
 static struct times
@@ -114,10 +40,11 @@ measure_work(struct bench *bench, unsigned shards, unsigned nodes)
         HUGE_VAL, HUGE_VAL, HUGE_VAL, (shards + nodes - 1) / nodes, state_steps(&bench->now), 1};
     uint64_t rows = state_rows(&bench->now);
     double end = clock_s() + MEASURE_S;
-    for (unsigned r = 0; r < ROUNDS_MIN || clock_s() < end; r++) {
+    for (unsigned r = 0; r < BENCH_ROUNDS || clock_s() < end; r++) {
         bool whole = state_rows(&bench->now) == rows;
-        double few_s = compute(bench, times.few), few = packed_share(bench),
-               all_s = compute(bench, shards), all = packed_share(bench), apply_s = apply(bench);
+        double few_s = bench_compute(bench, times.few), few = bench_share(bench),
+               all_s = bench_compute(bench, shards), all = bench_share(bench),
+               apply_s = bench_apply(bench);
         times.packed =
             fmin((few + all) / 2, 1); /* half of what travels is on its way to the total */
         times.few_s = whole ? fmin(times.few_s, few_s) : times.few_s;
@@ -241,7 +168,7 @@ tell_stages(struct estimate_stages *stages, const char *timeline, struct why *wh
 }
 
 int
-estimate_print(const struct config *config, const struct job *job, const struct memory *memory,
+estimate_print(const struct config *config, struct job *job, const struct memory *memory,
                const char *timeline, struct why *why)
 {
     struct bench bench = {0};
@@ -249,10 +176,8 @@ estimate_print(const struct config *config, const struct job *job, const struct 
     bool sums = !way_of(config)->free;
     if (!sums || config->mesh.peers < 2)
         return 0;
-    int rc = bench_open(&bench, config, job, memory);
-    if (rc) {
-        why_set(why, "not enough memory to compute a step");
-    } else {
+    int rc = bench_open(&bench, config, job, memory->lanes, why);
+    if (!rc) {
         struct times times =
             measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
         const char *failed = data_failed(job->data);
@@ -267,5 +192,5 @@ estimate_print(const struct config *config, const struct job *job, const struct 
     }
     estimate_stages_destroy(&stages);
     bench_close(&bench);
-    return rc;
+    return rc ? rc : estimate_codecs(config, job, why);
 }

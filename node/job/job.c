@@ -87,20 +87,34 @@ coded_grid(const struct job *job, const size_t *count, const struct codec *codec
     return rc;
 }
 
+int
+job_code(struct job *job, const struct config *config, struct why *why)
+{
+    const struct codec *codec = codec_of(config->mesh.compress);
+    size_t tensors = nn_tensor_count(job->model);
+    size_t *count = calloc(tensors + 1, sizeof *count);
+    for (size_t i = 0; count && i < tensors; i++)
+        count[i] = nn_tensor(job->model, i)->count;
+    exact_destroy(&job->coded);
+    exact_destroy(&job->flush);
+    int rc = count ? 0 : -ENOMEM;
+    if (!rc && codec)
+        rc = coded_grid(job, count, codec, config->train.shards, false, &job->coded);
+    if (!rc && codec && codec->memory)
+        rc = coded_grid(job, count, codec, config->train.shards, true, &job->flush);
+    free(count);
+    return rc ? why_error(why, rc, "not enough memory for the units of mesh.compress") : 0;
+}
+
 static int
 open_exact(struct job *job, const struct config *config, struct why *why)
 {
-    const struct codec *codec = codec_of(config->mesh.compress);
     bool local_steps = config->train.local_steps > 1; /* running averages moved within the shards */
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)
         count[i] = nn_tensor(job->model, i)->count;
     int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
-    if (!rc && codec)
-        rc = coded_grid(job, count, codec, config->train.shards, false, &job->coded);
-    if (!rc && codec && codec->memory)
-        rc = coded_grid(job, count, codec, config->train.shards, true, &job->flush);
     free(count);
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);
     for (size_t i = 0; job->average && i < tensors; i++)
@@ -111,8 +125,8 @@ open_exact(struct job *job, const struct config *config, struct why *why)
                                   : nn_tensor(job->model, i)->average;
     rc = job->average ? rc : -ENOMEM;
     if (rc)
-        why_set(why, "not enough memory for the exponent blocks");
-    return rc;
+        return why_error(why, rc, "not enough memory for the exponent blocks");
+    return job_code(job, config, why);
 }
 
 /* The model's input: as configured, or the shape of the data's samples; equal in size either way. */

@@ -38,6 +38,8 @@ int job_open_input(struct job *job, const struct config *config, const struct nn
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, struct why *why);
 
+/* Makes the grids of mesh.compress anew, after a change of it. Returns 0 or -ENOMEM. */
+int job_code(struct job *job, const struct config *config, struct why *why);
 /* Reads model.from or train.from, if the job has it: what training starts from. Reads train.past. Returns as
  * job_open. */
 int job_start(struct job *job, const struct config *config, struct why *why);

@@ -68,3 +68,21 @@ for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=zip"; do
     "$MESHNODE" "$WORK/int8.yaml" --out "$WORK/no" --set $setting >"$WORK/out" 2>&1 && fail "$setting is taken"
     grep -q 'mesh.compress = ' "$WORK/out" || fail "$setting: $(cat "$WORK/out")"
 done
+
+
+# What check says of codecs: about the bytes that were sent, and the memory of what waits. Those that the job cannot have are left out.
+"$MESHNODE" check "$WORK/plain.yaml" --peers 3 >"$WORK/table" || fail "check: $(cat "$WORK/table")"
+predicted() { # CODEC: bytes among four nodes
+    awk -v codec="$1" '$1 == codec {print $4 * ($5 == "MiB" ? 1048576 : $5 == "KiB" ? 1024 : 1)}' "$WORK/table"
+}
+for codec in $CODECS; do
+    [ -n "$(predicted $codec)" ] || fail "check says nothing of $codec: $(cat "$WORK/table")"
+done
+for codec in none int8 bf16 terngrad sparse topk randk; do
+    # a node of four sends 9/8 of what a node of three does
+    awk -v is="$(sent a-$codec)" -v said="$(predicted $codec)" 'BEGIN {r = said / (is * 9 / 8); exit r < 0.6 || r > 1.6}' ||
+        fail "$codec: check says $(predicted $codec) bytes among four nodes, a node of three sent $(sent a-$codec)"
+done
+awk '$1 == "int8" {few = $8} $1 == "topk" {exit !($8 > few)}' "$WORK/table" || fail "what waits needs no memory: $(cat "$WORK/table")"
+"$MESHNODE" check "$WORK/plain.yaml" --peers 3 --set mesh.stages=2 >"$WORK/table" || fail "check with stages: $(cat "$WORK/table")"
+[ -n "$(predicted int8)" ] && [ -z "$(predicted topk)" ] || fail "check has other codecs with stages: $(cat "$WORK/table")"

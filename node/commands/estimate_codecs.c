@@ -1,0 +1,124 @@
+/* estimate_codecs.c - see estimate_codecs.h. */
+#include "node/commands/estimate_codecs.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "compress/codec.h"
+#include "node/commands/bench.h"
+#include "node/job/config_rules.h"
+#include "node/train/memory.h"
+#include "proto/clock.h"
+
+enum {
+    GROUPS = 3,
+    ROUNDS_MIN = 6, /* a unit follows the sums of the rounds before, */
+    ROUNDS = 64,    /* and has settled after so many */
+    SPAN = 64,      /* defaults of these keys */
+    WARMUP = 16,
+};
+static const double MEASURE_S = 2; /* of a codec */
+static const unsigned nodes_of[GROUPS] = {2, 4, 8};
+
+/* Of the bytes that a ring sends in 32 bits, those that it sends. */
+struct shares {
+    double of[GROUPS];
+};
+
+/* Half of the way a chunk is the sum of some shards, then of all. */
+static int
+measure_codec(const struct config *config, const struct job *job, unsigned lanes,
+              struct shares *shares, struct why *why)
+{
+    struct bench bench;
+    unsigned all = config->train.shards;
+    int rc = bench_open(&bench, config, job, lanes, why);
+    double end = clock_s() + MEASURE_S;
+    for (unsigned r = 0; !rc && r < ROUNDS && (r < ROUNDS_MIN || clock_s() < end); r++) {
+        if (r > 0)
+            bench_apply(&bench);
+        bench_compute(&bench, all);
+    }
+    double total = rc ? 0 : fmin(bench_share(&bench), 1);
+    for (unsigned g = 0; g < GROUPS && !rc; g++) {
+        bench_compute(&bench, (all + nodes_of[g] - 1) / nodes_of[g]);
+        shares->of[g] = fmin((fmin(bench_share(&bench), 1) + 3 * total) / 4, 1);
+    }
+    bench_close(&bench);
+    return rc;
+}
+
+/* The job with this codec. False: a rule forbids it. */
+static bool
+with_codec(const struct config *config, unsigned kind, struct config *with)
+{
+    struct why why;
+    *with = *config;
+    with->mesh.compress = kind;
+    with->mesh.compress_warmup = WARMUP; /* what is set of them is for some codecs only */
+    with->mesh.compress_span = SPAN;
+    bool may = kind == CODEC_none || !config_rules_check(with, &why);
+    with->mesh.compress_span = config->mesh.compress_span;
+    return may;
+}
+
+static void
+print_codec(const struct config *with, const struct job *job, const struct shares *shares)
+{
+    char text[MEMORY_TEXT];
+    const struct codec *codec = codec_of(with->mesh.compress);
+    double ring = (double)nn_param_count(job->model) * sizeof(int32_t);
+    struct config some = *with;
+    printf("  %-9s", codec ? codec->name : "none");
+    for (unsigned g = 0; g < GROUPS; g++) {
+        double sends = 2.0 * (nodes_of[g] - 1) / nodes_of[g] * shares->of[g];
+        memory_text(text, sends * ring);
+        printf(" %11s", text);
+    }
+    for (unsigned g = 0; g < GROUPS; g++) {
+        struct memory memory;
+        some.mesh.peers = nodes_of[g];
+        bool fits = !memory_plan(&memory, &some, job, NULL);
+        memory_text(text, fits ? (double)memory_total(&memory) : 0);
+        printf(" %11s", fits ? text : "too much");
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+/* The last step of a span sends all that waits, on 16 bits. */
+static void
+add_span_end(const struct config *with, const struct shares *ends, struct shares *shares)
+{
+    double steps = (double)with->mesh.compress_span;
+    for (unsigned g = 0; g < GROUPS; g++)
+        shares->of[g] += (ends->of[g] - shares->of[g]) / steps;
+}
+
+int
+estimate_codecs(const struct config *config, struct job *job, struct why *why)
+{
+    struct config with;
+    struct shares shares, ends = {{1, 1, 1}};
+    struct memory memory;
+    int rc = 0;
+    printf("codecs  what a node sends in a step, about         and the memory it needs\n");
+    printf("  %-9s %11s %11s %11s %11s %11s %11s\n", "", "2 nodes", "4 nodes", "8 nodes", "2 nodes",
+           "4 nodes", "8 nodes");
+    for (unsigned kind = CODEC_none; kind < CODECS && !rc; kind++) {
+        if (!with_codec(config, kind, &with))
+            continue;
+        rc = job_code(job, &with, why);
+        rc = rc ? rc : memory_plan(&memory, &with, job, why);
+        rc = rc ? rc : measure_codec(&with, job, memory.lanes, &shares, why);
+        if (kind == CODEC_int16)
+            ends = shares;
+        if (!rc && codec_of(kind) && codec_of(kind)->memory)
+            add_span_end(&with, &ends, &shares);
+        if (!rc)
+            print_codec(&with, job, &shares);
+    }
+    int again = job_code(job, config, why);
+    return rc ? rc : again;
+}

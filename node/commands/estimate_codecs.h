@@ -1,0 +1,16 @@
+/* estimate_codecs.h - for `meshnode check --peers N`: what a node would send in a step with each codec of mesh.compress, among
+ * 2, 4 and 8 nodes, and the memory that it would need.
+ *
+ * It computes a few steps of the job with each of them. The bytes are those of a ring: a half of what travels is on its way
+ * to the total. Codecs that the job cannot have are left out. */
+#ifndef NODE_ESTIMATE_CODECS_H
+#define NODE_ESTIMATE_CODECS_H
+
+#include "node/job/job.h"
+#include "proto/why.h"
+
+/* Prints a table for people. The job has the grids of config's own codec again in the end. Returns 0, or a negative errno with
+ * one line. */
+int estimate_codecs(const struct config *config, struct job *job, struct why *why);
+
+#endif
