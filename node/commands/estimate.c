@@ -192,5 +192,5 @@ estimate_print(const struct config *config, struct job *job, const struct memory
     }
     estimate_stages_destroy(&stages);
     bench_close(&bench);
-    return rc ? rc : estimate_codecs(config, job, why);
+    return rc ? rc : estimate_codecs(config, job, memory->lanes, why);
 }

@@ -97,11 +97,10 @@ add_span_end(const struct config *with, const struct shares *ends, struct shares
 }
 
 int
-estimate_codecs(const struct config *config, struct job *job, struct why *why)
+estimate_codecs(const struct config *config, struct job *job, unsigned lanes, struct why *why)
 {
     struct config with;
     struct shares shares, ends = {{1, 1, 1}};
-    struct memory memory;
     int rc = 0;
     printf("codecs  what a node sends in a step, about         and the memory it needs\n");
     printf("  %-9s %11s %11s %11s %11s %11s %11s\n", "", "2 nodes", "4 nodes", "8 nodes", "2 nodes",
@@ -110,8 +109,7 @@ estimate_codecs(const struct config *config, struct job *job, struct why *why)
         if (!with_codec(config, kind, &with))
             continue;
         rc = job_code(job, &with, why);
-        rc = rc ? rc : memory_plan(&memory, &with, job, why);
-        rc = rc ? rc : measure_codec(&with, job, memory.lanes, &shares, why);
+        rc = rc ? rc : measure_codec(&with, job, lanes, &shares, why);
         if (kind == CODEC_int16)
             ends = shares;
         if (!rc && codec_of(kind) && codec_of(kind)->memory)

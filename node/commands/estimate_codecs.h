@@ -9,8 +9,8 @@
 #include "node/job/job.h"
 #include "proto/why.h"
 
-/* Prints a table for people. The job has the grids of config's own codec again in the end. Returns 0, or a negative errno with
+/* Prints a table for people. `lanes`: shards computed at a time. The job has the grids of config's own codec again in the end. Returns 0, or a negative errno with
  * one line. */
-int estimate_codecs(const struct config *config, struct job *job, struct why *why);
+int estimate_codecs(const struct config *config, struct job *job, unsigned lanes, struct why *why);
 
 #endif

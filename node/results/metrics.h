@@ -46,6 +46,10 @@ struct metrics_step {
      * no codec, or alone. */
     uint64_t clipped;
     double wire_ratio;
+    /* With a codec that has a memory: at the end of a span, the L2 norm of what had waited of the shards of this node; and the steps
+     * that were computed again so far, as somebody was gone who had shards. */
+    double residual_norm;
+    uint64_t replayed_steps;
     uint64_t state_hash; /* of the state after the step; of way_rounds.c its name: state.h */
     /* gossip: root mean square difference from the neighbours' weights, as a share of that of the weights; 0: none */
     double distance;

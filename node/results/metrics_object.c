@@ -133,6 +133,10 @@ metrics_step_object(const struct metrics_step *step, double time_s, const char *
         json_object_set_new(object, "wire_ratio", number(step->wire_ratio));
         json_object_set_new(object, "clipped", integer_json(step->clipped));
     }
+    if (step->residual_norm > 0)
+        json_object_set_new(object, "residual_norm", number(step->residual_norm));
+    if (step->replayed_steps > 0)
+        json_object_set_new(object, "replayed_steps", integer_json(step->replayed_steps));
     if (step->pipeline.stages)
         json_object_set_new(object, "pipeline", pipeline_object(step));
     json_object_set_new(object, "state_hash", hash_text(step->state_hash));

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,18 @@ feedback_applied(struct feedback *feedback, const struct state *next, const stru
     feedback->has = moves || zero ? computed : had;
     feedback->computed = 0;
     feedback->round = next->header->round;
+}
+
+double
+feedback_norm(const struct feedback *feedback)
+{
+    double squares = 0;
+    for (uint64_t left = feedback->has; left; left &= left - 1) {
+        const float *now = feedback->now[__builtin_ctzll(left)];
+        for (size_t i = 0; now && i < feedback->params; i++)
+            squares += (double)now[i] * (double)now[i];
+    }
+    return sqrt(squares);
 }
 
 void

@@ -30,6 +30,8 @@ float *feedback_next(const struct feedback *feedback, unsigned shard);
 /* `next` was made of `now`, by what was computed since feedback_open, or by others. `event`: of that round. */
 void feedback_applied(struct feedback *feedback, const struct state *next, const struct state *now,
                       const struct state_event *event);
+/* The L2 norm of all that waits here. */
+double feedback_norm(const struct feedback *feedback);
 /* All of it is void. */
 void feedback_drop(struct feedback *feedback);
 

@@ -137,6 +137,8 @@ struct train_step {
     uint64_t hash;                 /* of the state after it */
     struct recording_times times;  /* of a step computed in pieces */
     const struct train_test *test; /* NULL: an evaluation is of that state */
+    double residual_norm;          /* as in struct metrics_step */
+    uint64_t replayed_steps;       /* as there */
     double reached; /* in a free way: about the steps of the whole mesh by now; 0: as in event */
 };
 

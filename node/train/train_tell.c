@@ -142,6 +142,8 @@ train_report(struct run *run, const struct train_step *step)
         .samples = event->evaluated ? 0 : event->samples,
         .first = event->first,
         .clipped = event->clipped,
+        .residual_norm = step->residual_norm,
+        .replayed_steps = step->replayed_steps,
         .coverage = event->coverage,
         .shards = task->mine,
         .rows = event->rows,

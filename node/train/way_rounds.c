@@ -40,6 +40,8 @@ struct rounds_run {
     struct state span;
     uint64_t span_hash;
     uint64_t unsaved;
+    double residual_norm; /* of the last step of a span: what had waited until it */
+    uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
 };
 
 /* Returns 0, or the exit status. */
@@ -309,12 +311,14 @@ recover(struct run *run)
 static void
 span_again(struct run *run, uint64_t round)
 {
+    struct rounds_run *rounds = run->own;
     uint64_t step = run->state.header->step;
     go_back(run, round);
+    uint64_t again = step - run->state.header->step;
+    rounds->replayed += again;
     metrics_withdraw_from(run->metrics, run->state.header->step + 1);
     train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu steps again",
-              (unsigned long long)run->state.header->step,
-              (unsigned long long)(step - run->state.header->step));
+              (unsigned long long)run->state.header->step, (unsigned long long)again);
 }
 
 /* Other nodes hold another one, or held another one before a round long ago. */
@@ -516,8 +520,11 @@ static void
 report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
     struct rounds_run *rounds = run->own;
-    struct train_step step = {
-        .event = &rounds->event, .task = task, .hash = state_name(&run->state)};
+    struct train_step step = {.event = &rounds->event,
+                              .task = task,
+                              .hash = state_name(&run->state),
+                              .residual_norm = rounds->residual_norm,
+                              .replayed_steps = rounds->replayed};
     if (task->pipeline.stages)
         step.times = recording_times(rounds->recording, end_us);
     train_report(run, &step);
@@ -571,6 +578,7 @@ commit(struct run *run, const struct mesh_task *task)
         recover(run);
         return;
     }
+    rounds->residual_norm = state_flushes(&run->state) ? work_left_out(run->work) : 0;
     state_swap(&run->state, &run->next);
     rounds->before = true;
     work_applied(run->work, &run->state, &run->next, event);

@@ -501,6 +501,12 @@ work_forget(struct work *work)
         feedback_drop(work->feedback);
 }
 
+double
+work_left_out(const struct work *work)
+{
+    return work->feedback ? feedback_norm(work->feedback) : 0;
+}
+
 bool
 work_probe(struct work *work, const struct state *state, unsigned shard, int32_t *scratch,
            const int32_t *claim)

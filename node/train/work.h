@@ -62,6 +62,8 @@ int work_open(struct work *work, const struct state *state, uint64_t shards);
 void work_applied(struct work *work, const struct state *next, const struct state *now,
                   const struct state_event *event);
 void work_forget(struct work *work);
+/* The L2 norm of what is left out so far of the shards that this node computes; 0 without such a codec. */
+double work_left_out(const struct work *work);
 
 /* Computes `shards` of the state's next round into own (set to zero first if fresh). Calls `ready` with each bucket
  * in rising order, unless it is NULL. A round of evaluation uses only the last bucket. */

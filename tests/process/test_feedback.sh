@@ -32,6 +32,10 @@ for codec in topk onebit randk; do
     done
     finished 60 a b c
     same_hash one-$codec a b c
+    # What waits is told at the end of each span, and at no other step.
+    sed -n 's/.*"step":\([0-9]*\),.*"residual_norm":[0-9].*/\1/p' "$WORK/one-$codec/metrics.jsonl" >"$WORK/told"
+    { seq 20 16 $((STEPS - 1)) && echo $STEPS; } | cmp -s - "$WORK/told" ||
+        fail "$codec: residual_norm is told at the steps $(tr '\n' ' ' <"$WORK/told")"
     echo "$codec: one node and three come to $(result a params_sha256)"
 done
 [ "$(result one-topk params_sha256)" != "$(result one-onebit params_sha256)" ] || fail "two codecs have one hash"
@@ -47,6 +51,9 @@ slow g topk # joins
 finished 60 d f g
 same_hash one-topk d f g
 [ "$(grep -c '"step":' "$WORK/d/metrics.jsonl")" -ge $STEPS ] || fail "d's metrics lack steps"
+again=$(sed -n 's/.*computing \([0-9]*\) steps again.*/\1/p' "$WORK/d.log" | head -1)
+last=$(grep '"step":' "$WORK/d/metrics.jsonl" | tail -1 | sed -n 's/.*"replayed_steps":\([0-9]*\).*/\1/p')
+[ "${last:-0}" -ge "$again" ] || fail "d computed $again steps again, its metrics say ${last:-0}"
 "$MESHNODE" verify "$WORK/d" "$WORK/f" >"$WORK/verify" || fail "verify: $(cat "$WORK/verify")"
 echo "a node was killed within a span: $(grep -h -o "a node that had shards.*" "$WORK/d.log" | head -1)"
 

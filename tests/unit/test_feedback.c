@@ -1,6 +1,7 @@
 /* test_feedback.c - what waits of a shard from step to step: it changes when a step is applied, not when a round is done again or
  * skipped; who did not compute a shard has it not; a span begins with nothing. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -80,6 +81,8 @@ what_waits_is_added_to_the_next_gradient(void **context)
     assert_true(compute(1, 2, 0.5f) == 2.25f);
     assert_true(compute(2, 3, 0.5f) == 3.25f);
     apply(&stepped);
+    assert_true(feedback_norm(feedback) ==
+                sqrt(2 * N * 0.25)); /* 0.5 of each element of two shards */
     assert_true(compute(3, 1, 0) == 1.5f);
 }
 
