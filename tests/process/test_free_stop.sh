@@ -112,6 +112,9 @@ replicas_stop ring --set gossip.graph=ring
 replicas_stop push_sum --set gossip.method=push_sum
 replicas_stop pairs --set mesh.sync=async
 for sync in async ssp softsync; do
-    stops $sync --set mesh.topology=server --set mesh.sync=$sync
+    short=
+    [ $sync != async ] || short="--set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16"
+    # shellcheck disable=SC2086 # a list of words
+    stops $sync --set mesh.topology=server --set mesh.sync=$sync $short
     grep -Eq "^replay: 360 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
 done

@@ -113,7 +113,8 @@ for way in $WAYS; do
     servers) power_fails exact servers --set $servers ;;
     local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
-    async | ssp | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
+    ssp) SLEEP=60 power_fails free ssp --set $servers --set mesh.sync=ssp --set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16 ;;
+    async | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
     gossip) power_fails free gossip --set $gossip ;;
     push_sum) power_fails free push_sum --set $gossip --set gossip.method=push_sum ;;
     gossip-async) power_fails free gossip-async --set $gossip --set mesh.sync=async ;;
