@@ -45,23 +45,24 @@ is_late(const struct core *core, int i, uint64_t round, uint64_t hash)
 }
 
 /* A difference stays until the same or a later round is the same, or an earlier one differs, too: one that goes back
- * does not say which of us was right. */
-static void
+ * does not say which of us was right. Returns whether it is this state that is noted now. */
+static bool
 note_state(struct divergence *d, const struct core *core, int i, uint64_t round, uint64_t hash)
 {
     struct divergence_peer *its = &d->of[i];
     uint64_t ours = round <= core->round ? divergence_past(core, round) : 0;
     if (its->apart || ours == 0 || is_late(core, i, round, hash))
-        return;
+        return false;
     if (hash == ours) {
         divergence_agreed(d, round);
         its->same = round + 1;
         if (divergence_differs_from(core, i) && round < its->round)
-            return;
+            return false;
         its->outvoted = false;
     }
     its->round = round;
     its->hash = hash;
+    return true;
 }
 
 void
@@ -75,9 +76,10 @@ divergence_said(struct divergence *d, const struct core *core, int i)
     if (said->round == d->dispute && said->state_hash == d->given_up &&
         said->since < d->dispute_since)
         d->dispute = 0;
-    d->of[i].since = said->since;
     d->of[i].untold = false;
-    note_state(d, core, i, said->round, said->state_hash);
+    /* who goes back computes anew what it had copied: that makes no witness of what is noted */
+    if (note_state(d, core, i, said->round, said->state_hash) || said->since > d->of[i].since)
+        d->of[i].since = said->since;
 }
 
 struct divergence_verdict

@@ -70,7 +70,7 @@ enum {
 struct divergence_peer {
     uint64_t round, hash; /* its state before `round`; hash 0: not yet */
     uint64_t same;        /* + 1; the newest round before which it had our state */
-    uint64_t since;       /* as in its last heartbeat */
+    uint64_t since;       /* as in the heartbeat that told it, or later */
     bool outvoted;        /* it differs, and is in the minority: a line said so */
     uint64_t tied_round;  /* the last round in which as many had its state as ours, */
     unsigned ties;        /* how often that happened, */
