@@ -266,50 +266,67 @@ add_block(const struct exact *exact, size_t block, int32_t *own, const float *g,
                           : SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
 }
 
-/* few[n] = what the codec chooses of a[n], and 0. Returns that, or a if it takes all. */
-static const float *
-chosen_of(const struct exact *exact, float *few, const float *a, size_t n, uint32_t key)
-{
-    enum codec_rounding rounding = exact->flush ? CODEC_NEAREST : exact->codec->rounding;
-    if (rounding == CODEC_FEW)
-        SIMD_PICK(exact_few)(few, a, n, 1.0f / CODEC_FEW_OF, key);
-    else if (rounding == CODEC_TOP)
-        SIMD_PICK(exact_top)(few, a, n, (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF);
-    else
-        return a;
-    return few;
-}
-
-/* q[n] = the integers of a[n]; what is not chosen of a becomes 0 for it, in few[n]. Returns what was coded. */
-static const float *
-code_kept(const struct exact *exact, int32_t *q, const float *a, float *few, size_t n, float scale,
-          float limit, uint32_t key, struct check_sums *sums, uint32_t *largest)
-{
-    const float *chosen = chosen_of(exact, few, a, n, key);
-    memset(q, 0, n * sizeof *q);
-    if (is_sign(exact))
-        *largest = SIMD_PICK(exact_sign)(q, a, n, scale, sums);
-    else
-        *largest = SIMD_PICK(exact_add)(q, chosen, n, scale, limit, sums);
-    return chosen;
-}
-
-/* Of a coded block. Returns the sums of what was added to own. */
+/* What is at a[at[count]] becomes integers in own, and what is left of it. Returns the sums of what was added to own. */
 static struct check_sums
-block_kept(const struct exact *exact, size_t block, int exponent, float *a, size_t n, uint32_t key,
-           int32_t *own, int32_t *over, int32_t *bad)
+chosen_kept(float *a, const uint16_t *at, size_t count, int grid, float limit, int32_t *own,
+            int32_t *over, int32_t *bad)
 {
-    float few[EXACT_BLOCK];
-    int32_t q[EXACT_BLOCK];
-    int grid = grid_of(exact, block, exponent);
-    float scale = scale_of(grid), limit = float_below(scale_of(shard_bits(exact, block)));
+    float scale = scale_of(grid), unit = scale_of(-grid);
+    struct check_sums sums = {0};
+    bool finite = true;
+    for (size_t k = 0; k < count; k++) {
+        size_t i = at[k];
+        float x = a[i] * scale;
+        finite = finite && isfinite(a[i]);
+        *over += isfinite(a[i]) && fabsf(x) > limit;
+        x = x < limit ? x : limit;
+        x = x > -limit ? x : -limit;
+        int32_t q = (int32_t)rintf(x);
+        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)q);
+        a[i] -= (float)q * unit;
+        check_take(&sums, (uint32_t)q, i);
+    }
+    *bad += !finite;
+    return sums;
+}
+
+/* The same of a few of a[n]. */
+static struct check_sums
+few_kept(const struct exact *exact, float *a, size_t n, int grid, float limit, uint32_t key,
+         int32_t *own, int32_t *over, int32_t *bad)
+{
+    uint16_t at[EXACT_BLOCK + 1];
+    size_t count = exact->codec->rounding == CODEC_FEW
+                       ? SIMD_PICK(exact_few)(at, a, n, 1.0f / CODEC_FEW_OF, key)
+                       : SIMD_PICK(exact_top)(at, a, n, (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF);
+    return chosen_kept(a, at, count, grid, limit, own, over, bad);
+}
+
+/* The same of the signs. */
+static struct check_sums
+signs_kept(float *a, size_t n, int grid, float limit, int32_t *own, int32_t *over, int32_t *bad)
+{
     struct check_sums sums;
-    uint32_t largest;
-    const float *coded = code_kept(exact, q, a, few, n, scale, limit, key, &sums, &largest);
-    if (largest > float_bits(limit) && is_sign(exact))
-        *over += (int32_t)SIMD_PICK(exact_units)(a, n, scale);
-    if (largest > float_bits(limit) && (!is_sign(exact) || largest > FINITE_MAX))
-        count_outside(coded, n, scale, limit, over, bad);
+    uint32_t units, largest;
+    largest = SIMD_PICK(exact_sign)(own, a, n, scale_of(grid), scale_of(-grid), &sums, &units);
+    *over += largest > float_bits(limit) ? (int32_t)units : 0;
+    for (size_t i = 0; largest > FINITE_MAX && i < n; i++)
+        if (!isfinite(a[i])) {
+            *bad += 1;
+            break;
+        }
+    return sums;
+}
+
+/* The same of all: when a span ends. */
+static struct check_sums
+all_kept(float *a, size_t n, int grid, float limit, int32_t *own, int32_t *over, int32_t *bad)
+{
+    int32_t q[EXACT_BLOCK] = {0};
+    struct check_sums sums;
+    float scale = scale_of(grid);
+    if (SIMD_PICK(exact_add)(q, a, n, scale, limit, &sums) > float_bits(limit))
+        count_outside(a, n, scale, limit, over, bad);
     SIMD_PICK(exact_keep)(own, a, q, n, scale_of(-grid));
     return sums;
 }
@@ -328,8 +345,13 @@ exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first,
             memset(a + done, 0, m * sizeof *a);
             continue;
         }
-        struct check_sums sums = block_kept(exact, block, exponent[block], a + done, m,
-                                            key + (uint32_t)at, own + at, &over[block], bad);
+        int grid = grid_of(exact, block, exponent[block]);
+        float limit = float_below(scale_of(shard_bits(exact, block)));
+        struct check_sums sums =
+            exact->flush     ? all_kept(a + done, m, grid, limit, own + at, &over[block], bad)
+            : is_sign(exact) ? signs_kept(a + done, m, grid, limit, own + at, &over[block], bad)
+                             : few_kept(exact, a + done, m, grid, limit, key + (uint32_t)at,
+                                        own + at, &over[block], bad);
         *check = check_add(*check, check_from(sums, at));
     }
 }

@@ -7,6 +7,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "proto/float_bits.h"
 #include "proto/simd.h"
@@ -81,52 +82,24 @@ SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n,
 }
 
 uint32_t
-SIMD_NAME(exact_sign)(int32_t *restrict q, const float *restrict a, size_t n, float scale,
-                      struct check_sums *sums)
+SIMD_NAME(exact_sign)(int32_t *restrict own, float *restrict a, size_t n, float scale, float unit,
+                      struct check_sums *sums, uint32_t *units)
 {
-    uint32_t largest = 0, plain = 0, weighted = 0;
+    uint32_t largest = 0, plain = 0, weighted = 0, whole = 0;
     for (size_t i = 0; i < n; i++) {
-        float x = a[i] * scale;
-        uint32_t bits = float_bits(x) & 0x7fffffffu;
+        float x = a[i] * scale, size = fabsf(x);
+        uint32_t bits = float_bits(size);
+        int32_t q = (x >= 0.5f) - (x <= -0.5f);
         largest = bits > largest ? bits : largest;
-        q[i] = (x >= 0.5f) - (x <= -0.5f);
-        plain += (uint32_t)q[i];
-        weighted += (uint32_t)q[i] * (uint32_t)i;
+        whole += (uint32_t)(int32_t)(size < EXACT_UNITS ? size : EXACT_UNITS);
+        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)q);
+        a[i] -= (float)q * unit;
+        plain += (uint32_t)q;
+        weighted += (uint32_t)q * (uint32_t)i;
     }
     *sums = (struct check_sums){plain, weighted};
+    *units = whole;
     return largest;
-}
-
-void
-SIMD_NAME(exact_few)(float *restrict few, const float *restrict a, size_t n, float share,
-                     uint32_t key)
-{
-    for (size_t i = 0; i < n; i++) {
-        bool chosen = random_unit(key + (uint32_t)i) < share || !(fabsf(a[i]) <= FLT_MAX);
-        few[i] = chosen ? a[i] : 0.0f;
-    }
-}
-
-/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 6 more, that at least `count` reach. */
-static inline uint32_t
-threshold(const float *a, size_t n, size_t count)
-{
-    uint32_t least = 0;
-    for (int bit = 30; bit >= 17; bit--) {
-        uint32_t above = 0, next = least | 1u << bit;
-        for (size_t i = 0; i < n; i++)
-            above += (float_bits(a[i]) & 0x7fffffffu) >= next;
-        least = above >= count ? next : least;
-    }
-    return least;
-}
-
-void
-SIMD_NAME(exact_top)(float *restrict few, const float *restrict a, size_t n, size_t count)
-{
-    uint32_t least = threshold(a, n, count);
-    for (size_t i = 0; i < n; i++)
-        few[i] = (float_bits(a[i]) & 0x7fffffffu) >= least ? a[i] : 0.0f;
 }
 
 void
@@ -139,16 +112,90 @@ SIMD_NAME(exact_keep)(int32_t *restrict own, float *restrict a, const int32_t *r
     }
 }
 
-uint32_t
-SIMD_NAME(exact_units)(const float *a, size_t n, float scale)
+/* --- A few ---------------------------------------------------------------------------------------- */
+
+enum { LANES = 32 };
+
+static inline uint32_t
+size_bits(float x)
 {
-    uint32_t units = 0;
-    for (size_t i = 0; i < n; i++) {
-        float x = fabsf(a[i] * scale);
-        units += (uint32_t)(int32_t)(x < EXACT_UNITS ? x : EXACT_UNITS);
-    }
-    return units;
+    return float_bits(x) & 0x7fffffffu;
 }
+
+/* at = where hit[n] is 1; else it is 0, and so it is behind the end, up to a multiple of LANES. Returns how many. */
+static inline size_t
+positions(uint16_t *at, const uint8_t *hit, size_t n)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, hit + i, sizeof word);
+        for (; word; word &= word - 1)
+            at[found++] = (uint16_t)(i + (size_t)__builtin_ctzll(word) / 8);
+    }
+    return found;
+}
+
+size_t
+SIMD_NAME(exact_few)(uint16_t *restrict at, const float *restrict a, size_t n, float share,
+                     uint32_t key)
+{
+    uint8_t hit[EXACT_FEW_MAX + LANES];
+    for (size_t i = 0; i < n; i++)
+        hit[i] = random_unit(key + (uint32_t)i) < share || !(fabsf(a[i]) <= FLT_MAX);
+    memset(hit + n, 0, LANES);
+    return positions(at, hit, n);
+}
+
+/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 6 more, that at least `count` reach. */
+static inline uint32_t
+threshold(const uint32_t *bits, size_t n, size_t count)
+{
+    uint32_t least = 0;
+    for (int bit = 30; bit >= 17; bit--) {
+        uint32_t above = 0, next = least | 1u << bit;
+        for (size_t i = 0; i < n; i++)
+            above += bits[i] >= next;
+        least = above >= count ? next : least;
+    }
+    return least;
+}
+
+/* What the largest of all lanes say of the threshold of all: it is no lower. */
+static inline uint32_t
+threshold_least(const uint32_t *bits, size_t n, size_t count)
+{
+    uint32_t lane[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES)
+        for (size_t k = 0; k < LANES; k++)
+            lane[k] = bits[i + k] > lane[k] ? bits[i + k] : lane[k];
+    return threshold(lane, LANES, count);
+}
+
+size_t
+SIMD_NAME(exact_top)(uint16_t *restrict at, const float *restrict a, size_t n, size_t count)
+{
+    uint32_t bits[EXACT_FEW_MAX + LANES];
+    uint8_t hit[EXACT_FEW_MAX + LANES];
+    size_t whole = (n + LANES - 1) / LANES * LANES, chosen = 0;
+    for (size_t i = 0; i < n; i++)
+        bits[i] = size_bits(a[i]);
+    memset(bits + n, 0, (whole - n) * sizeof *bits);
+    uint32_t least = threshold_least(bits, whole, count);
+    for (size_t i = 0; i < whole; i++)
+        hit[i] = i < n && bits[i] >= least;
+    size_t found = positions(at, hit, n); /* these and maybe some more */
+    for (size_t k = 0; k < found; k++)
+        bits[k] = bits[at[k]];
+    least = threshold(bits, found, count);
+    for (size_t k = 0; k < found; k++) {
+        at[chosen] = at[k];
+        chosen += bits[k] >= least;
+    }
+    return chosen;
+}
+
+/* --- Read ----------------------------------------------------------------------------------------- */
 
 void
 SIMD_NAME(exact_read)(float *g, const int32_t *sum, size_t n, float scale)

@@ -10,7 +10,7 @@
 #include "compress/check.h"
 #include "proto/simd.h"
 
-enum { EXACT_UNITS = 255 };
+enum { EXACT_UNITS = 255, EXACT_FEW_MAX = 1024 };
 
 /* own[n] += nearest-even(clamp(g[n] * scale, -limit, limit)), NaN as +limit; 0 < limit < 2^31. Returns the bits of
  * the largest |g * scale|; such bits have the order of the floats, with NaN above all. Sets *sums to the sums of what
@@ -26,15 +26,18 @@ SIMD_DECLARE(uint32_t, exact_rounded,
 SIMD_DECLARE(uint32_t, exact_drawn,
              (int32_t * own, const float *g, size_t n, float scale, float limit, uint32_t key,
               struct check_sums *sums));
-/* Codecs with memory. q[n] = -1, 0 or 1: the sign of what is above half a unit; returns and sets what exact_add does. */
+/* Codecs with memory. own[n] += -1, 0 or 1, the sign of what of a[n] is above half a unit, which is 1 / scale; and a[n] becomes
+ * what is left. Returns and sets what exact_add does, and *units: how many whole units there were in all |a[n]| together, of none
+ * more than EXACT_UNITS. */
 SIMD_DECLARE(uint32_t, exact_sign,
-             (int32_t * q, const float *a, size_t n, float scale, struct check_sums *sums));
-/* How many whole units there are in all |a[n]| together; of none more than EXACT_UNITS. */
-SIMD_DECLARE(uint32_t, exact_units, (const float *a, size_t n, float scale));
-/* few[n] = a[n], or 0 but for a share that is drawn from key + i; what is not finite stays. */
-SIMD_DECLARE(void, exact_few, (float *few, const float *a, size_t n, float share, uint32_t key));
-/* The same of about the `count` largest of all n. */
-SIMD_DECLARE(void, exact_top, (float *few, const float *a, size_t n, size_t count));
+             (int32_t * own, float *a, size_t n, float scale, float unit, struct check_sums *sums,
+              uint32_t *units));
+/* Which elements of a[n] are chosen, n <= EXACT_FEW_MAX, in rising order: at[n + 1]; returns how many. A share that is drawn from key + i, and what is
+ * not finite. */
+SIMD_DECLARE(size_t, exact_few,
+             (uint16_t * at, const float *a, size_t n, float share, uint32_t key));
+/* The same: about the `count` largest of all; 0 < count. */
+SIMD_DECLARE(size_t, exact_top, (uint16_t * at, const float *a, size_t n, size_t count));
 /* own[n] += q[n], and a[n] -= q[n] * unit. */
 SIMD_DECLARE(void, exact_keep, (int32_t * own, float *a, const int32_t *q, size_t n, float unit));
 /* g[n] = (float)sum[n] * scale */

@@ -338,27 +338,67 @@ every_instruction_set_gives_the_same(void **state)
 {
     (void)state;
     static int32_t q[2][N];
-    static float few[2][N], top[2][N], left[2][N];
+    static float left[2][N];
+    static uint16_t at[2][N + 1];
     struct check_sums sums[2];
     struct rand rand = {11};
+    uint32_t units[2];
     draw(&rand, 0.01f);
-    for (size_t n = 0; n <= N; n += n < 70 ? 1 : 97) {
-        exact_few_base(few[0], g, n, 0.3f, 99);
-        SIMD_PICK(exact_few)(few[1], g, n, 0.3f, 99);
-        exact_top_base(top[0], g, n, n / 10);
-        SIMD_PICK(exact_top)(top[1], g, n, n / 10);
-        assert_true(exact_sign_base(q[0], g, n, 64, &sums[0]) ==
-                    SIMD_PICK(exact_sign)(q[1], g, n, 64, &sums[1]));
-        memset(own, 0, sizeof own);
-        memcpy(left, few, sizeof left);
+    for (size_t n = 1; n <= N && n <= EXACT_FEW_MAX; n += n < 70 ? 1 : 97) {
+        size_t count = exact_few_base(at[0], g, n, 0.3f, 99);
+        assert_int_equal(count, SIMD_PICK(exact_few)(at[1], g, n, 0.3f, 99));
+        assert_memory_equal(at[0], at[1], count * sizeof at[0][0]);
+        count = exact_top_base(at[0], g, n, (n + 9) / 10);
+        assert_int_equal(count, SIMD_PICK(exact_top)(at[1], g, n, (n + 9) / 10));
+        assert_memory_equal(at[0], at[1], count * sizeof at[0][0]);
+        memset(q, 0, sizeof q);
+        memcpy(left[0], g, sizeof left[0]);
+        memcpy(left[1], g, sizeof left[1]);
+        assert_true(exact_sign_base(q[0], left[0], n, 64, 0x1p-6f, &sums[0], &units[0]) ==
+                    SIMD_PICK(exact_sign)(q[1], left[1], n, 64, 0x1p-6f, &sums[1], &units[1]));
+        assert_int_equal(units[0], units[1]);
+        assert_memory_equal(&sums[0], &sums[1], sizeof *sums);
         exact_keep_base(own, left[0], q[0], n, 0x1p-6f);
         SIMD_PICK(exact_keep)(own, left[1], q[1], n, 0x1p-6f);
-        assert_true(exact_units_base(g, n, 64) == SIMD_PICK(exact_units)(g, n, 64));
-        assert_memory_equal(&sums[0], &sums[1], sizeof *sums);
         assert_memory_equal(q[0], q[1], sizeof q[0]);
-        assert_memory_equal(few[0], few[1], sizeof few[0]);
-        assert_memory_equal(top[0], top[1], sizeof top[0]);
         assert_memory_equal(left[0], left[1], sizeof left[0]);
+    }
+}
+
+static int
+rising(const void *a, const void *b)
+{
+    float x = fabsf(*(const float *)a), y = fabsf(*(const float *)b);
+    return (x > y) - (x < y);
+}
+
+/* As many as are wanted, or more where several begin with the same 14 bits; none that is left out is larger by so much. */
+static void
+the_largest_are_chosen_of_any_numbers(void **state)
+{
+    (void)state;
+    struct rand rand = {12};
+    for (int k = 0; k < 2000; k++) {
+        float a[EXACT_FEW_MAX], sorted[EXACT_FEW_MAX];
+        uint16_t at[EXACT_FEW_MAX + 1];
+        size_t n = (size_t)rand_range(&rand, 1, EXACT_FEW_MAX);
+        size_t count = (size_t)rand_range(&rand, 1, n);
+        count = k % 2 ? (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF : count;
+        for (size_t i = 0; i < n; i++)
+            a[i] = sorted[i] =
+                k % 3 == 0 ? (float)rand_range(&rand, 0, 3)
+                           : ldexpf((float)rand_normal(&rand), (int)rand_range(&rand, 0, k % 40));
+        qsort(sorted, n, sizeof *sorted, rising);
+        size_t found = SIMD_PICK(exact_top)(at, a, n, count), above = 0;
+        float least = fabsf(sorted[n - count]);
+        assert_in_range(found, count, n);
+        for (size_t i = 0; i < n; i++)
+            above += fabsf(a[i]) >= least * (1 - 1 / 64.0f);
+        assert_true(found <= above);
+        for (size_t i = 0; i < found; i++) {
+            assert_true(fabsf(a[at[i]]) >= least * (1 - 1 / 64.0f));
+            assert_true(i == 0 || at[i] > at[i - 1]);
+        }
     }
 }
 
@@ -390,6 +430,7 @@ main(void)
         cmocka_unit_test(the_largest_are_kept),
         cmocka_unit_test(what_is_no_number_is_told),
         cmocka_unit_test(the_list_names_all_with_memory),
+        cmocka_unit_test(the_largest_are_chosen_of_any_numbers),
         unit_test_of_variants(every_instruction_set_gives_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
