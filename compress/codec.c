@@ -2,9 +2,10 @@
 #include "compress/codec.h"
 
 #include <assert.h>
+#include <math.h>
 
 #define CODEC(name, bits, dropped, rounding, percent, memory)                                      \
-    {#name, bits, dropped, CODEC_##rounding, percent, memory},
+    {#name, bits, dropped, CODEC_##rounding, percent, memory, 0.01},
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
 #undef CODEC
 
@@ -13,6 +14,13 @@ codec_of(unsigned kind)
 {
     assert(kind < CODECS);
     return kind == CODEC_none ? NULL : &codecs[kind];
+}
+
+size_t
+codec_few(const struct codec *codec, size_t n)
+{
+    return (size_t)ceil((double)n * codec->share -
+                        1e-9); /* not one more where the product is rounded up */
 }
 
 bool

@@ -15,11 +15,11 @@
  *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
- *     topk      of each block the largest hundredth, with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
+ *     topk      of each block the largest share (a hundredth), with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
  *               NeurIPS 2018)
  *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide
  *               et al., Interspeech 2014)
- *     randk     one element in a hundred, chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
+ *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
  *               et al., NeurIPS 2018)
  *
  * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of a *span*
@@ -54,7 +54,6 @@
 
 enum {
     CODEC_SMALL = 1024, /* a tensor of fewer elements */
-    CODEC_FEW_OF = 100, /* one in so many elements */
 };
 
 enum codec_rounding {
@@ -76,11 +75,14 @@ struct codec {
     enum codec_rounding rounding;
     int percent; /* of a shard's elements are to be not zero, about; 0: the exponent follows the largest sum */
     bool memory;
+    double share; /* CODEC_FEW, CODEC_TOP: of the elements of a block; it may be set */
 };
 
 /* Returns NULL for none. */
 const struct codec *codec_of(unsigned kind);
 /* Is a tensor of so many elements coded? */
 bool codec_takes(const struct codec *codec, size_t count);
+/* How many of n elements CODEC_TOP keeps: at least one. */
+size_t codec_few(const struct codec *codec, size_t n);
 
 #endif

@@ -22,11 +22,12 @@ struct exact {
     size_t tensors;
     unsigned shards;
     int bits;                  /* |q| of one shard < 2^bits */
-    const struct codec *codec; /* of the coded blocks; NULL: there are none */
-    bool flush;                /* they are those of the last step of a span */
-    bool *coded;               /* [blocks] */
-    size_t *first;             /* [blocks + 1] first element of each block */
-    size_t *tensor_first;      /* [tensors + 1] first block of each tensor */
+    const struct codec *codec; /* of the coded blocks: `own`; NULL: there are none */
+    struct codec own;
+    bool flush;           /* they are those of the last step of a span */
+    bool *coded;          /* [blocks] */
+    size_t *first;        /* [blocks + 1] first element of each block */
+    size_t *tensor_first; /* [tensors + 1] first block of each tensor */
 };
 
 static int
@@ -123,7 +124,8 @@ exact_code(struct exact *exact, size_t tensor, const struct codec *codec, bool f
 {
     assert(tensor < exact->tensors);
     assert(codec->memory || !flush);
-    exact->codec = codec;
+    exact->own = *codec;
+    exact->codec = &exact->own;
     exact->flush = flush;
     for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
         exact->coded[b] = true;
@@ -297,8 +299,8 @@ few_kept(const struct exact *exact, float *a, size_t n, int grid, float limit, u
 {
     uint16_t at[EXACT_BLOCK + 1];
     size_t count = exact->codec->rounding == CODEC_FEW
-                       ? SIMD_PICK(exact_few)(at, a, n, 1.0f / CODEC_FEW_OF, key)
-                       : SIMD_PICK(exact_top)(at, a, n, (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF);
+                       ? SIMD_PICK(exact_few)(at, a, n, (float)exact->codec->share, key)
+                       : SIMD_PICK(exact_top)(at, a, n, codec_few(exact->codec, n));
     return chosen_kept(a, at, count, grid, limit, own, over, bad);
 }
 

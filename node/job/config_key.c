@@ -260,6 +260,8 @@ const struct config_key config_keys[] = {
     UINT("train.schedule.step", "every", CONFIG_JOB, MEMBER(train.optim.schedule_every), 1, 1000000, "1"),
     REAL("train.schedule.step", "gamma", MEMBER(train.optim.schedule_gamma), 1e-6, 1, "0.1"),
     REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),
+    REAL("mesh.compress.topk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
+    REAL("mesh.compress.randk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
 
     WORD("mesh", "topology", CONFIG_SHARED, MEMBER(mesh.topology), topologies, "ring"),
     ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),
@@ -269,7 +271,7 @@ const struct config_key config_keys[] = {
     ENUM("mesh", "mirror", CONFIG_SHARED, MEMBER(mesh.mirror), yes_no, "yes"),
     ENUM("mesh", "schedule", CONFIG_EXCHANGE, MEMBER(mesh.schedule), orders, "zb"),
     ENUM("mesh", "activations", CONFIG_JOB, MEMBER(mesh.bf16), floats, "fp32"),
-    ENUM("mesh", "compress", CONFIG_JOB, MEMBER(mesh.compress), codecs, "none"),
+    CHOICE("mesh", "compress", MEMBER(mesh.compress), codecs, "none", "mesh.compress"),
     UINT("mesh", "compress_warmup", CONFIG_JOB, MEMBER(mesh.compress_warmup), 0, COUNT_MAX, "16"),
     UINT("mesh", "compress_span", CONFIG_JOB, MEMBER(mesh.compress_span), 1, COUNT_MAX, "64"),
     ENUM("mesh", "pull", CONFIG_JOB, MEMBER(mesh.pull_bf16), floats, "fp32"),

@@ -90,7 +90,10 @@ coded_grid(const struct job *job, const size_t *count, const struct codec *codec
 int
 job_code(struct job *job, const struct config *config, struct why *why)
 {
-    const struct codec *codec = codec_of(config->mesh.compress);
+    const struct codec *kind = codec_of(config->mesh.compress);
+    struct codec room = kind ? *kind : (struct codec){0}, *codec = kind ? &room : NULL;
+    if (config->mesh.compress_k > 0)
+        room.share = config->mesh.compress_k;
     size_t tensors = nn_tensor_count(job->model);
     size_t *count = calloc(tensors + 1, sizeof *count);
     for (size_t i = 0; count && i < tensors; i++)

@@ -64,6 +64,13 @@ done
 node i "$WORK/int8.yaml" --peers 2
 node j "$WORK/int16.yaml" --peers 2
 wait_until 30 "i to say what differs" grep -q 'mesh.compress is int16 there, int8 here' "$WORK/i.log"
+node k "$WORK/topk.yaml" --peers 2
+node l "$WORK/topk.yaml" --peers 2 --set mesh.compress.topk.k=0.02
+wait_until 30 "k to say what differs" grep -q 'mesh.compress.topk.k is 0.02 there, 0.01 here' "$WORK/k.log"
+for k in 0 1.5 nan; do
+    "$MESHNODE" "$WORK/topk.yaml" --out "$WORK/no" --set mesh.compress.topk.k=$k >"$WORK/out" 2>&1 && fail "k = $k is taken"
+    grep -q "mesh.compress.topk.k = $k, expected a number 1e-06..1" "$WORK/out" || fail "k = $k: $(cat "$WORK/out")"
+done
 for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=zip"; do
     "$MESHNODE" "$WORK/int8.yaml" --out "$WORK/no" --set $setting >"$WORK/out" 2>&1 && fail "$setting is taken"
     grep -q 'mesh.compress = ' "$WORK/out" || fail "$setting: $(cat "$WORK/out")"

@@ -324,10 +324,24 @@ every_instruction_set_gives_the_same(void **state)
     exact_destroy(&exact);
 }
 
+static void
+a_share_of_a_block_is_a_whole_number(void **state)
+{
+    (void)state;
+    struct codec codec = *codec_of(CODEC_topk);
+    for (size_t n = 1; n <= 1024; n++)
+        assert_int_equal(codec_few(&codec, n), (n + 99) / 100);
+    codec.share = 1e-6;
+    assert_int_equal(codec_few(&codec, 1024), 1);
+    codec.share = 1;
+    assert_int_equal(codec_few(&codec, 700), 700);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_share_of_a_block_is_a_whole_number),
         cmocka_unit_test(integers_are_within_their_bits),
         cmocka_unit_test(what_is_drawn_is_right_in_the_mean),
         cmocka_unit_test(elements_are_kept_in_proportion_to_their_size),

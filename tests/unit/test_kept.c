@@ -308,7 +308,7 @@ the_largest_are_kept(void **state)
             most = own[i] == 0 ? fmaxf(most, fabsf(g[i])) : most;
         }
         assert_true(least > most);
-        assert_true(kept >= n / CODEC_FEW_OF && kept < n / 50);
+        assert_true(kept >= n / 100 && kept < n / 50);
     }
     exact_destroy(&exact);
 }
@@ -383,7 +383,7 @@ the_largest_are_chosen_of_any_numbers(void **state)
         uint16_t at[EXACT_FEW_MAX + 1];
         size_t n = (size_t)rand_range(&rand, 1, EXACT_FEW_MAX);
         size_t count = (size_t)rand_range(&rand, 1, n);
-        count = k % 2 ? (n + CODEC_FEW_OF - 1) / CODEC_FEW_OF : count;
+        count = k % 2 ? codec_few(codec_of(CODEC_topk), n) : count;
         for (size_t i = 0; i < n; i++)
             a[i] = sorted[i] =
                 k % 3 == 0 ? (float)rand_range(&rand, 0, 3)
