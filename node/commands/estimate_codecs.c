@@ -18,7 +18,7 @@ enum {
     SPAN = 64,      /* defaults of these keys */
     WARMUP = 16,
 };
-static const double MEASURE_S = 2; /* of a codec */
+static const double MEASURE_S = 1; /* of a codec */
 static const unsigned nodes_of[GROUPS] = {2, 4, 8};
 
 /* Of the bytes that a ring sends in 32 bits, those that it sends. */

@@ -11,8 +11,9 @@ from models import batch_of, write_job
 from train import slowest, steps_of, torch_commands, torch_results
 
 NODES, STEPS, WARMUP = 4, 75, 4
-SPEEDS = {"fp16": 0.15, "bf16": 0.15, "int16": 0.15, "int8": 0.15, "qsgd": 0.03, "terngrad": 0.03, "sparse": 0.03}
-OURS = ("none", "int16", "int8", "terngrad", "sparse")
+SPEEDS = {"fp16": 0.15, "bf16": 0.15, "int16": 0.15, "int8": 0.15, "qsgd": 0.03, "terngrad": 0.03, "sparse": 0.03,
+          "topk": 0.08, "onebit": 0.15, "randk": 0.08}
+OURS = ("none", "int16", "int8", "terngrad", "sparse", "topk", "onebit")
 HOOKS = ("none", "fp16", "powersgd1", "powersgd4")
 
 
@@ -96,4 +97,4 @@ def codec(programs, options, work):
         return
     speed_table({**programs, "bench_codec": os.path.join(ROOT, path)})
     line_table(programs, options, work, 100, OURS, HOOKS)
-    line_table(programs, options, work, 10, ("none", "int8", "sparse"), () if options.quick else ("fp16", "powersgd1"))
+    line_table(programs, options, work, 10, ("none", "int8", "sparse", "topk"), () if options.quick else ("fp16", "powersgd1"))
