@@ -50,8 +50,10 @@ double
 bench_compute(struct bench *bench, unsigned shards)
 {
     double start = clock_s();
-    work_open(bench->work, &bench->now, bits_below(shards));
-    work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, NULL, NULL);
+    if (work_open(bench->work, &bench->now, bits_below(shards)))
+        bench->failed = true;
+    else
+        work_round(bench->work, &bench->now, bits_below(shards), true, bench->own, NULL, NULL);
     return clock_s() - start;
 }
 

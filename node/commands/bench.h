@@ -16,6 +16,7 @@ struct bench {
     struct work *work;
     struct state now, next;
     int32_t *own; /* [work_vector_count] */
+    bool failed;  /* there was no memory for what a codec leaves out */
 };
 
 /* `lanes`: shards computed at a time. Returns 0, or a negative errno with one line. Call bench_close after an error, too. */

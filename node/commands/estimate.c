@@ -173,6 +173,7 @@ estimate_print(const struct config *config, struct job *job, const struct memory
 {
     struct bench bench = {0};
     struct estimate_stages *stages = NULL;
+    double all_s = 0;
     bool sums = !way_of(config)->free;
     if (!sums || config->mesh.peers < 2)
         return 0;
@@ -181,7 +182,8 @@ estimate_print(const struct config *config, struct job *job, const struct memory
         struct times times =
             measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
         const char *failed = data_failed(job->data);
-        rc = failed ? why_error(why, -EIO, "%s", failed) : 0;
+        rc = bench.failed ? -ENOMEM : failed ? why_error(why, -EIO, "%s", failed) : 0;
+        all_s = times.all_s;
         if (!rc && config->mesh.stages != 1)
             rc = estimate_stages_new(&stages, config, job, bench.work, &bench.now, bench.own,
                                      times.packed);
@@ -192,5 +194,5 @@ estimate_print(const struct config *config, struct job *job, const struct memory
     }
     estimate_stages_destroy(&stages);
     bench_close(&bench);
-    return rc ? rc : estimate_codecs(config, job, memory->lanes, why);
+    return rc ? rc : estimate_codecs(config, job, memory->lanes, all_s, why);
 }

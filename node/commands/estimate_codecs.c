@@ -13,12 +13,16 @@
 
 enum {
     GROUPS = 3,
-    ROUNDS_MIN = 6, /* a unit follows the sums of the rounds before, */
-    ROUNDS = 64,    /* and has settled after so many */
-    SPAN = 64,      /* defaults of these keys */
+    ROUNDS_MIN = 6, /* an exponent follows the sum of the round before; */
+    SETTLED = 24,   /* a unit of a whole tensor moves by a bit in a round */
+    ROUNDS = 64,
+    SPAN = 64, /* defaults of these keys */
     WARMUP = 16,
 };
-static const double MEASURE_S = 1; /* of a codec */
+static const double MEASURE_S = 1;    /* of a codec */
+static const double STEP_MAX_S = 0.5; /* so all codecs take a minute */
+/* Bytes of what waits of all shards, as they are all computed here. */
+static const double LEFT_MAX = 1 << 30;
 static const unsigned nodes_of[GROUPS] = {2, 4, 8};
 
 /* Of the bytes that a ring sends in 32 bits, those that it sends. */
@@ -32,19 +36,23 @@ measure_codec(const struct config *config, const struct job *job, unsigned lanes
               struct shares *shares, struct why *why)
 {
     struct bench bench;
+    const struct codec *codec = codec_of(config->mesh.compress);
     unsigned all = config->train.shards;
+    unsigned least = codec && codec->percent > 0 ? SETTLED : ROUNDS_MIN;
     int rc = bench_open(&bench, config, job, lanes, why);
     double end = clock_s() + MEASURE_S;
-    for (unsigned r = 0; !rc && r < ROUNDS && (r < ROUNDS_MIN || clock_s() < end); r++) {
+    for (unsigned r = 0; !rc && !bench.failed && r < ROUNDS && (r < least || clock_s() < end);
+         r++) {
         if (r > 0)
             bench_apply(&bench);
         bench_compute(&bench, all);
     }
     double total = rc ? 0 : fmin(bench_share(&bench), 1);
-    for (unsigned g = 0; g < GROUPS && !rc; g++) {
+    for (unsigned g = 0; g < GROUPS && !rc && !bench.failed; g++) {
         bench_compute(&bench, (all + nodes_of[g] - 1) / nodes_of[g]);
         shares->of[g] = fmin((fmin(bench_share(&bench), 1) + 3 * total) / 4, 1);
     }
+    rc = bench.failed ? -ENOMEM : rc;
     bench_close(&bench);
     return rc;
 }
@@ -63,6 +71,15 @@ with_codec(const struct config *config, unsigned kind, struct config *with)
     return may;
 }
 
+/* Does it need more memory here than may be taken for a try? */
+static bool
+left_out(const struct config *with, const struct job *job)
+{
+    const struct codec *codec = codec_of(with->mesh.compress);
+    double bytes = 2.0 * sizeof(float) * (double)nn_param_count(job->model) * with->train.shards;
+    return codec && codec->memory && bytes > LEFT_MAX;
+}
+
 static void
 print_codec(const struct config *with, const struct job *job, const struct shares *shares)
 {
@@ -74,7 +91,7 @@ print_codec(const struct config *with, const struct job *job, const struct share
     for (unsigned g = 0; g < GROUPS; g++) {
         double sends = 2.0 * (nodes_of[g] - 1) / nodes_of[g] * shares->of[g];
         memory_text(text, sends * ring);
-        printf(" %11s", text);
+        printf(" %11s", sends > 0 ? text : "not tried");
     }
     for (unsigned g = 0; g < GROUPS; g++) {
         struct memory memory;
@@ -97,11 +114,18 @@ add_span_end(const struct config *with, const struct shares *ends, struct shares
 }
 
 int
-estimate_codecs(const struct config *config, struct job *job, unsigned lanes, struct why *why)
+estimate_codecs(const struct config *config, struct job *job, unsigned lanes, double step_s,
+                struct why *why)
 {
     struct config with;
     struct shares shares, ends = {{1, 1, 1}};
     int rc = 0;
+    if (step_s > STEP_MAX_S) {
+        printf(
+            "codecs  not tried, as a step takes %.1f s here: compress/README.md has their bytes\n",
+            step_s);
+        return 0;
+    }
     printf("codecs  what a node sends in a step, about         and the memory it needs\n");
     printf("  %-9s %11s %11s %11s %11s %11s %11s\n", "", "2 nodes", "4 nodes", "8 nodes", "2 nodes",
            "4 nodes", "8 nodes");
@@ -109,10 +133,13 @@ estimate_codecs(const struct config *config, struct job *job, unsigned lanes, st
         if (!with_codec(config, kind, &with))
             continue;
         rc = job_code(job, &with, why);
-        rc = rc ? rc : measure_codec(&with, job, lanes, &shares, why);
+        shares = (struct shares){{0}};
+        bool tried = !left_out(&with, job);
+        if (!rc && tried)
+            rc = measure_codec(&with, job, lanes, &shares, why);
         if (kind == CODEC_int16)
             ends = shares;
-        if (!rc && codec_of(kind) && codec_of(kind)->memory)
+        if (!rc && tried && codec_of(kind) && codec_of(kind)->memory)
             add_span_end(&with, &ends, &shares);
         if (!rc)
             print_codec(&with, job, &shares);
