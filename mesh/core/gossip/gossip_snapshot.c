@@ -169,9 +169,11 @@ gossip_snapshot_end(struct gossip_snapshot *snapshot, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     bool trains = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
-    if (!core->config.gossip->keeper->save || !g->plan.active || !trains)
+    bool saves = g->status == GOSSIP_QUIET && snapshot->now != 0; /* another one ends, too */
+    if (!core->config.gossip->keeper->save || !g->plan.active || !(trains || saves))
         return false;
-    snapshot->ends = snapshot->ends ? snapshot->ends : GOSSIP_ENDS;
+    if (!snapshot->ends)
+        snapshot->ends = saves && snapshot->last == snapshot->now ? GOSSIP_ENDS_SAVED : GOSSIP_ENDS;
     snapshot->ends_at = core->awake;
     return true;
 }
