@@ -15,12 +15,12 @@
  *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
- *     topk      of each block the largest share (a hundredth), with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP 2017; Stich et al.,
- *               NeurIPS 2018)
+ *     topk      of each block the largest share (a hundredth), with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP
+ *               2017; Stich et al., NeurIPS 2018)
  *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide
  *               et al., Interspeech 2014)
- *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has a memory (Stich
- *               et al., NeurIPS 2018)
+ *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has
+ *               a memory (Stich et al., NeurIPS 2018)
  *
  * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of a *span*
  * sends all of that, on 16 bits, so a span begins with nothing (state_carries in node/train/state.h).

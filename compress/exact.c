@@ -292,6 +292,8 @@ chosen_kept(float *a, const uint16_t *at, size_t count, int grid, float limit, i
     return sums;
 }
 
+_Static_assert((int)EXACT_FEW_MAX >= (int)EXACT_BLOCK, "a block is chosen from as a whole");
+
 /* The same of a few of a[n]. */
 static struct check_sums
 few_kept(const struct exact *exact, float *a, size_t n, int grid, float limit, uint32_t key,
@@ -312,11 +314,8 @@ signs_kept(float *a, size_t n, int grid, float limit, int32_t *own, int32_t *ove
     uint32_t units, largest;
     largest = SIMD_PICK(exact_sign)(own, a, n, scale_of(grid), scale_of(-grid), &sums, &units);
     *over += largest > float_bits(limit) ? (int32_t)units : 0;
-    for (size_t i = 0; largest > FINITE_MAX && i < n; i++)
-        if (!isfinite(a[i])) {
-            *bad += 1;
-            break;
-        }
+    if (largest > FINITE_MAX)
+        count_outside(a, n, scale_of(grid), limit, over, bad);
     return sums;
 }
 

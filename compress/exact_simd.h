@@ -32,8 +32,8 @@ SIMD_DECLARE(uint32_t, exact_drawn,
 SIMD_DECLARE(uint32_t, exact_sign,
              (int32_t * own, float *a, size_t n, float scale, float unit, struct check_sums *sums,
               uint32_t *units));
-/* Which elements of a[n] are chosen, n <= EXACT_FEW_MAX, in rising order: at[n + 1]; returns how many. A share that is drawn from key + i, and what is
- * not finite. */
+/* Which elements of a[n] are chosen, n <= EXACT_FEW_MAX, in rising order: at[n + 1]; returns how many. A share that is drawn
+ * from key + i, and what is not finite. */
 SIMD_DECLARE(size_t, exact_few,
              (uint16_t * at, const float *a, size_t n, float share, uint32_t key));
 /* The same: about the `count` largest of all; 0 < count. */

@@ -64,6 +64,8 @@ with_codec(const struct config *config, unsigned kind, struct config *with)
     struct why why;
     *with = *config;
     with->mesh.compress = kind;
+    if (kind != config->mesh.compress)
+        with->mesh.compress_k = 0;       /* it is of the other codec */
     with->mesh.compress_warmup = WARMUP; /* what is set of them is for some codecs only */
     with->mesh.compress_span = SPAN;
     bool may = kind == CODEC_none || !config_rules_check(with, &why);

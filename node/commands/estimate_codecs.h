@@ -9,8 +9,8 @@
 #include "node/job/job.h"
 #include "proto/why.h"
 
-/* Prints a table for people. `lanes`: shards computed at a time; `step_s`: what a step takes. A line if that is too much. The job has the grids of config's own codec again in the end. Returns 0, or a negative errno with
- * one line. */
+/* Prints a table for people, or one line if a step takes too long, `step_s`. `lanes`: shards computed at a time. The job has the
+ * grids of config's own codec again in the end. Returns 0, or a negative errno with one line. */
 int estimate_codecs(const struct config *config, struct job *job, unsigned lanes, double step_s,
                     struct why *why);
 

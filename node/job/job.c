@@ -87,6 +87,16 @@ coded_grid(const struct job *job, const size_t *count, const struct codec *codec
     return rc;
 }
 
+/* Elements of each tensor; the caller frees it. NULL: there is no memory. */
+static size_t *
+tensor_counts(const struct nn_model *model)
+{
+    size_t tensors = nn_tensor_count(model), *count = calloc(tensors + 1, sizeof *count);
+    for (size_t i = 0; count && i < tensors; i++)
+        count[i] = nn_tensor(model, i)->count;
+    return count;
+}
+
 int
 job_code(struct job *job, const struct config *config, struct why *why)
 {
@@ -94,10 +104,7 @@ job_code(struct job *job, const struct config *config, struct why *why)
     struct codec room = kind ? *kind : (struct codec){0}, *codec = kind ? &room : NULL;
     if (config->mesh.compress_k > 0)
         room.share = config->mesh.compress_k;
-    size_t tensors = nn_tensor_count(job->model);
-    size_t *count = calloc(tensors + 1, sizeof *count);
-    for (size_t i = 0; count && i < tensors; i++)
-        count[i] = nn_tensor(job->model, i)->count;
+    size_t *count = tensor_counts(job->model);
     exact_destroy(&job->coded);
     exact_destroy(&job->flush);
     int rc = count ? 0 : -ENOMEM;
@@ -113,10 +120,7 @@ static int
 open_exact(struct job *job, const struct config *config, struct why *why)
 {
     bool local_steps = config->train.local_steps > 1; /* running averages moved within the shards */
-    size_t tensors = nn_tensor_count(job->model);
-    size_t *count = calloc(tensors + 1, sizeof *count);
-    for (size_t i = 0; count && i < tensors; i++)
-        count[i] = nn_tensor(job->model, i)->count;
+    size_t tensors = nn_tensor_count(job->model), *count = tensor_counts(job->model);
     int rc = count ? exact_new(&job->exact, count, tensors, config->train.shards) : -ENOMEM;
     free(count);
     job->average = rc ? NULL : calloc(exact_blocks(job->exact) + 1, sizeof *job->average);

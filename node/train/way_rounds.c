@@ -578,7 +578,8 @@ commit(struct run *run, const struct mesh_task *task)
         recover(run);
         return;
     }
-    rounds->residual_norm = state_flushes(&run->state) ? work_left_out(run->work) : 0;
+    rounds->residual_norm =
+        event->stepped && state_flushes(&run->state) ? work_left_out(run->work) : 0;
     state_swap(&run->state, &run->next);
     rounds->before = true;
     work_applied(run->work, &run->state, &run->next, event);
