@@ -167,12 +167,14 @@ bool
 push_snapshot_end(struct push *push, const struct core *core)
 {
     const struct push_leases *leases = &push->leases;
-    bool nothing =
-        push->group.hash == 0 || (push->group.leads && leases->end <= push->snapshot.saved);
+    uint64_t wanted = snapshot_wanted(push, core);
+    bool has_it = wanted > 0 && wanted == push->snapshot.saved; /* others still copy it */
+    bool nothing = push->group.leads && leases->end <= push->snapshot.saved && !has_it;
     if (!push->config.keeper->save || !push->started || push->work.state >= PUSH_FINISHING ||
-        nothing)
+        push->group.hash == 0 || nothing)
         return false;
-    push->snapshot.ends = push->snapshot.ends ? push->snapshot.ends : PUSH_ENDS;
+    if (!push->snapshot.ends)
+        push->snapshot.ends = has_it ? PUSH_ENDS_SAVED : PUSH_ENDS;
     push->snapshot.ends_at = core->awake;
     push->work.take_at.us = 0;
     return true;
