@@ -69,10 +69,13 @@ pair() { # NAME SET...: slow computes for half a second more each time
 }
 pair g
 pair h --set mesh.topology=server --set mesh.sync=async
+names_it() { # NAME: both name the slow PC; or it is so slow that it is left out, before it is named, and is told so
+    says $1 '^slow PC slow \(127.0.0.1(:[0-9]+)?\): [0-9]+ % of the work$' && says $1-slow '^slow PC slow \(this one\): [0-9]+ % of the work$' ||
+        says $1-slow '^warning: watching: this CPU is too slow to help \(1 node [0-9.]+ s a step, 2 nodes [0-9.]+ s\)$'
+}
 for name in g h; do
-    wait_until 120 "$name to name the slow PC" says $name '^slow PC slow \(127.0.0.1(:[0-9]+)?\): [0-9]+ % of the work$'
-    wait_until 120 "the slow PC of $name to name itself" says $name-slow '^slow PC slow \(this one\): [0-9]+ % of the work$'
-    [ "$(grep -h "^slow PC" "$WORK/$name.log" "$WORK/$name-slow.log" | wc -l)" = 2 ] || fail "they say it again and again"
+    wait_until 120 "$name and the slow PC of $name to name it" names_it $name
+    [ "$(grep -h "^slow PC" "$WORK/$name.log" "$WORK/$name-slow.log" | wc -l)" -le 2 ] || fail "they say it again and again"
 done
 if grep -nwE 'round|plan|totals|member|peer' "$WORK"/[acdefgh].log; then
     fail "the lines above are not for people"
