@@ -4,8 +4,10 @@
 #include <assert.h>
 #include <math.h>
 
+#include "compress/lowrank.h"
+
 #define CODEC(name, bits, dropped, rounding, percent, memory)                                      \
-    {#name, bits, dropped, CODEC_##rounding, percent, memory, 0.01},
+    {#name, bits, dropped, CODEC_##rounding, percent, memory, 0.01, 4},
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
 #undef CODEC
 
@@ -24,7 +26,10 @@ codec_few(const struct codec *codec, size_t n)
 }
 
 bool
-codec_takes(const struct codec *codec, size_t count)
+codec_takes(const struct codec *codec, size_t count, size_t rows)
 {
+    if (codec->rounding == CODEC_PRODUCT)
+        return count >= CODEC_SMALL &&
+               lowrank_pays(&(struct lowrank){rows, count / rows, codec->rank});
     return (codec->percent == 0 && !codec->memory) || count >= CODEC_SMALL;
 }

@@ -21,6 +21,8 @@
  *               et al., Interspeech 2014)
  *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has
  *               a memory (Stich et al., NeurIPS 2018)
+ *     powersgd  of each matrix its product with a few vectors (four), as int16, which have converged to the largest singular vectors:
+ *               lowrank.h. Has a memory (Vogels et al., NeurIPS 2019)
  *
  * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of a *span*
  * sends all of that, on 16 bits, so a span begins with nothing (state_carries in node/train/state.h).
@@ -48,9 +50,10 @@
     C(sparse, 7, 0, DRAWN, 5, false)                                                               \
     C(topk, 10, 0, TOP, 0, true)                                                                   \
     C(onebit, 0, 0, SIGN, 100, true)                                                               \
-    C(randk, 15, 0, FEW, 0, true)
+    C(randk, 15, 0, FEW, 0, true)                                                                  \
+    C(powersgd, 15, 0, PRODUCT, 100, true)
 
-#define CODECS_WITH_MEMORY "topk|onebit|randk"
+#define CODECS_WITH_MEMORY "topk|onebit|randk|powersgd"
 
 enum {
     CODEC_SMALL = 1024, /* a tensor of fewer elements */
@@ -58,10 +61,11 @@ enum {
 
 enum codec_rounding {
     CODEC_NEAREST,
-    CODEC_DRAWN, /* up or down by chance */
-    CODEC_SIGN,  /* to -1, 0 or 1 */
-    CODEC_FEW,   /* to nearest, of a few that are chosen by chance; the others to 0 */
-    CODEC_TOP,   /* of the largest few */
+    CODEC_DRAWN,   /* up or down by chance */
+    CODEC_SIGN,    /* to -1, 0 or 1 */
+    CODEC_FEW,     /* to nearest, of a few that are chosen by chance; the others to 0 */
+    CODEC_TOP,     /* of the largest few */
+    CODEC_PRODUCT, /* to nearest, of a product with a few vectors */
 };
 
 #define CODEC_KIND(name, bits, dropped, rounding, percent, memory) CODEC_##name,
@@ -75,13 +79,15 @@ struct codec {
     enum codec_rounding rounding;
     int percent; /* of a shard's elements are to be not zero, about; 0: the exponent follows the largest sum */
     bool memory;
-    double share; /* CODEC_FEW, CODEC_TOP: of the elements of a block; it may be set */
+    /* These may be set: */
+    double share;  /* CODEC_FEW, CODEC_TOP: of the elements of a block */
+    unsigned rank; /* CODEC_PRODUCT: so many vectors */
 };
 
 /* Returns NULL for none. */
 const struct codec *codec_of(unsigned kind);
-/* Is a tensor of so many elements coded? */
-bool codec_takes(const struct codec *codec, size_t count);
+/* Is a tensor of so many elements coded, which is a matrix of so many rows? */
+bool codec_takes(const struct codec *codec, size_t count, size_t rows);
 /* How many of n elements CODEC_TOP keeps: at least one. */
 size_t codec_few(const struct codec *codec, size_t n);
 

@@ -24,10 +24,11 @@ struct exact {
     int bits;                  /* |q| of one shard < 2^bits */
     const struct codec *codec; /* of the coded blocks: `own`; NULL: there are none */
     struct codec own;
-    bool flush;           /* they are those of the last step of a span */
-    bool *coded;          /* [blocks] */
-    size_t *first;        /* [blocks + 1] first element of each block */
-    size_t *tensor_first; /* [tensors + 1] first block of each tensor */
+    bool flush;             /* they are those of the last step of a span */
+    bool *coded;            /* [blocks] */
+    size_t *first;          /* [blocks + 1] first element of each block */
+    size_t *tensor_first;   /* [tensors + 1] first block of each tensor */
+    struct lowrank *matrix; /* [tensors] rank 0: no product of it is summed */
 };
 
 static int
@@ -72,7 +73,8 @@ exact_new(struct exact **out, const size_t *tensor_count, size_t tensors, unsign
     exact->first = calloc(exact->blocks + 1, sizeof *exact->first);
     exact->tensor_first = calloc(tensors + 1, sizeof *exact->tensor_first);
     exact->coded = calloc(exact->blocks + 1, sizeof *exact->coded);
-    if (!exact->first || !exact->tensor_first || !exact->coded) {
+    exact->matrix = calloc(tensors + 1, sizeof *exact->matrix);
+    if (!exact->first || !exact->tensor_first || !exact->coded || !exact->matrix) {
         exact_destroy(&exact);
         return -ENOMEM;
     }
@@ -89,6 +91,7 @@ exact_destroy(struct exact **exact)
     free((*exact)->first);
     free((*exact)->tensor_first);
     free((*exact)->coded);
+    free((*exact)->matrix);
     free(*exact);
     *exact = NULL;
 }
@@ -119,16 +122,45 @@ exact_tensor_first(const struct exact *exact, size_t tensor)
     return exact->tensor_first[tensor];
 }
 
+/* Of blocks [from, end). */
+static size_t
+elements(const struct exact *exact, size_t from, size_t end)
+{
+    return exact->first[end] - exact->first[from];
+}
+
 void
-exact_code(struct exact *exact, size_t tensor, const struct codec *codec, bool flush)
+exact_code(struct exact *exact, size_t tensor, const struct codec *codec, size_t rows, bool flush)
 {
     assert(tensor < exact->tensors);
     assert(codec->memory || !flush);
+    size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
     exact->own = *codec;
     exact->codec = &exact->own;
     exact->flush = flush;
-    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
+    for (size_t b = from; b < end; b++)
         exact->coded[b] = true;
+    if (codec->rounding == CODEC_PRODUCT)
+        exact->matrix[tensor] =
+            (struct lowrank){rows, elements(exact, from, end) / rows, codec->rank};
+}
+
+const struct lowrank *
+exact_matrix(const struct exact *exact, size_t tensor)
+{
+    assert(tensor < exact->tensors);
+    const struct lowrank *matrix = &exact->matrix[tensor];
+    return matrix->rank == 0 || exact->flush ? NULL : matrix;
+}
+
+size_t
+exact_product_most(const struct exact *exact)
+{
+    size_t most = 0;
+    for (size_t t = 0; t < exact->tensors; t++)
+        if (lowrank_most(&exact->matrix[t]) > most)
+            most = lowrank_most(&exact->matrix[t]);
+    return most;
 }
 
 bool
@@ -159,18 +191,31 @@ exact_valid(const struct exact *exact, const int16_t *exponent)
     return true;
 }
 
-size_t
-exact_block_of(const struct exact *exact, size_t element)
+/* The last i < count with at[i] <= x. */
+static size_t
+last_below(const size_t *at, size_t count, size_t x)
 {
-    size_t low = 0, high = exact->blocks;
+    size_t low = 0, high = count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (exact->first[middle] <= element)
+        if (at[middle] <= x)
             low = middle;
         else
             high = middle;
     }
     return low;
+}
+
+size_t
+exact_block_of(const struct exact *exact, size_t element)
+{
+    return last_below(exact->first, exact->blocks, element);
+}
+
+size_t
+exact_tensor_of(const struct exact *exact, size_t block)
+{
+    return last_below(exact->tensor_first, exact->tensors, block);
 }
 
 /* Elements from `first` to the end of the block, but at most n. */
@@ -224,13 +269,27 @@ is_sign(const struct exact *exact)
     return exact->codec->rounding == CODEC_SIGN && !exact->flush;
 }
 
+static bool
+is_product(const struct exact *exact)
+{
+    return exact->codec->rounding == CODEC_PRODUCT;
+}
+
+/* So many bits finer is what a span ends with. */
+static int
+finer_bits(const struct exact *exact)
+{
+    int room = FLUSH_BITS - exact->codec->bits;
+    return is_product(exact) ? EXACT_FINER_PRODUCT : room < EXACT_FINER ? room : EXACT_FINER;
+}
+
 /* What an element of one shard is multiplied with is 2 to this power. */
 static int
 grid_of(const struct exact *exact, size_t block, int exponent)
 {
     int bits = exact->coded[block] ? exact->codec->bits : exact->bits;
-    int finer = exact->coded[block] && exact->flush ? FLUSH_BITS - bits : 0;
-    int grid = bits + (finer < EXACT_FINER ? finer : EXACT_FINER) - exact_clamp(exponent);
+    int finer = exact->coded[block] && exact->flush ? finer_bits(exact) : 0;
+    int grid = bits + finer - exact_clamp(exponent);
     return grid < GRID_MIN ? GRID_MIN : grid;
 }
 
@@ -349,7 +408,8 @@ exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first,
         int grid = grid_of(exact, block, exponent[block]);
         float limit = float_below(scale_of(shard_bits(exact, block)));
         struct check_sums sums =
-            exact->flush     ? all_kept(a + done, m, grid, limit, own + at, &over[block], bad)
+            exact->flush || is_product(exact)
+                ? all_kept(a + done, m, grid, limit, own + at, &over[block], bad)
             : is_sign(exact) ? signs_kept(a + done, m, grid, limit, own + at, &over[block], bad)
                              : few_kept(exact, a + done, m, grid, limit, key + (uint32_t)at,
                                         own + at, &over[block], bad);
@@ -444,12 +504,6 @@ exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle
 
 /* --- One exponent for a tensor ------------------------------------------------------------------- */
 
-static size_t
-elements(const struct exact *exact, size_t from, size_t end)
-{
-    return exact->first[end] - exact->first[from];
-}
-
 /* Bits by which the unit is too small, or -1 if it is too large: for so many that are not zero. With a unit twice as large it
  * is half as many; above 1 it is their squares that count. */
 static int
@@ -479,6 +533,16 @@ static int
 too_clipped(double share)
 {
     return share > 0.02 ? 1 : share < 0.0001 ? -1 : 0;
+}
+
+/* The same for a product: its length, which is above all its elements, fits twice. */
+static int
+too_long(const struct exact *exact, double squares)
+{
+    int length;
+    frexp(sqrt(squares), &length);
+    int bits = length + 1 - exact->codec->bits;
+    return squares == 0 ? 0 : bits > -1 ? bits : -1;
 }
 
 uint64_t
@@ -517,6 +581,7 @@ exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares, c
         outside += over[b];
     }
     int bits = is_sign(exact)           ? too_far(outside / all)
+               : is_product(exact)      ? too_long(exact, sum)
                : exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
                                         : too_clipped(outside / all);
     bits = exact->flush ? 0 : bits;
@@ -532,7 +597,26 @@ nearest_power(double x)
     return fraction * fraction < 0.5 ? k - 1 : k;
 }
 
-/* As too_far wants it, of normally distributed elements. */
+float
+exact_unit(const struct exact *exact, const int16_t *exponent, size_t tensor)
+{
+    size_t block = exact->tensor_first[tensor];
+    return scale_of(-grid_of(exact, block, exponent[block]));
+}
+
+/* The exponent of a tensor that has one for all its blocks, by the squares of a sum: as too_far wants it, of normally distributed
+ * elements; or as too_long does. */
+static int
+begin_with(const struct exact *exact, double squares, size_t count)
+{
+    double shard = sqrt(squares / (double)count / exact->shards);
+    int k;
+    if (!is_product(exact))
+        return nearest_power(2.2 * shard) + exact->codec->bits;
+    frexp(sqrt(squares), &k);
+    return k + 1;
+}
+
 void
 exact_begin(const struct exact *exact, const double *squares, int16_t *exponent)
 {
@@ -541,13 +625,20 @@ exact_begin(const struct exact *exact, const double *squares, int16_t *exponent)
         double sum = 0;
         for (size_t b = from; b < end; b++)
             sum += squares[b];
-        double shard = sqrt(sum / (double)elements(exact, from, end) / exact->shards);
-        if (exact_adapts(exact, from) && shard > 0 && isfinite(shard))
-            set_tensor(exact, t, nearest_power(2.2 * shard) + exact->codec->bits, exponent);
+        if (exact_adapts(exact, from) && sum > 0 && isfinite(sum))
+            set_tensor(exact, t, begin_with(exact, sum, elements(exact, from, end)), exponent);
     }
 }
 
-/* A quarter of its elements does not fit. */
+/* More saturated elements than these are too many. */
+static uint64_t
+most_outside(const struct exact *exact, size_t tensor)
+{
+    size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
+    return is_product(exact) ? lowrank_least(&exact->matrix[tensor]) * exact->shards / EXACT_CLIPPED
+                             : elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR;
+}
+
 static bool
 tensor_raise(const struct exact *exact, size_t tensor, const int32_t *over, int16_t *exponent)
 {
@@ -556,9 +647,7 @@ tensor_raise(const struct exact *exact, size_t tensor, const int32_t *over, int1
     uint64_t outside = 0;
     for (size_t b = from; b < end; b++)
         outside += (uint64_t)over[b];
-    if (is_sign(exact) ||
-        outside <= elements(exact, from, end) * exact->shards / EXACT_CLIPPED_TENSOR ||
-        largest == EXACT_EXPONENT_MAX)
+    if (is_sign(exact) || outside <= most_outside(exact, tensor) || largest == EXACT_EXPONENT_MAX)
         return false;
     set_tensor(exact, tensor, largest + EXACT_RAISE_CODED, exponent);
     return true;

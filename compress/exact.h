@@ -32,7 +32,7 @@
  *
  * A codec that says how many elements are to be not zero has one exponent for all blocks of a tensor. It follows the squares of
  * the sums, or how many elements were saturated (exact_adapt). A round is repeated if more than one element in
- * EXACT_CLIPPED_TENSOR of the tensor is saturated.
+ * EXACT_CLIPPED_TENSOR of the tensor is saturated; of a product, one in EXACT_CLIPPED.
  *
  * The linear checksum of check.h travels with what is added: the checksums that the shards had when they were quantised
  * must add up to the checksum of the committed total. This finds errors wherever the data was meanwhile: in a
@@ -47,6 +47,7 @@
 #include <stdint.h>
 
 #include "compress/codec.h"
+#include "compress/lowrank.h"
 
 enum {
     EXACT_BLOCK = 1024,
@@ -60,7 +61,8 @@ enum {
     EXACT_CLIPPED = 64,
     EXACT_CLIPPED_TENSOR = 4,
     EXACT_FINER = 8,
-    EXACT_SPREAD = 12, /* bits between the largest and the smallest exponent of a tensor */
+    EXACT_FINER_PRODUCT = 3, /* elements of a matrix are smaller than those of its products */
+    EXACT_SPREAD = 12,       /* bits between the largest and the smallest exponent of a tensor */
 };
 
 struct exact; /* the block table */
@@ -76,11 +78,18 @@ size_t exact_block_of(const struct exact *exact, size_t element);
 size_t exact_tensors(const struct exact *exact);
 /* First block of a tensor. For tensor == exact_tensors: exact_blocks. */
 size_t exact_tensor_first(const struct exact *exact, size_t tensor);
+/* That of a block. */
+size_t exact_tensor_of(const struct exact *exact, size_t block);
 
-/* The blocks of this tensor are coded from now on; of all tensors with the same codec. `flush`: as in the last step of a span of a
- * codec with memory: with the same exponents, on 16 bits and up to EXACT_FINER bits finer. They stay as they are then, but for
- * exact_raise. */
-void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, bool flush);
+/* The blocks of this tensor are coded from now on; of all tensors with the same codec. `rows`: of the tensor as a matrix, 1.. .
+ * `flush`: as in the last step of a span of a codec with memory: with the same exponents, on 16 bits and up to EXACT_FINER bits
+ * finer. They stay as they are then, but for exact_raise. */
+void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, size_t rows,
+                bool flush);
+/* Not NULL: of this tensor a product is summed (lowrank.h), which lies where the tensor begins; what is behind it is zero. */
+const struct lowrank *exact_matrix(const struct exact *exact, size_t tensor);
+/* Is there such a tensor? And how long is the longest product? */
+size_t exact_product_most(const struct exact *exact);
 /* Is any? Then exact_scales is of no use. */
 bool exact_is_coded(const struct exact *exact);
 
@@ -133,6 +142,8 @@ bool exact_adapts(const struct exact *exact, size_t block);
 uint64_t exact_squares(const struct exact *exact, const int32_t *sum, size_t block);
 void exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares,
                  const int32_t *over, int16_t *exponent);
+/* The unit of the integers of a tensor that has one for all its blocks. */
+float exact_unit(const struct exact *exact, const int16_t *exponent, size_t tensor);
 /* Before the first step with a codec that has a memory: the exponents of the tensors that have one for all their blocks, from the
  * squares[blocks] of the last sum without it. */
 void exact_begin(const struct exact *exact, const double *squares, int16_t *exponent);

@@ -64,8 +64,10 @@ with_codec(const struct config *config, unsigned kind, struct config *with)
     struct why why;
     *with = *config;
     with->mesh.compress = kind;
-    if (kind != config->mesh.compress)
-        with->mesh.compress_k = 0;       /* it is of the other codec */
+    if (kind != config->mesh.compress) { /* they are of the other codec */
+        with->mesh.compress_k = 0;
+        with->mesh.compress_rank = 0;
+    }
     with->mesh.compress_warmup = WARMUP; /* what is set of them is for some codecs only */
     with->mesh.compress_span = SPAN;
     bool may = kind == CODEC_none || !config_rules_check(with, &why);
@@ -135,6 +137,10 @@ estimate_codecs(const struct config *config, struct job *job, unsigned lanes, do
         if (!with_codec(config, kind, &with))
             continue;
         rc = job_code(job, &with, why);
+        if (rc == -EINVAL) { /* the model is too small for it */
+            rc = 0;
+            continue;
+        }
         shares = (struct shares){{0}};
         bool tried = !left_out(&with, job);
         if (!rc && tried)

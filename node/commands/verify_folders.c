@@ -354,7 +354,9 @@ hash_state(const struct config *config, const struct nn_shape *input, const char
     int rc = checkpoint_probe(path, &head, why);
     rc = rc ? rc : job_open_input(&job, config, input, why);
     const struct optim_spec outer = job_outer(config);
-    size_t size = rc ? 0 : state_size(&outer, nn_param_count(job.model), exact_blocks(job.exact));
+    size_t size = rc ? 0
+                     : state_size(state_slots(&outer, job.coded), nn_param_count(job.model),
+                                  exact_blocks(job.exact));
     if (!rc && !(block = calloc(1, size)))
         rc = why_error(why, -ENOMEM, "not enough memory");
     struct checkpoint checkpoint = {.job_hash = head.job_hash,

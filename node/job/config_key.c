@@ -262,6 +262,7 @@ const struct config_key config_keys[] = {
     REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),
     REAL("mesh.compress.topk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
     REAL("mesh.compress.randk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
+    UINT("mesh.compress.powersgd", "rank", CONFIG_JOB, MEMBER(mesh.compress_rank), 1, 1024, "4"),
 
     WORD("mesh", "topology", CONFIG_SHARED, MEMBER(mesh.topology), topologies, "ring"),
     ENUM("mesh", "division", CONFIG_SHARED, MEMBER(mesh.even), divisions, "speed"),

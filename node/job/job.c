@@ -74,6 +74,13 @@ check_inputs(const struct config *config, const struct job *job, struct why *why
     return rc;
 }
 
+static size_t
+tensor_rows(const struct nn_model *model, size_t i)
+{
+    const struct nn_tensor *tensor = nn_tensor(model, i);
+    return tensor->dims > 0 && tensor->dim[0] > 0 ? tensor->dim[0] : 1;
+}
+
 /* The blocks in the grid of a codec: `count` elements of each tensor. */
 static int
 coded_grid(const struct job *job, const size_t *count, const struct codec *codec, unsigned shards,
@@ -82,8 +89,9 @@ coded_grid(const struct job *job, const size_t *count, const struct codec *codec
     size_t tensors = nn_tensor_count(job->model);
     int rc = exact_new(out, count, tensors, shards);
     for (size_t i = 0; !rc && i < tensors; i++)
-        if (nn_tensor(job->model, i)->average == 0 && codec_takes(codec, count[i]))
-            exact_code(*out, i, codec, flush);
+        if (nn_tensor(job->model, i)->average == 0 &&
+            codec_takes(codec, count[i], tensor_rows(job->model, i)))
+            exact_code(*out, i, codec, tensor_rows(job->model, i), flush);
     return rc;
 }
 
@@ -104,6 +112,8 @@ job_code(struct job *job, const struct config *config, struct why *why)
     struct codec room = kind ? *kind : (struct codec){0}, *codec = kind ? &room : NULL;
     if (config->mesh.compress_k > 0)
         room.share = config->mesh.compress_k;
+    if (config->mesh.compress_rank > 0)
+        room.rank = config->mesh.compress_rank;
     size_t *count = tensor_counts(job->model);
     exact_destroy(&job->coded);
     exact_destroy(&job->flush);
@@ -113,7 +123,14 @@ job_code(struct job *job, const struct config *config, struct why *why)
     if (!rc && codec && codec->memory)
         rc = coded_grid(job, count, codec, config->train.shards, true, &job->flush);
     free(count);
-    return rc ? why_error(why, rc, "not enough memory for the units of mesh.compress") : 0;
+    if (rc)
+        return why_error(why, rc, "not enough memory for the units of mesh.compress");
+    if (codec && codec->rounding == CODEC_PRODUCT && exact_product_most(job->coded) == 0)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.compress.%s.rank = %u, expected less: products of that rank are "
+                         "not smaller than half of any weight of the model",
+                         config->file, codec->name, codec->rank);
+    return 0;
 }
 
 static int
@@ -475,6 +492,7 @@ job_work(const struct job *job, const struct config *config)
         .stages = config->mesh.stages != 1,
         .claims = config->mesh.audit > 0,
         .memory = job->flush != NULL,
+        .product = job->coded ? exact_product_most(job->coded) : 0,
     };
 }
 

@@ -11,7 +11,7 @@ enum { NO_ROUND = -1 };
 
 struct feedback {
     unsigned shards;
-    size_t params;
+    size_t params, scratch;
     float *now[EXACT_SHARDS_MAX], *next[EXACT_SHARDS_MAX]; /* [params]; NULL: not needed so far */
     uint64_t round;    /* of the state that `now` belongs to; NO_ROUND: to none */
     uint64_t has;      /* shards in `now` */
@@ -20,13 +20,14 @@ struct feedback {
 };
 
 int
-feedback_new(struct feedback **out, unsigned shards, size_t params)
+feedback_new(struct feedback **out, unsigned shards, size_t params, size_t scratch)
 {
     assert(shards <= EXACT_SHARDS_MAX);
     *out = calloc(1, sizeof **out);
     if (!*out)
         return -ENOMEM;
-    **out = (struct feedback){.shards = shards, .params = params, .round = (uint64_t)NO_ROUND};
+    **out = (struct feedback){
+        .shards = shards, .params = params, .scratch = scratch, .round = (uint64_t)NO_ROUND};
     return 0;
 }
 
@@ -45,8 +46,9 @@ static bool
 feedback_room(struct feedback *feedback, unsigned shard)
 {
     float **now = &feedback->now[shard], **next = &feedback->next[shard];
-    *now = *now ? *now : calloc(feedback->params + 1, sizeof **now);
-    *next = *next ? *next : calloc(feedback->params + 1, sizeof **next);
+    size_t size = feedback->params + feedback->scratch + 1;
+    *now = *now ? *now : calloc(size, sizeof **now);
+    *next = *next ? *next : calloc(size, sizeof **next);
     return *now && *next;
 }
 
@@ -94,6 +96,12 @@ float *
 feedback_next(const struct feedback *feedback, unsigned shard)
 {
     return feedback->next[shard];
+}
+
+float *
+feedback_scratch(const struct feedback *feedback, unsigned shard)
+{
+    return feedback->next[shard] + feedback->params;
 }
 
 static void

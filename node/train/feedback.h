@@ -14,8 +14,8 @@
 
 struct feedback;
 
-/* Of all parameters of so many shards. Returns 0 or -ENOMEM. */
-int feedback_new(struct feedback **out, unsigned shards, size_t params);
+/* Of all parameters of so many shards, each with so many floats of scratch memory. Returns 0 or -ENOMEM. */
+int feedback_new(struct feedback **out, unsigned shards, size_t params, size_t scratch);
 void feedback_destroy(struct feedback **feedback);
 
 /* Of these shards, are there those of this state, and memory to compute the next round? Returns 0, -ENOMEM, or -ENODATA: another
@@ -27,6 +27,7 @@ int feedback_open(struct feedback *feedback, const struct state *state, uint64_t
 void feedback_add(struct feedback *feedback, unsigned shard, size_t first, const float *g,
                   size_t n);
 float *feedback_next(const struct feedback *feedback, unsigned shard);
+float *feedback_scratch(const struct feedback *feedback, unsigned shard);
 /* `next` was made of `now`, by what was computed since feedback_open, or by others. `event`: of that round. */
 void feedback_applied(struct feedback *feedback, const struct state *next, const struct state *now,
                       const struct state_event *event);

@@ -232,13 +232,13 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
     uint64_t vector =
         (params + state_tail(blocks) + state_behind(&rules, blocks)) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
-    const struct optim_spec outer = job_outer(config);
-    uint64_t state = state_size(&outer, params, blocks);
+    size_t slots = state_slots(&rules.rules.optim, rules.coded);
+    uint64_t state = state_size(slots, params, blocks);
     *m = (struct memory){
         .program = PROGRAM,
         .data = data_bytes(job->data),
         .weights = params * sizeof(float),
-        .slots = optim_slots(&outer) * params * sizeof(float),
+        .slots = slots * params * sizeof(float),
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),

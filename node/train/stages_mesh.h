@@ -6,7 +6,7 @@
 #include "node/job/job.h"
 #include "node/train/work_pieces.h"
 
-enum { STAGES_SPANS_MAX = 1 + PROTO_STAGES_MAX * (OPTIM_SLOTS_MAX + 2) };
+enum { STAGES_SPANS_MAX = 1 + PROTO_STAGES_MAX * (STATE_SLOTS_MAX + 2) };
 
 struct stages_mesh {
     struct stages stages;

@@ -14,9 +14,15 @@
 #include "node/train/ledger.h"
 
 size_t
-state_size(const struct optim_spec *optim, size_t param_count, size_t block_count)
+state_slots(const struct optim_spec *optim, const struct exact *coded)
 {
-    size_t vectors = (1 + optim_slots(optim)) * state_aligned(param_count * sizeof(float));
+    return optim_slots(optim) + (coded && exact_product_most(coded) > 0);
+}
+
+size_t
+state_size(size_t slot_count, size_t param_count, size_t block_count)
+{
+    size_t vectors = (1 + slot_count) * state_aligned(param_count * sizeof(float));
     return state_aligned(sizeof(struct state_header)) + vectors +
            state_aligned(block_count * sizeof(int16_t));
 }
@@ -39,11 +45,11 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->job = *job;
     state->exact = exact;
     state->param_count = param_count;
-    state->slot_count = optim_slots(&job->rules.optim);
+    state->slot_count = state_slots(&job->rules.optim, job->coded);
     state->block_count = exact_blocks(exact);
     size_t vector = state_aligned(param_count * sizeof(float));
     size_t head = state_aligned(sizeof *state->header);
-    state->size = state_size(&job->rules.optim, param_count, state->block_count);
+    state->size = state_size(state->slot_count, param_count, state->block_count);
     state->held[0] = (struct state_range){0, param_count};
     state->held_count = 1;
     state->block = job->block ? job->block : reserve(state->size);
@@ -68,6 +74,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->params = (float *)(void *)(at += head);
     for (size_t i = 0; i < state->slot_count; i++)
         state->slot[i] = (float *)(void *)(at += vector);
+    if (state->slot_count > optim_slots(&job->rules.optim))
+        state->basis = state->slot[state->slot_count - 1];
     state->exponent = (int16_t *)(void *)(at + vector);
     return 0;
 }
@@ -344,12 +352,18 @@ state_rules(const struct state *state)
     return state_rules_at(&state->job, h->step - (h->phase == STATE_EVALUATE && h->step > 0));
 }
 
+float *
+state_average(const struct state *state)
+{
+    return state->slot[optim_slots(&state->job.rules.optim) - 1];
+}
+
 const float *
 state_weights(const struct state *state)
 {
     const struct state_header *h = state->header;
     bool averaged = state->job.rules.optim.ema > 0 && h->step > h->skipped;
-    return averaged ? state->slot[state->slot_count - 1] : state->params;
+    return averaged ? state_average(state) : state->params;
 }
 
 static uint64_t
@@ -675,7 +689,7 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
         apply_evaluation(next, tail, event);
     else
         apply_step(next, tail, event);
-    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio;
+    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio && !next->basis;
 }
 
 void

@@ -5,7 +5,7 @@
  *
  * The state is one block of memory. So it can be hashed, sent to a joiner and checkpointed as it is:
  *
- *     header | params [float] | optimizer slots, average of params [float] | exponents [int16, one per block]
+ *     header | params [float] | optimizer slots, average of params, bases [float] | exponents [int16, one per block]
  *
  * The total of a round is the int32 vector that the mesh sums over all shards:
  *
@@ -55,7 +55,8 @@
 
 enum {
     STATE_RANGES_MAX = PROTO_STAGES_MAX / 2, /* neighbours are one */
-    STATE_SPANS_MAX = 1 + STATE_RANGES_MAX * (OPTIM_SLOTS_MAX + 2),
+    STATE_SLOTS_MAX = OPTIM_SLOTS_MAX + 1,
+    STATE_SPANS_MAX = 1 + STATE_RANGES_MAX * (STATE_SLOTS_MAX + 2),
 };
 
 /* Elements [first, end) of the parameters: whole tensors, at least one. */
@@ -160,7 +161,9 @@ struct state {
     uint8_t *block;
     struct state_header *header; /* points into block, and so do the following */
     float *params;
-    float *slot[OPTIM_SLOTS_MAX];
+    float *slot[STATE_SLOTS_MAX];
+    float *
+        basis; /* the last slot, if there is one for bases: of a tensor where it begins (lowrank.h). Else NULL */
     int16_t *exponent;
     double *square;     /* [block_count] state_squares of each block */
     double (*norm)[2];  /* [block_count] layer-wise optimizers: optim_squares of each block */
@@ -219,8 +222,11 @@ state_grid(const struct state *state)
                                 : state_job_grid(&state->job, state->exact, state->header->step);
 }
 
+/* Vectors of the state besides the parameters: those of the optimizer, and behind them the bases, if `coded`, the grid of a codec or
+ * NULL, has matrices. */
+size_t state_slots(const struct optim_spec *optim, const struct exact *coded);
 /* Bytes of the block. */
-size_t state_size(const struct optim_spec *optim, size_t param_count, size_t block_count);
+size_t state_size(size_t slot_count, size_t param_count, size_t block_count);
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
                size_t param_count);
 void state_fini(struct state *state);

@@ -42,6 +42,8 @@ state_blocks(const struct state *state, const struct state_range *range)
                                exact_block_of(state->exact, range->end - 1) + 1};
 }
 
+/* With train.ema: the average of the parameters. */
+float *state_average(const struct state *state);
 bool state_holds_block(const struct state *state, size_t block);
 /* Where a block begins in a vector of parameters, in bytes. The last one has the padding behind it. */
 size_t state_offset(const struct state *state, size_t block);

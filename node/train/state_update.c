@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/fail.h"
+#include "proto/mix.h"
 
 struct update {
     struct state *next;
@@ -34,6 +35,38 @@ average_of(const struct state *state, size_t block)
     return state->job.average ? state->job.average[block] : 0;
 }
 
+/* Not NULL: the total has a product of the tensor of this block. */
+static const struct lowrank *
+matrix_of(const struct state *now, size_t block, size_t *tensor)
+{
+    const struct exact *grid = state_grid(now);
+    if (!now->basis)
+        return NULL;
+    *tensor = exact_tensor_of(grid, block);
+    return exact_matrix(grid, *tensor);
+}
+
+static size_t
+tensor_first(const struct exact *exact, size_t tensor)
+{
+    return exact_block_first(exact, exact_tensor_first(exact, tensor));
+}
+
+/* If so: g[EXACT_BLOCK] = the gradient of the block. */
+static void
+read_product(const struct update *u, size_t block, float *g, size_t n)
+{
+    size_t tensor;
+    const struct lowrank *matrix = matrix_of(u->now, block, &tensor);
+    if (!matrix)
+        return;
+    const struct exact *grid = state_grid(u->now);
+    size_t from = tensor_first(grid, tensor);
+    lowrank_read(matrix, u->now->basis + from, u->total + from,
+                 exact_unit(grid, u->now->exponent, tensor), exact_block_first(grid, block) - from,
+                 g, n);
+}
+
 /* g[EXACT_BLOCK] = the gradient of a block; returns how many elements it has. */
 static size_t
 read_block(const struct update *u, size_t block, float *g)
@@ -41,6 +74,7 @@ read_block(const struct update *u, size_t block, float *g)
     size_t first = exact_block_first(u->now->exact, block);
     size_t n = exact_block_first(u->now->exact, block + 1) - first;
     exact_read(state_grid(u->now), u->now->exponent, u->total, first, g, n);
+    read_product(u, block, g, n);
     return n;
 }
 
@@ -72,7 +106,7 @@ static void
 norm_block(struct update *u, size_t block)
 {
     const struct state *now = u->now;
-    const float *slot[OPTIM_SLOTS_MAX] = {0};
+    const float *slot[STATE_SLOTS_MAX] = {0};
     float g[EXACT_BLOCK];
     double *sum = u->next->norm[block];
     size_t first = exact_block_first(now->exact, block), n = read_block(u, block, g);
@@ -129,16 +163,18 @@ update_block(struct update *u, size_t block)
     struct state *next = u->next;
     if (next->applied[block])
         return;
-    float g[EXACT_BLOCK], *slot[OPTIM_SLOTS_MAX] = {0};
+    float g[EXACT_BLOCK], *slot[STATE_SLOTS_MAX] = {0};
     size_t first = exact_block_first(next->exact, block),
            n = exact_block_first(next->exact, block + 1) - first;
     uint32_t bits;
     next->check[block] =
         exact_take(state_grid(u->now), u->now->exponent, u->total, block, g, &bits);
+    read_product(u, block, g, n);
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;
-        memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
+        if (slot[s] != next->basis + first) /* next_bases */
+            memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
     }
     float average = average_of(next, block);
     for (size_t k = 0; average > 0 && k < n; k++)
@@ -148,7 +184,7 @@ update_block(struct update *u, size_t block)
     const struct state_header *h = u->now->header;
     if (state_rules(u->now)->optim.ema > 0)
         optim_average(&state_rules(u->now)->optim, h->step - h->skipped + state_steps(u->now),
-                      state_steps(u->now), next->params + first, slot[next->slot_count - 1], n);
+                      state_steps(u->now), next->params + first, state_average(next) + first, n);
     exact_follow(state_grid(u->now), block, bits, next->settle, next->exponent);
     if (exact_adapts(state_grid(u->now), block))
         next->energy[block] = exact_squares(state_grid(u->now), u->total, block);
@@ -237,13 +273,46 @@ copy_vectors(struct state *next, const struct state *now)
         }
 }
 
-/* The first step with a codec that has a memory comes next. */
+/* Comes the first step with a codec that has a memory next? */
+static bool
+codec_begins(const struct update *u)
+{
+    const struct state_job *job = &u->next->job;
+    return job->span > 0 && u->now->header->step < job->warmup &&
+           u->next->header->step >= job->warmup;
+}
+
+/* Of a tensor. */
+static void
+next_basis(void *ctx, size_t tensor)
+{
+    struct update *u = ctx;
+    const struct exact *coded = u->now->job.coded, *grid = state_grid(u->now);
+    const struct lowrank *matrix = exact_matrix(coded, tensor);
+    size_t from = tensor_first(coded, tensor), end = tensor_first(coded, tensor + 1);
+    uint64_t seed = mix64_pair(mix64_pair(u->now->job.seed, u->now->header->step), tensor);
+    float *next = u->next->basis + from;
+    const float *now = u->now->basis + from;
+    memcpy(next, now, (end - from) * sizeof *next);
+    if (matrix && codec_begins(u))
+        lowrank_draw(matrix, seed, next);
+    else if (matrix && exact_matrix(grid, tensor))
+        lowrank_next(matrix, now, u->total + from, seed, next);
+}
+
+static void
+next_bases(struct update *u, struct pool *pool)
+{
+    if (u->next->basis)
+        pool_run(pool, next_basis, u, exact_tensors(u->next->exact));
+}
+
 static void
 begin_codec(struct update *u, struct pool *pool)
 {
     struct state *next = u->next;
     const struct state_job *job = &next->job;
-    if (job->span == 0 || u->now->header->step >= job->warmup || next->header->step < job->warmup)
+    if (!codec_begins(u))
         return;
     pool_run(pool, square_item, u, state_items(u->end - u->block));
     exact_begin(job->coded, next->square, next->exponent);
@@ -269,6 +338,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
         if (clips(now))
             next->factor = optim_clip(&state_rules(now)->optim, sum_squares(next));
         find_ratios(&u, pool);
+        next_bases(&u, pool);
         pool_run(pool, update_item, &u, state_items(now->block_count));
         adapt(next, now, total);
         begin_codec(&u, pool);

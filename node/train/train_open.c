@@ -55,7 +55,8 @@ open_state(struct run *run, struct why *why)
     const struct config *config = run->config;
     struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
-    size_t size = state_size(&job.rules.optim, params, exact_blocks(run->job.exact));
+    size_t size =
+        state_size(state_slots(&job.rules.optim, job.coded), params, exact_blocks(run->job.exact));
     struct state_job other = job;
     job.block = idle_memory(run, size);
     other.block = idle_memory(run, size);

@@ -43,8 +43,8 @@ work_new(struct work **out, const struct work_setup *setup)
         return -ENOMEM;
     work->setup = *setup;
     if (new_tables(work) || lanes_init(work) ||
-        (setup->memory &&
-         feedback_new(&work->feedback, setup->shards, nn_param_count(setup->model)))) {
+        (setup->memory && feedback_new(&work->feedback, setup->shards, nn_param_count(setup->model),
+                                       2 * setup->product))) {
         work_destroy(out);
         return -ENOMEM;
     }
@@ -224,13 +224,38 @@ add_floats(void *ctx, size_t first, const float *g, size_t n)
         add_range(part, first, g, NULL, n);
 }
 
-/* What add_floats kept of elements [first, first + n). */
+/* Of a matrix, a[rows, cols], a product is added, and a becomes what that leaves out. */
+static void
+add_product(struct part *part, const struct lowrank *matrix, size_t first, float *a)
+{
+    const struct work *work = part->lane->work;
+    const float *basis = work->state->basis + first;
+    float *product = feedback_scratch(work->feedback, (unsigned)__builtin_ctzll(part->shards));
+    float *rest = product + work->setup.product;
+    size_t n = lowrank_project(matrix, basis, a, product);
+    memcpy(rest, product, n * sizeof *rest);
+    add_range(part, first, NULL, rest, n);
+    for (size_t i = 0; i < n; i++)
+        product[i] -= rest[i];
+    lowrank_take(matrix, basis, product, a);
+}
+
+/* What add_floats kept of elements [first, first + n), whole tensors. */
 static void
 add_kept(struct part *part, size_t first, size_t n)
 {
-    struct feedback *feedback = part->lane->work->feedback;
-    unsigned shard = (unsigned)__builtin_ctzll(part->shards);
-    add_range(part, first, NULL, feedback_next(feedback, shard) + first, n);
+    const struct work *work = part->lane->work;
+    const struct exact *grid = state_grid(work->state);
+    float *next = feedback_next(work->feedback, (unsigned)__builtin_ctzll(part->shards));
+    for (size_t at = first, end; at < first + n; at = end) {
+        size_t tensor = exact_tensor_of(grid, exact_block_of(grid, at));
+        const struct lowrank *matrix = exact_matrix(grid, tensor);
+        end = exact_block_first(grid, exact_tensor_first(grid, tensor + 1));
+        if (matrix)
+            add_product(part, matrix, at, next + at);
+        else
+            add_range(part, at, NULL, next + at, end - at);
+    }
 }
 
 /* nn_sink: how a layer adds integers to own itself. A part of several shards keeps to the range of one, too. */

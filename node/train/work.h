@@ -38,6 +38,7 @@ struct work_setup {
     uint64_t seed;
     bool exact_mode;
     bool memory;    /* the codec has one: feedback.h */
+    size_t product; /* elements of the longest product that it sends: exact_product_most */
     unsigned lanes; /* shards computed at a time; the others follow; 0: all */
     bool stages;    /* the model may be divided: a bucket ends at every place to cut (stages.h) */
     bool claims;    /* the ledger is a bucket of its own, the last but one: mesh.audit */

@@ -14,11 +14,12 @@
 #include "proto/simd.h"
 #include "tests/bench/measure.h"
 
-enum { N = 1 << 18, ROUNDS = 31, SHARDS = 12, SETTLES = 40, BLOCKS = N / EXACT_BLOCK };
+enum { N = 1 << 18, ROWS = 512, ROUNDS = 31, SHARDS = 12, SETTLES = 40, BLOCKS = N / EXACT_BLOCK };
 
 static float g[N], copy[N];
 static int32_t own[N], sum[N], over[BLOCKS];
 static int16_t exponent[BLOCKS];
+static float basis[N], next[N], product[N];
 static uint8_t *body;
 static bool memory, settles;
 
@@ -42,6 +43,19 @@ draw_gradient(void)
     }
 }
 
+static void
+add_product(const struct exact *exact, const struct lowrank *matrix, float *a, int32_t *bad)
+{
+    static float left[N];
+    uint64_t check = 0;
+    size_t n = lowrank_project(matrix, basis, a, product);
+    memcpy(left, product, n * sizeof *left);
+    exact_add_kept(exact, exponent, 0, left, n, 0, own, over, bad, &check);
+    for (size_t i = 0; i < n; i++)
+        product[i] -= left[i];
+    lowrank_take(matrix, basis, product, a);
+}
+
 /* With what it left out before, if it has a memory. */
 static void
 add(const struct exact *exact, uint32_t key, int32_t *bad)
@@ -54,7 +68,10 @@ add(const struct exact *exact, uint32_t key, int32_t *bad)
     }
     for (size_t i = 0; i < N; i++)
         a[i] = rest[i] + g[i];
-    exact_add_kept(exact, exponent, 0, a, N, key, own, over, bad, &check);
+    if (exact_matrix(exact, 0))
+        add_product(exact, exact_matrix(exact, 0), a, bad);
+    else
+        exact_add_kept(exact, exponent, 0, a, N, key, own, over, bad, &check);
     memcpy(rest, a, settles ? sizeof rest : 0);
 }
 
@@ -80,6 +97,10 @@ settle(const struct exact *exact)
         }
         if (exact_adapts(exact, 0))
             exact_adapt(exact, 0, squares, over, exponent);
+        if (exact_matrix(exact, 0)) {
+            lowrank_next(exact_matrix(exact, 0), basis, own, 1, next);
+            memcpy(basis, next, sizeof basis);
+        }
         exact_floor(exact, exponent);
     }
 }
@@ -98,7 +119,11 @@ decode(const struct exact *exact)
 {
     uint64_t check;
     coding_copy(sum, PROTO_CODING_PACKED, body, N, &check);
-    exact_read(exact, exponent, sum, 0, copy, N);
+    if (exact_matrix(exact, 0))
+        lowrank_read(exact_matrix(exact, 0), basis, sum, exact_unit(exact, exponent, 0), 0, copy,
+                     N);
+    else
+        exact_read(exact, exponent, sum, 0, copy, N);
 }
 
 static double
@@ -117,7 +142,9 @@ measure(const char *name, const struct codec *codec)
     if (exact_new(&exact, &count, 1, SHARDS))
         abort();
     if (codec)
-        exact_code(exact, 0, codec, false);
+        exact_code(exact, 0, codec, ROWS, false);
+    if (exact_matrix(exact, 0))
+        lowrank_draw(exact_matrix(exact, 0), 1, basis);
     memory = codec && codec->memory;
     settles = true;
     settle(exact);

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../support/process.sh"
 
 write_job "$WORK/plain.yaml" 60
-CODECS="none int16 int8 fp16 bf16 qsgd terngrad sparse topk onebit randk"
+CODECS="none int16 int8 fp16 bf16 qsgd terngrad sparse topk onebit randk powersgd"
 for codec in $CODECS; do
     cp "$WORK/plain.yaml" "$WORK/$codec.yaml"
     [ $codec = none ] || printf 'mesh: {compress: %s, compress_warmup: 4}\n' $codec >>"$WORK/$codec.yaml"
@@ -20,7 +20,7 @@ sent() { # NAME: bytes of a step of a member with all others, in the middle of t
         awk '$1 > 20 {print $2}' | sort -n | head -1
 }
 
-for codec in none int8 bf16 terngrad sparse topk onebit randk; do
+for codec in none int8 bf16 terngrad sparse topk onebit randk powersgd; do
     for name in a b c; do
         node $name-$codec "$WORK/$codec.yaml" --peers 3
     done
@@ -41,6 +41,7 @@ at_most sparse 10
 at_most topk 8
 at_most onebit 12
 at_most randk 5
+at_most powersgd 4
 
 # A node is killed and comes back, two threads, plain loops, few shards at a time, stages.
 for codec in int8 sparse; do
@@ -71,6 +72,8 @@ for k in 0 1.5 nan; do
     "$MESHNODE" "$WORK/topk.yaml" --out "$WORK/no" --set mesh.compress.topk.k=$k >"$WORK/out" 2>&1 && fail "k = $k is taken"
     grep -q "mesh.compress.topk.k = $k, expected a number 1e-06..1" "$WORK/out" || fail "k = $k: $(cat "$WORK/out")"
 done
+"$MESHNODE" "$WORK/powersgd.yaml" --out "$WORK/no" --set mesh.compress.powersgd.rank=40 >"$WORK/out" 2>&1 && fail "rank = 40 is taken"
+grep -q "mesh.compress.powersgd.rank = 40, expected less: products of that rank" "$WORK/out" || fail "rank = 40: $(cat "$WORK/out")"
 for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=zip"; do
     "$MESHNODE" "$WORK/int8.yaml" --out "$WORK/no" --set $setting >"$WORK/out" 2>&1 && fail "$setting is taken"
     grep -q 'mesh.compress = ' "$WORK/out" || fail "$setting: $(cat "$WORK/out")"
@@ -85,7 +88,7 @@ predicted() { # CODEC: bytes among four nodes
 for codec in $CODECS; do
     [ -n "$(predicted $codec)" ] || fail "check says nothing of $codec: $(cat "$WORK/table")"
 done
-for codec in none int8 bf16 terngrad sparse topk randk; do
+for codec in none int8 bf16 terngrad sparse topk randk powersgd; do
     # a node of four sends 9/8 of what a node of three does
     awk -v is="$(sent a-$codec)" -v said="$(predicted $codec)" 'BEGIN {r = said / (is * 9 / 8); exit r < 0.6 || r > 1.6}' ||
         fail "$codec: check says $(predicted $codec) bytes among four nodes, a node of three sent $(sent a-$codec)"

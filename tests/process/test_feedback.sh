@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_feedback.sh - codecs with memory (topk, onebit, randk): one hash for any number of nodes and through deaths within a span, which
+# test_feedback.sh - codecs with memory (topk, onebit, randk, powersgd): one hash for any number of nodes and through deaths within a span, which
 # is then computed again; a power cut within a span; a join.
 . "$(dirname "$0")/../support/process.sh"
 
@@ -24,7 +24,7 @@ slow() { # NAME CODEC OPTION ...
     WHERE[$1]=
 }
 
-for codec in topk onebit randk; do
+for codec in topk onebit randk powersgd; do
     alone $codec
     # shellcheck disable=SC2046
     for name in a b c; do

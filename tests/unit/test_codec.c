@@ -31,7 +31,7 @@ coded(enum codec_kind kind)
     const size_t count = N;
     assert_int_equal(exact_new(&exact, &count, 1, SHARDS), 0);
     if (kind != CODEC_none)
-        exact_code(exact, 0, codec_of(kind), false);
+        exact_code(exact, 0, codec_of(kind), 1, false);
     for (size_t i = 0; i < N; i++)
         g[i] = ((float)(rand_u64(&rand) >> 40) * 0x1p-23f - 1) * 0.12f;
     exponent[0] = exponent[1] = -3;
@@ -179,9 +179,9 @@ static void
 small_tensors_have_no_unit_of_their_own(void **state)
 {
     (void)state;
-    assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL));
-    assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1));
-    assert_true(codec_takes(codec_of(CODEC_int8), 1));
+    assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL, 1));
+    assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1, 1));
+    assert_true(codec_takes(codec_of(CODEC_int8), 1, 1));
 }
 
 /* A quarter of a tensor is too large: all its blocks are raised, and the round is repeated. */

@@ -734,11 +734,18 @@ the_reference_explains_every_setting(void **state)
 static void
 the_jobs_that_come_along_are_good(void **state)
 {
-    static const char *const files[] = {
-        "configs/digits.yaml",        "configs/mnist.yaml",           "configs/mnist-mlp.yaml",
-        "configs/logistic.yaml",      "configs/shakespeare-gpt.yaml", "configs/mnist-resnet.yaml",
-        "configs/cifar-resnet.yaml",  "configs/server-bsp.yaml",      "configs/compress-int8.yaml",
-        "configs/compress-topk.yaml", "configs/slow-network.yaml"};
+    static const char *const files[] = {"configs/digits.yaml",
+                                        "configs/mnist.yaml",
+                                        "configs/mnist-mlp.yaml",
+                                        "configs/logistic.yaml",
+                                        "configs/shakespeare-gpt.yaml",
+                                        "configs/mnist-resnet.yaml",
+                                        "configs/cifar-resnet.yaml",
+                                        "configs/server-bsp.yaml",
+                                        "configs/compress-int8.yaml",
+                                        "configs/compress-topk.yaml",
+                                        "configs/compress-powersgd.yaml",
+                                        "configs/slow-network.yaml"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct why why;

@@ -34,7 +34,7 @@ begin(void **context)
     now = (struct state){.job = job, .header = &now_header};
     next = (struct state){.job = job, .header = &next_header};
     now_header = (struct state_header){.round = 7, .step = WARMUP};
-    return feedback_new(&feedback, SHARDS, N);
+    return feedback_new(&feedback, SHARDS, N, 0);
 }
 
 static int

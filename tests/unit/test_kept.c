@@ -31,7 +31,7 @@ coded(enum codec_kind kind, bool flush)
     struct exact *exact;
     const size_t count = N;
     assert_int_equal(exact_new(&exact, &count, 1, SHARDS), 0);
-    exact_code(exact, 0, codec_of(kind), flush);
+    exact_code(exact, 0, codec_of(kind), 1, flush);
     return exact;
 }
 

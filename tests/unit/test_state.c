@@ -644,6 +644,76 @@ set_up(void **unused)
     return pool_new(&pool, 2) || exact_new(&exact, count, 2, SHARDS);
 }
 
+/* A total as total_of, with what the codec sends of the first tensor. */
+static int32_t *
+product_total(const struct state *state, float g, double loss)
+{
+    const struct exact *grid = state_grid(state);
+    const struct lowrank *matrix = exact_matrix(grid, 0);
+    int32_t *total = total_of(state, g, state_rows(state), loss);
+    float all[2000], product[2000];
+    uint64_t check = 0;
+    size_t n = 2000;
+    for (size_t i = 0; i < 2000; i++)
+        all[i] = product[i] = g;
+    memset(total, 0, 2000 * sizeof *total);
+    if (matrix)
+        n = lowrank_project(matrix, state->basis, all, product);
+    exact_add_kept(grid, state->exponent, 0, product, n, 0, total, total + PARAMS + TAIL_OVER,
+                   total + PARAMS + TAIL_BAD, &check);
+    return total;
+}
+
+/* A codec of products: a gradient of rank one is exact in the second step with it; a step without a gradient leaves the bases as they
+ * are, and so does the end of a span; nothing can be applied before all is there. */
+static void
+test_products_with_a_basis_move_the_parameters(void **unused)
+{
+    (void)unused;
+    const size_t count[] = {2000, 1000};
+    struct state state;
+    struct state_job job = job_of();
+    struct state_event event;
+    struct exact *grid[2];
+    for (int flush = 0; flush < 2; flush++) {
+        assert_int_equal(exact_new(&grid[flush], count, 2, SHARDS), 0);
+        exact_code(grid[flush], 0, codec_of(CODEC_powersgd), 50, flush);
+    }
+    job.rules.optim = (struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .ema = 0.5f};
+    job.train = 400;
+    job.coded = grid[0];
+    job.flush = grid[1];
+    job.warmup = 1;
+    job.span = 4;
+    assert_int_equal(state_slots(&job.rules.optim, job.coded), 2);
+    start(&state, &job);
+    assert_true(state.basis == state.slot[1]);
+    apply(&state, 0.25f, 1);
+    assert_true(state.basis[0] == 1 && state.basis[1] != 0);
+    for (int step = 1; step < 6; step++) {
+        float basis = state.basis[0], before = state.params[77], other = state.params[2500];
+        bool flush = state_flushes(&state), bad = step == 2;
+        int32_t *total = product_total(&state, 0.25f, 1);
+        total[PARAMS + TAIL_BAD] += bad;
+        assert_false(state_begin(&next, &state, total, &event));
+        uint64_t hash = state_advance(&next, &state, total, &event, pool);
+        assert_int_equal(hash, state_hash(&next, pool));
+        assert_int_equal(event.clipped, 0);
+        state_swap(&state, &next);
+        free(total);
+        float moved = before - state.params[77];
+        assert_true(step < 3 || fabsf(moved - 0.125f) < 1e-4f);
+        assert_true(step != 2 || moved == 0);
+        assert_true(bad || fabsf(other - state.params[2500] - 0.125f) < 1e-6f);
+        assert_int_equal(basis == state.basis[0], flush || bad);
+        assert_int_equal(flush, step == 4);
+    }
+    state_fini(&state);
+    state_fini(&next);
+    exact_destroy(&grid[0]);
+    exact_destroy(&grid[1]);
+}
+
 /* Another run begins with it: steps go on, the rest is as at the beginning. */
 static void
 test_a_header_to_start_from_keeps_steps_and_samples(void **unused)
@@ -711,6 +781,7 @@ main(void)
         cmocka_unit_test(test_the_hash_depends_on_every_byte_and_its_place),
         cmocka_unit_test(test_loss_survives_the_tail),
         cmocka_unit_test(test_a_header_to_start_from_keeps_steps_and_samples),
+        cmocka_unit_test(test_products_with_a_basis_move_the_parameters),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
