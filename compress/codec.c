@@ -11,10 +11,17 @@
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
 #undef CODEC
 
+const char *
+codec_name(unsigned kind)
+{
+    assert(kind <= CODEC_auto);
+    return codecs[kind].name;
+}
+
 const struct codec *
 codec_of(unsigned kind)
 {
-    assert(kind < CODECS);
+    assert(kind <= CODEC_auto);
     return kind == CODEC_none ? NULL : &codecs[kind];
 }
 

@@ -31,6 +31,8 @@
  * tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small tensors have no such
  * unit, and are summed as without a codec.
  *
+ *     auto      no codec: one of those that lose hardly any accuracy is chosen at the end of the warm-up (choice.h)
+ *
  * What no optimizer moves, running averages of normalisations, is never coded. */
 #ifndef COMPRESS_CODEC_H
 #define COMPRESS_CODEC_H
@@ -51,8 +53,11 @@
     C(topk, 10, 0, TOP, 0, true)                                                                   \
     C(onebit, 0, 0, SIGN, 100, true)                                                               \
     C(randk, 15, 0, FEW, 0, true)                                                                  \
-    C(powersgd, 15, 0, PRODUCT, 100, true)
+    C(powersgd, 15, 0, PRODUCT, 100, true)                                                         \
+    C(auto, 0, 0, NEAREST, 0, true)
 
+/* Those of which auto takes one, besides none: they lose hardly any accuracy. */
+#define CODECS_OF_AUTO     CODEC_int8, CODEC_sparse, CODEC_onebit, CODEC_powersgd
 #define CODECS_WITH_MEMORY "topk|onebit|randk|powersgd"
 
 enum {
@@ -69,7 +74,7 @@ enum codec_rounding {
 };
 
 #define CODEC_KIND(name, bits, dropped, rounding, percent, memory) CODEC_##name,
-enum codec_kind { CODEC_TABLE(CODEC_KIND) CODECS };
+enum codec_kind { CODEC_TABLE(CODEC_KIND) CODECS = CODEC_auto };
 #undef CODEC_KIND
 
 struct codec {
@@ -84,6 +89,7 @@ struct codec {
     unsigned rank; /* CODEC_PRODUCT: so many vectors */
 };
 
+const char *codec_name(unsigned kind);
 /* Returns NULL for none. */
 const struct codec *codec_of(unsigned kind);
 /* Is a tensor of so many elements coded, which is a matrix of so many rows? */

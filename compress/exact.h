@@ -67,6 +67,11 @@ enum {
 
 struct exact; /* the block table */
 
+/* The grids of a codec: of most steps, and of the last step of a span; NULL: it has no such steps. */
+struct codec_grids {
+    struct exact *coded, *flush;
+};
+
 /* tensor_count[tensors]: elements of each tensor, contiguous; shards 1..EXACT_SHARDS_MAX. Returns 0 or -ENOMEM. */
 int exact_new(struct exact **out, const size_t *tensor_count, size_t tensors, unsigned shards);
 void exact_destroy(struct exact **exact);

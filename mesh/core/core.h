@@ -297,13 +297,13 @@ struct core_stats {
     unsigned equal; /* other nodes that have, or had when they were heard last, this node's state */
     uint64_t plan;  /* hash of the present plan; 0 when idle */
     uint64_t mine;  /* the shards that the present plan gives to this node */
+    uint32_t line;  /* bytes of sums per second, unpacked, of the slowest line; 0: unknown */
     unsigned servers; /* members that sum ranges for the others in the present plan */
     uint64_t served;  /* bytes of a round's sum that this node is the server of */
     struct core_pipeline pipeline;
-    uint64_t plans; /* adopted so far */
-    uint64_t aborts;
-    uint64_t waits_us; /* how long others have waited for a plan of this node, see plan.h */
-    uint64_t step_us;  /* time of the longest recent round or compute */
+    uint64_t plans, aborts; /* adopted, and given up, so far */
+    uint64_t waits_us;      /* how long others have waited for a plan of this node, see plan.h */
+    uint64_t step_us;       /* time of the longest recent round or compute */
     double
         missing; /* how much of the model no node here holds, 0 to 1, if that keeps all from training */
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */

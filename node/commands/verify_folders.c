@@ -355,7 +355,7 @@ hash_state(const struct config *config, const struct nn_shape *input, const char
     rc = rc ? rc : job_open_input(&job, config, input, why);
     const struct optim_spec outer = job_outer(config);
     size_t size = rc ? 0
-                     : state_size(state_slots(&outer, job.coded), nn_param_count(job.model),
+                     : state_size(state_slots(&outer, job.bases), nn_param_count(job.model),
                                   exact_blocks(job.exact));
     if (!rc && !(block = calloc(1, size)))
         rc = why_error(why, -ENOMEM, "not enough memory");

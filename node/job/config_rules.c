@@ -81,14 +81,14 @@ const struct config_rule config_rules[] = {
      "out mesh.compress"},
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
-    {"mesh.compress_span != 64", "mesh.compress != " CODECS_WITH_MEMORY,
+    {"mesh.compress_span != 64", "mesh.compress != " CODECS_WITH_MEMORY "|auto",
      "no other codec has a memory; set mesh.compress = topk, or leave out mesh.compress_span"},
-    {"mesh.compress = " CODECS_WITH_MEMORY, "mesh.compress_warmup = 0",
+    {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.compress_warmup = 0",
      "its first unit comes from the step before it; set mesh.compress_warmup = 1 or more"},
-    {"mesh.compress = " CODECS_WITH_MEMORY, "mesh.stages != 1",
+    {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.stages != 1",
      "what a shard leaves out would be in several nodes; set mesh.stages = 1, or mesh.compress = "
      "sparse"},
-    {"mesh.compress = " CODECS_WITH_MEMORY, "mesh.audit > 0",
+    {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.audit > 0",
      "only who computed the shard before could recompute it; leave out mesh.audit, or set "
      "mesh.compress = sparse"},
     {"mesh.pull != fp32", "mesh.topology = gossip",

@@ -105,32 +105,76 @@ tensor_counts(const struct nn_model *model)
     return count;
 }
 
+static void
+drop_grids(struct job *job)
+{
+    for (size_t k = 0; k < CODECS; k++) {
+        exact_destroy(&job->codec[k].coded);
+        exact_destroy(&job->codec[k].flush);
+    }
+    job->memory = job->bases = false;
+}
+
+/* Those of a codec, with its settings. A model may be too small for one that sends products: then there are none. Returns 0 or
+ * -ENOMEM. */
+static int
+make_grids(struct job *job, const struct config *config, const struct codec *codec,
+           struct codec_grids *grids)
+{
+    size_t *count = tensor_counts(job->model);
+    int rc =
+        count ? coded_grid(job, count, codec, config->train.shards, false, &grids->coded) : -ENOMEM;
+    if (!rc && codec->memory)
+        rc = coded_grid(job, count, codec, config->train.shards, true, &grids->flush);
+    bool sends = !rc && exact_product_most(grids->coded) > 0;
+    if (!rc && codec->rounding == CODEC_PRODUCT && !sends) {
+        exact_destroy(&grids->coded);
+        exact_destroy(&grids->flush);
+    }
+    free(count);
+    job->memory = job->memory || grids->flush;
+    job->bases = job->bases || sends;
+    return rc;
+}
+
+/* Of all codecs that may be chosen. */
+static int
+make_choices(struct job *job, const struct config *config)
+{
+    static const enum codec_kind kinds[] = {CODECS_OF_AUTO};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !rc; i++)
+        rc = make_grids(job, config, codec_of(kinds[i]), &job->codec[kinds[i]]);
+    return rc;
+}
+
 int
 job_code(struct job *job, const struct config *config, struct why *why)
 {
     const struct codec *kind = codec_of(config->mesh.compress);
-    struct codec room = kind ? *kind : (struct codec){0}, *codec = kind ? &room : NULL;
+    struct codec codec = kind ? *kind : (struct codec){0};
     if (config->mesh.compress_k > 0)
-        room.share = config->mesh.compress_k;
+        codec.share = config->mesh.compress_k;
     if (config->mesh.compress_rank > 0)
-        room.rank = config->mesh.compress_rank;
-    size_t *count = tensor_counts(job->model);
-    exact_destroy(&job->coded);
-    exact_destroy(&job->flush);
-    int rc = count ? 0 : -ENOMEM;
-    if (!rc && codec)
-        rc = coded_grid(job, count, codec, config->train.shards, false, &job->coded);
-    if (!rc && codec && codec->memory)
-        rc = coded_grid(job, count, codec, config->train.shards, true, &job->flush);
-    free(count);
+        codec.rank = config->mesh.compress_rank;
+    drop_grids(job);
+    int rc = job_chooses(config) ? make_choices(job, config)
+             : kind              ? make_grids(job, config, &codec, &job->codec[0])
+                                 : 0;
     if (rc)
         return why_error(why, rc, "not enough memory for the units of mesh.compress");
-    if (codec && codec->rounding == CODEC_PRODUCT && exact_product_most(job->coded) == 0)
+    if (kind && codec.rounding == CODEC_PRODUCT && !job->bases)
         return why_error(why, -EINVAL,
                          "%s: mesh.compress.%s.rank = %u, expected less: products of that rank are "
                          "not smaller than half of any weight of the model",
-                         config->file, codec->name, codec->rank);
+                         config->file, codec.name, codec.rank);
     return 0;
+}
+
+bool
+job_chooses(const struct config *config)
+{
+    return config->mesh.compress == CODEC_auto;
 }
 
 static int
@@ -462,15 +506,26 @@ job_rules(const struct job *job, const struct config *config)
         .train = data->train,
         .test = data->test,
         .average = job->average,
-        .coded = job->coded,
-        .flush = job->flush,
-        .warmup = job->flush && config->mesh.compress_warmup <= job->begun
+        .codec = job->codec,
+        .choose = job_chooses(config),
+        .bases = job->bases,
+        .warmup = job->memory && config->mesh.compress_warmup <= job->begun
                       ? job->begun + 1 /* its first unit comes from the step before it */
                       : config->mesh.compress_warmup,
-        .span = job->flush ? config->mesh.compress_span : 0,
+        .span = config->mesh.compress_span,
         .begun = job->begun,
         .labels = labelled ? nn_label_count(job->model) : 0,
     };
+}
+
+static size_t
+longest_product(const struct job *job)
+{
+    size_t most = 0;
+    for (size_t k = 0; k < CODECS && job->bases; k++)
+        if (job->codec[k].coded && exact_product_most(job->codec[k].coded) > most)
+            most = exact_product_most(job->codec[k].coded);
+    return most;
 }
 
 struct work_setup
@@ -491,8 +546,8 @@ job_work(const struct job *job, const struct config *config)
         .bucket_bytes = config->mesh.bucket,
         .stages = config->mesh.stages != 1,
         .claims = config->mesh.audit > 0,
-        .memory = job->flush != NULL,
-        .product = job->coded ? exact_product_most(job->coded) : 0,
+        .memory = job->memory,
+        .product = longest_product(job),
     };
 }
 
@@ -508,8 +563,7 @@ job_close(struct job *job)
     safetensors_close(&job->from);
     checkpoint_close(&job->start);
     exact_destroy(&job->exact);
-    exact_destroy(&job->coded);
-    exact_destroy(&job->flush);
+    drop_grids(job);
     free(job->average);
     job->average = NULL;
     nn_model_destroy(&job->model);

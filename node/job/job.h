@@ -13,10 +13,11 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    struct exact *coded; /* the same blocks, in the grid of mesh.compress; NULL without it */
-    struct exact *flush; /* and in that of the last step of a span; NULL: the codec has no memory */
-    unsigned ledgers;    /* one per segment of the model; 1 without mesh.stages */
-    float *average;      /* one value per exponent block: see struct state_job */
+    /* The same blocks, in the grids of mesh.compress: the first one; with auto those of each codec that may be chosen. NULL: without */
+    struct codec_grids codec[CODECS];
+    bool memory, bases;            /* has one of them a memory, does one send products? */
+    unsigned ledgers;              /* one per segment of the model; 1 without mesh.stages */
+    float *average;                /* one value per exponent block: see struct state_job */
     struct safetensors_file *from; /* model.from, open; NULL: there is none */
     struct checkpoint_file *start; /* train.from, open; NULL: there is none */
     uint64_t begun;                /* steps that were done before the first one: in train.from */
@@ -38,7 +39,10 @@ int job_open_input(struct job *job, const struct config *config, const struct nn
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, struct why *why);
 
-/* Makes the grids of mesh.compress anew, after a change of it. Returns 0 or -ENOMEM. */
+/* Is the codec chosen in the warm-up? */
+bool job_chooses(const struct config *config);
+/* Makes the grids of mesh.compress anew, after a change of it. Returns 0, or a negative errno with `why`: -EINVAL if the model is too
+ * small for it. */
 int job_code(struct job *job, const struct config *config, struct why *why);
 /* Reads model.from or train.from, if the job has it: what training starts from. Reads train.past. Returns as
  * job_open. */

@@ -166,7 +166,7 @@ read_state(struct job *job, const struct config *config, struct state_header *he
 {
     const struct optim_spec outer = job_outer(config);
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
-    size_t slots = state_slots(&outer, job->coded), exponents = state_size(slots, params, 0);
+    size_t slots = state_slots(&outer, job->bases), exponents = state_size(slots, params, 0);
     size_t size = state_size(slots, params, blocks);
     struct why reason;
     uint64_t hash;

@@ -232,7 +232,7 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
     uint64_t vector =
         (params + state_tail(blocks) + state_behind(&rules, blocks)) * sizeof(int32_t);
     uint64_t rows = (config->train.batch + shards - 1) / shards;
-    size_t slots = state_slots(&rules.rules.optim, rules.coded);
+    size_t slots = state_slots(&rules.rules.optim, rules.bases);
     uint64_t state = state_size(slots, params, blocks);
     *m = (struct memory){
         .program = PROGRAM,
@@ -265,7 +265,7 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
             nn_team_scratch(job->model, &room) * sizeof(float) * (threads > 1 ? threads : 0);
     }
     m->rest = state - m->weights - m->slots;
-    if (job->flush)
+    if (job->memory)
         m->left = state + 2 * shards_of_node(config) * m->weights;
 }
 

@@ -127,6 +127,15 @@ weight_of(const struct push_ranges *ranges, uint64_t tau)
     return ranges->step.scaled && steps > 1 ? (float)(1 / steps) : 1.0f;
 }
 
+/* That of the gradients of a step. */
+static const struct exact *
+grid_at(const struct push_ranges *ranges, uint64_t step)
+{
+    const struct state_job *job = ranges->job;
+    return job->codec && job->codec->coded && step >= job->warmup ? job->codec->coded
+                                                                  : ranges->exact;
+}
+
 static struct taking
 taking_of(const struct push_ranges *ranges, struct push_held *held, const struct push_taken *taken)
 {
@@ -136,15 +145,14 @@ taking_of(const struct push_ranges *ranges, struct push_held *held, const struct
     const struct state_rules *rules = state_rules_at(job, step);
     double rate = optim_rate(&rules->optim, step, state_rules_total(job, rules),
                              step / state_epoch_steps(job), (size_t)job->batch);
-    return (struct taking){
-        .ranges = ranges,
-        .held = held,
-        .taken = taken,
-        .optim = &rules->optim,
-        .grid = state_job_grid(job, ranges->exact, taken->ticket / ranges->step.tickets),
-        .weight = weight_of(ranges, taken->tau),
-        .share = (float)share,
-        .rate = rate * share};
+    return (struct taking){.ranges = ranges,
+                           .held = held,
+                           .taken = taken,
+                           .optim = &rules->optim,
+                           .grid = grid_at(ranges, taken->ticket / ranges->step.tickets),
+                           .weight = weight_of(ranges, taken->tau),
+                           .share = (float)share,
+                           .rate = rate * share};
 }
 
 /* An update of a block by its gradient g[n], which stands for `group` tickets; in units of a whole step unless it is of

@@ -14,9 +14,9 @@
 #include "node/train/ledger.h"
 
 size_t
-state_slots(const struct optim_spec *optim, const struct exact *coded)
+state_slots(const struct optim_spec *optim, bool bases)
 {
-    return optim_slots(optim) + (coded && exact_product_most(coded) > 0);
+    return optim_slots(optim) + bases;
 }
 
 size_t
@@ -45,7 +45,7 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->job = *job;
     state->exact = exact;
     state->param_count = param_count;
-    state->slot_count = state_slots(&job->rules.optim, job->coded);
+    state->slot_count = state_slots(&job->rules.optim, job->bases);
     state->block_count = exact_blocks(exact);
     size_t vector = state_aligned(param_count * sizeof(float));
     size_t head = state_aligned(sizeof *state->header);
@@ -58,7 +58,7 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
     state->scratch = calloc(2 * state->block_count + 1, sizeof *state->scratch);
     state->check = calloc(state->block_count + 1, sizeof *state->check);
-    state->energy = calloc(job->coded ? state->block_count + 1 : 1, sizeof *state->energy);
+    state->energy = calloc(job->codec ? state->block_count + 1 : 1, sizeof *state->energy);
     bool layerwise = optim_layerwise(&job->rules.optim);
     if (layerwise) {
         state->norm = calloc(state->block_count + 1, sizeof *state->norm);
@@ -390,7 +390,7 @@ span_first(const struct state *state)
     for (size_t i = 0; i < job->past_count; i++)
         if (job->past[i].until <= step && job->past[i].until > first)
             first = job->past[i].until;
-    return step < first ? step : first + (step - first) / job->span * job->span;
+    return step < first ? step : first + (step - first) / state_span(state) * state_span(state);
 }
 
 /* Steps to the end of the rules, or of the span. */
@@ -400,10 +400,10 @@ steps_left(const struct state *state)
     const struct state_job *job = &state->job;
     uint64_t step = state->header->step, end = rules_end(state, state_rules(state));
     uint64_t left = step < end ? end - step : 1;
-    if (job->span == 0)
-        return left;
-    return smaller(left,
-                   step < job->warmup ? job->warmup - step : span_first(state) + job->span - step);
+    if (step < job->warmup && (state_span(state) > 0 || job->choose))
+        return smaller(left, job->warmup - step);
+    return state_span(state) > 0 ? smaller(left, span_first(state) + state_span(state) - step)
+                                 : left;
 }
 
 uint64_t
@@ -418,14 +418,14 @@ bool
 state_carries(const struct state *state)
 {
     const struct state_header *h = state->header;
-    return state->job.span > 0 && h->step >= state->job.warmup && !h->done &&
+    return state_span(state) > 0 && h->step >= state->job.warmup && !h->done &&
            h->step > span_first(state) && h->step < rules_end(state, state_rules(state));
 }
 
 bool
 state_flushes(const struct state *state)
 {
-    return state->job.span > 0 && state->header->step >= state->job.warmup &&
+    return state_span(state) > 0 && state->header->step >= state->job.warmup &&
            state_steps(state) == steps_left(state);
 }
 
@@ -584,6 +584,24 @@ count_clipped(const struct state *state, const int32_t *over)
     return count;
 }
 
+bool
+state_chooses(const struct state *state)
+{
+    const struct state_header *h = state->header;
+    return state->job.choose && h->phase == STATE_TRAIN && h->step < state->job.warmup &&
+           h->step + state_steps(state) >= state->job.warmup;
+}
+
+static uint64_t
+least_cost(const int32_t *cost)
+{
+    uint64_t least = 0;
+    for (uint64_t kind = 1; kind < CODECS; kind++)
+        if (cost[kind] > 0 && cost[0] > 0 && cost[kind] < cost[least])
+            least = kind;
+    return least;
+}
+
 static void
 apply_step(struct state *next, const int32_t *tail, struct state_event *event)
 {
@@ -604,6 +622,8 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     next->moves = !event->skipped;
     next->settle = h->step == h->skipped;
     next->rate = optim_rate(&rules->optim, h->step, total, h->epoch, next->job.batch);
+    if (state_chooses(next))
+        h->codec = least_cost(tail - next->param_count + state_costs(next));
     h->skipped += event->skipped ? event->steps : 0;
     h->skipped_row = event->skipped ? h->skipped_row + 1 : 0;
     h->step += event->steps;
@@ -662,6 +682,14 @@ clear_gaps(struct state *next)
     clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
 }
 
+/* Do the bases change in some steps? Then a block needs more than the sum of its own elements. */
+static bool
+has_products(const struct state *state)
+{
+    const struct exact *coded = state_codec(state)->coded;
+    return state->basis && coded && exact_product_most(coded) > 0;
+}
+
 bool
 state_begin(struct state *next, const struct state *now, const int32_t *total,
             struct state_event *event)
@@ -689,7 +717,9 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
         apply_evaluation(next, tail, event);
     else
         apply_step(next, tail, event);
-    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio && !next->basis;
+    next->products = has_products(next);
+    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio &&
+           !next->products;
 }
 
 void

@@ -13,6 +13,7 @@
  *                          then one count of saturated elements per exponent block
  *                        | ledger: see ledger.h; training rounds only
  *                        | summary: see state_summary_write; only if the model may be divided into stages
+ *                        | costs: see state_costs; only if a codec is to be chosen
  *
  * With train.local_steps the gradients are those of a round of several steps. For each shard they are the
  * difference between the parameters now and after its own steps (local_sgd.h), weighted by samples, so that the sum is
@@ -93,6 +94,7 @@ struct state_header {
     uint64_t ledger;      /* running hash of the samples used by the steps so far: ledger.h */
     uint64_t skipped_row; /* rounds skipped one after the other, up to the last one */
     uint64_t parent;      /* hash of the whole state before the last applied round; 0: of none */
+    uint64_t codec;       /* enum codec_kind: what was chosen; 0: nothing so far */
 };
 
 enum {
@@ -142,9 +144,11 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
-    /* The grid of the sums (exact.h) from the step `warmup` on; NULL: as before it. Borrowed. With `span` above 0 the codec has a
-     * memory. Then the last step of a span has the grid `flush`. */
-    const struct exact *coded, *flush;
+    /* The grids of the sums (exact.h) from the step `warmup` on; NULL: as before it. With `flush` the codec has a memory, and spans
+     * have `span` steps. Borrowed. With `choose` there are as many as codecs, and the state says which: header->codec. */
+    const struct codec_grids *codec;
+    bool choose;
+    bool bases; /* one of them sends products */
     uint64_t warmup, span;
     uint64_t begun;  /* the first step of the job */
     void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: reserved here */
@@ -173,6 +177,7 @@ struct state {
     /* While the state is being built: */
     bool moves;       /* the round changes the parameters */
     bool settle;      /* it is the first one that does */
+    bool products;    /* the bases are made when the sum of a whole tensor is there */
     double rate;      /* learning rate */
     float factor;     /* factor of the gradient: clipping */
     bool *applied;    /* [block_count] parameters, slots and exponent of this block are done */
@@ -201,11 +206,21 @@ struct state_event {
     double accuracy;
 };
 
-/* The grid of the gradients of a step; `exact` without a codec. */
-static inline const struct exact *
-state_job_grid(const struct state_job *job, const struct exact *exact, uint64_t step)
+/* The grids of the codec of the next round. */
+static inline const struct codec_grids *
+state_codec(const struct state *state)
 {
-    return job->coded && step >= job->warmup ? job->coded : exact;
+    static const struct codec_grids none;
+    const struct state_job *job = &state->job;
+    bool chosen = job->choose && state->header->codec < CODECS;
+    return job->codec ? &job->codec[chosen ? state->header->codec : 0] : &none;
+}
+
+/* Steps of a span; 0: the codec has no memory. */
+static inline uint64_t
+state_span(const struct state *state)
+{
+    return state_codec(state)->flush ? state->job.span : 0;
 }
 
 /* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps begin where
@@ -214,17 +229,18 @@ state_job_grid(const struct state_job *job, const struct exact *exact, uint64_t 
 bool state_carries(const struct state *state);
 bool state_flushes(const struct state *state);
 
-/* That of the sum of the next round. */
+/* The grid of the sum of the next round. */
 static inline const struct exact *
 state_grid(const struct state *state)
 {
-    return state_flushes(state) ? state->job.flush
-                                : state_job_grid(&state->job, state->exact, state->header->step);
+    const struct codec_grids *codec = state_codec(state);
+    if (!codec->coded || state->header->step < state->job.warmup)
+        return state->exact;
+    return state_flushes(state) ? codec->flush : codec->coded;
 }
 
-/* Vectors of the state besides the parameters: those of the optimizer, and behind them the bases, if `coded`, the grid of a codec or
- * NULL, has matrices. */
-size_t state_slots(const struct optim_spec *optim, const struct exact *coded);
+/* Vectors of the state besides the parameters: those of the optimizer, and behind them one of `bases`. */
+size_t state_slots(const struct optim_spec *optim, bool bases);
 /* Bytes of the block. */
 size_t state_size(size_t slot_count, size_t param_count, size_t block_count);
 int state_init(struct state *state, const struct state_job *job, const struct exact *exact,
@@ -261,7 +277,7 @@ bool state_restart(struct state_header *header);
  * it is written as the model. */
 const float *state_weights(const struct state *state);
 size_t state_tail(size_t block_count); /* elements of the tail; the ledger follows it */
-/* Elements behind the tail: ledgers and summary. */
+/* Elements behind the tail: ledgers; the summary, or what steps cost with each codec. */
 size_t state_behind(const struct state_job *job, size_t block_count);
 uint64_t state_steps_total(const struct state *state);
 uint64_t state_epoch_steps(const struct state_job *job); /* steps of an epoch */
@@ -358,6 +374,12 @@ bool state_segment_sound(const struct state *state, const struct state_range *se
 int state_take_segments(struct state *state, const struct state_stages *segments,
                         const uint8_t *block, uint64_t name, const uint64_t *parts,
                         struct pool *pool);
+
+/* With `choose`, in the last step of the warm-up: where a total has what a step costs with each codec, cost[CODECS], in any unit, above
+ * 0; 0: it is no choice. Of those that have a cost the least one is taken, and of equals the first one; without any the first of all,
+ * which is none. */
+size_t state_costs(const struct state *state);
+bool state_chooses(const struct state *state);
 
 /* What the stages of a plan tell one another in the last bucket: where each begins, what it adds to the hash of `now`, which
  * is remembered, and, once the sums of its buckets are known, the squares of its blocks (state_squares_of), if they are

@@ -55,7 +55,8 @@ state_ledgers(const struct state_job *job)
 size_t
 state_behind(const struct state_job *job, size_t block_count)
 {
-    return ledger_words(state_ledgers(job) * job->shards) + summary_words(job, block_count);
+    return ledger_words(state_ledgers(job) * job->shards) + summary_words(job, block_count) +
+           (job->choose ? CODECS : 0);
 }
 
 /* Where it begins in a total. */
@@ -64,6 +65,13 @@ summary_first(const struct state *state)
 {
     return state->param_count + state_tail(state->block_count) +
            ledger_words(state_ledgers(&state->job) * state->job.shards);
+}
+
+size_t
+state_costs(const struct state *state)
+{
+    assert(state->job.choose && state->job.ledgers <= 1);
+    return summary_first(state);
 }
 
 static size_t

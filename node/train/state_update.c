@@ -173,7 +173,7 @@ update_block(struct update *u, size_t block)
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;
-        if (slot[s] != next->basis + first) /* next_bases */
+        if (!next->products || slot[s] != next->basis + first) /* else next_bases */
             memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
     }
     float average = average_of(next, block);
@@ -278,7 +278,7 @@ static bool
 codec_begins(const struct update *u)
 {
     const struct state_job *job = &u->next->job;
-    return job->span > 0 && u->now->header->step < job->warmup &&
+    return state_span(u->next) > 0 && u->now->header->step < job->warmup &&
            u->next->header->step >= job->warmup;
 }
 
@@ -287,9 +287,9 @@ static void
 next_basis(void *ctx, size_t tensor)
 {
     struct update *u = ctx;
-    const struct exact *coded = u->now->job.coded, *grid = state_grid(u->now);
-    const struct lowrank *matrix = exact_matrix(coded, tensor);
-    size_t from = tensor_first(coded, tensor), end = tensor_first(coded, tensor + 1);
+    const struct exact *coded = state_codec(u->next)->coded, *grid = state_grid(u->now);
+    const struct lowrank *matrix = coded ? exact_matrix(coded, tensor) : NULL;
+    size_t from = tensor_first(grid, tensor), end = tensor_first(grid, tensor + 1);
     uint64_t seed = mix64_pair(mix64_pair(u->now->job.seed, u->now->header->step), tensor);
     float *next = u->next->basis + from;
     const float *now = u->now->basis + from;
@@ -303,7 +303,7 @@ next_basis(void *ctx, size_t tensor)
 static void
 next_bases(struct update *u, struct pool *pool)
 {
-    if (u->next->basis)
+    if (u->next->products)
         pool_run(pool, next_basis, u, exact_tensors(u->next->exact));
 }
 
@@ -311,11 +311,10 @@ static void
 begin_codec(struct update *u, struct pool *pool)
 {
     struct state *next = u->next;
-    const struct state_job *job = &next->job;
     if (!codec_begins(u))
         return;
     pool_run(pool, square_item, u, state_items(u->end - u->block));
-    exact_begin(job->coded, next->square, next->exponent);
+    exact_begin(state_codec(next)->coded, next->square, next->exponent);
 }
 
 static void

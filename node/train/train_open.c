@@ -56,7 +56,7 @@ open_state(struct run *run, struct why *why)
     struct state_job job = job_rules(&run->job, config);
     size_t params = nn_param_count(run->job.model);
     size_t size =
-        state_size(state_slots(&job.rules.optim, job.coded), params, exact_blocks(run->job.exact));
+        state_size(state_slots(&job.rules.optim, job.bases), params, exact_blocks(run->job.exact));
     struct state_job other = job;
     job.block = idle_memory(run, size);
     other.block = idle_memory(run, size);

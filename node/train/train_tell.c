@@ -106,7 +106,7 @@ train_write(struct run *run, struct metrics_step *line, unsigned members, double
     line->wait_s = run->meter.wait_s;
     line->tx_bytes = stats.tx_bytes - run->meter.tx;
     line->rx_bytes = stats.rx_bytes - run->meter.rx;
-    if (run->job.coded && members > 1 && !run->way->free)
+    if (run->config->mesh.compress != CODEC_none && members > 1 && !run->way->free)
         line->wire_ratio = (double)line->tx_bytes / ring_bytes(run, members);
     line->distance = distance_of(run, stats.core.distance);
     line->skipped_steps = run->skips.count;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node/commands/host.h"
+#include "node/train/choice.h"
 #include "node/train/gather.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
@@ -41,6 +42,8 @@ struct rounds_run {
     uint64_t span_hash;
     uint64_t unsaved;
     double residual_norm; /* of the last step of a span: what had waited until it */
+    double wait_s;        /* the least of a step of the warm-up */
+    int32_t cost[CODECS]; /* of the step in which a codec is chosen */
     uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
 };
 
@@ -144,7 +147,8 @@ keep_span(struct run *run, uint64_t hash)
 {
     struct rounds_run *rounds = run->own;
     const struct state_header *h = run->state.header;
-    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup)
+    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup ||
+        state_span(&run->state) == 0)
         return;
     memcpy(rounds->span.block, run->state.block, run->state.size);
     rounds->span_hash = hash;
@@ -352,6 +356,46 @@ add_summary(struct run *run)
         state_summary_write(&run->next, &run->state, &whole, 1, false, mesh_own(run->mesh));
 }
 
+/* What the next step would cost here with each codec, if that decides which one is taken. */
+static void
+measure_costs(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    struct mesh_stats stats;
+    if (!state_chooses(&run->state))
+        return;
+    mesh_stats(run->mesh, &stats);
+    const struct choice choice = {.members = task->members,
+                                  .shards = (unsigned)__builtin_popcountll(task->mine),
+                                  .line = stats.core.line,
+                                  .wait_s = rounds->wait_s};
+    choice_costs(&choice, &run->job, &run->state, mesh_own(run->mesh), rounds->cost);
+    for (unsigned kind = 0; kind < CODECS; kind++)
+        if (rounds->cost[kind] > 0)
+            train_say(run, 7,
+                      "with codec %s a step costs %d units, on a line of %u bytes per second",
+                      codec_name(kind), (int)rounds->cost[kind], (unsigned)stats.core.line);
+}
+
+static void
+add_costs(struct run *run)
+{
+    const struct rounds_run *rounds = run->own;
+    if (state_chooses(&run->state))
+        memcpy(mesh_own(run->mesh) + state_costs(&run->state), rounds->cost, sizeof rounds->cost);
+}
+
+/* The present state was made of the next one. */
+static void
+tell_chosen(struct run *run)
+{
+    if (state_chooses(&run->next) && run->state.header->step > run->next.header->step)
+        train_say(run, 6,
+                  "mesh.compress auto: %s from here on; mesh.compress = %s gives the same weights",
+                  codec_name((unsigned)run->state.header->codec),
+                  codec_name((unsigned)run->state.header->codec));
+}
+
 static void
 bucket_ready(void *ctx, size_t bucket)
 {
@@ -362,6 +406,8 @@ bucket_ready(void *ctx, size_t bucket)
         return;
     if (bucket == count - 1)
         add_summary(run);
+    if (bucket == count - 1)
+        add_costs(run);
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
 }
@@ -520,6 +566,8 @@ static void
 report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
     struct rounds_run *rounds = run->own;
+    if (rounds->wait_s == 0 || run->meter.wait_s < rounds->wait_s)
+        rounds->wait_s = run->meter.wait_s;
     struct train_step step = {.event = &rounds->event,
                               .task = task,
                               .hash = state_name(&run->state),
@@ -591,6 +639,8 @@ commit(struct run *run, const struct mesh_task *task)
         report(run, task, start);
     record_step(run, task, start);
     fail_hit(FAIL_REPORTED, NULL, 0);
+    tell_chosen(run);
+    measure_costs(run, task);
     announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     train_begin_fresh(run);
@@ -733,7 +783,8 @@ open_rounds(struct run *run, struct why *why)
         return why_error(why, -ENOMEM, "not enough memory for mesh.audit");
     rounds->known = true;
     const struct state_job rules = job_rules(&run->job, run->config);
-    if (rules.span > 0 && state_init(&rounds->span, &rules, run->job.exact, run->state.param_count))
+    if (run->job.memory &&
+        state_init(&rounds->span, &rules, run->job.exact, run->state.param_count))
         return why_error(why, -ENOMEM, "not enough memory for the state to go back to");
     if (run->config->mesh.stages == 1)
         return 0;

@@ -180,7 +180,7 @@ codec_key(const struct part *part)
 {
     const struct work *work = part->lane->work;
     uint64_t step = mix64_pair(work->setup.seed, work->state->header->step);
-    uint64_t of = work->feedback ? 0 : (uint64_t)__builtin_ctzll(part->shards);
+    uint64_t of = work->keeps ? 0 : (uint64_t)__builtin_ctzll(part->shards);
     return (uint32_t)(mix64_pair(step, of) >> 32);
 }
 
@@ -469,6 +469,13 @@ work_clear(struct work *work, const struct state_range *range)
     pool_run(work->setup.pool, clear_part, &it, it.parts);
 }
 
+/* Is the next step one of a codec with memory? */
+static bool
+remembers(const struct work *work, const struct state *state)
+{
+    return work->feedback && state_span(state) > 0 && state->header->step >= state->job.warmup;
+}
+
 void
 work_round(struct work *work, const struct state *state, uint64_t shards, bool fresh, int32_t *own,
            void (*ready)(void *ctx, size_t bucket), void *ctx)
@@ -478,7 +485,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->state = state;
     work->params = training ? state->params : state_weights(state);
     work->own = own;
-    work->keeps = training && work->feedback && state->header->step >= state->job.warmup;
+    work->keeps = training && remembers(work, state);
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     for (size_t r = 0; fresh && training && r < state->held_count; r++)
         work_clear(work, &state->held[r]);
@@ -500,8 +507,7 @@ int
 work_open(struct work *work, const struct state *state, uint64_t shards)
 {
     uint64_t empty = 0;
-    if (!work->feedback || state->header->phase != STATE_TRAIN ||
-        state->header->step < state->job.warmup)
+    if (state->header->phase != STATE_TRAIN || !remembers(work, state))
         return 0;
     work->state = state;
     for (uint64_t left = shards; left; left &= left - 1) {

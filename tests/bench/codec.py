@@ -13,7 +13,7 @@ from train import slowest, steps_of, torch_commands, torch_results
 NODES, STEPS, WARMUP = 4, 75, 4
 SPEEDS = {"fp16": 0.15, "bf16": 0.15, "int16": 0.15, "int8": 0.15, "qsgd": 0.03, "terngrad": 0.03, "sparse": 0.03,
           "topk": 0.08, "onebit": 0.15, "randk": 0.08}
-OURS = ("none", "int16", "int8", "terngrad", "sparse", "topk", "onebit", "powersgd")
+OURS = ("none", "int16", "int8", "terngrad", "sparse", "topk", "onebit", "powersgd", "auto")
 HOOKS = ("none", "fp16", "powersgd1", "powersgd4")
 
 
@@ -97,4 +97,4 @@ def codec(programs, options, work):
         return
     speed_table({**programs, "bench_codec": os.path.join(ROOT, path)})
     line_table(programs, options, work, 100, OURS, HOOKS)
-    line_table(programs, options, work, 10, ("none", "int8", "sparse", "topk", "powersgd"), () if options.quick else ("fp16", "powersgd1"))
+    line_table(programs, options, work, 10, ("none", "int8", "sparse", "topk", "powersgd", "auto"), () if options.quick else ("fp16", "powersgd1"))

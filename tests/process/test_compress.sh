@@ -43,6 +43,20 @@ at_most onebit 12
 at_most randk 5
 at_most powersgd 4
 
+# auto: all choose the same codec, which gives the weights that it gives from the start, also to a node that was killed.
+for name in a b c; do
+    node $name-auto "$WORK/plain.yaml" --peers 3 --set mesh.compress=auto --set mesh.compress_warmup=4
+done
+wait_until 60 "c to train" reached 20 c-auto
+kill_node c-auto
+node c-auto "$WORK/plain.yaml" --peers 3 --set mesh.compress=auto --set mesh.compress_warmup=4 --resume
+finished 60 a-auto b-auto c-auto
+CHOSEN=$(sed -n 's/^mesh.compress auto: \([a-z0-9]*\) from here on; .*/\1/p' "$WORK/a-auto.log" | tail -n 1)
+[ -n "$CHOSEN" ] || fail "auto says nothing: $(cat "$WORK/a-auto.log")"
+same_hash a-auto b-auto c-auto
+[ "$(result one-$CHOSEN params_sha256)" = "$(result a-auto params_sha256)" ] || fail "auto chose $CHOSEN, and has other weights"
+echo "auto chose $CHOSEN: the same, and through a kill"
+
 # A node is killed and comes back, two threads, plain loops, few shards at a time, stages.
 for codec in int8 sparse; do
     node d-$codec "$WORK/$codec.yaml" --peers 3 --threads 2

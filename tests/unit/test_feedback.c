@@ -21,14 +21,19 @@ static const struct state_event stepped = {.stepped = true};
 static const struct state_event skipped = {.stepped = true, .skipped = true};
 static const struct state_event raised = {.raised = 1};
 
+static struct codec_grids grids; /* of a codec with memory */
+
 static int
 begin(void **context)
 {
     (void)context;
+    const size_t count = N;
+    assert_int_equal(exact_new(&grids.flush, &count, 1, SHARDS), 0);
     const struct state_job job = {.rules = {.until = UINT64_MAX, .epochs = 10},
                                   .local_steps = 1,
                                   .batch = 4,
                                   .train = 400,
+                                  .codec = &grids,
                                   .warmup = WARMUP,
                                   .span = SPAN};
     now = (struct state){.job = job, .header = &now_header};
@@ -42,6 +47,7 @@ end(void **context)
 {
     (void)context;
     feedback_destroy(&feedback);
+    exact_destroy(&grids.flush);
     return 0;
 }
 

@@ -675,19 +675,24 @@ test_products_with_a_basis_move_the_parameters(void **unused)
     struct state_job job = job_of();
     struct state_event event;
     struct exact *grid[2];
+    struct codec_grids codec;
     for (int flush = 0; flush < 2; flush++) {
         assert_int_equal(exact_new(&grid[flush], count, 2, SHARDS), 0);
         exact_code(grid[flush], 0, codec_of(CODEC_powersgd), 50, flush);
     }
     job.rules.optim = (struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .ema = 0.5f};
     job.train = 400;
-    job.coded = grid[0];
-    job.flush = grid[1];
+    codec = (struct codec_grids){grid[0], grid[1]};
+    job.codec = &codec;
+    job.bases = true;
     job.warmup = 1;
     job.span = 4;
-    assert_int_equal(state_slots(&job.rules.optim, job.coded), 2);
+    assert_int_equal(state_slots(&job.rules.optim, job.bases), 2);
     start(&state, &job);
     assert_true(state.basis == state.slot[1]);
+    int32_t *plain = total_of(&state, 0.25f, state_rows(&state), 1);
+    assert_false(state_begin(&next, &state, plain, &event));
+    free(plain);
     apply(&state, 0.25f, 1);
     assert_true(state.basis[0] == 1 && state.basis[1] != 0);
     for (int step = 1; step < 6; step++) {

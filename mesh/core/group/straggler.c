@@ -97,14 +97,21 @@ straggler_chunk(struct straggler *s, const struct core *core, int i,
                          chunk->count * sizeof(int32_t));
 }
 
-unsigned
-straggler_packs(const struct straggler *s, const struct core *core)
+static uint32_t
+slowest_line(const struct straggler *s, const struct core *core)
 {
     uint32_t least = 0;
     for (size_t m = 0; m < core->plan.now.count; m++) {
         uint32_t rate = core->plan.peer[m] < 0 ? 0 : s->of[core->plan.peer[m]].lag.rate;
         least = rate > 0 && (least == 0 || rate < least) ? rate : least;
     }
+    return least;
+}
+
+unsigned
+straggler_packs(const struct straggler *s, const struct core *core)
+{
+    uint32_t least = slowest_line(s, core);
     return least == 0 ? 0 : least >= STRAGGLER_QUICK ? 3 : 4;
 }
 
@@ -138,6 +145,7 @@ lines_note(struct straggler *s, const struct core *core, bool counts)
         most = s->of[i].lag.bytes > most ? s->of[i].lag.bytes : most;
     for (int i = 0; i < core->peers.high; i++)
         straggler_line_round(&s->of[i].lag, counts && 2 * s->of[i].lag.bytes >= most);
+    s->slowest = slowest_line(s, core);
 }
 
 static void

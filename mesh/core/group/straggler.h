@@ -97,7 +97,7 @@ struct straggler {
     struct straggler_peer of[PEERS_MAX]; /* index: as in struct peers */
     struct wall line_at;                 /* when the last chunk came */
     bool full;                           /* the present round has all buckets */
-    uint32_t apply_us;
+    uint32_t apply_us, slowest;          /* `rate` of the slowest line that is known; 0: none is */
     uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
     unsigned rounds;
     uint64_t window_us; /* time of the full rounds since the last average */

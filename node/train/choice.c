@@ -1,0 +1,315 @@
+/* choice.c - see choice.h. */
+#include "node/train/choice.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compress/coding.h"
+
+enum {
+    PART = 1 << 16, /* elements that are tried, at most */
+    SHARDS = 3,
+    SETTLES = 5,  /* steps until a unit has come to rest */
+    MEASURES = 2, /* steps after these, of which the shortest counts */
+    UNIT_US = 8,  /* of a cost: so that those of many nodes have room in 32 bits */
+    COST_MAX = 1 << 24,
+    STORED =
+        3, /* times as long: beside it the gradient is stored first, and is in no cache any more */
+    TENTHS = 11, /* what a codec costs is counted as so many tenths */
+};
+
+/* Per element, of one shard, or of the sum. */
+struct measured {
+    double encode_s, pack_s, decode_s, bytes;
+};
+
+/* Some rows of a weight, by themselves. */
+struct trial {
+    size_t first, rows, cols;  /* of the whole weight in the vector */
+    const struct exact *exact; /* of one tensor */
+    size_t n;                  /* elements that are tried */
+    float *g;                  /* [n] */
+    float *rest;               /* [SHARDS][n] what waits */
+    float *a, *product;        /* [n] */
+    float *basis, *next;       /* [n] */
+    int32_t *q;                /* [n] */
+    uint8_t *body;             /* [coding_most(n)] */
+    int16_t exponent[PART / EXACT_BLOCK + 1];
+    int32_t over[PART / EXACT_BLOCK + 1];
+};
+
+static size_t
+trial_blocks(const struct trial *trial)
+{
+    return exact_blocks(trial->exact);
+}
+
+/* What a codec with memory does with a shard. */
+static void
+trial_keep(struct trial *trial, float *a)
+{
+    const struct lowrank *matrix = exact_matrix(trial->exact, 0);
+    float *left = trial->next;
+    int32_t bad = 0;
+    uint64_t check = 0;
+    if (!matrix) {
+        exact_add_kept(trial->exact, trial->exponent, 0, a, trial->n, 0, trial->q, trial->over,
+                       &bad, &check);
+        return;
+    }
+    size_t n = lowrank_project(matrix, trial->basis, a, trial->product);
+    memcpy(left, trial->product, n * sizeof *left);
+    exact_add_kept(trial->exact, trial->exponent, 0, left, n, 0, trial->q, trial->over, &bad,
+                   &check);
+    for (size_t i = 0; i < n; i++)
+        trial->product[i] -= left[i];
+    lowrank_take(matrix, trial->basis, trial->product, a);
+}
+
+/* Each shard has the gradient from another element on: so what is not zero lies elsewhere in each. */
+static void
+trial_encode(struct trial *trial, const struct codec *codec, uint32_t key)
+{
+    int32_t bad = 0;
+    uint64_t check = 0;
+    memset(trial->q, 0, trial->n * sizeof *trial->q);
+    memset(trial->over, 0, sizeof trial->over);
+    for (size_t s = 0; s < SHARDS; s++) {
+        size_t from = s * (trial->n / SHARDS);
+        float *rest = trial->rest + s * trial->n;
+        for (size_t i = 0; i < trial->n; i++)
+            trial->a[i] = (codec->memory ? rest[i] : 0) +
+                          trial->g[from + i < trial->n ? from + i : from + i - trial->n];
+        if (!codec->memory) {
+            exact_add(trial->exact, trial->exponent, 0, trial->a, trial->n, 1, key + (uint32_t)s,
+                      trial->q, trial->over, &bad, &check);
+            continue;
+        }
+        trial_keep(trial, trial->a);
+        memcpy(rest, trial->a, trial->n * sizeof *rest);
+    }
+}
+
+static void
+trial_decode(struct trial *trial)
+{
+    const struct lowrank *matrix = exact_matrix(trial->exact, 0);
+    if (matrix)
+        lowrank_read(matrix, trial->basis, trial->q, exact_unit(trial->exact, trial->exponent, 0),
+                     0, trial->a, trial->n);
+    else
+        exact_read(trial->exact, trial->exponent, trial->q, 0, trial->a, trial->n);
+}
+
+/* The next exponents and basis. */
+static void
+trial_follow(struct trial *trial, uint32_t key)
+{
+    const struct lowrank *matrix = exact_matrix(trial->exact, 0);
+    uint64_t squares[PART / EXACT_BLOCK + 1];
+    float block[EXACT_BLOCK];
+    uint32_t bits;
+    for (size_t b = 0; b < trial_blocks(trial); b++) {
+        exact_take(trial->exact, trial->exponent, trial->q, b, block, &bits);
+        exact_follow(trial->exact, b, bits, true, trial->exponent);
+        squares[b] = exact_squares(trial->exact, trial->q, b);
+    }
+    if (exact_adapts(trial->exact, 0))
+        exact_adapt(trial->exact, 0, squares, trial->over, trial->exponent);
+    exact_floor(trial->exact, trial->exponent);
+    if (matrix) {
+        lowrank_next(matrix, trial->basis, trial->q, key, trial->next);
+        memcpy(trial->basis, trial->next, trial->n * sizeof *trial->basis);
+    }
+}
+
+/* Of this thread: others that run beside it do not count. */
+static double
+used_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double
+shorter(double a, double b)
+{
+    return b == 0 || a < b ? a : b;
+}
+
+/* One step; its times, if they are less than those before. */
+static void
+trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct measured *measured)
+{
+    uint64_t check;
+    double n = (double)trial->n, start = used_s(), encoded, packed;
+    trial_encode(trial, codec, key);
+    encoded = used_s();
+    size_t size = coding_pack(trial->body, trial->q, trial->n, SIZE_MAX, &check);
+    coding_copy(trial->q, PROTO_CODING_PACKED, trial->body, trial->n, &check);
+    packed = used_s();
+    trial_decode(trial);
+    measured->encode_s = shorter((encoded - start) / n / SHARDS, measured->encode_s);
+    measured->pack_s = shorter((packed - encoded) / n, measured->pack_s);
+    measured->decode_s = shorter((used_s() - packed) / n, measured->decode_s);
+    measured->bytes = (double)size / n;
+}
+
+static void
+trial_begin(struct trial *trial)
+{
+    double squares[PART / EXACT_BLOCK + 1];
+    const struct lowrank *matrix = exact_matrix(trial->exact, 0);
+    for (size_t b = 0; b < trial_blocks(trial); b++) {
+        squares[b] = 0;
+        for (size_t i = exact_block_first(trial->exact, b);
+             i < exact_block_first(trial->exact, b + 1); i++)
+            squares[b] += SHARDS * SHARDS * (double)trial->g[i] * (double)trial->g[i];
+    }
+    exact_begin(trial->exact, squares, trial->exponent);
+    memset(trial->rest, 0, SHARDS * trial->n * sizeof *trial->rest);
+    if (matrix)
+        lowrank_draw(matrix, 1, trial->basis);
+}
+
+static void
+trial_measure(struct trial *trial, const struct codec *codec, const int16_t *exponent,
+              struct measured *measured)
+{
+    memcpy(trial->exponent, exponent, trial_blocks(trial) * sizeof *exponent);
+    if (codec->memory)
+        trial_begin(trial);
+    for (uint32_t key = 0; key < SETTLES + MEASURES; key++) {
+        if (key == SETTLES)
+            *measured = (struct measured){0};
+        trial_step(trial, codec, key * 0x9e3779b9u, measured);
+        trial_follow(trial, key);
+    }
+}
+
+/* --- Costs ---------------------------------------------------------------------------------------- */
+
+static int
+trial_new(struct trial *trial)
+{
+    size_t n = trial->n;
+    float *floats = calloc((SHARDS + 5) * n + 1, sizeof *floats);
+    trial->rest = floats;
+    trial->q = calloc(n + 1, sizeof *trial->q);
+    trial->body = malloc(coding_most(n) + 1);
+    if (!floats || !trial->q || !trial->body)
+        return -1;
+    trial->a = floats + SHARDS * n;
+    trial->product = trial->a + n;
+    trial->basis = trial->product + n;
+    trial->next = trial->basis + n;
+    trial->g = trial->next + n;
+    return 0;
+}
+
+static void
+trial_free(struct trial *trial)
+{
+    free(trial->rest);
+    free(trial->q);
+    free(trial->body);
+}
+
+/* Of the largest weight. No rows: not even one of it is to be tried. */
+static void
+trial_choose(struct trial *trial, const struct nn_model *model)
+{
+    const struct nn_tensor *largest = nn_tensor(model, 0);
+    for (size_t t = 1; t < nn_tensor_count(model); t++)
+        if (nn_tensor(model, t)->average == 0 && nn_tensor(model, t)->count > largest->count)
+            largest = nn_tensor(model, t);
+    trial->first = largest->first;
+    trial->rows = largest->dims > 0 && largest->dim[0] > 0 ? largest->dim[0] : 1;
+    trial->cols = largest->count / trial->rows;
+    size_t most = trial->cols > 0 ? PART / trial->cols : 0;
+    trial->n = trial->cols * (trial->rows < most ? trial->rows : most);
+}
+
+/* Elements of two products, as share of those of the matrix. */
+static double
+share_of_products(size_t rows, size_t cols)
+{
+    return (double)(rows + cols) / ((double)rows * (double)cols);
+}
+
+/* What is measured of a codec; NULL: of none. False: there is no memory, or the weight is too small for it. */
+static bool
+try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const int16_t *exponent,
+          struct measured *measured)
+{
+    static const struct codec none;
+    struct exact *exact = NULL;
+    size_t rows = trial->n / trial->cols;
+    bool may = exact_new(&exact, &trial->n, 1, shards) == 0 &&
+               (!codec || codec_takes(codec, trial->n, rows));
+    if (may && codec)
+        exact_code(exact, 0, codec, rows, false);
+    trial->exact = exact;
+    if (may)
+        trial_measure(trial, codec ? codec : &none, exponent, measured);
+    if (may && exact_matrix(exact, 0))
+        measured->bytes *=
+            share_of_products(trial->rows, trial->cols) / share_of_products(rows, trial->cols);
+    exact_destroy(&exact);
+    return may;
+}
+
+/* Seconds of a step of all elements, beside what it takes with any codec. */
+static double
+seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
+           bool coded, double elements)
+{
+    double passes = 2.0 * (choice->members - 1) / choice->members;
+    double line = elements * passes * sizeof(int32_t) / choice->line;
+    double waits = choice->wait_s < line ? choice->wait_s : line;
+    double encode = coded ? STORED * of->encode_s * choice->shards : 0;
+    return waits * of->bytes / none->bytes +
+           elements * (encode + of->pack_s * passes + of->decode_s);
+}
+
+static int32_t
+units_of(double seconds, bool coded)
+{
+    double units = seconds * 1e6 / UNIT_US * (coded ? TENTHS / 10.0 : 1);
+    return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
+}
+
+static void
+try_all(struct trial *trial, const struct choice *choice, const struct job *job,
+        const int16_t *exponent, int32_t cost[CODECS])
+{
+    struct measured none, of;
+    double elements = (double)nn_param_count(job->model);
+    unsigned all = choice->shards * choice->members,
+             shards = all < EXACT_SHARDS_MAX ? all : EXACT_SHARDS_MAX;
+    if (!try_codec(trial, NULL, shards, exponent, &none))
+        return;
+    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, false, elements), false);
+    for (unsigned kind = 1; kind < CODECS; kind++)
+        if (job->codec[kind].coded && try_codec(trial, codec_of(kind), shards, exponent, &of))
+            cost[kind] = units_of(seconds_of(choice, &of, &none, true, elements), true);
+}
+
+void
+choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
+             const int32_t *own, int32_t cost[CODECS])
+{
+    struct trial trial = {0};
+    memset(cost, 0, CODECS * sizeof *cost);
+    trial_choose(&trial, job->model);
+    if (choice->members < 2 || choice->line == 0 || choice->shards == 0 || trial.n == 0)
+        return;
+    if (trial_new(&trial) == 0) {
+        const int16_t *exponent = state->exponent + exact_block_of(state->exact, trial.first);
+        exact_read(state->exact, state->exponent, own, trial.first, trial.g, trial.n);
+        try_all(&trial, choice, job, exponent, cost);
+    }
+    trial_free(&trial);
+}

@@ -1,0 +1,29 @@
+/* choice.h - mesh.compress: auto. What a step costs with each codec that may be chosen, by what is measured at the end of the warm-up.
+ *
+ * Each node tells the others in the last bucket of the last warm-up step, and the sum of what they told decides (state_costs). So all
+ * nodes choose the same: the choice is part of the state, as it is no function of the job.
+ *
+ * A step costs with a codec, beside what it costs with any:
+ *
+ *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line | decoding
+ *
+ * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with gradients of the step before: some shards of a part of the largest weight, until the unit has
+ * come to rest. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth. */
+#ifndef NODE_CHOICE_H
+#define NODE_CHOICE_H
+
+#include "node/job/job.h"
+
+struct choice {
+    unsigned members; /* of the plan */
+    unsigned shards;  /* of this node */
+    uint32_t line;    /* bytes of sums per second, before they are packed; 0: unknown */
+    double wait_s;    /* how long this node waits in a step */
+};
+
+/* cost[CODECS] of this node, as state_costs says; own: what it computed for the step before. Takes some 0.1 s and 10 MiB. Without
+ * memory, without a line, alone: nothing costs anything, so nothing is chosen. */
+void choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
+                  const int32_t *own, int32_t cost[CODECS]);
+
+#endif
