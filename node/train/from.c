@@ -159,6 +159,15 @@ exponents_sound(struct checkpoint_file *file, const struct exact *exact, size_t 
     return valid;
 }
 
+/* Is the file one of a state without bases, which this job has? */
+static bool
+lacks_bases(const struct job *job, size_t slots, struct why *why)
+{
+    size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
+    return job->bases && job->start &&
+           read_span(job->start, 0, NULL, state_size(slots - 1, params, blocks), why) == 0;
+}
+
 /* The header, as the run begins with it, and the hash. */
 static int
 read_state(struct job *job, const struct config *config, struct state_header *header,
@@ -172,6 +181,12 @@ read_state(struct job *job, const struct config *config, struct state_header *he
     uint64_t hash;
     int rc = checkpoint_open(&job->start, config->train.from, &reason);
     rc = rc ? rc : read_span(job->start, 0, NULL, size, &reason);
+    if (rc && lacks_bases(job, slots, &reason))
+        why_set(&reason,
+                "%s is of a run without mesh.compress = powersgd or auto, whose vectors are part "
+                "of the "
+                "state: use model.from, or another codec",
+                config->train.from);
     rc = rc ? rc : read_span(job->start, 0, header, sizeof *header, &reason);
     if (!rc && !(state_restart(header) && exponents_sound(job->start, job->exact, exponents)))
         rc = why_error(&reason, -EBADMSG, "%s: the state in it is damaged", config->train.from);

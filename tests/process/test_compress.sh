@@ -88,6 +88,11 @@ for k in 0 1.5 nan; do
 done
 "$MESHNODE" "$WORK/powersgd.yaml" --out "$WORK/no" --set mesh.compress.powersgd.rank=40 >"$WORK/out" 2>&1 && fail "rank = 40 is taken"
 grep -q "mesh.compress.powersgd.rank = 40, expected less: products of that rank" "$WORK/out" || fail "rank = 40: $(cat "$WORK/out")"
+mkdir "$WORK/from"
+cp "$(ls -d "$WORK"/one-none/checkpoint-* | tail -n 1)" "$WORK/from/checkpoint"
+"$MESHNODE" "$WORK/powersgd.yaml" --out "$WORK/no" --set train.steps=90 --set train.from="$WORK/from/checkpoint" >"$WORK/out" 2>&1 &&
+    fail "a state without bases is taken"
+grep -q "checkpoint is of a run without mesh.compress = powersgd or auto" "$WORK/out" || fail "train.from: $(cat "$WORK/out")"
 for setting in "train.exact=no" "mesh.topology=gossip" "mesh.compress=zip"; do
     "$MESHNODE" "$WORK/int8.yaml" --out "$WORK/no" --set $setting >"$WORK/out" 2>&1 && fail "$setting is taken"
     grep -q 'mesh.compress = ' "$WORK/out" || fail "$setting: $(cat "$WORK/out")"
