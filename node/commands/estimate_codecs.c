@@ -30,27 +30,37 @@ struct shares {
     double of[GROUPS];
 };
 
-/* Half of the way a chunk is the sum of some shards, then of all. */
+/* Adds those of the present round, of which own holds all shards: half of the way a chunk is the sum of some shards, then of all. */
+static void
+add_round(struct bench *bench, unsigned all, double weight, struct shares *shares)
+{
+    double total = fmin(bench_share(bench), 1);
+    for (unsigned g = 0; g < GROUPS && !bench->failed; g++) {
+        bench_compute(bench, (all + nodes_of[g] - 1) / nodes_of[g]);
+        shares->of[g] += weight * fmin((fmin(bench_share(bench), 1) + 3 * total) / 4, 1);
+    }
+}
+
+/* A codec that sends products sends another one in every second round. */
 static int
 measure_codec(const struct config *config, const struct job *job, unsigned lanes,
               struct shares *shares, struct why *why)
 {
     struct bench bench;
     const struct codec *codec = codec_of(config->mesh.compress);
-    unsigned all = config->train.shards;
+    unsigned all = config->train.shards, last = codec && codec->rounding == CODEC_PRODUCT ? 2 : 1;
     unsigned least = codec && codec->percent > 0 ? SETTLED : ROUNDS_MIN;
     int rc = bench_open(&bench, config, job, lanes, why);
     double end = clock_s() + MEASURE_S;
-    for (unsigned r = 0; !rc && !bench.failed && r < ROUNDS && (r < least || clock_s() < end);
-         r++) {
+    for (unsigned r = 0, more = last; !rc && !bench.failed && more > 0; r++) {
         if (r > 0)
             bench_apply(&bench);
         bench_compute(&bench, all);
-    }
-    double total = rc ? 0 : fmin(bench_share(&bench), 1);
-    for (unsigned g = 0; g < GROUPS && !rc && !bench.failed; g++) {
-        bench_compute(&bench, (all + nodes_of[g] - 1) / nodes_of[g]);
-        shares->of[g] = fmin((fmin(bench_share(&bench), 1) + 3 * total) / 4, 1);
+        if (r + last < ROUNDS && (r + 1 < least || clock_s() < end))
+            continue;
+        more--;
+        add_round(&bench, all, 1.0 / last, shares);
+        bench_compute(&bench, all);
     }
     rc = bench.failed ? -ENOMEM : rc;
     bench_close(&bench);
