@@ -42,7 +42,7 @@ struct rounds_run {
     uint64_t span_hash;
     uint64_t unsaved;
     double residual_norm; /* of the last step of a span: what had waited until it */
-    double wait_s;        /* the least of a step of the warm-up */
+    double wait_s;        /* the least in a step with others */
     int32_t cost[CODECS]; /* of the step in which a codec is chosen */
     uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
 };
@@ -566,7 +566,7 @@ static void
 report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
     struct rounds_run *rounds = run->own;
-    if (rounds->wait_s == 0 || run->meter.wait_s < rounds->wait_s)
+    if (task->members > 1 && (rounds->wait_s == 0 || run->meter.wait_s < rounds->wait_s))
         rounds->wait_s = run->meter.wait_s;
     struct train_step step = {.event = &rounds->event,
                               .task = task,
