@@ -352,6 +352,7 @@ prepare(struct node *node, const struct layout *layout, const char *group)
         .interface = "lo",
         .shards = SHARDS,
         .peers_min = 1,
+        .keep_all = true, /* on a busy machine one of three would be left out, for being slow */
         .buckets = node->buckets,
         .bucket_count = layout->count,
         .vector_count = first,
