@@ -107,9 +107,11 @@ lowrank_project(const struct lowrank *m, const float *basis, const float *a, flo
 }
 
 void
-lowrank_take(const struct lowrank *m, const float *basis, const float *p, float *a)
+lowrank_take(const struct lowrank *m, const float *basis, float *p, const float *left, float *a)
 {
     bool right = is_right(basis);
+    for (size_t i = 0; i < m->rank * (right ? m->rows : m->cols); i++)
+        p[i] -= left[i];
     const float *left_factor = right ? p : basis + 1, *right_factor = right ? basis + 1 : p;
     for (size_t i = 0; i < m->rows; i++)
         for (size_t k = 0; k < m->rank; k++)

@@ -34,8 +34,9 @@ size_t lowrank_least(const struct lowrank *matrix);
 void lowrank_draw(const struct lowrank *matrix, uint64_t seed, float *basis);
 /* p = the product of a[rows, cols] with the basis. Returns its elements. */
 size_t lowrank_project(const struct lowrank *matrix, const float *basis, const float *a, float *p);
-/* a -= what a product stands for. */
-void lowrank_take(const struct lowrank *matrix, const float *basis, const float *p, float *a);
+/* a -= what a product stands for, but for `left` of it, which is as long; p becomes that. */
+void lowrank_take(const struct lowrank *matrix, const float *basis, float *p, const float *left,
+                  float *a);
 /* g[n] = elements [first, first + n) of what the product sum * unit stands for; a power of two. */
 void lowrank_read(const struct lowrank *matrix, const float *basis, const int32_t *sum, float unit,
                   size_t first, float *g, size_t n);

@@ -62,9 +62,7 @@ trial_keep(struct trial *trial, float *a)
     memcpy(left, trial->product, n * sizeof *left);
     exact_add_kept(trial->exact, trial->exponent, 0, left, n, 0, trial->q, trial->over, &bad,
                    &check);
-    for (size_t i = 0; i < n; i++)
-        trial->product[i] -= left[i];
-    lowrank_take(matrix, trial->basis, trial->product, a);
+    lowrank_take(matrix, trial->basis, trial->product, left, a);
 }
 
 /* Each shard has the gradient from another element on: so what is not zero lies elsewhere in each. */

@@ -404,10 +404,10 @@ bucket_ready(void *ctx, size_t bucket)
     work_buckets(run->work, &count);
     if (bucket == count - 1 && (!computed_soundly(run) || data_failed(run->job.data)))
         return;
-    if (bucket == count - 1)
+    if (bucket == count - 1) {
         add_summary(run);
-    if (bucket == count - 1)
         add_costs(run);
+    }
     mesh_bucket(run->mesh, bucket);
     metrics_alive(run->metrics);
 }

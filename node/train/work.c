@@ -235,9 +235,7 @@ add_product(struct part *part, const struct lowrank *matrix, size_t first, float
     size_t n = lowrank_project(matrix, basis, a, product);
     memcpy(rest, product, n * sizeof *rest);
     add_range(part, first, NULL, rest, n);
-    for (size_t i = 0; i < n; i++)
-        product[i] -= rest[i];
-    lowrank_take(matrix, basis, product, a);
+    lowrank_take(matrix, basis, product, rest, a);
 }
 
 /* What add_floats kept of elements [first, first + n), whole tensors. */

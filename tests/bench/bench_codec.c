@@ -51,9 +51,7 @@ add_product(const struct exact *exact, const struct lowrank *matrix, float *a, i
     size_t n = lowrank_project(matrix, basis, a, product);
     memcpy(left, product, n * sizeof *left);
     exact_add_kept(exact, exponent, 0, left, n, 0, own, over, bad, &check);
-    for (size_t i = 0; i < n; i++)
-        product[i] -= left[i];
-    lowrank_take(matrix, basis, product, a);
+    lowrank_take(matrix, basis, product, left, a);
 }
 
 /* With what it left out before, if it has a memory. */

@@ -19,6 +19,7 @@
 enum { ROWS = 70, COLS = 50, N = ROWS * COLS, MOST = COLS * ROWS, STEPS = 40, SHARDS = 3 };
 
 static float a[N], rest[N], p[MOST], basis[MOST + 1], next[MOST + 1], g[N];
+static const float nothing[MOST]; /* is left of a product */
 static int32_t sum[MOST];
 
 static void
@@ -70,7 +71,7 @@ step(const struct lowrank *m, float unit)
     memcpy(rest, a, sizeof rest);
     size_t n = lowrank_project(m, basis, rest, p);
     assert_int_equal(n, m->rank * (on_the_left() ? m->cols : m->rows));
-    lowrank_take(m, basis, p, rest);
+    lowrank_take(m, basis, p, nothing, rest);
     for (size_t i = 0; i < n; i++)
         sum[i] = (int32_t)lrintf(p[i] / unit);
     lowrank_next(m, basis, sum, 5, next);
@@ -151,7 +152,7 @@ what_is_read_is_what_was_taken(void **state)
             sum[i] = (int32_t)lrintf(p[i] / unit);
             p[i] = (float)sum[i] * unit;
         }
-        lowrank_take(&m, basis, p, rest);
+        lowrank_take(&m, basis, p, nothing, rest);
         lowrank_read(&m, basis, sum, unit, 0, g, N);
         for (size_t i = 0; i < N; i++)
             assert_true(fabsf(a[i] - rest[i] - g[i]) < 1e-4f);
@@ -237,9 +238,7 @@ coded_step(const struct exact *exact, struct rand *rand, int16_t *exponent, floa
         size_t n = lowrank_project(m, basis, left[s], p);
         memcpy(quantised, p, n * sizeof *p);
         exact_add_kept(exact, exponent, 0, quantised, n, 1, own, over, &bad, &check);
-        for (size_t i = 0; i < n; i++)
-            p[i] -= quantised[i];
-        lowrank_take(m, basis, p, left[s]);
+        lowrank_take(m, basis, p, quantised, left[s]);
     }
     assert_int_equal(bad, 0);
     assert_true(check == check_of(own, 0, N));
