@@ -6,6 +6,10 @@
 
 #include "compress/lowrank.h"
 
+enum {
+    CODEC_TOP_FINE = 8
+}; /* so many bits are enough below the largest element of some steps before */
+
 #define CODEC(name, bits, dropped, rounding, percent, memory)                                      \
     {#name, bits, dropped, CODEC_##rounding, percent, memory, 0.01, 4},
 static const struct codec codecs[] = {CODEC_TABLE(CODEC)};
@@ -23,6 +27,15 @@ codec_of(unsigned kind)
 {
     assert(kind <= CODEC_auto);
     return kind == CODEC_none ? NULL : &codecs[kind];
+}
+
+void
+codec_round(struct codec *codec, unsigned bits)
+{
+    assert(codec->rounding == CODEC_TOP);
+    assert(bits >= 1 && bits <= CODEC_TOP_BITS);
+    codec->bits = (int)bits - 1;
+    codec->percent = bits < CODEC_TOP_FINE ? 100 : 0;
 }
 
 size_t

@@ -15,8 +15,8 @@
  *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
- *     topk      of each block the largest share (a hundredth), with 10 bits and a sign. Has a memory (Aji and Heafield, EMNLP
- *               2017; Stich et al., NeurIPS 2018)
+ *     topk      of each block the largest share (a hundredth), with 10 bits and a sign, or fewer (codec_round; two in all: Sarfi et
+ *               al., SparseLoCo, 2025). Has a memory (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018)
  *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide
  *               et al., Interspeech 2014)
  *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has
@@ -61,7 +61,8 @@
 #define CODECS_WITH_MEMORY "topk|onebit|randk|powersgd"
 
 enum {
-    CODEC_SMALL = 1024, /* a tensor of fewer elements */
+    CODEC_SMALL = 1024,  /* a tensor of fewer elements */
+    CODEC_TOP_BITS = 11, /* of an element that CODEC_TOP keeps, with its sign, if nothing is set */
 };
 
 enum codec_rounding {
@@ -86,12 +87,16 @@ struct codec {
     bool memory;
     /* These may be set: */
     double share;  /* CODEC_FEW, CODEC_TOP: of the elements of a block */
+                   /* CODEC_TOP: bits and percent, by codec_round */
     unsigned rank; /* CODEC_PRODUCT: so many vectors */
 };
 
 const char *codec_name(unsigned kind);
 /* Returns NULL for none. */
 const struct codec *codec_of(unsigned kind);
+/* An element that CODEC_TOP keeps has so many bits, with its sign: 1..CODEC_TOP_BITS. Of few bits one unit for all blocks of a tensor
+ * is followed by how many elements are above its largest number, or hardly above 0 (exact_adapt). */
+void codec_round(struct codec *codec, unsigned bits);
 /* Is a tensor of so many elements coded, which is a matrix of so many rows? */
 bool codec_takes(const struct codec *codec, size_t count, size_t rows);
 /* How many of n elements CODEC_TOP keeps: at least one. */

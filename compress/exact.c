@@ -270,6 +270,12 @@ is_sign(const struct exact *exact)
 }
 
 static bool
+is_top(const struct exact *exact)
+{
+    return exact->codec->rounding == CODEC_TOP && !exact->flush;
+}
+
+static bool
 is_product(const struct exact *exact)
 {
     return exact->codec->rounding == CODEC_PRODUCT;
@@ -545,6 +551,15 @@ too_long(const struct exact *exact, double squares)
     return squares == 0 ? 0 : bits > -1 ? bits : -1;
 }
 
+/* The same for a few that are kept, of which one does not know how much they differ: not a quarter is above the largest number, and
+ * not nearly all far below it. */
+static int
+too_coarse(const struct exact *exact, double squares, double outside, double kept)
+{
+    double largest = ldexp(1, exact->codec->bits);
+    return outside > kept / 4 ? 1 : squares < kept * largest * largest / 8 ? -1 : 0;
+}
+
 uint64_t
 exact_squares(const struct exact *exact, const int32_t *sum, size_t block)
 {
@@ -581,6 +596,7 @@ exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares, c
         outside += over[b];
     }
     int bits = is_sign(exact)           ? too_far(outside / all)
+               : is_top(exact)          ? too_coarse(exact, sum, outside, all * exact->codec->share)
                : is_product(exact)      ? too_long(exact, sum)
                : exact->codec->bits > 0 ? too_dense(sum / all, exact->codec->percent / 100.0)
                                         : too_clipped(outside / all);
@@ -612,7 +628,7 @@ begin_with(const struct exact *exact, double squares, size_t count)
     double shard = sqrt(squares / (double)count / exact->shards);
     int k;
     if (!is_product(exact))
-        return nearest_power(2.2 * shard) + exact->codec->bits;
+        return nearest_power(2.2 * shard) + (exact->codec->bits > 0);
     frexp(sqrt(squares), &k);
     return k + 1;
 }

@@ -32,6 +32,7 @@ bench_open(struct bench *bench, const struct config *config, const struct job *j
                                        .epochs = EPOCHS};
     rules.past_count = 0;
     rules.warmup = BENCH_ROUNDS - 1; /* the last rounds say how long sums are */
+    rules.span = UINT64_MAX / 2;
     size_t params = nn_param_count(job->model);
     *bench = (struct bench){0};
     why_set(why, "not enough memory to compute a step");

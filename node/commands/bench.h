@@ -1,6 +1,6 @@
 /* bench.h - a few rounds of a job on this machine alone, to measure them: for the estimates of `meshnode check --peers N`.
  *
- * It begins with the weights of the job, and neither ends nor evaluates. A codec begins with the second round. */
+ * It begins with the weights of the job, and neither ends nor evaluates. A codec begins with the second round, and no span ends. */
 #ifndef NODE_BENCH_H
 #define NODE_BENCH_H
 

@@ -77,6 +77,7 @@ with_codec(const struct config *config, unsigned kind, struct config *with)
     if (kind != config->mesh.compress) { /* they are of the other codec */
         with->mesh.compress_k = 0;
         with->mesh.compress_rank = 0;
+        with->mesh.compress_bits = 0;
     }
     with->mesh.compress_warmup = WARMUP; /* what is set of them is for some codecs only */
     with->mesh.compress_span = SPAN;
@@ -118,13 +119,13 @@ print_codec(const struct config *with, const struct job *job, const struct share
     fflush(stdout);
 }
 
-/* The last step of a span sends all that waits, on 16 bits. */
+/* The last round of a span sends all that waits, on 16 bits. */
 static void
 add_span_end(const struct config *with, const struct shares *ends, struct shares *shares)
 {
-    double steps = (double)with->mesh.compress_span;
+    double rounds = ceil((double)with->mesh.compress_span / (double)with->train.local_steps);
     for (unsigned g = 0; g < GROUPS; g++)
-        shares->of[g] += (ends->of[g] - shares->of[g]) / steps;
+        shares->of[g] += (ends->of[g] - shares->of[g]) / rounds;
 }
 
 int

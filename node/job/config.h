@@ -99,6 +99,7 @@ struct config {
             pull_bf16; /* what workers read of servers that do not wait is rounded: push_ranges.h */
         double compress_k;      /* topk, randk: this share of the elements; 0: that of the codec */
         unsigned compress_rank; /* powersgd: so many vectors; 0: those of the codec */
+        unsigned compress_bits; /* topk: of an element, with its sign; 0: those of the codec */
         uint64_t compress_warmup; /* steps before it begins */
         uint64_t compress_span;   /* steps after which a codec with memory begins anew */
         bool bf16;                /* what crosses cuts is rounded: nn_model_round_cuts */

@@ -261,6 +261,7 @@ const struct config_key config_keys[] = {
     REAL("train.schedule.step", "gamma", MEMBER(train.optim.schedule_gamma), 1e-6, 1, "0.1"),
     REAL("train.schedule.cosine", "floor", MEMBER(train.optim.schedule_floor), 0, 1, "0"),
     REAL("mesh.compress.topk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
+    UINT("mesh.compress.topk", "bits", CONFIG_JOB, MEMBER(mesh.compress_bits), 1, CODEC_TOP_BITS, "11"),
     REAL("mesh.compress.randk", "k", MEMBER(mesh.compress_k), 1e-6, 1, "0.01"),
     UINT("mesh.compress.powersgd", "rank", CONFIG_JOB, MEMBER(mesh.compress_rank), 1, 1024, "4"),
 

@@ -157,6 +157,8 @@ job_code(struct job *job, const struct config *config, struct why *why)
         codec.share = config->mesh.compress_k;
     if (config->mesh.compress_rank > 0)
         codec.rank = config->mesh.compress_rank;
+    if (config->mesh.compress_bits > 0)
+        codec_round(&codec, config->mesh.compress_bits);
     drop_grids(job);
     int rc = job_chooses(config) ? make_choices(job, config)
              : kind              ? make_grids(job, config, &codec, &job->codec[0])

@@ -90,6 +90,10 @@ for k in 0 1.5 nan; do
     "$MESHNODE" "$WORK/topk.yaml" --out "$WORK/no" --set mesh.compress.topk.k=$k >"$WORK/out" 2>&1 && fail "k = $k is taken"
     grep -q "mesh.compress.topk.k = $k, expected a number 1e-06..1" "$WORK/out" || fail "k = $k: $(cat "$WORK/out")"
 done
+for bits in 0 12; do
+    "$MESHNODE" "$WORK/topk.yaml" --out "$WORK/no" --set mesh.compress.topk.bits=$bits >"$WORK/out" 2>&1 && fail "bits = $bits is taken"
+    grep -q "mesh.compress.topk.bits = $bits, expected" "$WORK/out" || fail "bits = $bits: $(cat "$WORK/out")"
+done
 "$MESHNODE" "$WORK/powersgd.yaml" --out "$WORK/no" --set mesh.compress.powersgd.rank=40 >"$WORK/out" 2>&1 && fail "rank = 40 is taken"
 grep -q "mesh.compress.powersgd.rank = 40, expected less: products of that rank" "$WORK/out" || fail "rank = 40: $(cat "$WORK/out")"
 "$MESHNODE" "$WORK/powersgd.yaml" --out "$WORK/no" --set train.steps=90 --set train.from="$WORK/one-none/checkpoint-60" >"$WORK/out" 2>&1 &&

@@ -40,17 +40,19 @@ for codec in topk onebit randk powersgd; do
 done
 [ "$(result one-topk params_sha256)" != "$(result one-onebit params_sha256)" ] || fail "two codecs have one hash"
 
-# Twice as much of each block: other weights, still the same on any number of nodes.
-# shellcheck disable=SC2046
-node k-one "$WORK/job.yaml" --set mesh.gather_ms=0 $(codec topk) --set mesh.compress.topk.k=0.02
-finished 60 k-one
-for name in k l; do
+# Twice as much of each block, and that in two bits: other weights, still the same on any number of nodes.
+for setting in k=0.02 bits=2; do
     # shellcheck disable=SC2046
-    node $name "$WORK/job.yaml" --peers 2 $(codec topk) --set mesh.compress.topk.k=0.02
+    node $setting-one "$WORK/job.yaml" --set mesh.gather_ms=0 $(codec topk) --set mesh.compress.topk.$setting
+    finished 60 $setting-one
+    for name in k l; do
+        # shellcheck disable=SC2046
+        node $name "$WORK/job.yaml" --peers 2 $(codec topk) --set mesh.compress.topk.$setting
+    done
+    finished 60 k l
+    same_hash $setting-one k l
+    [ "$(result one-topk params_sha256)" != "$(result k params_sha256)" ] || fail "$setting changes nothing"
 done
-finished 60 k l
-same_hash k-one k l
-[ "$(result one-topk params_sha256)" != "$(result k params_sha256)" ] || fail "k = 0.02 changes nothing"
 
 # Step 30 is in the span from 20 on.
 for name in d e f; do

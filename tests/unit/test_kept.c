@@ -26,19 +26,24 @@ static int16_t exponent[BLOCKS];
 static double given[N], summed[N];
 
 static struct exact *
-coded(enum codec_kind kind, bool flush)
+coded_with(const struct codec *codec, bool flush)
 {
     struct exact *exact;
     const size_t count = N;
     assert_int_equal(exact_new(&exact, &count, 1, SHARDS), 0);
-    exact_code(exact, 0, codec_of(kind), 1, flush);
+    exact_code(exact, 0, codec, 1, flush);
     return exact;
 }
 
-static void
-begin(enum codec_kind kind, float deviation)
+static struct exact *
+coded(enum codec_kind kind, bool flush)
 {
-    struct exact *exact = coded(kind, false);
+    return coded_with(codec_of(kind), flush);
+}
+
+static void
+begin_with(const struct exact *exact, float deviation)
+{
     double squares[BLOCKS];
     for (size_t b = 0; b < BLOCKS; b++) {
         size_t n = exact_block_first(exact, b + 1) - exact_block_first(exact, b);
@@ -49,6 +54,13 @@ begin(enum codec_kind kind, float deviation)
     memset(rest, 0, sizeof rest);
     memset(given, 0, sizeof given);
     memset(summed, 0, sizeof summed);
+}
+
+static void
+begin(enum codec_kind kind, float deviation)
+{
+    struct exact *exact = coded(kind, false);
+    begin_with(exact, deviation);
     exact_destroy(&exact);
 }
 
@@ -204,6 +216,46 @@ the_unit_of_a_sign_comes_to_rest(void **state)
         assert_true(most - least <= 1);
         exact_destroy(&exact);
     }
+}
+
+static double
+clipped(void)
+{
+    double sum = 0;
+    for (size_t b = 0; b < BLOCKS; b++)
+        sum += over[b];
+    return sum / (N * SHARDS);
+}
+
+/* Of few bits: nearly all that is kept is sent, little of it does not fit, and nothing is lost. */
+static void
+few_bits_find_their_unit(void **state)
+{
+    (void)state;
+    for (unsigned bits = 1; bits < 5; bits++)
+        for (int far = -8; far <= 8; far += 8) {
+            struct codec codec = *codec_of(CODEC_topk);
+            struct rand rand = {bits};
+            codec_round(&codec, bits);
+            struct exact *exact = coded_with(&codec, false), *flush = coded_with(&codec, true);
+            double share = 0, outside = 0;
+            begin_with(exact, 0.01f);
+            for (size_t b = 0; b < BLOCKS; b++)
+                exponent[b] = (int16_t)(exponent[b] + far);
+            for (int s = 0; s < 400; s++) {
+                double now = step(exact, &rand, 0.01f, false);
+                share += s >= 200 ? now / 200 : 0;
+                outside += s >= 200 ? clipped() / 200 : 0;
+            }
+            assert_true(share > 0.006 && share < 0.012);
+            assert_true(outside < 0.005);
+            step(flush, &rand, 0.01f, true);
+            double unit = ldexp(1, exponent[0] - codec.bits - 8);
+            for (size_t i = 0; i < N; i++)
+                assert_true(fabs(given[i] - summed[i]) < 1e-3 + SHARDS * unit);
+            exact_destroy(&exact);
+            exact_destroy(&flush);
+        }
 }
 
 static void
@@ -422,6 +474,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_is_left_out_comes_later),
         cmocka_unit_test(as_many_are_kept_as_the_codec_says),
+        cmocka_unit_test(few_bits_find_their_unit),
         cmocka_unit_test(the_unit_of_a_sign_comes_to_rest),
         cmocka_unit_test(no_exponent_is_too_large),
         cmocka_unit_test(the_same_elements_are_chosen_for_all_shards),
