@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """hashes.py - one hash per model, whatever computes it: {avx512, avx2, base} x {1, 2, 3, 4, 8 nodes} x {1, 2 threads} x
-{gcc, clang} for digits, MLP, CNN, ResNet, LSTM and GPT, and for two of them with mesh.activations: bf16.
+{gcc, clang} for digits, MLP, CNN, ResNet, LSTM and GPT, for two of them with mesh.activations: bf16, and for digits with each codec
+of mesh.compress.
 
     hashes.py                            all of it, in an order that --seed draws; `make hashes` builds both compilers first
     hashes.py --cells 6 --draw 326       six of them per run; as --draw rises by one they go round all
     hashes.py --models 'cnn|gpt' --sets avx2 --nodes 1,3 --threads 2 --compilers clang
 
-Each cell is a job of two steps with batches of 12, trained by `meshnode local`. All its nodes must have taken part, and
+Each cell is a job of two steps, with a codec five, with batches of 12, trained by `meshnode local`. All its nodes must have taken part, and
 must end with one hash of the whole state. The table has a row per model and set; a cell of it has the beginning of the
 hash, or what is wrong. The first cell of a model that ends decides what the others must have. MESHNODE and
 MESHNODE_CLANG name the programs. What is not there (a compiler's program, a set that the CPU lacks) is left out,
@@ -35,15 +36,23 @@ SETS, NODES, THREADS = ["avx512", "avx2", "base"], [1, 2, 3, 4, 8], [1, 2]
 PROGRAMS = {"gcc": os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode")),
             "clang": os.environ.get("MESHNODE_CLANG", os.path.join(ROOT, "build", "clang", "meshnode"))}
 ROUNDED = ["cnn-bf16", "gpt-bf16"]
+CODECS = "int16 int8 fp16 bf16 qsgd terngrad sparse topk onebit randk powersgd".split()
 BATCH, STEPS, DEADLINE = 12, 2, 300  # a CPU without fused multiply-add has a third of a GFLOP/s
 SMALL = [("train: 4096, test: 256", "train: 96, test: 12"), ("context: 128", "context: 8")]
 
 
-def digits(path):
+def digits(path, steps, way):
     with open(os.path.join(ROOT, "configs", "digits.yaml")) as file:
-        text = re.sub(r"batch: \d+", "batch: %d\n  steps: %d\n  eval_every: 0" % (BATCH, STEPS), file.read())
+        text = re.sub(r"batch: \d+", "batch: %d\n  steps: %d\n  eval_every: 0" % (BATCH, steps), file.read())
+    text = text.replace("source: glyphs", "source: glyphs, train: 96, test: 12")
     with open(path, "w") as out:
-        out.write(text.replace("source: glyphs", "source: glyphs, train: 96, test: 12"))
+        out.write(re.sub(r"^mesh: .*$", "mesh: {%s}" % way, text, flags=re.M))
+
+
+def codec(name):
+    """A step without it, and two spans."""
+    spans = ", compress_span: 2" if name in ("topk", "onebit", "randk", "powersgd") else ""
+    return "compress: %s, compress_warmup: 1%s" % (name, spans)
 
 
 def write_jobs(folder):
@@ -51,7 +60,9 @@ def write_jobs(folder):
     models.write_images(folder)
     os.truncate(os.path.join(folder, "bench.txt"), 2000)  # the evaluation at the end must not take longer than the rest
     os.truncate(os.path.join(folder, "test_batch.bin"), 12 * 3073)
-    digits(os.path.join(folder, "digits.yaml"))
+    digits(os.path.join(folder, "digits.yaml"), STEPS, "topology: ring")
+    for name in CODECS:
+        digits(os.path.join(folder, "digits-%s.yaml" % name), 5, codec(name))
     for name in models.MODELS:
         path = os.path.join(folder, name + ".yaml")
         models.write_job(path, name, name, STEPS, batch=BATCH)
@@ -62,7 +73,7 @@ def write_jobs(folder):
         for file, way in (name, "topology: ring"), (name + "-bf16", "activations: bf16"):
             with open(os.path.join(folder, file + ".yaml"), "w") as out:
                 out.write(re.sub(r"^mesh: .*$", "mesh: {%s}" % way, text, flags=re.M))
-    return ["digits", *models.MODELS, *ROUNDED]
+    return ["digits", *models.MODELS, *ROUNDED, *("digits-" + name for name in CODECS)]
 
 
 def train(folder, model, cell):
