@@ -1,4 +1,4 @@
-/* exact_simd.c - quantise and add: plain loops that the compiler turns into vectors.
+/* exact_simd.c - quantise and add: plain loops that the compiler turns into vectors; where checksums go along, by rows.
  *
  * Scaling by a power of two is exact (or ends below half a unit), a comparison with NaN is false, and rintf rounds to
  * nearest even: so all widths of vectors give the same integers. */
@@ -36,28 +36,81 @@ random_unit(uint32_t x)
     return (float)(int32_t)(x >> 8) * 0x1p-24f;
 }
 
-/* `with`: bits to drop, or the key. */
-static inline __attribute__((always_inline)) uint32_t
-add_rounded(int32_t *restrict own, const float *restrict g, size_t n, float scale, float limit,
-            enum rounding rounding, uint32_t with, struct check_sums *sums)
+/* What a loop by rows of CHECK_LANES elements gathers: see check_lanes in check.h. The last row is filled up with zeros, in memory
+ * of its own. */
+struct lanes {
+    uint32_t a[CHECK_LANES], b[CHECK_LANES], most[CHECK_LANES], more[CHECK_LANES];
+};
+
+static inline __attribute__((always_inline)) void
+lanes_take(struct lanes *lanes, size_t k, uint32_t q)
 {
-    uint32_t largest = 0, plain = 0, weighted = 0;
-    for (size_t i = 0; i < n; i++) {
-        float x = g[i] * scale;
-        uint32_t bits = float_bits(x) & 0x7fffffffu;
-        largest = bits > largest ? bits : largest;
+    lanes->a[k] += q;
+    lanes->b[k] += lanes->a[k];
+}
+
+static inline __attribute__((always_inline)) void
+lanes_most(struct lanes *lanes, size_t k, uint32_t bits)
+{
+    lanes->most[k] = bits > lanes->most[k] ? bits : lanes->most[k];
+}
+
+static inline uint32_t
+largest_lane(const struct lanes *lanes)
+{
+    uint32_t largest = 0;
+    for (size_t k = 0; k < CHECK_LANES; k++)
+        largest = lanes->most[k] > largest ? lanes->most[k] : largest;
+    return largest;
+}
+
+/* After all n elements. */
+static inline struct check_sums
+lanes_sums(const struct lanes *lanes, size_t n)
+{
+    struct check_sums sums = {0, 0};
+    check_lanes(&sums, lanes->a, lanes->b, CHECK_LANES, (n + CHECK_LANES - 1) / CHECK_LANES);
+    return sums;
+}
+
+/* `with`: bits to drop, or the key of the first element. */
+static inline __attribute__((always_inline)) void
+quantise_row(int32_t *restrict own, const float *restrict g, float scale, float limit,
+             enum rounding rounding, uint32_t with, struct lanes *lanes)
+{
+    for (size_t k = 0; k < CHECK_LANES; k++) {
+        float x = g[k] * scale;
+        lanes_most(lanes, k, float_bits(x) & 0x7fffffffu);
         x = x < limit ? x : limit;
         x = x > -limit ? x : -limit;
         if (rounding == ROUNDED)
             x = drop_bits(x, (int)with);
-        x = rounding == DRAWN ? floorf(x + random_unit(with + (uint32_t)i)) : rintf(x);
+        x = rounding == DRAWN ? floorf(x + random_unit(with + (uint32_t)k)) : rintf(x);
         uint32_t q = (uint32_t)(int32_t)x;
-        own[i] = (int32_t)((uint32_t)own[i] + q);
-        plain += q;
-        weighted += q * (uint32_t)i;
+        own[k] = (int32_t)((uint32_t)own[k] + q);
+        lanes_take(lanes, k, q);
     }
-    *sums = (struct check_sums){plain, weighted};
-    return largest;
+}
+
+static inline __attribute__((always_inline)) uint32_t
+add_rounded(int32_t *restrict own, const float *restrict g, size_t n, float scale, float limit,
+            enum rounding rounding, uint32_t with, struct check_sums *sums)
+{
+    struct lanes lanes = {0};
+    uint32_t step = rounding == DRAWN ? CHECK_LANES : 0;
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES, with += step)
+        quantise_row(own + i, g + i, scale, limit, rounding, with, &lanes);
+    if (i < n) {
+        int32_t last[CHECK_LANES] = {0};
+        float from[CHECK_LANES] = {0};
+        memcpy(last, own + i, (n - i) * sizeof *last);
+        memcpy(from, g + i, (n - i) * sizeof *from);
+        quantise_row(last, from, scale, limit, rounding, with, &lanes);
+        memcpy(own + i, last, (n - i) * sizeof *last);
+    }
+    *sums = lanes_sums(&lanes, n);
+    return largest_lane(&lanes);
 }
 
 uint32_t
@@ -81,25 +134,42 @@ SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n,
     return add_rounded(own, g, n, scale, limit, DRAWN, key, sums);
 }
 
+static inline __attribute__((always_inline)) void
+signs_row(int32_t *restrict own, float *restrict a, float scale, float unit, struct lanes *lanes)
+{
+    for (size_t k = 0; k < CHECK_LANES; k++) {
+        float x = a[k] * scale, size = fabsf(x);
+        int32_t q = (x >= 0.5f) - (x <= -0.5f);
+        lanes_most(lanes, k, float_bits(size));
+        lanes->more[k] += (uint32_t)(int32_t)(size < EXACT_UNITS ? size : EXACT_UNITS);
+        own[k] = (int32_t)((uint32_t)own[k] + (uint32_t)q);
+        a[k] -= (float)q * unit;
+        lanes_take(lanes, k, (uint32_t)q);
+    }
+}
+
 uint32_t
 SIMD_NAME(exact_sign)(int32_t *restrict own, float *restrict a, size_t n, float scale, float unit,
                       struct check_sums *sums, uint32_t *units)
 {
-    uint32_t largest = 0, plain = 0, weighted = 0, whole = 0;
-    for (size_t i = 0; i < n; i++) {
-        float x = a[i] * scale, size = fabsf(x);
-        uint32_t bits = float_bits(size);
-        int32_t q = (x >= 0.5f) - (x <= -0.5f);
-        largest = bits > largest ? bits : largest;
-        whole += (uint32_t)(int32_t)(size < EXACT_UNITS ? size : EXACT_UNITS);
-        own[i] = (int32_t)((uint32_t)own[i] + (uint32_t)q);
-        a[i] -= (float)q * unit;
-        plain += (uint32_t)q;
-        weighted += (uint32_t)q * (uint32_t)i;
+    struct lanes lanes = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES)
+        signs_row(own + i, a + i, scale, unit, &lanes);
+    if (i < n) {
+        int32_t last[CHECK_LANES] = {0};
+        float from[CHECK_LANES] = {0};
+        memcpy(last, own + i, (n - i) * sizeof *last);
+        memcpy(from, a + i, (n - i) * sizeof *from);
+        signs_row(last, from, scale, unit, &lanes);
+        memcpy(own + i, last, (n - i) * sizeof *last);
+        memcpy(a + i, from, (n - i) * sizeof *from);
     }
-    *sums = (struct check_sums){plain, weighted};
-    *units = whole;
-    return largest;
+    *units = 0;
+    for (size_t k = 0; k < CHECK_LANES; k++)
+        *units += lanes.more[k];
+    *sums = lanes_sums(&lanes, n);
+    return largest_lane(&lanes);
 }
 
 void
@@ -204,17 +274,34 @@ SIMD_NAME(exact_read)(float *g, const int32_t *sum, size_t n, float scale)
         g[i] = (float)sum[i] * scale;
 }
 
+static inline __attribute__((always_inline)) void
+floats_row(float *g, const int32_t *sum, float scale, struct lanes *lanes)
+{
+    for (size_t k = 0; k < CHECK_LANES; k++) {
+        uint32_t x = (uint32_t)sum[k];
+        g[k] = (float)sum[k] * scale;
+        lanes->more[k] |= sum[k] < 0 ? 0u - x : x;
+        lanes_take(lanes, k, x);
+    }
+}
+
 uint32_t
 SIMD_NAME(exact_take)(float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums)
 {
-    uint32_t bits = 0, plain = 0, weighted = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t x = (uint32_t)sum[i];
-        g[i] = (float)sum[i] * scale;
-        bits |= sum[i] < 0 ? 0u - x : x;
-        plain += x;
-        weighted += x * (uint32_t)i;
+    struct lanes lanes = {0};
+    size_t i = 0;
+    for (; i + CHECK_LANES <= n; i += CHECK_LANES)
+        floats_row(g + i, sum + i, scale, &lanes);
+    if (i < n) {
+        int32_t from[CHECK_LANES] = {0};
+        float last[CHECK_LANES];
+        memcpy(from, sum + i, (n - i) * sizeof *from);
+        floats_row(last, from, scale, &lanes);
+        memcpy(g + i, last, (n - i) * sizeof *last);
     }
-    *sums = (struct check_sums){plain, weighted};
+    uint32_t bits = 0;
+    for (size_t k = 0; k < CHECK_LANES; k++)
+        bits |= lanes.more[k];
+    *sums = lanes_sums(&lanes, n);
     return bits;
 }
