@@ -23,9 +23,9 @@ drop_bits(float x, int dropped)
     return float_of(bits & ~0u << dropped);
 }
 
-/* 0 <= it < 1, from a number: a hash of 32 bits in which each bit of the input changes half of the output. */
-static inline float
-random_unit(uint32_t x)
+/* 24 bits of a number: a hash in which each bit of the input changes half of the output. */
+static inline uint32_t
+random_bits(uint32_t x)
 {
     x *= 0x9e3779b1u;
     x ^= x >> 16;
@@ -33,7 +33,14 @@ random_unit(uint32_t x)
     x ^= x >> 15;
     x *= 0x846ca68bu;
     x ^= x >> 16;
-    return (float)(int32_t)(x >> 8) * 0x1p-24f;
+    return x >> 8;
+}
+
+/* 0 <= it < 1. */
+static inline float
+random_unit(uint32_t x)
+{
+    return (float)(int32_t)random_bits(x) * 0x1p-24f;
 }
 
 /* What a loop by rows of CHECK_LANES elements gathers: see check_lanes in check.h. The last row is filled up with zeros, in memory
@@ -211,8 +218,9 @@ SIMD_NAME(exact_few)(uint16_t *restrict at, const float *restrict a, size_t n, f
                      uint32_t key)
 {
     uint8_t hit[EXACT_FEW_MAX + LANES];
+    int32_t below = (int32_t)ceilf(share * 0x1p24f);
     for (size_t i = 0; i < n; i++)
-        hit[i] = random_unit(key + (uint32_t)i) < share || !(fabsf(a[i]) <= FLT_MAX);
+        hit[i] = ((int32_t)random_bits(key + (uint32_t)i) < below) | !(fabsf(a[i]) <= FLT_MAX);
     memset(hit + n, 0, LANES);
     return positions(at, hit, n);
 }
@@ -231,14 +239,22 @@ threshold(const uint32_t *bits, size_t n, size_t count)
     return least;
 }
 
-/* What the largest of all lanes say of the threshold of all: it is no lower. */
+/* The sizes of a[n], with zeros behind them, in whole rows of LANES. Returns what the largest of all lanes say of the threshold of
+ * all: it is no lower. */
 static inline uint32_t
-threshold_least(const uint32_t *bits, size_t n, size_t count)
+threshold_least(uint32_t *bits, const float *a, size_t n, size_t count)
 {
     uint32_t lane[LANES] = {0};
-    for (size_t i = 0; i < n; i += LANES)
-        for (size_t k = 0; k < LANES; k++)
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) {
+            bits[i + k] = size_bits(a[i + k]);
             lane[k] = bits[i + k] > lane[k] ? bits[i + k] : lane[k];
+        }
+    for (size_t k = 0; k < LANES; k++) {
+        bits[i + k] = i + k < n ? size_bits(a[i + k]) : 0;
+        lane[k] = bits[i + k] > lane[k] ? bits[i + k] : lane[k];
+    }
     return threshold(lane, LANES, count);
 }
 
@@ -247,17 +263,15 @@ SIMD_NAME(exact_top)(uint16_t *restrict at, const float *restrict a, size_t n, s
 {
     uint32_t bits[EXACT_FEW_MAX + LANES];
     uint8_t hit[EXACT_FEW_MAX + LANES];
-    size_t whole = (n + LANES - 1) / LANES * LANES, chosen = 0;
+    size_t chosen = 0;
+    uint32_t least = threshold_least(bits, a, n, count);
     for (size_t i = 0; i < n; i++)
-        bits[i] = size_bits(a[i]);
-    memset(bits + n, 0, (whole - n) * sizeof *bits);
-    uint32_t least = threshold_least(bits, whole, count);
-    for (size_t i = 0; i < whole; i++)
-        hit[i] = i < n && bits[i] >= least;
+        hit[i] = bits[i] >= least;
+    memset(hit + n, 0, LANES);
     size_t found = positions(at, hit, n); /* these and maybe some more */
     for (size_t k = 0; k < found; k++)
         bits[k] = bits[at[k]];
-    least = threshold(bits, found, count);
+    least = found > count ? threshold(bits, found, count) : 0;
     for (size_t k = 0; k < found; k++) {
         at[chosen] = at[k];
         chosen += bits[k] >= least;
