@@ -9,12 +9,30 @@
 
 /* --- Who is ready ------------------------------------------------------------------------------- */
 
+static bool
+may_be_in(const struct core *core, int i)
+{
+    return view_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
+           !divergence_excludes(core, i) && !straggler_benched(core, i);
+}
+
+/* Where shards must not change hands, a plan needs all who keep some: if not all nodes have a place in it, the others have none. */
+static bool
+has_place(const struct core *core, int i)
+{
+    uint64_t keeps =
+        i < 0 ? contribution_keeps(&core->contribution, core->pinned) : core->view.of[i].beat.have;
+    size_t all = 1;
+    for (int k = 0; k < core->peers.high && core->pinned && !keeps; k++)
+        all += may_be_in(core, k);
+    return all <= core->members_max;
+}
+
 /* Could peers[i] be a member of the next plan? */
 static bool
 wants_in(const struct core *core, int i)
 {
-    return view_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
-           !divergence_excludes(core, i) && !straggler_benched(core, i);
+    return may_be_in(core, i) && has_place(core, i);
 }
 
 /* Our own trainer hangs: others are to lead. */
@@ -101,7 +119,7 @@ leads_next(const struct core *core, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
         divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched ||
-        holding_short(core) || holding_grows(core))
+        !has_place(core, -1) || holding_short(core) || holding_grows(core))
         return false;
     return overdue || (!somebody_ahead(core) && is_leader(core));
 }
