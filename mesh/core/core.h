@@ -216,11 +216,11 @@ struct core_state {
     size_t first_bucket; /* the next rounds exchange those from here on; an evaluation the last */
     bool done;           /* there are no more rounds: this node only serves others from now on */
     /* Shards must not change hands here: what a node keeps for its shards from round to round is needed. Whoever took
-     * part in the plan of the round before, and is in the next one, has at least the shards that it had. Nobody is
-     * left out for being slow, and no plan is held to divide the shards better. The shards of a node that is gone go
-     * to others. So do those of one that was not in the plan of the round before but got its total from others. */
-    bool pinned;   /* no way to train says so yet */
-    uint64_t rows; /* with stages: of the round, in all shards together: core_shard_rows */
+     * part in the plan of the round before, and is in the next one, has the shards that it had, in the stages that it
+     * computed. Nobody is left out for being slow. When somebody is gone who had shards, all go back (holding.h). */
+    bool pinned;
+    bool pins_next; /* nor before the round after this one: no plan is held to divide it better */
+    uint64_t rows;  /* with stages: of the round, in all shards together: core_shard_rows */
     /* If the model may be cut (config.stages.cuts): the segments that this node holds; and of each of these a hash, never 0, of
      * what it is in this state. Borrowed during the call. `hash` is then a name of the state that all can say, whatever they
      * hold. */

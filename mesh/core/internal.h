@@ -72,6 +72,7 @@ struct core {
     uint64_t parts[PROTO_STAGES_MAX];
     bool late;
     bool pinned; /* the shards of `round` stay where they were in the round before: core.h */
+    bool pins_next;
     bool leaving;
     bool finished;
 

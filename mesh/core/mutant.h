@@ -11,36 +11,35 @@
 
 #define BIT(n) (UINT64_C(1) << (n))
 
-#define MUTANT_FENCE       BIT(0)  /* chunks of any plan of this round are taken */
-#define MUTANT_COVERAGE    BIT(1)  /* overlapping and incomplete sums are taken */
-#define MUTANT_RANGE       BIT(2)  /* a chunk may begin and end anywhere in its bucket */
-#define MUTANT_CHECK       BIT(3)  /* checksums are not compared */
-#define MUTANT_STATE       BIT(4)  /* a state is announced one round too high */
-#define MUTANT_TWICE       BIT(5)  /* the leader gives a shard to two members, and members accept */
-#define MUTANT_PROGRESS    BIT(6)  /* a plan without progress is never aborted */
-#define MUTANT_SENT        BIT(7)  /* buffers are rewritten while being sent */
-#define MUTANT_HEARING     BIT(8)  /* peers that do not hear us count as usable */
-#define MUTANT_CLIQUE      BIT(9)  /* members need not hear one another */
-#define MUTANT_SILENCE     BIT(10) /* silent peers are never suspected */
-#define MUTANT_DONE        BIT(11) /* finished nodes do not serve their state */
-#define MUTANT_STARVED     BIT(12) /* a node without plans never plans by itself */
-#define MUTANT_FRESH       BIT(13) /* own shards that are not assigned stay in the contribution */
-#define MUTANT_INCARNATION BIT(14) /* a restarted node continues the session of its former self */
-#define MUTANT_HOLD        BIT(15) /* a plan is never held for a joiner */
-#define MUTANT_LENT        BIT(16) /* a part of the sum is rewritten while the trainer reads it */
-#define MUTANT_GHOST       BIT(17) /* a node whose port another one has got is not forgotten */
-#define MUTANT_STUCK       BIT(18) /* a hung trainer's node is given shards again and again */
-#define MUTANT_LINK        BIT(19) /* any HELLO of a node makes a session of our link */
-#define MUTANT_ODD         BIT(20) /* states are not compared */
-#define MUTANT_BLOCK       BIT(21) /* blocks of a state are not compared with their hashes */
-#define MUTANT_TOTAL       BIT(22) /* who follows is given the total of the round before */
-#define MUTANT_PACE        BIT(23) /* a slow member is never left out */
-#define MUTANT_PAST        BIT(24) /* states of rounds long ago are not compared */
-#define MUTANT_LATE        BIT(25) /* deadlines are not stretched when this node is late */
-#define MUTANT_HALF        BIT(26) /* most of the mesh is suspected as quickly as one node */
-#define MUTANT_WAIT        BIT(27) /* a held plan waits for a joiner as long as it takes */
-#define MUTANT_FOLLOW_STATE                                                                        \
-    BIT(28) /* a follower does not compare the state of a total with its own */
+#define MUTANT_FENCE        BIT(0) /* chunks of any plan of this round are taken */
+#define MUTANT_COVERAGE     BIT(1) /* overlapping and incomplete sums are taken */
+#define MUTANT_RANGE        BIT(2) /* a chunk may begin and end anywhere in its bucket */
+#define MUTANT_CHECK        BIT(3) /* checksums are not compared */
+#define MUTANT_STATE        BIT(4) /* a state is announced one round too high */
+#define MUTANT_TWICE        BIT(5) /* the leader gives a shard to two members, and members accept */
+#define MUTANT_PROGRESS     BIT(6) /* a plan without progress is never aborted */
+#define MUTANT_SENT         BIT(7) /* buffers are rewritten while being sent */
+#define MUTANT_HEARING      BIT(8) /* peers that do not hear us count as usable */
+#define MUTANT_CLIQUE       BIT(9) /* members need not hear one another */
+#define MUTANT_SILENCE      BIT(10) /* silent peers are never suspected */
+#define MUTANT_DONE         BIT(11) /* finished nodes do not serve their state */
+#define MUTANT_STARVED      BIT(12) /* a node without plans never plans by itself */
+#define MUTANT_FRESH        BIT(13) /* own shards that are not assigned stay in the contribution */
+#define MUTANT_INCARNATION  BIT(14) /* a restarted node continues the session of its former self */
+#define MUTANT_HOLD         BIT(15) /* a plan is never held for a joiner */
+#define MUTANT_LENT         BIT(16) /* a part of the sum is rewritten while the trainer reads it */
+#define MUTANT_GHOST        BIT(17) /* a node whose port another one has got is not forgotten */
+#define MUTANT_STUCK        BIT(18) /* a hung trainer's node is given shards again and again */
+#define MUTANT_LINK         BIT(19) /* any HELLO of a node makes a session of our link */
+#define MUTANT_ODD          BIT(20) /* states are not compared */
+#define MUTANT_BLOCK        BIT(21) /* blocks of a state are not compared with their hashes */
+#define MUTANT_TOTAL        BIT(22) /* who follows is given the total of the round before */
+#define MUTANT_PACE         BIT(23) /* a slow member is never left out */
+#define MUTANT_PAST         BIT(24) /* states of rounds long ago are not compared */
+#define MUTANT_LATE         BIT(25) /* deadlines are not stretched when this node is late */
+#define MUTANT_HALF         BIT(26) /* most of the mesh is suspected as quickly as one node */
+#define MUTANT_WAIT         BIT(27) /* a held plan waits for a joiner as long as it takes */
+#define MUTANT_FOLLOW_STATE BIT(28) /* a follower does not compare the state of a total */
 #define MUTANT_FOLLOW_ROUND BIT(29) /* a follower applies the total of the round before */
 #define MUTANT_PLAN_ROUND   BIT(30) /* a plan of the round before is obeyed */
 #define MUTANT_OFFER_ROUND  BIT(31) /* an offer of the state that we have is taken */
@@ -69,6 +68,7 @@
 #define MUTANT_SPAN         BIT(54) /* a copy of a segment lies a word too early; in push another bug */
 #define MUTANT_GROWN        BIT(55) /* more segments are taken of any round; in push another bug */
 #define MUTANT_PIN          BIT(61) /* shards change hands where they must not */
+#define MUTANT_PIN_STAGE    BIT(56) /* there stages change hands; in push another bug */
 #define MUTANT_OFFER_VOTES  BIT(62) /* votes count for an offer of the state that we have */
 #define MUTANT_DIRECT_AGAIN BIT(63) /* a direct contribution is added as often as it comes */
 #define MUTANT_STAR_EARLY   BIT(48) /* a server sends a total without the last contribution */

@@ -178,6 +178,26 @@ state_hold_more(struct state *state, const struct state_range *range, const uint
 }
 
 bool
+state_holds_same(const struct state *a, const struct state *b)
+{
+    bool same = a->held_count == b->held_count;
+    for (size_t i = 0; i < a->held_count && same; i++)
+        same = a->held[i].first == b->held[i].first && a->held[i].end == b->held[i].end;
+    return same;
+}
+
+void
+state_copy(struct state *to, const struct state *from)
+{
+    struct state_span span[STATE_SPANS_MAX];
+    if (!state_holds_same(to, from))
+        state_hold(to, from->held, from->held_count);
+    for (size_t i = state_spans(from, span); i-- > 0;)
+        memcpy(to->block + span[i].offset, from->block + span[i].offset, span[i].size);
+    forget_hashes(to);
+}
+
+bool
 state_holds(const struct state *state, const struct state_range *range)
 {
     for (size_t i = 0; i < state->held_count; i++)
@@ -420,6 +440,15 @@ state_carries(const struct state *state)
     const struct state_header *h = state->header;
     return state_span(state) > 0 && h->step >= state->job.warmup && !h->done &&
            h->step > span_first(state) && h->step < rules_end(state, state_rules(state));
+}
+
+bool
+state_carries_on(const struct state *state)
+{
+    if (state->header->phase == STATE_EVALUATE)
+        return state_carries(state);
+    return state_span(state) > 0 && state->header->step >= state->job.warmup &&
+           !state->header->done && !state_flushes(state);
 }
 
 bool

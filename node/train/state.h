@@ -224,9 +224,10 @@ state_span(const struct state *state)
 }
 
 /* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps begin where
- * nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next round, and does that send
- * all of it? No round is in two spans. */
+ * nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next round, is something to the
+ * round after it, and does the next one send all of it? No round is in two spans. */
 bool state_carries(const struct state *state);
+bool state_carries_on(const struct state *state);
 bool state_flushes(const struct state *state);
 
 /* The grid of the sum of the next round. */
@@ -252,6 +253,10 @@ void state_hold(struct state *state, const struct state_range *range, size_t cou
 /* This range is held too, and the rest stays as it is. Its parameters, slots and exponents come from a block like that of the state;
  * NULL: they mean nothing yet. Their hashes are not known. */
 void state_hold_more(struct state *state, const struct state_range *range, const uint8_t *block);
+/* `to` becomes as `from`, and holds the same. Hashes are not known. */
+void state_copy(struct state *to, const struct state *from);
+/* Do both hold the same ranges? */
+bool state_holds_same(const struct state *a, const struct state *b);
 /* Is all of this range held? All of the vector? */
 bool state_holds(const struct state *state, const struct state_range *range);
 bool state_whole(const struct state *state);

@@ -143,15 +143,15 @@ take_part(struct run *run, const struct mesh_task *task)
 
 /* The present state is one to go back to if the next one is not. */
 static void
-keep_span(struct run *run, uint64_t hash)
+keep_span(struct run *run)
 {
     struct rounds_run *rounds = run->own;
     const struct state_header *h = run->state.header;
     if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup ||
         state_span(&run->state) == 0)
         return;
-    memcpy(rounds->span.block, run->state.block, run->state.size);
-    rounds->span_hash = hash;
+    state_copy(&rounds->span, &run->state);
+    rounds->span_hash = state_hash_whole(&run->state, run->state.part);
 }
 
 /* `hash`: what is remembered. */
@@ -161,8 +161,12 @@ announce(struct run *run, uint64_t hash)
     struct rounds_run *rounds = run->own;
     rounds->round = run->state.header->round;
     struct core_state state = {
-        .round = rounds->round, .hash = hash, .pinned = state_carries(&run->state)};
-    keep_span(run, hash);
+        .round = rounds->round,
+        .hash = hash,
+        .pinned = state_carries(&run->state),
+        .pins_next = state_carries_on(&run->state),
+    };
+    keep_span(run);
     count_skips(run);
     if (in_parts(run)) {
         state_parts(&run->state, &rounds->stages.segments, rounds->parts);
@@ -245,9 +249,10 @@ state_of_span(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
     if (!rounds->span_hash || rounds->span.header->round >= round ||
+        !state_holds_same(&rounds->span, &run->state) ||
         state_hash(&rounds->span, run->pool) != rounds->span_hash)
         return false;
-    memcpy(run->state.block, rounds->span.block, run->state.size);
+    state_copy(&run->state, &rounds->span);
     return true;
 }
 
@@ -490,7 +495,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     rounds->damaged = !state_head_sound(&run->state);
     if (!rounds->damaged)
         rc = work_on_piece(run, &task->piece);
-    rounds->damaged = rounds->damaged || rc == -EBADMSG;
+    rounds->damaged = rounds->damaged || rc == -EBADMSG || rc == -ENODATA;
     record_piece(rounds, &task->piece, start);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     metrics_alive(run->metrics);
@@ -499,7 +504,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     if (rounds->damaged) {
         recover(run);
     } else if (rc) {
-        leave(run, "not enough memory for the activations of its stages");
+        leave(run, "not enough memory for the activations of its stages, or what they leave out");
     } else {
         mesh_piece(run->mesh);
     }

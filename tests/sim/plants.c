@@ -81,6 +81,7 @@ static const struct plant {
     {"a follower applies totals to any state", MUTANT_FOLLOW_STATE, 1000, 0,
      "--many-flips --followers-flip"},
     {"shards change hands where they must not", MUTANT_PIN, 400, 0, NULL},
+    {"stages change hands where they must not", MUTANT_PIN_STAGE, 1000, 0, NULL},
     {"an item of another round is taken", MUTANT_ITEM_ROUND, 4000, 0, NULL},
     {"an item is sent before it is made", MUTANT_ITEM_EARLY, 400, 0, NULL},
     {"the sum of a stage is ready one piece too early", MUTANT_STAGE_EARLY, 400, 0, NULL},

@@ -19,16 +19,22 @@ static void
 keep(struct sim *sim, struct sim_node *node)
 {
     bool next = node->committing_from == node->round && node->round > 0;
-    uint64_t computed = node->computed;
+    bool pinned = sim_rounds_pinned(sim, &node->state);
     node->committing_from = node->computed = 0;
-    if (sim_rounds_pinned(sim, &node->state)) {
-        node->keeps = next ? node->keeps & computed : 0;
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+        node->keeps[s] = !pinned ? UINT64_MAX : next ? node->keeps[s] & node->applies[s] : 0;
+    if (pinned)
         return;
-    }
-    node->keeps = UINT64_MAX;
     node->span = node->state;
     node->span_round = node->round;
     node->span_valid = true;
+}
+
+static bool
+pins_next(const struct sim *sim, const struct sim_node *node)
+{
+    return node->round < sim->profile.rounds &&
+           sim_rounds_pinned(sim, sim_state_at(sim, node->round + 1));
 }
 
 static void
@@ -57,6 +63,7 @@ tell(struct sim *sim, struct sim_node *node)
                                          .first_bucket = sim_rounds_first_bucket(sim, &node->state),
                                          .done = node->done,
                                          .pinned = sim_rounds_pinned(sim, &node->state),
+                                         .pins_next = pins_next(sim, node),
                                          .rows = stages_rows(&sim->profile, &node->state)});
 }
 
@@ -101,6 +108,17 @@ somebody_is_wrong(const struct sim *sim)
     return false;
 }
 
+void
+sim_rounds_judge_kept(struct sim *sim, const struct sim_node *node, size_t segment, uint64_t shards)
+{
+    uint64_t keeps = node->keeps[segment];
+    if ((shards & ~keeps) && !somebody_is_wrong(sim))
+        sim_fail(sim,
+                 "node %u: asked to compute shards %" PRIx64 " of round %" PRIu64 ", has %" PRIx64
+                 " of segment %zu",
+                 node->index, shards, node->round, keeps, segment);
+}
+
 static void
 on_compute(void *ctx, const struct core_task *task)
 {
@@ -112,10 +130,8 @@ on_compute(void *ctx, const struct core_task *task)
     if (task->round != node->round)
         sim_fail(sim, "node %u: asked to compute round %" PRIu64 " at %" PRIu64, node->index,
                  task->round, node->round);
-    if ((task->shards & ~node->keeps) && !somebody_is_wrong(sim))
-        sim_fail(sim,
-                 "node %u: asked to compute shards %" PRIx64 " of round %" PRIu64 ", has %" PRIx64,
-                 node->index, task->shards, node->round, node->keeps);
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+        sim_rounds_judge_kept(sim, node, s, task->shards);
     node->computed = task->shards | (task->fresh ? 0 : node->computed);
     stages_whole(sim, node);
     node->busy = SIM_COMPUTING;
@@ -220,6 +236,8 @@ on_commit(void *ctx, uint64_t round)
     }
     /* else the total came from others */
     node->committing = stats.members ? stats.mine : node->computed;
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+        node->applies[s] = node->computed | stages_has(sim, node, s);
     node->committing_from = node->round + 1;
     node->busy = SIM_COMMITTING;
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,

@@ -19,6 +19,9 @@ int32_t sim_rounds_total(const struct sim *sim, const struct sim_node *node, siz
 uint64_t sim_rounds_hash(const struct sim *sim, const struct sim_state *state);
 size_t sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state);
 /* Must the shards stay where they were in the round before? */
+/* May the node compute these shards of a segment? */
+void sim_rounds_judge_kept(struct sim *sim, const struct sim_node *node, size_t segment,
+                           uint64_t shards);
 bool sim_rounds_pinned(const struct sim *sim, const struct sim_state *state);
 uint64_t sim_rounds_sum_hash(const struct sim *sim, const struct sim_state *state,
                              const int32_t *sum);

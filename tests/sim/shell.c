@@ -128,7 +128,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->kept = 0;
     node->plan = 0;
     node->held = node->committing = 0;
-    node->keeps = node->computed = node->committing_from = 0;
+    memset(node->keeps, 0, sizeof node->keeps);
+    node->computed = node->committing_from = 0;
     node->span_valid = false;
     memset(node->plans, 0, sizeof node->plans);
     node->lent = node->marked = node->total_bad = false;

@@ -229,7 +229,7 @@ struct sim_node {
     uint64_t committing, held, held_round;
     /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of this one,
      * the round that it commits, + 1, and the state to go back to */
-    uint64_t keeps, computed, committing_from;
+    uint64_t keeps[PROTO_STAGES_MAX], applies[PROTO_STAGES_MAX], computed, committing_from;
     struct sim_state span;
     uint64_t span_round;
     bool span_valid;

@@ -95,7 +95,6 @@ stages_profile(struct sim *sim)
     measure_items(s, p->shards);
     if (rand_below(&rand, 4) == 0 && !(p->fault_mask >> SIM_FLIP))
         s->hostile = 1 + (unsigned)rand_below(&rand, p->nodes);
-    p->pins = false; /* no way to train in stages pins */
     struct rand part = {mix64_pair(sim->seed, STAGED + 2)};
     if (rand_bool(&part) && !p->inexact && !(p->fault_mask >> SIM_FLIP) &&
         p->liar >= SIM_NODES_MAX && p->stranger >= p->nodes &&

@@ -33,6 +33,8 @@ int32_t stages_item_word(const struct stages_item *item, uint64_t k);
 void stages_trainer(struct core_config *config, struct shell *shell);
 void stages_ask(void *ctx, const struct core_piece *piece);
 void stages_computed(struct sim *sim, struct sim_node *node);
+/* The shards of a segment that it has computed in pieces of the present round. */
+uint64_t stages_has(const struct sim *sim, const struct sim_node *node, size_t segment);
 /* The trainer computes all of its shards at once: what it has of this round in pieces is void. */
 void stages_whole(struct sim *sim, const struct sim_node *node);
 

@@ -80,6 +80,23 @@ evaluates(const struct sim *sim, const struct sim_node *node)
     return sim_rounds_first_bucket(sim, &node->state) > 0;
 }
 
+/* The stage of the work's cuts that has this segment. */
+static size_t
+stage_of(const struct sim *sim, const struct work *work, size_t segment)
+{
+    return proto_plan_stage(&work->plan, core_segment_bucket(&sim->profile.stages.core, segment));
+}
+
+uint64_t
+stages_has(const struct sim *sim, const struct sim_node *node, size_t segment)
+{
+    const struct work *work = &works[node->index];
+    if (sim->profile.stages.core.count == 0 || work->plan_hash == 0 || work->round != node->round ||
+        work->state != sim_rounds_hash(sim, &node->state))
+        return 0;
+    return work->stage[stage_of(sim, work, segment)].weight;
+}
+
 /* --- Items ---------------------------------------------------------------------------------------- */
 
 /* What a piece reads, or writes. False: nothing. */
@@ -390,6 +407,9 @@ stages_ask(void *ctx, const struct core_piece *piece)
         return;
     if (piece->fresh && !evaluates(sim, node))
         zero_stage(sim, node, piece);
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count && piece->kind != SCHEDULE_TAIL; s++)
+        if (stage_of(sim, work, s) == piece->stage)
+            sim_rounds_judge_kept(sim, node, s, UINT64_C(1) << piece->shard);
     judge_read(sim, node, work, "begins");
     mark_written(sim, node, work);
     node->busy = SIM_COMPUTING;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 #include "tests/support/rand.h"
 
@@ -159,9 +160,10 @@ all_go_back_to_the_round_of_the_only_one_with_a_segment(void **state)
     assert_int_equal(with_one_at(8, HOLDING_SURE_US).round, 8);
     assert_false(with_one_at(9, HOLDING_SURE_US).back);
     assert_false(with_one_at(10, HOLDING_SURE_US).back);
-    int both[] = {-1, 0}, all[] = {-1, 0, 1};
-    assert_false(holding_covers(node, both, 2));
-    assert_true(holding_covers(node, all, 3));
+    struct group_choice choice = {.count = 2, .peer = {-1, 0, 1}};
+    assert_false(holding_covers(node, &choice));
+    choice.count = 3;
+    assert_true(holding_covers(node, &choice));
 }
 
 /* A node in the mesh has room for `room` beside what it holds, of what the others hold; what does it want? */
@@ -263,6 +265,110 @@ more_is_taken_one_after_the_other_while_nobody_has_a_plan(void **state)
     assert_true(holding_tick(&node->holding, node));
 }
 
+/* Within a span of a codec with a memory: this node keeps `own`, the others what they say. */
+static void
+pin(struct share own, const struct share *others, size_t count)
+{
+    struct rand rand = {6};
+    draw(&rand, count);
+    node->config.stages.cut_count = 3;
+    node->config.shards = 4;
+    node->pinned = true;
+    node->round = 7;
+    node->holds = 0xf;
+    node->contribution.state = TRAINER_FREE;
+    node->contribution.before = own;
+    node->config.self.id = 1;
+    for (size_t i = 0; i < count; i++) {
+        node->peers.peers[i].node.id = i + 2;
+        node->view.of[i].beat = (struct proto_heartbeat){
+            .round = 7, .holds = 0xf, .have = others[i].shards, .have_of = others[i].of};
+    }
+}
+
+static bool
+keeps(size_t count, struct proto_plan *plan)
+{
+    struct group_choice choice = {.count = count, .peer = {-1, 0, 1, 2}};
+    *plan = (struct proto_plan){.count = count};
+    bool kept = holding_keep(node, &choice, plan);
+    assert_int_equal(holding_covers(node, &choice), kept);
+    return kept;
+}
+
+static void
+within_a_span_each_node_computes_what_it_keeps(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x6, 0xc}, {0, 0xf}}, 3);
+    assert_false(holding_short(node));
+    assert_true(keeps(4, &plan));
+    assert_int_equal(plan.cut_count, 1);
+    assert_int_equal(plan.cuts[0].bucket, cuts[1].bucket); /* between segments 1 and 2 of 0 to 3 */
+    assert_int_equal(plan.members[0].shards, 0xf);
+    assert_int_equal(plan.members[0].computes, 1);
+    assert_int_equal(plan.members[2].shards, 0x6);
+    assert_int_equal(plan.members[2].computes, 2);
+    assert_int_equal(plan.members[3].shards, 0); /* it came later */
+    assert_int_equal(plan.members[3].computes, 0);
+    assert_int_equal(plan.members[3].holds, 0xf);
+    pin((struct share){0x5, 0xf}, (struct share[]){{0xa, 0xf}}, 1);
+    assert_true(keeps(2, &plan));
+    assert_int_equal(plan.cut_count, 0); /* nobody computes a part alone */
+}
+
+/* Two plans of a round were made, and both came to the sum. */
+static void
+what_two_nodes_keep_is_computed_once(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    pin((struct share){0x3, 0xf}, (struct share[]){{0x7, 3}, {0x7, 0xc}, {0x8, 0xf}}, 3);
+    assert_true(keeps(4, &plan));
+    assert_int_equal(plan.members[0].shards, 0x3);
+    assert_int_equal(plan.members[1].shards, 0x4);
+    assert_int_equal(plan.members[2].shards, 0x4);
+    assert_int_equal(plan.members[3].shards, 0x8);
+}
+
+static void
+who_lacks_a_stage_of_a_shard_goes_back(void **state)
+{
+    (void)state;
+    struct proto_plan plan;
+    pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x2, 0xc}}, 2);
+    assert_false(keeps(3, &plan));
+    assert_true(holding_short(node));
+    assert_false(holding_step(&node->holding, node).back);
+    node->awake.us += HOLDING_SURE_US;
+    struct holding_verdict verdict = holding_step(&node->holding, node);
+    assert_true(verdict.back);
+    assert_int_equal(verdict.round, 6);
+    node->pinned = false;
+    assert_false(holding_short(node));
+}
+
+static void
+within_a_span_nobody_takes_more(void **state)
+{
+    (void)state;
+    struct rand rand = {7};
+    do
+        draw(&rand, 3);
+    while (wants(&rand, 200) == 0);
+    node->pinned = node->pins_next = true;
+    holding_tick(&node->holding, node);
+    assert_int_equal(node->holding.wants, 0);
+    node->pins_next = false; /* the last round of it: the leader is to hold the plan, */
+    holding_tick(&node->holding, node);
+    assert_true(node->holding.wants != 0);
+    node->awake.us += HOLDING_TURN_US;
+    assert_false(holding_grows(node)); /* but this round comes first */
+    node->contribution.before = (struct share){UINT64_MAX, UINT64_MAX};
+    assert_int_equal(takes(), 0);
+}
+
 int
 main(void)
 {
@@ -273,6 +379,10 @@ main(void)
         cmocka_unit_test(who_has_room_takes_what_fewest_hold),
         cmocka_unit_test(more_is_taken_one_after_the_other_while_nobody_has_a_plan),
         cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
+        cmocka_unit_test(within_a_span_each_node_computes_what_it_keeps),
+        cmocka_unit_test(what_two_nodes_keep_is_computed_once),
+        cmocka_unit_test(who_lacks_a_stage_of_a_shard_goes_back),
+        cmocka_unit_test(within_a_span_nobody_takes_more),
     };
     node = calloc(1, sizeof *node);
     return node ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

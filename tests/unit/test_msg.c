@@ -388,9 +388,9 @@ too_many_long_peers_are_cut(void **state)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbbuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 0, 1, MAX, MAX,
-                  MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5),
-                  U(6), U(7), 1, U(8), U(9), U(10), U(11));
+    return decode("[uuubbbbbuuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 0, 1, MAX,
+                  MAX, MAX, MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4),
+                  U(5), U(6), U(7), 1, U(8), U(9), U(10), U(11));
 }
 
 static void

@@ -355,10 +355,13 @@ done_means_finished_without_one_who_gets_no_further(void **state)
 static void
 beat_with(struct lone *lone, unsigned id, uint64_t round, uint32_t speed, uint64_t have)
 {
-    struct proto_msg msg = {
-        .type = PROTO_HEARTBEAT,
-        .heartbeat = {
-            .round = round, .idle = true, .speed = speed, .have = have, .state_hash = 77 + round}};
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.round = round,
+                                          .idle = true,
+                                          .speed = speed,
+                                          .have = have,
+                                          .have_of = 1,
+                                          .state_hash = 77 + round}};
     struct proto_hears hears = {.count = 2};
     hears.nodes[0].node = lone_node(lone, 5);
     hears.nodes[1].node = lone_node(lone, id == 7 ? 8 : 7);
@@ -452,7 +455,8 @@ where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
     for (int pinned = 0; pinned < 2; pinned++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         lone->core->pinned = pinned;
-        lone->core->contribution.before = 0x003; /* in the round before; nothing is computed yet */
+        lone->core->contribution.before =
+            (struct share){0x003, 1}; /* in the round before; nothing is computed yet */
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0xffc : 0, 0});
         assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
@@ -469,7 +473,7 @@ where_shards_must_not_change_hands_and_some_are_gone_all_go_back(void **state)
     (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     lone->core->pinned = true;
-    lone->core->contribution.before = 0x003;
+    lone->core->contribution.before = (struct share){0x003, 1};
     lone_meet(lone, 7);
     lone_beat(lone, 7, 0, false);
     beat_with(lone, 7, 0, 1000, 0x3fc);
@@ -491,7 +495,7 @@ where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better(void **
     for (int pinned = 0; pinned < 2; pinned++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
-        lone->core->pinned = pinned;
+        lone->core->pins_next = pinned;
         plan_balance(&lone->core->plan, lone->core);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), pinned ? 0 : 1);
         lone_destroy(&lone);
@@ -507,10 +511,11 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     const struct contribution *own = &lone->core->contribution;
     lone->pinned = true;
     settle_in(lone);
-    assert_int_equal(own->before, 0);
+    assert_int_equal(own->before.shards, 0);
     lone_train(lone);
-    assert_int_equal(own->before, ALL);
-    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), ALL);
+    assert_int_equal(own->before.shards, ALL);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned, 1).shards,
+                     ALL);
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
     core_on_bucket(lone->core, lone->now, 1);
@@ -518,10 +523,11 @@ what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
     lone->commit = false;
     core_on_damaged(lone->core, lone->now,
                     CORE_TOTAL_DAMAGED); /* the round is done again: the one before still counts */
-    assert_int_equal(own->before, ALL);
+    assert_int_equal(own->before.shards, ALL);
     lone_run(lone, 700);
     core_on_damaged(lone->core, lone->now, CORE_STATE_DAMAGED);
-    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned), 0);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned, 1).shards,
+                     0);
     lone_destroy(&lone);
 }
 

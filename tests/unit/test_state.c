@@ -697,7 +697,7 @@ test_products_with_a_basis_move_the_parameters(void **unused)
     assert_true(state.basis[0] == 1 && state.basis[1] != 0);
     for (int step = 1; step < 6; step++) {
         float basis = state.basis[0], before = state.params[77], other = state.params[2500];
-        bool flush = state_flushes(&state), bad = step == 2;
+        bool flush = state_flushes(&state), bad = step == 2, on = state_carries_on(&state);
         int32_t *total = product_total(&state, 0.25f, 1);
         total[PARAMS + TAIL_BAD] += bad;
         assert_false(state_begin(&next, &state, total, &event));
@@ -706,6 +706,7 @@ test_products_with_a_basis_move_the_parameters(void **unused)
         assert_int_equal(event.clipped, 0);
         state_swap(&state, &next);
         free(total);
+        assert_int_equal(state_carries(&state), on);
         float moved = before - state.params[77];
         assert_true(step < 3 || fabsf(moved - 0.125f) < 1e-4f);
         assert_true(step != 2 || moved == 0);

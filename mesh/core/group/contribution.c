@@ -86,11 +86,30 @@ contribution_fill(struct contribution *own, const struct core *core, uint64_t ne
     return own->state == TRAINER_COMPUTING ? own->ready : core->config.bucket_count;
 }
 
+struct share
+contribution_keeps(const struct contribution *own, bool pinned, uint64_t segments)
+{
+    const struct share now = {contribution_have(own), own->by_pieces ? own->pieces_of : segments};
+    if (!pinned || core_mutant(MUTANT_PIN))
+        return now;
+    return core_mutant(MUTANT_PIN_STAGE) ? (struct share){own->before.shards, segments}
+                                         : own->before;
+}
+
+/* All that was computed of the round. */
+static struct share
+in_own(const struct contribution *own, const struct core *core)
+{
+    if (own->by_pieces)
+        return (struct share){own->pieces_all ? own->by_pieces : 0, own->pieces_of};
+    return (struct share){own->filled ? own->has : 0, core_segments(&core->config.stages)};
+}
+
 void
 contribution_commit(struct contribution *own, const struct core *core)
 {
     contribution_ask(own, core, TRAINER_COMMITTING);
-    own->applying = own->has;
+    own->applying = in_own(own, core);
     own->commit_at = core->now;
     core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
@@ -99,7 +118,7 @@ void
 contribution_follow(struct contribution *own, const struct core *core)
 {
     contribution_ask(own, core, TRAINER_COMMITTING);
-    own->applying = own->filled ? own->has : 0;
+    own->applying = in_own(own, core);
 }
 
 uint64_t
@@ -146,12 +165,14 @@ compute_done(struct contribution *own, const struct core *core)
 }
 
 void
-contribution_by_pieces(struct contribution *own, uint64_t shards)
+contribution_by_pieces(struct contribution *own, uint64_t shards, uint64_t of)
 {
     assert(own->state == TRAINER_FREE);
     own->filled = false;
     own->has = own->computing = 0;
     own->by_pieces = shards;
+    own->pieces_of = of;
+    own->pieces_all = false;
 }
 
 void
@@ -172,6 +193,7 @@ contribution_piece_done(struct contribution *own, const struct core *core)
 void
 contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work)
 {
+    own->pieces_all = true;
     own->compute_us = us;
     measure_speed(own, work);
 }
@@ -215,7 +237,8 @@ contribution_refused(struct contribution *own)
     assert(own->state != TRAINER_COMPUTING && own->state != TRAINER_FREE);
     own->state = TRAINER_FREE;
     own->filled = false;
-    own->has = own->computing = own->applying = own->by_pieces = 0;
+    own->has = own->computing = own->by_pieces = 0;
+    own->applying = (struct share){0};
     own->commit_at.us = 0;
     own->saved_us = own->ahead_us;
     own->ahead_us = 0;
@@ -233,6 +256,7 @@ contribution_damaged(struct contribution *own)
 {
     own->state = TRAINER_DAMAGED;
     own->filled = false;
-    own->has = own->computing = own->applying = own->before = own->by_pieces = 0;
+    own->has = own->computing = own->by_pieces = 0;
+    own->applying = own->before = (struct share){0};
     own->piece = false;
 }

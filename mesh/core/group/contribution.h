@@ -39,16 +39,23 @@ enum {
     CONTRIBUTION_DRAIN_ALL_US = 5000000,
 };
 
+/* What a node has of a round: these shards, of these segments of the model. */
+struct share {
+    uint64_t shards, of;
+};
+
 struct contribution {
     enum trainer_state state;
     bool filled;        /* own[] is the sum of `has` for core->round; false: own[] is invalid */
     uint64_t has;       /* the shards in own[] */
     uint64_t computing; /* the shards being added */
     uint64_t by_pieces; /* the round is computed in pieces, of these shards; 0: it is not */
+    uint64_t pieces_of; /* then: the segments of the stages that are computed here */
+    bool pieces_all;    /* all of them are computed */
     bool piece;         /* COMPUTING is of a piece */
-    /* the shards in the sum that is being applied, and in that of the round before, if this node was in its plan: see
+    /* what is in the sum that is being applied, and in that of the round before, if this node was in its plan: see
      * core_state.pinned */
-    uint64_t applying, before;
+    struct share applying, before;
     size_t ready;            /* number of buckets of own[] that contain has | computing */
     unsigned in_flight;      /* parts of own[] that are being sent */
     bool blocked;            /* the core waits until they have left, */
@@ -71,9 +78,9 @@ void contribution_ask(struct contribution *own, const struct core *core, enum tr
 size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
 /* May own[] be rewritten? Not while parts of it are being sent. */
 bool contribution_writable(struct contribution *own, const struct core *core);
-/* The round is computed in pieces (pieces.h): these shards. The trainer is asked for one; it has computed it; and all: so much
- * work, 10^6 for a shard of the whole model, took so long. */
-void contribution_by_pieces(struct contribution *own, uint64_t shards);
+/* The round is computed in pieces (pieces.h): these shards, of these segments. The trainer is asked for one; it has computed it; and
+ * all: so much work, 10^6 for a shard of the whole model, took so long. */
+void contribution_by_pieces(struct contribution *own, uint64_t shards, uint64_t of);
 void contribution_piece(struct contribution *own, const struct core *core);
 void contribution_piece_done(struct contribution *own, const struct core *core);
 void contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work);
@@ -139,12 +146,8 @@ contribution_have(const struct contribution *own)
     return own->filled ? own->has : own->by_pieces;
 }
 
-/* The shards of the present round that the next plan should leave with this node; `pinned` as in core_state. */
-static inline uint64_t
-contribution_keeps(const struct contribution *own, bool pinned)
-{
-    return pinned && !core_mutant(MUTANT_PIN) ? own->before : contribution_have(own);
-}
+/* What the next plan should leave with this node of the present round; `pinned` as in core_state. `segments`: all. */
+struct share contribution_keeps(const struct contribution *own, bool pinned, uint64_t segments);
 
 /* May the core read the state and adopt a plan now? */
 static inline bool

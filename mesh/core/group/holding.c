@@ -196,7 +196,7 @@ may_add(const struct core *core, int i)
            core->view.of[i].beat.round >= core->round;
 }
 
-/* Nobody waits for a trainer that still computes. */
+/* Nobody waits for a trainer that still computes, nor within a span of rounds in which nothing changes hands. */
 static bool
 may_want(const struct core *core)
 {
@@ -204,7 +204,7 @@ may_want(const struct core *core)
     bool computes = !core->plan.active && core->contribution.state == TRAINER_COMPUTING;
     return stages->bytes && stages->mirror && core->holds != core_segments(stages) &&
            core->state_hash != 0 && !core->done && !computes &&
-           !awake_before(core->awake, core->holding.again_at);
+           !(core->pinned && core->pins_next) && !awake_before(core->awake, core->holding.again_at);
 }
 
 /* The place that fewest hold, of what others hold and this node has room for. */
@@ -248,7 +248,7 @@ holding_grows(const struct core *core)
 {
     struct awake since = core->holding.waits_at;
     bool patient = since.us == 0 || awake_since(core->awake, since) < HOLDING_WAIT_US;
-    return core->holding.wants != 0 || (patient && others_want(core));
+    return !core->pinned && (core->holding.wants != 0 || (patient && others_want(core)));
 }
 
 /* Not while somebody with a lower id takes more, or has gone on without this node. */
@@ -317,28 +317,103 @@ comes(const struct core *core, int i)
     return said->round + 1 == core->round && (!said->idle || said->ready || served);
 }
 
-/* The shards of a round that must not change hands and that nobody at it had in the round before. Not of who is behind. */
-static uint64_t
+struct share
+holding_kept(const struct core *core, int i)
+{
+    const struct contribution *own = &core->contribution;
+    if (i >= 0)
+        return (struct share){core->view.of[i].beat.have, core->view.of[i].beat.have_of};
+    return contribution_keeps(own, core->pinned, core_segments(&core->config.stages));
+}
+
+/* Does a stage of what they keep begin with this segment? */
+static bool
+begins_stage(const struct core *core, const struct group_choice *choice, size_t segment)
+{
+    for (size_t m = 0; m < choice->count; m++) {
+        const struct share kept = holding_kept(core, choice->peer[m]);
+        if (kept.shards && ((kept.of >> segment ^ kept.of >> (segment - 1)) & 1))
+            return true;
+    }
+    return false;
+}
+
+/* Sets first[] = the segment with which each stage begins; returns how many there are. */
+static size_t
+kept_stages(const struct core *core, const struct group_choice *choice,
+            size_t first[PROTO_STAGES_MAX])
+{
+    size_t found = 1;
+    first[0] = 0;
+    for (size_t segment = 1; segment <= core->config.stages.cut_count; segment++)
+        if (begins_stage(core, choice, segment))
+            first[found++] = segment;
+    return found;
+}
+
+/* What a member keeps, without shards of a stage that another one has, too. */
+static void
+keep_member(const struct share *kept, const size_t *first, size_t count, const uint64_t *taken,
+            struct proto_member *out)
+{
+    out->shards = kept->shards;
+    out->computes = 0;
+    for (size_t s = 0; s < count; s++) {
+        bool computes = kept->of >> first[s] & 1;
+        out->computes |= (uint64_t)computes << s;
+        out->shards &= computes ? ~taken[s] : UINT64_MAX;
+    }
+    out->computes = out->shards ? out->computes : 0;
+}
+
+bool
+holding_keep(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
+{
+    const struct core_stages *stages = &core->config.stages;
+    uint64_t taken[PROTO_STAGES_MAX] = {0};
+    size_t first[PROTO_STAGES_MAX], count = kept_stages(core, choice, first);
+    plan->complete = bits_below(core->config.shards);
+    plan->cut_count = count - 1;
+    for (size_t k = 1; k < count; k++)
+        plan->cuts[count - 1 - k].bucket = stages->cuts[stages->cut_count - first[k]].bucket;
+    for (size_t m = 0; m < choice->count; m++) {
+        int i = choice->peer[m];
+        const struct share kept = holding_kept(core, i);
+        plan->members[m].holds = i < 0 ? core->holds : core->view.of[i].beat.holds;
+        keep_member(&kept, first, count, taken, &plan->members[m]);
+        for (size_t s = 0; s < count; s++)
+            taken[s] |= proto_plan_computes(plan, m, s);
+    }
+    for (size_t s = 0; s < count; s++)
+        if (taken[s] != plan->complete)
+            return false;
+    return true;
+}
+
+/* Does nobody at this round have some shard of it that must not change hands? Who is behind does not count. */
+static bool
 unkept(const struct core *core)
 {
-    uint64_t kept = contribution_keeps(&core->contribution, core->pinned);
-    if (!core->pinned)
-        return 0;
+    struct group_choice choice = {.count = 1, .peer = {-1}};
+    struct proto_plan plan = {.count = 0};
+    if (!core->pinned || core_mutant(MUTANT_PIN))
+        return false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
         if (!view_usable(core, i) || divergence_excludes(core, i))
             continue;
         if (said->round > core->round && holding_whole_with(core, i))
-            return 0;
-        kept |= said->round == core->round || comes(core, i) ? said->have : 0;
+            return false;
+        if (said->round == core->round || comes(core, i))
+            group_add(core, &choice, i);
     }
-    return core_mutant(MUTANT_PIN) ? 0 : bits_below(core->config.shards) & ~kept;
+    return !holding_keep(core, &choice, &plan);
 }
 
 bool
 holding_short(const struct core *core)
 {
-    return lacking(core) != 0 || unkept(core) != 0;
+    return lacking(core) != 0 || unkept(core);
 }
 
 double
@@ -356,16 +431,14 @@ holding_missing(const struct core *core)
 }
 
 bool
-holding_covers(const struct core *core, const int *peer, size_t count)
+holding_covers(const struct core *core, const struct group_choice *choice)
 {
-    uint64_t held = 0, kept = core->pinned && !core_mutant(MUTANT_PIN) ? 0 : UINT64_MAX;
-    for (size_t k = 0; k < count; k++) {
-        held |= peer[k] < 0 ? core->holds : core->view.of[peer[k]].beat.holds;
-        kept |= peer[k] < 0 ? contribution_keeps(&core->contribution, core->pinned)
-                            : core->view.of[peer[k]].beat.have;
-    }
+    struct proto_plan plan = {.count = choice->count};
+    uint64_t held = 0;
+    for (size_t k = 0; k < choice->count; k++)
+        held |= choice->peer[k] < 0 ? core->holds : core->view.of[choice->peer[k]].beat.holds;
     return !(core_segments(&core->config.stages) & ~held) &&
-           !(bits_below(core->config.shards) & ~kept);
+           (!core->pinned || core_mutant(MUTANT_PIN) || holding_keep(core, choice, &plan));
 }
 
 /* The latest round before which a node is that holds some of these. */
@@ -430,26 +503,25 @@ holding_fails(struct holding *holding, const struct core *core)
 }
 
 /* Shards of a round that must not change hands are missing: to where they may, and compute from there again. */
-static struct holding_verdict
-step_back(struct holding *holding, const struct core *core)
+static bool
+steps_back(struct holding *holding, const struct core *core, bool idle)
 {
-    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
     bool back = lasts(&holding->unkept_at, core, idle && unkept(core));
     if (back)
         holding->left = core->round;
-    return (struct holding_verdict){.back = back, .round = core->round - 1};
+    return back;
 }
 
 struct holding_verdict
 holding_step(struct holding *holding, const struct core *core)
 {
     struct holding_verdict verdict = {.hold = 0};
-    if (core->pinned)
-        return step_back(holding, core);
+    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
+    if (steps_back(holding, core, idle))
+        return (struct holding_verdict){.back = true, .round = core->round - 1};
     if (core->config.stages.cut_count == 0 || holding->asked)
         return verdict;
     bool begins = core->contribution.state == TRAINER_START && core->config.stages.choose;
-    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
     uint64_t lacks = idle ? lacking(core) : 0;
     if (begins)
         verdict.hold = choose_first(core);
@@ -463,7 +535,7 @@ holding_step(struct holding *holding, const struct core *core)
         verdict.back = true;
         verdict.round = core->round - 1;
     }
-    if (idle && !verdict.hold && !verdict.back && holding->wants && may_grow(core))
+    if (idle && !core->pinned && !verdict.hold && !verdict.back && holding->wants && may_grow(core))
         verdict.part = holding->wants;
     holding->asked = verdict.hold;
     return verdict;

@@ -36,6 +36,8 @@ enum {
     HOLDING_WAIT_US = 60000000,  /* so long nobody makes a plan because others take more */
 };
 
+struct group_choice;
+
 struct holding {
     uint64_t asked;        /* the trainer is to hold these; 0: it was not asked */
     unsigned differs;      /* how often a member had another hash of a segment in this round */
@@ -72,9 +74,14 @@ bool holding_short(const struct core *core);
 /* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and nobody follows
  * it. */
 bool holding_whole_with(const struct core *core, int i);
-/* Do these nodes together hold the whole model, and shards that must not change hands? peer[count] as in struct group_choice; -1 is
- * this node. */
-bool holding_covers(const struct core *core, const int *peer, size_t count);
+/* What peers[i] keeps of the round that it says; -1: this node. */
+struct share holding_kept(const struct core *core, int i);
+/* Where nothing may change hands (core_state.pinned): sets cuts and members so that each of these computes what it keeps, and nothing
+ * else. What several keep is with the first. False: they do not keep all shards of all segments. */
+bool holding_keep(const struct core *core, const struct group_choice *choice,
+                  struct proto_plan *plan);
+/* Do these nodes together hold the whole model, and shards that must not change hands? */
+bool holding_covers(const struct core *core, const struct group_choice *choice);
 /* How much of the model nobody here holds, whatever round they are at: 0 to 1. */
 double holding_missing(const struct core *core);
 

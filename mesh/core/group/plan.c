@@ -37,6 +37,7 @@ plan_adopt(struct plan *plan, const struct core *core)
     plan->now = draft->plan;
     plan->hash = draft->hash;
     plan->rank = draft->rank;
+    plan->segments = plan_stages_segments(&core->config.stages, &plan->now, plan->rank);
     plan->hold = UINT64_MAX;
     memcpy(plan->peer, draft->peer, draft->plan.count * sizeof *draft->peer);
     members_busy(plan);

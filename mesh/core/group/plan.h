@@ -81,7 +81,7 @@ struct plan {
     uint64_t busy; /* bitmap of peers that count as busy until their next heartbeat */
     bool active;
     struct proto_plan now;
-    uint64_t hash;
+    uint64_t hash, segments; /* those of the stages of this node */
     unsigned rank;
     int peer[PROTO_PEERS_MAX]; /* index of each rank in peers; -1: this node */
     uint64_t hold;             /* the first round that must not start; UINT64_MAX: none */

@@ -20,8 +20,7 @@ may_be_in(const struct core *core, int i)
 static bool
 has_place(const struct core *core, int i)
 {
-    uint64_t keeps =
-        i < 0 ? contribution_keeps(&core->contribution, core->pinned) : core->view.of[i].beat.have;
+    uint64_t keeps = holding_kept(core, i).shards;
     size_t all = 1;
     for (int k = 0; k < core->peers.high && core->pinned && !keeps; k++)
         all += may_be_in(core, k);
@@ -247,11 +246,13 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
     struct plan_stages_member member[PROTO_PEERS_MAX];
     const struct proto_plan *before = &core->plan.now;
     uint64_t some = 0;
+    if (core->pinned && core->config.stages.cut_count > 0 && !core_mutant(MUTANT_PIN))
+        return holding_keep(core, choice, plan);
     see_members(core, choice->count, choice->peer, member);
     for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k], rank = proto_plan_rank(before, plan->members[k].node);
         const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
-        member[k].have = said ? said->have : contribution_keeps(&core->contribution, core->pinned);
+        member[k].have = holding_kept(core, i).shards;
         member[k].holds = said ? said->holds : core->holds;
         member[k].computes = rank < 0 ? 0 : before->members[rank].computes;
         some |= member[k].have;
@@ -293,13 +294,13 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
     if (!leads_next(core, overdue))
         return false;
     bool alone = plan->fails >= PLAN_FAILS && plan->fails_round == core->round &&
-                 holding_covers(core, choice.peer, choice.count);
+                 holding_covers(core, &choice);
     if (!alone) {
         bool wait = choose_members(core, overdue, &choice);
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
             return false;
     }
-    bool made = holding_covers(core, choice.peer, choice.count) && propose(plan, core, &choice);
+    bool made = holding_covers(core, &choice) && propose(plan, core, &choice);
     if (!made) /* somebody is missing: nobody waits for this node */
         plan_waits_from(plan, core->awake);
     return made;
@@ -322,7 +323,7 @@ static const char *
 member_wants(struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    if (said->needs && !said->done && plan->hold == UINT64_MAX)
+    if (said->needs && !said->done && plan->hold == UINT64_MAX && !core->pins_next)
         plan_hold(plan, core);
     return NULL;
 }
@@ -385,7 +386,7 @@ plan_balance(struct plan *plan, const struct core *core)
 {
     bool even = core->config.even && plan->now.cut_count == 0;
     bool due = !awake_before(core->awake, plan->balance_at);
-    if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pinned)
+    if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pins_next)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
     if (!divides && !(due && plan_elects_better(plan, core)))

@@ -229,6 +229,8 @@ groups_kept(struct division *d, const struct proto_plan *before)
             continue;
         while (g < d->groups && d->computes[g] != computes)
             g++;
+        if (g == d->groups && (kept & computes)) /* of two plans */
+            return false;
         d->computes[g] = computes;
         d->groups += g == d->groups;
         d->group_of[m] = g;
@@ -332,18 +334,24 @@ stage_covered(const struct proto_plan *plan, size_t stage)
     return seen == plan->complete;
 }
 
-/* Does the member hold what it computes? */
-static bool
-holds_computed(const struct core_config *config, const struct proto_plan *plan,
-               const struct proto_member *member)
+uint64_t
+plan_stages_segments(const struct core_stages *stages, const struct proto_plan *plan, size_t rank)
 {
-    const struct core_stages *stages = &config->stages;
-    uint64_t needs = 0;
+    uint64_t segments = 0;
     for (size_t s = 0; s <= stages->cut_count; s++) {
         size_t stage = proto_plan_stage(plan, core_segment_bucket(stages, s));
-        needs |= (member->computes >> stage & 1) << s;
+        segments |= (plan->members[rank].computes >> stage & 1) << s;
     }
-    return !(needs & ~member->holds) && !(member->holds & ~core_segments(stages));
+    return segments;
+}
+
+/* Does the member hold what it computes? */
+static bool
+holds_computed(const struct core_config *config, const struct proto_plan *plan, size_t rank)
+{
+    uint64_t holds = plan->members[rank].holds;
+    return !(plan_stages_segments(&config->stages, plan, rank) & ~holds) &&
+           !(holds & ~core_segments(&config->stages));
 }
 
 bool
@@ -353,7 +361,7 @@ plan_stages_valid(const struct core_config *config, const struct proto_plan *pla
     for (size_t m = 0; m < plan->count && valid; m++) {
         const struct proto_member *member = &plan->members[m];
         uint64_t ends = member->computes & (1 | UINT64_C(1) << plan->cut_count);
-        valid = holds_computed(config, plan, member) &&
+        valid = holds_computed(config, plan, m) &&
                 !(config->stages.tied && plan->cut_count > 0 && __builtin_popcountll(ends) == 1);
     }
     for (size_t stage = 0; stage <= plan->cut_count && valid; stage++)

@@ -7,7 +7,8 @@
  *
  * If a plan broke in the middle of a round, the members keep their stages, as they have computed something of them; stages
  * that nobody has left go to newcomers that hold them, or to the group that is done first, and other newcomers to the one
- * that is done last. The next plan, between two rounds, divides anew. Nothing but time depends on any of this. */
+ * that is done last. The next plan, between two rounds, divides anew. Nothing but time depends on any of this. Where
+ * nothing may change hands (core_state.pinned), holding_keep makes the plan. */
 #ifndef MESH_PLAN_STAGES_H
 #define MESH_PLAN_STAGES_H
 
@@ -31,6 +32,9 @@ bool plan_stages(const struct core_config *config, const struct plan_stages_memb
 /* Microseconds of a step: with cuts as in placement.h, else until the last member has computed its shards. */
 uint64_t plan_stages_us(const struct core_config *config, const struct plan_stages_member *member,
                         const struct proto_plan *plan, struct placement_room *room);
+/* The segments of the stages that a member computes. */
+uint64_t plan_stages_segments(const struct core_stages *stages, const struct proto_plan *plan,
+                              size_t rank);
 /* May this plan be followed: legal cuts, and each shard through each stage once? */
 bool plan_stages_valid(const struct core_config *config, const struct proto_plan *plan);
 

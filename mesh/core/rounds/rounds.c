@@ -26,8 +26,9 @@ round_begin(struct core *core)
 static bool
 gives_unkept(const struct core *core)
 {
-    return core->pinned &&
-           (plan_mine(&core->plan) & ~contribution_keeps(&core->contribution, core->pinned));
+    const struct share kept = holding_kept(core, -1);
+    uint64_t mine = plan_mine(&core->plan);
+    return core->pinned && ((mine & ~kept.shards) || (mine && (core->plan.segments & ~kept.of)));
 }
 
 /* core->plan.draft is the plan from now on. */
@@ -128,7 +129,7 @@ round_pieces(struct core *core)
     if (!pieces_begun(pieces, core)) {
         if (own->state != TRAINER_FREE || !contribution_writable(own, core))
             return 0;
-        contribution_by_pieces(own, plan_mine(&core->plan));
+        contribution_by_pieces(own, plan_mine(&core->plan), core->plan.segments);
         pieces_begin(pieces, core);
     }
     contribution_rests(own);
@@ -203,7 +204,8 @@ rounds_tick(struct core *core)
     rounds_drop_blockers(core);
     if (holding_tick(&core->holding, core))
         rounds_heartbeat(core);
-    if (core->holding.wants && plan_leads(core) && core->plan.hold == UINT64_MAX)
+    if (core->holding.wants && plan_leads(core) && core->plan.hold == UINT64_MAX &&
+        !core->pins_next)
         plan_hold(&core->plan, core);
     rounds_on_audit(core, audit_tick(&core->audit, core));
     rounds_on_straggler(core, straggler_tick(&core->straggler, core, plan_recent_max(core)));
@@ -412,6 +414,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->first_bucket = now->first_bucket;
     core->done = now->done;
     core->pinned = now->pinned;
+    core->pins_next = now->pins_next;
     core->rows = now->rows;
     hold_parts(core, now);
     holding_applied(&core->holding, was == TRAINER_COMMITTING);
@@ -473,7 +476,9 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    beat->have = contribution_keeps(&core->contribution, core->pinned);
+    struct share kept = holding_kept(core, -1);
+    beat->have = kept.shards;
+    beat->have_of = kept.of;
     beat->state_hash = core->state_hash;
     beat->holds = core->holds;
     beat->since = core->divergence.own_since;

@@ -113,7 +113,7 @@ rounds_on_holding(struct core *core, struct holding_verdict verdict)
         core->holds = 0;
         core->config.trainer->hold(core->config.trainer_ctx, verdict.hold);
     } else if (verdict.back) {
-        if (!core->pinned) /* else the trainer says it */
+        if (core->holding.left != core->round) /* else the trainer says why */
             core_log(core, 4, "a part of the model is not here as it should be: going back");
         rounds_void_state(core, NULL);
         core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1);
