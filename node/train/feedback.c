@@ -11,23 +11,28 @@ enum { NO_ROUND = -1 };
 
 struct feedback {
     unsigned shards;
+    struct state_stages parts;
     size_t params, scratch;
     float *now[EXACT_SHARDS_MAX], *next[EXACT_SHARDS_MAX]; /* [params]; NULL: not needed so far */
-    uint64_t round;    /* of the state that `now` belongs to; NO_ROUND: to none */
-    uint64_t has;      /* shards in `now` */
-    uint64_t computed; /* shards in `next`, of this round */
-    bool carries;      /* else all are zero */
+    uint64_t round; /* of the state that `now` belongs to; NO_ROUND: to none */
+    /* of each shard the parts in `now`, and those in `next`, of this round */
+    uint64_t has[EXACT_SHARDS_MAX], computed[EXACT_SHARDS_MAX];
+    bool carries; /* else all are zero */
 };
 
 int
-feedback_new(struct feedback **out, unsigned shards, size_t params, size_t scratch)
+feedback_new(struct feedback **out, unsigned shards, const struct state_stages *parts,
+             size_t scratch)
 {
     assert(shards <= EXACT_SHARDS_MAX);
     *out = calloc(1, sizeof **out);
     if (!*out)
         return -ENOMEM;
-    **out = (struct feedback){
-        .shards = shards, .params = params, .scratch = scratch, .round = (uint64_t)NO_ROUND};
+    **out = (struct feedback){.shards = shards,
+                              .parts = *parts,
+                              .params = parts->stage[parts->count - 1].end,
+                              .scratch = scratch,
+                              .round = (uint64_t)NO_ROUND};
     return 0;
 }
 
@@ -52,32 +57,62 @@ feedback_room(struct feedback *feedback, unsigned shard)
     return *now && *next;
 }
 
-static void
-shard_set(struct feedback *feedback, float *to, const float *from)
+/* The parts of a range. */
+static uint64_t
+parts_in(const struct feedback *feedback, const struct state_range *range)
 {
+    uint64_t parts = 0;
+    for (size_t p = 0; p < feedback->parts.count; p++) {
+        const struct state_range *part = &feedback->parts.stage[p];
+        parts |= (uint64_t)(part->first >= range->first && part->end <= range->end) << p;
+    }
+    return parts;
+}
+
+static void
+range_set(float *to, const float *from, const struct state_range *range)
+{
+    size_t size = (range->end - range->first) * sizeof *to;
     if (from)
-        memcpy(to, from, feedback->params * sizeof *to);
+        memcpy(to + range->first, from + range->first, size);
     else
-        memset(to, 0, feedback->params * sizeof *to);
+        memset(to + range->first, 0, size);
+}
+
+static void
+parts_zero(const struct feedback *feedback, float *to, uint64_t parts)
+{
+    for (uint64_t left = parts; left; left &= left - 1)
+        range_set(to, NULL, &feedback->parts.stage[__builtin_ctzll(left)]);
+}
+
+static void
+parts_forget(struct feedback *feedback)
+{
+    memset(feedback->has, 0, sizeof feedback->has);
+    memset(feedback->computed, 0, sizeof feedback->computed);
 }
 
 int
-feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards, uint64_t empty)
+feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards,
+              const struct state_range *range, uint64_t empty)
 {
+    uint64_t parts = parts_in(feedback, range);
     feedback->carries = state_carries(state);
     if (feedback->round != state->header->round)
-        feedback->has = feedback->computed = 0;
+        parts_forget(feedback);
     feedback->round = state->header->round;
-    if (feedback->carries && (shards & ~feedback->has))
-        return -ENODATA;
+    for (uint64_t left = shards; left && feedback->carries; left &= left - 1)
+        if (parts & ~feedback->has[__builtin_ctzll(left)])
+            return -ENODATA;
     for (uint64_t left = shards; left; left &= left - 1) {
         unsigned s = (unsigned)__builtin_ctzll(left);
         if (!feedback_room(feedback, s))
             return -ENOMEM;
         if (empty >> s & 1)
-            shard_set(feedback, feedback->next[s], feedback->carries ? feedback->now[s] : NULL);
+            range_set(feedback->next[s], feedback->carries ? feedback->now[s] : NULL, range);
+        feedback->computed[s] |= parts;
     }
-    feedback->computed |= shards;
     return 0;
 }
 
@@ -105,29 +140,29 @@ feedback_scratch(const struct feedback *feedback, unsigned shard)
 }
 
 static void
-shards_swap(struct feedback *feedback, uint64_t shards)
+shard_swap(struct feedback *feedback, unsigned s)
 {
-    for (uint64_t left = shards; left; left &= left - 1) {
-        unsigned s = (unsigned)__builtin_ctzll(left);
-        float *now = feedback->now[s];
-        feedback->now[s] = feedback->next[s];
-        feedback->next[s] = now;
-    }
+    float *now = feedback->now[s];
+    feedback->now[s] = feedback->next[s];
+    feedback->next[s] = now;
 }
 
 void
 feedback_applied(struct feedback *feedback, const struct state *next, const struct state *now,
                  const struct state_event *event)
 {
-    bool known = feedback->round == now->header->round;
-    uint64_t computed = known ? feedback->computed : 0, had = known ? feedback->has : 0;
     bool zero = event->skipped && !state_carries(now), moves = event->stepped && !event->skipped;
-    if (moves && state_carries(next))
-        shards_swap(feedback, computed);
-    for (uint64_t left = zero ? computed : 0; left; left &= left - 1)
-        shard_set(feedback, feedback->now[__builtin_ctzll(left)], NULL);
-    feedback->has = moves || zero ? computed : had;
-    feedback->computed = 0;
+    if (feedback->round != now->header->round)
+        parts_forget(feedback);
+    for (unsigned s = 0; s < feedback->shards; s++) {
+        uint64_t computed = feedback->computed[s];
+        if (moves && computed && state_carries(next))
+            shard_swap(feedback, s);
+        if (zero)
+            parts_zero(feedback, feedback->now[s], computed);
+        feedback->has[s] = moves || zero ? computed : feedback->has[s];
+        feedback->computed[s] = 0;
+    }
     feedback->round = next->header->round;
 }
 
@@ -135,17 +170,19 @@ double
 feedback_norm(const struct feedback *feedback)
 {
     double squares = 0;
-    for (uint64_t left = feedback->has; left; left &= left - 1) {
-        const float *now = feedback->now[__builtin_ctzll(left)];
-        for (size_t i = 0; now && i < feedback->params; i++)
-            squares += (double)now[i] * (double)now[i];
-    }
+    for (unsigned s = 0; s < feedback->shards; s++)
+        for (uint64_t left = feedback->has[s]; left; left &= left - 1) {
+            const struct state_range *part = &feedback->parts.stage[__builtin_ctzll(left)];
+            const float *now = feedback->now[s];
+            for (size_t i = part->first; now && i < part->end; i++)
+                squares += (double)now[i] * (double)now[i];
+        }
     return sqrt(squares);
 }
 
 void
 feedback_drop(struct feedback *feedback)
 {
-    feedback->has = feedback->computed = 0;
+    parts_forget(feedback);
     feedback->round = (uint64_t)NO_ROUND;
 }

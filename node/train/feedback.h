@@ -3,10 +3,10 @@
  *
  * A residual belongs to a shard and a state, and is a pure function of both. It is zero where a span begins (state_carries), and
  * only who computed the shard in each step since then has it. So it is in no checkpoint and in no message, and the core leaves
- * each shard with who has it (core_state.pinned).
+ * each shard with who has it (core_state.pinned). Of a model in stages a node has those of the parameters of its stages.
  *
  * It changes when a step is applied. What a round computes is put beside it, so that a round may be done again, or skipped, with
- * the same residual. Memory: 8 bytes per parameter and shard, allocated when the shard is first computed here, and kept. */
+ * the same residual. Memory: 8 bytes per shard and parameter that are computed here, from the first time on. */
 #ifndef NODE_FEEDBACK_H
 #define NODE_FEEDBACK_H
 
@@ -14,14 +14,17 @@
 
 struct feedback;
 
-/* Of all parameters of so many shards, each with so many floats of scratch memory. Returns 0 or -ENOMEM. */
-int feedback_new(struct feedback **out, unsigned shards, size_t params, size_t scratch);
+/* Of so many shards, each with so many floats of scratch memory. `parts` are what nodes may have of the parameters: those of a stage
+ * are some of them. Returns 0 or -ENOMEM. */
+int feedback_new(struct feedback **out, unsigned shards, const struct state_stages *parts,
+                 size_t scratch);
 void feedback_destroy(struct feedback **feedback);
 
-/* Of these shards, are there those of this state, and memory to compute the next round? Returns 0, -ENOMEM, or -ENODATA: another
- * node has one of them. Call it before these shards are computed. `empty`: those without a row, whose gradient may not come. */
+/* Of these shards and parameters, are there those of this state, and memory to compute the next round? Returns 0, -ENOMEM, or
+ * -ENODATA: another node has one of them. Call it before they are computed. `empty`: shards without a row, whose gradient may not
+ * come. */
 int feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards,
-                  uint64_t empty);
+                  const struct state_range *range, uint64_t empty);
 /* Elements [first, first + n) of the shard's gradient: with what is carried on, they are in feedback_next, [params], where what is
  * left out of them is to be in the end. */
 void feedback_add(struct feedback *feedback, unsigned shard, size_t first, const float *g,

@@ -129,43 +129,70 @@ memory_stage(const struct config *config, const struct job *job, unsigned k, uns
            nn_pass_room_bytes(job->model, &room);
 }
 
-/* Of the stages of a node, if nodes that are equally fast divide the model into k: at least as many as are needed for it. */
+/* Nodes that are equally fast divide the model into k stages: at least as many as are needed for it. */
+static void
+divide_equally(const struct config *config, const struct stages_mesh *mesh, unsigned k,
+               struct proto_plan *plan)
+{
+    size_t nodes = memory_nodes(config), groups = stages_groups(&mesh->stages, k);
+    stages_mesh_divide(mesh, config->train.shards, k, nodes > groups ? nodes : groups, plan);
+}
+
+/* Of the stages of a node, the activations. */
 static uint64_t
 largest_stage(const struct config *config, const struct job *job, const struct stages_mesh *mesh,
-              unsigned k)
+              const struct proto_plan *plan)
 {
-    struct proto_plan plan;
     uint64_t largest = 0;
-    size_t nodes = memory_nodes(config), groups = stages_groups(&mesh->stages, k);
-    stages_mesh_divide(mesh, config->train.shards, k, nodes > groups ? nodes : groups, &plan);
-    for (size_t m = 0; m < plan.count; m++) {
+    for (size_t m = 0; m < plan->count; m++) {
         uint64_t bytes = 0;
-        for (unsigned stage = 0; stage <= plan.cut_count; stage++)
-            if (plan.members[m].computes >> stage & 1)
-                bytes += memory_stage(config, job, (unsigned)plan.cut_count + 1, stage,
-                                      stages_mesh_layer(mesh, &plan, stage),
-                                      stages_mesh_layer(mesh, &plan, stage + 1));
+        for (unsigned stage = 0; stage <= plan->cut_count; stage++)
+            if (plan->members[m].computes >> stage & 1)
+                bytes += memory_stage(config, job, (unsigned)plan->cut_count + 1, stage,
+                                      stages_mesh_layer(mesh, plan, stage),
+                                      stages_mesh_layer(mesh, plan, stage + 1));
         largest = bytes > largest ? bytes : largest;
     }
     return largest;
 }
 
-/* What the largest stage needs: activations; its items, two that come and two that it makes of each shard. In an evaluation one comes
- * and one is made, of all rows of the test part. */
+/* Of the shards of a node, in its stages, what waits. */
 static uint64_t
-memory_of_stage(const struct config *config, const struct job *job)
+largest_left(const struct stages_mesh *mesh, const struct proto_plan *plan)
+{
+    struct state_stages params;
+    uint64_t largest = 0;
+    stages_mesh_params(mesh, plan, &params);
+    for (size_t m = 0; m < plan->count; m++) {
+        uint64_t count = 0;
+        for (size_t s = 0; s < params.count; s++)
+            count += (uint64_t)__builtin_popcountll(proto_plan_computes(plan, m, s)) *
+                     (params.stage[s].end - params.stage[s].first);
+        largest = count > largest ? count : largest;
+    }
+    return 2 * largest * sizeof(float);
+}
+
+/* With stages, what the largest one needs: activations; its items, two that come and two that it makes of each shard. In an evaluation
+ * one comes and one is made, of all rows of the test part. And with a codec that has a memory what waits. */
+static void
+measure_stages(struct memory *m, const struct config *config, const struct job *job)
 {
     struct stages_mesh mesh;
+    struct proto_plan plan;
     size_t k = memory_nodes(config), words = 0, shards = config->train.shards;
     if (config->mesh.stages == CONFIG_STAGES_AUTO || config->mesh.stages == 1 || k == 1 ||
         stages_mesh_init(&mesh, job, config))
-        return 0;
+        return;
     k = k + mesh.stages.tied < config->mesh.stages ? k + mesh.stages.tied : config->mesh.stages;
     for (size_t c = 0; c < mesh.stages.cut_count; c++)
         words = mesh.stages.cut[c].words > words ? mesh.stages.cut[c].words : words;
     uint64_t trained = 4 * shards * mesh.core.shard_rows, tested = 2 * data_info(job->data)->test;
-    return largest_stage(config, job, &mesh, (unsigned)k) +
-           (trained > tested ? trained : tested) * words * sizeof(int32_t);
+    divide_equally(config, &mesh, (unsigned)k, &plan);
+    m->stage = largest_stage(config, job, &mesh, &plan) +
+               (trained > tested ? trained : tested) * words * sizeof(int32_t);
+    if (job->memory)
+        m->left = state_all(m) + largest_left(&mesh, &plan);
 }
 
 /* The first and the last are held together if they share a weight. Returns 0 or -ENOMEM. */
@@ -174,26 +201,28 @@ measure_segments(struct memory *m, const struct config *config, const struct job
 {
     struct stages stages;
     struct state_stages segments;
-    const struct optim_spec outer = job_outer(config);
-    size_t params = nn_param_count(job->model);
+    const struct state_job rules = job_rules(job, config);
+    size_t vectors = 1 + state_slots(&rules.rules.optim, rules.bases);
+    size_t params = nn_param_count(job->model), states = STATES + job->memory;
     if (job_stages(job, config, &stages))
         return -ENOMEM;
     stages_segments(&stages, job->model, &segments);
     m->segments = segments.count;
     for (size_t s = 0; s < segments.count; s++) {
         uint64_t own = segments.stage[s].end - segments.stage[s].first;
-        m->segment[s] = own * (STATES * (1 + optim_slots(&outer)) + VECTORS) * sizeof(float) +
+        m->segment[s] = own * (states * vectors + VECTORS) * sizeof(float) +
                         (uint64_t)((double)m->log * (double)own / (double)params);
     }
     return 0;
 }
 
-/* What a node needs beside its segments: activations of a stage, and what does not grow with what it holds. */
+/* What a node needs beside its segments: activations of a stage, what waits of its shards there, and what does not grow with what it
+ * holds. */
 static uint64_t
 beside_segments(const struct memory *m)
 {
     return m->program + m->data + m->sums - VECTORS * m->weights + m->stage + m->team[1] +
-           STATES * m->rest;
+           STATES * m->rest + m->left - (m->left ? m->weights + m->slots : 0);
 }
 
 uint64_t
@@ -242,7 +271,6 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
         .sums = (VECTORS + (config->mesh.audit > 0)) * vector,
         .model = params * sizeof(float),
         .shard = nn_pass_bytes(job->model, rows, true),
-        .stage = memory_of_stage(config, job),
         .local = config->train.local_steps > 1 ? local_sgd_bytes(job->model) : 0,
         .log_file = mesh_log_size(vector),
         .most = config->train.memory_max << 20,
@@ -267,6 +295,7 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
     m->rest = state - m->weights - m->slots;
     if (job->memory)
         m->left = state + 2 * shards_of_node(config) * m->weights;
+    measure_stages(m, config, job);
 }
 
 int
@@ -352,8 +381,10 @@ memory_stages(const struct config *config, const struct job *job)
     unsigned most = (unsigned)mesh.stages.cut_count + 1;
     unsigned k = 1, least = 2 + mesh.stages.tied; /* two that share a weight would be on one node */
     while ((k > 1 ? k : least - 1) < most && !fits(&m)) {
+        struct proto_plan plan;
         k = k > 1 ? k + 1 : least;
-        m.pass[m.lanes] = largest_stage(config, job, &mesh, k);
+        divide_equally(config, &mesh, k, &plan);
+        m.pass[m.lanes] = largest_stage(config, job, &mesh, &plan);
     }
     return k;
 }
@@ -415,6 +446,9 @@ memory_print(const struct memory *m, const struct config *config)
         snprintf(text, sizeof text,
                  "what waits of %u shards, and the state of the span's first step",
                  shards_of_node(config));
+        if (config->mesh.stages != 1)
+            snprintf(text, sizeof text,
+                     "what waits of a node's shards in its stages, and the span's first state");
         row("  left out", (double)m->left, text);
     }
     if (m->gossip > 0)

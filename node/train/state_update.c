@@ -288,6 +288,8 @@ next_basis(void *ctx, size_t tensor)
 {
     struct update *u = ctx;
     const struct exact *coded = state_codec(u->next)->coded, *grid = state_grid(u->now);
+    if (!state_holds_block(u->next, exact_tensor_first(grid, tensor)))
+        return;
     const struct lowrank *matrix = coded ? exact_matrix(coded, tensor) : NULL;
     size_t from = tensor_first(grid, tensor), end = tensor_first(grid, tensor + 1);
     uint64_t seed = mix64_pair(mix64_pair(u->now->job.seed, u->now->header->step), tensor);

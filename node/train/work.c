@@ -11,6 +11,7 @@
 
 #include "compress/check.h"
 #include "node/train/ledger.h"
+#include "node/train/stages.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
 
@@ -31,6 +32,22 @@ new_tables(struct work *work)
     return 0;
 }
 
+/* Of a model in stages a node has what is left out of some segments. */
+static int
+new_feedback(struct work *work)
+{
+    const struct work_setup *setup = &work->setup;
+    struct state_stages parts = {1, {{0, nn_param_count(setup->model)}}};
+    struct stages stages;
+    if (!setup->memory)
+        return 0;
+    if (setup->stages) {
+        stages_of(&stages, setup->model, &work->buckets);
+        stages_segments(&stages, setup->model, &parts);
+    }
+    return feedback_new(&work->feedback, setup->shards, &parts, 2 * setup->product);
+}
+
 int
 work_new(struct work **out, const struct work_setup *setup)
 {
@@ -42,9 +59,7 @@ work_new(struct work **out, const struct work_setup *setup)
     if (!work)
         return -ENOMEM;
     work->setup = *setup;
-    if (new_tables(work) || lanes_init(work) ||
-        (setup->memory && feedback_new(&work->feedback, setup->shards, nn_param_count(setup->model),
-                                       2 * setup->product))) {
+    if (new_tables(work) || lanes_init(work) || new_feedback(work)) {
         work_destroy(out);
         return -ENOMEM;
     }
@@ -238,9 +253,8 @@ add_product(struct part *part, const struct lowrank *matrix, size_t first, float
     lowrank_take(matrix, basis, product, rest, a);
 }
 
-/* What add_floats kept of elements [first, first + n), whole tensors. */
-static void
-add_kept(struct part *part, size_t first, size_t n)
+void
+work_add_kept(struct part *part, size_t first, size_t n)
 {
     const struct work *work = part->lane->work;
     const struct exact *grid = state_grid(work->state);
@@ -310,7 +324,7 @@ kept_part(void *ctx, size_t p)
     size_t first, layer = work->buckets.section[work->present].layer;
     size_t count = buckets_of_layer(work->setup.model, layer, &first);
     if (count)
-        add_kept(&lane->part[p], first, count);
+        work_add_kept(&lane->part[p], first, count);
 }
 
 /* What the section left to be quantised, by a codec with memory. */
@@ -361,7 +375,7 @@ local_sgd_lane(void *ctx, size_t i)
                   (float)((double)lane->count / (double)state_rows(state)));
     add_floats(lane->part, 0, lane->walk.gradient, state->param_count);
     if (work->keeps)
-        add_kept(lane->part, 0, state->param_count);
+        work_add_kept(lane->part, 0, state->param_count);
 }
 
 /* All local steps of the lanes' shards. */
@@ -467,11 +481,11 @@ work_clear(struct work *work, const struct state_range *range)
     pool_run(work->setup.pool, clear_part, &it, it.parts);
 }
 
-/* Is the next step one of a codec with memory? */
-static bool
-remembers(const struct work *work, const struct state *state)
+bool
+work_remembers(const struct work *work, const struct state *state)
 {
-    return work->feedback && state_span(state) > 0 && state->header->step >= state->job.warmup;
+    return work->feedback && state->header->phase == STATE_TRAIN && state_span(state) > 0 &&
+           state->header->step >= state->job.warmup;
 }
 
 void
@@ -483,7 +497,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->state = state;
     work->params = training ? state->params : state_weights(state);
     work->own = own;
-    work->keeps = training && remembers(work, state);
+    work->keeps = work_remembers(work, state);
     exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
     for (size_t r = 0; fresh && training && r < state->held_count; r++)
         work_clear(work, &state->held[r]);
@@ -502,17 +516,24 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
 }
 
 int
-work_open(struct work *work, const struct state *state, uint64_t shards)
+work_open_range(struct work *work, const struct state *state, uint64_t shards,
+                const struct state_range *range)
 {
     uint64_t empty = 0;
-    if (state->header->phase != STATE_TRAIN || !remembers(work, state))
+    if (!work_remembers(work, state))
         return 0;
     work->state = state;
     for (uint64_t left = shards; left; left &= left - 1) {
         unsigned s = (unsigned)__builtin_ctzll(left);
         empty |= (uint64_t)(work_shard_rows(work, s) == 0) << s;
     }
-    return feedback_open(work->feedback, state, shards, empty);
+    return feedback_open(work->feedback, state, shards, range, empty);
+}
+
+int
+work_open(struct work *work, const struct state *state, uint64_t shards)
+{
+    return work_open_range(work, state, shards, &(struct state_range){0, state->param_count});
 }
 
 void

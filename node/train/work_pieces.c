@@ -385,12 +385,25 @@ begin(struct work *work, struct stage *stage)
     clear_counts(work, stage);
 }
 
+/* What the layers of the stage have left to be quantised, by a codec with memory. */
 static void
+add_stage_kept(struct work *work, const struct stage *stage, struct lane *lane)
+{
+    if (work->keeps)
+        work_add_kept(lane->part, stage->params.first, stage->params.end - stage->params.first);
+}
+
+/* Returns what work_open returns. */
+static int
 back(struct work *work, const struct work_piece *piece)
 {
     struct stage *stage = &work->pieces->stage[piece->stage];
     struct slot *slot = find_slot(stage, piece->shard), *tied = tied_slot(work, piece);
+    uint64_t opens = piece->kind == SCHEDULE_WEIGHT ? 0 : UINT64_C(1) << piece->shard;
     assert(slot);
+    int rc = work_open_range(work, work->state, opens, &stage->params);
+    if (rc)
+        return rc;
     if (piece->fresh)
         begin(work, stage);
     nn_pass_tied(slot->lane.pass, tied ? tied->lane.pass : NULL);
@@ -398,8 +411,11 @@ back(struct work *work, const struct work_piece *piece)
         backward(work, piece, &slot->lane);
     if (piece->kind == SCHEDULE_WEIGHT)
         weights(work, piece, &slot->lane);
-    if (piece->kind != SCHEDULE_INPUT)
-        finish_shard(work, piece, slot, tied);
+    if (piece->kind == SCHEDULE_INPUT)
+        return 0;
+    add_stage_kept(work, stage, &slot->lane);
+    finish_shard(work, piece, slot, tied);
+    return 0;
 }
 
 /* What waits, of a round that was given up, waits for nothing. */
@@ -427,6 +443,7 @@ set_round(struct work *work, const struct state *state, int32_t *own)
     work->state = state;
     work->params = is_evaluation(state) ? state_weights(state) : state->params;
     work->own = own;
+    work->keeps = work_remembers(work, state);
     work->loss_scale = 1.0f / (float)state_rows(state);
 }
 
@@ -473,7 +490,9 @@ work_piece(struct work *work, const struct state *state, const struct work_stage
     set_round(work, state, own);
     keep_slots(stage, piece->held);
     if (piece->kind != SCHEDULE_FORWARD) {
-        back(work, piece);
+        int rc = back(work, piece);
+        if (rc)
+            return rc;
     } else {
         struct slot *slot = take_slot(work, stage, piece->shard);
         if (!slot)

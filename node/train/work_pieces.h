@@ -50,8 +50,8 @@ struct work_piece {
  * as a gradient of the input and one of the weights, and comes here as often. */
 void work_piece_point(const struct state *state, enum schedule_kind kind);
 /* Computes a piece of the state's next round. Returns 0, or -ENOMEM if there is no memory for the
- * activations of this plan: nothing was computed; or -EBADMSG if the parameters have changed in memory, and what the piece
- * gives to another stage with them. */
+ * activations of this plan, or for what its codec leaves out of gradients: nothing was computed; or -ENODATA, as work_open; or
+ * -EBADMSG if the parameters have changed in memory, and what the piece gives to another stage with them. */
 int work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
                const struct work_piece *piece, int32_t *own);
 /* Writes the last bucket of own: the sums of what the stages of this node have added so far, and zeros for the summary

@@ -120,4 +120,6 @@ for codec in none int8 bf16 terngrad sparse topk randk powersgd; do
 done
 awk '$1 == "int8" {few = $8} $1 == "topk" {exit !($8 > few)}' "$WORK/table" || fail "what waits needs no memory: $(cat "$WORK/table")"
 "$MESHNODE" check "$WORK/plain.yaml" --peers 3 --set mesh.stages=2 >"$WORK/table" || fail "check with stages: $(cat "$WORK/table")"
-[ -n "$(predicted int8)" ] && [ -z "$(predicted topk)" ] || fail "check has other codecs with stages: $(cat "$WORK/table")"
+[ -n "$(predicted int8)" ] && [ -n "$(predicted topk)" ] || fail "check has other codecs with stages: $(cat "$WORK/table")"
+"$MESHNODE" check "$WORK/plain.yaml" --peers 3 --set mesh.audit=0.1 >"$WORK/table" || fail "check with audits: $(cat "$WORK/table")"
+[ -n "$(predicted int8)" ] && [ -z "$(predicted topk)" ] || fail "check has other codecs with audits: $(cat "$WORK/table")"

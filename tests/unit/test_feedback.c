@@ -13,6 +13,9 @@
 
 enum { N = 5, SHARDS = 4, WARMUP = 2, SPAN = 4 };
 
+static const struct state_stages parts = {2, {{0, 2}, {2, N}}};
+static const struct state_range whole = {0, N};
+
 static struct state_header now_header, next_header;
 static struct state now, next;
 static struct feedback *feedback;
@@ -39,7 +42,7 @@ begin(void **context)
     now = (struct state){.job = job, .header = &now_header};
     next = (struct state){.job = job, .header = &next_header};
     now_header = (struct state_header){.round = 7, .step = WARMUP};
-    return feedback_new(&feedback, SHARDS, N, 0);
+    return feedback_new(&feedback, SHARDS, &parts, 0);
 }
 
 static int
@@ -57,7 +60,7 @@ compute(uint64_t shards, float g, float left)
 {
     const float gradient[N] = {g, g, g, g, g};
     float sum = 0;
-    assert_int_equal(feedback_open(feedback, &now, shards, 0), 0);
+    assert_int_equal(feedback_open(feedback, &now, shards, &whole, 0), 0);
     for (uint64_t rest = shards; rest; rest &= rest - 1) {
         unsigned s = (unsigned)__builtin_ctzll(rest);
         feedback_add(feedback, s, 0, gradient, N);
@@ -115,7 +118,7 @@ after_a_first_step_that_is_skipped_nothing_waits(void **context)
     compute(1, 1, 0.25f);
     apply(&skipped);
     assert_true(compute(1, 2, 0) == 2);
-    assert_int_equal(feedback_open(feedback, &now, 2, 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 2, &whole, 0), -ENODATA);
 }
 
 static void
@@ -124,11 +127,11 @@ who_did_not_compute_a_shard_has_it_not(void **context)
     (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
-    assert_int_equal(feedback_open(feedback, &now, 3, 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 3, &whole, 0), -ENODATA);
     assert_true(compute(1, 1, 0.25f) == 1.25f);
     apply(&stepped);
     apply(&stepped); /* by others alone */
-    assert_int_equal(feedback_open(feedback, &now, 1, 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
 }
 
 static void
@@ -150,7 +153,7 @@ a_state_that_is_gone_takes_it_along(void **context)
     compute(1, 1, 0.25f);
     apply(&stepped);
     feedback_drop(feedback);
-    assert_int_equal(feedback_open(feedback, &now, 1, 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
     now_header = (struct state_header){.round = 7, .step = WARMUP};
     assert_true(compute(1, 1, 0) == 1);
 }
@@ -162,8 +165,56 @@ a_shard_without_rows_keeps_it(void **context)
     (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
-    assert_int_equal(feedback_open(feedback, &now, 1, 1), 0);
+    assert_int_equal(feedback_open(feedback, &now, 1, &whole, 1), 0);
     assert_true(feedback_next(feedback, 0)[0] == 0.25f);
+}
+
+/* One after the other, as stages are computed. */
+static void
+compute_part(size_t part, uint64_t shards, float g, float left)
+{
+    const struct state_range *range = &parts.stage[part];
+    const float gradient[N] = {g, g, g, g, g};
+    assert_int_equal(feedback_open(feedback, &now, shards, range, 0), 0);
+    for (uint64_t rest = shards; rest; rest &= rest - 1) {
+        unsigned s = (unsigned)__builtin_ctzll(rest);
+        feedback_add(feedback, s, range->first, gradient, range->end - range->first);
+        for (size_t i = range->first; i < range->end; i++)
+            feedback_next(feedback, s)[i] = left;
+    }
+}
+
+static void
+a_node_has_what_its_stages_left_out(void **context)
+{
+    (void)context;
+    compute_part(1, 3, 1, 0.25f);
+    compute_part(0, 2, 1, 0.5f);
+    apply(&stepped);
+    assert_true(feedback_norm(feedback) == sqrt(2 * 3 * 0.0625 + 2 * 0.25));
+    assert_int_equal(feedback_open(feedback, &now, 1, &parts.stage[0], 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
+    assert_int_equal(feedback_open(feedback, &now, 2, &whole, 0), 0);
+    compute_part(1, 1, 2, 0);
+    apply(&stepped);
+    assert_int_equal(feedback_open(feedback, &now, 1, &parts.stage[1], 0), 0);
+    assert_int_equal(feedback_open(feedback, &now, 2, &whole, 0), 0);
+    compute_part(1, 1, 2, 0);
+    apply(&raised); /* the round is done again */
+    assert_int_equal(feedback_open(feedback, &now, 1, &parts.stage[1], 0), 0);
+}
+
+/* Of a shard without rows in a stage: only what waits there is touched. */
+static void
+an_empty_shard_keeps_the_part_that_is_computed(void **context)
+{
+    (void)context;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    compute_part(0, 1, 1, 0.5f);
+    assert_int_equal(feedback_open(feedback, &now, 1, &parts.stage[1], 1), 0);
+    assert_true(feedback_next(feedback, 0)[1] == 0.5f);
+    assert_true(feedback_next(feedback, 0)[2] == 0.25f);
 }
 
 int
@@ -179,6 +230,8 @@ main(void)
         cmocka_unit_test_setup_teardown(a_span_begins_with_nothing, begin, end),
         cmocka_unit_test_setup_teardown(a_state_that_is_gone_takes_it_along, begin, end),
         cmocka_unit_test_setup_teardown(a_shard_without_rows_keeps_it, begin, end),
+        cmocka_unit_test_setup_teardown(a_node_has_what_its_stages_left_out, begin, end),
+        cmocka_unit_test_setup_teardown(an_empty_shard_keeps_the_part_that_is_computed, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
