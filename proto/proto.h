@@ -369,13 +369,14 @@ struct proto_need {
 };
 
 enum proto_ask_kind {
-    PROTO_ASK_VALUES, /* a flow by the difference to the values in the body */
-    PROTO_ASK_SHARE,  /* a flow of push-sum */
-    PROTO_ASK_SETTLE, /* what became of flow `number`? */
-    PROTO_ASK_TAKEN,  /* nothing: flow `number` was taken */
-    PROTO_ASK_COPY,   /* a copy of the values, to join */
-    PROTO_ASK_LAST,   /* the same for the last mean of this plan */
-    PROTO_ASK_RESULT, /* a copy of the result */
+    PROTO_ASK_VALUES,  /* a flow by the difference to the values in the body */
+    PROTO_ASK_SHARE,   /* a flow of push-sum */
+    PROTO_ASK_SETTLE,  /* what became of flow `number`? */
+    PROTO_ASK_TAKEN,   /* nothing: flow `number` was taken */
+    PROTO_ASK_COPY,    /* a copy of the values, to join */
+    PROTO_ASK_LAST,    /* the same for the last mean of this plan */
+    PROTO_ASK_RESULT,  /* a copy of the result */
+    PROTO_ASK_CHANGES, /* as VALUES: the body is what has changed since flow `number` - 1 */
     PROTO_ASKS_END,
 };
 

@@ -113,6 +113,7 @@
 #define MUTANT_GOSSIP_DEAF     BIT(15) /* no snapshot is made for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT    BIT(8)  /* what a start has computed counts whenever it is told */
 #define MUTANT_GOSSIP_STALE    BIT(12) /* that an old flow was taken drops the present one */
+#define MUTANT_GOSSIP_COPY     BIT(10) /* changes are told and taken whichever copy they are to */
 
 #ifdef MESHNODE_MUTANTS
 extern uint64_t core_mutants; /* those planted now, in every core; tests/support/mutant.c */

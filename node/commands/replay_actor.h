@@ -11,6 +11,15 @@
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"
 
+/* With a codec: the public copy of a link to this node (mesh/core/gossip/gossip_public.h). Its giver has the same one. */
+struct replay_public {
+    struct replay_public *next;
+    uint64_t link;
+    int32_t *copy; /* [count] */
+    uint64_t *
+        taken; /* [range_count] the last flow that it has followed; UINT64_MAX: it has none to follow */
+};
+
 /* One start of a node. */
 struct actor {
     const struct replay_start *start;
@@ -26,6 +35,7 @@ struct actor {
     int64_t *values;
     int64_t *weight, *read_weight; /* [range_count] now, and when `read` was set */
     int32_t *read, *copied;        /* values that were read last; copies that have come */
+    struct replay_public *publics;
     struct core_task task;
     struct state state;
     bool ended; /* it has a result: */
@@ -38,6 +48,8 @@ struct replay {
     struct replay_pieces pieces;
     struct actor *actor; /* [pieces.start_count] */
     bool async, push_sum;
+    bool codes; /* with this codec */
+    struct codec codec;
     size_t count, range_size, range_count; /* count: values */
     struct state next;                     /* scratch, as are the following */
     float *before;
@@ -76,7 +88,9 @@ read_values(const struct replay *r, struct actor *a)
     memcpy(a->read_weight, a->weight, r->range_count * sizeof *a->weight);
 }
 
-/* ASKED, GAVE, TOOK, COPIED, GOT: DONE, or BLOCKED as long as the other end has not come so far. */
+/* Of this node as a taker. */
+void replay_flows_forget(struct actor *a);
+/* ASKED, ASKED_WHOLE, GAVE, TOOK, COPIED, GOT: DONE, or BLOCKED as long as the other end has not come so far. */
 int replay_flows_exchange(struct replay *r, struct actor *a);
 /* ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT. */
 int replay_flows_adopt(struct replay *r, struct actor *a);

@@ -3,6 +3,55 @@
 
 #include <stdlib.h>
 
+/* --- Public copies -------------------------------------------------------------------------------- */
+
+/* Of the link that the event is about; NULL: there is none yet. */
+static struct replay_public *
+find_public(const struct actor *a)
+{
+    struct replay_public *public = a->publics;
+    while (public && public->link != a->note.link)
+    public = public->next;
+    return public;
+}
+
+static void
+free_public(struct replay_public *public)
+{
+    free(public->copy);
+    free(public->taken);
+    free(public);
+}
+
+static struct replay_public *
+add_public(const struct replay *r, struct actor *a)
+{
+    struct replay_public *public = calloc(1, sizeof *public);
+    if (!public)
+        return NULL;
+    *public = (struct replay_public){.next = a->publics,
+                                     .link = a->note.link,
+                                     .copy = calloc(r->count, sizeof *public->copy),
+                                     .taken = calloc(r->range_count, sizeof *public->taken)};
+    if (!public->copy || !public->taken) {
+        free_public(public);
+        return NULL;
+    }
+    for (size_t p = 0; p < r->range_count; p++)
+    public->taken[p] = UINT64_MAX;
+    return a->publics = public;
+}
+
+void
+replay_flows_forget(struct actor *a)
+{
+    while (a->publics) {
+        struct replay_public *next = a->publics->next;
+        free_public(a->publics);
+        a->publics = next;
+    }
+}
+
 /* --- Flows ---------------------------------------------------------------------------------------- */
 
 static int32_t *
@@ -22,16 +71,57 @@ values_of_flow(const struct replay *r, const struct actor *a, size_t range, int3
         memcpy(out, a->read + first, n * sizeof *out);
 }
 
+/* The values that an ASK has are the public copy from now on. */
 static int
-on_asked(const struct replay *r, const struct actor *a, struct replay_piece *piece)
+begin_public(const struct replay *r, struct actor *a, const int32_t *values)
+{
+    size_t p = a->note.range;
+    struct replay_public *public = find_public(a);
+    if (!public && !(public = add_public(r, a)))
+        return -ENOMEM;
+    memcpy(public->copy + first_of(r, p), values, count_of(r, p) * sizeof *values);
+    public->taken[p] = a->note.number - 1;
+    return DONE;
+}
+
+/* It tells changes to the copy after the flow before it. */
+static int
+tell_changes(struct replay *r, struct actor *a, struct replay_piece *piece)
+{
+    size_t p = piece->range, n = count_of(r, p);
+    struct replay_public *public = find_public(a);
+    if (!public || public->taken[p] != piece->number - 1)
+        return IMPOSSIBLE;
+    int32_t *copy = public->copy + first_of(r, p);
+    piece->change = new_body(r, piece);
+    if (!piece->change)
+        return -ENOMEM;
+    values_of_flow(r, a, p, r->scratch);
+    memcpy(piece->theirs, copy, n * sizeof *copy);
+    gossip_flow_tell(piece->change, copy, r->scratch, &r->codec, n);
+    return DONE;
+}
+
+static int
+on_asked(struct replay *r, struct actor *a, struct replay_piece *piece)
 {
     if (!piece || r->push_sum) /* it was not answered, or its values do not matter */
         return DONE;
     piece->theirs = new_body(r, piece);
     if (!piece->theirs)
         return -ENOMEM;
+    if (r->codes && a->note.event == GOSSIP_ASKED)
+        return tell_changes(r, a, piece);
     values_of_flow(r, a, piece->range, piece->theirs);
-    return DONE;
+    return r->codes ? begin_public(r, a, piece->theirs) : DONE;
+}
+
+static void
+forget_asked(struct replay_piece *piece)
+{
+    free(piece->theirs);
+    free(piece->change);
+    piece->theirs = piece->change = NULL;
 }
 
 static int
@@ -47,24 +137,32 @@ on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
         gossip_flow_share(piece->body, a->values + first, r->scratch, a->note.share, n);
         piece->weight = a->read_weight[piece->range] / a->note.share;
         a->weight[piece->range] -= piece->weight;
+    } else if (piece->change) {
+        gossip_flow_few(piece->body, a->values + first, piece->theirs, r->scratch, piece->change,
+                        &r->codec, a->note.share, n);
     } else {
         gossip_flow_average(piece->body, a->values + first, r->scratch, piece->theirs,
                             a->note.share, n);
     }
-    free(piece->theirs);
-    piece->theirs = NULL;
+    forget_asked(piece);
     return DONE;
 }
 
 static int
-on_took(const struct replay *r, struct actor *a, struct replay_piece *piece)
+on_took(const struct replay *r, struct actor *a, const struct replay_piece *piece)
 {
+    struct replay_public *public = find_public(a);
     if (!piece->body)
         return BLOCKED;
     if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
         return IMPOSSIBLE;
     gossip_flow_add(a->values + first_of(r, piece->range), piece->body, count_of(r, piece->range));
     a->weight[piece->range] += piece->weight;
+    if (public) {
+        gossip_flow_follow(public->copy + first_of(r, piece->range), piece->body,
+                           count_of(r, piece->range));
+        public->taken[piece->range] = piece->number;
+    }
     return DONE;
 }
 
@@ -169,7 +267,8 @@ replay_flows_exchange(struct replay *r, struct actor *a)
     struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
     bool made = a->note.event == GOSSIP_GAVE || a->note.event == GOSSIP_COPIED;
     bool took = a->note.event == GOSSIP_TOOK || a->note.event == GOSSIP_GOT;
-    int rc = a->note.event == GOSSIP_ASKED    ? on_asked(r, a, piece)
+    bool asks = a->note.event == GOSSIP_ASKED || a->note.event == GOSSIP_ASKED_WHOLE;
+    int rc = asks                             ? on_asked(r, a, piece)
              : a->note.event == GOSSIP_GAVE   ? on_gave(r, a, piece)
              : a->note.event == GOSSIP_TOOK   ? on_took(r, a, piece)
              : a->note.event == GOSSIP_COPIED ? on_copied(r, a, piece)

@@ -22,6 +22,7 @@ forget_values(struct actor *a)
     free(a->weight);
     free(a->read);
     free(a->copied);
+    replay_flows_forget(a);
     a->values = a->weight = NULL;
     a->read = a->copied = NULL;
 }
@@ -235,6 +236,7 @@ do_event(struct replay *r, struct actor *a)
     case GOSSIP_PHASE:
         return on_phase(r, a);
     case GOSSIP_ASKED:
+    case GOSSIP_ASKED_WHOLE:
     case GOSSIP_GAVE:
     case GOSSIP_TOOK:
     case GOSSIP_COPIED:
@@ -339,6 +341,7 @@ gossip_open_replay(struct replay *r, const struct verify_folders *folders, struc
     r->range_count = (r->count + r->range_size - 1) / r->range_size;
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
+    r->codes = job_codec(config, &r->codec);
     r->before = calloc(r->count, sizeof *r->before);
     r->scratch = calloc(r->count, sizeof *r->scratch);
     r->update = calloc(r->count, sizeof *r->update);

@@ -36,9 +36,11 @@ struct replay_piece {
     uint64_t link, number;   /* link 0: a copy */
     uint32_t range;
     struct proto_node giver;
-    bool asked;      /* flow: its taker's values are known */
-    bool wanted;     /* somebody took it */
-    int32_t *theirs; /* flow: values of who asked; NULL: not yet, or not any more */
+    bool asked;  /* flow: its taker's values are known */
+    bool wanted; /* somebody took it */
+    int32_t
+        *theirs; /* flow: values of who asked, or the public copy; NULL: not yet, or not any more */
+    int32_t *change; /* to the public copy; NULL: these are the values */
     int32_t *body;   /* NULL: not yet, or not any more */
     int64_t weight;
 };

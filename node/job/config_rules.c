@@ -75,10 +75,17 @@ const struct config_rule config_rules[] = {
     {FREE_SERVERS, "mesh.compress != none|int8",
      "what is pushed has no sum that other codecs could follow; set mesh.compress = int8, or leave "
      "it out"},
-    {"mesh.compress != none", "mesh.topology = gossip",
-     "neighbours exchange parameters and no gradients; set mesh.topology = ring or server, or "
-     "leave "
-     "out mesh.compress"},
+    {"mesh.compress != none|topk", "mesh.topology = gossip",
+     "neighbours exchange parameters and no gradients; set mesh.compress = topk, or leave it out"},
+    {"mesh.compress != none", "gossip.method = push_sum",
+     "a flow of push-sum is of no difference that could be coded; set gossip.method = average, or "
+     "leave out mesh.compress"},
+    {"mesh.compress_warmup != 16", "mesh.topology = gossip",
+     "gossip has no steps that are not compressed; leave out mesh.compress_warmup"},
+    {"mesh.compress.topk.bits < 11", "mesh.topology = gossip",
+     "what gossip chooses to send it sends as it is; leave out bits"},
+    {"mesh.compress_span != 64", "mesh.topology = gossip",
+     "what is left out waits in the replicas; leave out mesh.compress_span"},
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
     {"mesh.compress_span != 64", "mesh.compress != " CODECS_WITH_MEMORY "|auto",

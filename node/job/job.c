@@ -148,17 +148,27 @@ make_choices(struct job *job, const struct config *config)
     return rc;
 }
 
+bool
+job_codec(const struct config *config, struct codec *codec)
+{
+    const struct codec *kind = codec_of(config->mesh.compress);
+    if (!kind)
+        return false;
+    *codec = *kind;
+    if (config->mesh.compress_k > 0)
+        codec->share = config->mesh.compress_k;
+    if (config->mesh.compress_rank > 0)
+        codec->rank = config->mesh.compress_rank;
+    if (config->mesh.compress_bits > 0)
+        codec_round(codec, config->mesh.compress_bits);
+    return true;
+}
+
 int
 job_code(struct job *job, const struct config *config, struct why *why)
 {
-    const struct codec *kind = codec_of(config->mesh.compress);
-    struct codec codec = kind ? *kind : (struct codec){0};
-    if (config->mesh.compress_k > 0)
-        codec.share = config->mesh.compress_k;
-    if (config->mesh.compress_rank > 0)
-        codec.rank = config->mesh.compress_rank;
-    if (config->mesh.compress_bits > 0)
-        codec_round(&codec, config->mesh.compress_bits);
+    struct codec codec;
+    bool kind = job_codec(config, &codec) && config_way(config) != CONFIG_GOSSIP;
     drop_grids(job);
     int rc = job_chooses(config) ? make_choices(job, config)
              : kind              ? make_grids(job, config, &codec, &job->codec[0])

@@ -5,7 +5,7 @@
 
 /* The numbers of a record in their order, and what else it may have. */
 enum { LINK = 1, NUMBER = 2, PART = 4, SHARE = 8, STEP = 16, TOTAL = 32, SHARDS = 64 };
-enum { NUMBERS = 7, PEER = 128, EMPTY = 256, EVENTS = GOSSIP_SAVED + 1 };
+enum { NUMBERS = 7, PEER = 128, EMPTY = 256, EVENTS = GOSSIP_ASKED_WHOLE + 1 };
 
 /* What an event's record has; 0: there is none. */
 static const unsigned fields[EVENTS] = {
@@ -24,6 +24,7 @@ static const unsigned fields[EVENTS] = {
     [GOSSIP_MEAN] = EMPTY,
     [GOSSIP_RESULT] = EMPTY,
     [GOSSIP_SAVED] = NUMBER,
+    [GOSSIP_ASKED_WHOLE] = PEER | LINK | NUMBER | PART,
 };
 
 bool

@@ -8,6 +8,7 @@
  *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes, how
  *               many members it has, and the rank of this node
  *     ASKED     peer, link, number, range
+ *     ASKED_WHOLE  the same, with a codec: with all values; ASKED is then with changes of them (gossip_public.h)
  *     GAVE      peer, link, number, range, share
  *     TOOK      peer, link, number, range
  *     COPIED    number, range

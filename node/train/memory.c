@@ -72,7 +72,7 @@ uint64_t
 memory_least(const struct memory *m)
 {
     uint64_t states = m->spilled ? m->weights : 2 * (m->weights + m->slots);
-    return PROGRAM / 4 + m->data + m->sums / 2 + m->left / 2 + m->gossip / 2 + states +
+    return PROGRAM / 4 + m->data + m->sums / 2 + m->left / 2 + (m->gossip - m->told) / 2 + states +
            activations(m) / 2 + m->lanes * m->local;
 }
 
@@ -453,7 +453,9 @@ memory_print(const struct memory *m, const struct config *config)
     }
     if (m->gossip > 0)
         row("  gossip", (double)m->gossip,
-            "the replica's values, flows that are kept, its last step");
+            config->mesh.compress
+                ? "the replica's values, what neighbours know of them, flows, its last step"
+                : "the replica's values, flows that are kept, its last step");
     snprintf(text, sizeof text, "only while a node catches up%s%s", *where ? "; " : "", where);
     if (m->log > 0)
         row("  sums kept for others", (double)m->log, text);

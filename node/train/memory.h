@@ -27,9 +27,10 @@ struct memory {
     uint64_t shard; /* activations of one shard */
     uint64_t
         stage; /* with mesh.stages: of the largest one, beside the activations of whole shards */
-    uint64_t local;    /* parameters and gradient of one shard, with train.local_steps */
-    uint64_t gossip;   /* what a replica needs on top: its values, flows, and what a step changed */
-    uint64_t log;      /* sums for nodes that catch up; only while one does. Free modes: none */
+    uint64_t local;  /* parameters and gradient of one shard, with train.local_steps */
+    uint64_t gossip; /* what a replica needs on top: its values, flows, and what a step changed */
+    uint64_t told;   /* of it, with a codec: what neighbours know, of as many as a graph may have */
+    uint64_t log;    /* sums for nodes that catch up; only while one does. Free modes: none */
     uint64_t log_file; /* room for them in a file */
     uint64_t most;     /* train.memory_max; 0: no limit */
     unsigned states;   /* copies of the state, the one that is trained included */

@@ -3,6 +3,7 @@
 #include "node/train/way.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "compress/codec.h"
@@ -152,6 +153,17 @@ neighbours(const struct config *config, unsigned nodes)
     return most;
 }
 
+/* Of a model, about: with a codec ASKs have its share of the elements, and flows up to twice as many, each of some 30 bits. */
+static uint64_t
+exchanged(const struct config *config, const struct job *job)
+{
+    struct codec codec;
+    double params = (double)nn_param_count(job->model), bytes = params * sizeof(int32_t);
+    if (job_codec(config, &codec))
+        bytes = fmin(bytes, 1.5 * params * codec.share * sizeof(int32_t) + params / 128);
+    return (uint64_t)bytes;
+}
+
 /* A pair sends a model each way: one asks with its values, the other one answers with what flows. */
 int
 way_check_gossip(const struct config *config, const struct job *job)
@@ -159,20 +171,22 @@ way_check_gossip(const struct config *config, const struct job *job)
     unsigned nodes = (unsigned)memory_nodes(config);
     bool async = config->mesh.sync == CONFIG_ASYNC;
     unsigned to = async ? nodes > 1 : neighbours(config, nodes);
-    uint64_t model = nn_param_count(job->model) * sizeof(int32_t);
+    uint64_t model = exchanged(config, job);
+    const char *coded = config->mesh.compress ? " with mesh.compress" : "";
     char bytes[MEMORY_TEXT];
     memory_text(bytes, (double)(async ? 2 * to * model : to * model));
     printf("gossip  graph %s, method %s, %u nodes%s: after each step a node ",
            word(config, "gossip.graph"), word(config, "gossip.method"), nodes,
            config->mesh.peers ? "" : " (for example)");
     if (async)
-        printf("asks %u neighbour and answers about as many, without waiting; it sends about %s\n",
-               to, bytes);
+        printf(
+            "asks %u neighbour and answers about as many, without waiting; it sends about %s%s\n",
+            to, bytes, coded);
     else
-        printf("%s %u %s, and waits for %s; it sends %s\n",
+        printf("%s %u %s, and waits for %s; it sends %s%s\n",
                config->gossip.push_sum ? "sends to" : "averages with", to,
                to == 1 ? "node" : "nodes",
-               config->gossip.push_sum ? "those that send to it" : "them", bytes);
+               config->gossip.push_sum ? "those that send to it" : "them", bytes, coded);
     return 0;
 }
 

@@ -24,6 +24,7 @@
 
 struct gossip_run {
     struct gossip_config config;
+    struct codec codec;
     struct replica replica;
     const int64_t *weight; /* of the ranges of the values of this step */
     uint64_t from; /* hash of the parameters of the checkpoint that it goes on from; 0: none */
@@ -161,6 +162,7 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
         .graph = (enum gossip_kind)config->gossip.graph,
         .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
+        .codec = job_codec(config, &gossip->codec) ? &gossip->codec : NULL,
         .steps = state_steps_total(&run->state),
         .count = run->state.param_count,
         .save_every = config->train.checkpoint_every,
@@ -221,9 +223,18 @@ close_gossip(struct run *run)
 static void
 measure_gossip(struct memory *m, const struct config *config, size_t params, uint64_t vector)
 {
+    struct gossip_config gossip = {
+        .graph = (enum gossip_kind)config->gossip.graph,
+        .async = config->mesh.sync == CONFIG_ASYNC,
+        .codec = codec_of(config->mesh.compress),
+        .count = params,
+    };
     (void)vector;
-    m->gossip = gossip_size(params, MESH_CHUNK_ELEMS) +
+    m->gossip = gossip_size(&gossip, MESH_CHUNK_ELEMS) +
                 (1 + (config->train.eval_every > 0)) * params * sizeof(float);
+    m->told = gossip_size(&gossip, MESH_CHUNK_ELEMS);
+    gossip.codec = NULL;
+    m->told -= gossip_size(&gossip, MESH_CHUNK_ELEMS);
 }
 
 static void

@@ -59,6 +59,7 @@ struct held {
 
 struct frame {
     bool kept;
+    size_t size;
     uint8_t *data;
 };
 
@@ -74,7 +75,8 @@ struct node {
     struct link links[LINKS];
     enum busy busy;
     bool computed;
-    unsigned kept; /* frames */
+    unsigned kept;    /* frames */
+    size_t kept_size; /* their bytes */
     bool told_to_end, ended;
     uint64_t scored;
     uint64_t late_until;
@@ -223,8 +225,13 @@ on_keep(void *ctx, struct core_frame *frame)
     struct frame *mine = frame->handle;
     demand(!mine->kept);
     mine->kept = true;
+    mine->size = frame->size;
     node->kept++;
-    demand(node->kept <= (node->world->engine ? GOSSIP_KEPT_MAX : PUSH_QUEUE_MAX));
+    node->kept_size += frame->size;
+    if (node->world->engine)
+        demand(node->kept_size <= GOSSIP_KEPT_MAX * gossip_public_most(&node->gossip, CHUNK));
+    else
+        demand(node->kept <= PUSH_QUEUE_MAX);
 }
 
 static void
@@ -234,8 +241,9 @@ on_release(void *ctx, void *handle)
     struct frame *frame = handle;
     demand(frame->kept && node->kept > 0);
     node->kept--;
+    node->kept_size -= frame->size;
     free(frame->data);
-    *frame = (struct frame){false, NULL};
+    *frame = (struct frame){false, 0, NULL};
     if (frame != node->world->delivered)
         free(frame);
 }

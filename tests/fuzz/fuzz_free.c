@@ -22,6 +22,7 @@ configure(struct node *node)
 {
     static const struct push_size sizes[RANGES] = {{8, 8, 8, 8}, {8, 8, 8, 8}, {8, 8, 8, 8}};
     static const uint64_t bounds[] = {PUSH_UNBOUND, 0, 1, 3};
+    static const struct codec few = {.rounding = CODEC_TOP, .share = 0.3};
     uint8_t modes = node->world->modes;
     node->push = (struct push_config){.keeper = &push_keeper,
                                       .keeper_ctx = node,
@@ -38,6 +39,7 @@ configure(struct node *node)
                                           .graph = (enum gossip_kind)(modes % 8 % GOSSIP_KINDS),
                                           .push_sum = modes >> 3 & 1,
                                           .async = (modes >> 3 & 3) == 2,
+                                          .codec = (modes >> 3 & 5) == 4 ? &few : NULL,
                                           .steps = TICKETS / SHARDS,
                                           .save_every = modes >> 6,
                                           .count = VALUES};

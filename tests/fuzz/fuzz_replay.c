@@ -240,7 +240,7 @@ static void
 gossip_record(size_t t, struct gossip_names *names)
 {
     uint8_t data[GOSSIP_RECORD_MAX];
-    struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_SAVED))};
+    struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_ASKED_WHOLE))};
     if (!gossip_journal_has(note.event)) { /* 1, and those that are not written */
         start(t, node());
         *names = (struct gossip_names){.plan = 0};
@@ -291,7 +291,8 @@ do_event(struct replay *r, struct actor *a, bool *done)
     int rc = DONE;
     if (event == GOSSIP_PHASE || event == GOSSIP_READ)
         read_values(r, a);
-    else if (event >= GOSSIP_ASKED && event != GOSSIP_LOST && event <= GOSSIP_GOT)
+    else if (event == GOSSIP_ASKED_WHOLE ||
+             (event >= GOSSIP_ASKED && event != GOSSIP_LOST && event <= GOSSIP_GOT))
         rc = replay_flows_exchange(r, a);
     else if (event >= GOSSIP_ADOPTED && event <= GOSSIP_MEAN_VOID)
         rc = replay_flows_adopt(r, a);
@@ -317,7 +318,7 @@ run_events(struct replay *r)
 enum { VALUES = 5, PART_SIZE = 3 };
 
 static void
-exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
+exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool codes)
 {
     static int64_t values[64][VALUES], weight[64][2 * PARTS];
     static int32_t scratch[VALUES], read[64][VALUES], copied[64][VALUES];
@@ -326,6 +327,8 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
                        .actor = actor,
                        .async = async,
                        .push_sum = push_sum,
+                       .codes = codes,
+                       .codec = {.rounding = CODEC_TOP, .share = 0.3},
                        .count = VALUES,
                        .range_size = PART_SIZE,
                        .range_count = PARTS,
@@ -353,10 +356,12 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async)
         actor[s].over = !replay_pieces_next(pieces, from, &actor[s].cursor, &actor[s].note);
     }
     run_events(&r);
+    for (size_t s = 0; s < pieces->start_count; s++)
+        replay_flows_forget(&actor[s]);
 }
 
 static void
-gossip(bool push_sum, bool async)
+gossip(bool push_sum, bool async, bool codes)
 {
     const struct replay_rules rules = {
         .push_sum = push_sum, .range_count = PARTS, .shards = SHARDS};
@@ -375,7 +380,7 @@ gossip(bool push_sum, bool async)
     if (rc == 0) {
         check_pieces(&pieces);
         must(replay_cover(&pieces, &cover, &folders) == 0, "no memory");
-        exchange(&pieces, push_sum, async);
+        exchange(&pieces, push_sum, async, codes);
     }
     replay_pieces_fini(&pieces);
 }
@@ -386,10 +391,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data;
     left = size;
     begin();
-    unsigned way = draw(4);
+    unsigned way = draw(6);
     if (way == 0)
         push();
     else
-        gossip(way == 2, way == 3);
+        gossip(way == 2, way == 3 || way == 5, way >= 4);
     return 0;
 }

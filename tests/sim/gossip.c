@@ -1,6 +1,6 @@
 /* gossip.c - the engine gossip: what the trainer of each node does when its core asks for it.
  *
- * Each seed draws a graph and a method. A trainer takes a while for an update, which depends on the node, the step, its
+ * Each seed draws a graph and a method, and half of those that average a codec. A trainer takes a while for an update, which depends on the node, the step, its
  * shards and the values it was given. Bits flip on the way, not in memory. A
  * checkpoint is on the disk at once, or, one in eight, never. */
 #include <inttypes.h>
@@ -13,6 +13,7 @@
 #include "tests/support/made_up.h"
 
 struct gossip_config sim_gossip_config;
+static struct codec codec;
 uint32_t sim_gossip_chunk;
 
 enum {
@@ -86,6 +87,10 @@ begin(struct sim *sim)
         .count = p->vector < VALUES_MAX ? p->vector : VALUES_MAX,
     };
     sim_gossip_config.async = !sim_gossip_config.push_sum && (draw >> 9 & 1);
+    codec = *codec_of(CODEC_topk);
+    codec.share = draw >> 12 & 1 ? 0.3 : 0.01; /* 0.01: one of a range */
+    if (!sim_gossip_config.push_sum && !sim->play.scenario && (draw >> 10 & 1))
+        sim_gossip_config.codec = &codec;
     if (sim->play.scenario) {
         enum scenario_way way = sim->play.scenario->way;
         sim_gossip_config.push_sum = way == SCENARIO_PUSH_SUM;

@@ -32,7 +32,9 @@ struct record {
     unsigned rank; /* of the taker */
     bool given, taken, lost;
     size_t first, count;
-    int32_t theirs[VALUES], body[VALUES];
+    int32_t theirs[VALUES], body[VALUES]; /* theirs: with a codec the public copy */
+    bool tells;                           /* changes, */
+    bool told[VALUES];                    /* of these */
     int64_t weight;
 };
 

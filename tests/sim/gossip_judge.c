@@ -160,6 +160,44 @@ on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *not
 
 /* --- Flows --------------------------------------------------------------------------------------- */
 
+/* Is |d[k]| one of the largest of d[count]? */
+static bool
+among_largest(const int64_t *d, size_t count, size_t k)
+{
+    size_t before = 0, few = codec_few(sim_gossip_config.codec, count);
+    int64_t size = d[k] < 0 ? -d[k] : d[k];
+    for (size_t j = 0; j < count; j++) {
+        int64_t other = d[j] < 0 ? -d[j] : d[j];
+        before += other > size || (other == size && j < k);
+    }
+    return before < few;
+}
+
+/* The values of who asks become what both ends know of them after the flow before. */
+static void
+tell(struct sim *sim, const struct sim_node *node, const struct gossip_note *note,
+     struct record *record)
+{
+    struct gossip_note last = *note;
+    int64_t change[VALUES];
+    last.number--;
+    const struct record *before = look_up(key_of(note->peer, self_of(node), &last));
+    if (!before || !before->taken) {
+        sim_fail(sim, "node %u: tells changes since flow %" PRIu64 ", which it did not take",
+                 node->index, last.number);
+        return;
+    }
+    for (size_t k = 0; k < record->count; k++)
+        change[k] =
+            clamp((int64_t)record->theirs[k] - ((int64_t)before->theirs[k] + before->body[k]));
+    for (size_t k = 0; k < record->count; k++) {
+        record->told[k] = change[k] != 0 && among_largest(change, record->count, k);
+        record->theirs[k] =
+            before->theirs[k] + before->body[k] + (record->told[k] ? (int32_t)change[k] : 0);
+    }
+    record->tells = true;
+}
+
 static void
 on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
@@ -181,6 +219,8 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     for (size_t k = 0; k < record->count; k++)
         record->theirs[k] = sim_gossip_config.async ? clamp(books->value[record->first + k])
                                                     : books->read[record->first + k];
+    if (sim_gossip_config.codec && note->event == GOSSIP_ASKED)
+        tell(sim, node, note, record);
 }
 
 /* One part in how many flows along this edge, counted from the graph. */
@@ -196,14 +236,23 @@ share_of(const struct books *giver, unsigned taker)
     return to >> taker & 1 ? 1 + (mine > theirs ? mine : theirs) : 0;
 }
 
-static int32_t
-flow_of(const struct books *books, const struct record *record, size_t k, unsigned share)
+/* All elements of a flow: of changes those that were told, and the largest few others. */
+static void
+flow_of(const struct books *books, struct record *record, unsigned share)
 {
-    size_t at = record->first + k;
-    int64_t mine = sim_gossip_config.async ? clamp(books->value[at]) : (int64_t)books->read[at];
-    int64_t whole = sim_gossip_config.push_sum ? mine : mine - record->theirs[k];
-    int64_t size = whole < 0 ? -whole : whole;
-    return (int32_t)(whole < 0 ? -(size / share) : size / share);
+    int64_t whole[VALUES];
+    for (size_t k = 0; k < record->count; k++) {
+        size_t at = record->first + k;
+        int64_t mine = sim_gossip_config.async ? clamp(books->value[at]) : (int64_t)books->read[at];
+        whole[k] = sim_gossip_config.push_sum ? mine : mine - record->theirs[k];
+        whole[k] = record->tells ? clamp(whole[k]) : whole[k];
+    }
+    for (size_t k = 0; k < record->count; k++) {
+        int64_t size = whole[k] < 0 ? -whole[k] : whole[k];
+        bool flows = !record->tells || record->told[k] || among_largest(whole, record->count, k);
+        size = flows ? size / share : 0;
+        record->body[k] = (int32_t)(whole[k] < 0 ? -size : size);
+    }
 }
 
 static void
@@ -225,8 +274,9 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     record->given = true;
     record->from = node->index;
     record->from_incarnation = node->incarnation;
+    if (!sim->failed)
+        flow_of(books, record, share);
     for (size_t k = 0; k < record->count && !sim->failed; k++) {
-        record->body[k] = flow_of(books, record, k, share);
         books->value[record->first + k] -= record->body[k];
         if (note->body[k] != record->body[k])
             sim_fail(sim, "node %u: gives %d, it should be %d", node->index, note->body[k],
@@ -415,6 +465,7 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
         on_phase(sim, node, note);
         break;
     case GOSSIP_ASKED:
+    case GOSSIP_ASKED_WHOLE:
         on_asked(sim, node, note);
         break;
     case GOSSIP_GAVE:

@@ -136,6 +136,7 @@ static const struct plant plants_gossip[] = {
      NULL},
     {"the leader makes no checkpoint for who is told to end", MUTANT_GOSSIP_DEAF, 100, 0, NULL},
     {"what a node has computed counts whenever it is told", MUTANT_GOSSIP_COUNT, 100, 0, NULL},
+    {"changes are told and taken whichever copy they are to", MUTANT_GOSSIP_COPY, 400, 0, NULL},
 };
 
 static const struct plant plants_push[] = {

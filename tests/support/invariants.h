@@ -78,9 +78,11 @@ gossip_wrong(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     const struct gossip_links *links = &g->links;
-    unsigned kept = 0, used = 0;
+    const struct gossip_publics *publics = &links->publics;
+    size_t kept = 0;
+    unsigned used = 0;
     for (size_t p = 0; p < GOSSIP_LINKS * g->range_count; p++) {
-        kept += links->ranges[p].frame.handle != NULL;
+        kept += links->ranges[p].frame.handle ? links->ranges[p].frame.size : 0;
         used += links->ranges[p].slot >= 0;
         if (links->ranges[p].slot >= 0 && !links->slots[links->ranges[p].slot].used)
             return "a flow that is kept has no place";
@@ -100,6 +102,13 @@ gossip_wrong(const struct core *core)
         return "a place of a flow is lost";
     if (kept != links->kept)
         return "frames that wait are miscounted";
+    for (size_t a = 0; a < g->range_count * publics->each; a++)
+        for (size_t b = a + 1; b % publics->each != 0; b++)
+            if (publics->places[a].link != 0 &&
+                publics->places[a].link == publics->places[b].link &&
+                publics->places[a].gives == publics->places[b].gives &&
+                proto_node_equal(publics->places[a].node, publics->places[b].node))
+                return "a link has two copies of one range";
     if (g->run.on && !g->plan.active)
         return "a phase without a plan";
     if (g->status == GOSSIP_QUIET && (g->run.on || g->run.computing))

@@ -88,7 +88,10 @@ choose(const struct config_key *key, const char *sign, const char *value, char o
         number = key->kind == CONFIG_UINT ? number - 1 : number * 0.5;
     else
         number += key->kind == CONFIG_UINT ? 1 : 0.5;
-    parse_real_format(out, number, false);
+    if (key->kind == CONFIG_UINT)
+        snprintf(out, TEXT_SIZE, "%.0f", number);
+    else
+        parse_real_format(out, number, false);
 }
 
 static void

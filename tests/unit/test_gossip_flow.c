@@ -92,6 +92,38 @@ bodies_may_have_any_alignment(void **state)
     assert_true(gossip_flow_distance(mine, bytes + 1, 2) == 49 + 64);
 }
 
+/* What was told flows, and the largest of the rest; what was not is told later. */
+static void
+few_are_told_and_the_rest_comes_later(void **state)
+{
+    (void)state;
+    struct codec half = *codec_of(CODEC_topk);
+    half.share = 0.5;
+    int64_t giver[4] = {100, -9, 10, 0}, taker[4] = {0, 40, 3, -7};
+    int32_t mine[4], theirs[4], change[4], flow[4], asked[4] = {0}, given[4] = {0};
+    for (int round = 0; round < 2; round++) {
+        gossip_flow_clamp(theirs, taker, 4);
+        gossip_flow_clamp(mine, giver, 4);
+        gossip_flow_tell(change, asked, theirs, &half, 4);
+        assert_int_equal(change[1], round ? 0 : 40);
+        assert_int_equal(change[2], round ? 3 : 0);
+        gossip_flow_few(flow, giver, given, mine, change, &half, 2, 4);
+        gossip_flow_add(taker, flow, 4);
+        gossip_flow_follow(asked, flow, 4);
+        assert_memory_equal(asked, given, sizeof asked);
+    }
+    const int64_t left[4] = {50, 15, 7, -3}, came[4] = {50, 16, 6, -4};
+    assert_memory_equal(giver, left, sizeof left);
+    assert_memory_equal(taker, came, sizeof came);
+    const int32_t far[1] = {INT32_MAX};
+    int32_t copy[1] = {INT32_MIN};
+    gossip_flow_tell(change, copy, far, &half, 1); /* twice as far as an int32 goes */
+    assert_int_equal(copy[0], -1);
+    gossip_flow_tell(change, copy, far, &half, 1);
+    gossip_flow_tell(change, copy, far, &half, 1);
+    assert_int_equal(copy[0], INT32_MAX);
+}
+
 static void
 means_are_exact_and_rounded_towards_zero(void **state)
 {
@@ -114,6 +146,7 @@ main(void)
         cmocka_unit_test(shares_leave_the_rest_at_home),
         cmocka_unit_test(extremes_do_not_overflow),
         cmocka_unit_test(bodies_may_have_any_alignment),
+        cmocka_unit_test(few_are_told_and_the_rest_comes_later),
         cmocka_unit_test(means_are_exact_and_rounded_towards_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,7 @@ struct way {
     const char *name;
     enum gossip_kind graph;
     bool push_sum, async;
+    const struct codec *codec;
     bool silent; /* the first node tells no lies, and nothing else, for a while */
 };
 
@@ -133,8 +134,9 @@ forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
 static void
 forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, struct proto_ask *ask)
 {
-    static const enum proto_ask_kind next[2] = {PROTO_ASK_VALUES, PROTO_ASK_SHARE};
-    ask->kind = (uint16_t)next[draw(node) % 2];
+    static const enum proto_ask_kind next[3] = {PROTO_ASK_VALUES, PROTO_ASK_SHARE,
+                                                PROTO_ASK_CHANGES};
+    ask->kind = (uint16_t)next[draw(node) % 3];
     ask->link = link->mine;
     ask->number = link->ranges[ask->range].taken + 3 + draw(node) % 1000;
     if (kind == ASK_FAR && draw(node) % 2)
@@ -167,8 +169,11 @@ send_one(struct node *node, int i, const struct gossip_link *link, enum kind kin
     }
     if ((msg.type == PROTO_FLOW ? msg.flow.link : msg.ask.link) == 0)
         return; /* there is no such link yet */
+    bool unpacked = node->way->codec && (kind == SHORT || kind == LONG);
     node->sent[kind]++;
-    if (kind == DAMAGED)
+    if (unpacked)
+        msg.flow.check = gossip_link_check(&msg, body, count);
+    if (kind == DAMAGED || unpacked)
         peers_send_bulk(core, i, &msg, body, count * sizeof *body); /* without its check */
     else
         gossip_link_post(core, i, &msg, count ? body : NULL, count);
@@ -313,6 +318,7 @@ start(struct node *node, unsigned index, const struct way *way, const char *grou
                                      .graph = way->graph,
                                      .push_sum = way->push_sum,
                                      .async = way->async,
+                                     .codec = way->codec,
                                      .steps = STEPS,
                                      .count = COUNT}};
     struct mesh_setup setup =
@@ -384,30 +390,38 @@ static void
 averaging_in_phases_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"bsp", GOSSIP_RING, false, false, false});
+    run(&(struct way){"bsp", GOSSIP_RING, false, false, NULL, false});
 }
 
 static void
 averaging_in_pairs_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"async", GOSSIP_RANDOM, false, true, false});
+    run(&(struct way){"async", GOSSIP_RANDOM, false, true, NULL, false});
+}
+
+static void
+public_copies_take_nothing_forged(void **state)
+{
+    (void)state;
+    run(&(struct way){"bsp-topk", GOSSIP_RING, false, false, codec_of(CODEC_topk), false});
+    run(&(struct way){"async-topk", GOSSIP_RANDOM, false, true, codec_of(CODEC_topk), false});
 }
 
 static void
 push_sum_takes_nothing_forged(void **state)
 {
     (void)state;
-    run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false, false});
+    run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false, NULL, false});
 }
 
 /* Before, its neighbours waited for ever. It goes on alone until it speaks again, and then has the others' result. */
 static void
 who_stays_and_does_not_answer_is_left_out(void **state)
 {
-    const struct way ways[] = {{"silent-ring", GOSSIP_RING, false, false, true},
-                               {"silent-pairs", GOSSIP_RANDOM, false, true, true},
-                               {"silent-sum", GOSSIP_EXPONENTIAL, true, false, true}};
+    const struct way ways[] = {{"silent-ring", GOSSIP_RING, false, false, NULL, true},
+                               {"silent-pairs", GOSSIP_RANDOM, false, true, NULL, true},
+                               {"silent-sum", GOSSIP_EXPONENTIAL, true, false, NULL, true}};
     (void)state;
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         train_all(&ways[k]);
@@ -425,6 +439,7 @@ main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(averaging_in_phases_takes_nothing_forged),
         cmocka_unit_test(averaging_in_pairs_takes_nothing_forged),
+        cmocka_unit_test(public_copies_take_nothing_forged),
         cmocka_unit_test(push_sum_takes_nothing_forged),
         cmocka_unit_test(who_stays_and_does_not_answer_is_left_out),
     };

@@ -20,6 +20,7 @@ static const struct gossip_note notes[] = {
      .peer = {0x1122334455667788, 0x99aabbccddeeff00},
      .link = 3,
      .number = 127},
+    {.event = GOSSIP_ASKED_WHOLE, .peer = {5, 6}, .link = 3, .number = 128, .range = 1},
     {.event = GOSSIP_TOOK,
      .peer = {0x1122334455667788, 0x99aabbccddeeff00},
      .link = 3,

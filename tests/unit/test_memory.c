@@ -323,6 +323,21 @@ what_cannot_fit_is_refused(void **state)
     assert_non_null(strstr(why.line, "of memory, this machine or container has 10;"));
 }
 
+/* As many neighbours as a graph may have are counted; that they are there is not expected. */
+static void
+what_neighbours_know_is_counted(void **state)
+{
+    (void)state;
+    const char *const plain[] = {"mesh.topology=gossip", NULL};
+    const char *const coded[] = {"mesh.topology=gossip", "mesh.compress=topk", NULL};
+    struct memory before, memory;
+    assert_int_equal(plan(plain, &before), 0);
+    assert_int_equal(plan(coded, &memory), 0);
+    assert_true(memory_total(&memory) >= memory_total(&before) + 6 * memory.weights);
+    assert_int_equal(memory_least(&memory), memory_least(&before));
+    assert_int_equal(memory.left, 0);
+}
+
 /* And the same numbers as the whole has there: nothing is written outside of them. */
 /* `from`: model.from, or NULL. */
 static void
@@ -397,6 +412,7 @@ main(void)
         cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
         cmocka_unit_test(a_file_without_a_place_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused),
+        cmocka_unit_test(what_neighbours_know_is_counted),
         cmocka_unit_test(a_state_begins_with_what_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

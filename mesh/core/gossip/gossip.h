@@ -34,6 +34,9 @@
  * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
  * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.h).
  *
+ * With a codec (mesh.compress) an ASK tells only the largest changes of the values, and a flow only has what matters most:
+ * gossip_public.h, after CHOCO-SGD. The rest waits where it is.
+ *
  * Each file has its contract in its header: gossip_graph.h who exchanges with whom; gossip_flow.h the arithmetic;
  * gossip_link.h links and taking; gossip_give.h giving, and settling what is under way; gossip_count.h how much all have
  * computed; gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h checkpoints;
@@ -70,6 +73,7 @@ enum gossip_event {
     GOSSIP_MEAN,       /* the copies of the last mean are complete: this is the result */
     GOSSIP_RESULT,     /* the copies of a result are complete */
     GOSSIP_SAVED,      /* the values are saved as those of snapshot `number` */
+    GOSSIP_ASKED_WHOLE, /* as ASKED, with a codec: the public copy of the link begins with these values */
 };
 
 struct gossip_note {
@@ -117,14 +121,15 @@ struct gossip_config {
     void *keeper_ctx;
     enum gossip_kind graph;
     bool push_sum;
-    bool async;          /* average only */
+    bool async;                /* average only */
+    const struct codec *codec; /* average only; NULL: values are exchanged as they are */
     uint64_t steps;      /* of the run: it ends when so many were done, of all shards together */
     size_t count;        /* values: the first elements of own and sum; >= 1 */
     uint64_t save_every; /* steps between checkpoints; 0: by time */
     const struct gossip_saved *saved; /* begin with it; NULL: own. Borrowed until core_on_applied */
 };
 
-/* Bytes that the engine holds at most for so many values, in ranges of chunk_elems, with the ASKs that it keeps. */
-uint64_t gossip_size(size_t count, uint32_t chunk_elems);
+/* Bytes that the engine holds at most, with values in ranges of chunk_elems, and with the ASKs that it keeps. */
+uint64_t gossip_size(const struct gossip_config *config, uint32_t chunk_elems);
 
 #endif

@@ -24,7 +24,7 @@ has(const struct core *core, int i, enum gossip_fetch what)
 /* --- Sending ------------------------------------------------------------------------------------- */
 
 static bool
-may_copy(const struct core *core, const struct proto_ask *ask)
+may_send_copy(const struct core *core, const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
     switch (ask->kind) {
@@ -43,7 +43,8 @@ gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links, const s
                    int i, const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
-    if (ask->range >= g->range_count || !may_copy(core, ask) || !core->peers.peers[i].announced)
+    if (ask->range >= g->range_count || !may_send_copy(core, ask) ||
+        !core->peers.peers[i].announced)
         return;
     struct proto_msg msg = {
         .type = PROTO_FLOW,
@@ -116,7 +117,7 @@ ask_copies(struct gossip_copy *copy, struct gossip_links *links, const struct co
 
 /* Nothing came for a while: what is missing is asked for again. */
 static void
-ask_again(struct gossip_copy *copy, const struct core *core)
+ask_copies_again(struct gossip_copy *copy, const struct core *core)
 {
     if (awake_before(core->awake, copy->retry_at))
         return;
@@ -129,7 +130,7 @@ ask_again(struct gossip_copy *copy, const struct core *core)
 static void
 ask_missing(struct gossip_copy *copy, struct gossip_links *links, const struct core *core)
 {
-    ask_again(copy, core);
+    ask_copies_again(copy, core);
     if (copy->what != GOSSIP_FETCH_MEAN) {
         ask_copies(copy, links, core, peers_find(core, copy->from), 0);
         return;
@@ -156,7 +157,7 @@ mean_due(const struct core *core)
 
 /* The values are the result, of weight 1. */
 static void
-show_result(struct gossip_replica *replica, const struct core *core)
+show_as_result(struct gossip_replica *replica, const struct core *core)
 {
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
     for (size_t p = 0; p < core->gossip.range_count; p++)
@@ -187,7 +188,7 @@ mean_end(struct gossip_replica *replica, const struct core *core)
             gossip_flow_mean(replica->values + gossip_range_first(&core->config, p),
                              replica->weight[p], gossip_range_elems(&core->config, p));
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN, .plan = g->plan.hash});
-    show_result(replica, core);
+    show_as_result(replica, core);
 }
 
 void
@@ -268,7 +269,7 @@ has_result(const struct gossip_copy *copy, struct gossip_replica *replica, const
 {
     gossip_flow_set(replica->values, core->config.own, core->config.gossip->count);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_RESULT, .peer = copy->from});
-    show_result(replica, core);
+    show_as_result(replica, core);
 }
 
 /* --- Coming -------------------------------------------------------------------------------------- */

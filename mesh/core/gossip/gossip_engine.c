@@ -15,16 +15,39 @@ slots_of(size_t ranges)
     return ranges < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : ranges;
 }
 
-uint64_t
-gossip_size(size_t count, uint32_t chunk_elems)
+/* Public copies of one range: with async in both directions. */
+static size_t
+places_of(const struct gossip_config *config)
 {
-    uint64_t chunk = chunk_elems < count ? chunk_elems : count,
-             ranges = (count + chunk - 1) / chunk;
-    uint64_t slots = slots_of(ranges), bodies = slots + 1 + GOSSIP_KEPT_MAX;
+    return config->codec ? gossip_graph_most(config->graph) * (config->async ? 2 : 1) : 0;
+}
+
+uint64_t
+gossip_size(const struct gossip_config *config, uint32_t chunk_elems)
+{
+    uint64_t count = config->count, chunk = chunk_elems < count ? chunk_elems : count,
+             ranges = (count + chunk - 1) / chunk, places = ranges * places_of(config);
+    uint64_t slots = slots_of(ranges), bodies = slots + 1 + places + (config->codec != NULL);
+    uint64_t frames = GOSSIP_KEPT_MAX + (config->codec != NULL); /* and as it is packed */
     uint64_t range =
         GOSSIP_LINKS * sizeof(struct gossip_range) + 2 * sizeof(int64_t) + sizeof(uint64_t);
     return sizeof(struct gossip) + count * sizeof(int64_t) + ranges * range +
-           slots * sizeof(struct gossip_slot) + bodies * chunk * sizeof(int32_t);
+           slots * sizeof(struct gossip_slot) + places * sizeof(struct gossip_place) +
+           bodies * chunk * sizeof(int32_t) + frames * gossip_public_most(config, chunk);
+}
+
+static bool
+allocate_publics(struct gossip_publics *publics, const struct core_config *config, size_t ranges)
+{
+    size_t each = places_of(config->gossip), chunk = config->chunk_elems;
+    *publics = (struct gossip_publics){.each = each};
+    if (each == 0)
+        return true;
+    publics->places = calloc(ranges * each, sizeof *publics->places);
+    publics->copies = calloc(ranges * each, chunk * sizeof *publics->copies);
+    publics->elements = calloc(chunk, sizeof *publics->elements);
+    publics->packed = calloc(1, packed_most(chunk));
+    return publics->places && publics->copies && publics->elements && publics->packed;
 }
 
 static bool
@@ -39,7 +62,7 @@ gossip_allocate(struct gossip *g, const struct core_config *config)
     g->links.flows = calloc((g->links.slot_count + 1) * chunk, sizeof *g->links.flows);
     g->copy.got = calloc(ranges, sizeof *g->copy.got);
     return g->replica.values && g->replica.weight && g->links.ranges && g->links.slots &&
-           g->links.flows && g->copy.got;
+           g->links.flows && g->copy.got && allocate_publics(&g->links.publics, config, ranges);
 }
 
 static int
@@ -47,7 +70,7 @@ on_start(struct core *core)
 {
     const struct core_config *config = &core->config;
     assert(config->gossip && config->gossip->count >= 1);
-    assert(!(config->gossip->async && config->gossip->push_sum));
+    assert(!((config->gossip->async || config->gossip->codec) && config->gossip->push_sum));
     size_t chunk = config->chunk_elems;
     if (chunk > config->gossip->count)
         core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
@@ -76,6 +99,10 @@ gossip_on_end(struct core *core)
     free(g->links.ranges);
     free(g->links.slots);
     free(g->links.flows);
+    free(g->links.publics.places);
+    free(g->links.publics.copies);
+    free(g->links.publics.elements);
+    free(g->links.publics.packed);
     free(g->copy.got);
 }
 
@@ -132,7 +159,7 @@ join_empty(struct core *core)
 }
 
 static void
-join(struct core *core)
+join_others(struct core *core)
 {
     struct gossip *g = &core->gossip;
     bool ahead = g->status <= GOSSIP_NEW && others_ahead(core);
@@ -222,7 +249,7 @@ status_step(struct core *core)
     struct gossip *g = &core->gossip;
     assert(g->status != GOSSIP_START);
     gossip_count_add(&g->count, core);
-    join(core);
+    join_others(core);
     step_plan(core);
     if (gossip_snapshot_ends(&g->snapshot, core))
         return;
@@ -320,7 +347,7 @@ on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame 
     struct gossip *g = &core->gossip;
     if (ask->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
         return; /* for the process that had our port before */
-    if (ask->kind >= PROTO_ASK_COPY)
+    if (ask->kind >= PROTO_ASK_COPY && ask->kind <= PROTO_ASK_RESULT)
         gossip_copy_on_ask(&g->copy, &g->links, core, i, ask);
     else
         gossip_give_on_ask(&g->links, &g->replica, core, i, ask, frame);

@@ -50,6 +50,39 @@ gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned 
 }
 
 void
+gossip_flow_follow(int32_t *copy, const int32_t *change, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        copy[k] = (int32_t)((uint32_t)copy[k] + (uint32_t)change[k]);
+}
+
+void
+gossip_flow_tell(int32_t *change, int32_t *copy, const int32_t *mine, const struct codec *codec,
+                 size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        change[k] = clamp((int64_t)mine[k] - copy[k]);
+    few_keep(change, NULL, count, codec);
+    gossip_flow_follow(copy, change, count);
+}
+
+void
+gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mine,
+                const int32_t *change, const struct codec *codec, unsigned share, size_t count)
+{
+    assert(share >= 2);
+    gossip_flow_follow(copy, change, count);
+    for (size_t k = 0; k < count; k++)
+        flow[k] = clamp((int64_t)mine[k] - copy[k]);
+    few_keep(flow, change, count, codec);
+    for (size_t k = 0; k < count; k++) {
+        flow[k] /= (int32_t)share;
+        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+    }
+    gossip_flow_follow(copy, flow, count);
+}
+
+void
 gossip_flow_add(int64_t *values, const void *body, size_t count)
 {
     for (size_t k = 0; k < count; k++)

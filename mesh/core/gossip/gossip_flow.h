@@ -8,13 +8,18 @@
  * Sums cannot overflow: a flow has 32 bits and 2^32 flows fit into what a value has left. A weight of push-sum is a
  * fixed-point number as well; 1 is GOSSIP_ONE, and a flow that would lift it above GOSSIP_WEIGHT_MAX is refused.
  *
- * Vectors of the wire (`body`) may have any alignment. Uses nothing. */
+ * With a codec (mesh.compress) a taker tells changes of its values, and a flow is of the public copy that its giver has of
+ * them: gossip_public.h.
+ *
+ * Vectors of the wire (`body`) may have any alignment. Uses compress/few.h. */
 #ifndef MESH_GOSSIP_FLOW_H
 #define MESH_GOSSIP_FLOW_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "compress/few.h"
 
 #define GOSSIP_ONE        (INT64_C(1) << 24) /* units of 1: of values, and of weights */
 #define GOSSIP_WEIGHT_MAX (INT64_C(1) << 36) /* of one node; all together have at most 64 */
@@ -28,6 +33,16 @@ void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, co
 /* Push-sum: one part in `share` of `mine` flows to the taker. */
 void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share,
                        size_t count);
+/* With a codec, the taker: what it tells of `mine`, the largest few differences to its public copy, which follows them. */
+void gossip_flow_tell(int32_t *change, int32_t *copy, const int32_t *mine,
+                      const struct codec *codec, size_t count);
+/* The giver: the public copy follows the change. Of the difference between `mine` and the copy one part in `share` flows,
+ * where the taker has told something, and the largest few of the rest. Takes it away from `values`; the copy follows. */
+void gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mine,
+                     const int32_t *change, const struct codec *codec, unsigned share,
+                     size_t count);
+/* The copy follows a change or a flow, modulo 2^32: whatever came, it is the same at both ends. */
+void gossip_flow_follow(int32_t *copy, const int32_t *change, size_t count);
 /* Adds a flow, an update, or another node's values. */
 void gossip_flow_add(int64_t *values, const void *body, size_t count);
 /* Sets the values. */

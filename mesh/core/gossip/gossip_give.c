@@ -76,7 +76,8 @@ free_slot(struct gossip_links *links, const struct core *core)
 /* What flows: a part of our values, or of the difference to the taker's. */
 static void
 compute_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
-             struct gossip_slot *slot, const void *body)
+             const struct gossip_link *link, struct gossip_slot *slot, const struct proto_ask *ask,
+             const void *body)
 {
     size_t p = slot->head.range, first = gossip_range_first(&core->config, p);
     size_t count = gossip_range_elems(&core->config, p);
@@ -86,8 +87,11 @@ compute_flow(struct gossip_links *links, struct gossip_replica *replica, const s
         slot->head.weight = (uint64_t)(replica->weight_at[p] / slot->share);
         replica->weight[p] -= (int64_t)slot->head.weight;
     } else {
-        gossip_measure(replica, gossip_flow_distance(mine, body, count), count);
-        gossip_flow_average(slot->flow, replica->values + first, mine, body, slot->share, count);
+        double share = slot->share;
+        gossip_public_give(&links->publics, core, link, ask, body, slot->flow,
+                           replica->values + first, mine, slot->share);
+        gossip_measure(replica, share * share * gossip_flow_distance(NULL, slot->flow, count),
+                       count);
     }
 }
 
@@ -107,7 +111,7 @@ give(struct gossip_links *links, struct gossip_replica *replica, const struct co
                                      .range = ask->range,
                                      .plan_hash = ask->plan_hash,
                                      .phase = ask->phase};
-    compute_flow(links, replica, core, slot, body);
+    compute_flow(links, replica, core, link, slot, ask, body);
     gossip_link_retry_later(core, link);
     range->slot = s;
     link->kept++;
@@ -156,6 +160,13 @@ judge(const struct core *core, const struct gossip_link *link, const struct prot
     return g->run.gives >> rank & 1 ? GIVE : NOTHING;
 }
 
+/* Bytes of early ASKs. */
+static size_t
+kept_max(const struct core *core)
+{
+    return GOSSIP_KEPT_MAX * gossip_public_most(core->config.gossip, core->config.chunk_elems);
+}
+
 static void
 keep(struct gossip_links *links, const struct core *core, struct gossip_range *range,
      const struct proto_ask *ask, struct core_frame *frame)
@@ -163,11 +174,24 @@ keep(struct gossip_links *links, const struct core *core, struct gossip_range *r
     gossip_link_drop_waiting(links, core, range);
     range->waits = true;
     range->ask = *ask;
-    if (frame->size == 0 || links->kept == GOSSIP_KEPT_MAX)
+    if (frame->size == 0 || links->kept + frame->size > kept_max(core))
         return;
     range->frame = *frame;
     core->config.wire->keep(core->config.wire_ctx, frame);
-    links->kept++;
+    links->kept += frame->size;
+}
+
+/* The elements that an ASK came with; of push-sum: any address. NULL: it lacks them, or they are changes to a copy that this node
+ * does not have. */
+static const void *
+ask_body(struct gossip_links *links, const struct core *core, const struct gossip_link *link,
+         const struct proto_ask *ask, const struct core_frame *frame)
+{
+    if (ask->kind == PROTO_ASK_SHARE)
+        return ask;
+    if (ask->kind == PROTO_ASK_CHANGES && !gossip_public_has(&links->publics, link, ask))
+        return NULL;
+    return gossip_public_read(&links->publics, core, frame, ask->range);
 }
 
 /* Answers an ASK for the next flow, with its values in the frame. Without them it gets a void one: the taker asks again. False:
@@ -177,14 +201,13 @@ answer(struct gossip_links *links, struct gossip_replica *replica, const struct 
        struct gossip_link *link, const struct proto_ask *ask, const struct core_frame *frame)
 {
     enum verdict verdict = judge(core, link, ask);
-    size_t size = gossip_range_elems(&core->config, ask->range) * sizeof(int32_t);
-    bool lacks = ask->kind == PROTO_ASK_VALUES && frame->size != size;
-    if (verdict == WAIT || (verdict == GIVE && !lacks && free_slot(links, core) < 0))
+    const void *body = verdict == GIVE ? ask_body(links, core, link, ask, frame) : NULL;
+    if (verdict == WAIT || (body && free_slot(links, core) < 0))
         return false;
-    if (verdict == NOTHING || lacks)
-        give_nothing(links, core, i, link, ask->range);
+    if (body)
+        give(links, replica, core, i, link, ask, body);
     else
-        give(links, replica, core, i, link, ask, frame->data);
+        give_nothing(links, core, i, link, ask->range);
     return true;
 }
 
@@ -207,8 +230,8 @@ on_settle(struct gossip_links *links, const struct core *core, int i, struct gos
 
 /* The taker has another link than the one we know, or we do not know it: its numbers count. */
 static bool
-fits(struct gossip_links *links, const struct core *core, struct gossip_link *link,
-     const struct proto_ask *ask)
+heed_link(struct gossip_links *links, const struct core *core, struct gossip_link *link,
+          const struct proto_ask *ask)
 {
     if (ask->link < link->theirs || ask->number == 0)
         return false;
@@ -232,7 +255,7 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     bool push_sum = core->config.gossip->push_sum;
-    if (ask->range >= core->gossip.range_count || !fits(links, core, link, ask))
+    if (ask->range >= core->gossip.range_count || !heed_link(links, core, link, ask))
         return;
     struct gossip_range *range = &link->ranges[ask->range];
     link->used_at = core->awake;
@@ -247,7 +270,8 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
     if (ask->kind == PROTO_ASK_SETTLE &&
         (ask->number == range->given || ask->number == range->given + 1))
         on_settle(links, core, i, link, ask);
-    if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES))
+    bool changes = ask->kind == PROTO_ASK_CHANGES && core->config.gossip->codec;
+    if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES) && !changes)
         return;
     if (ask->number == range->given + 1 ||
         (ask->number == range->given && core_mutant(MUTANT_GOSSIP_AGAIN))) {
@@ -277,12 +301,11 @@ gossip_give_waiting(struct gossip_links *links, struct gossip_replica *replica,
 /* --- What is under way is settled ------------------------------------------------------------------ */
 
 static void
-settle_open(struct gossip_links *links, const struct core *core, int i,
-            const struct gossip_link *link)
+settle_open(const struct core *core, int i, const struct gossip_link *link)
 {
     for (size_t p = 0; p < core->gossip.range_count; p++)
         if (link->ranges[p].open)
-            gossip_link_send(links, core, i, link, p, PROTO_ASK_SETTLE);
+            gossip_link_send(core, i, link, p, PROTO_ASK_SETTLE);
 }
 
 void
@@ -290,7 +313,7 @@ gossip_give_settle(struct gossip_links *links, const struct core *core, int i)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     assert(link->node.id != 0);
-    settle_open(links, core, i, link);
+    settle_open(core, i, link);
     for (size_t p = 0; p < core->gossip.range_count; p++)
         if (link->ranges[p].slot >= 0)
             give_again(core, i, link, p);
@@ -304,7 +327,7 @@ gossip_give_settle_all(struct gossip_links *links, const struct core *core)
     for (int l = 0; l < GOSSIP_LINKS; l++) {
         int i = links->of[l].node.id ? peers_find(core, links->of[l].node) : -1;
         if (i >= 0)
-            settle_open(links, core, i, &links->of[l]);
+            settle_open(core, i, &links->of[l]);
     }
 }
 

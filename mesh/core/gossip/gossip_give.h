@@ -9,7 +9,8 @@
 
 enum {
     GOSSIP_SLOTS_MIN = 8, /* flows that are kept at a time, at least; else one per range */
-    GOSSIP_KEPT_MAX = 16, /* early ASKs whose values are kept until they can be answered */
+    GOSSIP_KEPT_MAX =
+        16, /* early ASKs with all values, or smaller ones of as many bytes, are kept until they can be answered */
 };
 
 void gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,

@@ -157,3 +157,14 @@ gossip_graph_share(const struct gossip_graph *graph, unsigned n, unsigned a, uns
         return 1 + of_a;
     return 1 + (of_a > of_b ? of_a : of_b);
 }
+
+unsigned
+gossip_graph_most(enum gossip_kind kind)
+{
+    static const unsigned most[GOSSIP_KINDS] = {
+        [GOSSIP_RING] = 2,         [GOSSIP_TORUS] = 4,    [GOSSIP_HYPERCUBE] = 6,
+        [GOSSIP_EXPONENTIAL] = 12, [GOSSIP_ONE_PEER] = 6, [GOSSIP_RANDOM] = 12,
+    };
+    assert(kind < GOSSIP_KINDS);
+    return most[kind];
+}

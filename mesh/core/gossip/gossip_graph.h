@@ -39,6 +39,9 @@ struct gossip_graph {
 /* Whom `rank` of n sends to in this phase; in an undirected graph its neighbours. n is 1..64. */
 uint64_t gossip_graph_to(const struct gossip_graph *graph, unsigned n, unsigned rank,
                          uint64_t phase);
+/* With how many nodes a rank of this graph may exchange in all phases of a plan, at most; `random`: with any, so many are
+ * enough for 13 nodes. */
+unsigned gossip_graph_most(enum gossip_kind kind);
 /* Who sends to `rank`; in an undirected graph its neighbours. */
 uint64_t gossip_graph_from(const struct gossip_graph *graph, unsigned n, unsigned rank,
                            uint64_t phase);

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "compress/check.h"
+#include "compress/packed.h"
 #include "mesh/core/gossip/gossip_internal.h"
 #include "mesh/core/gossip/gossip_link.h"
 #include "proto/mix.h"
@@ -14,8 +15,8 @@ gossip_link_drop_waiting(struct gossip_links *links, const struct core *core,
 {
     if (range->frame.handle) {
         core->config.wire->release(core->config.wire_ctx, range->frame.handle);
-        assert(links->kept > 0);
-        links->kept--;
+        assert(links->kept >= range->frame.size);
+        links->kept -= range->frame.size;
     }
     range->frame = (struct core_frame){.handle = NULL};
     range->waits = false;
@@ -50,7 +51,7 @@ gossip_link_lose(struct gossip_links *links, const struct core *core, struct gos
 
 /* All that this node knows of the link, in both directions. */
 static void
-forget(struct gossip_links *links, const struct core *core, struct gossip_link *link)
+forget_link(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
     for (size_t p = 0; p < core->gossip.range_count; p++) {
         gossip_link_drop_waiting(links, core, &link->ranges[p]);
@@ -64,7 +65,7 @@ forget(struct gossip_links *links, const struct core *core, struct gossip_link *
 /* A free place, else that of the node without a session that was used longest ago. There are more places than
  * sessions. */
 static struct gossip_link *
-place(struct gossip_links *links, const struct core *core)
+free_link(struct gossip_links *links, const struct core *core)
 {
     struct gossip_link *oldest = NULL;
     for (int l = 0; l < GOSSIP_LINKS; l++) {
@@ -85,8 +86,8 @@ gossip_link_of(struct gossip_links *links, const struct core *core, struct proto
     for (int l = 0; l < GOSSIP_LINKS; l++)
         if (proto_node_equal(links->of[l].node, node))
             return &links->of[l];
-    struct gossip_link *link = place(links, core);
-    forget(links, core, link);
+    struct gossip_link *link = free_link(links, core);
+    forget_link(links, core, link);
     link->node = node;
     link->mine = ++links->next;
     link->retry_us = 0;
@@ -127,9 +128,16 @@ gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const in
                  size_t count)
 {
     uint64_t *check = msg->type == PROTO_FLOW ? &msg->flow.check : &msg->ask.check;
-    *check = gossip_link_check(msg, body, count);
-    if (core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-        peers_send_bulk(core, i, msg, body, count * sizeof *body);
+    bool copy = msg->type == PROTO_FLOW && msg->flow.kind >= PROTO_FLOW_COPY;
+    bool packs = core->config.gossip->codec && count > 0 && !copy;
+    const void *bytes = packs ? (const void *)core->gossip.links.publics.packed : body;
+    size_t size = count * sizeof *body;
+    if (core->peers.peers[i].state != PEER_UP || !core->peers.peers[i].announced)
+        return;
+    if (packs)
+        size = packed_write(core->gossip.links.publics.packed, body, count);
+    *check = gossip_link_check(msg, bytes, size / sizeof *body);
+    peers_send_bulk(core, i, msg, bytes, size);
 }
 
 /* Says so the first time, and then ever more rarely: one line may come again and again. */
@@ -166,24 +174,50 @@ gossip_link_values(struct gossip_links *links, const struct core *core, size_t p
     return links->scratch;
 }
 
-void
-gossip_link_send(struct gossip_links *links, const struct core *core, int i,
-                 const struct gossip_link *link, size_t p, enum proto_ask_kind kind)
+/* An ASK of this range: for the next flow, or about the last one. */
+static struct proto_msg
+about(const struct gossip_link *link, size_t p, enum proto_ask_kind kind)
 {
     const struct gossip_range *range = &link->ranges[p];
-    struct proto_msg msg = {.type = PROTO_ASK,
-                            .ask = {.kind = (uint16_t)kind,
-                                    .to = link->node.incarnation,
-                                    .link = link->mine,
-                                    .number = range->taken + (kind != PROTO_ASK_TAKEN),
-                                    .range = (uint32_t)p,
-                                    .plan_hash = range->plan,
-                                    .phase = range->phase}};
-    if (kind == PROTO_ASK_VALUES)
-        gossip_link_post(core, i, &msg, gossip_link_values(links, core, p),
-                         gossip_range_elems(&core->config, p));
-    else
-        gossip_link_post(core, i, &msg, NULL, 0);
+    return (struct proto_msg){.type = PROTO_ASK,
+                              .ask = {.kind = (uint16_t)kind,
+                                      .to = link->node.incarnation,
+                                      .link = link->mine,
+                                      .number = range->taken + (kind != PROTO_ASK_TAKEN),
+                                      .range = (uint32_t)p,
+                                      .plan_hash = range->plan,
+                                      .phase = range->phase}};
+}
+
+void
+gossip_link_send(const struct core *core, int i, const struct gossip_link *link, size_t p,
+                 enum proto_ask_kind kind)
+{
+    struct proto_msg msg = about(link, p, kind);
+    gossip_link_post(core, i, &msg, NULL, 0);
+}
+
+static void
+note_asked(const struct core *core, const struct gossip_link *link, size_t p, bool whole)
+{
+    gossip_note(&core->config,
+                &(struct gossip_note){.event = whole ? GOSSIP_ASKED_WHOLE : GOSSIP_ASKED,
+                                      .peer = link->node,
+                                      .link = link->mine,
+                                      .number = link->ranges[p].taken + 1,
+                                      .range = (uint32_t)p});
+}
+
+/* Asks for the next flow with values, or with changes of them. */
+static void
+ask_with_values(struct gossip_links *links, const struct core *core, int i,
+                const struct gossip_link *link, size_t p)
+{
+    const int32_t *mine = gossip_link_values(links, core, p);
+    const int32_t *changes = gossip_public_tell(&links->publics, core, link, p, mine);
+    struct proto_msg msg = about(link, p, changes ? PROTO_ASK_CHANGES : PROTO_ASK_VALUES);
+    note_asked(core, link, p, core->config.gossip->codec && !changes);
+    gossip_link_post(core, i, &msg, changes ? changes : mine, gossip_range_elems(&core->config, p));
 }
 
 static void
@@ -192,18 +226,17 @@ open_range(struct gossip_links *links, const struct core *core, int i, struct go
 {
     const struct gossip *g = &core->gossip;
     struct gossip_range *range = &link->ranges[p];
-    range->open = true;
     link->open++;
     range->plan = g->plan.hash;
     range->phase = g->run.phase;
     gossip_link_retry_later(core, link);
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_ASKED,
-                                                     .peer = link->node,
-                                                     .link = link->mine,
-                                                     .number = range->taken + 1,
-                                                     .range = (uint32_t)p});
-    gossip_link_send(links, core, i, link, p,
-                     core->config.gossip->push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES);
+    if (core->config.gossip->push_sum) {
+        note_asked(core, link, p, false);
+        gossip_link_send(core, i, link, p, PROTO_ASK_SHARE);
+    } else {
+        ask_with_values(links, core, i, link, p);
+    }
+    range->open = true;
 }
 
 void
@@ -256,6 +289,7 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
                     gossip_range_elems(&core->config, flow->range));
     replica->weight[flow->range] += (int64_t)flow->weight;
     measure(replica, core, link, flow, body);
+    gossip_public_took(&links->publics, core, link, flow, body);
     links->shared++;
     gossip_wait_heard(link, core->awake);
     range->got_plan = range->plan;
@@ -269,13 +303,18 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
                                                      .weight = (int64_t)flow->weight});
 }
 
-static bool
-sound(const struct core *core, const struct proto_flow *flow, const struct core_frame *frame)
+/* The elements of its body; of a void flow: any address. NULL: it is not sound. */
+static const void *
+flow_body(struct gossip_links *links, const struct core *core, const struct proto_flow *flow,
+          const struct core_frame *frame)
 {
     bool none = flow->kind == PROTO_FLOW_VOID, weighs = core->config.gossip->push_sum && !none;
-    size_t size = none ? 0 : gossip_range_elems(&core->config, flow->range) * sizeof(int32_t);
-    return frame->size == size && (weighs || flow->weight == 0) &&
-           gossip_flow_fits(core->gossip.replica.weight[flow->range], (int64_t)flow->weight);
+    if (!(weighs || flow->weight == 0) ||
+        !gossip_flow_fits(core->gossip.replica.weight[flow->range], (int64_t)flow->weight))
+        return NULL;
+    if (none)
+        return frame->size == 0 ? flow : NULL;
+    return gossip_public_read(&links->publics, core, frame, flow->range);
 }
 
 void
@@ -284,14 +323,16 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
                     const struct core_frame *frame)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    if (flow->range >= core->gossip.range_count || flow->link != link->mine ||
-        !sound(core, flow, frame))
+    if (flow->range >= core->gossip.range_count || flow->link != link->mine)
+        return;
+    const void *body = flow_body(links, core, flow, frame);
+    if (!body)
         return;
     struct gossip_range *range = &link->ranges[flow->range];
     bool next = range->open && flow->number == range->taken + 1;
     if (next || (core_mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
         if (flow->kind == PROTO_FLOW_GIVEN)
-            take_flow(links, replica, core, link, flow, frame->data);
+            take_flow(links, replica, core, link, flow, body);
         else
             link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
         range->taken = flow->number;
@@ -301,7 +342,7 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
         gossip_link_retry_later(core, link);
     }
     if (flow->number <= range->taken && flow->kind == PROTO_FLOW_GIVEN)
-        gossip_link_send(links, core, i, link, flow->range, PROTO_ASK_TAKEN);
+        gossip_link_send(core, i, link, flow->range, PROTO_ASK_TAKEN);
 }
 
 /* --- Sessions ------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #ifndef MESH_GOSSIP_LINK_H
 #define MESH_GOSSIP_LINK_H
 
-#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/gossip/gossip_public.h"
 
 struct core;
 
@@ -68,11 +68,12 @@ struct gossip_links {
     size_t slot_count;
     int32_t *flows, *scratch; /* of all slots; [chunk_elems] */
     uint64_t next;            /* the number of the next link */
-    unsigned kept;            /* frames */
-    uint64_t shared;          /* flows given or taken, */
-    uint64_t given, taken;    /* and those of a phase that ran */
-    uint64_t damaged;         /* messages with a wrong check */
-    uint64_t without;         /* id of the node that this one leaves out; 0: nobody */
+    size_t kept;              /* bytes of the frames of ASKs that wait */
+    struct gossip_publics publics;
+    uint64_t shared;       /* flows given or taken, */
+    uint64_t given, taken; /* and those of a phase that ran */
+    uint64_t damaged;      /* messages with a wrong check */
+    uint64_t without;      /* id of the node that this one leaves out; 0: nobody */
 };
 
 /* The link with this node; it is made when there is none. */
@@ -84,13 +85,13 @@ void gossip_link_ask(struct gossip_links *links, const struct core *core, int i)
 void gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
                          const struct core *core, int i, const struct proto_flow *flow,
                          const struct core_frame *frame);
-/* Sends an ASK for the next flow, or about the last one. */
-void gossip_link_send(struct gossip_links *links, const struct core *core, int i,
-                      const struct gossip_link *link, size_t p, enum proto_ask_kind kind);
+/* Sends an ASK without values, for the next flow or about the last one. */
+void gossip_link_send(const struct core *core, int i, const struct gossip_link *link, size_t p,
+                      enum proto_ask_kind kind);
 /* The check of an ASK or a FLOW: the linear checksum of the body (compress/check.h), mixed with the other fields. So a
  * bit that flips on the way is seen wherever it was. */
 uint64_t gossip_link_check(const struct proto_msg *msg, const void *body, size_t count);
-/* Sends an ASK or a FLOW with its check. Does nothing without a session. */
+/* Sends an ASK or a FLOW with its check; with a codec packed, but for copies. Does nothing without a session. */
 void gossip_link_post(const struct core *core, int i, struct proto_msg *msg, const int32_t *body,
                       size_t count);
 /* Is the message as it was sent? */

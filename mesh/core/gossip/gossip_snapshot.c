@@ -36,7 +36,7 @@ member_ends(const struct core *core)
 }
 
 static bool
-due(const struct core *core)
+snapshot_due(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     uint64_t every = core->config.gossip->save_every;
@@ -60,7 +60,7 @@ static void
 lead_snapshot(struct gossip_snapshot *snapshot, const struct core *core, bool trained)
 {
     const struct gossip *g = &core->gossip;
-    if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !due(core) ||
+    if (snapshot->now || trained || g->status != GOSSIP_TRAINING || !snapshot_due(core) ||
         !gossip_others_are(core, GOSSIP_TRAINING, GOSSIP_TRAINING, 0))
         return;
     uint64_t last = snapshot->last;

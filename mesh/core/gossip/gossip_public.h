@@ -1,0 +1,77 @@
+/* gossip_public.h - with a codec (mesh.compress): what both ends of a link know of the taker's values.
+ *
+ * After CHOCO-SGD (Koloskova, Stich and Jaggi, ICML 2019). For each range of a link both ends have the same *public copy* c
+ * of the taker's values x. To begin with the ASK has all values, and so has the flow; then c = x. From then on
+ *
+ *     ASK     CHANGES: q, the largest few of x - c. The taker sets c += q when it asks
+ *     FLOW    the giver sets c += q. One part in `share` of (its values - c) flows, of the places of q and of the largest few
+ *             others. It sets c += flow when it gives, and the taker when it takes
+ *
+ * What was left out of q is in the next x - c by itself, and what was left out of a flow stays with the giver. So nothing is
+ * lost, and the sum over all nodes is as exact as without a codec. A flow moves both ends of the difference at once, x and c.
+ * The paper moves x only, and needs a step size below 1 so that it does not swing.
+ *
+ * *When is the copy the same?* Both ends name it by the last flow that it has followed. An ASK of changes for flow n is to
+ * the copy after flow n - 1, and is asked only if that flow was taken. The giver has the copy after n - 1 only if it gave
+ * it. A void flow ends the copy on both ends: the taker has told what its giver may not know. The same is true of another link,
+ * of a place that another link needed, and after a restart. Then the next ASK has all values again; and a giver that lacks
+ * the copy answers with a void flow, after which the taker does so.
+ *
+ * Bodies are packed (compress/packed.h), copies of gossip_copy.h are not. There are places for as many copies as the graph
+ * has neighbours (gossip_graph_most); with async both directions of a link have one. The one that was used longest ago goes
+ * first, but for those under way to this node. */
+#ifndef MESH_GOSSIP_PUBLIC_H
+#define MESH_GOSSIP_PUBLIC_H
+
+#include "compress/packed.h"
+#include "mesh/core/gossip/gossip.h"
+
+struct core;
+struct gossip_link;
+
+/* Of one range of one link. */
+struct gossip_place {
+    struct proto_node node; /* the other end, */
+    uint64_t link;          /* and its number; 0: free */
+    bool gives;             /* this node is the giver */
+    uint64_t number;        /* the last flow that the copy has followed */
+    uint64_t used;          /* the lowest one was used longest ago */
+};
+
+/* Without a codec all is 0. */
+struct gossip_publics {
+    size_t each;                 /* places of a range */
+    struct gossip_place *places; /* [ranges * each] */
+    int32_t *copies;             /* [chunk_elems] of each place */
+    int32_t *elements;           /* [chunk_elems] of a body */
+    uint8_t *packed;             /* as it travels */
+    uint64_t uses;
+};
+
+/* The most bytes of the body of an ASK or a FLOW of so many values. */
+static inline size_t
+gossip_public_most(const struct gossip_config *config, size_t count)
+{
+    return config->codec ? packed_most(count) : count * sizeof(int32_t);
+}
+
+/* The taker asks for the flow after the last one. Returns the changes to tell; NULL: all values, `mine`. */
+const int32_t *gossip_public_tell(struct gossip_publics *publics, const struct core *core,
+                                  const struct gossip_link *link, size_t p, const int32_t *mine);
+/* The elements of the body of an ASK or a FLOW, until the next one is read. NULL: they are not of this range. */
+const void *gossip_public_read(struct gossip_publics *publics, const struct core *core,
+                               const struct core_frame *frame, size_t p);
+/* Has the giver the copy to which these are changes? */
+bool gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link,
+                       const struct proto_ask *ask);
+/* The flow that answers this ASK, of which `body` has the elements. It is taken away from `values`. */
+void gossip_public_give(struct gossip_publics *publics, const struct core *core,
+                        const struct gossip_link *link, const struct proto_ask *ask,
+                        const void *body, int32_t *flow, int64_t *values, const int32_t *mine,
+                        unsigned share);
+/* The taker has taken a flow. */
+void gossip_public_took(struct gossip_publics *publics, const struct core *core,
+                        const struct gossip_link *link, const struct proto_flow *flow,
+                        const void *body);
+
+#endif
