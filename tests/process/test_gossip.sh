@@ -92,6 +92,15 @@ members_change() { # OPTION ...
 members_change
 members_change --set gossip.method=push_sum
 members_change --set mesh.sync=async
+members_change --set gossip.graph=ring --set mesh.compress=topk
+members_change --set mesh.sync=async --set mesh.compress=topk
+
+echo "with a codec hardly anything is sent"
+three_train --set gossip.graph=ring --set mesh.compress=topk
+sent() { # NAME: bytes of a step, the median
+    sed -n 's/.*"tx_bytes":\([0-9]*\).*/\1/p' "$WORK/$1/metrics.jsonl" | sort -n | awk '{at[NR] = $1} END {print at[int((NR + 1) / 2)]}'
+}
+[ "$(sent ${way}a)" -lt $(($(sent 1a) / 20)) ] || fail "topk sends $(sent ${way}a) bytes a step, none $(sent 1a)"
 
 echo "one dies at its last checkpoint, and goes on from it alone"
 GROUP=t$$-last
@@ -162,6 +171,8 @@ refused "mesh.sync = async cannot go with mesh.topology = ring" --set mesh.sync=
 refused "leave out gossip.graph" --set gossip.graph=torus
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
+refused "set mesh.compress = topk" $(gossip) --set mesh.compress=int8
+refused "a flow of push-sum is of no difference" $(gossip) --set gossip.method=push_sum --set mesh.compress=topk
 
 echo "check says what a step sends"
 check() { # PATTERN OPTION ...
@@ -173,6 +184,7 @@ check() { # PATTERN OPTION ...
 }
 check "graph ring, method average, 4 nodes: .* averages with 2 nodes, .* it sends 593.8 KiB" $(gossip) --set gossip.graph=ring
 check "^  gossip  " $(gossip)
+check "averages with 1 node, .* it sends [0-9.]* KiB with mesh.compress" $(gossip) --set mesh.compress=topk
 check "method push_sum, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
 check "asks 1 neighbour" $(gossip) --set mesh.sync=async
 check "servers 2 of 4 nodes own ranges .* a backup on another server" \
