@@ -20,9 +20,9 @@ may_be_in(const struct core *core, int i)
 static bool
 has_place(const struct core *core, int i)
 {
-    uint64_t keeps = holding_kept(core, i).shards;
+    bool free = !core->pinned || holding_kept(core, i).shards;
     size_t all = 1;
-    for (int k = 0; k < core->peers.high && core->pinned && !keeps; k++)
+    for (int k = 0; k < core->peers.high && !free; k++)
         all += may_be_in(core, k);
     return all <= core->members_max;
 }
