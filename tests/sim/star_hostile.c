@@ -3,6 +3,7 @@
  * server's totals are, too: of these nobody but an audit or the ledger could say that they are not. So whatever it sends, every
  * state must still be the reference's. */
 #include "compress/check.h"
+#include "compress/coding.h"
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds/route.h"
 #include "proto/mix.h"
@@ -56,6 +57,7 @@ sim_star_hostile(struct sim *sim, const struct sim_message *m, uint64_t at)
     struct proto_msg msg;
     if (m->from_index + 1 != sim->profile.hostile || sim->faults_over || !node->up ||
         bits % ONE_IN || m->size == 0 || !network_header(sim, m, &msg) ||
+        !coding_fits(msg.chunk.coding, m->body, m->size, msg.chunk.count) ||
         !is_served(node->core, &msg.chunk))
         return;
     const struct holders *h = holders_of(node->core->collective, msg.chunk.bucket);
@@ -63,12 +65,15 @@ sim_star_hostile(struct sim *sim, const struct sim_message *m, uint64_t at)
     if (forgery == OTHER_SHARDS && msg.type == PROTO_GATHER && h->complete == 1)
         return; /* no total has none */
     int32_t body[SIM_VECTOR_MAX];
+    uint64_t check;
     struct sim_message *twin = network_spare();
-    memcpy(body, m->body, m->size);
+    coding_copy(body, msg.chunk.coding, m->body, msg.chunk.count, &check);
+    msg.chunk.coding = PROTO_CODING_RAW;
     forge(&msg, h, forgery, body);
     *twin = *m;
     twin->uses = 1;
-    memcpy(twin->body, body, m->size);
+    twin->size = coding_raw(msg.chunk.count);
+    memcpy(twin->body, body, twin->size);
     network_header_set(sim, twin, &msg);
     sim->counts.forgeries++;
     uint64_t early_us = at - sim->now < EARLY_US ? at - sim->now : EARLY_US;
