@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "compress/mutant.h"
 #include "compress/packed_simd.h"
 #include "compress/rice.h"
 
@@ -83,6 +84,16 @@ block_size(size_t n, const uint8_t *width)
     return (bits + 31) / 32 * STREAMS * sizeof(int32_t);
 }
 
+/* The widths of the groups. Returns how many elements are not zero. */
+static size_t
+block_measure(const int32_t *x, size_t n, uint8_t *width)
+{
+    size_t elements = SIMD_PICK(packed_measure)(x, n, width);
+    for (size_t g = 0; coding_mutant(CODING_MUTANT_WIDTH) && g < packed_groups(n); g++)
+        width[g] -= width[g] > 0;
+    return elements;
+}
+
 struct packed_out
 packed_begin(void *to, size_t n)
 {
@@ -98,7 +109,7 @@ packed_put(struct packed_out *out, const int32_t *x, size_t n)
     uint8_t *width = out->to + BLOCK_GROUPS * out->block++, *to = out->to + out->size;
     uint16_t at[RICE_BLOCK];
     struct rice rice;
-    size_t elements = SIMD_PICK(packed_measure)(x, n, width);
+    size_t elements = block_measure(x, n, width);
     if (rice_chosen(&rice, x, n, elements, block_size(n, width), at)) {
         rice_put(&rice, width);
         rice_write(&rice, to, x, at);
@@ -126,7 +137,7 @@ packed_size(const int32_t *x, size_t n)
         uint16_t at[RICE_BLOCK];
         struct rice rice;
         size_t count = packed_block(n, i);
-        size_t elements = SIMD_PICK(packed_measure)(x + i, count, width);
+        size_t elements = block_measure(x + i, count, width);
         if (rice_chosen(&rice, x + i, count, elements, block_size(count, width), at))
             rice_put(&rice, width);
         size += block_size(count, width);

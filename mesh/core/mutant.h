@@ -2,7 +2,7 @@
  *
  * The simulator must find them: a check that nobody ever saw hold something may have a hole. The bugs exist only in
  * objects compiled with -DMESHNODE_MUTANTS (the *.mutant.o of the Makefile), which the simulator and some unit tests
- * link. In the program core_mutant is constant false. Uses nothing. */
+ * link. In the program core_mutant is constant false. Those of compress/ are in its own mutant.h. Uses nothing. */
 #ifndef MESH_MUTANT_H
 #define MESH_MUTANT_H
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compress/mutant.h"
+
 enum { NO_ROUND = -1 };
 
 struct feedback {
@@ -93,6 +95,15 @@ parts_forget(struct feedback *feedback)
     memset(feedback->computed, 0, sizeof feedback->computed);
 }
 
+/* What was computed of the shard comes to be what waits. */
+static void
+shard_swap(struct feedback *feedback, unsigned s)
+{
+    float *now = feedback->now[s];
+    feedback->now[s] = feedback->next[s];
+    feedback->next[s] = now;
+}
+
 int
 feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards,
               const struct state_range *range, uint64_t empty)
@@ -105,6 +116,9 @@ feedback_open(struct feedback *feedback, const struct state *state, uint64_t sha
     for (uint64_t left = shards; left && feedback->carries; left &= left - 1)
         if (parts & ~feedback->has[__builtin_ctzll(left)])
             return -ENODATA;
+    for (uint64_t left = shards; left && coding_mutant(CODING_MUTANT_RESIDUAL); left &= left - 1)
+        if (feedback->computed[__builtin_ctzll(left)])
+            shard_swap(feedback, (unsigned)__builtin_ctzll(left));
     for (uint64_t left = shards; left; left &= left - 1) {
         unsigned s = (unsigned)__builtin_ctzll(left);
         if (!feedback_room(feedback, s))
@@ -139,14 +153,6 @@ feedback_scratch(const struct feedback *feedback, unsigned shard)
     return feedback->next[shard] + feedback->params;
 }
 
-static void
-shard_swap(struct feedback *feedback, unsigned s)
-{
-    float *now = feedback->now[s];
-    feedback->now[s] = feedback->next[s];
-    feedback->next[s] = now;
-}
-
 void
 feedback_applied(struct feedback *feedback, const struct state *next, const struct state *now,
                  const struct state_event *event)
@@ -156,7 +162,7 @@ feedback_applied(struct feedback *feedback, const struct state *next, const stru
         parts_forget(feedback);
     for (unsigned s = 0; s < feedback->shards; s++) {
         uint64_t computed = feedback->computed[s];
-        if (moves && computed && state_carries(next))
+        if (moves && computed && state_carries(next) && !coding_mutant(CODING_MUTANT_KEPT))
             shard_swap(feedback, s);
         if (zero)
             parts_zero(feedback, feedback->now[s], computed);

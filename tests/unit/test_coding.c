@@ -9,6 +9,7 @@
 
 #include "compress/check.h"
 #include "compress/coding.h"
+#include "tests/support/mutant.h"
 #include "tests/support/rand.h"
 #include "tests/support/variants.h"
 
@@ -117,6 +118,30 @@ a_flipped_bit_changes_the_checksum(void **state)
     }
 }
 
+/* Is the sum of a packed body the plain one, and if not, do the checksums tell? */
+static void
+check_planted(uint64_t mutants, bool right)
+{
+    struct rand rand = {3};
+    uint64_t check, of_a, of_sum;
+    draw(&rand, PROTO_CODING_RAW, PACKED_GROUP);
+    coding_mutants = mutants;
+    coding_pack(body, x, PACKED_GROUP, SIZE_MAX, &check);
+    assert_true(coding_sum(out, a, PROTO_CODING_PACKED, body, PACKED_GROUP, &of_a, &of_sum));
+    coding_mutants = 0;
+    assert_int_equal(memcmp(out, want, PACKED_GROUP * sizeof *want) == 0, right);
+    assert_int_equal(check_add(of_a, check) == of_sum, right);
+}
+
+static void
+planted_bugs_change_the_sum_and_checksums_tell(void **state)
+{
+    (void)state;
+    check_planted(0, true);
+    check_planted(CODING_MUTANT_WIDTH, false);
+    check_planted(CODING_MUTANT_TWICE, false);
+}
+
 int
 main(void)
 {
@@ -124,6 +149,7 @@ main(void)
         unit_test_of_variants(copies_and_sums_are_the_plain_ones),
         unit_test_of_variants(a_sum_goes_on_packed),
         cmocka_unit_test(a_sum_may_replace_its_own_part),
+        cmocka_unit_test(planted_bugs_change_the_sum_and_checksums_tell),
         cmocka_unit_test(a_flipped_bit_changes_the_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "node/train/feedback.h"
+#include "tests/support/mutant.h"
 
 enum { N = 5, SHARDS = 4, WARMUP = 2, SPAN = 4 };
 
@@ -109,6 +110,31 @@ a_round_that_is_done_again_or_skipped_leaves_it(void **context)
     assert_true(compute(1, 3, 0.5f) == 3.25f);
     apply(&stepped);
     assert_true(compute(1, 0, 0) == 0.5f);
+}
+
+/* What the first shard begins with in a round of a span that is done again. */
+static float
+begins_again_with(uint64_t mutants)
+{
+    coding_mutants = mutants;
+    compute(1, 1, 0.25f);
+    apply(&stepped);
+    compute(1, 1, 0.5f);
+    float sum = compute(1, 1, 0.75f);
+    coding_mutants = 0;
+    return sum - 1;
+}
+
+static void
+what_waits_is_of_the_state_and_no_other(void **context)
+{
+    assert_true(begins_again_with(0) == 0.25f);
+    end(context);
+    begin(context);
+    assert_true(begins_again_with(CODING_MUTANT_RESIDUAL) == 0.5f);
+    end(context);
+    begin(context);
+    assert_true(begins_again_with(CODING_MUTANT_KEPT) == 0);
 }
 
 static void
@@ -224,6 +250,7 @@ main(void)
         cmocka_unit_test_setup_teardown(what_waits_is_added_to_the_next_gradient, begin, end),
         cmocka_unit_test_setup_teardown(a_round_that_is_done_again_or_skipped_leaves_it, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(what_waits_is_of_the_state_and_no_other, begin, end),
         cmocka_unit_test_setup_teardown(after_a_first_step_that_is_skipped_nothing_waits, begin,
                                         end),
         cmocka_unit_test_setup_teardown(who_did_not_compute_a_shard_has_it_not, begin, end),
