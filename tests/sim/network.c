@@ -96,7 +96,7 @@ network_header_set(struct sim *sim, struct sim_message *m, const struct proto_ms
     static uint8_t frame[PROTO_FRAME_MAX];
     _Static_assert(sizeof(struct proto_msg) <= SIM_FRAME_MAX, "a message fits, coded or not");
     m->type = msg->type;
-    m->raw = sim->mutant &&
+    m->raw = (sim->mutant || sim->coding_mutant) &&
              (msg->type == PROTO_PLAN || msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER);
     m->frame_size = m->raw ? sizeof *msg : proto_encode(msg, frame);
     if (m->frame_size > sizeof m->frame)
@@ -386,6 +386,7 @@ network_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const v
         return;
     }
     repair_sent(sim, shell->node, l, msg);
+    numbers_sent(sim, msg, body);
     struct sim_message *m = message_make(shell, link, msg, size);
     m->bulk = true;
     uint64_t arrives =
@@ -415,7 +416,7 @@ network_make(void *ctx, size_t most, bool must, struct core_frame *frame)
     if (!must && sim_permille(shell->sim, 100))
         return false;
     struct sim_message *m = message_new();
-    memset(m->body, 0x5a, sizeof m->body);
+    memset(m->body, 0x5a, most);
     shell->node->kept++;
     *frame = (struct core_frame){m->body, 0, m};
     return true;

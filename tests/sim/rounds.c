@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/sim/stages.h"
+#include "tests/support/mutant.h"
 
 static const struct rounds_oracle *
 oracle(const struct sim *sim)
@@ -13,16 +14,22 @@ oracle(const struct sim *sim)
     return sim->profile.inexact ? &sim_inexact_oracle : &sim_rounds_oracle;
 }
 
-/* Where shards must not change hands, what a node keeps of its shards goes from round to round. Where they may, there is nothing to
- * keep: that state is the one to go back to. */
+/* Where shards must not change hands, what a node keeps of its shards goes from round to round: their residuals. Where they may,
+ * there is nothing to keep: that state is the one to go back to. */
 static void
 keep(struct sim *sim, struct sim_node *node)
 {
     bool next = node->committing_from == node->round && node->round > 0;
-    bool pinned = sim_rounds_pinned(sim, &node->state);
+    bool pinned = sim_rounds_pinned(sim, &node->state), moves = !coding_mutant(CODING_MUTANT_KEPT);
+    uint64_t some = 0;
     node->committing_from = node->computed = 0;
-    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
         node->keeps[s] = !pinned ? UINT64_MAX : next ? node->keeps[s] & node->applies[s] : 0;
+        some |= node->keeps[s];
+    }
+    for (unsigned s = 0; s < sim->profile.shards && moves; s++)
+        if (some >> s & 1)
+            node->residual[s] = sim_rounds_residual(sim, &node->state, s);
     if (pinned)
         return;
     node->span = node->state;
@@ -176,10 +183,14 @@ static void
 bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
 {
     const struct core_bucket *b = &sim->profile.bucket[bucket];
-    for (unsigned s = 0; s < sim->profile.shards; s++)
-        for (uint64_t e = b->first; (node->task_shards >> s & 1) && e < b->first + b->count; e++)
-            node->own[e] +=
-                sim_rounds_gradient(&sim->profile, &node->state, node->task_round, s, e);
+    for (uint64_t left = node->task_shards; left; left &= left - 1) {
+        unsigned s = (unsigned)__builtin_ctzll(left);
+        sim_rounds_add(sim, &node->state, node->task_round, bucket, s, node->residual[s],
+                       node->own);
+        if (coding_mutant(CODING_MUTANT_RESIDUAL) && bucket + 1 == sim->profile.buckets &&
+            sim_rounds_pinned(sim, &node->state))
+            node->residual[s]++;
+    }
     for (uint64_t e = b->first; node->task_shards && e < b->first + b->count; e++)
         node->own[e] += sim_rounds_rounding(&sim->profile, &node->state, node->task_shards, e);
     audit_lie(sim, node, bucket, sim_rounds_first_bucket(sim, &node->state));
@@ -333,7 +344,8 @@ on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t
         sim_fail(sim, "node %u: asked to audit round %" PRIu64 " at %" PRIu64, node->index, round,
                  node->round);
     node->busy = SIM_PROBING;
-    node->claim_right = sim_rounds_gradient(p, &node->state, round, s, element) == *claim;
+    node->claim_right =
+        sim_rounds_gradient(sim, &node->state, round, p->buckets - 2, s, element) == *claim;
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + p->compute_us[node->index], SIM_APPLIED,
              node->index, 0, 0, NULL);
 }
@@ -575,6 +587,7 @@ begin(struct sim *sim)
 {
     stages_profile(sim);
     sim->counts.staged += sim->profile.stages.core.count > 0;
+    numbers_profile(sim);
     sim_rounds_reference(sim);
 }
 

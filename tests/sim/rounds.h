@@ -9,13 +9,19 @@
 /* rounds_function.c */
 uint64_t sim_rounds_counted(const struct sim_profile *p,
                             unsigned c); /* shards that counter c counts */
-int32_t sim_rounds_gradient(const struct sim_profile *p, const struct sim_state *state,
-                            uint64_t round, unsigned shard, size_t element);
+/* What a codec with memory left out of the gradients of a shard before this state; 0 where nothing waits. */
+uint64_t sim_rounds_residual(const struct sim *sim, const struct sim_state *state, unsigned shard);
+/* What a shard gives to an element of a bucket; and to all, beside what is in vector, with what somebody has as its residual. */
+int32_t sim_rounds_gradient(const struct sim *sim, const struct sim_state *state, uint64_t round,
+                            size_t bucket, unsigned shard, size_t element);
+void sim_rounds_add(const struct sim *sim, const struct sim_state *state, uint64_t round,
+                    size_t bucket, unsigned shard, uint64_t residual, int32_t *vector);
 /* What rounding adds to an element when these shards are computed together: at most 1. Exact sums have none. */
 int32_t sim_rounds_rounding(const struct sim_profile *p, const struct sim_state *state,
                             uint64_t shards, size_t element);
-/* The sum of all shards for the node's round, without rounding. */
-int32_t sim_rounds_total(const struct sim *sim, const struct sim_node *node, size_t element);
+/* total[]: the sum of all shards in a bucket of the round that follows a state, without rounding. */
+void sim_rounds_total(const struct sim *sim, const struct sim_state *state, uint64_t round,
+                      size_t bucket, int32_t total[SIM_VECTOR_MAX]);
 uint64_t sim_rounds_hash(const struct sim *sim, const struct sim_state *state);
 size_t sim_rounds_first_bucket(const struct sim *sim, const struct sim_state *state);
 /* Must the shards stay where they were in the round before? */

@@ -3,12 +3,16 @@
  * state(t+1) = F(state(t), sum over shards). The gradient of a shard is a function of (state, shard, element), except
  * for the first elements, which count: element c gets 1 from each shard that is c modulo the number of counters, so
  * their sums are known beforehand. Which buckets a round exchanges is a function of the state, too, like an evaluation
- * that needs only the last one. The reference runs the same function without a mesh. */
+ * that needs only the last one. Where shards must not change hands it also depends on a residual of each shard, a function of state
+ * and shard that only who computed the shard in the round before has (node/train/feedback.h): any other one makes another sum. The
+ * reference runs the same function without a mesh. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/mix.h"
 #include "tests/sim/stages.h"
+
+enum { RESIDUAL = 0x9e5 };
 
 /* Shards that counter c counts. */
 uint64_t
@@ -17,17 +21,50 @@ sim_rounds_counted(const struct sim_profile *p, unsigned c)
     return (p->shards + p->counters - 1 - c) / p->counters;
 }
 
-int32_t
-sim_rounds_gradient(const struct sim_profile *p, const struct sim_state *state, uint64_t round,
-                    unsigned shard, size_t element)
+uint64_t
+sim_rounds_residual(const struct sim *sim, const struct sim_state *state, unsigned shard)
 {
+    return sim_rounds_pinned(sim, state) ? mix64_pair(state->words[0], RESIDUAL + shard) : 0;
+}
+
+/* What the numbers of a shard come of. */
+static uint64_t
+gradient_from(const struct sim_state *state, uint64_t round, unsigned shard, uint64_t residual)
+{
+    return state->words[0] + round * 1000003 + shard * 10007 + residual;
+}
+
+static int32_t
+gradient_of(const struct sim_profile *p, unsigned look, uint64_t from, unsigned shard,
+            size_t element)
+{
+    unsigned owner;
     if (element < p->counters)
         return shard % p->counters == element;
-    unsigned owner;
     if (audit_claim_of(p, element, &owner) && owner != shard)
         return 0;
-    uint64_t bits = mix64(state->words[0] + round * 1000003 + shard * 10007 + element);
-    return (int32_t)(bits >> 40) - (1 << 23);
+    return numbers_of(look, from, element);
+}
+
+int32_t
+sim_rounds_gradient(const struct sim *sim, const struct sim_state *state, uint64_t round,
+                    size_t bucket, unsigned shard, size_t element)
+{
+    uint64_t residual = sim_rounds_residual(sim, state, shard);
+    return gradient_of(&sim->profile, numbers_look(&sim->profile, state, bucket),
+                       gradient_from(state, round, shard, residual), shard, element);
+}
+
+void
+sim_rounds_add(const struct sim *sim, const struct sim_state *state, uint64_t round, size_t bucket,
+               unsigned shard, uint64_t residual, int32_t *vector)
+{
+    const struct sim_profile *p = &sim->profile;
+    const struct core_bucket *b = &p->bucket[bucket];
+    unsigned look = numbers_look(p, state, bucket);
+    uint64_t from = gradient_from(state, round, shard, residual);
+    for (uint64_t e = b->first; e < b->first + b->count; e++)
+        vector[e] = (int32_t)((uint32_t)vector[e] + (uint32_t)gradient_of(p, look, from, shard, e));
 }
 
 int32_t
@@ -39,14 +76,14 @@ sim_rounds_rounding(const struct sim_profile *p, const struct sim_state *state, 
     return (int32_t)(mix64(mix64_pair(state->words[0], shards) + element) % 3) - 1;
 }
 
-int32_t
-sim_rounds_total(const struct sim *sim, const struct sim_node *node, size_t element)
+void
+sim_rounds_total(const struct sim *sim, const struct sim_state *state, uint64_t round,
+                 size_t bucket, int32_t total[SIM_VECTOR_MAX])
 {
-    uint32_t total = 0;
+    const struct core_bucket *b = &sim->profile.bucket[bucket];
+    memset(total + b->first, 0, b->count * sizeof *total);
     for (unsigned s = 0; s < sim->profile.shards; s++)
-        total +=
-            (uint32_t)sim_rounds_gradient(&sim->profile, &node->state, node->round, s, element);
-    return (int32_t)total;
+        sim_rounds_add(sim, state, round, bucket, s, sim_rounds_residual(sim, state, s), total);
 }
 
 uint64_t
@@ -134,12 +171,8 @@ sim_rounds_reference(struct sim *sim)
         sim->reference[0].words[w] = mix64_pair(sim->seed, w);
     for (unsigned t = 0; t < sim->profile.rounds; t++) {
         const struct sim_state *state = &sim->reference[t];
-        for (size_t e = 0; e < sim->profile.vector; e++) {
-            uint32_t total = 0;
-            for (unsigned s = 0; s < sim->profile.shards; s++)
-                total += (uint32_t)sim_rounds_gradient(&sim->profile, state, t, s, e);
-            sum[e] = (int32_t)total;
-        }
+        for (size_t b = 0; b < sim->profile.buckets; b++)
+            sim_rounds_total(sim, state, t, b, sum);
         sim->reference_sum[t] = sim_rounds_sum_hash(sim, state, sum);
         sim->reference[t + 1] = *state;
         sim_rounds_apply(sim, &sim->reference[t + 1], sim->reference_sum[t], sum);
@@ -149,11 +182,10 @@ sim_rounds_reference(struct sim *sim)
 bool
 sim_rounds_bucket_right(const struct sim *sim, const struct sim_node *node, size_t bucket)
 {
+    int32_t total[SIM_VECTOR_MAX];
     const struct core_bucket *b = &sim->profile.bucket[bucket];
-    for (uint64_t e = b->first; e < b->first + b->count; e++)
-        if (sim_rounds_total(sim, node, e) != node->sum[e])
-            return false;
-    return true;
+    sim_rounds_total(sim, &node->state, node->round, bucket, total);
+    return memcmp(total + b->first, node->sum + b->first, b->count * sizeof *total) == 0;
 }
 
 void

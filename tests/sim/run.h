@@ -9,7 +9,7 @@ struct sim_options {
     uint64_t seeds, events;
     uint64_t first, seed;
     unsigned jobs;
-    uint64_t mutant;
+    uint64_t mutant, coding_mutant;
     const char *print, *scenario, *engine, *staleness;
     bool one, mutants, drill, verbose, followers_flip, many_flips, staged;
 };

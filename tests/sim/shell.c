@@ -130,6 +130,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->held = node->committing = 0;
     memset(node->keeps, 0, sizeof node->keeps);
     node->computed = node->committing_from = 0;
+    memset(node->residual, 0, sizeof node->residual);
     node->span_valid = false;
     memset(node->plans, 0, sizeof node->plans);
     node->lent = node->marked = node->total_bad = false;

@@ -4,6 +4,7 @@
  *     shell     what mesh/net/actor.c is for a real node               shell.c, links.c, network.c
  *     engine    what the nodes do together, and who judges it          engine.h
  *     rounds    the engine of rounds: a run as a pure function         rounds*.c
+ *     numbers   how the numbers of a round look, and are written on their way  numbers.c
  *     audit     members that check one another, and a liar             audit.c
  *     disk      checkpoints, some of them lost, torn or rotten         disk.c
  *     repair    lost pages of checkpoints, which others may have       repair.c
@@ -37,7 +38,10 @@
 enum {
     SIM_NODES_MAX = 8,
     SIM_LINKS_MAX = 2 * PROTO_PEERS_MAX,
-    SIM_VECTOR_MAX = 200,
+    SIM_VECTOR_DRAWN = 200, /* without a wide bucket */
+    SIM_WIDE_LEAST = 1024,  /* a whole block of compress/packed.h */
+    SIM_WIDE_MOST = 2200,
+    SIM_VECTOR_MAX = SIM_VECTOR_DRAWN + SIM_WIDE_MOST,
     SIM_BUCKETS_DRAWN = 5, /* without stages */
     SIM_BUCKETS_MAX = 11,
     SIM_STAGES_MAX = 5,
@@ -52,7 +56,7 @@ enum {
     SIM_FAR_US = 20000,   /* how much longer some ways are than others */
     SIM_FRAME_MAX = 3328, /* bytes of a message in either form: the coder's, or the struct */
     SIM_BODY_MAX = SIM_VECTOR_MAX * 4 + 512, /* a packed body has whole groups, and widths */
-    SIM_LOG_MAX = 8 * SIM_BODY_MAX,
+    SIM_LOG_MAX = 10496,
 };
 
 enum sim_fault {
@@ -96,6 +100,7 @@ struct sim_profile {
     size_t block_size, log_size;
     struct core_bucket bucket[SIM_BUCKETS_MAX];
     size_t vector;
+    uint64_t looks; /* from which it is drawn how numbers look; 0: all the same */
     size_t peers_min;
     uint64_t delay_us, jitter_us;
     unsigned late_permille; /* control messages held back for up to late_us */
@@ -230,6 +235,7 @@ struct sim_node {
     /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of this one,
      * the round that it commits, + 1, and the state to go back to */
     uint64_t keeps[PROTO_STAGES_MAX], applies[PROTO_STAGES_MAX], computed, committing_from;
+    uint64_t residual[PROTO_SHARDS_MAX]; /* of the shards of which it keeps a stage */
     struct sim_state span;
     uint64_t span_round;
     bool span_valid;
@@ -255,6 +261,18 @@ struct sim_node {
     unsigned plan_count;
 };
 
+/* How the numbers of a sum are written on their way: bodies, blocks, groups; see compress/packed.h. */
+enum sim_spelling {
+    SIM_RAW,
+    SIM_RICE,
+    SIM_NO_BITS,
+    SIM_8_BITS, /* at most */
+    SIM_16_BITS,
+    SIM_31_BITS,
+    SIM_32_BITS,
+    SIM_SPELLINGS,
+};
+
 struct sim_counts {
     uint64_t schedules, events, commits, adoptions, plans, aborts, virtual_us, bytes, audits,
         expulsions;
@@ -267,6 +285,7 @@ struct sim_counts {
     uint64_t astray; /* wrong states that others took */
     uint64_t limits; /* schedules that ended at the limit of comparing states */
     uint64_t faults[SIM_FAULTS];
+    uint64_t spelled[SIM_SPELLINGS];
     uint64_t
         worst_us; /* a running node without a new round once the faults were over, beside a round */
     uint64_t digest; /* of all traces, in any order */
@@ -308,6 +327,7 @@ struct sim {
     struct rand rand;
     struct sim_profile profile;
     uint64_t mutant;
+    uint64_t coding_mutant; /* compress/mutant.h */
     bool verbose;
     bool followers_flip; /* states flip in nodes that follow others, too */
     bool many_flips;     /* all schedules are of flips, and have eight times as many */
@@ -367,6 +387,8 @@ void sim_destroy(struct sim **sim);
 bool sim_run(struct sim *sim, uint64_t seed, uint64_t mutant);
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_permille(struct sim *sim, unsigned permille);
+/* Is it a schedule as they are drawn, no drill and no scenario? */
+bool sim_is_drawn(const struct sim *sim);
 
 enum sim_event_kind {
     SIM_TICK,
@@ -466,6 +488,16 @@ void repair_read(struct sim *sim, struct sim_node *node);
 /* A message of this node is on its way over this link: may it be? */
 void repair_sent(struct sim *sim, const struct sim_node *from, const struct sim_link *link,
                  const struct proto_msg *msg);
+
+/* numbers.c */
+/* How numbers look in this schedule; in some of them a bucket is wide. */
+void numbers_profile(struct sim *sim);
+/* How the numbers of a bucket look in the round that follows a state; and the number of an element, by what the gradient comes of. */
+unsigned numbers_look(const struct sim_profile *p, const struct sim_state *state, size_t bucket);
+int32_t numbers_of(unsigned look, uint64_t from, size_t element);
+/* A bulk message is sent. */
+void numbers_sent(struct sim *sim, const struct proto_msg *msg, const void *body);
+const char *numbers_spelling(enum sim_spelling spelling);
 
 /* audit.c */
 void audit_profile(struct sim *sim, struct sim_profile *profile);

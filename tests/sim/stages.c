@@ -18,9 +18,7 @@ enum {
 static bool
 is_staged(const struct sim *sim)
 {
-    bool drill =
-        sim->drill || sim->slow || sim->alone || sim->late || sim->fixed.nodes || sim->lost.stages;
-    return sim->engine == &sim_engine_rounds && !drill && !sim->many_flips && !sim->play.scenario &&
+    return sim->engine == &sim_engine_rounds && sim_is_drawn(sim) && !sim->many_flips &&
            !sim->profile.audit_share && (sim->staged || mix64_pair(sim->seed, STAGED) % 3 == 0);
 }
 

@@ -200,6 +200,12 @@ adds_element(enum schedule_kind kind, uint64_t element)
 }
 
 static void
+own_add(struct sim_node *node, uint64_t element, int32_t x)
+{
+    node->own[element] = (int32_t)((uint32_t)node->own[element] + (uint32_t)x);
+}
+
+static void
 add_gradient(struct sim *sim, struct sim_node *node, const struct core_piece *piece)
 {
     size_t first, end;
@@ -208,8 +214,9 @@ add_gradient(struct sim *sim, struct sim_node *node, const struct core_piece *pi
         const struct core_bucket *b = &sim->profile.bucket[first];
         for (uint64_t e = b->first; e < b->first + b->count; e++)
             if (adds_element(piece->kind, e))
-                node->own[e] +=
-                    sim_rounds_gradient(&sim->profile, &node->state, node->round, piece->shard, e);
+                own_add(
+                    node, e,
+                    sim_rounds_gradient(sim, &node->state, node->round, first, piece->shard, e));
         sim_rounds_own_flips(sim, node, b);
     }
 }
@@ -225,7 +232,8 @@ write_tail(struct sim *sim, struct sim_node *node, const struct work *work)
         node->own[e] = 0;
         for (unsigned s = 0; s < p->shards; s++)
             if (shards >> s & 1)
-                node->own[e] += sim_rounds_gradient(p, &node->state, node->round, s, e);
+                own_add(node, e,
+                        sim_rounds_gradient(sim, &node->state, node->round, p->buckets - 1, s, e));
     }
     if (shards)
         sim_rounds_own_flips(sim, node, b);

@@ -81,6 +81,13 @@ sim_permille(struct sim *sim, unsigned permille)
     return permille > 0 && rand_below(&sim->rand, 1000) < permille;
 }
 
+bool
+sim_is_drawn(const struct sim *sim)
+{
+    return !sim->drill && !sim->slow && !sim->alone && !sim->late && !sim->fixed.nodes &&
+           !sim->lost.stages && !sim->play.scenario;
+}
+
 static bool
 earlier(const struct sim_event *a, const struct sim_event *b)
 {
@@ -220,6 +227,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     sim->rand.state = mix64(seed);
     sim->seed = seed;
     sim->mutant = core_mutants = mutant;
+    coding_mutants = sim->coding_mutant;
     sim->now = 1000000;
     sim->trace = seed;
     sim->failed = sim->faults_over = sim->limit = false;
