@@ -6,9 +6,8 @@
 
 #include "compress/lowrank.h"
 
-enum {
-    CODEC_TOP_FINE = 8
-}; /* so many bits are enough below the largest element of some steps before */
+/* So many bits are enough below the largest element of some steps before. */
+enum { CODEC_TOP_FINE = 8 };
 
 #define CODEC(name, bits, dropped, rounding, percent, memory)                                      \
     {#name, bits, dropped, CODEC_##rounding, percent, memory, 0.01, 4},

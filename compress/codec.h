@@ -85,9 +85,8 @@ struct codec {
     enum codec_rounding rounding;
     int percent; /* of a shard's elements are to be not zero, about; 0: the exponent follows the largest sum */
     bool memory;
-    /* These may be set: */
+    /* These may be set; and bits and percent of CODEC_TOP, by codec_round: */
     double share;  /* CODEC_FEW, CODEC_TOP: of the elements of a block */
-                   /* CODEC_TOP: bits and percent, by codec_round */
     unsigned rank; /* CODEC_PRODUCT: so many vectors */
 };
 

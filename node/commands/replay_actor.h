@@ -16,8 +16,8 @@ struct replay_public {
     struct replay_public *next;
     uint64_t link;
     int32_t *copy; /* [count] */
-    uint64_t *
-        taken; /* [range_count] the last flow that it has followed; UINT64_MAX: it has none to follow */
+    /* [range_count] the last flow that it has followed; UINT64_MAX: it has none to follow */
+    uint64_t *taken;
 };
 
 /* One start of a node. */

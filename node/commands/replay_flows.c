@@ -9,37 +9,37 @@
 static struct replay_public *
 find_public(const struct actor *a)
 {
-    struct replay_public *public = a->publics;
-    while (public && public->link != a->note.link)
-    public = public->next;
-    return public;
+    struct replay_public *known = a->publics;
+    while (known && known->link != a->note.link)
+        known = known->next;
+    return known;
 }
 
 static void
-free_public(struct replay_public *public)
+free_public(struct replay_public *known)
 {
-    free(public->copy);
-    free(public->taken);
-    free(public);
+    free(known->copy);
+    free(known->taken);
+    free(known);
 }
 
 static struct replay_public *
 add_public(const struct replay *r, struct actor *a)
 {
-    struct replay_public *public = calloc(1, sizeof *public);
-    if (!public)
+    struct replay_public *known = calloc(1, sizeof *known);
+    if (!known)
         return NULL;
-    *public = (struct replay_public){.next = a->publics,
-                                     .link = a->note.link,
-                                     .copy = calloc(r->count, sizeof *public->copy),
-                                     .taken = calloc(r->range_count, sizeof *public->taken)};
-    if (!public->copy || !public->taken) {
-        free_public(public);
+    *known = (struct replay_public){.next = a->publics,
+                                    .link = a->note.link,
+                                    .copy = calloc(r->count, sizeof *known->copy),
+                                    .taken = calloc(r->range_count, sizeof *known->taken)};
+    if (!known->copy || !known->taken) {
+        free_public(known);
         return NULL;
     }
     for (size_t p = 0; p < r->range_count; p++)
-    public->taken[p] = UINT64_MAX;
-    return a->publics = public;
+        known->taken[p] = UINT64_MAX;
+    return a->publics = known;
 }
 
 void
@@ -76,11 +76,11 @@ static int
 begin_public(const struct replay *r, struct actor *a, const int32_t *values)
 {
     size_t p = a->note.range;
-    struct replay_public *public = find_public(a);
-    if (!public && !(public = add_public(r, a)))
+    struct replay_public *known = find_public(a);
+    if (!known && !(known = add_public(r, a)))
         return -ENOMEM;
-    memcpy(public->copy + first_of(r, p), values, count_of(r, p) * sizeof *values);
-    public->taken[p] = a->note.number - 1;
+    memcpy(known->copy + first_of(r, p), values, count_of(r, p) * sizeof *values);
+    known->taken[p] = a->note.number - 1;
     return DONE;
 }
 
@@ -89,10 +89,10 @@ static int
 tell_changes(struct replay *r, struct actor *a, struct replay_piece *piece)
 {
     size_t p = piece->range, n = count_of(r, p);
-    struct replay_public *public = find_public(a);
-    if (!public || public->taken[p] != piece->number - 1)
+    struct replay_public *known = find_public(a);
+    if (!known || known->taken[p] != piece->number - 1)
         return IMPOSSIBLE;
-    int32_t *copy = public->copy + first_of(r, p);
+    int32_t *copy = known->copy + first_of(r, p);
     piece->change = new_body(r, piece);
     if (!piece->change)
         return -ENOMEM;
@@ -151,17 +151,17 @@ on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
 static int
 on_took(const struct replay *r, struct actor *a, const struct replay_piece *piece)
 {
-    struct replay_public *public = find_public(a);
+    struct replay_public *known = find_public(a);
     if (!piece->body)
         return BLOCKED;
     if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
         return IMPOSSIBLE;
     gossip_flow_add(a->values + first_of(r, piece->range), piece->body, count_of(r, piece->range));
     a->weight[piece->range] += piece->weight;
-    if (public) {
-        gossip_flow_follow(public->copy + first_of(r, piece->range), piece->body,
+    if (known) {
+        gossip_flow_follow(known->copy + first_of(r, piece->range), piece->body,
                            count_of(r, piece->range));
-        public->taken[piece->range] = piece->number;
+        known->taken[piece->range] = piece->number;
     }
     return DONE;
 }
@@ -267,8 +267,7 @@ replay_flows_exchange(struct replay *r, struct actor *a)
     struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
     bool made = a->note.event == GOSSIP_GAVE || a->note.event == GOSSIP_COPIED;
     bool took = a->note.event == GOSSIP_TOOK || a->note.event == GOSSIP_GOT;
-    bool asks = a->note.event == GOSSIP_ASKED || a->note.event == GOSSIP_ASKED_WHOLE;
-    int rc = asks                             ? on_asked(r, a, piece)
+    int rc = replay_pieces_asks(&a->note)     ? on_asked(r, a, piece)
              : a->note.event == GOSSIP_GAVE   ? on_gave(r, a, piece)
              : a->note.event == GOSSIP_TOOK   ? on_took(r, a, piece)
              : a->note.event == GOSSIP_COPIED ? on_copied(r, a, piece)

@@ -68,17 +68,12 @@ replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start
     return gossip_journal_get(&cursor->names, next.type, next.data, next.size, note);
 }
 
-static bool
-asks(const struct gossip_note *note)
-{
-    return note->event == GOSSIP_ASKED || note->event == GOSSIP_ASKED_WHOLE;
-}
-
 /* Can a node of this job have written it? */
 static bool
 sound(const struct gossip_note *note, const struct replay_rules *rules)
 {
-    bool flow = asks(note) || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
+    bool flow =
+        replay_pieces_asks(note) || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
     uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ)
         return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
@@ -264,7 +259,7 @@ match(struct replay_pieces *pieces, const struct replay_start *start,
       const struct gossip_note *note, struct why *why)
 {
     bool took = note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT;
-    if (!took && !asks(note))
+    if (!took && !replay_pieces_asks(note))
         return 0;
     struct replay_piece *piece = replay_pieces_find(pieces, start->node, note);
     if (!piece)

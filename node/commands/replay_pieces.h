@@ -38,12 +38,18 @@ struct replay_piece {
     struct proto_node giver;
     bool asked;  /* flow: its taker's values are known */
     bool wanted; /* somebody took it */
-    int32_t
-        *theirs; /* flow: values of who asked, or the public copy; NULL: not yet, or not any more */
+    /* Of a flow values of who asked, or the public copy; NULL: not yet, or not any more */
+    int32_t *theirs;
     int32_t *change; /* to the public copy; NULL: these are the values */
     int32_t *body;   /* NULL: not yet, or not any more */
     int64_t weight;
 };
+
+static inline bool
+replay_pieces_asks(const struct gossip_note *note)
+{
+    return note->event == GOSSIP_ASKED || note->event == GOSSIP_ASKED_WHOLE;
+}
 
 struct replay_pieces {
     const struct replay_journals *journals; /* borrowed */

@@ -39,7 +39,7 @@ int job_open_input(struct job *job, const struct config *config, const struct nn
  * the next byte at each position. */
 int job_open_bytes(struct job *job, const struct config *config, struct why *why);
 
-/* Sets that of mesh.compress, with what is set of it. False: there is none, or it is chosen in the warm-up. */
+/* Sets that of mesh.compress, with what is set of it. False: there is none. Of auto it means nothing. */
 bool job_codec(const struct config *config, struct codec *codec);
 /* Is the codec chosen in the warm-up? */
 bool job_chooses(const struct config *config);
