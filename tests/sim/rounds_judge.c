@@ -51,9 +51,13 @@ sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *
 {
     uint64_t round = 0, hash = named(node, msg, &round);
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
-    if (flips && hash != 0 && round <= sim->profile.rounds && round + 1 > node->told &&
-        hash == sim_rounds_hash(sim, &sim->reference[round]))
+    if (!flips || hash == 0 || round > sim->profile.rounds ||
+        hash != sim_rounds_hash(sim, &sim->reference[round]))
+        return;
+    if (round + 1 > node->told)
         node->told = round + 1;
+    if (round <= node->round && round + 1 > node->told_there)
+        node->told_there = round + 1;
 }
 
 static bool
@@ -104,15 +108,16 @@ count_astray(const struct sim *sim, unsigned *up)
 }
 
 /* Nobody goes on from a wrong state together with others, or with a total of theirs, which names the right one. As long
- * as no message with the hash of the right state before this round or a later one has come, a node alone cannot know,
- * and may, too, when it is the leader and one node is faster than all, or among those that took its state. Then it has
- * strayed, with those who take its state, and they must have found out by the end. */
+ * as no message with the hash of the right state before this round has come while it was there, or is the newest, it has
+ * nothing to compare. Then a node alone may go on, and when it is the leader and one node is faster than all, or among
+ * those that took its state. It has strayed, with those who take its state, and they must have found out by the end. */
 void
 sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 {
     unsigned up, astray = count_astray(sim, &up);
     bool among_them = members == 1 || (astray > 1 && members <= astray);
-    bool unseen = (sim->followers_flip || members == 1 || astray > 1) && node->told <= node->round;
+    bool told = node->told == node->round + 1 || node->told_there == node->round + 1;
+    bool unseen = (sim->followers_flip || members == 1 || astray > 1) && !told;
     if (is_astray(node) && (!among_them || (node->wrong && !unseen)))
         sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
                  node->round);
@@ -124,7 +129,7 @@ sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 void
 sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
 {
-    node->told = 0;
+    node->told = node->told_there = 0;
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
     if (flips && !is_astray(node) && node->round + 1 > node->given_up)
         node->given_up = node->round + 1;

@@ -220,7 +220,8 @@ struct sim_node {
     uint64_t right_round; /* of its last right state */
     bool wrong;           /* it did, and nobody has noticed */
     uint64_t told; /* + 1; the newest round before which another one told it the right state, */
-    uint64_t task_told; /* when it began to adopt a state */
+    uint64_t told_there; /* when it had come there itself, */
+    uint64_t task_told;  /* or when it began to adopt a state */
     uint64_t
         given_up; /* + 1; the round of a right state that it went back from, and has not got again */
     uint8_t log[SIM_LOG_MAX];

@@ -272,6 +272,8 @@ placements_are_within_a_tenth_of_the_best(void **state)
         memset(&placement, 0, sizeof placement);
         bool found = placement_find(&d.job, &room, &placement);
         unsigned groups = found ? groups_of(&d.job, &placement) : 0;
+        if (groups > most_groups(&d.job)) /* a cover in which no peer happens to have two stages */
+            groups = 0;
         if (groups == 0) {
             unsigned fewest = fewest_stages(&d.job, 0, 0, 0);
             best_of_all(&d.job, 0, UINT64_MAX);
@@ -420,6 +422,23 @@ tables_have_the_units_of_a_step(void **state)
     assert_int_equal(tables.sums_us[1], 100 * MS + 2 * 70);
 }
 
+/* Who holds nothing is idle, and the others are as many groups as they can be: however long it took to find no more. */
+static void
+who_holds_nothing_is_idle(void **state)
+{
+    (void)state;
+    static const uint64_t holds[PEERS] = {0, 0x04, 0x3f, 0x3f, 0x3f, 0x0c};
+    struct drawn d;
+    struct placement placement;
+    equal_parts(&d, 6, PEERS, PEERS);
+    for (size_t q = 0; q < PEERS; q++)
+        d.peers[q].holds = holds[q];
+    assert_true(placement_find(&d.job, &room, &placement));
+    is_whole(&d.job, &placement);
+    assert_int_equal(groups_of(&d.job, &placement), 5);
+    assert_int_equal(placement.computes[0], 0);
+}
+
 /* As many peers and parts as there may be: nothing overflows. */
 static void
 the_largest_job_is_placed(void **state)
@@ -479,6 +498,7 @@ main(int argc, char **argv)
         cmocka_unit_test(who_has_a_shard_keeps_it),
         cmocka_unit_test(what_is_held_decides_who_has_which_stage),
         cmocka_unit_test(tables_have_the_units_of_a_step),
+        cmocka_unit_test(who_holds_nothing_is_idle),
         cmocka_unit_test(the_largest_job_is_placed),
         cmocka_unit_test(tied_ends_have_the_same_peers),
         cmocka_unit_test(placements_are_within_a_tenth_of_the_best),

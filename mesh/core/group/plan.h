@@ -52,8 +52,8 @@ enum {
     PLAN_CHASE_MAX_US = 8000000, /* again after twice that time, and so on up to this */
     PLAN_BALANCE_US = 1000000,   /* time between two new divisions, doubled each time */
     PLAN_BALANCE_MAX_US = 30000000,
-    /* a plan this many rounds ahead belongs to another part of the mesh: join it */
-    PLAN_MERGE_ROUNDS = 1,
+    PLAN_LOOK_US = 100000, /* between two looks whether one would gain */
+    PLAN_MERGE_ROUNDS = 1, /* a plan so far ahead is of another part of the mesh: join it */
 };
 
 /* What a node remembers about a peer for its plans. */
@@ -96,7 +96,7 @@ struct plan {
     unsigned doublings; /* of the limit for progress */
     unsigned fails;
     uint64_t fails_round;
-    struct awake balance_at; /* no new division before this time */
+    struct awake balance_at; /* no new division is looked for before this time */
     uint64_t balance_us;
     uint64_t ended[PLAN_ENDED_MAX];
     unsigned ended_next;

@@ -389,10 +389,13 @@ plan_balance(struct plan *plan, const struct core *core)
     if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pins_next)
         return;
     bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
-    if (!divides && !(due && plan_elects_better(plan, core)))
+    bool gains = divides || (due && plan_elects_better(plan, core));
+    if (gains)
+        plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
+    if (gains || due)
+        plan->balance_at = awake_after(core->awake, gains ? plan->balance_us : PLAN_LOOK_US);
+    if (!gains)
         return;
-    plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
-    plan->balance_at = awake_after(core->awake, plan->balance_us);
     core_log(core, 7, "round %llu: %s", (unsigned long long)core->round,
              !divides ? "electing servers again"
              : even   ? "dividing the shards again, equally"

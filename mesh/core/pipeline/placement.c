@@ -719,7 +719,7 @@ choose_groups(struct search *s, unsigned groups, struct choice *best)
 {
     uint64_t value = never;
     unsigned orders = ORDERS * first_sizes(s->job, groups);
-    for (unsigned order = 0; order < orders && s->work < WORK / 2; order++) {
+    for (unsigned order = 0; order < orders && (order == 0 || s->work < WORK / 2); order++) {
         struct choice next;
         if (!choose_by_table(s, groups, order, &next))
             continue;
