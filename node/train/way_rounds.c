@@ -1,51 +1,19 @@
 /* way_rounds.c - exact sums, one round after the other: a step, an evaluation, or a repeat with larger exponents. The state
  * is a pure function of the job (../README.md), so a state that has changed in memory, or that others contradict, is given up
- * for an older one, and a damaged checkpoint is repaired from those of others. */
+ * for an older one (rounds_state.h), and a damaged checkpoint is repaired from those of others. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "node/commands/host.h"
 #include "node/train/choice.h"
-#include "node/train/gather.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
-#include "node/train/stages_mesh.h"
-#include "node/train/train_internal.h"
+#include "node/train/rounds_state.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 
 enum { CAUGHT_S = 60 };
-
-struct rounds_run {
-    uint64_t round;           /* of the state that the mesh was told */
-    bool damaged;             /* the state has changed in memory */
-    uint64_t reported;        /* the last round in metrics.jsonl */
-    bool before;              /* run->next is the state that the present one was made from */
-    int32_t *scratch;         /* [vector] for audits, else NULL */
-    struct state_event event; /* of the round that leads to run->next */
-    bool early;               /* run->next may be built bucket by bucket */
-    uint64_t shards;          /* shards computed here for the present round, as a whole */
-    double caught_at;         /* when it was said that this node caught up; 0: never */
-    bool blind;               /* the data cannot be read any more */
-    bool narrow;              /* it leaves: there is no memory, or the first state cannot be read */
-    struct stages_mesh stages;        /* with mesh.stages */
-    uint64_t parts[PROTO_STAGES_MAX]; /* of the present state, as the mesh was told */
-    uint64_t computes;                /* shards of the running task */
-    bool known;                       /* what this node holds */
-    uint64_t missing;                 /* segments that run->gather has not got */
-    /* of the steps in stages; NULL: there are none */
-    struct recording *recording;
-    /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this node did not
-     * have it; and steps since the last state that may be written as a checkpoint */
-    struct state span;
-    uint64_t span_hash;
-    uint64_t unsaved;
-    double residual_norm; /* of the last step of a span: what had waited until it */
-    double wait_s;        /* the least in a step with others */
-    int32_t cost[CODECS]; /* of the step in which a codec is chosen */
-    uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
-};
 
 /* Returns 0, or the exit status. */
 static int
@@ -70,117 +38,6 @@ repair_damaged(struct run *run)
     return 0;
 }
 
-/* As the state counts them. */
-static void
-count_skips(struct run *run)
-{
-    const struct state_header *h = run->state.header;
-    run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
-}
-
-/* May nodes hold parts of the model? Then states go by their names, and the last bucket says what each part is. */
-static bool
-in_parts(const struct run *run)
-{
-    return run->job.ledgers > 1;
-}
-
-static void
-gather_next(struct run *run)
-{
-    const struct rounds_run *rounds = run->own;
-    mesh_part(run->mesh, rounds->missing & -rounds->missing);
-}
-
-/* No model here, and why. */
-static void
-gather_fail(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    train_say(run, 4, "no model.safetensors here: %s", run->no_model.line);
-    gather_close(&run->gather);
-    rounds->missing = 0;
-}
-
-/* The run is done; of the last state, others have what this node does not hold. */
-static void
-gather_begin(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    const struct state_stages *segments = &rounds->stages.segments;
-    if (!run->state.header->done || state_whole(&run->state))
-        return;
-    gather_close(&run->gather);
-    run->no_model.line[0] = '\0';
-    rounds->missing = 0;
-    for (size_t s = 0; s < segments->count; s++)
-        if (!state_holds(&run->state, &segments->stage[s]))
-            rounds->missing |= UINT64_C(1) << s;
-    if (gather_open(&run->gather, run->config->out, &run->state, &run->no_model))
-        gather_fail(run);
-    gather_next(run);
-}
-
-/* This node is done, and needs the rest for its files. */
-static void
-take_part(struct run *run, const struct mesh_task *task)
-{
-    struct rounds_run *rounds = run->own;
-    unsigned s = task->holds ? (unsigned)__builtin_ctzll(task->holds) : 0;
-    const struct state_range *range = &rounds->stages.segments.stage[s];
-    const uint8_t *block = mesh_state_in(run->mesh);
-    if (task->holds && !state_segment_sound(&run->state, range, block, task->parts[s])) {
-        mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
-        return;
-    }
-    if (!task->holds)
-        why_set(&run->no_model, "no other node has the rest of the last state any more");
-    if (!task->holds || gather_add(run->gather, block, range, &run->no_model))
-        gather_fail(run);
-    rounds->missing &= ~task->holds;
-    gather_next(run);
-}
-
-/* The present state is one to go back to if the next one is not. */
-static void
-keep_span(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    const struct state_header *h = run->state.header;
-    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup ||
-        state_span(&run->state) == 0)
-        return;
-    state_copy(&rounds->span, &run->state);
-    rounds->span_hash = state_hash_whole(&run->state, run->state.part);
-}
-
-/* `hash`: what is remembered. */
-static void
-announce(struct run *run, uint64_t hash)
-{
-    struct rounds_run *rounds = run->own;
-    rounds->round = run->state.header->round;
-    struct core_state state = {
-        .round = rounds->round,
-        .hash = hash,
-        .pinned = state_carries(&run->state),
-        .pins_next = state_carries_on(&run->state),
-    };
-    keep_span(run);
-    count_skips(run);
-    if (in_parts(run)) {
-        state_parts(&run->state, &rounds->stages.segments, rounds->parts);
-        state.hash = state_name(&run->state);
-        state.holds = stages_mesh_held(&rounds->stages, &run->state);
-        state.parts = rounds->parts;
-        state.late = state_needs_squares(&run->state);
-    }
-    train_tell_mesh(run, &state);
-    gather_begin(run);
-    if (rounds->recording)
-        recording_begin(rounds->recording, clock_us());
-}
-
 /* It is to hold more of the present state from here on. */
 static void
 grow(struct run *run, const struct mesh_task *task)
@@ -196,7 +53,7 @@ grow(struct run *run, const struct mesh_task *task)
         return;
     }
     rounds->before = false;
-    announce(run, state_hash_rest(&run->state, run->pool));
+    rounds_announce(run, state_hash_rest(&run->state, run->pool));
     if (run->state.header->round > 0) /* an earlier one does not have it */
         save_begin(run->save, &run->state, false);
 }
@@ -207,147 +64,7 @@ start_rounds(struct run *run)
 {
     const struct rounds_run *rounds = run->own;
     if (rounds->known)
-        announce(run, state_rehash(&run->state, run->pool));
-}
-
-/* Is the state still the one that was told to the mesh? */
-static bool
-sound(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    rounds->damaged = rounds->damaged || !state_sound(&run->state, run->pool);
-    return !rounds->damaged;
-}
-
-/* What was computed from the state counts only if that has not changed since: nothing is final before the last bucket.
- * Gradients do not depend on the slots of the optimizer. Each step looks at these when it uses them. */
-static bool
-computed_soundly(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    if (run->state.header->phase != STATE_TRAIN)
-        return sound(run);
-    rounds->damaged = rounds->damaged || !state_params_sound(&run->state, run->pool);
-    return !rounds->damaged;
-}
-
-/* The state that the present one was made of, if it is still there. */
-static bool
-state_before(struct run *run, uint64_t round)
-{
-    struct rounds_run *rounds = run->own;
-    if (!rounds->before || run->next.header->round >= round || state_carries(&run->next) ||
-        !state_sound(&run->next, run->pool))
-        return false;
-    state_swap(&run->state, &run->next);
-    return true;
-}
-
-/* That in which the span began. */
-static bool
-state_of_span(struct run *run, uint64_t round)
-{
-    struct rounds_run *rounds = run->own;
-    if (!rounds->span_hash || rounds->span.header->round >= round ||
-        !state_holds_same(&rounds->span, &run->state) ||
-        state_hash(&rounds->span, run->pool) != rounds->span_hash)
-        return false;
-    state_copy(&run->state, &rounds->span);
-    return true;
-}
-
-/* This node cannot go on. */
-static void
-leave(struct run *run, const char *why)
-{
-    struct rounds_run *rounds = run->own;
-    train_say(run, 3, "%s; leaving the mesh", why);
-    rounds->narrow = true;
-    mesh_interrupt(run->mesh);
-}
-
-/* To the newest state before a round below `round` that can be trusted: the one before, a checkpoint, the one before
- * the first step. */
-static void
-go_back(struct run *run, uint64_t round)
-{
-    struct rounds_run *rounds = run->own;
-    work_drop(run->work);
-    save_withdraw(run->save, &run->state);
-    struct why why;
-    bool found = state_before(run, round) || state_of_span(run, round) ||
-                 (!run->folder.fresh && save_find_below(run->save, &run->state, round)) ||
-                 (in_parts(run) && parts_back(run, &rounds->stages, round));
-    rounds->before = rounds->damaged = false;
-    rounds->unsaved = 0;
-    work_forget(run->work);
-    if (!found && job_state(&run->job, run->config, &run->state, &why)) {
-        leave(run, why.line);
-        return;
-    }
-    announce(run, state_rehash(&run->state, run->pool));
-}
-
-/* What was computed from data that could not be read is not handed over, as nothing is final before the last
- * bucket; the others go on without this node. */
-static bool
-give_up(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    const char *why = data_failed(run->job.data);
-    if (!why)
-        return false;
-    if (!rounds->blind)
-        train_say(run, 3, "%s; leaving the mesh", why);
-    rounds->blind = true;
-    mesh_interrupt(run->mesh);
-    return true;
-}
-
-/* What is told of it counts no more; the others go on without it, and have what is needed to catch up. */
-static void
-recover(struct run *run)
-{
-    struct rounds_run *rounds = run->own;
-    train_say(run, 3, "the weights changed in memory: going back to older ones");
-    train_say(run, 7, "the state before round %llu changed in memory",
-              (unsigned long long)rounds->round);
-    mesh_damaged(run->mesh, CORE_STATE_DAMAGED);
-    go_back(run, rounds->round);
-}
-
-/* Somebody is gone who had shards of this span. */
-static void
-span_again(struct run *run, uint64_t round)
-{
-    struct rounds_run *rounds = run->own;
-    uint64_t step = run->state.header->step;
-    go_back(run, round);
-    uint64_t again = step - run->state.header->step;
-    rounds->replayed += again;
-    metrics_withdraw_from(run->metrics, run->state.header->step + 1);
-    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu steps again",
-              (unsigned long long)run->state.header->step, (unsigned long long)again);
-}
-
-/* Other nodes hold another one, or held another one before a round long ago. */
-static void
-retreat(struct run *run, uint64_t round)
-{
-    struct rounds_run *rounds = run->own;
-    bool past = round < rounds->round;
-    if (state_carries(&run->state) && !past) {
-        span_again(run, round);
-        return;
-    }
-    if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
-        train_say(run, 3, "the weights may be wrong: going back to older ones");
-    train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
-    if (!past && rounds->reported == rounds->round)
-        metrics_withdraw(run->metrics);
-    go_back(run, round);
-    if (past)
-        metrics_withdraw_from(run->metrics, run->state.header->step + 1);
+        rounds_announce(run, state_rehash(&run->state, run->pool));
 }
 
 /* Who computes the first shard speaks of the whole model, which is one stage. Squares are not known yet, and nobody needs them:
@@ -357,7 +74,7 @@ add_summary(struct run *run)
 {
     const struct rounds_run *rounds = run->own;
     const struct state_stages whole = {1, {{0, run->state.param_count}}};
-    if (in_parts(run) && (rounds->computes & 1))
+    if (rounds_in_parts(run) && (rounds->computes & 1))
         state_summary_write(&run->next, &run->state, &whole, 1, false, mesh_own(run->mesh));
 }
 
@@ -407,7 +124,7 @@ bucket_ready(void *ctx, size_t bucket)
     struct run *run = ctx;
     size_t count;
     work_buckets(run->work, &count);
-    if (bucket == count - 1 && (!computed_soundly(run) || data_failed(run->job.data)))
+    if (bucket == count - 1 && (!rounds_computed_soundly(run) || data_failed(run->job.data)))
         return;
     if (bucket == count - 1) {
         add_summary(run);
@@ -428,7 +145,7 @@ compute_shards(struct run *run, const struct mesh_task *task)
     rounds->damaged = !state_head_sound(&run->state);
     int rc = rounds->damaged ? 0 : work_open(run->work, &run->state, task->shards);
     if (rc == -ENOMEM) {
-        leave(run, "not enough memory for what its codec leaves out of gradients");
+        rounds_stop(run, "not enough memory for what its codec leaves out of gradients");
         return;
     }
     rounds->damaged = rounds->damaged || rc;
@@ -436,8 +153,8 @@ compute_shards(struct run *run, const struct mesh_task *task)
         work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
                    bucket_ready, run);
     run->meter.compute_s += clock_s() - start;
-    if (!give_up(run) && rounds->damaged)
-        recover(run);
+    if (!rounds_give_up(run) && rounds->damaged)
+        rounds_recover(run);
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
 
@@ -451,7 +168,8 @@ write_tail(struct run *run, const struct core_piece *piece, const struct work_st
     int32_t *own = mesh_own(run->mesh);
     bool squares =
         state_needs_squares(&run->state) && !stages_mesh_whole(&rounds->stages, piece->plan);
-    int rc = computed_soundly(run) ? work_pieces_tail(run->work, &run->state, stages, own) : 0;
+    int rc =
+        rounds_computed_soundly(run) ? work_pieces_tail(run->work, &run->state, stages, own) : 0;
     if (rc || rounds->damaged)
         return rc;
     stages_mesh_params(&rounds->stages, piece->plan, &params);
@@ -499,12 +217,13 @@ compute_piece(struct run *run, const struct mesh_task *task)
     record_piece(rounds, &task->piece, start);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     metrics_alive(run->metrics);
-    if (give_up(run) || rounds->narrow)
+    if (rounds_give_up(run) || rounds->narrow)
         return;
     if (rounds->damaged) {
-        recover(run);
+        rounds_recover(run);
     } else if (rc) {
-        leave(run, "not enough memory for the activations of its stages, or what they leave out");
+        rounds_stop(run,
+                    "not enough memory for the activations of its stages, or what they leave out");
     } else {
         mesh_piece(run->mesh);
     }
@@ -547,7 +266,7 @@ advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 {
     struct rounds_run *rounds = run->own;
     const int32_t *total = mesh_sum(run->mesh);
-    struct state_stages divided, *stages = in_parts(run) ? &divided : NULL;
+    struct state_stages divided, *stages = rounds_in_parts(run) ? &divided : NULL;
     uint64_t coverage;
     int rc = stages ? state_summary_stages(&run->state, total, stages, why) : 0;
     rc = rc ? rc : state_check_counts(&run->state, stages, total, &coverage, why);
@@ -616,7 +335,7 @@ commit(struct run *run, const struct mesh_task *task)
     uint64_t hash = 0, start = clock_us();
     fail_hit(FAIL_COMMIT, NULL, 0);
     if (!state_head_sound(&run->state)) {
-        recover(run);
+        rounds_recover(run);
         return;
     }
     if (advance_state(run, task->fresh, &hash, &why)) {
@@ -628,7 +347,7 @@ commit(struct run *run, const struct mesh_task *task)
         return;
     }
     if (!hash) {
-        recover(run);
+        rounds_recover(run);
         return;
     }
     rounds->residual_norm =
@@ -639,14 +358,14 @@ commit(struct run *run, const struct mesh_task *task)
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
-    count_skips(run);
+    rounds_count_skips(run);
     if (event->stepped || event->evaluated)
         report(run, task, start);
     record_step(run, task, start);
     fail_hit(FAIL_REPORTED, NULL, 0);
     tell_chosen(run);
     measure_costs(run, task);
-    announce(run, hash);
+    rounds_announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     train_begin_fresh(run);
     if (event->evaluated && !run->state.header->done && state_whole(&run->state))
@@ -677,9 +396,9 @@ take_state(struct run *run, const struct mesh_task *task)
 {
     const struct rounds_run *rounds = run->own;
     const uint8_t *block = mesh_state_in(run->mesh);
-    return in_parts(run) ? state_take_segments(&run->state, &rounds->stages.segments, block,
-                                               task->state_hash, task->parts, run->pool)
-                         : state_take(&run->state, block, task->state_hash, run->pool);
+    return rounds_in_parts(run) ? state_take_segments(&run->state, &rounds->stages.segments, block,
+                                                      task->state_hash, task->parts, run->pool)
+                                : state_take(&run->state, block, task->state_hash, run->pool);
 }
 
 static void
@@ -698,7 +417,7 @@ adopt(struct run *run, const struct mesh_task *task)
     rounds->before = false;
     tell_caught_up(run);
     fail_hit(FAIL_ADOPTED, NULL, 0);
-    announce(run, task->state_hash);
+    rounds_announce(run, task->state_hash);
 }
 
 /* What was held before is gone. */
@@ -711,10 +430,10 @@ hold_segments(struct run *run, const struct mesh_task *task)
     rounds->before = rounds->damaged = false;
     rounds->known = true;
     if (parts_hold(run, &rounds->stages, task->holds, &why)) {
-        leave(run, why.line);
+        rounds_stop(run, why.line);
         return;
     }
-    announce(run, state_rehash(&run->state, run->pool));
+    rounds_announce(run, state_rehash(&run->state, run->pool));
 }
 
 /* Somebody else's shard, computed here: is it what was claimed? */
@@ -726,7 +445,7 @@ audit(struct run *run, const struct mesh_task *task)
     unsigned shard = (unsigned)__builtin_ctzll(task->shards);
     bool equal = work_probe(run->work, &run->state, shard, rounds->scratch, task->claim);
     run->meter.compute_s += clock_s() - start;
-    if (!give_up(run))
+    if (!rounds_give_up(run))
         mesh_audited(run->mesh, equal);
 }
 
@@ -740,7 +459,7 @@ follow_rounds(struct run *run, const struct mesh_task *task)
     else if (task->kind == MESH_PART && !run->state.header->done)
         grow(run, task);
     else if (task->kind == MESH_PART)
-        take_part(run, task);
+        rounds_take_part(run, task);
     else if (task->kind == MESH_SUMMED)
         work_ahead(run, task);
     else if (task->kind == MESH_COMMIT)
@@ -752,7 +471,7 @@ follow_rounds(struct run *run, const struct mesh_task *task)
     else if (task->kind == MESH_AUDIT)
         audit(run, task);
     else if (task->kind == MESH_BACK)
-        retreat(run, task->round);
+        rounds_retreat(run, task->round);
     return false;
 }
 
@@ -807,7 +526,7 @@ static bool
 hold_rounds(struct run *run)
 {
     struct rounds_run *rounds = run->own;
-    rounds->known = !in_parts(run) || parts_known(run, &rounds->stages);
+    rounds->known = !rounds_in_parts(run) || parts_known(run, &rounds->stages);
     return rounds->known;
 }
 

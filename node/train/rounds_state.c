@@ -1,0 +1,240 @@
+/* rounds_state.c - see rounds_state.h. */
+#include "node/train/rounds_state.h"
+
+#include "node/train/gather.h"
+#include "node/train/parts.h"
+#include "proto/clock.h"
+
+void
+rounds_count_skips(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
+}
+
+static void
+gather_next(struct run *run)
+{
+    const struct rounds_run *rounds = run->own;
+    mesh_part(run->mesh, rounds->missing & -rounds->missing);
+}
+
+/* No model here, and why. */
+static void
+gather_fail(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 4, "no model.safetensors here: %s", run->no_model.line);
+    gather_close(&run->gather);
+    rounds->missing = 0;
+}
+
+/* The run is done; of the last state, others have what this node does not hold. */
+static void
+gather_begin(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_stages *segments = &rounds->stages.segments;
+    if (!run->state.header->done || state_whole(&run->state))
+        return;
+    gather_close(&run->gather);
+    run->no_model.line[0] = '\0';
+    rounds->missing = 0;
+    for (size_t s = 0; s < segments->count; s++)
+        if (!state_holds(&run->state, &segments->stage[s]))
+            rounds->missing |= UINT64_C(1) << s;
+    if (gather_open(&run->gather, run->config->out, &run->state, &run->no_model))
+        gather_fail(run);
+    gather_next(run);
+}
+
+void
+rounds_take_part(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    unsigned s = task->holds ? (unsigned)__builtin_ctzll(task->holds) : 0;
+    const struct state_range *range = &rounds->stages.segments.stage[s];
+    const uint8_t *block = mesh_state_in(run->mesh);
+    if (task->holds && !state_segment_sound(&run->state, range, block, task->parts[s])) {
+        mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
+        return;
+    }
+    if (!task->holds)
+        why_set(&run->no_model, "no other node has the rest of the last state any more");
+    if (!task->holds || gather_add(run->gather, block, range, &run->no_model))
+        gather_fail(run);
+    rounds->missing &= ~task->holds;
+    gather_next(run);
+}
+
+/* The present state is one to go back to if the next one is not. */
+static void
+keep_span(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_header *h = run->state.header;
+    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup ||
+        state_span(&run->state) == 0)
+        return;
+    state_copy(&rounds->span, &run->state);
+    rounds->span_hash = state_hash_whole(&run->state, run->state.part);
+}
+
+void
+rounds_announce(struct run *run, uint64_t hash)
+{
+    struct rounds_run *rounds = run->own;
+    rounds->round = run->state.header->round;
+    struct core_state state = {
+        .round = rounds->round,
+        .hash = hash,
+        .pinned = state_carries(&run->state),
+        .pins_next = state_carries_on(&run->state),
+    };
+    keep_span(run);
+    rounds_count_skips(run);
+    if (rounds_in_parts(run)) {
+        state_parts(&run->state, &rounds->stages.segments, rounds->parts);
+        state.hash = state_name(&run->state);
+        state.holds = stages_mesh_held(&rounds->stages, &run->state);
+        state.parts = rounds->parts;
+        state.late = state_needs_squares(&run->state);
+    }
+    train_tell_mesh(run, &state);
+    gather_begin(run);
+    if (rounds->recording)
+        recording_begin(rounds->recording, clock_us());
+}
+
+/* Is the state still the one that was told to the mesh? */
+static bool
+sound(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    rounds->damaged = rounds->damaged || !state_sound(&run->state, run->pool);
+    return !rounds->damaged;
+}
+
+bool
+rounds_computed_soundly(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    if (run->state.header->phase != STATE_TRAIN)
+        return sound(run);
+    rounds->damaged = rounds->damaged || !state_params_sound(&run->state, run->pool);
+    return !rounds->damaged;
+}
+
+/* The state that the present one was made of, if it is still there. */
+static bool
+state_before(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    if (!rounds->before || run->next.header->round >= round || state_carries(&run->next) ||
+        !state_sound(&run->next, run->pool))
+        return false;
+    state_swap(&run->state, &run->next);
+    return true;
+}
+
+/* That in which the span began. */
+static bool
+state_of_span(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    if (!rounds->span_hash || rounds->span.header->round >= round ||
+        !state_holds_same(&rounds->span, &run->state) ||
+        state_hash(&rounds->span, run->pool) != rounds->span_hash)
+        return false;
+    state_copy(&run->state, &rounds->span);
+    return true;
+}
+
+void
+rounds_stop(struct run *run, const char *why)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 3, "%s; leaving the mesh", why);
+    rounds->narrow = true;
+    mesh_interrupt(run->mesh);
+}
+
+/* To the newest state before a round below `round` that can be trusted: the one before, a checkpoint, the one before
+ * the first step. */
+static void
+go_back(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    work_drop(run->work);
+    save_withdraw(run->save, &run->state);
+    struct why why;
+    bool found = state_before(run, round) || state_of_span(run, round) ||
+                 (!run->folder.fresh && save_find_below(run->save, &run->state, round)) ||
+                 (rounds_in_parts(run) && parts_back(run, &rounds->stages, round));
+    rounds->before = rounds->damaged = false;
+    rounds->unsaved = 0;
+    work_forget(run->work);
+    if (!found && job_state(&run->job, run->config, &run->state, &why)) {
+        rounds_stop(run, why.line);
+        return;
+    }
+    rounds_announce(run, state_rehash(&run->state, run->pool));
+}
+
+bool
+rounds_give_up(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const char *why = data_failed(run->job.data);
+    if (!why)
+        return false;
+    if (!rounds->blind)
+        train_say(run, 3, "%s; leaving the mesh", why);
+    rounds->blind = true;
+    mesh_interrupt(run->mesh);
+    return true;
+}
+
+void
+rounds_recover(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    train_say(run, 3, "the weights changed in memory: going back to older ones");
+    train_say(run, 7, "the state before round %llu changed in memory",
+              (unsigned long long)rounds->round);
+    mesh_damaged(run->mesh, CORE_STATE_DAMAGED);
+    go_back(run, rounds->round);
+}
+
+/* Somebody is gone who had shards of this span. */
+static void
+span_again(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    uint64_t step = run->state.header->step;
+    go_back(run, round);
+    uint64_t again = step - run->state.header->step;
+    rounds->replayed += again;
+    metrics_withdraw_from(run->metrics, run->state.header->step + 1);
+    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu steps again",
+              (unsigned long long)run->state.header->step, (unsigned long long)again);
+}
+
+void
+rounds_retreat(struct run *run, uint64_t round)
+{
+    struct rounds_run *rounds = run->own;
+    bool past = round < rounds->round;
+    if (state_carries(&run->state) && !past) {
+        span_again(run, round);
+        return;
+    }
+    if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
+        train_say(run, 3, "the weights may be wrong: going back to older ones");
+    train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
+    if (!past && rounds->reported == rounds->round)
+        metrics_withdraw(run->metrics);
+    go_back(run, round);
+    if (past)
+        metrics_withdraw_from(run->metrics, run->state.header->step + 1);
+}
