@@ -4,7 +4,8 @@
  * messages with any content, and raw frames. Whatever the core sends goes through the encoder, which asserts on
  * fields outside their limits; memory is exact, for sanitizers; the trainer is told nothing that is out of turn,
  * and a round that is committed must have been computed. The last byte says how sums travel, and whether the model is in
- * stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. */
+ * stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. It also says whether
+ * nodes hold parts of the model: then this one computes no stage that it does not hold, and has room for what it is to hold. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,8 @@ enum {
     ELEMS = 40,
     SHARDS = 4,
     CUTS = 3, /* where the model may be cut */
+    SEGMENTS = CUTS + 1,
+    ROOM = 4, /* of 5 */
     BUCKETS_MAX = CUTS + 2,
     ITEM_MAX = 12, /* words */
     STATE_SIZE = 1500,
@@ -37,7 +40,11 @@ enum {
 static const struct core_bucket buckets[] = {{0, 24}, {24, 12}, {36, 4}};
 static const struct core_bucket stage_buckets[] = {{0, 10}, {10, 14}, {24, 8}, {32, 4}, {36, 4}};
 static const struct core_cut cuts[CUTS] = {{1, 3}, {2, 6}, {3, 1}};
-static const uint64_t costs[CUTS + 1] = {4, 1, 2, 3};
+static const uint64_t costs[SEGMENTS] = {4, 1, 2, 3}, memory[SEGMENTS] = {1, 2, 1, 1};
+/* Where the segments are in a state. */
+static const struct core_span spans[] = {{0, 100, CORE_ALL_HOLD}, {100, 400, 0},
+                                         {500, 300, 1},           {800, 300, 2},
+                                         {1100, 300, 3},          {1400, 100, CORE_ALL_HOLD}};
 /* How plans of this node cut the model. */
 static const struct core_stages ways[] = {{.count = 1},
                                           {.count = 2, .schedule = SCHEDULE_ZB},
@@ -64,11 +71,14 @@ struct world {
     struct frame frames[FRAMES];
     bool started, computing, committing, adopting, back, done;
     bool piece; /* it computes one of a round in stages */
+    bool waits; /* the trainer holds nothing yet, and waits for what it is to hold */
+    bool part;  /* segments came beside those that it holds: */
+    uint64_t holds, came, missing; /* the last are those that it still needs at the end */
     const struct core_bucket *buckets;
     size_t bucket_count, bucket;
     struct core_stages stages;
     int32_t *items;
-    uint64_t round, adopt_round, hash;
+    uint64_t round, adopt_round, back_round, hash;
     struct proto_endpoint endpoints[PROTO_PEERS_MAX];
 };
 
@@ -193,6 +203,37 @@ on_compute(void *ctx, const struct core_task *task)
     world->bucket = 0;
 }
 
+static bool
+in_parts(const struct world *world)
+{
+    return world->stages.bytes != NULL;
+}
+
+/* Is there room for these segments? */
+static bool
+has_room(const struct world *world, uint64_t segments)
+{
+    uint64_t bytes = 0;
+    for (unsigned s = 0; s < SEGMENTS; s++)
+        bytes += segments >> s & 1 ? memory[s] : 0;
+    return !(segments & ~core_segments(&world->stages)) && bytes <= world->stages.room;
+}
+
+/* Segments of a stage of the plan. */
+static uint64_t
+segments_of(const struct world *world, const struct proto_plan *plan, unsigned stage)
+{
+    uint64_t segments = 0;
+    for (size_t b = 0; b + 1 < world->bucket_count; b++) {
+        size_t above = 0;
+        while (above < plan->cut_count && plan->cuts[above].bucket <= b)
+            above++;
+        if (plan->cut_count - above == stage)
+            segments |= UINT64_C(1) << core_segment_of(&world->stages, b);
+    }
+    return segments;
+}
+
 /* The rows of a round. */
 static uint64_t
 rows_of(uint64_t round)
@@ -251,6 +292,7 @@ on_piece(void *ctx, const struct core_piece *piece)
     demand(!world->computing && !world->committing && !world->adopting && !world->back);
     demand(!world->piece && world->stages.count > 1 && last > 0 && piece->round == world->round);
     demand(stage <= last && piece->shard < SHARDS);
+    demand(!in_parts(world) || !(segments_of(world, piece->plan, stage) & ~world->holds));
     world->piece = true;
     if (forward && stage > 0)
         item_use(world, piece, stage, false, true);
@@ -283,14 +325,44 @@ on_adopt(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts)
     world->adopt_round = round;
 }
 
+/* Of nothing that it holds. */
+static void
+on_hold(void *ctx, uint64_t segments)
+{
+    struct world *world = ctx;
+    demand(in_parts(world) && segments && has_room(world, segments));
+    demand(!world->computing && !world->committing && !world->adopting && !world->back &&
+           !world->piece && !world->part);
+    world->holds = segments;
+    world->waits = false;
+    world->back = true;
+    world->back_round = 0;
+}
+
+/* While it trains, it is to hold them as well. */
+static void
+on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
+{
+    struct world *world = ctx;
+    demand(in_parts(world) && round == world->round && !(segments & world->holds));
+    demand(!world->computing && !world->committing && !world->adopting && !world->back &&
+           !world->piece && !world->part);
+    demand(world->done || (segments && has_room(world, segments | world->holds)));
+    for (unsigned s = 0; s < SEGMENTS; s++)
+        world->touched ^= segments >> s & 1 ? parts[s] : 0;
+    world->part = true;
+    world->came = segments;
+}
+
 static void
 on_back(void *ctx, uint64_t round)
 {
     struct world *world = ctx;
-    demand(round == world->round && !world->computing && !world->committing && !world->adopting &&
-           !world->back);
+    demand(round <= world->round + 1 && !world->computing && !world->committing &&
+           !world->adopting && !world->back && !world->piece);
     world->back = true;
-    world->done = false;
+    world->back_round = round > 0 && round <= world->round ? round - 1 : world->round;
+    world->done = world->part = false;
 }
 
 static const uint8_t *
@@ -358,6 +430,8 @@ static const struct core_trainer trainer = {
     .piece = on_piece,
     .commit = on_commit,
     .adopt = on_adopt,
+    .part = on_part,
+    .hold = on_hold,
     .back = on_back,
     .state = on_state,
     .forget = on_forget,
@@ -445,6 +519,14 @@ act_hello(struct world *world)
     deliver(world, from, &msg, NULL, 0);
 }
 
+/* What a peer holds: some segments, where nodes hold parts of the model. */
+static uint64_t
+said_holds(const struct world *world, uint8_t which)
+{
+    uint64_t all = core_segments(&world->stages);
+    return in_parts(world) && which % 3 ? which & all : all;
+}
+
 static void
 act_heartbeat(struct world *world)
 {
@@ -455,7 +537,7 @@ act_heartbeat(struct world *world)
                                           .done = (flags & 6) == 6,
                                           .have = flags >> 4,
                                           .state_hash = flags & 8 ? 1 : 0,
-                                          .holds = core_segments(&world->stages),
+                                          .holds = said_holds(world, hears),
                                           .speed = flags}};
     struct proto_msg list = {.type = PROTO_HEARS};
     for (uint8_t k = 0; k < NODES; k++)
@@ -468,11 +550,13 @@ act_heartbeat(struct world *world)
 
 /* The members of a group compute its stages, and share the shards. */
 static void
-stages_deal(struct proto_plan *plan, size_t groups, unsigned turn)
+stages_deal(const struct world *world, struct proto_plan *plan, size_t groups, unsigned turn,
+            uint8_t holds)
 {
     for (size_t k = 0; k < plan->count; k++) {
         struct proto_member *member = &plan->members[k];
-        member->holds = bits_below(CUTS + 1);
+        member->holds = said_holds(world, (uint8_t)(holds + 5 * k));
+        member->holds += member->holds == 0;
         member->computes = member->shards = 0;
         for (size_t stage = 0; stage <= plan->cut_count; stage++)
             member->computes |= (uint64_t)(stage % groups == k % groups) << stage;
@@ -513,7 +597,7 @@ deliver_stages(struct world *world, uint8_t from, struct proto_msg *msg)
         if (where >> (bucket - 1) & 1)
             plan->cuts[plan->cut_count++].bucket = bucket;
     size_t groups = 1 + (how & 3) % (plan->cut_count + 1);
-    stages_deal(plan, groups < plan->count ? groups : plan->count, how >> 4);
+    stages_deal(world, plan, groups < plan->count ? groups : plan->count, how >> 4, how);
     struct proto_member *one = &plan->members[(how >> 2 & 1) % plan->count];
     if (where & 0x40)
         one->computes ^= where >> 4 & 3;
@@ -582,13 +666,13 @@ act_word(struct world *world)
                                             .block = which >> 6,
                                             .count = 1 + (which >> 4),
                                             .again = which >> 3 & 1,
-                                            .holds = core_segments(&world->stages)}};
+                                            .holds = said_holds(world, which)}};
     else if (which % 4 == 2)
         msg = (struct proto_msg){.type = PROTO_FETCH,
                                  .fetch = {.round = near(world, world->round),
                                            .block = which >> 6,
                                            .count = which >> 2 & 3,
-                                           .holds = core_segments(&world->stages)}};
+                                           .holds = said_holds(world, which)}};
     else if (which % 4 == 3)
         msg = (struct proto_msg){
             .type = PROTO_REFUSE,
@@ -714,36 +798,60 @@ act_need(struct world *world)
     deliver(world, from, &msg, NULL, 0);
 }
 
+static const uint8_t zeros[STATE_SIZE + 1];
+
+/* Hashes of the segments, then of the blocks that are of these or of all. */
+static void
+deliver_offer(struct world *world, uint8_t from, uint64_t round, uint64_t segments, uint8_t flags)
+{
+    const struct transfer *transfer = &world->core->transfer;
+    uint64_t list[SEGMENTS + sizeof spans / sizeof *spans] = {0}, *next = list + transfer->segments;
+    for (uint64_t b = 0; b < transfer->blocks; b++) {
+        struct transfer_block block = transfer_state_block(transfer, b);
+        if (transfer_has(segments, block.segment))
+            *next++ = XXH3_64bits(zeros, block.size);
+    }
+    for (unsigned s = 0; in_parts(world) && s < SEGMENTS; s++)
+        list[s] = segments >> s & 1 ? 1 + (flags >> 4 & 1) : 0;
+    size_t size = (size_t)(next - list) * sizeof *list;
+    struct proto_msg msg = {.type = PROTO_OFFER,
+                            .offer = {.round = round,
+                                      .state_hash = world->core->fetch.part ? world->hash : 7,
+                                      .size = STATE_SIZE}};
+    msg.offer.check = transfer_offer_check(&msg.offer, segments, list, size) + (flags >> 3 & 1);
+    deliver_bulk(world, from, &msg, list, size);
+}
+
+static void
+deliver_total(struct world *world, uint8_t from, uint64_t round, uint64_t segments, uint8_t flags)
+{
+    size_t whole = transfer_total_size(&world->core->transfer, 0, segments),
+           size = (flags & 7) == 6 ? 0 : whole;
+    struct proto_msg msg = {.type = PROTO_TOTAL,
+                            .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
+    msg.total.check =
+        transfer_total_check(&msg.total, segments, world->sum, size) + (flags >> 3 & 1);
+    deliver_bulk(world, from, &msg, world->sum, size);
+}
+
 static void
 act_state(struct world *world)
 {
-    static const uint8_t body[STATE_SIZE + 1];
     uint8_t from = u8(world), flags = u8(world);
-    size_t size = STATE_SIZE + ((flags & 7) == 7);
-    uint64_t round = near(world, world->round), hash = XXH3_64bits(body, STATE_SIZE);
-    uint64_t all = core_segments(&world->stages);
+    uint64_t round = near(world, world->round);
+    uint64_t asked = world->core->fetch.part ? world->core->fetch.part : world->core->holds;
+    uint64_t segments = in_parts(world) ? asked : core_segments(&world->stages);
     struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round}};
     if (flags >> 6 == 1) {
-        msg = (struct proto_msg){.type = PROTO_OFFER,
-                                 .offer = {.round = round, .state_hash = 7, .size = STATE_SIZE}};
-        size_t cut_count = world->stages.cut_count, words = cut_count ? cut_count + 2 : 1;
-        uint64_t list[CUTS + 2] = {0}; /* hashes of the segments, then of the one block */
-        list[words - 1] = hash;
-        msg.offer.check =
-            transfer_offer_check(&msg.offer, all, list, words * sizeof *list) + (flags >> 3 & 1);
-        deliver_bulk(world, from, &msg, list, words * sizeof *list);
-        return;
+        deliver_offer(world, from, round, segments, flags);
+    } else if (flags >> 6 == 2) {
+        deliver_total(world, from, round, segments, flags);
+    } else {
+        size_t blocks = in_parts(world) ? sizeof spans / sizeof *spans : 1;
+        msg.state.block = flags / 8 % blocks;
+        struct transfer_block block = transfer_state_block(&world->core->transfer, msg.state.block);
+        deliver_bulk(world, from, &msg, zeros, block.size + ((flags & 7) == 7));
     }
-    if (flags >> 6 == 2) {
-        size = (flags & 7) == 6 ? 0 : sizeof world->sum;
-        msg = (struct proto_msg){.type = PROTO_TOTAL,
-                                 .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
-        msg.total.check =
-            transfer_total_check(&msg.total, all, world->sum, size) + (flags >> 3 & 1);
-        deliver_bulk(world, from, &msg, world->sum, size);
-        return;
-    }
-    deliver_bulk(world, from, &msg, body, size);
 }
 
 static void
@@ -772,9 +880,11 @@ act_found(struct world *world)
 static void
 applied(struct world *world, uint64_t round, uint8_t flags)
 {
+    static const uint64_t parts[SEGMENTS] = {1, 1, 1, 1};
     world->round = round;
     world->done |= (flags & 0xf0) == 0xf0;
     world->committing = world->adopting = world->back = false;
+    world->missing = core_segments(&world->stages) & ~world->holds;
     world->hash = flags & 1;
     core_on_applied(
         world->core, world->now,
@@ -782,22 +892,45 @@ applied(struct world *world, uint64_t round, uint8_t flags)
                              .hash = world->hash,
                              .first_bucket = flags >> 1 & 1 ? world->bucket_count - 1 : 0,
                              .done = world->done,
-                             .rows = rows_of(round)});
+                             .rows = rows_of(round),
+                             .holds = world->holds,
+                             .parts = parts});
+}
+
+/* Once it is done it needs the other segments for its files, one after the other. */
+static void
+part_came(struct world *world, uint8_t flags)
+{
+    bool damaged = world->came && (flags & 0x0c) == 0x0c;
+    world->part = false;
+    if (damaged)
+        core_on_damaged(world->core, world->now, CORE_COPY_DAMAGED);
+    else if (!world->done)
+        world->holds |= world->came, applied(world, world->round, flags & 0x0f);
+    else
+        world->missing &= world->came ? ~world->came : 0;
+    if (world->done && !damaged)
+        core_part(world->core, world->now, world->missing & -world->missing);
 }
 
 static void
 act_trainer(struct world *world)
 {
     uint8_t flags = u8(world);
-    if (!world->started) {
+    if (world->waits) {
+        return;
+    } else if (!world->started) {
         world->started = true;
         applied(world, flags & 0x0f, flags & 1);
+    } else if (world->part) {
+        part_came(world, flags);
     } else if (world->back) {
-        applied(world, world->round ? world->round - 1 : 0, flags);
+        applied(world, world->back_round, flags);
     } else if (flags == 0xe8) {
         world->computing = world->committing = world->adopting = world->piece = false;
         world->back = true;
-        world->done = false;
+        world->back_round = world->round ? world->round - 1 : 0;
+        world->done = world->part = false;
         core_on_damaged(world->core, world->now, CORE_STATE_DAMAGED);
     } else if (world->piece) {
         world->piece = false;
@@ -816,6 +949,8 @@ act_trainer(struct world *world)
         core_on_damaged(world->core, world->now, CORE_COPY_DAMAGED);
     } else if (world->adopting) {
         applied(world, world->adopt_round, flags);
+    } else if (world->done && in_parts(world)) {
+        core_part(world->core, world->now, world->missing & -world->missing);
     }
 }
 
@@ -857,7 +992,9 @@ act_agree(struct world *world)
     uint8_t idle = u8(world);
     for (uint8_t who = 0; who < NODES; who++) {
         struct proto_msg msg = {.type = PROTO_HEARTBEAT,
-                                .heartbeat = {.round = world->round, .idle = idle & 1}};
+                                .heartbeat = {.round = world->round,
+                                              .idle = idle & 1,
+                                              .holds = said_holds(world, (uint8_t)(idle + who))}};
         struct proto_msg list = {.type = PROTO_HEARS};
         for (uint8_t k = 0; k < NODES; k++)
             list.hears.nodes[list.hears.count++].node = node_of(k);
@@ -876,9 +1013,23 @@ static void (*const actions[])(struct world *) = {
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
+/* This node has room for a part of the model. It chooses which one, or comes back with some. */
+static void
+world_parts(struct world *world, uint8_t way)
+{
+    struct core_stages *stages = &world->stages;
+    stages->bytes = memory;
+    stages->room = ROOM;
+    stages->mirror = way >> 5 & 1;
+    stages->choose = world->waits = world->started = way >> 6 & 1;
+    stages->spans = spans;
+    stages->span_count = sizeof spans / sizeof *spans;
+    world->holds = stages->choose ? 0 : stages->tied ? 0x9 : 0x6;
+}
+
 /* `servers`: as in core_config. */
 static void
-world_open(struct world *world, unsigned servers, const struct core_stages *stages)
+world_open(struct world *world, unsigned servers, const struct core_stages *stages, uint8_t way)
 {
     bool cut = stages->count > 1;
     world->buckets = cut ? stage_buckets : buckets;
@@ -888,6 +1039,9 @@ world_open(struct world *world, unsigned servers, const struct core_stages *stag
     world->stages.cut_count = cut ? CUTS : 0;
     world->stages.cost = costs;
     world->stages.item_words = ITEM_MAX;
+    world->holds = core_segments(&world->stages);
+    if (cut && way >> 7)
+        world_parts(world, way);
     world->items = malloc(CORE_ITEMS(CUTS + 1, SHARDS) * ITEM_MAX * sizeof *world->items);
     demand(world->items != NULL);
     const struct core_config config = {
@@ -939,7 +1093,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world.in = bytes_in(data, size);
     static const unsigned servers[] = {0, 1, 2, CORE_SERVERS_AUTO};
     uint8_t way = size ? data[size - 1] : 0;
-    world_open(&world, servers[way % 4], &ways[way / 4 % 4]);
+    world_open(&world, servers[way % 4], &ways[way / 4 % 4], way);
     for (int i = 0; i < ACTIONS_MAX && bytes_left(&world.in) > 0; i++)
         actions[u8(&world) % ACTIONS](&world);
     world_close(&world);
