@@ -82,7 +82,7 @@ all: $B/meshnode                     ## the program (build/gcc/meshnode, and a l
 $B/meshnode: $B/node/cli/main.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 ifeq ($(CC)-$(findstring undefined,$(SANITIZE)),clang-undefined) # it needs ten minutes for the checks of unrolled loops
-$B/nn/arithmetic/product%.o $B/nn/arithmetic/windows%.o: CFLAGS += -fno-sanitize=undefined
+$B/nn/arithmetic/product%.o $B/nn/arithmetic/windows%.o $B/compress/packed_simd%.o: CFLAGS += -fno-sanitize=undefined
 endif
 $B/%.base.o: %.c
 	@mkdir -p $(@D)$(progress)
