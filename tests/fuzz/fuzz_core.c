@@ -5,7 +5,8 @@
  * fields outside their limits; memory is exact, for sanitizers; the trainer is told nothing that is out of turn,
  * and a round that is committed must have been computed. The last byte says how sums travel, and whether the model is in
  * stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. It also says whether
- * nodes hold parts of the model: then this one computes no stage that it does not hold, and has room for what it is to hold. */
+ * nodes hold parts of the model: then this one computes no stage that it does not hold, and has room for what it is to hold; and
+ * whether shards may not change hands before some rounds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ struct world {
     struct frame frames[FRAMES];
     bool started, computing, committing, adopting, back, done;
     bool piece; /* it computes one of a round in stages */
+    bool pins;  /* before some rounds shards may not change hands */
     bool waits; /* the trainer holds nothing yet, and waits for what it is to hold */
     bool part;  /* segments came beside those that it holds: */
     uint64_t holds, came, missing; /* the last are those that it still needs at the end */
@@ -536,6 +538,7 @@ act_heartbeat(struct world *world)
                                           .idle = flags & 1,
                                           .done = (flags & 6) == 6,
                                           .have = flags >> 4,
+                                          .have_of = world->pins ? flags % 16 : 0,
                                           .state_hash = flags & 8 ? 1 : 0,
                                           .holds = said_holds(world, hears),
                                           .speed = flags}};
@@ -892,6 +895,8 @@ applied(struct world *world, uint64_t round, uint8_t flags)
                              .hash = world->hash,
                              .first_bucket = flags >> 1 & 1 ? world->bucket_count - 1 : 0,
                              .done = world->done,
+                             .pinned = world->pins && (flags >> 2 & 1),
+                             .pins_next = world->pins && (flags >> 3 & 1),
                              .rows = rows_of(round),
                              .holds = world->holds,
                              .parts = parts});
@@ -1040,6 +1045,7 @@ world_open(struct world *world, unsigned servers, const struct core_stages *stag
     world->stages.cost = costs;
     world->stages.item_words = ITEM_MAX;
     world->holds = core_segments(&world->stages);
+    world->pins = way >> 4 & 1;
     if (cut && way >> 7)
         world_parts(world, way);
     world->items = malloc(CORE_ITEMS(CUTS + 1, SHARDS) * ITEM_MAX * sizeof *world->items);
