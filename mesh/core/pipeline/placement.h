@@ -13,7 +13,8 @@
  *  3. If there is no such division: each stage goes to one peer, which may have several of them. From the input on, a stage
  *     is as long as somebody holds all of it, so no other cover has fewer stages. There may be more of them than groups are wanted.
  *
- * Of up to 6 peers and 8 parts the step is within 10 % of the best one (test_placement). Memory is a matter of who holds what.
+ * Of up to 6 peers and 8 parts the step is within 10 % of the best one in 499 of 500 random cases, and within 14 % in all of 5,000
+ * (test_placement 5000). Memory is a matter of who holds what.
  * Pure and deterministic, no allocation; a few milliseconds at most (test_placement counts the work). */
 #ifndef MESH_PLACEMENT_H
 #define MESH_PLACEMENT_H
