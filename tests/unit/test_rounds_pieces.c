@@ -1,5 +1,5 @@
-/* What of a round in pieces counts when its plan ends: all of it for the next plan with the same cuts, nothing if the total
- * was damaged, as nobody knows who computed what was wrong. */
+/* What of a round counts when its plan ends: all of it for the next plan, of pieces one with the same cuts; nothing if the total
+ * was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
+#include "mesh/core/rounds/pieces.h"
 #include "proto/mix.h"
 #include "tests/support/lone.h"
 
@@ -124,12 +125,49 @@ after_a_damaged_total_all_pieces_are_computed_again(void **state)
     lone_destroy(&lone);
 }
 
+/* Node 5 computes everything, in one piece. */
+static void
+say_whole_plan(struct lone *lone, uint64_t counter)
+{
+    struct proto_msg msg = {.type = PROTO_PLAN};
+    msg.plan = (struct proto_plan){
+        .counter = counter, .leader = lone_node(lone, 3), .complete = ALL, .count = 2};
+    msg.plan.members[0] = (struct proto_member){lone_node(lone, 3), .holds = 1, .computes = 1};
+    msg.plan.members[1] =
+        (struct proto_member){lone_node(lone, 5), .shards = ALL, .holds = 1, .computes = 1};
+    lone_say(lone, 3, &msg);
+}
+
+/* Node 3 finds each time that the total is wrong, and drops the plan before this node has the total. */
+static void
+what_plans_that_are_dropped_again_and_again_have_is_computed_again(void **state)
+{
+    (void)state;
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2});
+    lone_meet(lone, 3);
+    lone_beat(lone, 3, 0, true);
+    for (unsigned k = 0; k <= PIECES_DROPS; k++) {
+        struct core_stats stats;
+        say_whole_plan(lone, 1 + k);
+        assert_int_equal(lone->compute, k % PIECES_DROPS == 0);
+        assert_true(!lone->compute || (lone->fresh && lone->shards == ALL));
+        lone_train(lone);
+        lone_return(lone);
+        core_stats(lone->core, &stats);
+        assert_int_equal(stats.members, 2);
+        struct proto_msg msg = {.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}};
+        lone_say(lone, 3, &msg);
+    }
+    lone_destroy(&lone);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_dropped_plan_computed_is_not_computed_again),
         cmocka_unit_test(after_a_damaged_total_all_pieces_are_computed_again),
+        cmocka_unit_test(what_plans_that_are_dropped_again_and_again_have_is_computed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,6 +252,15 @@ contribution_applied(struct contribution *own)
 }
 
 void
+contribution_again(struct contribution *own)
+{
+    if (own->state != TRAINER_FREE)
+        return;
+    own->filled = false;
+    own->has = 0;
+}
+
+void
 contribution_damaged(struct contribution *own)
 {
     own->state = TRAINER_DAMAGED;

@@ -53,8 +53,7 @@ struct contribution {
     uint64_t pieces_of; /* then: the segments of the stages that are computed here */
     bool pieces_all;    /* all of them are computed */
     bool piece;         /* COMPUTING is of a piece */
-    /* what is in the sum that is being applied, and in that of the round before, if this node was in its plan: see
-     * core_state.pinned */
+    /* in the sum that is applied, and in that of the round before, if this node was in its plan (core_state.pinned) */
     struct share applying, before;
     size_t ready;            /* number of buckets of own[] that contain has | computing */
     unsigned in_flight;      /* parts of own[] that are being sent */
@@ -84,8 +83,7 @@ void contribution_by_pieces(struct contribution *own, uint64_t shards, uint64_t 
 void contribution_piece(struct contribution *own, const struct core *core);
 void contribution_piece_done(struct contribution *own, const struct core *core);
 void contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work);
-/* Bitmap of the peers whose sessions are to end: own[] has been waited for too long, and then nothing of it is being sent to
- * them. */
+/* Bitmap of peers whose sessions are to end, as own[] was waited for too long: then nothing of it is being sent to them. */
 uint64_t contribution_blockers(struct contribution *own, const struct core *core);
 /* The trainer is asked to apply the total of a plan's round. */
 void contribution_commit(struct contribution *own, const struct core *core);
@@ -100,6 +98,8 @@ void contribution_returned(struct contribution *own, const struct core *core);
 void contribution_applied(struct contribution *own);
 /* The total is damaged, and was not applied: the round is done again. */
 void contribution_refused(struct contribution *own);
+/* What the trainer has computed of this round may be damaged: it is asked for all of it again. */
+void contribution_again(struct contribution *own);
 /* The trainer's state and its present task are void. */
 void contribution_damaged(struct contribution *own);
 /* The trainer waited for a processor for `us`: that is no sign that it hangs. */

@@ -118,13 +118,15 @@ pieces_void(struct pieces *pieces)
     pieces->zero = 0;
 }
 
-void
+bool
 pieces_dropped(struct pieces *pieces, uint64_t round)
 {
     pieces->drops = pieces->drops_round == round ? pieces->drops + 1 : 1;
     pieces->drops_round = round;
-    if (pieces->drops % PIECES_DROPS == 0)
+    bool again = pieces->drops % PIECES_DROPS == 0;
+    if (again)
         pieces_void(pieces);
+    return again;
 }
 
 static bool

@@ -77,8 +77,8 @@ struct core_pipeline pieces_look(const struct pieces *pieces);
 /* own[] has, or will have, something else. */
 void pieces_void(struct pieces *pieces);
 /* A plan of this round was dropped. Perhaps because what this node has computed is damaged, which who sums it finds, and is first to
- * drop the plan each time. */
-void pieces_dropped(struct pieces *pieces, uint64_t round);
+ * drop the plan each time. True: all is to be computed again. */
+bool pieces_dropped(struct pieces *pieces, uint64_t round);
 /* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one item is
  * taken for another. */
 static inline uint64_t

@@ -34,7 +34,8 @@ rounds_abort(struct core *core, const char *why)
     if (!why || !core->plan.active)
         return;
     plan_drop(&core->plan, core, why, false);
-    pieces_dropped(&core->pieces, core->round);
+    if (pieces_dropped(&core->pieces, core->round))
+        contribution_again(&core->contribution);
     end_collective(core);
 }
 
