@@ -16,9 +16,7 @@ static bool
 has_room(const struct sim_profile *p)
 {
     bool slow = p->fault_count && (p->fault_mask >> SIM_SLOW & 1);
-    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
-        slow = slow || p->line_bits[i];
-    return !slow && !p->stages.core.count;
+    return !slow && !sim_lines_slow(p, SIM_NODES_MAX) && !p->stages.core.count;
 }
 
 void

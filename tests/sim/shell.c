@@ -75,9 +75,8 @@ endpoint(unsigned address)
 static bool
 pack_all(const struct sim *sim)
 {
-    bool room = true;
-    for (unsigned i = 0; i < sim->profile.nodes && sim->profile.block_size < BLOCK_FEW; i++)
-        room = room && !sim->profile.line_bits[i];
+    const struct sim_profile *p = &sim->profile;
+    bool room = p->block_size >= BLOCK_FEW || !sim_lines_slow(p, p->nodes);
     return room && mix64_pair(sim->seed, 0x9ac) & 1;
 }
 

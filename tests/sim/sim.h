@@ -390,6 +390,8 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 bool sim_permille(struct sim *sim, unsigned permille);
 /* Is it a schedule as they are drawn, no drill and no scenario? */
 bool sim_is_drawn(const struct sim *sim);
+/* Has one of the first `nodes` nodes a slow line? */
+bool sim_lines_slow(const struct sim_profile *p, unsigned nodes);
 
 enum sim_event_kind {
     SIM_TICK,

@@ -88,6 +88,15 @@ sim_is_drawn(const struct sim *sim)
            !sim->lost.stages && !sim->play.scenario;
 }
 
+bool
+sim_lines_slow(const struct sim_profile *p, unsigned nodes)
+{
+    bool slow = false;
+    for (unsigned i = 0; i < nodes; i++)
+        slow = slow || p->line_bits[i];
+    return slow;
+}
+
 static bool
 earlier(const struct sim_event *a, const struct sim_event *b)
 {

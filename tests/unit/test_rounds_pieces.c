@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compress/check.h"
-#include "mesh/core/rounds/pieces.h"
+#include "mesh/core/group/contribution.h"
 #include "proto/mix.h"
 #include "tests/support/lone.h"
 
@@ -146,10 +146,10 @@ what_plans_that_are_dropped_again_and_again_have_is_computed_again(void **state)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2});
     lone_meet(lone, 3);
     lone_beat(lone, 3, 0, true);
-    for (unsigned k = 0; k <= PIECES_DROPS; k++) {
+    for (unsigned k = 0; k <= CONTRIBUTION_DROPS; k++) {
         struct core_stats stats;
         say_whole_plan(lone, 1 + k);
-        assert_int_equal(lone->compute, k % PIECES_DROPS == 0);
+        assert_int_equal(lone->compute, k % CONTRIBUTION_DROPS == 0);
         assert_true(!lone->compute || (lone->fresh && lone->shards == ALL));
         lone_train(lone);
         lone_return(lone);

@@ -251,13 +251,17 @@ contribution_applied(struct contribution *own)
     contribution_refused(own);
 }
 
-void
-contribution_again(struct contribution *own)
+bool
+contribution_dropped(struct contribution *own, uint64_t round)
 {
-    if (own->state != TRAINER_FREE)
-        return;
-    own->filled = false;
-    own->has = 0;
+    own->drops = own->drops_round == round ? own->drops + 1 : 1;
+    own->drops_round = round;
+    bool again = own->drops % CONTRIBUTION_DROPS == 0;
+    if (again && own->state == TRAINER_FREE) {
+        own->filled = false;
+        own->has = 0;
+    }
+    return again;
 }
 
 void
@@ -268,4 +272,12 @@ contribution_damaged(struct contribution *own)
     own->has = own->computing = own->by_pieces = 0;
     own->applying = own->before = (struct share){0};
     own->piece = false;
+}
+
+uint64_t
+contribution_busy_us(const struct contribution *own, struct awake now)
+{
+    bool asked = own->state == TRAINER_COMPUTING || own->state == TRAINER_COMMITTING ||
+                 own->state == TRAINER_ADOPTING || own->state == TRAINER_AUDITING || own->lent;
+    return asked ? awake_since(now, own->moved_at) + 1 : 0;
 }

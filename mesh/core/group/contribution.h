@@ -37,6 +37,8 @@ enum {
     CONTRIBUTION_DRAIN_US = 20000,
     /* and with all peers when nothing has left for this long, in which the slowest line takes a chunk of 1 MiB */
     CONTRIBUTION_DRAIN_ALL_US = 5000000,
+    CONTRIBUTION_DROPS =
+        4, /* after so many dropped plans of a round, all of it is computed again */
 };
 
 /* What a node has of a round: these shards, of these segments of the model. */
@@ -64,6 +66,8 @@ struct contribution {
     struct wall commit_at; /* when the trainer got a total that it has not applied; 0: none */
     bool lent;             /* the trainer reads a part of sum */
     struct wall lent_at;
+    uint64_t drops_round; /* so many plans of this round were dropped: */
+    unsigned drops;
     uint64_t ahead_us;   /* computing for the next round so far, with borrowed buckets */
     uint64_t saved_us;   /* the same for this round; counts as computing */
     uint64_t compute_us; /* time of the last compute */
@@ -98,8 +102,9 @@ void contribution_returned(struct contribution *own, const struct core *core);
 void contribution_applied(struct contribution *own);
 /* The total is damaged, and was not applied: the round is done again. */
 void contribution_refused(struct contribution *own);
-/* What the trainer has computed of this round may be damaged: it is asked for all of it again. */
-void contribution_again(struct contribution *own);
+/* A plan of this round was dropped. Perhaps because what this node has computed is damaged, which who sums it finds, and is first to
+ * drop the plan each time. True: all is to be computed again, pieces too. */
+bool contribution_dropped(struct contribution *own, uint64_t round);
 /* The trainer's state and its present task are void. */
 void contribution_damaged(struct contribution *own);
 /* The trainer waited for a processor for `us`: that is no sign that it hangs. */
@@ -158,12 +163,6 @@ contribution_settled(const struct contribution *own)
 }
 
 /* How long the trainer has made no progress with its task; 0 when it has no task. */
-static inline uint64_t
-contribution_busy_us(const struct contribution *own, struct awake now)
-{
-    bool asked = own->state == TRAINER_COMPUTING || own->state == TRAINER_COMMITTING ||
-                 own->state == TRAINER_ADOPTING || own->state == TRAINER_AUDITING || own->lent;
-    return asked ? awake_since(now, own->moved_at) + 1 : 0;
-}
+uint64_t contribution_busy_us(const struct contribution *own, struct awake now);
 
 #endif

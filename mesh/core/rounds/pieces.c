@@ -118,17 +118,6 @@ pieces_void(struct pieces *pieces)
     pieces->zero = 0;
 }
 
-bool
-pieces_dropped(struct pieces *pieces, uint64_t round)
-{
-    pieces->drops = pieces->drops_round == round ? pieces->drops + 1 : 1;
-    pieces->drops_round = round;
-    bool again = pieces->drops % PIECES_DROPS == 0;
-    if (again)
-        pieces_void(pieces);
-    return again;
-}
-
 static bool
 evaluates(const struct core *core)
 {

@@ -18,8 +18,6 @@
 #include "mesh/core/sessions/clock.h"
 #include "proto/mix.h"
 
-enum { PIECES_DROPS = 4 }; /* after so many dropped plans of a round, all of it is computed again */
-
 struct pieces {
     struct handover *handover; /* NULL: no plan has cuts */
     struct schedule schedule;
@@ -35,8 +33,6 @@ struct pieces {
     uint64_t busy_us;                 /* of the pieces of this round */
     uint64_t sent;                    /* bytes of items of this round */
     uint64_t asked;                   /* bitmap of peers that asked for items too early */
-    uint64_t drops_round;             /* so many plans of this round were dropped: */
-    unsigned drops;
 };
 
 /* Returns 0 or -ENOMEM. */
@@ -76,9 +72,6 @@ pieces_sends(struct pieces *pieces, uint64_t bytes)
 struct core_pipeline pieces_look(const struct pieces *pieces);
 /* own[] has, or will have, something else. */
 void pieces_void(struct pieces *pieces);
-/* A plan of this round was dropped. Perhaps because what this node has computed is damaged, which who sums it finds, and is first to
- * drop the plan each time. True: all is to be computed again. */
-bool pieces_dropped(struct pieces *pieces, uint64_t round);
 /* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one item is
  * taken for another. */
 static inline uint64_t

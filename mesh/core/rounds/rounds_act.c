@@ -34,8 +34,8 @@ rounds_abort(struct core *core, const char *why)
     if (!why || !core->plan.active)
         return;
     plan_drop(&core->plan, core, why, false);
-    if (pieces_dropped(&core->pieces, core->round))
-        contribution_again(&core->contribution);
+    if (contribution_dropped(&core->contribution, core->round))
+        pieces_void(&core->pieces);
     end_collective(core);
 }
 
