@@ -1,12 +1,11 @@
 # meshnode: `make help` lists the targets. Sources are found, not listed.
-# CC=clang, SANITIZE=address,undefined (or thread) and FAILPOINTS=1 build beside the plain build.
+# CC=clang and SANITIZE=address,undefined (or thread) build beside the plain build.
 CC       = gcc
 PREFIX  ?= /usr/local
 SANITIZE =
-FAILPOINTS =
 WERROR   = -Werror
 comma   := ,
-B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))$(if $(FAILPOINTS),-fail)
+B       := build/$(CC)$(if $(SANITIZE),-$(subst $(comma),+,$(SANITIZE)))
 
 install  = tests/support/deps.sh build $(filter clang,$(CC))
 
@@ -39,7 +38,6 @@ CFLAGS   = -O2 -gdwarf-4
 ALL_CFLAGS = $(ready)-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEBUG -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
     -Wformat=2 -Wundef -Wdouble-promotion $(WERROR) -I. $(pc_flags) -MMD -MP \
-    $(if $(FAILPOINTS),-DMESHNODE_FAILPOINTS) \
     $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined) $(sysroot) $(CFLAGS)
 LDLIBS   = $(pc_libs) -lm -lpthread
 LDFLAGS  = $(sysroot) $(if $(SANITIZE),-fsanitize=$(SANITIZE))
@@ -54,13 +52,16 @@ avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-wid
 rooms    := proto compress nn nn/* mesh mesh/* mesh/core/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
-lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all)) $(if $(FAILPOINTS),tests/chaos/fail.c)
+lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
     $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $(simd_src:%.c=$B/%.avx512.o))
 # The core and what it sums with, with planted bugs (mesh/core/mutant.h, compress/mutant.h), for the simulator and the unit tests
 # that plant some.
 plant_src := $(filter mesh/core/% compress/% node/train/feedback.c,$(lib_src))
 mutants  := $(filter-out $(plant_src:%.c=$B/%.o),$(lib_obj)) $(plant_src:%.c=$B/%.mutant.o)
+# The program with the points at which tests let it fail (proto/fail.h).
+fail_src := $(shell grep -ls 'include "proto/fail.h"' $(lib_src) node/cli/main.c) tests/chaos/fail.c
+failing  := $(filter-out $(fail_src:%.c=$B/%.o),$B/node/cli/main.o $(lib_obj)) $(fail_src:%.c=$B/%.fail.o)
 lib      := $B/libmeshnode.a
 planted  := $B/libplanted.a
 support  := $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
@@ -81,6 +82,9 @@ all: $B/meshnode                     ## the program (build/gcc/meshnode, and a l
 
 $B/meshnode: $B/node/cli/main.o $(lib_obj)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$B-fail/meshnode: $(failing)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 ifeq ($(CC)-$(findstring undefined,$(SANITIZE)),clang-undefined) # it needs ten minutes for the checks of unrolled loops
 $B/nn/arithmetic/product%.o $B/nn/arithmetic/windows%.o $B/compress/packed_simd%.o: CFLAGS += -fno-sanitize=undefined
 endif
@@ -93,6 +97,9 @@ $B/%.avx2.o: %.c
 $B/%.avx512.o: %.c
 	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -O3 $(avx512) -DSIMD=avx512 -c -o $@ $<
+$B/%.fail.o: %.c
+	@mkdir -p $(@D)$(progress)
+	$(CC) $(ALL_CFLAGS) -DMESHNODE_FAILPOINTS -c -o $@ $<
 $B/%.mutant.o: %.c
 	@mkdir -p $(@D)$(progress)
 	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<
@@ -177,8 +184,7 @@ flips: all failpoints                ## half an hour: 1,000 flipped bits in each
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000 1 vote
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_liar.sh 200
 
-failpoints:                          ## the program with failpoints for tests (proto/fail.h), in build/gcc-fail
-	@$(MAKE) -s FAILPOINTS=1 $B-fail/meshnode
+failpoints: $B-fail/meshnode         ## the program with failpoints for tests (proto/fail.h), in build/gcc-fail
 
 process: all failpoints $B/sim $B/switch $B/hostile $B/forge    ## real nodes: loopback, namespaces, kills, bad input
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(wildcard tests/process/test_*.sh)
@@ -274,7 +280,7 @@ clean:                               ## remove build/ and runs/
 	rm -rf build runs meshnode
 help:                                ## this list
 	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
-	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build; FAILPOINTS=1 builds."
+	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build."
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 endif

@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_failpoints.sh - the plain program knows no failpoint; in the other build each rule does what it says, and
-# wrong rules are refused. FAILNODE names the program built with FAILPOINTS=1.
+# wrong rules are refused. FAILNODE names the program of `make failpoints`.
 . "$(dirname "$0")/../support/process.sh"
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 

@@ -7,7 +7,7 @@
 # go unnoticed. FLIPS per target, 16 at a time (16). One more target is not among those that are taken when none
 # is named: vote, in the next state before its parts are hashed, so that only the others can tell. It wants a machine that
 # is not overloaded, since a node that happens to train alone has no others.
-# FAILNODE names the program built with FAILPOINTS=1.
+# FAILNODE names the program of `make failpoints`.
 . "$(dirname "$0")/../support/process.sh"
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 FLIPS=${1:-16}

@@ -4,7 +4,7 @@
 # and end with the same weights; and a mesh of honest nodes expels nobody and comes to the right counts. Prints
 # after how many lies it was expelled; of 100 runs and more, 99 % must be within 100. A slow node is given fewer
 # shards, or none: a liar that had no occasion to lie 100 times and is still there counts as no run.
-# FAILNODE names the program built with FAILPOINTS=1.
+# FAILNODE names the program of `make failpoints`.
 . "$(dirname "$0")/../support/process.sh"
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 RUNS=${1:-3}
