@@ -41,7 +41,7 @@ run_failure(const struct sim *sim)
            sim->mutant, sim->coding_mutant, many, followers, staged, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 4000, SMOKE_SEEDS_FLIPS = 6000 };
+enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 2000, SMOKE_SEEDS_FLIPS = 3000 };
 
 static const struct sim *running;
 
