@@ -9,18 +9,15 @@
 #include "node/commands/bench.h"
 #include "node/job/config_rules.h"
 #include "node/train/memory.h"
-#include "proto/clock.h"
 
 enum {
     GROUPS = 3,
-    ROUNDS_MIN = 6, /* an exponent follows the sum of the round before; */
-    SETTLED = 24,   /* a unit of a whole tensor moves by a bit in a round */
-    ROUNDS = 64,
-    SPAN = 64, /* defaults of these keys */
+    ROUNDS = 8,         /* an exponent follows the sum of the round before; */
+    ROUNDS_TENSOR = 24, /* a unit of a whole tensor moves by a bit in a round */
+    SPAN = 64,          /* defaults of these keys */
     WARMUP = 16,
 };
-static const double MEASURE_S = 1;    /* of a codec */
-static const double STEP_MAX_S = 0.5; /* so all codecs take a minute */
+static const double STEP_MAX_S = 0.5; /* so all codecs take a minute and a half */
 /* Bytes of what waits of all shards, as they are all computed here. */
 static const double LEFT_MAX = 1 << 30;
 static const unsigned nodes_of[GROUPS] = {2, 4, 8};
@@ -49,16 +46,14 @@ measure_codec(const struct config *config, const struct job *job, unsigned lanes
     struct bench bench;
     const struct codec *codec = codec_of(config->mesh.compress);
     unsigned all = config->train.shards, last = codec && codec->rounding == CODEC_PRODUCT ? 2 : 1;
-    unsigned least = codec && codec->percent > 0 ? SETTLED : ROUNDS_MIN;
+    unsigned rounds = codec && codec->percent > 0 ? ROUNDS_TENSOR : ROUNDS;
     int rc = bench_open(&bench, config, job, lanes, why);
-    double end = clock_s() + MEASURE_S;
-    for (unsigned r = 0, more = last; !rc && !bench.failed && more > 0; r++) {
+    for (unsigned r = 0; !rc && !bench.failed && r < rounds; r++) {
         if (r > 0)
             bench_apply(&bench);
         bench_compute(&bench, all);
-        if (r + last < ROUNDS && (r + 1 < least || clock_s() < end))
+        if (r + last < rounds)
             continue;
-        more--;
         add_round(&bench, all, 1.0 / last, shares);
         bench_compute(&bench, all);
     }
