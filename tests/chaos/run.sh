@@ -32,7 +32,8 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
     "net_split.py --seconds 2 --only 1|3,2|2,each --limit 10" "net_cut.py --cuts 10 --patience 10"
     "net_rough.py --seconds 20" "net_flood.py --seconds 2 --rounds 1 --least 0 --grown 131072"
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
-night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
+night) export ALL=1
+    tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "spans.py --runs $(part 100) --judge" "servers.py $servers"
     "stages_matrix.py --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
@@ -42,6 +43,7 @@ night) tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds 
     "net_healthy.py --runs $(part 1000)"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
+    ../process/test_power.sh ../process/test_gossip.sh ../process/test_free_checkpoints.sh
     "../process/test_disk.sh $(part 60)" "../sim/fresh.sh $(part 1200)") ;;
 *) echo "usage: run.sh short|night [SEED]" >&2; exit 2 ;;
 esac
@@ -58,6 +60,8 @@ declare -A TRIES=(
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"
     [net_unequal.py]="a slow machine or link"
     [net_goodput.py]="speed under accidents" [net_soak.py]="memory under accidents" [compose.sh]="containers"
+    [../process/test_power.sh]="the power fails, each way to train" [../process/test_gossip.sh]="gossip, each way"
+    [../process/test_free_checkpoints.sh]="checkpoints of ways that do not wait"
     [../process/test_disk.sh]="a disk that stays full for long" [../sim/fresh.sh]="the simulator, fresh schedules of every engine"
 )
 

@@ -15,7 +15,7 @@ printf 'nodes: 3\nservers: 2\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, sta
 ways=(async gossip-bsp ssp gossip-async softsync push-sum)
 printf 'nodes: 3\nway: %s\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 2.2, pause: 2, for: 0.5}\n' \
     "${ways[seed % ${#ways[@]}]}" > "$free"
-for tool in "points.py --runs 16 --scenes 2 --seconds 12" "kills.py --runs 12 --seconds 10" "matrix.py --runs 8 --seconds 8" \
+for tool in "points.py --runs 16 --scenes 2 --seconds 8" "kills.py --runs 12 --seconds 6" "matrix.py --runs 8 --seconds 6" \
     "matrix.py --runs 8 --seconds 6 --codecs int8,terngrad,sparse,topk,onebit" "spans.py --runs 4 --seconds 4" \
     "counting.py --runs 4 --seconds 4" "cold.py --runs 8 --seconds 6" "scenario.py $scenario $free"; do
     echo "tests/chaos/$tool --seed $seed"

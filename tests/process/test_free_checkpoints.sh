@@ -118,12 +118,14 @@ both_parts() { # WAY OPTION ...: after the end with another rate; then, from a c
     replayed part$way
     echo "$way: $(grep 'replay: sha256' "$WORK/out")"
 }
-for sync in async ssp softsync; do
-    both_parts $sync --set mesh.topology=server --set mesh.sync=$sync
+for way in $(today 2 async ssp softsync gossip push_sum gossip-async); do
+    case $way in
+    gossip) both_parts gossip --set mesh.topology=gossip ;;
+    push_sum) both_parts push_sum --set mesh.topology=gossip --set gossip.method=push_sum ;;
+    gossip-async) both_parts gossip-async --set mesh.topology=gossip --set mesh.sync=async ;;
+    *) both_parts "$way" --set mesh.topology=server --set mesh.sync="$way" ;;
+    esac
 done
-both_parts gossip --set mesh.topology=gossip
-both_parts push_sum --set mesh.topology=gossip --set gossip.method=push_sum
-both_parts gossip-async --set mesh.topology=gossip --set mesh.sync=async
 
 echo "train.from of a free run, and of an exact one"
 goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoint after STEP, and ends after 70 steps

@@ -76,7 +76,7 @@ done
 
 members_change() { # OPTION ...
     local name
-    echo "one is killed, one stopped, both come back, one joins: ${*:-average}"
+    echo "one is killed, one stopped, both come back, one joins: $*"
     new_mesh
     for name in a b c; do slow_node $way$name --peers 3 $(gossip "$@"); done
     wait_until 60 "20 steps" reached 20 ${way}a
@@ -89,11 +89,12 @@ members_change() { # OPTION ...
     replayed ${way}a ${way}b ${way}c ${way}d
     grep -q "by 6 starts of nodes in 4 folders" "$WORK/out" || fail "replay: $(cat "$WORK/out")"
 }
-members_change
-members_change --set gossip.method=push_sum
-members_change --set mesh.sync=async
-members_change --set gossip.graph=ring --set mesh.compress=topk
-members_change --set mesh.sync=async --set mesh.compress=topk
+mapfile -t changes < <(today 2 "gossip.method=average" "gossip.method=push_sum" "mesh.sync=async" \
+    "gossip.graph=ring --set mesh.compress=topk" "mesh.sync=async --set mesh.compress=topk")
+for options in "${changes[@]}"; do
+    # shellcheck disable=SC2086 # words
+    members_change --set $options
+done
 
 echo "with a codec hardly anything is sent"
 three_train --set gossip.graph=ring --set mesh.compress=topk

@@ -22,7 +22,7 @@ node a "$WORK/job.yaml" --peers 3 --set train.recompute=yes
 node b "$WORK/job.yaml" --peers 3 --set "train.memory_max=$least"
 node c "$WORK/job.yaml" --peers 3 --set "train.memory_max=$least" --set train.recompute=yes
 wait_until 30 "three nodes to train" peers_are 3 a b c
-grep -q 'train.memory_max: [12] of 12 shards at a time, states in a file' "$WORK/b.log" ||
+grep -q 'train.memory_max: [1-3] of 12 shards at a time, states in a file' "$WORK/b.log" ||
     fail "b does not say what it does with little memory"
 kill_node c
 wait_until 30 "two to go on" peers_are 2 a b
@@ -32,4 +32,4 @@ wait_until 30 "c to be back" peers_are 3 c
 finished 90 a b c
 same_hash reference a b c
 [ -z "$(find "$WORK" -name 'memory-*')" ] || fail "files are left: $(find "$WORK" -name 'memory-*')"
-echo "$least MiB, one or two shards at a time, states in a file, activations computed again: $(result a params_sha256)"
+echo "$least MiB, few shards at a time, states in a file, activations computed again: $(result a params_sha256)"

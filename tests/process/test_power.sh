@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_power.sh - the power fails on all machines at once, in each way to train: before the first checkpoint, and twice
+# test_power.sh [WAY ...] - the power fails on all machines at once, in each way to train, or in some of the day (ALL=1: all): before the first checkpoint, and twice
 # after it. What was not synced is lost. Every node starts again, they go on from the newest checkpoint, end with one
 # model, and the files that are left prove the run: verify or a replay. What a power cut or a failing disk leaves of a
 # file is told in one line, and no such file stops a node for good.
@@ -105,7 +105,7 @@ power_fails() { # exact|free NAME OPTION ...
 
 servers="mesh.topology=server"
 gossip="mesh.topology=gossip"
-WAYS=${*:-ring stages servers local inexact async ssp softsync gossip push_sum gossip-async}
+WAYS=${*:-ring $(today 4 stages servers local inexact async ssp softsync gossip push_sum gossip-async)}
 for way in $WAYS; do
     case $way in
     ring) power_fails exact ring ;;

@@ -7,6 +7,8 @@
 # The seconds are what it takes at most on a machine that has nothing else to do. Where twenty others want the CPU it
 # takes far longer, so the deadline is that of a hang: ten times as long, at least 120 s and at most 600.
 
+exec {NEVER}<> <(:) # nothing ever comes from it: to wait without a process for each time
+
 now() { # microseconds
     echo "${EPOCHREALTIME/[.,]/}"
 }
@@ -23,6 +25,6 @@ wait_until() { # SECONDS WHAT COMMAND ...
     shift 2
     until "$@"; do
         [ "$(now)" -lt $end ] || fail "waited $seconds s for $what"
-        sleep "${WAIT_STEP:-0.01}" # how often a condition is looked at
+        read -r -t "${WAIT_STEP:-0.02}" -u "$NEVER" # how often a condition is looked at
     done
 }
