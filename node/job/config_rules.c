@@ -92,8 +92,6 @@ const struct config_rule config_rules[] = {
      "no other codec has a memory; set mesh.compress = topk, or leave out mesh.compress_span"},
     {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.compress_warmup = 0",
      "its first unit comes from the step before it; set mesh.compress_warmup = 1 or more"},
-    {"mesh.compress = auto", "mesh.stages != 1",
-     "what codecs cost is measured with whole shards; set mesh.stages = 1, or choose a codec"},
     {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.audit > 0",
      "only who computed the shard before could recompute it; leave out mesh.audit, or set "
      "mesh.compress = sparse"},

@@ -215,14 +215,27 @@ trial_free(struct trial *trial)
     free(trial->body);
 }
 
+/* Of this part; NULL: there is none. */
+static const struct nn_tensor *
+largest_weight(const struct nn_model *model, const struct state_range *part)
+{
+    const struct nn_tensor *largest = NULL;
+    for (size_t t = 0; t < nn_tensor_count(model); t++) {
+        const struct nn_tensor *tensor = nn_tensor(model, t);
+        bool inside = tensor->first >= part->first && tensor->first + tensor->count <= part->end;
+        if (inside && tensor->average == 0 && (!largest || tensor->count > largest->count))
+            largest = tensor;
+    }
+    return largest;
+}
+
 /* Of the largest weight. No rows: not even one of it is to be tried. */
 static void
-trial_choose(struct trial *trial, const struct nn_model *model)
+trial_choose(struct trial *trial, const struct nn_model *model, const struct state_range *part)
 {
-    const struct nn_tensor *largest = nn_tensor(model, 0);
-    for (size_t t = 1; t < nn_tensor_count(model); t++)
-        if (nn_tensor(model, t)->average == 0 && nn_tensor(model, t)->count > largest->count)
-            largest = nn_tensor(model, t);
+    const struct nn_tensor *largest = largest_weight(model, part);
+    if (!largest)
+        return;
     trial->first = largest->first;
     trial->rows = largest->dims > 0 && largest->dim[0] > 0 ? largest->dim[0] : 1;
     trial->cols = largest->count / trial->rows;
@@ -262,8 +275,9 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const
 /* Seconds of a step of all elements, beside what it takes with any codec. */
 static double
 seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
-           bool coded, double elements)
+           bool coded)
 {
+    double elements = (double)choice->elements;
     double passes = 2.0 * (choice->members - 1) / choice->members;
     double line = elements * passes * sizeof(int32_t) / choice->line;
     double waits = choice->wait_s < line ? choice->wait_s : line;
@@ -284,15 +298,18 @@ try_all(struct trial *trial, const struct choice *choice, const struct job *job,
         const int16_t *exponent, int32_t cost[CODECS])
 {
     struct measured none, of;
-    double elements = (double)nn_param_count(job->model);
     unsigned all = choice->shards * choice->members,
              shards = all < EXACT_SHARDS_MAX ? all : EXACT_SHARDS_MAX;
     if (!try_codec(trial, NULL, shards, exponent, &none))
         return;
-    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, false, elements), false);
+    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, false), false);
     for (unsigned kind = 1; kind < CODECS; kind++)
-        if (job->codec[kind].coded && try_codec(trial, codec_of(kind), shards, exponent, &of))
-            cost[kind] = units_of(seconds_of(choice, &of, &none, true, elements), true);
+        if (!job->codec[kind].coded)
+            continue;
+        else if (try_codec(trial, codec_of(kind), shards, exponent, &of))
+            cost[kind] = units_of(seconds_of(choice, &of, &none, true), true);
+        else /* too small for it: it goes as without a codec */
+            cost[kind] = cost[CODEC_none];
 }
 
 void
@@ -301,8 +318,8 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
 {
     struct trial trial = {0};
     memset(cost, 0, CODECS * sizeof *cost);
-    trial_choose(&trial, job->model);
-    if (choice->members < 2 || choice->line == 0 || choice->shards == 0 || trial.n == 0)
+    trial_choose(&trial, job->model, &choice->part);
+    if (choice->line == 0 || choice->shards == 0 || trial.n == 0)
         return;
     if (trial_new(&trial) == 0) {
         const int16_t *exponent = state->exponent + exact_block_of(state->exact, trial.first);

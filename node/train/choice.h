@@ -8,21 +8,25 @@
  *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line | decoding
  *
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with gradients of the step before: some shards of a part of the largest weight, until the unit has
- * come to rest. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth. */
+ * come to rest. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth.
+ *
+ * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones. */
 #ifndef NODE_CHOICE_H
 #define NODE_CHOICE_H
 
 #include "node/job/job.h"
 
 struct choice {
-    unsigned members; /* of the plan */
-    unsigned shards;  /* of this node */
-    uint32_t line;    /* bytes of sums per second, before they are packed; 0: unknown */
-    double wait_s;    /* how long this node waits in a step */
+    unsigned members;        /* that add up these parameters, this node among them */
+    unsigned shards;         /* of this node */
+    size_t elements;         /* parameters that it computes, */
+    struct state_range part; /* and those among which a weight is tried */
+    uint32_t line;           /* bytes of sums per second, before they are packed; 0: unknown */
+    double wait_s;           /* how long this node waits in a step */
 };
 
 /* cost[CODECS] of this node, as state_costs says; own: what it computed for the step before. Takes some 0.1 s and 10 MiB. Without
- * memory, without a line, alone: nothing costs anything, so nothing is chosen. */
+ * memory, a line, shards or a weight: nothing costs anything, so nothing is chosen. */
 void choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
                   const int32_t *own, int32_t cost[CODECS]);
 

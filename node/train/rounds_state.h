@@ -3,6 +3,7 @@
 #ifndef NODE_ROUNDS_STATE_H
 #define NODE_ROUNDS_STATE_H
 
+#include "node/train/choice.h"
 #include "node/train/stages_mesh.h"
 #include "node/train/train_internal.h"
 
@@ -33,6 +34,7 @@ struct rounds_run {
     uint64_t unsaved;
     double residual_norm; /* of the last step of a span: what had waited until it */
     double wait_s;        /* the least in a step with others */
+    struct choice part;   /* what this node computed of a model in stages */
     int32_t cost[CODECS]; /* of the step in which a codec is chosen */
     uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
 };

@@ -70,8 +70,8 @@ summary_first(const struct state *state)
 size_t
 state_costs(const struct state *state)
 {
-    assert(state->job.choose && state->job.ledgers <= 1);
-    return summary_first(state);
+    assert(state->job.choose);
+    return summary_first(state) + summary_words(&state->job, state->block_count);
 }
 
 static size_t

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "node/commands/host.h"
-#include "node/train/choice.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
 #include "node/train/rounds_state.h"
@@ -87,10 +86,14 @@ measure_costs(struct run *run, const struct mesh_task *task)
     if (!state_chooses(&run->state))
         return;
     mesh_stats(run->mesh, &stats);
-    const struct choice choice = {.members = task->members,
-                                  .shards = (unsigned)__builtin_popcountll(task->mine),
-                                  .line = stats.core.line,
-                                  .wait_s = rounds->wait_s};
+    struct choice choice = {.members = task->members,
+                            .shards = (unsigned)__builtin_popcountll(task->mine),
+                            .elements = run->state.param_count,
+                            .part = {0, run->state.param_count}};
+    if (task->pipeline.stages)
+        choice = rounds->part;
+    choice.line = stats.core.line;
+    choice.wait_s = rounds->wait_s;
     choice_costs(&choice, &run->job, &run->state, mesh_own(run->mesh), rounds->cost);
     for (unsigned kind = 0; kind < CODECS; kind++)
         if (rounds->cost[kind] > 0)
@@ -158,11 +161,39 @@ compute_shards(struct run *run, const struct mesh_task *task)
     fail_hit(FAIL_COMPUTED, run->state.block, run->state.size);
 }
 
+static unsigned
+members_that_add(const struct proto_plan *plan, unsigned stage)
+{
+    unsigned count = 0;
+    for (unsigned rank = 0; rank < plan->count; rank++)
+        count += proto_plan_computes(plan, rank, stage) != 0;
+    return count;
+}
+
+/* What a codec would be for here; of several stages the largest one is tried. */
+static void
+note_part(struct choice *part, const struct core_piece *piece, const struct state_stages *params)
+{
+    const struct proto_plan *plan = piece->plan;
+    *part = (struct choice){.shards =
+                                (unsigned)__builtin_popcountll(plan->members[piece->rank].shards)};
+    for (unsigned s = 0; s < params->count; s++) {
+        const struct state_range *stage = &params->stage[s];
+        if (!proto_plan_computes(plan, piece->rank, s))
+            continue;
+        part->elements += stage->end - stage->first;
+        if (stage->end - stage->first <= part->part.end - part->part.first)
+            continue;
+        part->part = *stage;
+        part->members = members_that_add(plan, s);
+    }
+}
+
 /* With the last piece of a round its gradients count: see computed_soundly. */
 static int
 write_tail(struct run *run, const struct core_piece *piece, const struct work_stages *stages)
 {
-    const struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->own;
     struct state_stages params;
     uint64_t speaks = stages_mesh_speaks(piece->plan, piece->rank);
     int32_t *own = mesh_own(run->mesh);
@@ -173,6 +204,8 @@ write_tail(struct run *run, const struct core_piece *piece, const struct work_st
     if (rc || rounds->damaged)
         return rc;
     stages_mesh_params(&rounds->stages, piece->plan, &params);
+    note_part(&rounds->part, piece, &params);
+    add_costs(run);
     for (size_t s = 0; s < params.count && squares; s++)
         if (speaks >> s & 1)
             state_squares_of(&run->next, &run->state, mesh_sum(run->mesh), &params.stage[s],

@@ -60,6 +60,15 @@ CHOSEN=$(sed -n 's/^mesh.compress auto: \([a-z0-9]*\) from here on; .*/\1/p' "$W
 same_hash a-auto b-auto c-auto
 [ "$(result one-$CHOSEN params_sha256)" = "$(result a-auto params_sha256)" ] || fail "auto chose $CHOSEN, and has other weights"
 echo "auto chose $CHOSEN: the same, and through a kill"
+for name in g h; do
+    node $name-auto "$WORK/plain.yaml" --peers 2 --set mesh.compress=auto --set mesh.compress_warmup=4 --set mesh.stages=3
+done
+finished 60 g-auto h-auto
+CHOSEN=$(sed -n 's/^mesh.compress auto: \([a-z0-9]*\) from here on; .*/\1/p' "$WORK/g-auto.log")
+same_hash g-auto h-auto
+[ "$(result "one-${CHOSEN:-none}" params_sha256)" = "$(result g-auto params_sha256)" ] ||
+    fail "auto chose ${CHOSEN:-nothing} with stages, and has other weights"
+echo "auto chose ${CHOSEN:-nothing} with stages: the same"
 
 # A node is killed and comes back, two threads, plain loops, few shards at a time, stages.
 for codec in int8 sparse; do

@@ -57,11 +57,15 @@ close_job(void **context)
     return 0;
 }
 
+static const struct choice SLOW = {.members = 4, .shards = 3, .line = 1000000, .wait_s = 10};
+
 static unsigned
 cheapest(const struct choice *choice, int32_t cost[CODECS])
 {
     unsigned least = 0;
-    choice_costs(choice, &job, &state, own, cost);
+    struct choice whole = *choice;
+    whole.elements = whole.part.end = state.param_count;
+    choice_costs(&whole, &job, &state, own, cost);
     for (unsigned kind = 1; kind < CODECS; kind++)
         least = cost[kind] > 0 && cost[kind] < cost[least] ? kind : least;
     return least;
@@ -73,24 +77,56 @@ a_slow_line_pays_for_a_codec(void **context)
 {
     (void)context;
     int32_t cost[CODECS];
-    unsigned kind = cheapest(&(struct choice){4, 3, 1000000, 10}, cost);
+    unsigned kind = cheapest(&SLOW, cost);
     assert_int_not_equal(kind, CODEC_none);
     assert_true(cost[kind] < cost[CODEC_none] / 4);
     for (unsigned k = 0; k < CODECS; k++)
         assert_int_equal(cost[k] > 0, k == CODEC_none || job.codec[k].coded != NULL);
-    assert_int_equal(cheapest(&(struct choice){4, 3, 1000000000, 0}, cost), CODEC_none);
+    struct choice fast = SLOW;
+    fast.line = 1000000000, fast.wait_s = 0;
+    assert_int_equal(cheapest(&fast, cost), CODEC_none);
 }
 
 static void
 without_a_line_nothing_costs_anything(void **context)
 {
     (void)context;
-    static const struct choice none[] = {{1, 12, 1000000, 1}, {4, 3, 0, 1}, {4, 0, 1000000, 1}};
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-        int32_t cost[CODECS], zero[CODECS] = {0};
-        choice_costs(&none[i], &job, &state, own, cost);
-        assert_memory_equal(cost, zero, sizeof cost);
-    }
+    struct choice no_line = SLOW, no_shards = SLOW;
+    int32_t cost[CODECS], zero[CODECS] = {0};
+    no_line.line = 0;
+    no_shards.shards = 0;
+    cheapest(&no_line, cost);
+    assert_memory_equal(cost, zero, sizeof cost);
+    cheapest(&no_shards, cost);
+    assert_memory_equal(cost, zero, sizeof cost);
+    choice_costs(&SLOW, &job, &state, own, cost); /* no parameters */
+    assert_memory_equal(cost, zero, sizeof cost);
+}
+
+static void
+alone_a_codec_only_costs(void **context)
+{
+    (void)context;
+    struct choice alone = SLOW;
+    int32_t cost[CODECS];
+    alone.members = 1;
+    assert_int_equal(cheapest(&alone, cost), CODEC_none);
+    assert_true(cost[CODEC_none] > 0);
+}
+
+/* The first tensor is the kernel of a convolution, of 400 elements: too few for the codecs that have one unit for a tensor. */
+static void
+a_part_that_is_too_small_costs_the_same(void **context)
+{
+    (void)context;
+    struct choice small = SLOW;
+    int32_t cost[CODECS];
+    small.elements = small.part.end = nn_tensor(job.model, 0)->count;
+    choice_costs(&small, &job, &state, own, cost);
+    assert_true(cost[CODEC_none] > 0);
+    assert_int_equal(cost[CODEC_sparse], cost[CODEC_none]);
+    assert_int_equal(cost[CODEC_powersgd], cost[CODEC_none]);
+    assert_true(cost[CODEC_int8] > 0);
 }
 
 /* The last step of the warm-up is number 1. Returns the codec of the state after it. */
@@ -150,6 +186,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_line_pays_for_a_codec),
         cmocka_unit_test(without_a_line_nothing_costs_anything),
+        cmocka_unit_test(alone_a_codec_only_costs),
+        cmocka_unit_test(a_part_that_is_too_small_costs_the_same),
         cmocka_unit_test(the_least_sum_is_chosen),
     };
     return cmocka_run_group_tests(tests, open_job, close_job);
