@@ -13,11 +13,11 @@
 enum {
     GROUPS = 3,
     ROUNDS = 8,         /* an exponent follows the sum of the round before; */
-    ROUNDS_TENSOR = 24, /* a unit of a whole tensor moves by a bit in a round */
+    ROUNDS_TENSOR = 48, /* a unit of a whole tensor moves by a bit in a round */
     SPAN = 64,          /* defaults of these keys */
     WARMUP = 16,
 };
-static const double STEP_MAX_S = 0.5; /* so all codecs take a minute and a half */
+static const double STEP_MAX_S = 0.25; /* so all codecs take a minute */
 /* Bytes of what waits of all shards, as they are all computed here. */
 static const double LEFT_MAX = 1 << 30;
 static const unsigned nodes_of[GROUPS] = {2, 4, 8};

@@ -26,7 +26,7 @@ sent() { # NAME
 
 for codec in none int8 bf16 terngrad sparse topk onebit randk powersgd; do
     for name in a b c; do
-        node $name-$codec "$WORK/$codec.yaml" --peers 3
+        node $name-$codec "$WORK/$codec.yaml" --peers 3 --set mesh.division=even # all compute, however busy the machine is
     done
     finished 60 a-$codec b-$codec c-$codec
     same_hash one-$codec a-$codec b-$codec c-$codec
