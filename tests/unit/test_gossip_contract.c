@@ -44,6 +44,7 @@ struct node {
     pthread_t thread;
     struct seen seen[SEEN];
     unsigned count;
+    bool few; /* it was in a phase without all the others */
     uint64_t state[COUNT];
 };
 
@@ -57,8 +58,12 @@ on_note(void *ctx, const struct gossip_note *note)
 {
     struct node *node = ctx;
     struct seen *seen = &node->seen[node->count];
-    if (note->event != GOSSIP_PHASE || note->number != node->nodes || node->count == SEEN)
+    if (note->event != GOSSIP_PHASE || node->count == SEEN)
         return;
+    if (note->number != node->nodes) {
+        node->few = true;
+        return;
+    }
     seen->plan = note->plan;
     seen->phase = note->phase;
     memcpy(seen->values, node->mesh->core->config.sum, sizeof seen->values);
@@ -190,10 +195,14 @@ apart(const struct node *nodes, unsigned n, uint64_t plan, uint64_t phase)
     return sqrt(sum / (n * COUNT));
 }
 
-/* On a starved machine members are taken for silent: then there are several plans, or not all are in each phase. */
+/* On a starved machine members are taken for silent: then there are several plans, not all are in each phase, or some came near to
+ * one another before all were there. */
 static bool
 disturbed(const struct node *nodes, unsigned n)
 {
+    for (unsigned i = 0; i < n; i++)
+        if (nodes[i].few)
+            return true;
     for (unsigned k = 0; k < nodes[0].count; k++)
         if (nodes[0].seen[k].plan != nodes[0].seen[0].plan ||
             apart(nodes, n, nodes[0].seen[k].plan, nodes[0].seen[k].phase) < 0)
