@@ -32,7 +32,8 @@ struct sim_engine {
     /* The oracle. A failure is told with sim_fail. `sent`, which may be NULL: a control message is given to a link.
      * `came`, which may be NULL: a message is about to be given to the core of `node`. */
     void (*sent)(struct sim *sim, const struct sim_node *node, const struct proto_msg *msg);
-    void (*came)(struct sim *sim, struct sim_node *node, const struct proto_msg *msg);
+    void (*came)(struct sim *sim, struct sim_node *node, unsigned from,
+                 const struct proto_msg *msg);
     void (*judge)(struct sim *sim, struct sim_node *node, const struct sim_event *event);
     /* Has everybody who runs done everything? */
     bool (*done)(const struct sim *sim);

@@ -516,7 +516,7 @@ network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *
     if (!network_header(sim, m, &msg))
         return;
     if (sim->engine->came)
-        sim->engine->came(sim, node, &msg);
+        sim->engine->came(sim, node, m->from_index, &msg);
     if (m->bulk)
         core_on_bulk(node->core, sim->now, m->from, &msg, &frame);
     else

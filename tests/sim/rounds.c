@@ -268,7 +268,7 @@ on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
     node->busy = SIM_ADOPTING;
     node->task_round = round;
     node->task_hash = hash;
-    node->task_told = node->told;
+    node->task_told = sim_rounds_told(node);
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
              node->index, 0, 0, NULL);
 }

@@ -65,7 +65,10 @@ const struct sim_state *sim_rounds_state(const struct sim *sim, uint64_t round);
 /* rounds_judge.c */
 void sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node);
 void sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool flipped);
-void sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg);
+/* + 1; the newest round before which somebody told it the right state, and has not said anything else since. */
+uint64_t sim_rounds_told(const struct sim_node *node);
+void sim_rounds_came(struct sim *sim, struct sim_node *node, unsigned from,
+                     const struct proto_msg *msg);
 /* It goes on from its state with a plan of so many members; 0: with the total of others. */
 void sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members);
 void sim_rounds_gives_up(const struct sim *sim, struct sim_node *node);

@@ -45,18 +45,30 @@ named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
     }
 }
 
-/* It is noted here what came, whatever the core makes of it. */
+uint64_t
+sim_rounds_told(const struct sim_node *node)
+{
+    uint64_t told = 0;
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        told = node->told[i] > told ? node->told[i] : told;
+    return told;
+}
+
+/* It is noted here what came, whatever the core makes of it. Who goes back says so with a heartbeat, and what it said before is
+ * void. */
 void
-sim_rounds_came(struct sim *sim, struct sim_node *node, const struct proto_msg *msg)
+sim_rounds_came(struct sim *sim, struct sim_node *node, unsigned from, const struct proto_msg *msg)
 {
     uint64_t round = 0, hash = named(node, msg, &round);
-    bool flips = sim->profile.fault_mask >> SIM_FLIP;
-    if (!flips || hash == 0 || round > sim->profile.rounds ||
-        hash != sim_rounds_hash(sim, &sim->reference[round]))
+    if (!(sim->profile.fault_mask >> SIM_FLIP))
         return;
-    if (round + 1 > node->told)
-        node->told = round + 1;
-    if (round <= node->round && round + 1 > node->told_there)
+    bool right = hash != 0 && round <= sim->profile.rounds &&
+                 hash == sim_rounds_hash(sim, &sim->reference[round]);
+    if (msg->type == PROTO_HEARTBEAT)
+        node->told[from] = right ? round + 1 : 0;
+    if (right && round + 1 > node->told[from])
+        node->told[from] = round + 1;
+    if (right && round <= node->round && round + 1 > node->told_there)
         node->told_there = round + 1;
 }
 
@@ -88,7 +100,7 @@ is_source(const struct sim *sim, const struct sim_node *node)
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
-    uint64_t told = node->busy == SIM_ADOPTING ? node->task_told : node->told;
+    uint64_t told = node->busy == SIM_ADOPTING ? node->task_told : sim_rounds_told(node);
     bool unseen = told != node->round + 1 && node->given_up == 0;
     return unseen && is_source(sim, node) && node->round <= sim->profile.rounds &&
            segments_of_either(&sim->profile, node, &sim->reference[node->round],
@@ -116,7 +128,7 @@ sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 {
     unsigned up, astray = count_astray(sim, &up);
     bool among_them = members == 1 || (astray > 1 && members <= astray);
-    bool told = node->told == node->round + 1 || node->told_there == node->round + 1;
+    bool told = sim_rounds_told(node) == node->round + 1 || node->told_there == node->round + 1;
     bool unseen = (sim->followers_flip || members == 1 || astray > 1) && !told;
     if (is_astray(node) && (!among_them || (node->wrong && !unseen)))
         sim_fail(sim, "node %u: goes on from a wrong state before round %" PRIu64, node->index,
@@ -129,7 +141,8 @@ sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 void
 sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
 {
-    node->told = node->told_there = 0;
+    memset(node->told, 0, sizeof node->told);
+    node->told_there = 0;
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
     if (flips && !is_astray(node) && node->round + 1 > node->given_up)
         node->given_up = node->round + 1;

@@ -148,7 +148,8 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->lent = node->marked = node->total_bad = false;
     node->older_valid = node->flip = node->wrong = node->strayed = false;
     node->right_round = 0;
-    node->told = node->told_there = 0;
+    memset(node->told, 0, sizeof node->told);
+    node->told_there = 0;
     node->lent_until = 0;
     for (unsigned l = 0; l < SIM_LINKS_MAX; l++)
         node->links[l].open = node->links[l].up = node->links[l].bulk = false;

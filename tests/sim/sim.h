@@ -219,8 +219,9 @@ struct sim_node {
     bool strayed;         /* it did, where nobody could notice */
     uint64_t right_round; /* of its last right state */
     bool wrong;           /* it did, and nobody has noticed */
-    uint64_t told; /* + 1; the newest round before which another one told it the right state, */
-    uint64_t told_there; /* when it had come there itself, */
+    /* + 1; the newest round before which each other one told it the right state, as long as that one says nothing else */
+    uint64_t told[SIM_NODES_MAX];
+    uint64_t told_there; /* of any of them, when it had come there itself, */
     uint64_t task_told;  /* or when it began to adopt a state */
     uint64_t
         given_up; /* + 1; the round of a right state that it went back from, and has not got again */
