@@ -148,6 +148,22 @@ sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
         node->given_up = node->round + 1;
 }
 
+/* All have gone back, nobody to a wrong state: what was given up is nowhere any more, and is computed again. */
+static void
+forget_given_up(struct sim *sim)
+{
+    uint64_t newest = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        if (node->up && is_astray(node))
+            return;
+        newest = node->up && node->round > newest ? node->round : newest;
+    }
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (sim->nodes[i].given_up > newest + 1)
+            sim->nodes[i].given_up = 0;
+}
+
 static bool
 is_right(const struct sim *sim, const struct sim_node *node)
 {
@@ -188,6 +204,7 @@ sim_rounds_judge(struct sim *sim, struct sim_node *node, const char *how, bool f
         node->given_up = 0;
     if (right)
         node->right_round = node->round;
+    forget_given_up(sim);
     if (node->index != sim->profile.liar && !flipped && !node->strayed && !right) {
         if (taken_unseen(sim, node))
             stray(sim, node);
