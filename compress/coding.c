@@ -17,9 +17,10 @@ coding_fits(enum proto_coding coding, const void *body, size_t size, uint64_t co
 }
 
 size_t
-coding_pack(void *to, const int32_t *x, size_t n, size_t most, uint64_t *check)
+coding_pack(void *to, const int32_t *x, size_t n, size_t most, bool quick, uint64_t *check)
 {
     struct packed_out out = packed_begin(to, n);
+    out.quick = quick;
     *check = 0;
     most = most < coding_most(n) ? most : coding_most(n);
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {
@@ -83,10 +84,11 @@ coding_sum(int32_t *out, const int32_t *a, enum proto_coding coding, const void 
 
 bool
 coding_sum_on(void *to, size_t *size, int32_t *out, const int32_t *a, const void *body, size_t n,
-              uint64_t *a_check, uint64_t *out_check)
+              bool quick, uint64_t *a_check, uint64_t *out_check)
 {
     struct packed_in in = packed_open(body, n);
     struct packed_out on = packed_begin(to, n);
+    on.quick = quick;
     bool good = true;
     *a_check = *out_check = 0;
     for (size_t i = 0; i < n; i += PACKED_BLOCK) {

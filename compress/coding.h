@@ -39,8 +39,8 @@ coding_most(uint64_t count)
 bool coding_fits(enum proto_coding coding, const void *body, size_t size, uint64_t count);
 
 /* Writes x[n] as a packed body, to[coding_most(n)], with the checksum of x. Returns its size; 0: it would have more than
- * `most` bytes, by its first blocks or as a whole. */
-size_t coding_pack(void *to, const int32_t *x, size_t n, size_t most, uint64_t *check);
+ * `most` bytes, by its first blocks or as a whole. `quick`: without Rice codes. */
+size_t coding_pack(void *to, const int32_t *x, size_t n, size_t most, bool quick, uint64_t *check);
 /* out[n] = the body's elements, which fits. Sets *check to their checksum. False: bits that must be zero are not. */
 bool coding_copy(int32_t *out, enum proto_coding coding, const void *body, size_t n,
                  uint64_t *check);
@@ -50,6 +50,6 @@ bool coding_sum(int32_t *out, const int32_t *a, enum proto_coding coding, const 
 /* The sum of a[n] and a packed body as another packed body, to[coding_most(n)], of *size bytes; and in out[n], unless that is
  * NULL. */
 bool coding_sum_on(void *to, size_t *size, int32_t *out, const int32_t *a, const void *body,
-                   size_t n, uint64_t *a_check, uint64_t *out_check);
+                   size_t n, bool quick, uint64_t *a_check, uint64_t *out_check);
 
 #endif

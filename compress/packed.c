@@ -110,7 +110,7 @@ packed_put(struct packed_out *out, const int32_t *x, size_t n)
     uint16_t at[RICE_BLOCK];
     struct rice rice;
     size_t elements = block_measure(x, n, width);
-    if (rice_chosen(&rice, x, n, elements, block_size(n, width), at)) {
+    if (!out->quick && rice_chosen(&rice, x, n, elements, block_size(n, width), at)) {
         rice_put(&rice, width);
         rice_write(&rice, to, x, at);
     } else {

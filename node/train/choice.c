@@ -145,7 +145,7 @@ trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct 
     double n = (double)trial->n, start = used_s(), encoded, packed;
     trial_encode(trial, codec, key);
     encoded = used_s();
-    size_t size = coding_pack(trial->body, trial->q, trial->n, SIZE_MAX, &check);
+    size_t size = coding_pack(trial->body, trial->q, trial->n, SIZE_MAX, false, &check);
     coding_copy(trial->q, PROTO_CODING_PACKED, trial->body, trial->n, &check);
     packed = used_s();
     trial_decode(trial);

@@ -109,7 +109,7 @@ encode(const struct exact *exact, uint32_t key)
     int32_t bad = 0;
     uint64_t check;
     add(exact, key, &bad);
-    return coding_pack(body, own, N, SIZE_MAX, &check);
+    return coding_pack(body, own, N, SIZE_MAX, false, &check);
 }
 
 static void

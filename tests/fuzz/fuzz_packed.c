@@ -19,7 +19,7 @@ comes_back(size_t n)
     uint8_t *to = malloc(coding_most(n) + 1);
     uint64_t check, again, of_sum;
     assert(to);
-    size_t size = coding_pack(to, x, n, SIZE_MAX, &check);
+    size_t size = coding_pack(to, x, n, SIZE_MAX, false, &check);
     assert(size <= coding_most(n) && coding_fits(PROTO_CODING_PACKED, to, size, n));
     assert(coding_copy(y, PROTO_CODING_PACKED, to, n, &again) && again == check);
     assert(memcmp(x, y, n * sizeof *x) == 0);

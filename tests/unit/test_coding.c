@@ -30,12 +30,28 @@ draw(struct rand *rand, enum proto_coding coding, size_t n)
     }
     uint64_t check;
     if (coding == PROTO_CODING_PACKED) {
-        size_t size = coding_pack(body, x, n, SIZE_MAX, &check);
+        size_t size = coding_pack(body, x, n, SIZE_MAX, false, &check);
         assert_true(check == check_of(x, 0, n));
         return size;
     }
     memcpy(body, x, n * sizeof *x);
     return n * sizeof *x;
+}
+
+/* Few elements are not zero: Rice codes are shorter, and what is written quickly has none, but the same elements. */
+static void
+quick_bodies_have_no_rice_codes(void **state)
+{
+    (void)state;
+    uint64_t check, quick_check;
+    for (size_t i = 0; i < PACKED_BLOCK; i++)
+        x[i] = i % 32 == 5 ? (int32_t)i - 500 : 0;
+    size_t size = coding_pack(body, x, PACKED_BLOCK, SIZE_MAX, false, &check);
+    size_t quick = coding_pack(on, x, PACKED_BLOCK, SIZE_MAX, true, &quick_check);
+    assert_true(size < quick && check == quick_check);
+    assert_true(body[0] & 0x80 && !(on[0] & 0x80));
+    assert_true(coding_copy(out, PROTO_CODING_PACKED, on, PACKED_BLOCK, &check));
+    assert_memory_equal(out, x, PACKED_BLOCK * sizeof *x);
 }
 
 static void
@@ -76,7 +92,8 @@ a_sum_goes_on_packed(void **state)
             size_t size = 0;
             draw(&rand, PROTO_CODING_PACKED, n);
             memset(out, 0, sizeof out);
-            assert_true(coding_sum_on(on, &size, keep ? out : NULL, a, body, n, &of_a, &of_sum));
+            assert_true(coding_sum_on(on, &size, keep ? out : NULL, a, body, n,
+                                      rand_below(&rand, 2), &of_a, &of_sum));
             assert_true(of_a == check_of(a, 0, n) && of_sum == check_of(want, 0, n));
             assert_true(!keep || memcmp(out, want, n * sizeof *out) == 0);
             assert_true(coding_fits(PROTO_CODING_PACKED, on, size, n));
@@ -126,7 +143,7 @@ check_planted(uint64_t mutants, bool right)
     uint64_t check, of_a, of_sum;
     draw(&rand, PROTO_CODING_RAW, PACKED_GROUP);
     coding_mutants = mutants;
-    coding_pack(body, x, PACKED_GROUP, SIZE_MAX, &check);
+    coding_pack(body, x, PACKED_GROUP, SIZE_MAX, false, &check);
     assert_true(coding_sum(out, a, PROTO_CODING_PACKED, body, PACKED_GROUP, &of_a, &of_sum));
     coding_mutants = 0;
     assert_int_equal(memcmp(out, want, PACKED_GROUP * sizeof *want) == 0, right);
@@ -148,6 +165,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         unit_test_of_variants(copies_and_sums_are_the_plain_ones),
         unit_test_of_variants(a_sum_goes_on_packed),
+        cmocka_unit_test(quick_bodies_have_no_rice_codes),
         cmocka_unit_test(a_sum_may_replace_its_own_part),
         cmocka_unit_test(planted_bugs_change_the_sum_and_checksums_tell),
         cmocka_unit_test(a_flipped_bit_changes_the_checksum),

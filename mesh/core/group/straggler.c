@@ -109,9 +109,10 @@ slowest_line(const struct straggler *s, const struct core *core)
 }
 
 unsigned
-straggler_packs(const struct straggler *s, const struct core *core)
+straggler_packs(const struct straggler *s, const struct core *core, bool *quick)
 {
     uint32_t least = slowest_line(s, core);
+    *quick = least >= STRAGGLER_CODES;
     return least == 0 ? 0 : least >= STRAGGLER_QUICK ? 3 : 4;
 }
 

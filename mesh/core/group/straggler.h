@@ -41,6 +41,7 @@
 enum {
     STRAGGLER_RECENT = 4,        /* rounds whose shortest counts, and the best of a line */
     STRAGGLER_QUICK = 500000000, /* bytes per second: more than a line of 4 Gbit/s */
+    STRAGGLER_CODES = 200000000, /* on a faster line Rice codes take longer than what they save */
     STRAGGLER_FAST_US = 2000,    /* chunks of a round that need less came by a fast line */
     /* the quickest messages are remembered for one to two of these periods */
     STRAGGLER_BASE_US = 15000000,
@@ -132,9 +133,9 @@ enum straggler_verdict {
 void straggler_up(struct straggler *s, int i);
 /* A heartbeat of peers[i] came; `back`: it is not left out any more. */
 void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
-/* For collective_packs, by the slowest line that is known: of one at STRAGGLER_QUICK a body is to be shorter by a quarter; while
- * none is known, lines are measured with what was not packed. */
-unsigned straggler_packs(const struct straggler *s, const struct core *core);
+/* For collective_packs, by the slowest line that is known: at STRAGGLER_QUICK a body is to be shorter by a quarter, at STRAGGLER_CODES
+ * it is written quickly; while none is known, lines are measured with what was not packed. */
+unsigned straggler_packs(const struct straggler *s, const struct core *core, bool *quick);
 /* peers[i] sent a chunk of a sum. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,
                      const struct proto_chunk *chunk);

@@ -408,9 +408,10 @@ lanes_send(struct collective *c)
 }
 
 void
-collective_packs(struct collective *c, unsigned quarters)
+collective_packs(struct collective *c, unsigned quarters, bool quick)
 {
     c->quarters = quarters;
+    c->quick = quick;
 }
 
 void

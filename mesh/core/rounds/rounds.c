@@ -15,8 +15,10 @@
 static void
 round_begin(struct core *core)
 {
+    bool quick;
     plan_round(&core->plan, core);
-    collective_packs(core->collective, straggler_packs(&core->straggler, core));
+    unsigned quarters = straggler_packs(&core->straggler, core, &quick);
+    collective_packs(core->collective, quarters, quick);
     collective_round(core->collective, core->round, core->first_bucket, core->state_hash,
                      core->parts);
     audit_round(&core->audit, core);

@@ -37,8 +37,8 @@ send_packed(struct collective *c, uint64_t ranks, const struct proto_chunk *chun
     if (limit == 0 ||
         !c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), false, &frame))
         return false;
-    size_t size =
-        coding_pack(frame.data, c->setup.own + chunk->first, chunk->count, limit, &msg.chunk.check);
+    size_t size = coding_pack(frame.data, c->setup.own + chunk->first, chunk->count, limit,
+                              c->quick, &msg.chunk.check);
     msg.chunk.coding = PROTO_CODING_PACKED;
     if (size > 0)
         c->ops.pass_on(c->ctx, ranks, &msg, &(struct core_frame){frame.data, size, frame.handle});
@@ -70,8 +70,8 @@ onward_add(struct collective *c, struct onward *on, int32_t *out, const int32_t 
         struct core_frame fresh;
         size_t size = 0;
         c->setup.wire->make(c->setup.wire_ctx, coding_most(chunk->count), true, &fresh);
-        bool good = coding_sum_on(fresh.data, &size, out, base, frame->data, chunk->count, a_check,
-                                  sum_check);
+        bool good = coding_sum_on(fresh.data, &size, out, base, frame->data, chunk->count, c->quick,
+                                  a_check, sum_check);
         on->frame = (struct core_frame){fresh.data, size, fresh.handle};
         return good;
     }

@@ -78,8 +78,8 @@ struct collective {
     struct kept *kept;
     size_t kept_count, kept_max;
 
-    bool planned;
-    unsigned quarters; /* see collective_packs */
+    bool planned, quick; /* quick, quarters: see collective_packs */
+    unsigned quarters;
     uint64_t plan;
     struct holders *sets; /* [HOLDERS_SETS]: of each segment, then all members */
     const struct holders *all;

@@ -253,7 +253,7 @@ send_total_packed(const struct core *core, int to, struct proto_msg *msg, uint64
         !wire->make(core->config.wire_ctx, coding_most(count), false, &frame))
         return false;
     size_t packed =
-        coding_pack(frame.data, (const int32_t *)(const void *)body, count, most, &check);
+        coding_pack(frame.data, (const int32_t *)(const void *)body, count, most, false, &check);
     msg->total.coding = packed > 0 ? PROTO_CODING_PACKED : PROTO_CODING_RAW;
     msg->total.check = transfer_total_check(&msg->total, segments, frame.data, packed);
     if (packed > 0)
