@@ -39,7 +39,7 @@ coding_most(uint64_t count)
 bool coding_fits(enum proto_coding coding, const void *body, size_t size, uint64_t count);
 
 /* Writes x[n] as a packed body, to[coding_most(n)], with the checksum of x. Returns its size; 0: it would have more than
- * `most` bytes, by its first blocks or as a whole. `quick`: without Rice codes. */
+ * `most` bytes, by its first blocks or as a whole. `quick`: as struct packed_out says. */
 size_t coding_pack(void *to, const int32_t *x, size_t n, size_t most, bool quick, uint64_t *check);
 /* out[n] = the body's elements, which fits. Sets *check to their checksum. False: bits that must be zero are not. */
 bool coding_copy(int32_t *out, enum proto_coding coding, const void *body, size_t n,

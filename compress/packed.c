@@ -55,6 +55,13 @@ rice_pays(const struct rice *rice, size_t packed)
     return 2 * rice->words * sizeof(uint32_t) + rice->count <= 2 * packed;
 }
 
+/* Many large elements: on a fast line what is saved takes less time than the codes. */
+static bool
+rice_too_slow(size_t elements, size_t packed)
+{
+    return elements > RICE_BLOCK / 8 && packed > RICE_BLOCK;
+}
+
 /* Measures the block; `elements` of it are not zero, and its words would have `packed` bytes. */
 static bool
 rice_chosen(struct rice *rice, const int32_t *x, size_t n, size_t elements, size_t packed,
@@ -109,8 +116,9 @@ packed_put(struct packed_out *out, const int32_t *x, size_t n)
     uint8_t *width = out->to + BLOCK_GROUPS * out->block++, *to = out->to + out->size;
     uint16_t at[RICE_BLOCK];
     struct rice rice;
-    size_t elements = block_measure(x, n, width);
-    if (!out->quick && rice_chosen(&rice, x, n, elements, block_size(n, width), at)) {
+    size_t elements = block_measure(x, n, width), packed = block_size(n, width);
+    bool slow = out->quick && rice_too_slow(elements, packed);
+    if (!slow && rice_chosen(&rice, x, n, elements, packed, at)) {
         rice_put(&rice, width);
         rice_write(&rice, to, x, at);
     } else {

@@ -56,7 +56,8 @@ struct packed_out {
     uint8_t *to;  /* [packed_most(n)] */
     size_t block; /* the next one */
     size_t size;  /* bytes so far */
-    bool quick;   /* no Rice codes, which take longer than what they save on a fast line */
+    bool
+        quick; /* no Rice codes of many large elements: on a fast line they take longer than what they save */
 };
 
 /* Begins a packed vector of n elements in to[packed_most(n)]. */

@@ -94,7 +94,6 @@ refused() { # WORDS OPTION ...
     "$MESHNODE" check "$WORK/job.yaml" "$@" >"$WORK/refused" 2>&1 && fail "taken: $*"
     grep -q "$words" "$WORK/refused" || fail "$* is refused with: $(cat "$WORK/refused")"
 }
-refused "mesh.stages = 1" --set mesh.compress=auto --set mesh.stages=2
 refused "mesh.audit" --set mesh.compress=onebit --set mesh.audit=0.1
 refused "compress_warmup = 1" --set mesh.compress=randk --set mesh.compress_warmup=0
 refused "compress_span" --set mesh.compress=int8 --set mesh.compress_span=8

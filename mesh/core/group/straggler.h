@@ -41,7 +41,7 @@
 enum {
     STRAGGLER_RECENT = 4,        /* rounds whose shortest counts, and the best of a line */
     STRAGGLER_QUICK = 500000000, /* bytes per second: more than a line of 4 Gbit/s */
-    STRAGGLER_CODES = 200000000, /* on a faster line Rice codes take longer than what they save */
+    STRAGGLER_CODES = 200000000, /* on a faster line bodies are written quickly: packed.h */
     STRAGGLER_FAST_US = 2000,    /* chunks of a round that need less came by a fast line */
     /* the quickest messages are remembered for one to two of these periods */
     STRAGGLER_BASE_US = 15000000,

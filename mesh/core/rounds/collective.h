@@ -75,7 +75,7 @@ void collective_plan(struct collective *c, const struct proto_plan *plan, uint64
  * that was computed from another one. */
 void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state,
                       const uint64_t *parts);
-/* A packed body is sent if it is shorter than so many quarters of the other one; 0: never. `quick`: it is written without Rice codes. */
+/* A packed body is sent if it is shorter than so many quarters of the other one; 0: never. `quick`: as coding.h says. */
 void collective_packs(struct collective *c, unsigned quarters, bool quick);
 /* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
  * complete. */
