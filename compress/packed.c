@@ -55,7 +55,7 @@ rice_pays(const struct rice *rice, size_t packed)
     return 2 * rice->words * sizeof(uint32_t) + rice->count <= 2 * packed;
 }
 
-/* Many large elements: on a fast line what is saved takes less time than the codes. */
+/* On a fast line: the codes of many large elements take longer than the bytes that they save. */
 static bool
 rice_too_slow(size_t elements, size_t packed)
 {

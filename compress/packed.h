@@ -56,8 +56,7 @@ struct packed_out {
     uint8_t *to;  /* [packed_most(n)] */
     size_t block; /* the next one */
     size_t size;  /* bytes so far */
-    bool
-        quick; /* no Rice codes of many large elements: on a fast line they take longer than what they save */
+    bool quick;   /* no Rice codes of many large elements: they pay on slow lines only */
 };
 
 /* Begins a packed vector of n elements in to[packed_most(n)]. */
