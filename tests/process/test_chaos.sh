@@ -15,9 +15,9 @@ printf 'nodes: 3\nservers: 2\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, sta
 ways=(async gossip-bsp ssp gossip-async softsync push-sum)
 printf 'nodes: 3\nway: %s\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 2.2, pause: 2, for: 0.5}\n' \
     "${ways[seed % ${#ways[@]}]}" > "$free"
-for tool in "points.py --runs 16 --scenes 2 --seconds 8" "kills.py --runs 12 --seconds 6" "matrix.py --runs 8 --seconds 6" \
-    "matrix.py --runs 8 --seconds 6 --codecs int8,terngrad,sparse,topk,onebit" "spans.py --runs 4 --seconds 4" \
-    "counting.py --runs 4 --seconds 4" "cold.py --runs 8 --seconds 6" "scenario.py $scenario $free"; do
+for tool in "points.py --runs 8 --scenes 2 --seconds 4" "kills.py --runs 6 --seconds 4" "matrix.py --runs 4 --seconds 4" \
+    "matrix.py --runs 4 --seconds 4 --codecs int8,terngrad,sparse,topk,onebit" "spans.py --runs 2 --seconds 2" \
+    "counting.py --runs 2 --seconds 2" "cold.py --runs 4 --seconds 4" "scenario.py $scenario $free"; do
     echo "tests/chaos/$tool --seed $seed"
     # shellcheck disable=SC2086
     python3 tests/chaos/$tool --seed "$seed" || status=1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_clang.sh - clang takes everything, too: it reads all sources of the program and of the tests without a warning, and
-# each fuzz target links with libFuzzer and goes through its corpus and some inputs more. The targets stand on the library
+# six fuzz targets a day link with libFuzzer and go through their corpora and some inputs more. They stand on the library
 # of this build, which is not instrumented: that would take many minutes. `make fuzz-NAME` does it.
 . "$(dirname "$0")/../support/process.sh"
 BUILD=${BUILD:-$ROOT/build/gcc}
@@ -18,7 +18,8 @@ echo "clang reads all sources of program and tests"
 echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 1 ? 0 : 0; }' >"$WORK/try.c"
 clang -fsanitize=fuzzer,address,undefined -o "$WORK/try" "$WORK/try.c" 2>/dev/null ||
     skip "clang has no libFuzzer here (libclang-rt-dev): no fuzz target was linked"
-names=$(basename -a -s .c tests/fuzz/fuzz_*.c | sed 's/^fuzz_//')
+# shellcheck disable=SC2046 # words
+names=$(today 6 $(basename -a -s .c tests/fuzz/fuzz_*.c | sed 's/^fuzz_//'))
 # shellcheck disable=SC2046 # words
 make_alone -j"$(nproc)" CFLAGS=-O1 SANITIZE=fuzzer-no-link,address,undefined B="$WORK" lib="$BUILD/libmeshnode.a" lib_obj= \
     $(printf "$WORK/tests/fuzz/target_%s " $names) >"$WORK/log" 2>&1 || fail "fuzz targets: $(tail -n 20 "$WORK/log")"

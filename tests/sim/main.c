@@ -41,7 +41,7 @@ run_failure(const struct sim *sim)
            sim->mutant, sim->coding_mutant, many, followers, staged, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 4000, SMOKE_SEEDS_OTHERS = 2000, SMOKE_SEEDS_FLIPS = 3000 };
+enum { SMOKE_SEEDS = 2000, SMOKE_SEEDS_OTHERS = 1000, SMOKE_SEEDS_FLIPS = 1500 };
 
 static const struct sim *running;
 
