@@ -105,13 +105,15 @@ power_fails() { # exact|free NAME OPTION ...
 
 servers="mesh.topology=server"
 gossip="mesh.topology=gossip"
-WAYS=${*:-ring $(today 4 stages servers local inexact async ssp softsync gossip push_sum gossip-async)}
+WAYS=${*:-ring $(today 4 stages servers local inexact memory auto async ssp softsync gossip push_sum gossip-async)}
 for way in $WAYS; do
     case $way in
     ring) power_fails exact ring ;;
     stages) power_fails exact stages --set mesh.stages=2 ;;
     servers) power_fails exact servers --set $servers ;;
     local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
+    memory) power_fails exact memory --set mesh.compress=powersgd --set mesh.compress_span=8 --set mesh.compress_warmup=2 ;;
+    auto) power_fails exact auto --set mesh.compress=auto --set mesh.compress_span=8 --set mesh.compress_warmup=8 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
     ssp) SLEEP=60 power_fails free ssp --set $servers --set mesh.sync=ssp --set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16 ;;
     async | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
