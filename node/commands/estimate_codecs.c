@@ -12,9 +12,9 @@
 
 enum {
     GROUPS = 3,
-    ROUNDS = 8,         /* an exponent follows the sum of the round before; */
-    ROUNDS_TENSOR = 48, /* a unit of a whole tensor moves by a bit in a round */
-    SPAN = 64,          /* defaults of these keys */
+    ROUNDS = 8,       /* an exponent follows the sum of the round before; */
+    ROUNDS_MOST = 48, /* a unit of a whole tensor moves by a bit in a round, until it is at rest */
+    SPAN = 64,        /* defaults of these keys */
     WARMUP = 16,
 };
 static const double STEP_MAX_S = 0.25; /* so all codecs take a minute */
@@ -38,6 +38,36 @@ add_round(struct bench *bench, unsigned all, double weight, struct shares *share
     }
 }
 
+/* The units of whole tensors: they did not move in the last round. */
+static bool
+at_rest(const struct bench *bench)
+{
+    const struct state *now = &bench->now, *before = &bench->next;
+    for (size_t b = 0; b < now->block_count; b++)
+        if (exact_adapts(now->exact, b) && now->exponent[b] != before->exponent[b])
+            return false;
+    return true;
+}
+
+static void
+next_round(struct bench *bench, unsigned all)
+{
+    bench_apply(bench);
+    bench_compute(bench, all);
+}
+
+/* Of all shards, until exponents are those of a training run. What waits in a memory moves them for long. */
+static void
+settle_units(struct bench *bench, unsigned all, bool memory)
+{
+    bench_compute(bench, all);
+    for (unsigned r = 1; r < ROUNDS_MOST && !bench->failed; r++) {
+        if (r >= ROUNDS && !memory && at_rest(bench))
+            return;
+        next_round(bench, all);
+    }
+}
+
 /* A codec that sends products sends another one in every second round. */
 static int
 measure_codec(const struct config *config, const struct job *job, unsigned lanes,
@@ -45,17 +75,17 @@ measure_codec(const struct config *config, const struct job *job, unsigned lanes
 {
     struct bench bench;
     const struct codec *codec = codec_of(config->mesh.compress);
-    unsigned all = config->train.shards, last = codec && codec->rounding == CODEC_PRODUCT ? 2 : 1;
-    unsigned rounds = codec && codec->percent > 0 ? ROUNDS_TENSOR : ROUNDS;
+    unsigned all = config->train.shards;
+    bool twice = codec && codec->rounding == CODEC_PRODUCT;
     int rc = bench_open(&bench, config, job, lanes, why);
-    for (unsigned r = 0; !rc && !bench.failed && r < rounds; r++) {
-        if (r > 0)
-            bench_apply(&bench);
+    if (!rc) {
+        settle_units(&bench, all, codec && codec->memory && codec->percent > 0);
+        add_round(&bench, all, twice ? 0.5 : 1, shares);
+    }
+    if (!rc && twice && !bench.failed) {
         bench_compute(&bench, all);
-        if (r + last < rounds)
-            continue;
-        add_round(&bench, all, 1.0 / last, shares);
-        bench_compute(&bench, all);
+        next_round(&bench, all);
+        add_round(&bench, all, 0.5, shares);
     }
     rc = bench.failed ? -ENOMEM : rc;
     bench_close(&bench);
