@@ -247,8 +247,10 @@ on_commit(void *ctx, uint64_t round)
     }
     /* else the total came from others */
     node->committing = stats.members ? stats.mine : node->computed;
-    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
         node->applies[s] = node->computed | stages_has(sim, node, s);
+        sim->claimed[node->index][(round + 1) % 64] |= node->applies[s];
+    }
     node->committing_from = node->round + 1;
     node->busy = SIM_COMMITTING;
     sim_push(sim, sim_rounds_free_at(sim, node) + 1 + rand_below(&sim->rand, 300), SIM_APPLIED,
