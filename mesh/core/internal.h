@@ -162,13 +162,15 @@ divergence_past(const struct core *core, uint64_t round)
     return known && !core_mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
 }
 
-/* Does peers[i] say that it had another state than we, before a round that we have reached? */
+/* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is refused,
+ * has no say. */
 static inline bool
 divergence_differs_from(const struct core *core, int i)
 {
     const struct divergence_peer *its = &core->divergence.of[i];
     uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
-    return its->hash != 0 && ours != 0 && its->hash != ours && !core_mutant(MUTANT_ODD);
+    return its->hash != 0 && ours != 0 && its->hash != ours &&
+           core->peers.peers[i].state != PEER_REFUSED && !core_mutant(MUTANT_ODD);
 }
 
 /* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
@@ -178,8 +180,7 @@ divergence_excludes(const struct core *core, int i)
     bool ahead = core->view.of[i].beat.round > core->round;
     if (core_mutant(MUTANT_ODD))
         return false;
-    return core->divergence.of[i].apart || divergence_differs_from(core, i) ||
-           (ahead && core->round < core->divergence.dispute);
+    return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute);
 }
 
 /* Must planning, and giving the state to others, wait until it is known whose state is right? */

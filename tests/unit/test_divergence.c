@@ -177,9 +177,27 @@ two_who_differ_again_and_again_part(void **state)
         lone_train(lone);
     }
     assert_int_equal(lone_logged(lone, "no longer train together"), 1);
-    tell(lone, 7, 9, 66);
-    lone_run(lone, 400);
+    lone_up(lone, 7);
+    assert_int_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    lone_destroy(&lone);
+}
+
+/* Who has had enough of it first tells the other one, which would go back for ever. */
+static void
+who_refuses_has_no_say(void **state)
+{
+    (void)state;
+    struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_EXPELLED}};
+    struct lone *lone = mesh_of(1);
+    tell(lone, 7, 0, 66);
+    assert_true(lone->back);
+    lone_say(lone, 7, &msg);
+    lone->back = false;
+    lone_train(lone);
+    lone_run(lone, 400);
+    assert_false(lone->back);
+    assert_int_equal(lone_logged(lone, "no longer train together"), 1);
     lone_destroy(&lone);
 }
 
@@ -591,6 +609,7 @@ main(void)
         cmocka_unit_test(who_is_outvoted_goes_back),
         cmocka_unit_test(the_vote_does_not_wait_for_ever),
         cmocka_unit_test(two_who_differ_again_and_again_part),
+        cmocka_unit_test(who_refuses_has_no_say),
         cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
         cmocka_unit_test(who_follows_with_a_wrong_state_goes_back),
         cmocka_unit_test(members_of_a_plan_that_differed_are_heard_before_the_next),

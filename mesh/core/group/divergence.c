@@ -51,7 +51,7 @@ note_state(struct divergence *d, const struct core *core, int i, uint64_t round,
 {
     struct divergence_peer *its = &d->of[i];
     uint64_t ours = round <= core->round ? divergence_past(core, round) : 0;
-    if (its->apart || ours == 0 || is_late(core, i, round, hash))
+    if (ours == 0 || is_late(core, i, round, hash))
         return false;
     if (hash == ours) {
         divergence_agreed(d, round);
@@ -147,8 +147,7 @@ holders(const struct core *core, uint64_t round, uint64_t hash)
     bool held = false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        bool holds = view_usable(core, i) && !core->divergence.of[i].apart &&
-                     said->round == round && said->state_hash == hash;
+        bool holds = view_usable(core, i) && said->round == round && said->state_hash == hash;
         held = held || holds;
         count += holds && is_witness(core, said->since, last_common(core, i));
     }
@@ -170,8 +169,8 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
     unsigned same = holders(core, round, hash);
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        bool other = view_usable(core, i) && !core->divergence.of[i].apart &&
-                     said->round == round && said->state_hash != 0 && said->state_hash != hash;
+        bool other = view_usable(core, i) && said->round == round && said->state_hash != 0 &&
+                     said->state_hash != hash;
         if (other && outweighs(core, round, said->state_hash, same, hash))
             return core_mutant(MUTANT_ODD);
     }
@@ -222,8 +221,7 @@ static bool
 is_unheard(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    return peer->state == PEER_UP && !peer->hello.wants_job && !core->view.of[i].suspected &&
-           !core->divergence.of[i].apart;
+    return peer->state == PEER_UP && !peer->hello.wants_job && !core->view.of[i].suspected;
 }
 
 /* Where the first dispute from round `from` on is about, and since when: see divergence.h. */
@@ -330,9 +328,7 @@ tie_part(struct divergence *d, const struct core *core, int i)
     its->tied = true;
     if (++its->ties < DIVERGENCE_TIES)
         return false;
-    difference_log(core, i, "again and again: they no longer train together");
-    its->apart = true;
-    its->hash = 0;
+    difference_log(core, i, "again and again: this node refuses it from now on");
     return true;
 }
 
@@ -340,10 +336,14 @@ static struct divergence_verdict
 go_back(struct divergence *d, const struct core *core, const struct count *count)
 {
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
+    uint64_t part = 0;
     for (int i = 0; i < core->peers.high; i++) {
-        if (!divergence_differs_from(core, i) || d->of[i].round < count->round ||
-            (tie && tie_part(d, core, i)))
+        if (!divergence_differs_from(core, i) || d->of[i].round < count->round)
             continue;
+        if (tie && tie_part(d, core, i)) {
+            part |= UINT64_C(1) << i;
+            continue;
+        }
         leaves = true;
         difference_log(core, i,
                        tie                    ? "equally many agree with each, so both go back"
@@ -356,8 +356,10 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
                                                  : d->sure;
     d->dispute_since = sure < count->round ? sure : count->round;
     d->given_up = divergence_past(core, count->round);
-    return (struct divergence_verdict){
-        .back = leaves, .round = d->dispute_since, .why = "its members hold different states"};
+    return (struct divergence_verdict){.back = leaves,
+                                       .part = part,
+                                       .round = d->dispute_since,
+                                       .why = "its members hold different states"};
 }
 
 static bool

@@ -41,7 +41,7 @@
  *   computed the state that it gave up, there was no dispute: a header was damaged on its way.
  * - If those who differ have no witness, each of them counts from the second tie on.
  * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, the two compute different bits:
- *   they part.
+ *   each refuses the other one for good, so neither waits for what the other one says.
  *
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
  * differ, and none of them is wrong. Then nobody looks at the past, and a node that follows another one takes a copy of
@@ -75,7 +75,6 @@ struct divergence_peer {
     uint64_t tied_round;  /* the last round in which as many had its state as ours, */
     unsigned ties;        /* how often that happened, */
     bool tied;            /* and it has not gone back since */
-    bool apart;           /* it happened too often: no plans with it any more */
     bool untold;          /* it has not told its hash since a plan with it was dropped for it */
 };
 
@@ -96,9 +95,10 @@ struct divergence {
 
 /* What is to be done. The engine does it (rounds_act.c). */
 struct divergence_verdict {
-    bool differ; /* the plan ends: its members hold different states */
-    bool back;   /* the trainer goes back below `round`; */
-    bool copy;   /* then this node takes a copy of the state of those ahead */
+    bool differ;   /* the plan ends: its members hold different states */
+    bool back;     /* the trainer goes back below `round`; */
+    bool copy;     /* then this node takes a copy of the state of those ahead */
+    uint64_t part; /* peers, a bitmap, that are refused for good */
     uint64_t round;
     const char *why;
 };

@@ -94,6 +94,8 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 {
     if (verdict.differ)
         rounds_differ(core);
+    for (uint64_t left = verdict.part; left; left &= left - 1)
+        sessions_expel(&core->peers, core, core->peers.peers[__builtin_ctzll(left)].node);
     if (!verdict.back)
         return;
     rounds_void_state(core, verdict.why);
@@ -321,7 +323,7 @@ must_serve(const struct core *core, int i)
     const struct serve_peer *served = &core->serve.of[i];
     bool has = said->done && !said->needs && !divergence_excludes(core, i);
     assert(core->done);
-    return !has && !core->divergence.of[i].apart &&
+    return !has &&
            view_lags(core, i, awake_later(served->served_at, served->moved_at), core->round_us);
 }
 
