@@ -45,8 +45,11 @@ codec_few(const struct codec *codec, size_t n)
 }
 
 bool
-codec_takes(const struct codec *codec, size_t count, size_t rows)
+codec_takes(const struct codec *codec, size_t count, size_t rows, bool last)
 {
+    bool ternary = codec->rounding == CODEC_DRAWN && codec->bits == 0;
+    if (last && ternary)
+        return false;
     if (codec->rounding == CODEC_PRODUCT)
         return count >= CODEC_SMALL &&
                lowrank_pays(&(struct lowrank){rows, count / rows, codec->rank});

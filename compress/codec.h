@@ -11,7 +11,8 @@
  *     int8      7 bits and a sign, rounded up or down by chance, so that the mean is the gradient: IntSGD (Mishchenko et al.,
  *               ICLR 2022), with a power of two for each block as its scale
  *     qsgd      3 bits and a sign, by chance; one in four elements of a shard is not zero (Alistarh et al., NeurIPS 2017)
- *     terngrad  -1, 0 or 1, by chance; what is above 1, at most one in fifty, counts as 1 (Wen et al., NeurIPS 2017)
+ *     terngrad  -1, 0 or 1, by chance; what is above 1, at most one in 200, counts as 1 (Wen et al., NeurIPS 2017). The last layer,
+ *               which is small and loses most by it, is summed as without a codec
  *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
@@ -96,8 +97,8 @@ const struct codec *codec_of(unsigned kind);
 /* An element that CODEC_TOP keeps has so many bits, with its sign: 1..CODEC_TOP_BITS. Of few bits one unit for all blocks of a tensor
  * is followed by how many elements are above its largest number, or hardly above 0 (exact_adapt). */
 void codec_round(struct codec *codec, unsigned bits);
-/* Is a tensor of so many elements coded, which is a matrix of so many rows? */
-bool codec_takes(const struct codec *codec, size_t count, size_t rows);
+/* Is a tensor of so many elements coded, which is a matrix of so many rows? `last`: it is of the last layer. */
+bool codec_takes(const struct codec *codec, size_t count, size_t rows, bool last);
 /* How many of n elements CODEC_TOP keeps: at least one. */
 size_t codec_few(const struct codec *codec, size_t n);
 

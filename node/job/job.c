@@ -87,10 +87,12 @@ coded_grid(const struct job *job, const size_t *count, const struct codec *codec
            bool flush, struct exact **out)
 {
     size_t tensors = nn_tensor_count(job->model);
+    unsigned last = tensors > 0 ? nn_tensor(job->model, tensors - 1)->layer : 0;
     int rc = exact_new(out, count, tensors, shards);
     for (size_t i = 0; !rc && i < tensors; i++)
         if (nn_tensor(job->model, i)->average == 0 &&
-            codec_takes(codec, count[i], tensor_rows(job->model, i)))
+            codec_takes(codec, count[i], tensor_rows(job->model, i),
+                        nn_tensor(job->model, i)->layer == last))
             exact_code(*out, i, codec, tensor_rows(job->model, i), flush);
     return rc;
 }

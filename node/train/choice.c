@@ -259,7 +259,7 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const
     struct exact *exact = NULL;
     size_t rows = trial->n / trial->cols;
     bool may = exact_new(&exact, &trial->n, 1, shards) == 0 &&
-               (!codec || codec_takes(codec, trial->n, rows));
+               (!codec || codec_takes(codec, trial->n, rows, false));
     if (may && codec)
         exact_code(exact, 0, codec, rows, false);
     trial->exact = exact;

@@ -179,9 +179,11 @@ static void
 small_tensors_have_no_unit_of_their_own(void **state)
 {
     (void)state;
-    assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL, 1));
-    assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1, 1));
-    assert_true(codec_takes(codec_of(CODEC_int8), 1, 1));
+    assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL, 1, true));
+    assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1, 1, true));
+    assert_true(codec_takes(codec_of(CODEC_int8), 1, 1, true));
+    assert_true(codec_takes(codec_of(CODEC_terngrad), CODEC_SMALL, 1, false));
+    assert_false(codec_takes(codec_of(CODEC_terngrad), CODEC_SMALL, 1, true));
 }
 
 /* A quarter of a tensor is too large: all its blocks are raised, and the round is repeated. */

@@ -193,10 +193,10 @@ matrices_for_which_it_pays(void **state)
 {
     (void)state;
     const struct codec *codec = codec_of(CODEC_powersgd);
-    assert_true(codec_takes(codec, 2560, 256));
-    assert_false(codec_takes(codec, 4000, 1)); /* a vector */
-    assert_false(codec_takes(codec, 512, 32)); /* a small one */
-    assert_false(codec_takes(codec, 4096, 4));
+    assert_true(codec_takes(codec, 2560, 256, true));
+    assert_false(codec_takes(codec, 4000, 1, true)); /* a vector */
+    assert_false(codec_takes(codec, 512, 32, true)); /* a small one */
+    assert_false(codec_takes(codec, 4096, 4, true));
     assert_int_equal(lowrank_most(&(struct lowrank){256, 10, 2}), 512);
     assert_int_equal(lowrank_least(&(struct lowrank){256, 10, 2}), 20);
 }
