@@ -12,10 +12,7 @@ for name in a b; do
     node $name "$WORK/job.yaml" --peers 3 --set train.ema=0.98 --set train.checkpoint_every=5
 done
 node helps "" --peers 3
-saved() {
-    [ -n "$(find "$WORK/b" -name 'checkpoint-*[0-9]' 2>/dev/null)" ]
-}
-wait_until 60 "a checkpoint of b" saved
+wait_until 60 "a checkpoint of b" saved 1 b
 kill_node b
 node b "$WORK/job.yaml" --set train.ema=0.98
 finished 120 a b helps

@@ -7,18 +7,6 @@
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 4"
 
-newest() { # NAME
-    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
-}
-
-saved() { # STEP NAME ...
-    local step=$1 name
-    shift
-    for name; do
-        [ "$(newest "$name" || true)" ] && [ "$(newest "$name")" -ge "$step" ] || return 1
-    done
-}
-
 replayed() { # NAME ...
     local first=$1 dirs=() name
     for name; do dirs+=("$WORK/$name"); done

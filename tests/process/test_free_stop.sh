@@ -7,10 +7,6 @@
 SLOW="env MESHNODE_FAIL=compute:1+:sleep=100"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 100000"
 
-newest() { # NAME
-    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
-}
-
 lines() { # COUNT NAME ...: each has computed so many tickets
     local count=$1 name
     shift
@@ -19,7 +15,7 @@ lines() { # COUNT NAME ...: each has computed so many tickets
     done
 }
 
-saved() { # STEP NAME ...
+saved_step() { # STEP NAME ...: this one
     local step=$1 name
     shift
     for name; do
@@ -59,7 +55,7 @@ stops() { # WAY OPTION ...
     kill -INT "${PID[$c]}"
     stopped "$SERVERS_SAY" $c
     first=$(newest $c)
-    wait_until 30 "$way: the others to save step $first, too" saved "$first" $a $b
+    wait_until 30 "$way: the others to save step $first, too" saved_step "$first" $a $b
     begin $c "$@"
     computed=$(grep -c . "$WORK/$c/metrics.jsonl")
     wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c

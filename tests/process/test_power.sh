@@ -11,18 +11,6 @@ disks a b c
 NODES=(a b c)
 write_job "$WORK/job.yaml" 80 "checkpoint_every: 4"
 
-newest() { # NAME
-    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
-}
-
-saved() { # STEP NAME ...
-    local step=$1 name
-    shift
-    for name; do
-        [ "$(newest "$name" || true)" ] && [ "$(newest "$name")" -ge "$step" ] || return 1
-    done
-}
-
 start_all() { # OPTION ...
     local name
     for name in "${NODES[@]}"; do

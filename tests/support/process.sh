@@ -116,6 +116,19 @@ gone() { # NAME ...
     done
 }
 
+# The step of its newest checkpoint; nothing, if it has none.
+newest() { # NAME
+    ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
+}
+
+saved() { # STEP NAME ...: it has such a checkpoint, or a later one
+    local step=$1 name
+    shift
+    for name; do
+        [ "$(newest "$name" || true)" ] && [ "$(newest "$name")" -ge "$step" ] || return 1
+    done
+}
+
 # A node of FAILNODE that is killed when its first checkpoint is safe; dead waits until it is, before its run ends.
 killed_at_checkpoint() { # NAME OPTION ...
     WHERE[$1]="env MESHNODE_FAIL=checkpointed:1:kill"
