@@ -2,14 +2,14 @@
 # run.sh LOGDIR TEST...: run each test program or script with a deadline, print a line for each and the log of
 # those that fail. A test that cannot run here exits 77 and says why: it counts as skipped, and is named.
 #
-# As many tests run at the same time as there are processors (JOBS=n: as many as that), because most tests of real
+# One test more runs at the same time than there are processors (JOBS=n: as many as that), because most tests of real
 # nodes wait more than they compute. Each test runs in a session of its own. What is left of the session when the test
 # ends, or when we are interrupted, is killed: a node that a failed test forgot would slow down all that follow.
 #
 # RUNNER: words to put before programs (not scripts), such as an emulator.
 logs=$1
 shift
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$(($(nproc) + 1))}
 mkdir -p "$logs"
 total=$# passed=0 failed=0 skipped=0 count=0 began=$SECONDS
 declare -A test_of start_of # by session: the test's program, and when it began
