@@ -68,7 +68,8 @@ sim_rounds_came(struct sim *sim, struct sim_node *node, unsigned from, const str
         node->told[from] = right ? round + 1 : 0;
     if (right && round + 1 > node->told[from])
         node->told[from] = round + 1;
-    if (right && round <= node->round && round + 1 > node->told_there)
+    bool back = node->busy == SIM_GOING_BACK; /* soon it is not there any more */
+    if (right && !back && round <= node->round && round + 1 > node->told_there)
         node->told_there = round + 1;
 }
 
