@@ -26,6 +26,7 @@ sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node)
 static uint64_t
 named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
 {
+    bool present;
     switch (msg->type) {
     case PROTO_HEARTBEAT:
         *round = msg->heartbeat.round;
@@ -33,7 +34,8 @@ named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
     case PROTO_REDUCE:
     case PROTO_GATHER:
         *round = msg->chunk.round;
-        return msg->chunk.plan_hash == node->core->plan.hash ? msg->chunk.state_hash : 0;
+        present = node->core->plan.active && msg->chunk.plan_hash == node->core->plan.hash;
+        return present ? msg->chunk.state_hash : 0;
     case PROTO_OFFER:
         *round = msg->offer.round;
         return msg->offer.state_hash;

@@ -134,7 +134,8 @@ send_item(struct sim *sim, struct sim_node *node, const struct sim_node *from, s
     int32_t body[SIM_ITEM_MAX];
     make_item(sim, node, rand, &msg.item, body);
     uint64_t size = (msg.item.count - (rand_below(rand, 16) == 0)) * sizeof *body;
-    bool early = msg.item.round > node->round; /* the plan of that time may make them neighbours */
+    bool begun = node->core->plan.active && pieces_begun(&node->core->pieces, node->core);
+    bool early = !begun || msg.item.round > node->round; /* another plan may make them neighbours */
     memcpy(message->body, body, size);
     struct core_frame frame = {message->body, size, message};
     bool known = msg.item.round < sim->profile.rounds && msg.item.shard < sim->profile.shards;
