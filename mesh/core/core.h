@@ -309,7 +309,7 @@ struct core_stats {
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
-    unsigned expulsions; /* nodes that were expelled for wrong contributions */
+    unsigned expulsions; /* nodes that were refused for good, as they compute other bits */
     uint64_t lost;   /* push: tickets that were done and went with owner and backup of a range */
     double distance; /* gossip: mean of the squared differences from the neighbours' values */
     /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers, -1 this
