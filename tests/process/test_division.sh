@@ -49,12 +49,12 @@ sys.exit(1)' "$WORK/$1-c/metrics.jsonl"
 }
 
 MEMORY=(--set mesh.compress=powersgd --set mesh.compress_span=8 --set mesh.compress_warmup=2)
-node memory-alone "$WORK/job.yaml" "${MEMORY[@]}" --set mesh.gather_ms=0 --set "mesh.group=$GROUP-memory"
-finished 60 memory-alone
+rm -r "$WORK/reference"
+reference "$WORK/job.yaml" "${MEMORY[@]}"
 three memory "${MEMORY[@]}"
 finished 120 memory-a memory-b memory-c
 less memory || fail "the slow node had four shards to the end"
-same_hash memory-alone memory-a memory-b memory-c
+same_hash reference memory-a memory-b memory-c
 echo "speed with a memory: the slow node has less at the end of a span"
 
 sed -i 's/steps: 150/steps: 100000/' "$WORK/job.yaml"

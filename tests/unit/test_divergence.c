@@ -177,6 +177,8 @@ two_who_differ_again_and_again_part(void **state)
         lone_train(lone);
     }
     assert_int_equal(lone_logged(lone, "no longer train together"), 1);
+    tell(lone, 7, 9, 66);
+    lone_run(lone, 400);
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));

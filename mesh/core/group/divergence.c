@@ -336,12 +336,12 @@ static struct divergence_verdict
 go_back(struct divergence *d, const struct core *core, const struct count *count)
 {
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
-    uint64_t part = 0;
+    uint64_t refuse = 0;
     for (int i = 0; i < core->peers.high; i++) {
         if (!divergence_differs_from(core, i) || d->of[i].round < count->round)
             continue;
         if (tie && tie_part(d, core, i)) {
-            part |= UINT64_C(1) << i;
+            refuse |= UINT64_C(1) << i;
             continue;
         }
         leaves = true;
@@ -357,7 +357,7 @@ go_back(struct divergence *d, const struct core *core, const struct count *count
     d->dispute_since = sure < count->round ? sure : count->round;
     d->given_up = divergence_past(core, count->round);
     return (struct divergence_verdict){.back = leaves,
-                                       .part = part,
+                                       .refuse = refuse,
                                        .round = d->dispute_since,
                                        .why = "its members hold different states"};
 }

@@ -95,10 +95,10 @@ struct divergence {
 
 /* What is to be done. The engine does it (rounds_act.c). */
 struct divergence_verdict {
-    bool differ;   /* the plan ends: its members hold different states */
-    bool back;     /* the trainer goes back below `round`; */
-    bool copy;     /* then this node takes a copy of the state of those ahead */
-    uint64_t part; /* peers, a bitmap, that are refused for good */
+    bool differ;     /* the plan ends: its members hold different states */
+    bool back;       /* the trainer goes back below `round`; */
+    bool copy;       /* then this node takes a copy of the state of those ahead */
+    uint64_t refuse; /* peers, a bitmap: for good */
     uint64_t round;
     const char *why;
 };

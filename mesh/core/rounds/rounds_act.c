@@ -94,7 +94,7 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 {
     if (verdict.differ)
         rounds_differ(core);
-    for (uint64_t left = verdict.part; left; left &= left - 1)
+    for (uint64_t left = verdict.refuse; left; left &= left - 1)
         sessions_expel(&core->peers, core, core->peers.peers[__builtin_ctzll(left)].node);
     if (!verdict.back)
         return;
