@@ -3,7 +3,7 @@
  *     save_new(&save, &setup, why, ...)
  *     save_find(save, &state, &found, ...)   // the newest whole checkpoint
  *     save_step(save, &state, steps, every)  // copies; a thread of its own writes
- *     save_last(save, &state, ...)           // at the end: writes here and now
+ *     save_last(save, &state, ...)           // at the end, or where it must not be lost: writes here and now
  *
  * There is one copy. While it is being written, later steps are skipped: training never waits for a disk. Each
  * reason of an error is logged once, and `alarm` repeats it until a checkpoint was written again. The next call

@@ -110,15 +110,19 @@ add_costs(struct run *run)
         memcpy(mesh_own(run->mesh) + state_costs(&run->state), rounds->cost, sizeof rounds->cost);
 }
 
-/* The present state was made of the next one. */
+/* The present state was made of the next one. What was chosen was measured, so it cannot be computed again: it is on the disk before
+ * anybody goes on from it. */
 static void
-tell_chosen(struct run *run)
+keep_chosen(struct run *run)
 {
-    if (state_chooses(&run->next) && run->state.header->step > run->next.header->step)
-        train_say(run, 6,
-                  "mesh.compress auto: %s from here on; mesh.compress = %s gives the same weights",
-                  codec_name((unsigned)run->state.header->codec),
-                  codec_name((unsigned)run->state.header->codec));
+    struct why why;
+    const char *name = codec_name((unsigned)run->state.header->codec);
+    if (!state_chooses(&run->next) || run->state.header->step == run->next.header->step)
+        return;
+    train_say(run, 6,
+              "mesh.compress auto: %s from here on; mesh.compress = %s gives the same weights",
+              name, name);
+    save_last(run->save, &run->state, &why);
 }
 
 static void
@@ -396,7 +400,7 @@ commit(struct run *run, const struct mesh_task *task)
         report(run, task, start);
     record_step(run, task, start);
     fail_hit(FAIL_REPORTED, NULL, 0);
-    tell_chosen(run);
+    keep_chosen(run);
     measure_costs(run, task);
     rounds_announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);

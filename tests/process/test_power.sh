@@ -46,15 +46,11 @@ saved_or_ended() {
     saved "$@"
 }
 
-one_cut() { # STEP OPTION ...
-    local step=$1
-    shift
+one_cut() { # reached|saved STEP OPTION ...
+    local what=$1 step=$2
+    shift 2
     start_slow "$@"
-    if [ "$step" = 0 ]; then
-        wait_until 60 "$WAY: a step" reached_or_ended 1 "${NODES[@]}"
-    else
-        wait_until 60 "$WAY: checkpoints of step $step" saved_or_ended "$step" "${NODES[@]}"
-    fi
+    wait_until 60 "$WAY: $what step $step" "${what}_or_ended" "$step" "${NODES[@]}"
     runs "${NODES[@]}"
     power_cut "${NODES[@]}"
 }
@@ -72,10 +68,14 @@ power_fails() { # exact|free NAME OPTION ...
     WAY=$2 GROUP=t$$-$2
     shift 2
     rm -rf "$WORK"/[abc]/*
-    one_cut 0 "$@"
-    one_cut 4 "$@"
+    one_cut reached 1 "$@"
+    one_cut saved 4 "$@"
     goes_on 4
-    one_cut $((LAST + 8)) "$@"
+    if [ "$WAY" = auto ]; then
+        one_cut reached 11 "$@" # which codec was chosen is on the disk before anybody goes on from it
+        goes_on 10
+    fi
+    one_cut saved $((LAST + 8)) "$@"
     goes_on $((LAST + 8))
     start_all "$@"
     finished 120 "${NODES[@]}"
@@ -101,7 +101,7 @@ for way in $WAYS; do
     servers) power_fails exact servers --set $servers ;;
     local) power_fails exact local --set train.local_steps=2 --set train.optimizer.sgd.momentum=0 ;;
     memory) power_fails exact memory --set mesh.compress=powersgd --set mesh.compress_span=8 --set mesh.compress_warmup=2 ;;
-    auto) power_fails exact auto --set mesh.compress=auto --set mesh.compress_span=8 --set mesh.compress_warmup=8 ;;
+    auto) power_fails exact auto --set mesh.compress=auto --set mesh.compress_span=8 --set mesh.compress_warmup=10 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
     ssp) SLEEP=60 power_fails free ssp --set $servers --set mesh.sync=ssp --set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16 ;;
     async | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
