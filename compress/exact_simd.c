@@ -23,11 +23,12 @@ drop_bits(float x, int dropped)
     return float_of(bits & ~0u << dropped);
 }
 
-/* 24 bits of a number: a hash in which each bit of the input changes half of the output. */
+#define RANDOM_STEP 0x9e3779b1u
+
+/* 24 bits of a number, times RANDOM_STEP: a hash in which each bit of the number changes half of the output. */
 static inline uint32_t
 random_bits(uint32_t x)
 {
-    x *= 0x9e3779b1u;
     x ^= x >> 16;
     x *= 0x7feb352du;
     x ^= x >> 15;
@@ -80,7 +81,7 @@ lanes_sums(const struct lanes *lanes, size_t n)
     return sums;
 }
 
-/* `with`: bits to drop, or the key of the first element. */
+/* `with`: bits to drop, or the key of the first element times RANDOM_STEP. */
 static inline __attribute__((always_inline)) void
 quantise_row(int32_t *restrict own, const float *restrict g, float scale, float limit,
              enum rounding rounding, uint32_t with, struct lanes *lanes)
@@ -92,7 +93,8 @@ quantise_row(int32_t *restrict own, const float *restrict g, float scale, float 
         x = x > -limit ? x : -limit;
         if (rounding == ROUNDED)
             x = drop_bits(x, (int)with);
-        x = rounding == DRAWN ? floorf(x + random_unit(with + (uint32_t)k)) : rintf(x);
+        x = rounding == DRAWN ? floorf(x + random_unit(with + (uint32_t)k * RANDOM_STEP))
+                              : rintf(x);
         uint32_t q = (uint32_t)(int32_t)x;
         own[k] = (int32_t)((uint32_t)own[k] + q);
         lanes_take(lanes, k, q);
@@ -104,7 +106,7 @@ add_rounded(int32_t *restrict own, const float *restrict g, size_t n, float scal
             enum rounding rounding, uint32_t with, struct check_sums *sums)
 {
     struct lanes lanes = {0};
-    uint32_t step = rounding == DRAWN ? CHECK_LANES : 0;
+    uint32_t step = rounding == DRAWN ? CHECK_LANES * RANDOM_STEP : 0;
     size_t i = 0;
     for (; i + CHECK_LANES <= n; i += CHECK_LANES, with += step)
         quantise_row(own + i, g + i, scale, limit, rounding, with, &lanes);
@@ -138,7 +140,7 @@ uint32_t
 SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
                        float limit, uint32_t key, struct check_sums *sums)
 {
-    return add_rounded(own, g, n, scale, limit, DRAWN, key, sums);
+    return add_rounded(own, g, n, scale, limit, DRAWN, key * RANDOM_STEP, sums);
 }
 
 static inline __attribute__((always_inline)) void
@@ -199,16 +201,28 @@ size_bits(float x)
     return float_bits(x) & 0x7fffffffu;
 }
 
+/* Of 8 elements from i on. Returns how many are 1. */
+static inline size_t
+positions_of(uint16_t *at, uint64_t word, size_t i)
+{
+    size_t found = 0;
+    for (; word; word &= word - 1)
+        at[found++] = (uint16_t)(i + (size_t)__builtin_ctzll(word) / 8);
+    return found;
+}
+
 /* at = where hit[n] is 1; else it is 0, and so it is behind the end, up to a multiple of LANES. Returns how many. */
 static inline size_t
 positions(uint16_t *at, const uint8_t *hit, size_t n)
 {
     size_t found = 0;
-    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, hit + i, sizeof word);
-        for (; word; word &= word - 1)
-            at[found++] = (uint16_t)(i + (size_t)__builtin_ctzll(word) / 8);
+    for (size_t i = 0; i < n; i += 16) {
+        uint64_t word[2];
+        memcpy(word, hit + i, sizeof word);
+        if (!(word[0] | word[1]))
+            continue;
+        found += positions_of(at + found, word[0], i);
+        found += positions_of(at + found, word[1], i + 8);
     }
     return found;
 }
@@ -220,7 +234,8 @@ SIMD_NAME(exact_few)(uint16_t *restrict at, const float *restrict a, size_t n, f
     uint8_t hit[EXACT_FEW_MAX + LANES];
     int32_t below = (int32_t)ceilf(share * 0x1p24f);
     for (size_t i = 0; i < n; i++)
-        hit[i] = ((int32_t)random_bits(key + (uint32_t)i) < below) | !(fabsf(a[i]) <= FLT_MAX);
+        hit[i] = ((int32_t)random_bits((key + (uint32_t)i) * RANDOM_STEP) < below) |
+                 !(fabsf(a[i]) <= FLT_MAX);
     memset(hit + n, 0, LANES);
     return positions(at, hit, n);
 }

@@ -85,34 +85,43 @@ row_total(struct row row)
 
 /* --- One group ------------------------------------------------------------------------------------- */
 
-/* x ^ its sign in bits 0 to 30, and the sign in bit 31: so -1 differs from 0. */
-static inline struct row
-row_reach(struct row row)
-{
-    for (int i = 0; i < ROW_VECS; i++)
-        row.v[i] = (row.v[i] ^ (0 - (row.v[i] >> 31))) | (row.v[i] & 0x80000000u);
-    return row;
-}
+/* Bits that differ from the sign, in any of the rows so far; and the signs, in bit 31. */
+struct reach {
+    struct row bits, signs;
+};
 
-/* Adds 1 in each lane that is not zero. */
 static inline void
-row_count(struct row *elements, struct row row)
+reach_take(struct reach *reach, struct row row)
 {
-    for (int i = 0; i < ROW_VECS; i++)
-        elements->v[i] -= (row_vec)(row.v[i] != 0);
+    typedef int32_t signed_vec __attribute__((vector_size(ROW_VEC_SIZE)));
+    for (int i = 0; i < ROW_VECS; i++) {
+        reach->bits.v[i] |= row.v[i] ^ (row_vec)((signed_vec)row.v[i] >> 31);
+        reach->signs.v[i] |= row.v[i];
+    }
 }
 
-static uint8_t
-group_width(const int32_t *x, struct row *elements)
+/* Adds 1 in each lane that is zero. */
+static inline void
+row_count_zeros(struct row *zeros, struct row row)
 {
-    struct row any = {0};
+    for (int i = 0; i < ROW_VECS; i++)
+        zeros->v[i] -= (row_vec)(row.v[i] == 0);
+}
+
+/* -1 has no bits that differ from its sign, and needs one. */
+static uint8_t
+group_width(const int32_t *x, struct row *zeros)
+{
+    struct reach reach = {0};
     for (size_t r = 0; r < GROUP_ROWS; r++) {
         struct row row = row_at(x, r);
-        any = row_or(any, row_reach(row));
-        row_count(elements, row);
+        reach_take(&reach, row);
+        row_count_zeros(zeros, row);
     }
-    uint32_t reach = row_any(any), bits = reach & 0x7fffffffu;
-    return (uint8_t)(reach == 0 ? 0 : bits == 0 ? 1 : 33 - __builtin_clz(bits));
+    uint32_t bits = row_any(reach.bits);
+    if (bits == 0)
+        return (uint8_t)(row_any(reach.signs) >> 31);
+    return (uint8_t)(33 - __builtin_clz(bits));
 }
 
 /* Into the words from `to` on, from bit `first` on. *word is the first word as far as it is filled, and then the last one. */
@@ -199,10 +208,11 @@ size_t
 SIMD_NAME(packed_measure)(const int32_t *x, size_t n, uint8_t *width)
 {
     int32_t room[PACKED_GROUP];
-    struct row elements = {0};
-    for (size_t i = 0; i < n; i += PACKED_GROUP)
-        *width++ = group_width(group_filled(x, n, i, room), &elements);
-    return row_total(elements);
+    struct row zeros = {0};
+    size_t i = 0;
+    for (; i < n; i += PACKED_GROUP)
+        *width++ = group_width(group_filled(x, n, i, room), &zeros);
+    return i - row_total(zeros);
 }
 
 void

@@ -23,14 +23,22 @@ parameter(uint64_t sum, unsigned count, unsigned most)
     return k < most ? k : most;
 }
 
+static inline uint64_t
+two_at(const int32_t *x)
+{
+    uint64_t two;
+    memcpy(&two, x, sizeof two);
+    return two;
+}
+
 static unsigned
 find_elements(const int32_t *x, uint16_t at[RICE_BLOCK])
 {
     unsigned count = 0;
-    for (unsigned i = 0; i < RICE_BLOCK; i += 4) {
-        if (!(x[i] | x[i + 1] | x[i + 2] | x[i + 3]))
+    for (unsigned i = 0; i < RICE_BLOCK; i += 8) {
+        if (!(two_at(x + i) | two_at(x + i + 2) | two_at(x + i + 4) | two_at(x + i + 6)))
             continue;
-        for (unsigned k = i; k < i + 4; k++) {
+        for (unsigned k = i; k < i + 8; k++) {
             at[count < RICE_BLOCK ? count : 0] = (uint16_t)k;
             count += x[k] != 0;
         }
@@ -110,13 +118,18 @@ struct reader {
     bool good;
 };
 
-/* The bits from `at` on, 57 or more; behind the end zeros. */
+enum { PEEK_BITS = 57 };
+
+/* The bits from `at` on, PEEK_BITS or more; behind the end zeros. */
 static inline uint64_t
 peek(const struct reader *r)
 {
     uint64_t bits = 0;
     size_t byte = r->at / 8, left = byte < r->size ? r->size - byte : 0;
-    memcpy(&bits, r->from + (left ? byte : 0), left < sizeof bits ? left : sizeof bits);
+    if (left >= sizeof bits)
+        memcpy(&bits, r->from + byte, sizeof bits);
+    else if (left > 0)
+        memcpy(&bits, r->from + byte, left);
     return bits >> r->at % 8;
 }
 
@@ -140,9 +153,13 @@ read_code(struct reader *r, unsigned k)
         r->good = false;
         return 0;
     }
-    zeros += (unsigned)__builtin_ctzll(bits);
-    r->at += (unsigned)__builtin_ctzll(bits) + 1;
-    return zeros << k | read_bits(r, k);
+    unsigned stop = (unsigned)__builtin_ctzll(bits) + 1;
+    r->at += stop;
+    zeros = (zeros + stop - 1) << k;
+    if (stop + k > PEEK_BITS)
+        return zeros | read_bits(r, k);
+    r->at += k;
+    return zeros | (bits >> stop & ((UINT64_C(1) << k) - 1));
 }
 
 bool
