@@ -12,6 +12,15 @@
 
 SIMD_DECLARE(uint64_t, hash64, (const void *data, size_t size));
 
+/* The same with a seed. */
+SIMD_DECLARE(uint64_t, hash64_seeded, (const void *data, size_t size, uint64_t seed));
+
+static inline uint64_t
+hash64_seeded(const void *data, size_t size, uint64_t seed)
+{
+    return SIMD_PICK(hash64_seeded)(data, size, seed);
+}
+
 static inline uint64_t
 hash64(const void *data, size_t size)
 {

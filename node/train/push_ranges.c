@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "compress/bf16.h"
 #include "compress/packed.h"
 #include "nn/arithmetic/vmath.h"
+#include "proto/hash.h"
 #include "proto/mix.h"
 
 enum { RANGES_MIN = 16 }; /* so that some nodes can serve a small model */
@@ -251,12 +250,12 @@ push_ranges_hash(const struct push_ranges *ranges, const struct push_held *held,
 {
     struct part p = part_of(ranges, range);
     size_t size = p.count * sizeof(float);
-    uint64_t hash = XXH3_64bits(held->params + p.first, size);
+    uint64_t hash = hash64(held->params + p.first, size);
     for (size_t s = 0; s < ranges->slot_count; s++)
-        hash = mix64_pair(hash, XXH3_64bits(held->slot[s] + p.first, size));
+        hash = mix64_pair(hash, hash64(held->slot[s] + p.first, size));
     if (held->sum)
-        hash = mix64_pair(hash, XXH3_64bits(held->sum + p.first, size));
-    return mix64_pair(hash, XXH3_64bits(held->exponent + p.block, p.blocks * sizeof(int16_t)));
+        hash = mix64_pair(hash, hash64(held->sum + p.first, size));
+    return mix64_pair(hash, hash64(held->exponent + p.block, p.blocks * sizeof(int16_t)));
 }
 
 static uint8_t *

@@ -22,7 +22,8 @@ from quota import Quota  # noqa: E402
 MODEL, NODES = "mlp", 4
 SLOW_JOB = os.path.join(ROOT, "configs", "server-async.yaml")
 EVEN = "mesh.division=even"  # else a mesh on a slow line trains with fewer nodes, and that is what would be measured
-ASYNC = ["mesh.topology=server", "mesh.sync=async"]  # with one server per node
+# With one server per node; of 12 shards a gradient has as many samples as one of a process of DDP.
+ASYNC = ["mesh.topology=server", "mesh.sync=async", "mesh.ticket_shards=3"]
 ONE_PEER = ["mesh.topology=gossip", "gossip.graph=one-peer"]
 WAYS = {"ring": [EVEN], "servers": ["mesh.topology=server", "mesh.servers=4", EVEN], "servers, async": ASYNC,
         "servers, async, int8": [*ASYNC, "mesh.compress=int8", "mesh.compress_warmup=4", "mesh.pull=bf16"],

@@ -336,21 +336,40 @@ push_range_on_applied(struct push *push, const struct core *core, int from,
 
 /* --- Groups --------------------------------------------------------------------------------------- */
 
-/* The member with the highest weight for a range (rendezvous hashing: Thaler and Ravishankar, 1998), which serves if one
- * does, other than `but`. */
+/* How many ranges each member has, as owner or as backup, and how many it is to have at most. */
+struct loads {
+    unsigned of[PROTO_PEERS_MAX], most;
+};
+
 static unsigned
-highest(const struct push *push, unsigned range, unsigned but)
+even_load(const struct push *push)
+{
+    unsigned serve = 0;
+    for (unsigned m = 0; m < push->group.now.count; m++)
+        serve += push->group.now.seats[m].serves;
+    return serve ? (push->config.range_count + serve - 1) / serve : push->config.range_count;
+}
+
+/* The member with the highest weight for a range that is not `but`: one that serves, if there is one, and of these one that has
+ * room for it (rendezvous hashing: Thaler and Ravishankar, 1998; with bounded loads: Mirrokni, Thorup and Zadimoghaddam, SODA
+ * 2018). */
+static unsigned
+highest(const struct push *push, unsigned range, unsigned but, struct loads *loads)
 {
     unsigned best = but;
     uint64_t most = 0;
     for (unsigned m = 0; m < push->group.now.count; m++) {
         const struct proto_seat *seat = &push->group.now.seats[m];
-        uint64_t weight = mix64_pair(seat->node.id, range) >> 1 | (uint64_t)seat->serves << 63;
+        bool room = loads->of[m] < loads->most;
+        uint64_t weight = mix64_pair(seat->node.id, range) >> 2 | (uint64_t)room << 62 |
+                          (uint64_t)seat->serves << 63;
         if (m != but && (best == but || weight > most)) {
             best = m;
             most = weight;
         }
     }
+    if (best < PROTO_PEERS_MAX)
+        loads->of[best]++;
     return best;
 }
 
@@ -361,6 +380,7 @@ push_range_group(struct push *push, const struct core *core)
     push_copy_end(push);
     /* Of a ticket above the floor nobody else may know that it is done: who gets it asks the ranges. */
     push->leases.done = (struct push_set){.floor = push->leases.done.floor};
+    struct loads owners = {.most = even_load(push)}, backups = owners;
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->ranges.of[k];
         while (r->first >= 0)
@@ -372,8 +392,8 @@ push_range_group(struct push *push, const struct core *core)
             r->held = core_mutant(MUTANT_PUSH_STALE);
         if (push->group.hash == 0)
             continue;
-        r->owner = highest(push, k, PROTO_PEERS_MAX);
-        r->backup = highest(push, k, r->owner);
+        r->owner = highest(push, k, PROTO_PEERS_MAX, &owners);
+        r->backup = highest(push, k, r->owner, &backups);
         r->best = push->group.rank;
         r->best_holding = push_copy_holding(r);
         r->backup_history = 0;

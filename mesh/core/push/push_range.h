@@ -3,10 +3,9 @@
 #ifndef MESH_PUSH_RANGE_H
 #define MESH_PUSH_RANGE_H
 
-#include <xxhash.h>
-
 #include "mesh/core/core.h"
 #include "mesh/core/push/push.h"
+#include "proto/hash.h"
 #include "proto/mix.h"
 
 struct push;
@@ -94,7 +93,7 @@ void push_copy_on_copy(struct push *push, const struct core *core, int from,
 static inline uint64_t
 push_body_check(uint64_t group, unsigned range, uint64_t which, const void *body, size_t size)
 {
-    return XXH3_64bits_withSeed(body, size, mix64_pair(mix64_pair(group, range), which));
+    return hash64_seeded(body, size, mix64_pair(mix64_pair(group, range), which));
 }
 
 /* --- push_range.c: what an owner and its backup do with pushes --------------------------------------- */

@@ -16,9 +16,8 @@
 #ifndef MESH_TRANSFER_H
 #define MESH_TRANSFER_H
 
-#include <xxhash.h>
-
 #include "mesh/core/core.h"
+#include "proto/hash.h"
 #include "proto/mix.h"
 
 struct transfer_range {
@@ -78,7 +77,7 @@ transfer_offer_check(const struct proto_offer *offer, uint64_t segments, const v
                      size_t size)
 {
     uint64_t seed = mix64_pair(mix64_pair(offer->round, offer->state_hash), offer->size);
-    return XXH3_64bits_withSeed(body, size, mix64_pair(seed, segments));
+    return hash64_seeded(body, size, mix64_pair(seed, segments));
 }
 
 static inline uint64_t
@@ -87,7 +86,7 @@ transfer_total_check(const struct proto_total *total, uint64_t segments, const v
 {
     uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
     seed = mix64_pair(mix64_pair(mix64_pair(seed, total->commit), total->coding), segments);
-    return XXH3_64bits_withSeed(body, size, seed);
+    return hash64_seeded(body, size, seed);
 }
 
 #endif
