@@ -65,6 +65,46 @@ elected(const unsigned ticket_ms[NODES], const unsigned line_ms[NODES], unsigned
     return serve;
 }
 
+enum { RANGES = 16 };
+
+/* Of those whose bit is set in `serve`, the ranges that each owns or backs up: at most so many. */
+static void
+has_at_most(unsigned serve, unsigned most)
+{
+    struct sample view = view_of((const unsigned[NODES]){0}, (const unsigned[NODES]){0});
+    struct push_range of[RANGES];
+    unsigned owns[NODES] = {0}, backs[NODES] = {0};
+    view.push->ranges.of = of;
+    view.push->config.range_count = RANGES;
+    view.push->group.now = view.group;
+    view.push->group.hash = 1;
+    for (unsigned m = 0; m < NODES; m++)
+        view.push->group.now.seats[m].serves = serve >> m & 1;
+    push_range_assign(view.push);
+    for (unsigned k = 0; k < RANGES; k++) {
+        assert_true(of[k].owner < NODES && of[k].backup < NODES && of[k].owner != of[k].backup);
+        assert_true(serve >> of[k].owner & 1);
+        assert_true(serve >> of[k].backup & 1 || !(serve & (serve - 1)));
+        owns[of[k].owner]++;
+        backs[of[k].backup]++;
+    }
+    for (unsigned m = 0; m < NODES; m++) {
+        assert_true(owns[m] <= most);
+        assert_true(backs[m] <= most + 1); /* the last one with room may be the owner */
+    }
+    free(view.core);
+}
+
+static void
+ranges_are_divided_evenly(void **state)
+{
+    (void)state;
+    has_at_most(15, 4);
+    has_at_most(13, 6);
+    has_at_most(6, 8);
+    has_at_most(4, 16);
+}
+
 static const unsigned alike[NODES] = {100, 110, 90, 105}, near[NODES] = {2, 3, 4, 2},
                       unknown[NODES] = {0};
 
@@ -155,6 +195,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_divided_evenly),
         cmocka_unit_test(all_that_are_alike_serve),
         cmocka_unit_test(who_computes_much_more_slowly_serves_only_if_there_are_no_others),
         cmocka_unit_test(who_is_on_a_slow_line_does_not_serve_however_fast_it_computes),

@@ -374,26 +374,37 @@ highest(const struct push *push, unsigned range, unsigned but, struct loads *loa
 }
 
 void
+push_range_assign(struct push *push)
+{
+    struct loads owners = {.most = even_load(push)}, backups = owners;
+    for (unsigned k = 0; k < push->config.range_count; k++) {
+        struct push_range *r = &push->ranges.of[k];
+        r->owner = r->backup = PROTO_PEERS_MAX;
+        if (push->group.hash == 0)
+            continue;
+        r->owner = highest(push, k, PROTO_PEERS_MAX, &owners);
+        r->backup = highest(push, k, r->owner, &backups);
+    }
+}
+
+void
 push_range_group(struct push *push, const struct core *core)
 {
     push_leases_clear(&push->leases);
     push_copy_end(push);
     /* Of a ticket above the floor nobody else may know that it is done: who gets it asks the ranges. */
     push->leases.done = (struct push_set){.floor = push->leases.done.floor};
-    struct loads owners = {.most = even_load(push)}, backups = owners;
+    push_range_assign(push);
     for (unsigned k = 0; k < push->config.range_count; k++) {
         struct push_range *r = &push->ranges.of[k];
         while (r->first >= 0)
             pop(push, core, r);
         r->service = PUSH_ELSEWHERE;
-        r->owner = r->backup = PROTO_PEERS_MAX;
         /* A copy from before another one owned it: what was read is newer. */
         if (r->held && r->read && r->read_taken > r->taken)
             r->held = core_mutant(MUTANT_PUSH_STALE);
         if (push->group.hash == 0)
             continue;
-        r->owner = highest(push, k, PROTO_PEERS_MAX, &owners);
-        r->backup = highest(push, k, r->owner, &backups);
         r->best = push->group.rank;
         r->best_holding = push_copy_holding(r);
         r->backup_history = 0;

@@ -101,6 +101,8 @@ push_body_check(uint64_t group, unsigned range, uint64_t which, const void *body
 void push_range_init(struct push *push);
 /* A group begins, or ended: nothing waits, and each range has another owner. */
 void push_range_group(struct push *push, const struct core *core);
+/* Owner and backup of each range in the present group; PROTO_PEERS_MAX: there is no group. */
+void push_range_assign(struct push *push);
 void push_range_forget(struct push *push, const struct core *core); /* this node holds nothing */
 void push_range_step(struct push *push, const struct core *core);
 void push_range_on_push(struct push *push, const struct core *core, int from,
