@@ -48,33 +48,29 @@ rice_fits(const uint8_t width[BLOCK_GROUPS])
            rice.words <= RICE_BLOCK && width[6] == 0 && width[7] == 0;
 }
 
-/* Few elements that are not zero are shorter so; it takes longer, so that it must save half a byte for each. */
+/* Few elements that are not zero are shorter so; it takes longer, so that it must save half a byte for each. `quick`, on a fast
+ * line: the codes of many large elements take longer than the bytes that they save. */
 static bool
-rice_pays(const struct rice *rice, size_t packed)
+rice_pays(const struct rice *rice, size_t packed, bool quick)
 {
+    if (quick && rice->count > RICE_BLOCK / 8 && packed > RICE_BLOCK)
+        return false;
     return 2 * rice->words * sizeof(uint32_t) + rice->count <= 2 * packed;
-}
-
-/* On a fast line: the codes of many large elements take longer than the bytes that they save. */
-static bool
-rice_too_slow(size_t elements, size_t packed)
-{
-    return elements > RICE_BLOCK / 8 && packed > RICE_BLOCK;
 }
 
 /* Measures the block; `elements` of it are not zero, and its words would have `packed` bytes. */
 static bool
 rice_chosen(struct rice *rice, const int32_t *x, size_t n, size_t elements, size_t packed,
-            uint16_t at[RICE_BLOCK])
+            bool quick, uint16_t at[RICE_BLOCK])
 {
     if (n != RICE_BLOCK || elements == 0 || elements > RICE_BLOCK / 2)
         return false;
     unsigned count = (unsigned)elements, gap = 31 - (unsigned)__builtin_clz(RICE_BLOCK / count);
     struct rice least = {.count = count, .words = count * (gap + 3) / 32};
-    if (!rice_pays(&least, packed))
+    if (!rice_pays(&least, packed, quick))
         return false;
     *rice = rice_measure(x, at);
-    return rice_pays(rice, packed);
+    return rice_pays(rice, packed, quick);
 }
 
 /* --- Blocks --------------------------------------------------------------------------------------- */
@@ -117,8 +113,7 @@ packed_put(struct packed_out *out, const int32_t *x, size_t n)
     uint16_t at[RICE_BLOCK];
     struct rice rice;
     size_t elements = block_measure(x, n, width), packed = block_size(n, width);
-    bool slow = out->quick && rice_too_slow(elements, packed);
-    if (!slow && rice_chosen(&rice, x, n, elements, packed, at)) {
+    if (rice_chosen(&rice, x, n, elements, packed, out->quick, at)) {
         rice_put(&rice, width);
         rice_write(&rice, to, x, at);
     } else {
@@ -146,7 +141,7 @@ packed_size(const int32_t *x, size_t n)
         struct rice rice;
         size_t count = packed_block(n, i);
         size_t elements = block_measure(x + i, count, width);
-        if (rice_chosen(&rice, x + i, count, elements, block_size(count, width), at))
+        if (rice_chosen(&rice, x + i, count, elements, block_size(count, width), false, at))
             rice_put(&rice, width);
         size += block_size(count, width);
     }
