@@ -116,9 +116,9 @@ static void
 keep_chosen(struct run *run)
 {
     struct why why;
-    const char *name = codec_name((unsigned)run->state.header->codec);
     if (!state_chooses(&run->next) || run->state.header->step == run->next.header->step)
         return;
+    const char *name = codec_name((unsigned)run->state.header->codec);
     train_say(run, 6,
               "mesh.compress auto: %s from here on; mesh.compress = %s gives the same weights",
               name, name);
