@@ -10,12 +10,15 @@
 enum {
     PART = 1 << 16, /* elements that are tried, at most */
     SHARDS = 3,
-    SETTLES = 5,  /* steps until a unit has come to rest */
-    MEASURES = 2, /* steps after these, of which the shortest counts */
-    UNIT_US = 8,  /* of a cost: so that those of many nodes have room in 32 bits */
+    SETTLES = 5,
+    SETTLES_MAX = 32, /* steps until a unit has come to rest */
+    MEASURES = 2,     /* steps after these, of which the shortest counts */
+    UNIT_US = 8,      /* of a cost: so that those of many nodes have room in 32 bits */
     COST_MAX = 1 << 24,
-    STORED =
-        3, /* times as long: beside it the gradient is stored first, and is in no cache any more */
+    FLUSH_BYTES = 2, /* of an element in the last step of a span */
+    /* times as long: beside it the gradient is stored first, and is in no cache any more; with a memory what waits is not, either */
+    STORED = 3,
+    KEPT = 4,
     TENTHS = 11, /* what a codec costs is counted as so many tenths */
 };
 
@@ -89,22 +92,25 @@ trial_encode(struct trial *trial, const struct codec *codec, uint32_t key)
     }
 }
 
+/* Of a product also the next basis. */
 static void
-trial_decode(struct trial *trial)
+trial_decode(struct trial *trial, uint32_t key)
 {
     const struct lowrank *matrix = exact_matrix(trial->exact, 0);
-    if (matrix)
-        lowrank_read(matrix, trial->basis, trial->q, exact_unit(trial->exact, trial->exponent, 0),
-                     0, trial->a, trial->n);
-    else
+    if (!matrix) {
         exact_read(trial->exact, trial->exponent, trial->q, 0, trial->a, trial->n);
+        return;
+    }
+    lowrank_read(matrix, trial->basis, trial->q, exact_unit(trial->exact, trial->exponent, 0), 0,
+                 trial->a, trial->n);
+    lowrank_next(matrix, trial->basis, trial->q, key, trial->next);
+    memcpy(trial->basis, trial->next, trial->n * sizeof *trial->basis);
 }
 
-/* The next exponents and basis. */
+/* The next exponents. */
 static void
-trial_follow(struct trial *trial, uint32_t key)
+trial_follow(struct trial *trial)
 {
-    const struct lowrank *matrix = exact_matrix(trial->exact, 0);
     uint64_t squares[PART / EXACT_BLOCK + 1];
     float block[EXACT_BLOCK];
     uint32_t bits;
@@ -116,10 +122,6 @@ trial_follow(struct trial *trial, uint32_t key)
     if (exact_adapts(trial->exact, 0))
         exact_adapt(trial->exact, 0, squares, trial->over, trial->exponent);
     exact_floor(trial->exact, trial->exponent);
-    if (matrix) {
-        lowrank_next(matrix, trial->basis, trial->q, key, trial->next);
-        memcpy(trial->basis, trial->next, trial->n * sizeof *trial->basis);
-    }
 }
 
 /* Of this thread: others that run beside it do not count. */
@@ -148,7 +150,7 @@ trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct 
     size_t size = coding_pack(trial->body, trial->q, trial->n, SIZE_MAX, false, &check);
     coding_copy(trial->q, PROTO_CODING_PACKED, trial->body, trial->n, &check);
     packed = used_s();
-    trial_decode(trial);
+    trial_decode(trial, key);
     measured->encode_s = shorter((encoded - start) / n / SHARDS, measured->encode_s);
     measured->pack_s = shorter((packed - encoded) / n, measured->pack_s);
     measured->decode_s = shorter((used_s() - packed) / n, measured->decode_s);
@@ -179,11 +181,17 @@ trial_measure(struct trial *trial, const struct codec *codec, const int16_t *exp
     memcpy(trial->exponent, exponent, trial_blocks(trial) * sizeof *exponent);
     if (codec->memory)
         trial_begin(trial);
-    for (uint32_t key = 0; key < SETTLES + MEASURES; key++) {
-        if (key == SETTLES)
-            *measured = (struct measured){0};
+    uint32_t key = 0;
+    for (int16_t before = 0; key < SETTLES || (key < SETTLES_MAX && trial->exponent[0] != before);
+         key++) {
+        before = trial->exponent[0];
         trial_step(trial, codec, key * 0x9e3779b9u, measured);
-        trial_follow(trial, key);
+        trial_follow(trial);
+    }
+    *measured = (struct measured){0};
+    for (const uint32_t end = key + MEASURES; key < end; key++) {
+        trial_step(trial, codec, key * 0x9e3779b9u, measured);
+        trial_follow(trial);
     }
 }
 
@@ -252,9 +260,10 @@ share_of_products(size_t rows, size_t cols)
 
 /* What is measured of a codec; NULL: of none. False: there is no memory, or the weight is too small for it. */
 static bool
-try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const int16_t *exponent,
-          struct measured *measured)
+try_codec(struct trial *trial, const struct codec *codec, unsigned shards,
+          const struct state *state, struct measured *measured)
 {
+    const int16_t *exponent = state->exponent + exact_block_of(state->exact, trial->first);
     static const struct codec none;
     struct exact *exact = NULL;
     size_t rows = trial->n / trial->cols;
@@ -268,6 +277,8 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const
     if (may && exact_matrix(exact, 0))
         measured->bytes *=
             share_of_products(trial->rows, trial->cols) / share_of_products(rows, trial->cols);
+    if (may && codec && codec->memory)
+        measured->bytes += (double)FLUSH_BYTES / (double)state->job.span;
     exact_destroy(&exact);
     return may;
 }
@@ -275,13 +286,14 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards, const
 /* Seconds of a step of all elements, beside what it takes with any codec. */
 static double
 seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
-           bool coded)
+           const struct codec *codec)
 {
     double elements = (double)choice->elements;
     double passes = 2.0 * (choice->members - 1) / choice->members;
     double line = elements * passes * sizeof(int32_t) / choice->line;
     double waits = choice->wait_s < line ? choice->wait_s : line;
-    double encode = coded ? STORED * of->encode_s * choice->shards : 0;
+    double times = !codec ? 0 : codec->memory ? KEPT : STORED;
+    double encode = times * of->encode_s * choice->shards;
     return waits * of->bytes / none->bytes +
            elements * (encode + of->pack_s * passes + of->decode_s);
 }
@@ -295,19 +307,19 @@ units_of(double seconds, bool coded)
 
 static void
 try_all(struct trial *trial, const struct choice *choice, const struct job *job,
-        const int16_t *exponent, int32_t cost[CODECS])
+        const struct state *state, int32_t cost[CODECS])
 {
     struct measured none, of;
     unsigned all = choice->shards * choice->members,
              shards = all < EXACT_SHARDS_MAX ? all : EXACT_SHARDS_MAX;
-    if (!try_codec(trial, NULL, shards, exponent, &none))
+    if (!try_codec(trial, NULL, shards, state, &none))
         return;
-    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, false), false);
+    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, NULL), false);
     for (unsigned kind = 1; kind < CODECS; kind++)
         if (!job->codec[kind].coded)
             continue;
-        else if (try_codec(trial, codec_of(kind), shards, exponent, &of))
-            cost[kind] = units_of(seconds_of(choice, &of, &none, true), true);
+        else if (try_codec(trial, codec_of(kind), shards, state, &of))
+            cost[kind] = units_of(seconds_of(choice, &of, &none, codec_of(kind)), true);
         else /* too small for it: it goes as without a codec */
             cost[kind] = cost[CODEC_none];
 }
@@ -322,9 +334,8 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
     if (choice->line == 0 || choice->shards == 0 || trial.n == 0)
         return;
     if (trial_new(&trial) == 0) {
-        const int16_t *exponent = state->exponent + exact_block_of(state->exact, trial.first);
         exact_read(state->exact, state->exponent, own, trial.first, trial.g, trial.n);
-        try_all(&trial, choice, job, exponent, cost);
+        try_all(&trial, choice, job, state, cost);
     }
     trial_free(&trial);
 }

@@ -7,8 +7,9 @@
  *
  *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line | decoding
  *
- * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with gradients of the step before: some shards of a part of the largest weight, until the unit has
- * come to rest. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth.
+ * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with
+ * gradients of the step before: some shards of a part of the largest weight, until the unit has come to rest. With a memory, bytes are
+ * the mean over a span. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth.
  *
  * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones. */
 #ifndef NODE_CHOICE_H

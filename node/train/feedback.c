@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compress/mutant.h"
+#include "nn/arithmetic/vmath.h"
 
 enum { NO_ROUND = -1 };
 
@@ -135,10 +136,10 @@ feedback_add(struct feedback *feedback, unsigned shard, size_t first, const floa
 {
     const float *now = feedback->now[shard] + first;
     float *next = feedback->next[shard] + first;
-    if (!feedback->carries)
+    if (feedback->carries)
+        vmath_add(now, g, next, n);
+    else
         memcpy(next, g, n * sizeof *g);
-    for (size_t i = 0; feedback->carries && i < n; i++)
-        next[i] = now[i] + g[i];
 }
 
 float *
