@@ -139,7 +139,7 @@ shorter(double a, double b)
     return b == 0 || a < b ? a : b;
 }
 
-/* One step; its times, if they are less than those before. */
+/* One step, and the next exponents; its times, if they are less than those before. */
 static void
 trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct measured *measured)
 {
@@ -155,6 +155,7 @@ trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct 
     measured->pack_s = shorter((packed - encoded) / n, measured->pack_s);
     measured->decode_s = shorter((used_s() - packed) / n, measured->decode_s);
     measured->bytes = (double)size / n;
+    trial_follow(trial);
 }
 
 static void
@@ -186,13 +187,10 @@ trial_measure(struct trial *trial, const struct codec *codec, const int16_t *exp
          key++) {
         before = trial->exponent[0];
         trial_step(trial, codec, key * 0x9e3779b9u, measured);
-        trial_follow(trial);
     }
     *measured = (struct measured){0};
-    for (const uint32_t end = key + MEASURES; key < end; key++) {
+    for (const uint32_t end = key + MEASURES; key < end; key++)
         trial_step(trial, codec, key * 0x9e3779b9u, measured);
-        trial_follow(trial);
-    }
 }
 
 /* --- Costs ---------------------------------------------------------------------------------------- */
