@@ -54,6 +54,27 @@ a_node_that_heard_others_train_waits_for_nobody(void **state)
     core_destroy(&core);
 }
 
+/* Under load a node met the leader when that had begun already, and trained alone at once, as it had waited for so long. */
+static void
+a_node_that_waited_for_others_gives_their_leader_time_for_a_plan(void **state)
+{
+    (void)state;
+    open_waiting();
+    core->config.self.id = 3; /* node 2 leads */
+    core->view.of[0].hears_me = true;
+    hears(GOSSIP_NEW);
+    core->awake = awake_after(core->awake, 60000000);
+    core->view.of[0].heard_at = core->awake;
+    assert_false(gossip_plan_step(&core->gossip.plan, core));
+    hears(GOSSIP_TRAINING);
+    assert_false(gossip_plan_waits(core));
+    assert_false(gossip_plan_step(&core->gossip.plan, core));
+    core->awake = awake_after(core->awake, CORE_STARVED_US + 1);
+    assert_true(gossip_plan_step(&core->gossip.plan, core));
+    assert_true(core->gossip.plan.now.count == 1);
+    core_destroy(&core);
+}
+
 static bool
 follows(uint64_t counter)
 {
@@ -93,6 +114,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_waits_for_as_many_as_it_was_told),
         cmocka_unit_test(a_node_that_heard_others_train_waits_for_nobody),
+        cmocka_unit_test(a_node_that_waited_for_others_gives_their_leader_time_for_a_plan),
         cmocka_unit_test(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,6 +225,8 @@ gossip_plan_step(struct gossip_plan *plan, const struct core *core)
     const struct gossip *g = &core->gossip;
     bool before = plan->active;
     bool trains = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
+    if (trains && gossip_plan_waits(core))
+        plan->idle_at = core->awake; /* nobody was to plan before all had come */
     if (before && (!trains || !whole(core, &plan->now))) {
         drop_plan(plan, core);
         plan->aborts++;

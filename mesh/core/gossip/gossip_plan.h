@@ -26,7 +26,7 @@ struct gossip_plan {
     unsigned past_next;
     struct gossip_newest newest[PEERS_MAX]; /* of peers[i] */
     uint64_t counter, plans, aborts;
-    struct awake idle_at; /* without a plan since */
+    struct awake idle_at; /* without a plan since, and nobody is waited for */
     struct awake adopted_at;
     struct awake told_at; /* when the plan was last sent */
 };
