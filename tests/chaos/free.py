@@ -21,7 +21,7 @@ import mesh as chaos
 import ways as free
 
 STEPS = {"async": 2400, "async-int8": 2400, "ssp": 2400, "softsync": 2400,  # of a run of about ten seconds
-         "gossip-bsp": 6000, "gossip-async": 9000, "push-sum": 6000}
+         "gossip-bsp": 6000, "gossip-async": 9000, "gossip-topk": 6000, "gossip-async-topk": 9000, "push-sum": 6000}
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
 CALM_S = (2.0, 2.5)  # a run with --calm trains so long, and so much longer for each accident

@@ -16,6 +16,8 @@ WAYS = {
     "softsync": [*SERVERS, "mesh.sync=softsync", "--set", "mesh.softsync=3"],
     "gossip-bsp": [*GOSSIP, "gossip.graph=ring"],
     "gossip-async": [*GOSSIP, "mesh.sync=async", "--set", "gossip.graph=random"],
+    "gossip-topk": [*GOSSIP, "gossip.graph=ring", "--set", "mesh.compress=topk"],
+    "gossip-async-topk": [*GOSSIP, "mesh.sync=async", "--set", "gossip.graph=one-peer", "--set", "mesh.compress=topk"],
     "push-sum": [*GOSSIP, "gossip.graph=one-peer", "--set", "gossip.method=push_sum"],
 }
 TICKETS = 6  # of a step of twelve shards: mesh.ticket_shards
