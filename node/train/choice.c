@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "compress/coding.h"
+#include "nn/arithmetic/vmath.h"
 
 enum {
     PART = 1 << 16, /* elements that are tried, at most */
@@ -68,28 +69,47 @@ trial_keep(struct trial *trial, float *a)
     lowrank_take(matrix, trial->basis, trial->product, left, a);
 }
 
+/* Of this thread: others that run beside it do not count. */
+static double
+used_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Each shard has the gradient from another element on: so what is not zero lies elsewhere in each. */
 static void
+trial_turn(struct trial *trial, size_t s)
+{
+    size_t from = s * (trial->n / SHARDS), rest = trial->n - from;
+    memcpy(trial->a, trial->g + from, rest * sizeof *trial->a);
+    memcpy(trial->a + rest, trial->g, from * sizeof *trial->a);
+}
+
+/* Returns the seconds of all shards. */
+static double
 trial_encode(struct trial *trial, const struct codec *codec, uint32_t key)
 {
     int32_t bad = 0;
     uint64_t check = 0;
+    double encode_s = 0;
     memset(trial->q, 0, trial->n * sizeof *trial->q);
     memset(trial->over, 0, sizeof trial->over);
     for (size_t s = 0; s < SHARDS; s++) {
-        size_t from = s * (trial->n / SHARDS);
         float *rest = trial->rest + s * trial->n;
-        for (size_t i = 0; i < trial->n; i++)
-            trial->a[i] = (codec->memory ? rest[i] : 0) +
-                          trial->g[from + i < trial->n ? from + i : from + i - trial->n];
-        if (!codec->memory) {
+        trial_turn(trial, s);
+        double start = used_s();
+        if (codec->memory) {
+            vmath_add(rest, trial->a, rest, trial->n);
+            trial_keep(trial, rest);
+        } else {
             exact_add(trial->exact, trial->exponent, 0, trial->a, trial->n, 1, key + (uint32_t)s,
                       trial->q, trial->over, &bad, &check);
-            continue;
         }
-        trial_keep(trial, trial->a);
-        memcpy(rest, trial->a, trial->n * sizeof *rest);
+        encode_s += used_s() - start;
     }
+    return encode_s;
 }
 
 /* Of a product also the next basis. */
@@ -124,15 +144,6 @@ trial_follow(struct trial *trial)
     exact_floor(trial->exact, trial->exponent);
 }
 
-/* Of this thread: others that run beside it do not count. */
-static double
-used_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double
 shorter(double a, double b)
 {
@@ -144,15 +155,14 @@ static void
 trial_step(struct trial *trial, const struct codec *codec, uint32_t key, struct measured *measured)
 {
     uint64_t check;
-    double n = (double)trial->n, start = used_s(), encoded, packed;
-    trial_encode(trial, codec, key);
-    encoded = used_s();
+    double n = (double)trial->n, encode_s = trial_encode(trial, codec, key), start = used_s(),
+           packed;
     size_t size = coding_pack(trial->body, trial->q, trial->n, SIZE_MAX, false, &check);
     coding_copy(trial->q, PROTO_CODING_PACKED, trial->body, trial->n, &check);
     packed = used_s();
     trial_decode(trial, key);
-    measured->encode_s = shorter((encoded - start) / n / SHARDS, measured->encode_s);
-    measured->pack_s = shorter((packed - encoded) / n, measured->pack_s);
+    measured->encode_s = shorter(encode_s / n / SHARDS, measured->encode_s);
+    measured->pack_s = shorter((packed - start) / n, measured->pack_s);
     measured->decode_s = shorter((used_s() - packed) / n, measured->decode_s);
     measured->bytes = (double)size / n;
     trial_follow(trial);
