@@ -7,6 +7,7 @@
 
 #include "compress/coding.h"
 #include "nn/arithmetic/vmath.h"
+#include "proto/clock.h"
 
 enum {
     PART = 1 << 16, /* elements that are tried, at most */
@@ -25,6 +26,8 @@ enum {
 
 /* Per element, of one shard, or of the sum. */
 struct measured {
+    unsigned
+        times; /* as long as it is measured, encoding takes beside a step; 0: without a codec */
     double encode_s, pack_s, decode_s, bytes;
 };
 
@@ -285,25 +288,25 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards,
     if (may && exact_matrix(exact, 0))
         measured->bytes *=
             share_of_products(trial->rows, trial->cols) / share_of_products(rows, trial->cols);
-    if (may && codec && codec->memory)
+    measured->times = !may || !codec ? 0 : codec->memory ? KEPT : STORED;
+    if (measured->times == KEPT)
         measured->bytes += (double)FLUSH_BYTES / (double)state->job.span;
     exact_destroy(&exact);
     return may;
 }
 
-/* Seconds of a step of all elements, beside what it takes with any codec. */
+/* Seconds of a step of all elements, beside what it takes with any codec. crowded: times as long as on a processor of its own. */
 static double
 seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
-           const struct codec *codec)
+           double crowded)
 {
     double elements = (double)choice->elements;
     double passes = 2.0 * (choice->members - 1) / choice->members;
     double line = elements * passes * sizeof(int32_t) / choice->line;
     double waits = choice->wait_s < line ? choice->wait_s : line;
-    double times = !codec ? 0 : codec->memory ? KEPT : STORED;
-    double encode = times * of->encode_s * choice->shards;
+    double encode = of->times * of->encode_s * choice->shards;
     return waits * of->bytes / none->bytes +
-           elements * (encode + of->pack_s * passes + of->decode_s);
+           elements * crowded * (encode + of->pack_s * passes + of->decode_s);
 }
 
 static int32_t
@@ -313,25 +316,21 @@ units_of(double seconds, bool coded)
     return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
 }
 
-static void
+/* What is measured of each codec that may be chosen, and of none; a codec that the weight is too small for goes as none does. False:
+ * nothing could be tried. */
+static bool
 try_all(struct trial *trial, const struct choice *choice, const struct job *job,
-        const struct state *state, int32_t cost[CODECS])
+        const struct state *state, struct measured of[CODECS])
 {
-    struct measured none, of;
     unsigned all = choice->shards * choice->members,
              shards = all < EXACT_SHARDS_MAX ? all : EXACT_SHARDS_MAX;
-    if (!try_codec(trial, NULL, shards, state, &none))
-        return;
-    cost[CODEC_none] = units_of(seconds_of(choice, &none, &none, NULL), false);
+    if (!try_codec(trial, NULL, shards, state, &of[CODEC_none]))
+        return false;
     for (unsigned kind = 1; kind < CODECS; kind++)
-        if (!job->codec[kind].coded)
-            continue;
-        else if (try_codec(trial, codec_of(kind), shards, state, &of))
-            cost[kind] = units_of(seconds_of(choice, &of, &none, codec_of(kind)), true);
-        else /* too small for it: it goes as without a codec */
-            cost[kind] = cost[CODEC_none];
+        if (job->codec[kind].coded && !try_codec(trial, codec_of(kind), shards, state, &of[kind]))
+            of[kind] = of[CODEC_none];
+    return true;
 }
-
 void
 choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
              const int32_t *own, int32_t cost[CODECS])
@@ -342,8 +341,15 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
     if (choice->line == 0 || choice->shards == 0 || trial.n == 0)
         return;
     if (trial_new(&trial) == 0) {
+        struct measured of[CODECS];
+        double start = clock_s(), used = used_s();
         exact_read(state->exact, state->exponent, own, trial.first, trial.g, trial.n);
-        try_all(&trial, choice, job, state, cost);
+        bool tried = try_all(&trial, choice, job, state, of);
+        double crowded = (clock_s() - start) / (used_s() - used);
+        for (unsigned kind = 0; tried && kind < CODECS; kind++)
+            if (kind == CODEC_none || job->codec[kind].coded)
+                cost[kind] = units_of(seconds_of(choice, &of[kind], &of[CODEC_none], crowded),
+                                      of[kind].times > 0);
     }
     trial_free(&trial);
 }

@@ -10,6 +10,8 @@
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with
  * gradients of the step before: some shards of a part of the largest weight, until the unit has come to rest. With a memory, bytes are
  * the mean over a span. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth.
+ * What is measured is processor time. It counts as many times as the whole trial took longer than that: nodes that share a machine
+ * try at the same time.
  *
  * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones. */
 #ifndef NODE_CHOICE_H
