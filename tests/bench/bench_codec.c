@@ -11,6 +11,7 @@
 
 #include "compress/coding.h"
 #include "compress/exact.h"
+#include "nn/arithmetic/vmath.h"
 #include "proto/simd.h"
 #include "tests/bench/measure.h"
 
@@ -64,8 +65,7 @@ add(const struct exact *exact, uint32_t key, int32_t *bad)
         exact_add(exact, exponent, 0, g, N, 1, key, own, over, bad, NULL);
         return;
     }
-    for (size_t i = 0; i < N; i++)
-        a[i] = rest[i] + g[i];
+    vmath_add(rest, g, a, N);
     if (exact_matrix(exact, 0))
         add_product(exact, exact_matrix(exact, 0), a, bad);
     else
