@@ -21,7 +21,6 @@ enum {
     /* times as long: beside it the gradient is stored first, and is in no cache any more; with a memory what waits is not, either */
     STORED = 3,
     KEPT = 4,
-    TENTHS = 11, /* what a codec costs is counted as so many tenths */
 };
 
 /* Per element, of one shard, or of the sum. */
@@ -81,11 +80,12 @@ used_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Each shard has the gradient from another element on: so what is not zero lies elsewhere in each. */
+/* Shard s has the gradient from element s on: so what is not zero lies elsewhere in each, and yet shards are large where others are,
+ * as neighbours are. */
 static void
 trial_turn(struct trial *trial, size_t s)
 {
-    size_t from = s * (trial->n / SHARDS), rest = trial->n - from;
+    size_t from = s < trial->n ? s : 0, rest = trial->n - from;
     memcpy(trial->a, trial->g + from, rest * sizeof *trial->a);
     memcpy(trial->a + rest, trial->g, from * sizeof *trial->a);
 }
@@ -309,10 +309,12 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
            elements * crowded * (encode + of->pack_s * passes + of->decode_s);
 }
 
+/* A codec must save a tenth, and another one with a memory: that takes room, and who joins waits for the end of a span. */
 static int32_t
-units_of(double seconds, bool coded)
+units_of(double seconds, const struct measured *of)
 {
-    double units = seconds * 1e6 / UNIT_US * (coded ? TENTHS / 10.0 : 1);
+    double tenths = of->times == 0 ? 10 : of->times == STORED ? 11 : 12;
+    double units = seconds * 1e6 / UNIT_US * tenths / 10;
     return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
 }
 
@@ -348,8 +350,8 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
         double crowded = (clock_s() - start) / (used_s() - used);
         for (unsigned kind = 0; tried && kind < CODECS; kind++)
             if (kind == CODEC_none || job->codec[kind].coded)
-                cost[kind] = units_of(seconds_of(choice, &of[kind], &of[CODEC_none], crowded),
-                                      of[kind].times > 0);
+                cost[kind] =
+                    units_of(seconds_of(choice, &of[kind], &of[CODEC_none], crowded), &of[kind]);
     }
     trial_free(&trial);
 }

@@ -9,7 +9,8 @@
  *
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are measured with
  * gradients of the step before: some shards of a part of the largest weight, until the unit has come to rest. With a memory, bytes are
- * the mean over a span. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth.
+ * the mean over a span. With `none` encoding costs nothing, as it is done while a gradient is computed. A codec must save a tenth,
+ * and one with a memory two: it takes room, and who joins waits for the end of a span.
  * What is measured is processor time. It counts as many times as the whole trial took longer than that: nodes that share a machine
  * try at the same time.
  *
