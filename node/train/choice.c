@@ -25,8 +25,7 @@ enum {
 
 /* Per element, of one shard, or of the sum. */
 struct measured {
-    unsigned
-        times; /* as long as it is measured, encoding takes beside a step; 0: without a codec */
+    const struct codec *codec; /* NULL: without one */
     double encode_s, pack_s, decode_s, bytes;
 };
 
@@ -288,8 +287,8 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards,
     if (may && exact_matrix(exact, 0))
         measured->bytes *=
             share_of_products(trial->rows, trial->cols) / share_of_products(rows, trial->cols);
-    measured->times = !may || !codec ? 0 : codec->memory ? KEPT : STORED;
-    if (measured->times == KEPT)
+    measured->codec = codec;
+    if (may && codec && codec->memory)
         measured->bytes += (double)FLUSH_BYTES / (double)state->job.span;
     exact_destroy(&exact);
     return may;
@@ -304,7 +303,8 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
     double passes = 2.0 * (choice->members - 1) / choice->members;
     double line = elements * passes * sizeof(int32_t) / choice->line;
     double waits = choice->wait_s < line ? choice->wait_s : line;
-    double encode = of->times * of->encode_s * choice->shards;
+    double times = !of->codec ? 0 : of->codec->memory ? KEPT : STORED;
+    double encode = times * of->encode_s * choice->shards;
     return waits * of->bytes / none->bytes +
            elements * crowded * (encode + of->pack_s * passes + of->decode_s);
 }
@@ -313,7 +313,7 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
 static int32_t
 units_of(double seconds, const struct measured *of)
 {
-    double tenths = of->times == 0 ? 10 : of->times == STORED ? 11 : 12;
+    int tenths = !of->codec ? 10 : of->codec->memory ? 12 : 11;
     double units = seconds * 1e6 / UNIT_US * tenths / 10;
     return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
 }
@@ -333,6 +333,7 @@ try_all(struct trial *trial, const struct choice *choice, const struct job *job,
             of[kind] = of[CODEC_none];
     return true;
 }
+
 void
 choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
              const int32_t *own, int32_t cost[CODECS])

@@ -18,7 +18,9 @@ from accidents import Course
 SIZES = [1, 2, 3, 4, 6, 8]
 STEPS = 100
 with open(os.path.join(chaos.ROOT, "compress", "codec.h"), encoding="utf-8") as table:
-    CODECS = re.findall(r"^    C\((\w+),", table.read(), re.M)
+    TABLE = table.read()
+CODECS = re.findall(r"^    C\((\w+),", TABLE, re.M)
+OF_AUTO = ["none", *re.findall(r"CODEC_(\w+)", re.search(r"^#define CODECS_OF_AUTO (.*)", TABLE, re.M).group(1))]
 CLANG = os.environ.get("MESHNODE_CLANG", os.path.join(chaos.ROOT, "build", "clang", "meshnode"))
 
 
@@ -52,10 +54,11 @@ def one(folder, rng, index, combination, job):
 
 
 def are_right(codec, hashes, expected):
-    """Those of the weights and of the state. With auto the state says that the codec was chosen."""
+    """Those of the weights and of the state. With auto the state says which codec was chosen: one state for each."""
     if codec != "auto":
         return hashes <= {expected[codec]}
-    return {weights for weights, _ in hashes} <= {weights for weights, _ in expected.values()}
+    weights = {weights for weights, _ in hashes}
+    return weights <= {expected[of][0] for of in OF_AUTO} and len(weights) == len(hashes)
 
 
 def body(runs):
@@ -70,7 +73,7 @@ def body(runs):
     random.Random(args.seed).shuffle(chosen)
     args.runs = total if args.all else min(args.runs, total)
     expected = {codec: chaos.reference(os.path.join(runs.folder, codec), job, *codec_options(codec))[0]
-                for codec in (CODECS if "auto" in codecs else codecs) if codec != "auto"}
+                for codec in {*codecs, *(OF_AUTO if "auto" in codecs else [])} - {"auto"}}
     disagree = []
     rows = {(count, codec): [0, 0, set()] for count in SIZES for codec in codecs}
     for index in runs:
