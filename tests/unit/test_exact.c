@@ -393,6 +393,26 @@ silent_blocks_stay_near_the_loudest_of_their_tensor(void **state)
     exact_destroy(&exact);
 }
 
+/* Each block of a tensor beside each other one, at every distance. */
+static void
+what_is_as_far_below_as_it_may_be_stays(void **state)
+{
+    (void)state;
+    const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
+    struct exact *exact = table(count, 2, 12);
+    for (int below = 0; below <= EXACT_SPREAD + 3; below++)
+        for (size_t loudest = 0; loudest < 3; loudest++) {
+            int16_t low = (int16_t)(30 - below), least = 30 - 12;
+            int16_t exponent[4] = {low, low, low, -20};
+            exponent[loudest] = 30;
+            exact_floor(exact, exponent);
+            for (size_t b = 0; b < 3; b++)
+                assert_int_equal(exponent[b], b == loudest ? 30 : low > least ? low : least);
+            assert_int_equal(exponent[3], -20);
+        }
+    exact_destroy(&exact);
+}
+
 /* Add until nothing overflows, as the trainer does; returns the number of rounds that were redone. */
 static unsigned
 rounds_until_it_fits(const struct exact *exact, int16_t *exponent, const float *g, size_t n,
@@ -495,6 +515,7 @@ main(void)
         unit_test_of_variants(both_instruction_sets_give_the_same_bits),
         cmocka_unit_test(exponents_follow_the_sum),
         cmocka_unit_test(silent_blocks_stay_near_the_loudest_of_their_tensor),
+        cmocka_unit_test(what_is_as_far_below_as_it_may_be_stays),
         cmocka_unit_test(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds),
         cmocka_unit_test(exponents_out_of_range_are_recognised),
         cmocka_unit_test(exponents_out_of_range_count_as_the_nearest_one),

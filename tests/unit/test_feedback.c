@@ -169,7 +169,30 @@ a_span_begins_with_nothing(void **context)
         apply(&stepped);
     }
     assert_false(state_carries(&now));
-    assert_true(compute(6, 2, 0) == 2);
+    assert_true(compute(7, 2, 0) == 2);
+    assert_int_equal(feedback_open(feedback, &now, 1, &whole, 1), 0); /* and what has no rows */
+    for (size_t i = 0; i < N; i++)
+        assert_true(feedback_next(feedback, 0)[i] == 0);
+}
+
+/* Of a state that was copied from others, or of an older one, this node knows nothing, whatever it has computed. */
+static void
+what_waits_is_of_its_round_alone(void **context)
+{
+    for (int applied = 0; applied < 2; applied++)
+        for (int other = -1; other <= 1; other += 2) {
+            compute(1, 1, 0.25f);
+            apply(&stepped);
+            compute(1, 1, 0.5f);
+            now_header.round += (uint64_t)other;
+            if (applied)
+                apply(&stepped);
+            assert_true(state_carries(&now));
+            assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
+            assert_true(feedback_norm(feedback) == 0);
+            end(context);
+            begin(context);
+        }
 }
 
 static void
@@ -255,6 +278,7 @@ main(void)
                                         end),
         cmocka_unit_test_setup_teardown(who_did_not_compute_a_shard_has_it_not, begin, end),
         cmocka_unit_test_setup_teardown(a_span_begins_with_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(what_waits_is_of_its_round_alone, begin, end),
         cmocka_unit_test_setup_teardown(a_state_that_is_gone_takes_it_along, begin, end),
         cmocka_unit_test_setup_teardown(a_shard_without_rows_keeps_it, begin, end),
         cmocka_unit_test_setup_teardown(a_node_has_what_its_stages_left_out, begin, end),

@@ -228,6 +228,67 @@ every_flipped_bit_of_few_elements_is_seen(void **state)
     }
 }
 
+/* Bits of x[0..count) in these codes, all else is zero. */
+static unsigned
+rice_words(const struct rice *rice, const uint16_t *at)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0, next = 0; i < rice->count; next = at[i++] + 1u) {
+        uint32_t size = (uint32_t)llabs((int64_t)x[at[i]]) - 1;
+        bits += ((at[i] - next) >> rice->gap) + (size >> rice->value) + 3 + rice->gap + rice->value;
+    }
+    return (unsigned)((bits + 31) / 32);
+}
+
+/* x is in these codes what it was; exactly as many bytes are read as there are. */
+static void
+rice_comes_back(struct rice *rice, const uint16_t *at)
+{
+    rice->words = rice_words(rice, at);
+    size_t size = rice->words * sizeof(uint32_t);
+    uint8_t *bytes = malloc(size);
+    assert_non_null(bytes);
+    rice_write(rice, bytes, x, at);
+    memset(y, 0xee, sizeof y);
+    if (!rice_read(rice, bytes, y) || memcmp(x, y, RICE_BLOCK * sizeof *x) != 0)
+        fail_msg("gap %u, value %u: elements at %u and %u", rice->gap, rice->value, at[0], at[1]);
+    free(bytes);
+}
+
+/* Of a code as long as is read at once, and of longer ones, no bit is cut off, wherever they begin: of the size of an
+ * element, with as many zeros before it as bits before its code; and of the zeros between two elements. */
+static void
+rice_codes_of_every_length_come_back(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k <= RICE_VALUE_MAX; k++)
+        for (uint64_t zeros = 0; zeros <= 100; zeros++)
+            for (uint16_t before = 0; before < 8; before++) {
+                uint64_t size = (zeros << k | ((UINT64_C(1) << k) - 1)) + 1;
+                const uint16_t at[] = {before, (uint16_t)(before + 3)};
+                struct rice rice = {.value = k, .count = 2};
+                if (size > INT32_MAX)
+                    continue;
+                memset(x, 0, RICE_BLOCK * sizeof *x);
+                x[at[0]] = before % 2 ? (int32_t)size : -(int32_t)size;
+                x[at[1]] = -1;
+                rice_comes_back(&rice, at);
+            }
+    for (unsigned k = 0; k <= RICE_GAP_MAX; k++)
+        for (uint16_t zeros = 0; zeros <= 100; zeros++)
+            for (int32_t before = 1; before <= 8; before++) {
+                uint16_t gap = (uint16_t)(zeros << k | ((1 << k) - 1));
+                const uint16_t at[] = {0, (uint16_t)(1 + gap)};
+                struct rice rice = {.gap = k, .count = 2};
+                if (zeros << k > 1000 - (1 << k))
+                    continue;
+                memset(x, 0, RICE_BLOCK * sizeof *x);
+                x[at[0]] = before;
+                x[at[1]] = -2;
+                rice_comes_back(&rice, at);
+            }
+}
+
 /* Any bytes as a block in Rice codes: no read outside of it, and each element is written. */
 static void
 any_bytes_are_read_or_refused(void **state)
@@ -301,6 +362,7 @@ main(void)
         cmocka_unit_test(extreme_gaps_and_values_come_back),
         cmocka_unit_test(every_flipped_bit_is_seen),
         cmocka_unit_test(every_flipped_bit_of_few_elements_is_seen),
+        cmocka_unit_test(rice_codes_of_every_length_come_back),
         cmocka_unit_test(any_bytes_are_read_or_refused),
         cmocka_unit_test(a_width_above_32_is_refused),
         unit_test_of_variants(every_variant_gives_the_same_bits),

@@ -188,6 +188,37 @@ a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which(void **unused)
     folder_fini(&folder);
 }
 
+/* Of a checkpoint whose parts do not begin and end where segments do, as those of other cuts, nothing counts: not the
+ * segments that are whole in it either, and not when a node is to go back. */
+static void
+a_checkpoint_of_other_cuts_is_of_no_part(void **unused)
+{
+    (void)unused;
+    struct node node;
+    for (int late = 0; late < 2; late++) {
+        folder_init(&folder);
+        node_init(&node, true);
+        struct run *run = &node.run;
+        const struct state_range *segment = node.mesh.segments.stage;
+        const struct nn_tensor *bias =
+            nn_tensor(run->job.model, 3); /* behind the weights of segment 1 */
+        struct state_range range = {segment[0].first, segment[1].end - bias->count};
+        if (late) /* or there is one more tensor in front */
+            range = (struct state_range){segment[1].end - bias->count, segment[2].end};
+        state_hold(&run->state, &range, 1);
+        assert_int_equal(save_hold(run->save, &run->state, &why), 0);
+        node_save(&node);
+        assert_int_equal(parts_hold(run, &node.mesh, ALL, &why), 0);
+        assert_false(parts_back(run, &node.mesh, STEP + 1));
+        node_fini(&node);
+        node_init(&node, true);
+        assert_false(parts_known(&node.run, &node.mesh));
+        assert_false(node.run.folder.unread);
+        node_fini(&node);
+        folder_fini(&folder);
+    }
+}
+
 static void
 more_segments_of_the_present_state_are_held_beside_the_others(void **unused)
 {
@@ -251,12 +282,44 @@ a_node_that_goes_back_holds_what_it_had(void **unused)
     folder_fini(&folder);
 }
 
+/* One of those that compute a stage says in the last bucket what it has of it: of two it would be counted twice, of
+ * none not at all. */
+static void
+one_member_speaks_for_each_stage(void **unused)
+{
+    (void)unused;
+    struct node node;
+    unsigned several = 0;
+    folder_init(&folder);
+    node_init(&node, false);
+    for (unsigned nodes = 1; nodes <= 12; nodes++)
+        for (unsigned k = 1; k <= 4; k++) {
+            struct proto_plan plan;
+            uint64_t spoken = 0;
+            stages_mesh_divide(&node.mesh, 12, k, nodes, &plan);
+            for (unsigned rank = 0; rank < nodes; rank++) {
+                uint64_t speaks = stages_mesh_speaks(&plan, rank);
+                assert_true((speaks & spoken) == 0);
+                spoken |= speaks;
+                several += plan.members[rank].shards && !speaks;
+                for (unsigned s = 0; s <= plan.cut_count; s++)
+                    assert_true(!(speaks >> s & 1) || proto_plan_computes(&plan, rank, s));
+            }
+            assert_true(spoken == (UINT64_C(2) << plan.cut_count) - 1);
+        }
+    assert_true(several > 12); /* in most plans a stage has several members */
+    node_fini(&node);
+    folder_fini(&folder);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_mesh_says_what_is_held_where_not_all_fits),
         cmocka_unit_test(a_node_holds_what_its_checkpoint_has),
+        cmocka_unit_test(a_checkpoint_of_other_cuts_is_of_no_part),
+        cmocka_unit_test(one_member_speaks_for_each_stage),
         cmocka_unit_test(more_segments_of_the_present_state_are_held_beside_the_others),
         cmocka_unit_test(a_node_that_goes_back_holds_what_it_had),
         cmocka_unit_test(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mesh/core/group/plan_stages.h"
+#include "mesh/core/rounds/holders.h"
 #include "proto/bits.h"
 #include "tests/support/rand.h"
 
@@ -89,6 +90,33 @@ can_be_followed(const struct job *job, const struct proto_plan *plan)
                 assert_int_equal(segments_of(job, plan, stage) & ~job->member[m].holds, 0);
 }
 
+/* The shards of a sum are each added once: to a segment's those that its stage has, to that of all those of the last
+ * stage. */
+static void
+each_sum_has_each_shard_once(const struct job *job, const struct proto_plan *plan)
+{
+    struct holders sets[HOLDERS_SETS];
+    uint64_t added[HOLDERS_SETS] = {0};
+    size_t all = job->config.stages.cut_count + 1;
+    for (unsigned rank = 0; rank < plan->count; rank++) {
+        holders_plan(sets, plan, &job->config.stages, rank);
+        for (size_t s = 0; s <= all; s++) {
+            size_t bucket = core_segment_bucket(&job->config.stages, s < all ? s : all - 1);
+            size_t stage = s < all ? proto_plan_stage(plan, bucket) : plan->cut_count;
+            assert_true(sets[s].complete == plan->complete);
+            assert_true(sets[s].mine ==
+                        (sets[s].here ? proto_plan_computes(plan, rank, stage) : 0));
+            assert_true(!(added[s] & sets[s].mine));
+            added[s] |= sets[s].mine;
+            for (unsigned r = 0; r < sets[s].n; r++)
+                assert_true(sets[s].plan.members[r].shards ==
+                            proto_plan_computes(plan, sets[s].of_plan[r], stage));
+        }
+    }
+    for (size_t s = 0; s <= all; s++)
+        assert_true(added[s] == plan->complete);
+}
+
 static void
 every_plan_can_be_followed(void **state)
 {
@@ -106,6 +134,10 @@ every_plan_can_be_followed(void **state)
         if (!found)
             continue;
         can_be_followed(&job, &job.plan);
+        for (size_t m = 0; m < job.plan.count; m++) /* as a leader says */
+            job.plan.members[m].holds = job.member[m].holds & core_segments(&job.config.stages);
+        job.plan.complete = bits_below(job.config.shards);
+        each_sum_has_each_shard_once(&job, &job.plan);
         parts += partly && job.plan.cut_count > 0;
         size_t groups = stages->count < job.plan.count ? stages->count : job.plan.count;
         if (!partly && groups > 1 && groups + stages->tied <= stages->cut_count + 1)

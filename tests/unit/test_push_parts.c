@@ -27,7 +27,8 @@ static struct {
     struct push *push;
     struct push_range *range;
     struct proto_msg sent, bulk; /* the last ones; type 0: none */
-    unsigned taken, copied, read;
+    unsigned taken, copied, read, ended;
+    bool saved;
 } at;
 
 static uint64_t gradient = 3;
@@ -89,6 +90,20 @@ on_end(void *ctx, const uint64_t *history)
 }
 
 static void
+on_save(void *ctx, uint64_t tickets)
+{
+    (void)ctx, (void)tickets;
+}
+
+static void
+on_ended(void *ctx, bool saved)
+{
+    (void)ctx;
+    at.ended++;
+    at.saved = saved;
+}
+
+static void
 on_commit(void *ctx, uint64_t round)
 {
     (void)ctx, (void)round;
@@ -132,8 +147,9 @@ open_as(unsigned rank, uint64_t mutant)
                                               .value = on_value,
                                               .read = on_read,
                                               .end = on_end,
-                                              .save_range = on_save_range};
-    static const struct core_trainer trainer = {.commit = on_commit};
+                                              .save_range = on_save_range,
+                                              .save = on_save};
+    static const struct core_trainer trainer = {.commit = on_commit, .ended = on_ended};
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
     static const struct core_program program = {.log = NULL};
@@ -249,6 +265,91 @@ values_newer_than_a_range_has_are_not_counted(void **state)
     assert_false(takes(5, 0));
     assert_true(takes(5, MUTANT_PUSH_NEWER));
     assert_false(takes(6, MUTANT_PUSH_NEWER));
+}
+
+/* The backup has taken 4 tickets. The owner gives it ticket `ticket` as its `taken`-th one. Does the backup say that
+ * it has it? */
+static bool
+backup_says_that_it_has(uint64_t taken, uint64_t ticket)
+{
+    open_as(1, 0);
+    struct proto_msg msg = {.type = PROTO_PUSH,
+                            .push = {.group_hash = GROUP,
+                                     .ticket = ticket,
+                                     .read = 4,
+                                     .taken = taken,
+                                     .number = 1,
+                                     .who = {2, 1}}};
+    msg.push.check = push_body_check(GROUP, 0, ticket, &gradient, sizeof gradient);
+    struct core_frame frame = {&gradient, sizeof gradient, &gradient};
+    push_range_on_push(at.push, at.core, 0, &msg.push, &frame);
+    bool says = at.sent.type == PROTO_APPLIED;
+    assert_true(!says || (at.sent.applied.taken == taken && at.sent.applied.in_hand == ticket + 1));
+    assert_int_equal(at.range->taken, 4 + at.taken);
+    assert_int_equal(at.taken, taken == 5 && ticket == 6);
+    close_all();
+    return says;
+}
+
+/* It is asked again when its answer was lost. One that lost a gradient, or is ahead, has another range than its
+ * owner. */
+static void
+a_backup_says_only_what_it_has(void **state)
+{
+    (void)state;
+    assert_true(backup_says_that_it_has(5, 6));
+    assert_true(backup_says_that_it_has(4, 3)); /* again */
+    assert_false(backup_says_that_it_has(6, 6));
+    assert_false(backup_says_that_it_has(7, 6));
+    assert_false(backup_says_that_it_has(3, 2));
+    assert_false(backup_says_that_it_has(5, 3)); /* it has that one, as another of its gradients */
+}
+
+/* Ticket 6 is the fifth of the range, and was offered to the backup, which says this. Does the owner take it? */
+static bool
+owner_takes(uint64_t in_hand, uint64_t taken)
+{
+    open_as(0, 0);
+    pushes(4);
+    assert_true(at.range->offered);
+    const struct proto_applied applied = {
+        .group_hash = GROUP, .in_hand = in_hand, .taken = taken, .hash = HASH};
+    push_range_on_applied(at.push, at.core, 0, &applied);
+    bool takes = at.taken == 1;
+    assert_int_equal(at.range->taken, 4 + takes);
+    assert_int_equal(at.range->offered, !takes);
+    close_all();
+    return takes;
+}
+
+/* The backup gets a copy of a range that has taken 4 tickets, and says this. Does the owner serve the range? */
+static bool
+owner_serves(uint64_t in_hand, uint64_t taken)
+{
+    open_as(0, 0);
+    at.range->service = PUSH_COPYING;
+    const struct proto_applied applied = {
+        .group_hash = GROUP, .in_hand = in_hand, .taken = taken, .hash = HASH};
+    push_range_on_applied(at.push, at.core, 0, &applied);
+    bool serves = at.range->service == PUSH_SERVING;
+    close_all();
+    return serves;
+}
+
+static void
+an_answer_of_a_backup_counts_for_what_it_was_asked(void **state)
+{
+    (void)state;
+    assert_true(owner_takes(7, 5));
+    assert_false(owner_takes(7, 4)); /* another count */
+    assert_false(owner_takes(7, 6));
+    assert_false(owner_takes(6, 5)); /* another ticket */
+    assert_false(owner_takes(0, 5)); /* of a copy */
+    assert_false(owner_takes(0, 4));
+    assert_true(owner_serves(0, 4));
+    assert_false(owner_serves(0, 3));
+    assert_false(owner_serves(0, 5));
+    assert_false(owner_serves(5, 4)); /* of a ticket */
 }
 
 /* The owner has ticket 6, or has taken `taken` and so less than this worker had read: is it to be computed again? */
@@ -542,6 +643,110 @@ a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent(void **state)
     assert_true(goes_on_without(1, 0, MUTANT_PUSH_HASTY));
 }
 
+/* This node copies the snapshot after 8 tickets. Does it take a range that has all below `floor`, and one above it,
+ * or none? */
+static bool
+takes_a_copy_of(uint64_t floor, uint64_t above)
+{
+    uint8_t body[PUSH_SET_SIZE + sizeof gradient] = {0};
+    struct push_set set = {.floor = floor};
+    assert_true(!above || push_set_add(&set, above));
+    push_set_write(&set, body);
+    open_as(1, 0);
+    at.push->snapshot.tickets = 8;
+    at.push->snapshot.number = 1;
+    struct proto_value value = {.group_hash = GROUP,
+                                .number = 1,
+                                .taken = push_set_count(&set),
+                                .history = 9,
+                                .whole = true};
+    value.check = push_body_check(GROUP, 0, 1, body, sizeof body);
+    struct core_frame frame = {body, sizeof body, body};
+    push_snapshot_on_copy(at.push, at.core, 0, &value, &frame);
+    bool takes = at.copied == 1;
+    close_all();
+    return takes;
+}
+
+/* An owner gives only exact ones; and what one says who is mistaken counts as little. */
+static bool
+gives_a_copy_of(uint64_t floor, uint64_t above)
+{
+    open_as(0, 0);
+    at.range->set = (struct push_set){.floor = floor};
+    assert_true(!above || push_set_add(&at.range->set, above));
+    const struct proto_pull pull = {.group_hash = GROUP, .number = 1, .in_hand = 8, .whole = true};
+    push_copy_on_pull(at.push, at.core, 0, &pull);
+    bool gives = at.bulk.type == PROTO_VALUE;
+    close_all();
+    return gives;
+}
+
+static void
+a_range_of_a_snapshot_has_its_tickets_and_no_others(void **state)
+{
+    (void)state;
+    static bool (*const of[])(uint64_t floor, uint64_t above) = {takes_a_copy_of, gives_a_copy_of};
+    for (size_t k = 0; k < 2; k++) {
+        assert_true(of[k](8, 0));
+        assert_false(of[k](8, 10)); /* all below it, and one more */
+        assert_false(of[k](7, 0));
+        assert_false(of[k](7, 9)); /* as many */
+        assert_false(of[k](9, 0));
+    }
+}
+
+/* This node has the snapshot after 8 tickets, which node 2 may still copy from it, and is told to end. `now`: the
+ * snapshot that the leader, this node or node 2, wants all to save then, and later. When does it end? */
+enum when { AT_ONCE, WHEN_OVER, LATE };
+
+static void
+leader_wants(bool leads, uint64_t snapshot)
+{
+    if (leads)
+        at.push->leases.hold = snapshot;
+    at.push->group.of[0] = (struct push_claim){
+        true, {.group_hash = GROUP, .number = 1, .snapshot = leads ? 0 : snapshot, .saved = 0}};
+}
+
+static enum when
+ends(bool leads, uint64_t now, uint64_t later)
+{
+    open_as(leads ? 0 : 1, 0);
+    at.push->group.leads = leads;
+    at.push->group.now.leader = (struct proto_node){leads ? 1 : 2, 1};
+    at.push->snapshot.saved = at.push->leases.done.floor = at.push->leases.end = 8;
+    leader_wants(leads, now);
+    if (!push_snapshot_end(at.push, at.core)) {
+        close_all();
+        return AT_ONCE;
+    }
+    for (int k = 0; k < 3; k++)
+        push_snapshot_step(at.push, at.core);
+    assert_int_equal(at.ended, 0);
+    leader_wants(leads, later);
+    push_snapshot_step(at.push, at.core);
+    bool over = at.ended > 0;
+    at.core->awake.us += PUSH_END_US;
+    push_snapshot_step(at.push, at.core);
+    assert_int_equal(at.ended, 1);
+    assert_int_equal(at.saved, over);
+    close_all();
+    return over ? WHEN_OVER : LATE;
+}
+
+static void
+who_has_a_snapshot_that_others_copy_ends_when_it_is_over(void **state)
+{
+    (void)state;
+    for (int leads = 0; leads < 2; leads++) {
+        assert_int_equal(ends(leads, 8, 0), WHEN_OVER);
+        assert_int_equal(ends(leads, 8, 16), WHEN_OVER);
+    }
+    assert_int_equal(ends(true, 0, 0), AT_ONCE); /* all that was done is saved, by all */
+    assert_int_equal(ends(false, 0, 0), LATE);   /* it waits for one more */
+}
+
 /* This node copies the snapshot after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
  * the copy of the snapshot that comes now? */
 static bool
@@ -644,6 +849,10 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(owner_and_backup_compare_their_bits),
         cmocka_unit_test(values_newer_than_a_range_has_are_not_counted),
+        cmocka_unit_test(a_backup_says_only_what_it_has),
+        cmocka_unit_test(an_answer_of_a_backup_counts_for_what_it_was_asked),
+        cmocka_unit_test(a_range_of_a_snapshot_has_its_tickets_and_no_others),
+        cmocka_unit_test(who_has_a_snapshot_that_others_copy_ends_when_it_is_over),
         cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
         cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
         cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),

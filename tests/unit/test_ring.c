@@ -325,6 +325,87 @@ what_waits_is_not_taken_of_another_plan(void **state)
     assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE | MUTANT_COVERAGE));
 }
 
+/* Node 1 sends node 0, which has the plan and has not begun its round, contributions of other rounds from the same
+ * state, and its own of this round. Is the sum of each member right in the end? */
+static bool
+right_with_some_of_other_rounds(uint64_t mutants)
+{
+    static const struct core_bucket bucket = {0, 4};
+    enum { ROUND = 5 };
+    int32_t body[4] = {1, 2, 3, 4};
+    struct rand rand = {1};
+    core_mutants = mutants;
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1000};
+    struct core_frame frame = {body, sizeof body, &message};
+    for (uint64_t at = ROUND - 1; at <= ROUND + 1; at++) /* it may have been behind, or ahead */
+        for (uint64_t round = at - 1; round <= at + 1; round++) {
+            struct proto_msg other = {.type = PROTO_REDUCE,
+                                      .chunk = {.plan_hash = 1,
+                                                .round = round,
+                                                .direct = true,
+                                                .count = 4,
+                                                .coverage = rings->now.members[1].shards,
+                                                .check = check_of(body, 0, 4)}};
+            if (round != ROUND)
+                collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &other, &frame,
+                                 at);
+        }
+    for (unsigned i = 0; i < 4; i++) {
+        collective_round(rings->nodes[i].ring, ROUND, 0, 0, NULL);
+        rings_ready(rings, i, 1);
+    }
+    return right_at_the_end(rings);
+}
+
+static void
+what_waits_is_not_taken_of_another_round(void **state)
+{
+    (void)state;
+    assert_true(right_with_some_of_other_rounds(0));
+    assert_false(right_with_some_of_other_rounds(MUTANT_DRAIN_ROUND));
+}
+
+/* Node 1 sends node 0 a contribution in which there is, beside its own shards, one of node 0. What becomes of node
+ * 0's round? */
+static enum collective_status
+with_a_shard_twice(uint64_t mutants)
+{
+    static const struct core_bucket bucket = {0, 4};
+    int32_t body[4] = {1, 2, 3, 4};
+    struct rand rand = {1};
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    core_mutants = mutants;
+    rings_ready(rings, 0, 1);
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1000};
+    struct core_frame frame = {body, sizeof body, &message};
+    uint64_t mine = rings->now.members[0].shards, theirs = rings->now.members[1].shards;
+    assert_true(mine != 0);
+    struct proto_msg both = {.type = PROTO_REDUCE,
+                             .chunk = {.plan_hash = 1,
+                                       .direct = true,
+                                       .count = 4,
+                                       .coverage = theirs | (mine & -mine),
+                                       .check = check_of(body, 0, 4)}};
+    collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &both, &frame, 0);
+    enum collective_status status = collective_status(rings->nodes[0].ring);
+    rings_destroy(&rings);
+    core_mutants = 0;
+    return status;
+}
+
+static void
+a_shard_that_is_counted_twice_ends_a_direct_sum(void **state)
+{
+    (void)state;
+    assert_int_equal(with_a_shard_twice(0), COLLECTIVE_BROKEN);
+    assert_int_equal(with_a_shard_twice(MUTANT_DIRECT), COLLECTIVE_RUNNING);
+}
+
 static void
 frames_kept_are_bounded(void **state)
 {
@@ -362,6 +443,8 @@ main(void)
         cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
         cmocka_unit_test(a_chunk_that_came_early_says_which_state_it_is_of),
         cmocka_unit_test(what_waits_is_not_taken_of_another_plan),
+        cmocka_unit_test(what_waits_is_not_taken_of_another_round),
+        cmocka_unit_test(a_shard_that_is_counted_twice_ends_a_direct_sum),
         cmocka_unit_test(frames_kept_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,6 +116,34 @@ test_overflow_changes_only_exponents_and_repeats_the_step(void **unused)
     state_fini(&state);
 }
 
+/* A block of zeros keeps its exponent, and one of small sums has a lower one than before; but none too far below
+ * another of its tensor: all nodes go on from what the step leaves. */
+static void
+test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor(void **unused)
+{
+    (void)unused;
+    struct state state;
+    struct state_job job = job_of();
+    start(&state, &job);
+    for (int step = 0; step < 2; step++) { /* the first one may lower it by any amount */
+        struct state_event event;
+        int32_t *total = total_of(&state, 0, state_rows(&state), 1);
+        total[1500] = total[2500] = 1;
+        state.exponent[0] = 20;
+        state.exponent[1] = 20 - EXACT_SPREAD;
+        state.exponent[2] = -40; /* the other tensor */
+        state_rehash(&state, pool);
+        assert_int_not_equal(state_advance(&next, &state, total, &event, pool), 0);
+        assert_true(event.stepped && next.header->step == (uint64_t)step + 1);
+        assert_int_equal(next.exponent[0], 20);
+        assert_int_equal(next.exponent[1], 20 - EXACT_SPREAD);
+        assert_true(next.exponent[2] < -40);
+        state_swap(&state, &next);
+        free(total);
+    }
+    state_fini(&state);
+}
+
 /* p after each step, and 0.5 to the power of its age; a step that was skipped is none. */
 static void
 test_the_average_is_that_of_the_steps_taken(void **unused)
@@ -593,7 +621,7 @@ test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
     state_fini(&a);
 }
 
-/* A bit anywhere, and two blocks that changed places. */
+/* A bit anywhere, also of an average and of bases, and two blocks that changed places. */
 static void
 test_the_hash_depends_on_every_byte_and_its_place(void **unused)
 {
@@ -602,17 +630,32 @@ test_the_hash_depends_on_every_byte_and_its_place(void **unused)
     struct state state;
     struct exact *equal;
     struct state_job job = job_of();
+    job.rules.optim.ema = 0.5f;
+    job.bases = true;
     assert_int_equal(exact_new(&equal, &count, 1, SHARDS), 0);
     assert_int_equal(state_init(&state, &job, equal, count), 0);
+    assert_int_equal(state.slot_count, 3); /* momentum, average, bases */
     state_start(&state);
     state.params[5] = 1;
-    uint64_t hash = state_hash(&state, pool);
+    uint64_t hash = state_rehash(&state, pool);
     for (size_t at = 0; at < state.size; at++) {
         state.block[at] ^= 1;
         assert_int_not_equal(state_hash(&state, pool), hash);
         state.block[at] ^= 1;
     }
     assert_int_equal(state_hash(&state, pool), hash);
+    state.basis[EXACT_BLOCK + 5] =
+        1; /* it is in what a segment is told by, too, and in what is kept in memory */
+    assert_int_not_equal(state_hash(&state, pool), hash);
+    assert_false(state_sound(&state, pool));
+    const struct state_stages one = {1, {{0, 3 * EXACT_BLOCK}}};
+    uint64_t parts[PROTO_STAGES_MAX];
+    state_rehash(&state, pool);
+    state_parts(&state, &one, parts);
+    assert_true(state_segment_sound(&state, &one.stage[0], state.block, parts[0]));
+    state.basis[EXACT_BLOCK + 5] = 2;
+    assert_false(state_segment_sound(&state, &one.stage[0], state.block, parts[0]));
+    state.basis[EXACT_BLOCK + 5] = 0;
     state.params[5] = 0;
     state.params[EXACT_BLOCK + 5] = 1;
     assert_int_not_equal(state_hash(&state, pool), hash);
@@ -766,6 +809,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_moves_the_parameters),
         cmocka_unit_test(test_overflow_changes_only_exponents_and_repeats_the_step),
+        cmocka_unit_test(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor),
         cmocka_unit_test(test_the_average_is_that_of_the_steps_taken),
         cmocka_unit_test(test_nan_skips_the_step),
         cmocka_unit_test(test_epochs_end_with_an_evaluation),
