@@ -66,6 +66,10 @@ struct data_spec {
     size_t context;   /* text: bytes of a sample; 0 = 128 */
     bool regression;  /* csv, npy: labels are numbers, not classes */
     bool standardise; /* csv: scale features to mean 0 and variance 1 over the training rows */
+    /* Scales the samples as a model learned them, and numbers the classes as the model does: instead of the data's own
+     * scaling, own classes and standardise. A class that the model does not have is refused. Borrowed; NULL: neither */
+    const struct data_scaling *like;
+    bool scaled; /* with `like`: the numbers of the files are what the model reads already */
     struct data_augment augment; /* samples must be images [channels, height, width] */
     bool reproduce;              /* the targets of a sample are its own values */
     /* csv, npy: no column is a label, and all rows are test samples, in order; images: `file` is one, or a folder */
@@ -93,14 +97,25 @@ struct data_column {
     double mean, scale;
 };
 
-/* What turns the numbers of a file into a sample. Whoever keeps this with a trained model can predict
- * without the data that the model has learned from. */
+/* What the values are that a model learns from, before they are scaled. */
+enum data_unit {
+    DATA_UNIT_NUMBER, /* of a table or an array, whatever its type */
+    DATA_UNIT_BYTE, /* 0..255: of pixels or a text. Any file may hold them, in any type of number */
+    DATA_UNIT_SCALED, /* of arrays that `convert` wrote: it has scaled them, and nobody knows how */
+};
+
+/* What turns the values of a file into a sample, and its labels into the numbers of classes. Whoever keeps this with a
+ * trained model can use it without the data that the model has learned from. */
 struct data_scaling {
     struct nn_shape input; /* of a sample */
+    enum data_unit unit;
     /* equal parts of a sample whose bytes have their own norm (colours); 0: no bytes */
     size_t planes;
     struct data_norm norm[DATA_PLANES_MAX];
     const struct data_column *column; /* [elements of input], of standardise; NULL: numbers stay */
+    const char (
+        *class_name)[DATA_NAME_SIZE]; /* [class_count], in the order of the model's outputs */
+    size_t class_count;               /* 0: the classes have no names */
 };
 
 struct data_set;
@@ -108,17 +123,21 @@ struct data_set;
 int data_open(struct data_set **out, const struct data_spec *spec, struct why *why);
 /* Opens the rows of a file: NumPy's array if its name ends in .npy, an image if it ends in .png, .jpg or .jpeg, else a
  * table of numbers. Of a folder, all its images. The set is bare. Its samples have the size of like->input and are
- * scaled as `like` says. */
+ * scaled as `like` says, or not at all if they are `scaled`. */
 int data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
-                   struct why *why);
+                   bool scaled, struct why *why);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
-/* Borrowed from the set. */
+/* Borrowed from the set. Classes that have no names in the files have none here. */
 void data_scaling(const struct data_set *set, struct data_scaling *out);
+/* Are the values of samples other than those in the files? */
+bool data_is_scaled(const struct data_set *set);
 /* Name of a class 0..classes-1 in the files: a label of csv, the folder of an image, a word of CIFAR's list. Printable
  * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
  * text, and csv with data.classes). Names are not part of info.hash. */
 const char *data_class_name(const struct data_set *set, size_t class);
+/* The file of a sample, borrowed; NULL: it has none of its own. */
+const char *data_sample_name(const struct data_set *set, enum data_part part, uint32_t sample);
 size_t data_bytes(const struct data_set *set); /* of memory */
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,

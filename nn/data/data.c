@@ -101,13 +101,14 @@ hash_more(uint64_t hash, const void *data, size_t size)
 static uint64_t
 set_hash(const struct data_set *set)
 {
+    static const struct data_norm none[DATA_PLANES_MAX];
     const struct data_info *info = &set->info;
     uint64_t hash = set->far ? set->far->hash : 0;
     const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
                              info->input.dim[2], info->classes,      info->labels,
                              info->train,        info->test};
     hash = hash_more(hash, head, sizeof head);
-    hash = hash_more(hash, set->norm, sizeof set->norm);
+    hash = hash_more(hash, set->far ? none : set->norm, sizeof set->norm);
     for (int i = 0; i < DATA_PARTS; i++) {
         const struct data_rows *rows = &set->part[i];
         hash = hash_more(hash, rows->pixel, rows->count * set->width + set->next_byte);
@@ -140,9 +141,10 @@ data_far_new(struct data_set *set, size_t size, data_far_fill *fill, void (*clos
         why_set(why, "no memory for the data");
         return NULL;
     }
-    *set->far = (struct data_far){.fill = fill, .close = close, .ctx = ctx, .planes = 1};
-    set->far->norm[0] = data_norm_of(0.5, 1);
+    *set->far = (struct data_far){.fill = fill, .close = close, .ctx = ctx};
+    set->unit = DATA_UNIT_BYTE;
     set->planes = 1;
+    set->norm[0] = data_norm_of(0.5, 1);
     return ctx;
 }
 
@@ -158,6 +160,10 @@ set_load(struct data_set *set, const struct data_spec *spec, struct why *why)
     set->info.test = set->part[DATA_TEST].count;
     set->info.labels = set->info.labels ? set->info.labels : 1;
     set->width = nn_shape_size(&set->info.input);
+    set->unit = set->part[DATA_TRAIN].pixel ? DATA_UNIT_BYTE : set->unit;
+    rc = spec->like ? data_like(set, spec, why) : 0;
+    if (rc)
+        return rc;
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
     set->reproduce = spec->reproduce;
     set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
@@ -213,12 +219,15 @@ data_info(const struct data_set *set)
 void
 data_scaling(const struct data_set *set, struct data_scaling *out)
 {
-    const struct data_far *far = set->far;
-    *out = (struct data_scaling){.input = set->info.input, .column = set->column};
-    if (far || set->part[DATA_TRAIN].pixel) {
-        out->planes = far ? far->planes : set->planes;
-        memcpy(out->norm, far ? far->norm : set->norm, sizeof out->norm);
-    }
+    *out = (struct data_scaling){
+        .input = set->info.input,
+        .unit = set->unit,
+        .planes = set->unit == DATA_UNIT_BYTE ? set->planes : 0,
+        .column = set->column,
+        .class_name = (const char(*)[DATA_NAME_SIZE])set->class_name,
+        .class_count = set->class_name ? set->info.classes : 0,
+    };
+    memcpy(out->norm, set->norm, sizeof out->norm);
 }
 
 int
@@ -229,9 +238,9 @@ data_names_new(struct data_set *set, size_t classes)
 }
 
 void
-data_name_set(struct data_set *set, size_t class, const char *name, size_t size)
+data_name_tidy(char out[DATA_NAME_SIZE], const char *name, size_t size)
 {
-    char *to = set->class_name[class];
+    char *to = memset(out, 0, DATA_NAME_SIZE);
     for (size_t at = 0, room = DATA_NAME_SIZE - 1; at < size;) {
         size_t step = text_character(name + at, size - at), n = step ? step : 1;
         if (n > room)
@@ -241,6 +250,19 @@ data_name_set(struct data_set *set, size_t class, const char *name, size_t size)
         to += n;
         room -= n;
     }
+}
+
+void
+data_name_set(struct data_set *set, size_t class, const char *name, size_t size)
+{
+    data_name_tidy(set->class_name[class], name, size);
+}
+
+const char *
+data_sample_name(const struct data_set *set, enum data_part part, uint32_t sample)
+{
+    assert(sample < set->part[part].count);
+    return set->far && set->far->name ? set->far->name(set->far->ctx, part, sample) : NULL;
 }
 
 const char *
@@ -266,19 +288,20 @@ data_bytes(const struct data_set *set)
     return bytes;
 }
 
-/* A sample that cannot be had is zeros, and data_failed says why. */
-static void
+/* A sample that cannot be had is zeros, and data_failed says why. Returns false then. */
+static bool
 fill_far(struct data_far *far, enum data_part part, uint32_t sample, float *x, size_t width)
 {
     struct why why;
     int none = 0;
     if (far->fill(far->ctx, part, sample, x, &why) == 0)
-        return;
+        return true;
     memset(x, 0, width * sizeof *x);
     if (atomic_compare_exchange_strong(&far->broken, &none, 1)) {
         far->why = why;
         atomic_store(&far->broken, 2);
     }
+    return false;
 }
 
 const char *
@@ -288,17 +311,43 @@ data_failed(const struct data_set *set)
     return broken == 0 ? NULL : broken == 2 ? set->far->why.line : "the data cannot be read";
 }
 
-static void
-fill_x(const struct data_set *set, const struct data_rows *rows, size_t sample, float *x)
+bool
+data_raw(const struct data_set *set, enum data_part part, uint32_t sample, float *x)
 {
-    if (rows->value) {
+    const struct data_rows *rows = &set->part[part];
+    if (set->far)
+        return fill_far(set->far, part, sample, x, set->width);
+    if (rows->value)
         memcpy(x, rows->value + sample * set->width, set->width * sizeof *x);
+    else
+        data_scale(rows->pixel + sample * set->width, 1, 0, x, set->width);
+    return true;
+}
+
+void
+data_scale_sample(const struct data_set *set, float *x)
+{
+    if (set->unit == DATA_UNIT_BYTE)
+        for (size_t i = 0, plane = set->width / set->planes; i < set->width; i++)
+            x[i] = x[i] * set->norm[i / plane].scale + set->norm[i / plane].shift;
+    for (size_t i = 0; set->column && i < set->width; i++)
+        x[i] = (float)(((double)x[i] - set->column[i].mean) * set->column[i].scale);
+}
+
+/* Pixels in memory by plane at once, as they are most of what is filled. */
+static void
+fill_x(const struct data_set *set, enum data_part part, uint32_t sample, float *x)
+{
+    const struct data_rows *rows = &set->part[part];
+    size_t plane = set->width / set->planes;
+    if (!rows->pixel || set->unit != DATA_UNIT_BYTE) {
+        if (data_raw(set, part, sample, x) && !rows->value)
+            data_scale_sample(set, x);
         return;
     }
-    size_t plane = set->width / set->planes;
-    const uint8_t *pixel = rows->pixel + sample * set->width;
     for (size_t i = 0; i < set->planes; i++)
-        data_scale(pixel + i * plane, set->norm[i].scale, set->norm[i].shift, x + i * plane, plane);
+        data_scale(rows->pixel + sample * set->width + i * plane, set->norm[i].scale,
+                   set->norm[i].shift, x + i * plane, plane);
 }
 
 static void
@@ -350,11 +399,7 @@ data_fill(const struct data_set *set, enum data_part part, const uint32_t *index
     assert(!batch->target || (labels == 1 && !set->next_byte));
     for (size_t i = 0; i < rows; i++) {
         assert(index[i] < from->count);
-        float *x = batch->x + i * set->width;
-        if (set->far)
-            fill_far(set->far, part, index[i], x, set->width);
-        else
-            fill_x(set, from, index[i], x);
+        fill_x(set, part, index[i], batch->x + i * set->width);
         if (batch->label)
             fill_labels(set, from, index[i], batch->label + i * labels);
         if (batch->target && !set->reproduce)

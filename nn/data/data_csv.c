@@ -95,11 +95,18 @@ label_find(const struct csv *csv, const struct label *label, bool *found)
     return low;
 }
 
+/* Those of the model that the rows are for. */
+static size_t
+known_classes(const struct csv *csv)
+{
+    return csv->spec->like ? csv->spec->like->class_count : 0;
+}
+
 static int
 label_add(struct csv *csv, struct csv_text s)
 {
     bool found;
-    if (csv->spec->regression || csv->spec->classes || csv->spec->bare)
+    if (csv->spec->regression || csv->spec->classes || csv->spec->bare || known_classes(csv))
         return 0;
     if (s.size == 0)
         return csv_refuse(&csv->in, s, "a label");
@@ -117,8 +124,19 @@ label_add(struct csv *csv, struct csv_text s)
 }
 
 static int
+label_known(const struct csv *csv, struct csv_text s, int32_t *out)
+{
+    char expected[WHY_SIZE / 2];
+    *out = data_like_class(csv->spec->like, s.at, s.size);
+    data_like_expected(csv->spec->like, expected, sizeof expected);
+    return *out >= 0 ? 0 : csv_refuse(&csv->in, s, expected);
+}
+
+static int
 label_index(const struct csv *csv, struct csv_text s, int32_t *out)
 {
+    if (known_classes(csv))
+        return label_known(csv, s, out);
     bool found;
     size_t classes = csv->spec->classes;
     struct label label = label_of(s);
@@ -332,12 +350,15 @@ split_and_read(struct csv *csv, struct data_set *set)
     rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], test);
     rc = rc ? rc : read_rows(csv, set, test);
     rc = rc ? rc : name_classes(csv, set);
-    if (!rc && spec->standardise)
+    if (!rc && spec->standardise && !spec->like)
         rc = standardise(set, csv->features);
     if (rc == -ENOMEM)
         csv_refuse_file(&csv->in, "no memory for its numbers");
     set->info.input = (struct nn_shape){1, {csv->features}};
-    set->info.classes = spec->regression ? 0 : spec->classes ? spec->classes : csv->labels;
+    set->info.classes = spec->regression     ? 0
+                        : known_classes(csv) ? known_classes(csv)
+                        : spec->classes      ? spec->classes
+                                             : csv->labels;
     set->planes = 1;
     return rc;
 }

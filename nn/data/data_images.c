@@ -138,7 +138,6 @@ read_image(void *ctx, enum data_part part, uint32_t sample, float *x, struct why
 {
     const struct images *s = ctx;
     size_t i = part == DATA_TRAIN ? sample : s->train + sample;
-    size_t plane = s->width / s->far->planes;
     const uint8_t *pixel = s->kept ? s->kept + i * s->width : NULL;
     uint8_t *own = NULL;
     int rc = 0;
@@ -149,11 +148,17 @@ read_image(void *ctx, enum data_part part, uint32_t sample, float *x, struct why
     if (!rc && own && XXH3_64bits(own, s->width) != s->entry[i].hash)
         rc = why_error(why, -EBADMSG, "%s: changed after it was read first, expected what it was",
                        s->entry[i].path);
-    for (size_t c = 0; c < s->far->planes && !rc; c++)
-        data_scale(pixel + c * plane, s->far->norm[c].scale, s->far->norm[c].shift, x + c * plane,
-                   plane);
+    if (!rc)
+        data_scale(pixel, 1, 0, x, s->width);
     free(own);
     return rc;
+}
+
+static const char *
+image_name(const void *ctx, enum data_part part, uint32_t sample)
+{
+    const struct images *s = ctx;
+    return s->entry[part == DATA_TRAIN ? sample : s->train + sample].path;
 }
 
 static void
@@ -250,8 +255,8 @@ data_images_load(struct data_set *set, const struct data_spec *spec, struct why 
     s->side = spec->side ? spec->side : SIDE_DEFAULT;
     s->channels = spec->channels ? spec->channels : CHANNELS_DEFAULT;
     s->width = s->channels * s->side * s->side;
-    s->far = set->far;
-    set->far->black = set->far->norm[0].shift;
+    set->far->name = image_name;
+    set->far->black = set->norm[0].shift;
     set->info.input = (struct nn_shape){3, {s->channels, s->side, s->side}};
     return spec->bare ? load_bare(s, set, spec, why) : load_images(s, set, spec, why);
 }

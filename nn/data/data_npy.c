@@ -21,7 +21,6 @@ struct source {
     size_t width;                      /* elements of a sample */
     uint64_t seed;
     uint32_t test; /* rows of the shared array that are test */
-    const struct data_far *far;
 };
 
 /* Row of a sample in its array. */
@@ -39,12 +38,15 @@ read_sample(void *ctx, enum data_part part, uint32_t sample, float *x, struct wh
 {
     const struct source *s = ctx;
     const struct npys *array = s->features[DATA_TEST] ? s->features[part] : s->features[DATA_TRAIN];
-    int rc = npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why);
-    if (array->header.type != NPY_UINT8)
-        return rc;
-    for (size_t i = 0, plane = s->width / s->far->planes; !rc && i < s->width; i++)
-        x[i] = x[i] * s->far->norm[i / plane].scale + s->far->norm[i / plane].shift;
-    return rc;
+    return npys_row(array, row_of(s, (int)part, sample), 0, s->width, x, why);
+}
+
+static enum data_unit
+unit_of(const struct npys *array)
+{
+    return array->header.type == NPY_UINT8 ? DATA_UNIT_BYTE
+           : array->header.scaled          ? DATA_UNIT_SCALED
+                                           : DATA_UNIT_NUMBER;
 }
 
 static void
@@ -59,12 +61,27 @@ source_close(void *ctx)
 /* The labels of one array, in the order of its rows. */
 struct labels {
     const struct npys *array;
-    size_t rows, classes; /* 0: any */
+    size_t rows, classes;            /* 0: any */
+    const struct data_scaling *like; /* whose classes they are; NULL: numbered as in the file */
     int32_t *label;
     float *target;
     size_t most; /* the largest label seen */
     struct why *why;
 };
+
+static int
+take_class(struct labels *l, uint64_t row, double value)
+{
+    char expected[WHY_SIZE / 2];
+    int class = data_like_number(l->like, value);
+    l->most = l->like->class_count - 1;
+    data_like_expected(l->like, expected, sizeof expected);
+    if (class < 0)
+        return why_error(l->why, -EINVAL, "%s: row %llu: label %.17g, expected %s", l->array->name,
+                         (unsigned long long)row, value, expected);
+    l->label[row] = class;
+    return 0;
+}
 
 static int
 take_label(void *ctx, uint64_t row, double value)
@@ -75,6 +92,8 @@ take_label(void *ctx, uint64_t row, double value)
         l->target[row] = (float)value;
         return 0;
     }
+    if (l->like && l->like->class_count)
+        return take_class(l, row, value);
     if (!(value >= 0 && value < (double)classes && value == floor(value)))
         return why_error(l->why, -EBADMSG,
                          "%s: row %llu: label %.17g, expected a whole number 0..%zu",
@@ -240,6 +259,7 @@ load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, 
     if (rc)
         return rc;
     s->width = (*array)->header.width;
+    set->unit = unit_of(*array);
     set->part[DATA_TEST].count = (*array)->header.dim[0];
     set->far->hash = npys_hash(*array);
     return 0;
@@ -257,7 +277,8 @@ load_source(struct data_set *set, struct source *s, const struct data_spec *spec
     if (rc)
         return rc;
     s->width = s->features[DATA_TRAIN]->header.width - table;
-    if (s->features[DATA_TRAIN]->header.type == NPY_UINT8)
+    set->unit = unit_of(s->features[DATA_TRAIN]);
+    if (set->unit == DATA_UNIT_BYTE)
         set->far->black = data_norm_of(0.5, 1).shift;
     rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
     set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
@@ -276,12 +297,12 @@ data_npy_load(struct data_set *set, const struct data_spec *spec, struct why *wh
     int rc = data_check_split(spec, why);
     if (rc)
         return rc;
-    struct labels labels = {.classes = spec->regression ? 0 : spec->classes, .why = why};
+    struct labels labels = {
+        .classes = spec->regression ? 0 : spec->classes, .like = spec->like, .why = why};
     struct source *s = data_far_new(set, sizeof *s, read_sample, source_close, why);
     if (!s)
         return -ENOMEM;
     s->seed = spec->seed;
-    s->far = set->far;
     rc = spec->bare ? load_bare(set, s, spec, why) : load_source(set, s, spec, &labels);
     free(labels.label);
     free(labels.target);

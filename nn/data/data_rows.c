@@ -5,30 +5,6 @@
 
 #include "nn/data/data_set.h"
 
-static int
-check_width(const struct data_set *set, const struct data_scaling *like, const char *path,
-            struct why *why)
-{
-    size_t wanted = nn_shape_size(&like->input);
-    if (set->width == wanted)
-        return 0;
-    return why_error(why, -EINVAL,
-                     "%s: %zu elements per row, expected the %zu of a sample of the data%s", path,
-                     set->width, wanted, set->width == wanted + 1 ? " (without the label)" : "");
-}
-
-/* Bytes by plane, columns each by its own. */
-static void
-scale_like(struct data_set *set, const struct data_scaling *like)
-{
-    if (set->far && like->planes) {
-        set->far->planes = like->planes;
-        memcpy(set->far->norm, like->norm, sizeof set->far->norm);
-    }
-    for (size_t i = 0; like->column && !set->far && i < set->width; i++)
-        data_scale_column(&set->part[DATA_TEST], set->width, i, &like->column[i]);
-}
-
 /* An image or a folder of them. */
 static bool
 is_images(const char *path)
@@ -46,11 +22,15 @@ square(const struct nn_shape *shape)
 
 int
 data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
-               struct why *why)
+               bool scaled, struct why *why)
 {
     size_t size = strlen(path);
     bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
-    struct data_spec spec = {.source = npy ? DATA_NPY : DATA_CSV, .file = path, .bare = true};
+    struct data_spec spec = {.source = npy ? DATA_NPY : DATA_CSV,
+                             .file = path,
+                             .bare = true,
+                             .like = like,
+                             .scaled = scaled};
     if (is_images(path)) {
         spec.source = DATA_IMAGES;
         spec.channels = like->input.dim[0];
@@ -59,13 +39,7 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
             return why_error(why, -EINVAL,
                              "%s: images, but a sample of the data is no square image", path);
     }
-    int rc = data_open(out, &spec, why);
-    rc = rc ? rc : check_width(*out, like, path, why);
-    if (rc)
-        data_close(out);
-    else
-        scale_like(*out, like);
-    return rc;
+    return data_open(out, &spec, why);
 }
 
 void

@@ -1,8 +1,9 @@
 /* data_set.h - shared by the data_*.c files: the loaded set, and one loader per source.
  *
- * A loader fills info.input, info.classes, info.labels (0 means 1), the scaling and both parts. data.c cuts the
- * parts to the wanted number of samples, hashes and serves them. After an error a loader may leave memory in the
- * set; data_close frees it. */
+ * A loader fills info.input, info.classes, info.labels (0 means 1), the scaling and both parts. With spec->like the
+ * classes of the labels are that model's (data_like_class), and the scaling is only what the files have: data_like
+ * sets the model's. data.c cuts the parts to the wanted number of samples, hashes and serves them. After an error a
+ * loader may leave memory in the set; data_close frees it. */
 #ifndef NN_DATA_SET_H
 #define NN_DATA_SET_H
 
@@ -34,15 +35,16 @@ struct data_rows {
 typedef int data_far_fill(void *ctx, enum data_part part, uint32_t sample, float *x,
                           struct why *why);
 
-/* Samples that are not in memory. Calls of fill may run in parallel. The first error is remembered. */
+/* Samples that are not in memory. Calls of fill may run in parallel; what it gives are the values of the files, which
+ * are then scaled. The first error is remembered. */
 struct data_far {
     data_far_fill *fill;
     void (*close)(void *ctx);
+    const char *(*name)(const void *ctx, enum data_part part,
+                        uint32_t sample); /* its file; NULL: samples have none */
     void *ctx;
-    uint64_t hash; /* of the contents */
-    size_t bytes;  /* of memory */
-    size_t planes; /* 0 or those of norm: what the bytes of npy become */
-    struct data_norm norm[DATA_PLANES_MAX];
+    uint64_t hash;     /* of the contents */
+    size_t bytes;      /* of memory */
     float black;       /* what a pixel outside an image is */
     atomic_int broken; /* 0; 1: why is being written; 2: it is there */
     struct why why;
@@ -50,28 +52,46 @@ struct data_far {
 
 struct data_set {
     struct data_info info;
-    size_t width;  /* elements of a sample */
-    size_t planes; /* 1..DATA_PLANES_MAX: parts of a sample with their own scaling (colours) */
+    size_t width; /* elements of a sample */
+    enum data_unit unit;
+    /* of DATA_UNIT_BYTE: 1..DATA_PLANES_MAX parts of a sample with their own scaling (colours) */
+    size_t planes;
     struct data_norm norm[DATA_PLANES_MAX];
-    struct data_rows part[DATA_PARTS];
+    struct data_rows part[DATA_PARTS];  /* values are scaled already, pixels are not */
     struct data_far *far;               /* NULL: all samples are in memory */
-    struct data_column *column;         /* [width] csv, standardised; else NULL */
+    struct data_column *column;         /* [width]; NULL: columns stay */
     char (*class_name)[DATA_NAME_SIZE]; /* [info.classes]; NULL: classes have numbers alone */
     struct data_augment augment;
     bool reproduce; /* the targets equal x */
     bool next_byte; /* text: the next byte is the label of a byte; pixel has one byte more */
 };
 
-/* Makes set->far, with a ctx of `size` zeros, which it returns; bytes become -1..1. NULL with `why`: no memory. */
+/* Makes set->far, with a ctx of `size` zeros, which it returns; bytes become -0.5..0.5. NULL with `why`: no memory. */
 void *data_far_new(struct data_set *set, size_t size, data_far_fill *fill, void (*close)(void *ctx),
                    struct why *why);
 /* Room for the names of this many classes; -ENOMEM. */
 int data_names_new(struct data_set *set, size_t classes);
+/* Writes a name as below. */
+void data_name_tidy(char out[DATA_NAME_SIZE], const char *name, size_t size);
 /* Any bytes: what is not printable becomes '?', what is too long is cut off. */
 void data_name_set(struct data_set *set, size_t class, const char *name, size_t size);
 
+/* The model's class of a label, by name; numbers by value. A number that is none of the names is the number of a
+ * class where no name is a number. -ENOENT: the model has none of this name. */
+int data_like_class(const struct data_scaling *like, const char *name, size_t size);
+int data_like_number(const struct data_scaling *like, double value);
+/* "one of the model's classes: a, b, c" */
+void data_like_expected(const struct data_scaling *like, char *out, size_t size);
+/* Scales the samples of a loaded set as spec->like says. Returns 0, or -EINVAL with `why`. */
+int data_like(struct data_set *set, const struct data_spec *spec, struct why *why);
+
 /* The scaling that gives mean 0 and variance 1 to pixels of this mean and deviation (of 0..1). */
 struct data_norm data_norm_of(double mean, double deviation);
+/* Scales the values of one sample. */
+void data_scale_sample(const struct data_set *set, float *x);
+/* The values of one sample as they are in the files, in memory scaled already. False: it cannot be read, and is
+ * zeros. */
+bool data_raw(const struct data_set *set, enum data_part part, uint32_t sample, float *x);
 /* Of a column with its mean and scale, in place. */
 void data_scale_column(struct data_rows *rows, size_t width, size_t index,
                        const struct data_column *column);

@@ -20,7 +20,6 @@ struct images {
     size_t train; /* of count */
     size_t side, channels, width;
     uint8_t *kept; /* [count, width]; NULL: not in memory */
-    const struct data_far *far;
 };
 
 /* One more image. Returns 0 or -ENOMEM. */

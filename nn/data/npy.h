@@ -23,12 +23,16 @@
 
 enum { NPY_HEADER_MAX = 4096 }; /* bytes before the data */
 
+/* A comment behind the header's dictionary, which NumPy skips: the numbers were scaled when `convert` wrote them. */
+#define NPY_SCALED_NOTE "# scaled"
+
 enum npy_type { NPY_UINT8, NPY_INT32, NPY_INT64, NPY_FLOAT32, NPY_FLOAT64 };
 
 struct npy_header {
     enum npy_type type;
     size_t item; /* bytes of an element */
     bool big;    /* big-endian */
+    bool scaled; /* NPY_SCALED_NOTE is in the header */
     size_t dims; /* 1..NN_DIMS_MAX */
     size_t dim[NN_DIMS_MAX];
     size_t width;   /* elements of a row: all dimensions but the first */

@@ -188,6 +188,7 @@ read_pair(struct text *t, struct npy_header *h, unsigned *seen)
 static int
 read_dict(struct text *t, struct npy_header *h)
 {
+    static const char note[] = NPY_SCALED_NOTE;
     unsigned seen = 0;
     int rc = text_expect(t, '{');
     while (!rc && !text_is(t, '}')) {
@@ -197,6 +198,10 @@ read_dict(struct text *t, struct npy_header *h)
     }
     if (!rc && seen != 7)
         rc = text_refuse(t, "the keys descr, fortran_order and shape before it");
+    text_skip(t);
+    h->scaled =
+        (size_t)(t->end - t->at) >= sizeof note - 1 && memcmp(t->at, note, sizeof note - 1) == 0;
+    t->at += h->scaled ? sizeof note - 1 : 0;
     text_skip(t);
     if (!rc && (t->at + 1 != t->end || *t->at != '\n'))
         rc = text_refuse(t, "spaces and a newline");

@@ -388,7 +388,7 @@ run_command(const struct options *options)
         snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
         return fail(EXIT_BAD, why);
     }
-    if (options->command && strcmp(options->command, command->name) != 0) {
+    if (options->command && !options_has(options->command, command->name)) {
         snprintf(why, sizeof why, "%s is an option of meshnode %s", options->option,
                  options->command);
         return fail(EXIT_BAD, why);

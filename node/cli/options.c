@@ -20,7 +20,7 @@ struct option {
     const char *key;   /* "node.threads"; "" = the value names it; NULL = none */
     const char *fixed; /* value of the key when the option takes none */
     const char *help;
-    const char *command; /* the only one that has it; NULL: many */
+    const char *command; /* the only ones that have it, "eval or predict"; NULL: many */
 };
 
 enum { LENGTH_MAX = 100000000, TOP_K_MAX = 256 };
@@ -54,6 +54,8 @@ static const struct option table[] = {
      "check"},
     {"--replay", NULL, NULL, NULL,
      "verify: compute a run of ssp, softsync, async or gossip again from its journals", "verify"},
+    {"--scaled", NULL, NULL, NULL,
+     "eval, predict: the data's numbers are scaled already, as by convert", "eval or predict"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: number of bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL, "sample: below 1 more likely bytes; 0 the likeliest (1)",
@@ -197,6 +199,7 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
         return set_temperature(cursor, value);
     options->resume = options->resume || strcmp(option->name, "--resume") == 0;
     options->fresh = options->fresh || strcmp(option->name, "--fresh") == 0;
+    options->scaled = options->scaled || strcmp(option->name, "--scaled") == 0;
     options->replay = options->replay || strcmp(option->name, "--replay") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
     options->version = options->version || strcmp(option->name, "--version") == 0;
@@ -293,12 +296,18 @@ options_apply(const struct options *options, struct config *config, struct why *
     return 0;
 }
 
+bool
+options_has(const char *commands, const char *command)
+{
+    return *command && strstr(commands, command);
+}
+
 void
 options_print(FILE *file, const char *command)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char left[64];
-        if (command && (!table[i].command || strcmp(table[i].command, command) != 0))
+        if (command && (!table[i].command || !options_has(table[i].command, command)))
             continue;
         snprintf(left, sizeof left, "%s %s", table[i].name, table[i].value ? table[i].value : "");
         fprintf(file, "  %-*s %s\n", LEFT_WIDTH, left, table[i].help);

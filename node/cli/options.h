@@ -20,7 +20,7 @@ struct options {
     const char *args[OPTIONS_ARGS_MAX]; /* the arguments that are no options; borrowed from argv */
     size_t arg_count;
     uint64_t nodes; /* -n; 0: not given */
-    bool resume, fresh, replay, help, version;
+    bool resume, fresh, replay, scaled, help, version;
     const char *python;   /* --python: the model's file; NULL: without */
     const char *timeline; /* --timeline: the file to write; NULL: none */
     const char *prompt;   /* for sample, and so are the following; borrowed; NULL: not given */
@@ -43,6 +43,8 @@ enum train_start options_start(const struct options *options);
 /* Calls config_set for all of them. Returns 0, or -EINVAL with `why`, which names the option. */
 int options_apply(const struct options *options, struct config *config, struct why *why);
 
+/* Is it one of the commands, "eval or predict", that have an option? */
+bool options_has(const char *commands, const char *command);
 /* Prints one line per option, for --help: all, or those that only `command` has. */
 void options_print(FILE *file, const char *command);
 

@@ -35,7 +35,8 @@ void term_live(struct term *term, uint64_t now_ms, const char *line);
 void term_line(struct term *term, const char *line);
 /* The same, after "warning: " or "error: ". */
 void term_warn(struct term *term, bool error, const char *line);
-/* "meshnode: " and why the program ends, on standard error. On a terminal no word is cut. Waits for the reader. */
+/* "meshnode: " and why the program ends, or what who reads its output must know, on standard error. On a terminal no
+ * word is cut. Waits for the reader. */
 __attribute__((format(printf, 1, 2))) void term_fail(const char *format, ...);
 /* Breaks `text` (UTF-8) at blanks into lines of `columns` characters, the first of which begins at `column`. Later ones
  * begin with two blanks. A word that is longer than a line stays whole. Returns the number of bytes in `out`. */

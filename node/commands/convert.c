@@ -7,7 +7,8 @@
  *     data: {source: npy, dir: DIR, test_images: test-features.npy, test_labels: test-labels.npy}
  *
  * gives the same weights. The exception is data.augment.shift: pixels from outside are black in images and 0 in
- * arrays of floats. Existing files are not overwritten.
+ * arrays of floats. The header of features that were scaled says so in a comment, which NumPy skips and npy.h reads.
+ * Existing files are not overwritten.
  *
  * Checkpoint: writes the weights as model.safetensors, for a run that has not ended. */
 #include "node/commands/command.h"
@@ -19,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nn/data/npy.h"
 #include "nn/files.h"
 #include "node/results/model_file.h"
 #include "node/train/from.h"
@@ -39,18 +41,19 @@ array_failed(const struct array *array, struct why *why)
     return -error;
 }
 
-/* Format 1.0 of numpy.lib.format: magic, version, length of the text, the text padded to HEADER bytes. */
+/* Format 1.0 of numpy.lib.format: magic, version, length of the text, the text padded to HEADER bytes. `note`: a
+ * comment in it. */
 static int
 array_begin(struct array *array, const char *dir, const char *name, const char *type, size_t rows,
-            const struct nn_shape *shape, struct why *why)
+            const struct nn_shape *shape, const char *note, struct why *why)
 {
     char header[HEADER + 1] = "\x93NUMPY\x01", dims[HEADER / 2] = "";
     for (size_t i = 0; i < shape->dims; i++)
         snprintf(dims + strlen(dims), sizeof dims - strlen(dims), " %zu,", shape->dim[i]);
     header[LENGTH_AT] = (char)(HEADER - TEXT_AT); /* below 256 */
-    int size =
-        snprintf(header + TEXT_AT, sizeof header - TEXT_AT,
-                 "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,%s)}", type, rows, dims);
+    int size = snprintf(header + TEXT_AT, sizeof header - TEXT_AT,
+                        "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,%s)} %s", type, rows,
+                        dims, note);
     memset(header + TEXT_AT + size, ' ', HEADER - TEXT_AT - (size_t)size);
     header[HEADER - 1] = '\n';
     errno = 0;
@@ -121,10 +124,11 @@ write_part(struct part *p, const char *dir)
         why_set(p->why, "not enough memory for %d samples", ROWS);
     rc = rc ? rc
             : array_begin(&p->features, dir, test ? "test-features.npy" : "features.npy", "<f4",
-                          rows, &info->input, p->why);
+                          rows, &info->input, data_is_scaled(p->data) ? NPY_SCALED_NOTE : "",
+                          p->why);
     rc = rc ? rc
             : array_begin(&p->labels, dir, test ? "test-labels.npy" : "labels.npy",
-                          numbers ? "<f4" : "<i4", rows, &none, p->why);
+                          numbers ? "<f4" : "<i4", rows, &none, "", p->why);
     rc = rc ? rc : write_rows(p, width, rows, numbers);
     rc = array_end(&p->features, rc, p->why);
     rc = array_end(&p->labels, rc, p->why);

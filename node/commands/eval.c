@@ -9,6 +9,7 @@
 #include "node/commands/estimate.h"
 #include "node/commands/host.h"
 #include "node/job/job.h"
+#include "node/results/model_file.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
@@ -188,9 +189,13 @@ eval_run(struct config *config, const struct options *options, const char *const
          struct why *why)
 {
     struct job job = {0};
-    (void)options;
-    int rc = job_open(&job, config, why);
+    struct model_note note;
+    bool own;
+    int rc = model_note_open(&note, &job, config, args[1], options->scaled, &own, why);
+    if (!rc && own)
+        term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
     rc = rc ? rc : evaluate(config, &job, args[1], why);
+    model_note_fini(&note);
     job_close(&job);
     return rc;
 }

@@ -10,9 +10,9 @@
  * row counts from 0. label and targets come from the data; rows of a file have none. Numbers have nine digits,
  * which is enough to tell all floats apart.
  *
- * Classes are named as in the data, without names by their number; p0 is that of class 0. Rows of a file need neither
- * the job's data nor its folder: the shape of a sample, what standardise did and the names are in the model's file
- * (model_file.h). A file of weights alone takes them from the job's data. */
+ * Classes are named as in the model's file (model_file.h), which also says how the samples are scaled. So rows of a
+ * file need neither the job's data nor its folder. A file of weights alone takes both from the job's data, and that
+ * is said. */
 #include "node/commands/command.h"
 
 #include <errno.h>
@@ -22,6 +22,7 @@
 
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
+#include "node/cli/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 
@@ -30,10 +31,10 @@ enum { ROWS = 32 };
 struct predicting {
     const struct config *config;
     const struct nn_model *model;
-    const struct data_set *data;  /* its test part */
-    const struct data_set *named; /* the job's data, whose classes have names; NULL: not opened */
-    struct model_note note;       /* of the model's file */
-    bool bare;                    /* without labels */
+    const struct data_set *data; /* its test part */
+    struct model_note
+        note;  /* of the model's file; its scaling, if it has none, is that of the job's data */
+    bool bare; /* without labels */
     size_t outputs;
     struct nn_pass *pass;
     float *params;
@@ -60,15 +61,12 @@ print_field(const char *text)
     putchar('"');
 }
 
-/* By the model's file or by the data; without names, by number. */
+/* Without names, by number. */
 static void
 print_class(const struct predicting *p, size_t class)
 {
-    const char *name = class < p->note.class_count ? p->note.class_name[class] : NULL;
-    if (!name && p->named && class < data_info(p->named)->classes)
-        name = data_class_name(p->named, class);
-    if (name)
-        print_field(name);
+    if (class < p->note.scaling.class_count)
+        print_field(p->note.scaling.class_name[class]);
     else
         printf("%zu", class);
 }
@@ -191,22 +189,29 @@ open_predicting(struct predicting *p, const char *model_path, struct why *why)
     return safetensors_read(model_path, p->model, p->params, why);
 }
 
-/* The model and the rows: from the model's file alone, where it has all that is needed, else from the job's data. */
+/* The model and the rows: from the model's file alone, where it has all that is needed, else with the job's data. */
 static int
-open_rows(struct predicting *p, struct job *job, struct data_set **rows, const char *path,
-          struct why *why)
+open_rows(struct predicting *p, struct job *job, struct data_set **rows, const char *const *args,
+          bool scaled, struct why *why)
 {
-    struct data_scaling scaling = p->note.scaling;
-    bool alone = path && scaling.input.dims > 0 && (p->note.column || !p->config->data.standardise);
-    int rc =
-        alone ? job_open_input(job, p->config, &scaling.input, why) : job_open(job, p->config, why);
+    const char *path = args[2];
+    struct data_scaling *like = &p->note.scaling;
+    bool own = false;
+    int rc = model_note_read(&p->note, args[1], why);
+    if (!rc && path && like->input.dims > 0) {
+        rc = job_open_input(job, p->config, &like->input, why);
+    } else if (!rc) {
+        model_note_fini(&p->note);
+        rc = model_note_open(&p->note, job, p->config, args[1], scaled && !path, &own, why);
+    }
     p->model = job->model;
-    p->named = job->data;
     rc = rc ? rc : check_model(p, why);
-    if (!rc && path && !alone)
-        data_scaling(job->data, &scaling);
+    if (!rc && own) {
+        term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
+        data_scaling(job->data, like);
+    }
     if (!rc && path)
-        rc = data_open_rows(rows, &scaling, path, why);
+        rc = data_open_rows(rows, like, path, scaled, why);
     p->data = *rows ? *rows : job->data;
     return rc;
 }
@@ -218,9 +223,7 @@ predict_run(struct config *config, const struct options *options, const char *co
     struct job job = {0};
     struct data_set *rows = NULL;
     struct predicting p = {.config = config, .bare = args[2] != NULL};
-    (void)options;
-    int rc = model_note_read(&p.note, args[1], why);
-    rc = rc ? rc : open_rows(&p, &job, &rows, args[2], why);
+    int rc = open_rows(&p, &job, &rows, args, options->scaled, why);
     rc = rc ? rc : open_predicting(&p, args[1], why);
     rc = rc ? rc : print_rows(&p, why);
     nn_pass_destroy(&p.pass);

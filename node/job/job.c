@@ -355,12 +355,21 @@ job_open_input(struct job *job, const struct config *config, const struct nn_sha
 int
 job_open(struct job *job, const struct config *config, struct why *why)
 {
+    return job_open_like(job, config, NULL, false, why);
+}
+
+int
+job_open_like(struct job *job, const struct config *config, const struct data_scaling *like,
+              bool scaled, struct why *why)
+{
     struct data_spec spec;
     struct nn_shape input;
     config_data_spec(config, &spec);
+    spec.like = like;
+    spec.scaled = like && scaled;
     int rc = open_numerics(job, config, config->threads, why);
     rc = rc ? rc : data_open(&job->data, &spec, why);
-    rc = rc ? rc : check_rows(config, data_info(job->data), why);
+    rc = rc || like ? rc : check_rows(config, data_info(job->data), why);
     rc = rc ? rc : model_input(config, data_info(job->data), &input, why);
     rc = rc ? rc : open_model(job, config, &input, why);
     rc = rc ? rc : check_outputs(config, job, why);

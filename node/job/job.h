@@ -31,6 +31,11 @@ struct job {
 
 /* Returns 0, or a negative errno with one line in `why`. Call job_close after an error, too. */
 int job_open(struct job *job, const struct config *config, struct why *why);
+/* The same for a model that learned from other data: the samples and classes of the data are made as `like` says
+ * (data.h). NULL: as their own. There may be fewer samples than a batch has. `scaled`: the numbers of the data are
+ * scaled already. */
+int job_open_like(struct job *job, const struct config *config, const struct data_scaling *like,
+                  bool scaled, struct why *why);
 void job_close(struct job *job);
 /* Opens only the model and its exponent blocks, without data, for samples of this shape. */
 int job_open_input(struct job *job, const struct config *config, const struct nn_shape *shape,

@@ -93,6 +93,9 @@ add_list(struct pairs *pairs, const char *name, json_t *list)
     json_decref(list);
 }
 
+static const char *const unit_name[] = {
+    [DATA_UNIT_NUMBER] = "number", [DATA_UNIT_BYTE] = "byte", [DATA_UNIT_SCALED] = "scaled"};
+
 static void
 add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
 {
@@ -101,6 +104,7 @@ add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
     for (size_t i = 0; i < scaling->input.dims; i++)
         json_array_append_new(input, json_integer((json_int_t)scaling->input.dim[i]));
     add_list(pairs, "input", input);
+    add_pair(pairs, "unit", strdup(unit_name[scaling->unit]));
     json_t *norm = scaling->planes ? json_array() : NULL;
     for (size_t i = 0; i < scaling->planes; i++)
         json_array_append_new(norm, json_pack("[f, f]", (double)scaling->norm[i].scale,
@@ -120,12 +124,16 @@ add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
 static void
 add_classes(struct pairs *pairs, const struct data_set *data)
 {
+    char number[NUMBER];
     size_t count = data_info(data)->classes;
-    if (count == 0 || count > COLUMNS_MAX || !data_class_name(data, 0))
+    if (count == 0 || count > COLUMNS_MAX || data_info(data)->labels > 1)
         return;
     json_t *names = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(names, json_string(data_class_name(data, i)));
+    for (size_t i = 0; i < count; i++) {
+        const char *name = data_class_name(data, i);
+        snprintf(number, sizeof number, "%zu", i);
+        json_array_append_new(names, json_string(name ? name : number));
+    }
     add_list(pairs, "classes", names);
 }
 
@@ -427,16 +435,35 @@ read_classes(struct model_note *note, const struct reading *r)
     int rc = read_metadata_list(r, "classes", COLUMNS_MAX, expected, &list);
     size_t count = json_array_size(list);
     note->class_name = count ? calloc(count, sizeof *note->class_name) : NULL;
+    if (count && !note->class_name)
+        rc = why_error(r->why, -ENOMEM, "%s: no memory for its metadata", r->path);
     for (size_t i = 0; note->class_name && i < count && !rc; i++) {
-        char name[DATA_NAME_SIZE];
         const char *text = json_string_value(json_array_get(list, i));
-        parse_escape(name, sizeof name, text ? text : "");
-        note->class_name[i] = strdup(name);
-        note->class_count = i + 1;
+        parse_escape(note->class_name[i], sizeof note->class_name[i], text ? text : "");
         rc = text ? 0 : refuse_metadata(r, "classes", expected);
     }
+    note->scaling.class_name = (const char(*)[DATA_NAME_SIZE])note->class_name;
+    note->scaling.class_count = rc ? 0 : count;
     json_decref(list);
     return rc;
+}
+
+/* Older files do not have it. Theirs has a norm if the job has pixels or arrays; of arrays it does not say whether
+ * they were bytes. */
+static int
+read_unit(struct model_note *note, const struct reading *r)
+{
+    const char *unit = json_string_value(json_object_get(r->metadata, "unit"));
+    struct data_scaling *scaling = &note->scaling;
+    scaling->unit = scaling->planes ? DATA_UNIT_BYTE : DATA_UNIT_NUMBER;
+    if (!unit && scaling->planes && note->config && strstr(note->config, "source: npy"))
+        scaling->input.dims = 0;
+    for (size_t i = 0; unit && i < sizeof unit_name / sizeof *unit_name; i++)
+        if (strcmp(unit, unit_name[i]) == 0 && (i == DATA_UNIT_BYTE) == (scaling->planes > 0)) {
+            scaling->unit = (enum data_unit)i;
+            unit = NULL;
+        }
+    return unit ? refuse_metadata(r, "unit", "byte, with a norm; number or scaled, without") : 0;
 }
 
 int
@@ -452,6 +479,7 @@ model_note_take(struct model_note *out, const char *name, const struct json_t *m
         rc = read_norm(&out->scaling, &r, width);
     if (!rc && width)
         rc = read_columns(out, &r, width);
+    rc = rc ? rc : read_unit(out, &r);
     return rc ? rc : read_classes(out, &r);
 }
 
@@ -459,20 +487,27 @@ int
 model_note_read(struct model_note *out, const char *path, struct why *why)
 {
     json_t *metadata = NULL;
-    *out = (struct model_note){.class_count = 0};
+    *out = (struct model_note){.config = NULL};
     int rc = safetensors_metadata(path, &metadata, why);
     rc = rc ? rc : model_note_take(out, path, metadata, why);
     json_decref(metadata);
     return rc;
 }
 
+int
+model_note_open(struct model_note *out, struct job *job, const struct config *config,
+                const char *path, bool scaled, bool *own, struct why *why)
+{
+    int rc = model_note_read(out, path, why);
+    *own = !rc && out->scaling.input.dims == 0;
+    return rc ? rc : job_open_like(job, config, *own ? NULL : &out->scaling, scaled, why);
+}
+
 void
 model_note_fini(struct model_note *note)
 {
-    for (size_t i = 0; i < note->class_count; i++)
-        free(note->class_name[i]);
     free(note->class_name);
     free(note->column);
     free(note->config);
-    *note = (struct model_note){.class_count = 0};
+    *note = (struct model_note){.config = NULL};
 }

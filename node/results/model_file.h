@@ -8,12 +8,15 @@
  *     params_sha256    of the weights, as in result.json: of all bytes behind the header of this file
  *     job, config      hash of the job, and its text as YAML: every key with its value
  *     input            [1, 28, 28]: shape of a sample
- *     classes          ["cat", "dog"]: the names of classes 0, 1, ..; if the data have names
+ *     classes          ["cat", "dog"]: the names of classes 0, 1, ..; their numbers, if the data have no names
+ *     unit             what the model learned from: "byte": numbers 0..255; "number": any; "scaled": arrays that
+ *                      convert had scaled already
  *     norm             [[scale, shift], ..]: what a byte becomes, byte * scale + shift, for each colour; if samples are
  *                      bytes
  *     mean, scale      [..], [..]: what a number becomes, (number - mean) * scale, for each column; with data.standardise
  *
- * A file without these metadata is read, too; then they are unknown. */
+ * A file without these metadata is read, too; then they are unknown. So is the scaling of a file with `norm` and no
+ * `unit` whose job has npy: such files were written for arrays of any type. */
 #ifndef NODE_MODEL_FILE_H
 #define NODE_MODEL_FILE_H
 
@@ -51,11 +54,11 @@ void model_stream_drop(struct model_stream **stream);
 
 /* What the metadata of a file say. */
 struct model_note {
-    struct data_scaling scaling; /* scaling.input.dims 0: unknown */
-    struct data_column *column;  /* scaling.column, owned */
-    char **class_name;           /* [class_count]; owned */
-    size_t class_count;          /* 0: no names */
-    char *config;                /* text of the job; NULL: unknown; owned */
+    /* scaling.input.dims 0: unknown; classes may be known without it. It borrows the next two */
+    struct data_scaling scaling;
+    struct data_column *column;
+    char (*class_name)[DATA_NAME_SIZE];
+    char *config; /* text of the job; NULL: unknown; owned */
 };
 
 struct json_t;
@@ -66,5 +69,10 @@ int model_note_read(struct model_note *out, const char *path, struct why *why);
 int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
                     struct why *why);
 void model_note_fini(struct model_note *note);
+/* Opens the job for the model in `path`, whose note it reads: its data are scaled, and their classes numbered, as
+ * that model learned them, or as the job says where the note does not tell; then `own` is true. job_close and
+ * model_note_fini may follow either way. */
+int model_note_open(struct model_note *out, struct job *job, const struct config *config,
+                    const char *path, bool scaled, bool *own, struct why *why);
 
 #endif

@@ -40,9 +40,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rc = model_note_take(&note, "input", metadata, &why);
         if (!rc)
             check_scaling(&note.scaling);
-        for (size_t i = 0; !rc && i < note.class_count; i++)
-            assert(!note.class_name[i] || (strlen(note.class_name[i]) < DATA_NAME_SIZE &&
-                                           parse_printable(note.class_name[i])));
+        for (size_t i = 0; !rc && i < note.scaling.class_count; i++)
+            assert(strlen(note.class_name[i]) < DATA_NAME_SIZE &&
+                   parse_printable(note.class_name[i]));
         model_note_fini(&note);
         json_decref(metadata);
     }

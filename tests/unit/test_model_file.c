@@ -81,6 +81,7 @@ same_scaling(const struct data_scaling *got, const struct job *job)
         assert_int_equal(got->input.dim[i], wanted.input.dim[i]);
         width *= wanted.input.dim[i];
     }
+    assert_int_equal(got->unit, wanted.unit);
     assert_int_equal(got->planes, wanted.planes);
     assert_memory_equal(got->norm, wanted.norm, wanted.planes * sizeof *wanted.norm);
     assert_int_equal(!got->column, !wanted.column);
@@ -103,7 +104,7 @@ columns_and_names_come_back_equal(void **state)
                                        &job, &note);
     same_scaling(&note.scaling, &job);
     assert_non_null(note.column);
-    assert_int_equal(note.class_count, 3);
+    assert_int_equal(note.scaling.class_count, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_string_equal(note.class_name[i], data_class_name(job.data, i));
         assert_string_equal(note.class_name[i], name[i]);
@@ -123,7 +124,8 @@ bytes_come_back_equal(void **state)
     same_scaling(&note.scaling, &job);
     assert_int_equal(note.scaling.planes, 1);
     assert_null(note.column);
-    assert_int_equal(note.class_count, 0);
+    assert_int_equal(note.scaling.class_count, 10);
+    assert_string_equal(note.class_name[9], "9");
     close_all(config, &job, &note);
 }
 
