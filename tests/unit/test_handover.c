@@ -29,6 +29,7 @@ struct mail {
     uint64_t shards;
     int32_t body[CHUNK];
     unsigned uses;
+    unsigned cut; /* of the plan that its sender has */
 };
 
 struct member {
@@ -44,6 +45,8 @@ struct member {
     uint64_t made[STAGES][2];
     int32_t words[2][STAGES][2][SHARDS][WORDS]; /* in and out */
     size_t kept;
+    unsigned cut;   /* of the plan that it has */
+    uint64_t asked; /* bitmap of members that asked before it had their plan */
 };
 
 struct world {
@@ -56,15 +59,16 @@ struct world {
     unsigned rank_of[MEMBERS], member_of[MEMBERS];
     struct member member[MEMBERS];
     struct mail *mail[MAIL];
-    size_t mails, damaged, chunks;
+    size_t mails, damaged, chunks, moves;
+    unsigned cut; /* where the model is cut: a number */
 };
 
 /* What everybody who computes it right gets. */
 static int32_t
-word_of(uint64_t round, struct handover_item item, uint64_t i)
+word_of(const struct member *m, struct handover_item item, uint64_t i)
 {
-    uint64_t name = item.stage * 1000u + item.shard * 10u + item.gradient;
-    return (int32_t)mix64_pair(mix64_pair(round, name), i);
+    uint64_t name = m->cut * 100000u + item.stage * 1000u + item.shard * 10u + item.gradient;
+    return (int32_t)mix64_pair(mix64_pair(m->round, name), i);
 }
 
 static uint64_t
@@ -88,6 +92,7 @@ mail_add(struct world *w, struct mail *mail)
 {
     assert_true(w->mails < MAIL);
     mail->uses = 1;
+    mail->cut = w->member[mail->from].cut;
     w->mail[w->mails++] = mail;
 }
 
@@ -191,6 +196,7 @@ member_plan(struct member *m)
 {
     struct world *w = m->world;
     const struct proto_member *mine = &w->plan.members[w->rank_of[m->index]];
+    m->cut = w->cut;
     handover_plan(m->handover, &w->plan, w->rank_of[m->index]);
     for (unsigned s = 0; s < w->stages; s++) {
         uint64_t shards = mine->holds >> s & 1 ? mine->shards : 0;
@@ -209,8 +215,14 @@ member_round(struct member *m, uint64_t round)
     memset(m->words, 0x11, sizeof m->words);
     m->round = round;
     m->computes = false;
+    bool moved = m->cut != m->world->cut;
     member_plan(m);
     handover_round(m->handover, round, round * 77);
+    assert_int_equal(m->kept, 0); /* nobody is another round ahead */
+    for (; moved && m->asked; m->asked &= m->asked - 1)
+        handover_again(m->handover, m->world->rank_of[__builtin_ctzll(m->asked)]);
+    if (moved)
+        handover_ask(m->handover);
 }
 
 /* The living ones are in the plan; each has its shards, those of the dead go to their siblings. */
@@ -218,6 +230,8 @@ static void
 plan_make(struct world *w, const uint64_t *shards)
 {
     w->plan = (struct proto_plan){.complete = bits_below(SHARDS), .cut_count = w->stages - 1};
+    for (uint16_t k = 0; k < w->plan.cut_count; k++)
+        w->plan.cuts[k].bucket = (uint16_t)(w->cut + k + 1);
     for (unsigned i = 0; i < w->members; i++) {
         if (w->member[i].dead)
             continue;
@@ -301,7 +315,9 @@ deliver(struct world *w, size_t k, bool damage)
     struct member *to = &w->member[mail->to];
     mail->uses++;
     mail_remove(w, first);
-    if (!to->dead && mail->asks) {
+    if (mail->cut != to->cut) { /* it names other cuts: pieces.c */
+        to->asked |= mail->asks && mail->cut == w->cut ? UINT64_C(1) << mail->from : 0;
+    } else if (!to->dead && mail->asks) {
         handover_on_ask(to->handover, node_of(mail->from), mail->first, mail->shards);
     } else if (!to->dead) {
         if (damage)
@@ -335,7 +351,7 @@ give(struct member *m)
     struct handover_item item = {forward ? p->stage + 1 : p->stage - 1, p->shard, !forward};
     int32_t *words = m->words[1][item.stage][item.gradient][item.shard];
     for (uint64_t i = 0; i < size_of(item); i++)
-        words[i] = word_of(m->round, item, i);
+        words[i] = word_of(m, item, i);
     m->made[item.stage][item.gradient] |= UINT64_C(1) << item.shard;
     handover_made(m->handover, item);
 }
@@ -348,7 +364,7 @@ step(struct member *m)
         bool made = m->made[item.stage][item.gradient] >> item.shard & 1;
         for (uint64_t i = 0; i < size_of(item); i++)
             assert_int_equal(m->words[made][item.stage][item.gradient][item.shard][i],
-                             word_of(m->round, item, i));
+                             word_of(m, item, i));
         arrive(m, item);
     }
     if (m->computes) {
@@ -389,6 +405,22 @@ accident(struct world *w)
         }
 }
 
+/* The model is cut elsewhere, perhaps where it was before: all of the round is made again, by who comes to it later,
+ * too. */
+static void
+cuts_move(struct world *w, uint64_t round)
+{
+    uint64_t shards[MEMBERS] = {0};
+    for (unsigned r = 0; r < w->plan.count; r++)
+        shards[w->member_of[r]] = w->plan.members[r].shards;
+    w->cut = (w->cut + 1 + (unsigned)rand_below(&w->rand, 2)) % 3;
+    w->moves++;
+    plan_make(w, shards);
+    for (unsigned i = 0; i < w->members; i++)
+        if (!w->member[i].dead && w->member[i].round == round)
+            member_round(&w->member[i], round);
+}
+
 static bool
 all_complete(const struct world *w, uint64_t round)
 {
@@ -411,7 +443,10 @@ round_run(struct world *w, uint64_t round, unsigned accidents)
         bool began = true;
         for (unsigned i = 0; i < w->members; i++)
             began &= w->member[i].dead || w->member[i].round == round;
-        if (began && accidents > 0 && rand_below(&w->rand, 30) == 0) {
+        if (w->stages > 1 && accidents > 0 && rand_below(&w->rand, 60) == 0) {
+            accidents--;
+            cuts_move(w, round);
+        } else if (began && accidents > 0 && rand_below(&w->rand, 30) == 0) {
             accidents--;
             accident(w);
         } else if (w->mails > 0 && rand_bool(&w->rand)) {
@@ -429,17 +464,19 @@ static void
 all_arrives_whatever_happens(void **state)
 {
     (void)state;
-    size_t chunks = 0, damaged = 0;
+    size_t chunks = 0, damaged = 0, moves = 0;
     for (uint64_t seed = 1; seed <= cases(3000); seed++) {
         struct world *w = world_new(seed);
         for (uint64_t round = 1; round <= ROUNDS; round++)
             round_run(w, round, (unsigned)rand_below(&w->rand, 4));
         chunks += w->chunks;
         damaged += w->damaged;
+        moves += w->moves;
         world_free(w);
     }
     assert_true(chunks > 1000);
     assert_true(damaged > 100);
+    assert_true(moves > 100);
 }
 
 /* --- What is refused -------------------------------------------------------------------------------- */
@@ -460,7 +497,7 @@ pair(void)
         member_round(&w->member[i], 1);
     struct handover_item item = {1, 3, false};
     for (uint64_t i = 0; i < size_of(item); i++)
-        w->member[0].words[1][1][0][3][i] = word_of(1, item, i);
+        w->member[0].words[1][1][0][3][i] = word_of(&w->member[0], item, i);
     handover_made(w->member[0].handover, item);
     return w;
 }
@@ -632,7 +669,7 @@ who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
     assert_true(came(w));
     member_round(&w->member[0], 5);
     for (uint64_t i = 0; i < size_of(item); i++)
-        w->member[0].words[1][1][0][3][i] = word_of(5, item, i);
+        w->member[0].words[1][1][0][3][i] = word_of(&w->member[0], item, i);
     handover_made(w->member[0].handover, item);
     while (w->mails > 0)
         deliver(w, 0, false);
@@ -642,6 +679,30 @@ who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
         deliver(w, 0, false);
     assert_true(came(w));
     world_free(w);
+}
+
+/* Node 0 is a round ahead, and node 1 comes to a later one, or the model is cut elsewhere meanwhile: nothing is kept,
+ * and it asks. */
+static void
+what_came_early_is_released_when_nobody_wants_it(void **state)
+{
+    (void)state;
+    for (int moved = 0; moved < 2; moved++) {
+        struct world *w = pair();
+        struct handover_item item = {1, 3, false};
+        member_round(&w->member[0], 2);
+        handover_made(w->member[0].handover, item);
+        while (w->mails > 0)
+            deliver(w, w->mails - 1, false);
+        assert_int_equal(w->member[1].kept, 2); /* 6 words */
+        if (moved)
+            cuts_move(w, 0);
+        member_round(&w->member[1], moved ? 2 : 3);
+        assert_int_equal(w->member[1].kept, 0);
+        assert_false(came(w));
+        assert_int_equal(asked(w) > 0, moved);
+        world_free(w);
+    }
 }
 
 /* The two members change places in the middle of the round. */
@@ -656,6 +717,26 @@ change_places(struct world *w)
     plan_make(w, shards);
     for (unsigned i = 0; i < 2; i++)
         handover_plan(w->member[i].handover, &w->plan, i);
+}
+
+/* Until the round begins anew. */
+static void
+what_was_made_of_other_cuts_is_neither_told_nor_sent(void **state)
+{
+    (void)state;
+    struct world *w = pair();
+    while (w->mails > 0)
+        deliver(w, 0, false);
+    w->cut++;
+    change_places(w);
+    assert_int_equal(w->mails, 0);
+    change_places(w);
+    handover_on_ask(w->member[0].handover, node_of(1), (struct handover_item){1, 0, false},
+                    UINT64_MAX);
+    handover_again(w->member[0].handover, 1);
+    assert_int_equal(w->mails, 0);
+    assert_false(came(w));
+    world_free(w);
 }
 
 static void
@@ -715,6 +796,8 @@ main(void)
         cmocka_unit_test(a_damaged_chunk_is_asked_for_again),
         cmocka_unit_test(it_comes_again_only_to_who_asks_and_has_the_shard),
         cmocka_unit_test(who_comes_to_a_round_late_asks_for_what_it_dropped),
+        cmocka_unit_test(what_came_early_is_released_when_nobody_wants_it),
+        cmocka_unit_test(what_was_made_of_other_cuts_is_neither_told_nor_sent),
         cmocka_unit_test(it_is_told_when_its_stage_comes_back),
         cmocka_unit_test(what_was_made_here_is_not_written_again),
         cmocka_unit_test(nothing_of_a_round_that_is_over_is_sent),

@@ -156,8 +156,6 @@ static void
 stage_plan(struct pieces *pieces, unsigned stage, uint64_t shards, bool again)
 {
     uint64_t had = pieces->schedule.of[stage].mine;
-    if (again || (shards & ~had))
-        pieces->tail = false;
     schedule_drop(&pieces->schedule, stage, had & ~shards);
     schedule_add(&pieces->schedule, stage, shards & ~had);
     if (again) {
