@@ -47,11 +47,13 @@ int safetensors_write(const char *path, const struct nn_model *model, const floa
  * UTF-8. Values of the same length give the same size. */
 char *safetensors_header(const struct nn_model *model, const char *const *metadata, size_t *size);
 /* Reads into params. Names and shapes must be the model's; `why` names missing, surplus and misshapen tensors.
- * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model) or the error of reading. */
+ * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model, or with NaN or infinity) or the error
+ * of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,
                      struct why *why);
 /* Opens a file, and checks it as above; then parameters are taken of it, any number of times: the tensors that lie in [first, end) of
- * the model's, to to[end - first]. safetensors_close frees it, and may be called with NULL in *file. The model is borrowed. */
+ * the model's, to to[end - first]; NaN and infinity are refused. safetensors_close frees it, and may be called with
+ * NULL in *file. The model is borrowed. */
 struct safetensors_file;
 int safetensors_open(struct safetensors_file **out, const char *path, const struct nn_model *model,
                      struct why *why);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -449,6 +450,21 @@ safetensors_open(struct safetensors_file **out, const char *path, const struct n
     return rc;
 }
 
+static int
+tensor_finite(const struct safetensors_file *file, const struct nn_tensor *tensor, const float *x,
+              struct why *why)
+{
+    for (size_t k = 0; k < tensor->count; k++)
+        if (!isfinite(x[k]))
+            return why_error(why, -EINVAL,
+                             "%s: tensor %s: element %zu is %s, expected finite numbers",
+                             file->path, tensor->name, k,
+                             isnan(x[k]) ? "NaN"
+                             : x[k] > 0  ? "infinity"
+                                         : "-infinity");
+    return 0;
+}
+
 int
 safetensors_take(const struct safetensors_file *file, size_t first, size_t end, float *to,
                  struct why *why)
@@ -462,6 +478,9 @@ safetensors_take(const struct safetensors_file *file, size_t first, size_t end, 
         if (got != (ssize_t)size)
             return why_error(why, got < 0 ? -errno : -EIO, "%s: %s", file->path,
                              strerror(got < 0 ? errno : EIO));
+        int rc = tensor_finite(file, tensor, to + (tensor->first - first), why);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -167,10 +167,13 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     if (rc) {
         why_set(why, "not enough memory to evaluate");
     } else if (!(rc = safetensors_read(path, job->model, params, why))) {
-        work_evaluate(work, params, &loss, &accuracy);
+        bool finite = work_evaluate(work, params, &loss, &accuracy);
         const char *failed = data_failed(job->data);
-        rc = failed ? -EIO : 0;
-        why_set(why, "%s", failed ? failed : "");
+        rc = failed || !finite ? -EIO : 0;
+        why_set(why, "%s%s", failed ? failed : path,
+                failed ? ""
+                       : ": its outputs are not finite (NaN or infinity) for some test samples: "
+                         "there is no loss");
     }
     if (!rc) {
         printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);

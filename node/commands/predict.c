@@ -16,6 +16,7 @@
 #include "node/commands/command.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,15 @@ print_header(const struct predicting *p)
     for (size_t i = 0; i < p->outputs; i++)
         printf(",%s%zu", classifies(p) ? "p" : "y", logistic ? 1 : i);
     printf("\n");
+}
+
+static bool
+all_numbers(const float *z, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(z[i]))
+            return false;
+    return true;
 }
 
 /* Outputs z to what is printed; returns the class. */
@@ -158,8 +168,14 @@ print_rows(const struct predicting *p, struct why *why)
         const char *failed = data_failed(p->data);
         if (failed)
             return why_error(why, -EIO, "%s", failed);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+            if (!all_numbers(nn_pass_output(p->pass) + i * p->outputs, p->outputs))
+                return why_error(why, -ERANGE,
+                                 "row %zu: the outputs of the model are not finite (NaN or "
+                                 "infinity)",
+                                 first + i);
             print_row(p, first + i, batch, i);
+        }
     }
     return 0;
 }

@@ -21,6 +21,7 @@ struct job {
     struct safetensors_file *from; /* model.from, open; NULL: there is none */
     struct checkpoint_file *start; /* train.from, open; NULL: there is none */
     uint64_t begun;                /* steps that were done before the first one: in train.from */
+    uint64_t begun_skipped;        /* of these, in which a gradient was not finite */
     uint64_t from_hash;            /* hash of these weights or this state; 0 if there are none */
     const char *kernel;            /* what computes products, as nn_init returned it */
     /* train.past: what the steps of each earlier part were trained with, and the hash of the job at that time */

@@ -194,6 +194,7 @@ read_state(struct job *job, const struct config *config, struct state_header *he
     if (rc)
         return refuse_from(config, rc, reason.line, why);
     job->begun = header->step;
+    job->begun_skipped = header->skipped;
     job->from_hash = hash ? hash : 1;
     return 0;
 }

@@ -9,7 +9,7 @@ void
 rounds_count_skips(struct run *run)
 {
     const struct state_header *h = run->state.header;
-    run->skips = (struct train_skips){h->skipped, h->skipped_row, h->step};
+    run->skips = (struct train_skips){.count = h->skipped, .row = h->skipped_row, .at = h->step};
 }
 
 static void

@@ -55,6 +55,7 @@ struct train_told {
     bool hinted;       /* what to check while it waits, or trains alone */
     bool watches;      /* there is no shard for this node */
     bool skipped;      /* a gradient was not finite */
+    bool cut;          /* weights are cut off */
     atomic_bool model; /* where model.safetensors is */
     int slow;          /* as in core_stats, and since when */
     double slow_since;
@@ -67,6 +68,10 @@ struct train_told {
 struct train_skips {
     uint64_t count, row; /* the last `row` ones were */
     uint64_t at;         /* step of the last gradient */
+    /* In a free way: hash of the weights that training began with, 0: it goes on from a checkpoint; and whether the
+     * result is the same */
+    uint64_t first;
+    bool unmoved;
 };
 
 struct run {
@@ -151,7 +156,11 @@ void train_tell_skipped(struct run *run, uint64_t step);
 /* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not finite,
  * so it is to stop. */
 bool train_count(struct run *run, uint64_t step, bool skipped);
-/* Is the run to end with an error, as there are no finite gradients, or no finite weights, any more? Says so. */
+/* In a free way of training: what it begins with, and what it has come to. */
+void train_count_first(struct run *run, const void *weights, size_t size);
+void train_count_last(struct run *run, const void *weights, size_t size);
+/* Is the run to end with an error, as none of its steps counted, or there are no finite gradients, or weights, any
+ * more? Says so. */
 bool train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
 /* Once, after a while: nobody answers. Others may be there, and not get through. */

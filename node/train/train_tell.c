@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "mesh/core/gossip/gossip_flow.h"
 #include "node/cli/waiting.h"
 #include "proto/clock.h"
@@ -188,6 +190,29 @@ train_count(struct run *run, uint64_t step, bool skipped)
     return run->skips.row >= STATE_SKIPS_MAX;
 }
 
+void
+train_count_first(struct run *run, const void *weights, size_t size)
+{
+    run->skips.first = run->folder.resumed ? 0 : XXH3_64bits(weights, size) | 1;
+}
+
+void
+train_count_last(struct run *run, const void *weights, size_t size)
+{
+    run->skips.unmoved = run->skips.first == (XXH3_64bits(weights, size) | 1);
+}
+
+/* In a free way a node knows of its own gradients, and the weights tell of those of the others. */
+static bool
+none_counted(const struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    const struct job *job = &run->job;
+    if (run->way->free)
+        return run->skips.count > 0 && run->skips.unmoved;
+    return h->step > job->begun && h->skipped - job->begun_skipped == h->step - job->begun;
+}
+
 static bool
 all_finite(const float *weights, size_t count)
 {
@@ -204,6 +229,13 @@ train_tell_hopeless(struct run *run)
 {
     uint64_t row = run->skips.row;
     char what[64] = "the weights are";
+    if (row < STATE_SKIPS_MAX && none_counted(run)) {
+        train_say(run, 3,
+                  "stopped at step %llu: none of the steps counted, as their gradients were not "
+                  "finite (NaN or infinity). Try a smaller train.optimizer.*.rate%s.",
+                  (unsigned long long)run->skips.at, run->way->remedy);
+        return true;
+    }
     if (row >= STATE_SKIPS_MAX)
         snprintf(what, sizeof what, "the last %llu gradients were", (unsigned long long)row);
     else if (!run->way->free || all_finite(run->state.params, run->state.param_count))

@@ -237,11 +237,30 @@ measure_gossip(struct memory *m, const struct config *config, size_t params, uin
     m->told -= gossip_size(&gossip, MESH_CHUNK_ELEMS);
 }
 
+/* What gossip_flow.h clamps; once. */
+static void
+tell_cut(struct run *run, const int32_t *values)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < run->state.param_count && !run->told.cut; k++)
+        count += values[k] == INT32_MAX || values[k] == INT32_MIN;
+    if (count == 0)
+        return;
+    run->told.cut = true;
+    train_say(run, 4,
+              "step %llu: %zu of %zu weights are cut off at -128 or 128, beyond which gossip holds "
+              "none: the model is another one than without it",
+              (unsigned long long)run->state.header->step, count, run->state.param_count);
+}
+
 static void
 start_gossip(struct run *run)
 {
     struct gossip_run *gossip = run->own;
-    replica_values(&run->state, mesh_own(run->mesh));
+    int32_t *own = mesh_own(run->mesh);
+    replica_values(&run->state, own);
+    train_count_first(run, own, run->state.param_count * sizeof *own);
+    tell_cut(run, own);
     if (run->folder.found.whole)
         gossip->from = gossip->begins ? gossip->saved.snapshot : replica_hash(&run->state);
     train_announce(run, run->state.header->step, state_rehash(&run->state, run->pool));
@@ -342,7 +361,9 @@ step(struct run *run, const struct mesh_task *task)
         .round = task->round, .shards = task->shards, .known = task->known};
     double start = clock_s();
     size_t buckets;
-    replica_begin(replica, &what, values_of(run));
+    const int32_t *values = values_of(run);
+    tell_cut(run, values);
+    replica_begin(replica, &what, values);
     fail_hit(FAIL_COMPUTE, run->state.block, run->state.size);
     uint64_t hash = advance_replica(run, replica_shards(replica, &what));
     gossip->event.skipped |= !replica_update(replica, mesh_own(run->mesh));
@@ -386,6 +407,8 @@ finish(struct run *run)
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
+    train_count_last(run, sum, state->param_count * sizeof *sum);
+    tell_cut(run, sum);
     struct evaluation_news news;
     if (evaluation_last(&run->free.evaluation, run, &news))
         report_news(run, &news, run->meter.peers_max);

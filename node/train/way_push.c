@@ -290,6 +290,7 @@ finish(struct run *run)
     h->samples = state_samples(&run->state.job, steps);
     h->train_loss = (double)NAN;
     h->done = h->evaluations = 1;
+    train_count_last(run, run->state.params, run->state.param_count * sizeof(float));
     push_save_end(run);
     if (run->state.job.test)
         evaluate_result(run);
@@ -400,6 +401,7 @@ static void
 start_push(struct run *run)
 {
     train_begin_fresh(run);
+    train_count_first(run, run->state.params, run->state.param_count * sizeof(float));
     announce_push(run);
 }
 

@@ -83,8 +83,9 @@ void work_begin(struct work *work, const struct state *next, uint64_t shards, si
 /* Drops the work that was begun, because the state it began from will not come. */
 void work_drop(struct work *work);
 
-/* Loss and accuracy over the whole test part, on this machine alone. */
-void work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
+/* Loss and accuracy over the whole test part, on this machine alone. False: outputs are not finite, and there is no
+ * loss. */
+bool work_evaluate(struct work *work, const float *params, double *loss, double *accuracy);
 
 /* The first row of a shard of the test part; the one behind its last row is that of the next shard. */
 uint64_t work_test_first(const struct work *work, unsigned shard);

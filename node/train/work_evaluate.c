@@ -166,7 +166,7 @@ work_evaluate_each(struct work *work, const float *params, uint64_t shards,
         result[__builtin_ctzll(shards)] = work->shard_result[__builtin_ctzll(shards)];
 }
 
-void
+bool
 work_evaluate(struct work *work, const float *params, double *loss, double *accuracy)
 {
     unsigned shards = work->setup.shards;
@@ -178,6 +178,7 @@ work_evaluate(struct work *work, const float *params, double *loss, double *accu
         result_add(&sum, &work->shard_result[i]);
     *loss = rows ? sum.loss / (double)rows : 0;
     *accuracy = rows ? sum.correct / (double)(rows * nn_label_count(work->setup.model)) : 0;
+    return !sum.bad;
 }
 
 void

@@ -2,7 +2,8 @@
 # Gradients that are not finite (NaN or infinity) where nodes do not step together: servers that do not wait, and gossip. One
 # sample of the table has numbers whose squares overflow: its gradient is left out, which is said once, and a replay gives
 # the same model. When all have such numbers, or the rate is absurd, each node stops with status 1 after 20 gradients and
-# leaves no result. No loss is written as 0, which it is not. test_model.sh has the same of the ring. Here are those codecs of the
+# leaves no result; and so does a shorter run of which no step counted, in all ways, the ring and stages among them. Weights
+# beyond 128, which gossip cuts off, are said. No loss is written as 0, which it is not. test_model.sh has the same of the ring. Here are those codecs of the
 # ring that remember: a step that is skipped within a span leaves what waits as it is.
 . "$(dirname "$0")/../support/process.sh"
 
@@ -50,6 +51,18 @@ stopped() { # NAME
     rm -rf "${WORK:?}/$name"
 }
 
+none() { # NAME SET ...: nine steps, fewer than what makes a node stop
+    local name=$1
+    shift
+    run "$name" "$WORK/all.yaml" --set train.epochs=1 "$@"
+    [ $STATUS = 1 ] || fail "$name: no step counted, status $STATUS: $(cat "$WORK/$name.log")"
+    grep -q "error: stopped at step 9: none of the steps counted, as their gradients were not finite" "$WORK/$name.log" ||
+        grep -q "error: stopped at step [0-9]*: the last [0-9]* gradients were not finite" "$WORK/$name.log" ||
+        fail "$name: $(cat "$WORK/$name.log")"
+    rm -rf "${WORK:?}/$name"
+    echo "$name: none of its steps counted, so it is not done"
+}
+
 way() { # NAME SET ...
     local name=$1
     shift
@@ -62,6 +75,7 @@ way() { # NAME SET ...
     rm -rf "${WORK:?}/$name"
     run "$name" "$WORK/all.yaml" "$@"
     stopped "$name"
+    none "$name" "$@"
     echo "$name: one is left out, nothing but such ones end the run"
 }
 
@@ -96,5 +110,13 @@ servers="--set mesh.topology=server" gossip="--set mesh.topology=gossip"
     run rate "$WORK/fast.yaml" $gossip
     stopped rate
 }
+none ring
+# shellcheck disable=SC2086 # a list of words
+none rounds $servers
+none stages --set mesh.stages=2
+none local-steps --set train.local_steps=3 --set train.optimizer.sgd.momentum=0
+# shellcheck disable=SC2086 # a list of words
+run cut "$WORK/one.yaml" $gossip --set train.optimizer.sgd.rate=1 --set train.clip_norm=5000 --set train.epochs=1
+grep -q "warning: step [0-9]*: [0-9]* of 2401 weights are cut off at -128 or 128" "$WORK/cut.log" || fail "cut: $(cat "$WORK/cut.log")"
 remembers topk
 remembers onebit
