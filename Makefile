@@ -42,8 +42,22 @@ ALL_CFLAGS = $(ready)-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -UNDEB
 LDLIBS   = $(pc_libs) -lm -lpthread
 LDFLAGS  = $(sysroot) $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
-# `make demo` compiles silently but for a line that says how far it is: TODO is the number of files.
-progress  = $(if $(TODO),$(eval DONE += x); printf 'compiling %d of %d files$(if $(MAKE_TERMOUT),\r,\n)' $(words $(DONE)) $(TODO))
+# One short line per file. V=1: the commands. make -s: nothing. make demo: how far it is, where TODO is the number of files.
+quiet     = $(if $(V),,@)
+says      = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,; echo '  $1')
+progress  = $(eval DONE += x); printf 'compiling %d of %d files$(if $(MAKE_TERMOUT),\r,\n)' $(words $(DONE)) $(TODO)
+define compile =
+@mkdir -p $(@D)$(if $(TODO),$(progress),$(call says,CC $<$(if $2, ($2))))
+$(quiet)$(CC) $(ALL_CFLAGS) $1 -c -o $@ $<
+endef
+define link =
+@mkdir -p $(@D)$(call says,LD $@)
+$(quiet)$(CC) $(LDFLAGS) $1 -o $@ $^ $2 $(LDLIBS)
+endef
+define archive =
+@rm -f $@$(call says,AR $@)
+$(quiet)ar qcs $@ $^
+endef
 
 # A file *_simd.c is compiled once per instruction set; its first lines name the functions after $(SIMD).
 x86      := $(filter x86_64-%,$(target))
@@ -81,56 +95,47 @@ all: $B/meshnode                     ## the program (build/gcc/meshnode, and a l
 	@ln -sf $B/meshnode meshnode
 
 $B/meshnode: $B/node/cli/main.o $(lib_obj)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B-fail/meshnode: $(failing)
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 ifeq ($(CC)-$(findstring undefined,$(SANITIZE)),clang-undefined) # it needs ten minutes for the checks of unrolled loops
 $B/nn/arithmetic/product%.o $B/nn/arithmetic/windows%.o $B/compress/packed_simd%.o: CFLAGS += -fno-sanitize=undefined
 endif
 $B/%.base.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -O3 -DSIMD=base -c -o $@ $<
+	$(call compile,-O3 -DSIMD=base,base)
 $B/%.avx2.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -O3 $(avx2) -DSIMD=avx2 -c -o $@ $<
+	$(call compile,-O3 $(avx2) -DSIMD=avx2,avx2)
 $B/%.avx512.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -O3 $(avx512) -DSIMD=avx512 -c -o $@ $<
+	$(call compile,-O3 $(avx512) -DSIMD=avx512,avx512)
 $B/%.fail.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -DMESHNODE_FAILPOINTS -c -o $@ $<
+	$(call compile,-DMESHNODE_FAILPOINTS,failpoints)
 $B/%.mutant.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -DMESHNODE_MUTANTS -c -o $@ $<
+	$(call compile,-DMESHNODE_MUTANTS,planted bugs)
 $B/%.o: %.c
-	@mkdir -p $(@D)$(progress)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(call compile)
 
 $(lib): $(lib_obj)
-	@rm -f $@
-	ar qcs $@ $^
+	$(archive)
 $(planted): $(mutants)
-	@rm -f $@
-	ar qcs $@ $^
+	$(archive)
 $(planting): $B/tests/unit/%: $B/tests/unit/%.o $(support) $(planted)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call link,,-lcmocka)
 $B/tests/unit/%: $B/tests/unit/%.o $(support) $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ $(shell sed -n 's|^.*LDFLAGS: *||; T; s| *\*/.*||; p' tests/unit/$*.c) -lcmocka $(LDLIBS)
+	$(call link,,$(shell sed -n 's|^.*LDFLAGS: *||; T; s| *\*/.*||; p' tests/unit/$*.c) -lcmocka)
 $B/tests/prop/%: $B/tests/prop/%.o $(support) $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(call link,,-lcmocka)
 $B/tests/bench/%: $B/tests/bench/%.o $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B/tests/fuzz/replay_%: $B/tests/fuzz/fuzz_%.o $B/tests/fuzz/replay.o $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B/sim: $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c tests/support/scenario*.c)) $B/tests/support/mutant.o $(planted)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B/switch: $B/tests/chaos/switch.o $(support) $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B/forge: $B/tests/process/forge.o $(lib)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link)
 $B/hostile: $B/node/cli/main.o $B/tests/process/hostile.o $(lib_obj)
-	$(CC) $(LDFLAGS) -Wl,--wrap=wire_send,--wrap=wire_send_bulk -o $@ $^ $(LDLIBS)
+	$(call link,-Wl$(comma)--wrap=wire_send$(comma)--wrap=wire_send_bulk)
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
 	@$(install)
@@ -278,8 +283,14 @@ install: all                         ## install program and man page below PREFI
 	install -D -m 644 node/meshnode.1 $(DESTDIR)$(PREFIX)/share/man/man1/meshnode.1
 clean:                               ## remove build/ and runs/
 	rm -rf build runs meshnode
+users = demo deps all install test clean
 help:                                ## this list
-	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' -v users="$(users)" '\
+	    { about[$$1] = $$2; order[++count] = $$1 } \
+	    function show(name) { printf "  make %-14s %s\n", name, about[name]; delete about[name] } \
+	    END { k = split(users, user, " "); for (i = 1; i <= k; i++) show(user[i]); print "\nFor who changes the program:"; \
+	          for (i = 1; i <= count; i++) if (order[i] in about) show(order[i]) }'
+	@echo "  V=1 prints each command, make -s nothing."
 	@echo "  CC=clang and SANITIZE=address,undefined (or thread) build and test beside the plain build."
 
 -include $(shell find $B -name '*.d' 2>/dev/null)

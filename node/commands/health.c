@@ -16,11 +16,12 @@
 #include "node/job/parse.h"
 #include "node/results/metrics_internal.h"
 
-enum { HEALTH_PATH_MAX = 4096 + 256 + 32, SHOWN_MAX = 200 };
+enum { HEALTH_PATH_MAX = 4096 + 256 + 32, SHOWN_MAX = 200, TOUCH_MS = 3000, LOOK_MS = 50 };
 
 struct sign {
     char dir[HEALTH_PATH_MAX];
-    struct timespec at; /* of metrics.jsonl */
+    struct timespec at;    /* of metrics.jsonl */
+    struct timespec until; /* newer files are passed over; 0 none is */
     bool done; /* result.json is there: it is removed with the first step of the next run */
 };
 
@@ -28,6 +29,15 @@ static bool
 newer(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* Seconds since that time, below 0: it lies in the future. */
+static double
+age_of(const struct timespec *at)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)(now.tv_sec - at->tv_sec) + 1e-9 * (double)(now.tv_nsec - at->tv_nsec);
 }
 
 /* The sign of the run in `dir`, when there is one and it is newer than that in `best`. */
@@ -38,7 +48,8 @@ look(const char *dir, struct sign *best)
     struct stat status;
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) ||
-        (best->dir[0] && !newer(&status.st_mtim, &best->at)))
+        (best->dir[0] && !newer(&status.st_mtim, &best->at)) ||
+        (best->until.tv_sec && newer(&status.st_mtim, &best->until)))
         return false;
     best->at = status.st_mtim;
     snprintf(best->dir, sizeof best->dir, "%s", dir);
@@ -105,9 +116,10 @@ print_nodes(const json_t *step)
 }
 
 static void
-print_sign(const struct sign *sign, double age)
+print_sign(const struct sign *sign, bool alive)
 {
     char shown[SHOWN_MAX];
+    double age = age_of(&sign->at);
     parse_escape(shown, sizeof shown, sign->dir);
     json_t *step = last_step(sign->dir);
     printf("%s: ", shown);
@@ -122,17 +134,57 @@ print_sign(const struct sign *sign, double age)
     json_decref(step);
     if (sign->done)
         puts(", done");
+    else if (age < 0 && !alive)
+        printf(", dead or stopped (the time of its metrics.jsonl is %.0f s in the future)\n", -age);
     else
         printf(", last sign of life %.1f s ago%s\n", age > 0 ? age : 0,
-               age > HEALTH_AGE_S ? ": dead or stopped" : "");
+               alive ? "" : ": dead or stopped");
+}
+
+/* In `dir`, or in runs/NAME/node-N below it. 0 or -errno. */
+static int
+find(const char *dir, struct sign *sign)
+{
+    return look(dir, sign) ? 0 : look_below(dir, 1, sign);
+}
+
+/* A time in the future says nothing of the age: a clock was set back, or a file server has another. A node that is alive
+ * touches its file meanwhile. */
+static bool
+is_touched(const struct sign *sign)
+{
+    for (int ms = 0; ms < TOUCH_MS; ms += LOOK_MS) {
+        struct sign now = {.done = false};
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+        if (look(sign->dir, &now) &&
+            (now.done || newer(&now.at, &sign->at) || newer(&sign->at, &now.at)))
+            return true;
+    }
+    return false;
+}
+
+/* Of a run that is not done. If it is dead, and its time in the future, another one may be the newest. */
+static bool
+is_alive(const char *dir, struct sign *sign)
+{
+    double age = age_of(&sign->at);
+    if (age >= 0)
+        return age <= HEALTH_AGE_S;
+    if (is_touched(sign))
+        return true;
+    struct sign other = {.done = false};
+    clock_gettime(CLOCK_REALTIME, &other.until);
+    if (find(dir, &other) != 0)
+        return false;
+    *sign = other;
+    return sign->done || age_of(&sign->at) <= HEALTH_AGE_S;
 }
 
 int
 health_print(const char *dir)
 {
     struct sign sign = {.done = false};
-    struct timespec now;
-    int rc = look(dir, &sign) ? 0 : look_below(dir, 1, &sign); /* runs/NAME/node-N */
+    int rc = find(dir, &sign);
     if (rc) {
         char shown[SHOWN_MAX];
         parse_escape(shown, sizeof shown, dir);
@@ -140,9 +192,7 @@ health_print(const char *dir)
                rc == -ENOENT ? "" : strerror(-rc));
         return 1;
     }
-    clock_gettime(CLOCK_REALTIME, &now);
-    double age =
-        (double)(now.tv_sec - sign.at.tv_sec) + 1e-9 * (double)(now.tv_nsec - sign.at.tv_nsec);
-    print_sign(&sign, age);
-    return sign.done || age <= HEALTH_AGE_S ? 0 : 1;
+    bool alive = sign.done || is_alive(dir, &sign);
+    print_sign(&sign, alive);
+    return alive ? 0 : 1;
 }

@@ -164,8 +164,9 @@ curves_write(struct metrics *metrics, uint64_t step, const struct tensorboard_sc
         curves_fail(metrics, strerror(-rc));
 }
 
+/* `again`: the curves have the test figures of this step. */
 static void
-curves_add(struct metrics *metrics, const struct metrics_step *step)
+curves_add(struct metrics *metrics, const struct metrics_step *step, bool again)
 {
     struct why why;
     struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
@@ -175,7 +176,7 @@ curves_add(struct metrics *metrics, const struct metrics_step *step)
     if (!metrics->board) {
         if (tensorboard_open(&metrics->board, metrics->dir, &why))
             curves_fail(metrics, why.line);
-        curves_from(metrics, step->step);
+        curves_from(metrics, step->step + (step->samples == 0)); /* this step only had its test */
     }
     if (step->samples > 0) {
         scalar[count++] = (struct tensorboard_scalar){"loss", step->loss};
@@ -187,7 +188,7 @@ curves_add(struct metrics *metrics, const struct metrics_step *step)
         scalar[count++] = (struct tensorboard_scalar){"nodes", step->peers};
     }
     curves_write(metrics, step->step, scalar, count);
-    if (!step->evaluated)
+    if (!step->evaluated || again)
         return;
     count = 0;
     scalar[count++] = (struct tensorboard_scalar){"test_loss", step->test_loss};
@@ -227,6 +228,22 @@ forget_behind(struct metrics *metrics, uint64_t steps)
         metrics->at = begin_at;
 }
 
+/* A run that goes on may evaluate first: did the run before have figures for that step? */
+static bool
+tested_before(const struct metrics *metrics, const struct metrics_step *step)
+{
+    uint64_t last = 0;
+    off_t at = metrics->at, begin_at;
+    if (metrics->begun || !metrics->resume || step->samples > 0 || step->test_of)
+        return false;
+    while ((begin_at = metrics_last_line(metrics->fd, at, &last)) >= 0 && last > step->step)
+        at = begin_at;
+    json_t *line = metrics_last_object(metrics->fd, at, &begin_at);
+    bool tested = line && last == step->step && json_object_get(line, "test_loss");
+    json_decref(line);
+    return tested;
+}
+
 void
 metrics_job(struct metrics *metrics, const struct metrics_job *job)
 {
@@ -249,8 +266,9 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
     pthread_mutex_lock(&metrics->lock);
     if (metrics->inexact && !metrics->begun)
         forget_behind(metrics, step->step - (step->samples > 0)); /* else only an evaluation */
+    bool again = tested_before(metrics, step);
     record(metrics, step, now);
-    curves_add(metrics, step);
+    curves_add(metrics, step, again);
     show_step(&metrics->show, step, now);
     pthread_mutex_unlock(&metrics->lock);
 }

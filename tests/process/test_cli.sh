@@ -311,6 +311,15 @@ touch -d '1 hour ago' runs/several/node-0/metrics.jsonl
 answers 'health of local nodes' 0 '' '"$M" health'
 grep -q '^runs/several/node-1: step 9, loss 0.25, 2 nodes, last sign of life [0-9.]* s ago$' out ||
     complain 'health of local nodes' "$(cat out)"
+touch -d '1 hour' runs/dead/metrics.jsonl # a clock was set back: it hides nobody who is alive, and is not alive itself
+touch runs/several/node-1/metrics.jsonl
+answers 'health of a live run beside one of the future' 0 '' '"$M" health'
+grep -q '^runs/several/node-1: .* last sign of life' out || complain 'health of a live run beside one of the future' "$(cat out)"
+answers 'health of a dead run of the future' 1 '' '"$M" health runs/dead'
+grep -q '^runs/dead: step 7, .* dead or stopped (the time of its metrics.jsonl is 3[56][0-9]* s in the future)$' out ||
+    complain 'health of a dead run of the future' "$(cat out)"
+answers 'health of a live run of the future' 0 '' \
+    '"$M" health runs/dead & while kill -0 $!; do touch -d "1 hour" runs/dead/metrics.jsonl; done 2>/dev/null; wait $!'
 for tail in '{"step":' '\0\0\n' '[]\n' '{"step":"x","loss":[],"peers":-1}\n' '\n\n\n'; do
     printf "$tail" >runs/empty/metrics.jsonl
     answers 'health of a broken file' 0 '' '"$M" health runs/empty'

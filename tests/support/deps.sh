@@ -61,7 +61,7 @@ if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
         run=sudo
     else
-        echo "Missing packages. Please run:" >&2
+        echo "Missing packages. Please run as root:" >&2
         echo "    apt-get install$missing" >&2
         exit 1
     fi

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -247,6 +248,67 @@ an_evaluation_joins_the_line_of_its_step(void **state)
     json_decref(first);
     json_decref(second);
     metrics_destroy(&metrics);
+}
+
+/* Has the only event file these bytes? It goes. */
+static bool
+event_file_has(const char *bytes, size_t size)
+{
+    glob_t found;
+    char data[4096];
+    assert_int_equal(glob(path_of("events.out.tfevents.*"), 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    FILE *file = fopen(found.gl_pathv[0], "rb");
+    assert_non_null(file);
+    size_t got = fread(data, 1, sizeof data, file);
+    bool has = false;
+    for (size_t at = 0; !has && at + size <= got; at++)
+        has = memcmp(data + at, bytes, size) == 0;
+    fclose(file);
+    globfree(&found);
+    return has;
+}
+
+static void
+remove_event_file(void)
+{
+    glob_t found;
+    assert_int_equal(glob(path_of("events.out.tfevents.*"), 0, NULL, &found), 0);
+    remove(found.gl_pathv[0]);
+    globfree(&found);
+}
+
+/* Killed after step 4, continued from the checkpoint of step 3, which is evaluated first. */
+static void
+curves_keep_the_step_from_which_a_run_goes_on(void **state)
+{
+    static const char from_3[] = "\x10\x03\x3a\x02\x08\x01", from_4[] = "\x10\x04\x3a\x02\x08\x01";
+    struct metrics_job job = {.run = "a", .text = "", .curves = true};
+    struct metrics_step step;
+    (void)state;
+    for (unsigned tested = 0; tested <= 1; tested++) {
+        struct metrics *metrics = open_metrics(false);
+        for (uint64_t k = 1; k <= 4; k++) {
+            step = step_of(k);
+            step.evaluated = tested && k == 3;
+            metrics_step(metrics, &step);
+        }
+        metrics_destroy(&metrics);
+        metrics = open_metrics(true);
+        metrics_job(metrics, &job);
+        step = step_of(3);
+        step.samples = 0;
+        step.evaluated = true;
+        metrics_step(metrics, &step);
+        assert_int_equal(event_file_has("test_loss", 9), !tested);
+        step = step_of(4);
+        metrics_step(metrics, &step);
+        metrics_destroy(&metrics);
+        assert_true(event_file_has(from_4, sizeof from_4 - 1));
+        assert_false(event_file_has(from_3, sizeof from_3 - 1));
+        remove_event_file();
+        remove(path_of("job.json"));
+    }
 }
 
 /* The figures of the first were longer. */
@@ -774,6 +836,7 @@ main(void)
         TEST(a_step_that_was_followed_says_so),
         TEST(what_is_not_a_number_is_null),
         TEST(an_evaluation_joins_the_line_of_its_step),
+        TEST(curves_keep_the_step_from_which_a_run_goes_on),
         TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first),
         TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each),
         TEST(lines_of_steps_that_are_done_again_go),
