@@ -77,7 +77,15 @@ for arguments in "deps all" "-j4 deps all" "-j4 all deps"; do
     [ "$(grep -o '_simd\.avx512\.o' <<<"$link" | wc -l)" = "$(find "$WORK/src" -name '*_simd.c' | wc -l)" ] ||
         fail "make $arguments links without the functions for AVX-512"
     [[ $link = *"--libs is known"* ]] || fail "make $arguments links without the libraries"
+    compiled=$(grep -c -e ' -c -o ' "$WORK/src/gcc.log")
+    [ "$(grep -c '^  CC [a-z0-9_/]*\.c\( ([a-z0-9]*)\)\?$' "$WORK/log")" = "$compiled" ] && [ "$compiled" -gt 100 ] &&
+        [ "$(wc -l <"$WORK/log")" -lt $((compiled + 5)) ] && ! grep -q '.\{100\}' "$WORK/log" ||
+        fail "make $arguments does not print one short line per file: $(tail -n 3 "$WORK/log")"
 done
+make_there -B V=1 || fail "make V=1: $(tail -n 3 "$WORK/log")"
+[ "$(grep -c '^gcc .* -c -o ' "$WORK/log")" = "$compiled" ] || fail "make V=1 does not print the commands"
+make_there -s -B || fail "make -s: $(tail -n 3 "$WORK/log")"
+[ ! -s "$WORK/log" ] || fail "make -s is not silent: $(tail -n 3 "$WORK/log")"
 
 rm "$WORK/bin/pkg-config" "$WORK/src/meshnode"
 make_there -B && fail "make worked without libraries"
@@ -88,6 +96,16 @@ make_there demo || fail "make demo: $(tail -n 3 "$WORK/log")"
 count=$(grep -c '^compiling [0-9]* of [0-9]* files$' "$WORK/log")
 grep -q "^compiling $count of $count files$" "$WORK/log" && [ "$count" -gt 100 ] || fail "make demo does not say how far it is: $(cat "$WORK/log")"
 grep -q '^it runs$' "$WORK/log" || fail "make demo did not start the program"
+
+make_there help
+[ "$(head -n 6 "$WORK/log" | awk '{print $2}' | tr '\n' ' ')" = "demo deps all install test clean " ] || fail "make help: $(cat "$WORK/log")"
+
+# --- nobody who could install ---
+program "$WORK/bin/id" <<<"echo 1000"
+program "$WORK/bin/sudo" <<<"exit 1"
+program "$WORK/bin/dpkg-query" <<<"exit 1"
+PATH=$WORK/bin tests/support/deps.sh build </dev/null >"$WORK/log" 2>&1 && fail "deps.sh says that it is done without root"
+grep -q 'run as root:$' "$WORK/log" && grep -q 'apt-get install.* gcc make' "$WORK/log" || fail "deps.sh does not say what root must do: $(cat "$WORK/log")"
 
 # --- another apt ---
 program "$WORK/bin/id" <<<"echo 0"
