@@ -57,9 +57,10 @@ core_who(const struct core *core, size_t member, char out[PROTO_WHO_MAX])
     if (same == 1 && name[0])
         snprintf(out, PROTO_WHO_MAX, "%s", name);
     else if (i >= 0)
-        report_who(core, i, out);
+        snprintf(out, PROTO_WHO_MAX, "%s:%u", core->peers.peers[i].at.host,
+                 core->peers.peers[i].at.control_port);
     else
-        snprintf(out, PROTO_WHO_MAX, "%s (this one)", name[0] ? name : "a node");
+        snprintf(out, PROTO_WHO_MAX, "this node");
 }
 
 /* The stages of which a member has all segments. */

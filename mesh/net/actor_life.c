@@ -310,7 +310,8 @@ open_parts(struct mesh *mesh, struct why *why)
     if (rc == 0)
         rc = actor_open_memory(mesh);
     if (rc != 0)
-        return why_error(why, rc, "mesh: %s", strerror(-rc));
+        return why_error(why, rc, "the network of the mesh: %s%s", strerror(-rc),
+                         rc == -ENOMEM ? " (is it limited by ulimit -v?)" : "");
     rc = actor_room(why);
     if (rc == 0)
         rc = open_discover(mesh, why);
@@ -320,7 +321,7 @@ open_parts(struct mesh *mesh, struct why *why)
         return rc;
     rc = open_core(mesh);
     if (rc != 0)
-        why_set(why, "mesh: %s", strerror(-rc));
+        why_set(why, "the network of the mesh: %s", strerror(-rc));
     return rc;
 }
 
@@ -362,7 +363,7 @@ actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why)
     tune_malloc();
     struct mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
-        return why_error(why, -ENOMEM, "mesh: out of memory");
+        return why_error(why, -ENOMEM, "no memory for the network (ulimit -v)");
     mesh->setup = *setup;
     if (!mesh->setup.engine)
         mesh->setup.engine = &engine_rounds;
@@ -394,7 +395,7 @@ mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why)
     if (rc == 0)
         rc = -pthread_create(&(*out)->thread, NULL, actor_run, *out);
     if (rc != 0) {
-        why_set(why, "mesh: no thread: %s", strerror(-rc));
+        why_set(why, "no thread for the network (ulimit -u, ulimit -v): %s", strerror(-rc));
         close_parts(out, 0);
         return rc;
     }

@@ -49,7 +49,8 @@ holders_text(const struct core_division *division, char out[HOLDERS_TEXT])
     out[0] = '\0';
     for (unsigned stage = 0; stage < division->stages && fits; stage++) {
         char number[16];
-        snprintf(number, sizeof number, "%s%u", stage ? "; " : "", stage);
+        snprintf(number, sizeof number, "%s%u", stage ? "; " : "",
+                 stage + 1); /* people count from 1 */
         fits = add(out, number) && add_nodes(out, division, stage, false) &&
                (alike || add_nodes(out, division, stage, true));
     }

@@ -1,5 +1,5 @@
-/* holders.h - who has which stages of the model, in one line: "0 pc1, pc2; 1 pc3". Behind the number of a stage are the nodes that
- * compute it, and in brackets those that only hold it. If all hold all stages, nobody is in brackets. */
+/* holders.h - who has which stages of the model, in one line: "1 pc1, pc2; 2 pc3". Behind the number of a stage are the
+ * nodes that compute it, and in brackets those that only hold it. If all hold all stages, nobody is in brackets. */
 #ifndef NODE_HOLDERS_H
 #define NODE_HOLDERS_H
 

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum { PLAIN_MS = 1000, DOING_MS = 10000 };
-static const double rate_keep = 0.95; /* of the smoothed sums, per step */
+/* What the smoothed sums lose with each step: a part of 20 steps, or of this time if 20 steps take less. */
+static const double rate_lose = 0.05, rate_s = 4;
 
 void
 show_init(struct show *show, bool quiet)
@@ -70,17 +71,31 @@ field(char *line, size_t size, const char *format, ...)
     va_end(args);
 }
 
+static bool
+knows_rates(const struct show *show)
+{
+    return show->steps > 0 && show->seconds > 0 && !show->doing[0] && !show->step.followed;
+}
+
+static void
+left_field(const struct show *show, char *line, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    char left[TERM_TIME];
+    uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
+    if (!knows_rates(show))
+        return;
+    term_time(left, (double)steps * show->seconds / show->steps);
+    field(line, size, "%s left", left);
+}
+
 static void
 rate_fields(const struct show *show, char *line, size_t size)
 {
-    const struct metrics_step *step = &show->step;
-    char sent[32], left[TERM_TIME];
-    uint64_t steps = step->steps_total > step->step ? step->steps_total - step->step : 0;
-    if (show->steps <= 0 || show->seconds <= 0)
+    char sent[32];
+    if (!knows_rates(show))
         return;
     format_bytes(sent, sizeof sent, show->bytes / show->seconds);
-    term_time(left, (double)steps * show->seconds / show->steps);
-    field(line, size, "%s left", left);
     field(line, size, "%.0f samples/s", show->samples / show->seconds);
     field(line, size, "sent %s/s", sent);
 }
@@ -98,31 +113,64 @@ server_field(const struct metrics_step *step, char *line, size_t size)
         field(line, size, "%u %s", step->servers, step->servers == 1 ? "server" : "servers");
 }
 
-/* "stage 1 of 2: busy 60 %, waits 10 %, sends 1.2 MB, idle 40 % (formula 11 %)" */
+/* "stage 1 of 2, busy 60 %": people count from 1. */
 static void
 stage_field(const struct metrics_step *step, char *line, size_t size)
 {
     const struct core_pipeline *pipeline = &step->pipeline;
-    char mine[64] = "", bytes[32];
-    double percent = 100 / fmax(1, (double)step->times.round_us);
+    char mine[64] = "";
     size_t used = 0;
     for (unsigned stage = 0; stage < pipeline->stages && used < sizeof mine; stage++)
         if (pipeline->computes >> stage & 1)
-            used +=
-                (size_t)snprintf(mine + used, sizeof mine - used, "%s%u", used ? ", " : "", stage);
-    format_bytes(bytes, sizeof bytes, (double)pipeline->sent);
-    field(line, size,
-          "stage %s of %u: busy %.0f %%, waits %.0f %%, sends %s, idle %.0f %% (formula %.0f %%)",
-          mine, pipeline->stages, percent * (double)step->times.busy_us,
-          percent * (double)step->times.waits_us, bytes, 100 * metrics_idle(&step->times),
-          100 * metrics_idle_formula(pipeline->stages, step->shards));
+            used += (size_t)snprintf(mine + used, sizeof mine - used, "%s%u", used ? ", " : "",
+                                     stage + 1);
+    field(line, size, "stage %s of %u, busy %.0f %%", mine, pipeline->stages,
+          100 * (double)step->times.busy_us / fmax(1, (double)step->times.round_us));
+}
+
+/* "waits 10 %, idle 40 % (formula 11 %), hands on 1.2 MB" */
+static void
+pauses_field(const struct metrics_step *step, char *line, size_t size)
+{
+    char bytes[32];
+    format_bytes(bytes, sizeof bytes, (double)step->pipeline.sent);
+    field(line, size, "waits %.0f %%, idle %.0f %% (formula %.0f %%), hands on %s",
+          100 * (double)step->times.waits_us / fmax(1, (double)step->times.round_us),
+          100 * metrics_idle(&step->times),
+          100 * metrics_idle_formula(step->pipeline.stages, step->shards), bytes);
+}
+
+/* On 80 columns a pipeline shows the time left and the stage, and the accuracy where there is room. */
+static void
+progress_fields(const struct show *show, char *line, size_t size)
+{
+    const struct metrics_step *step = &show->step;
+    bool pipeline = step->pipeline.computes;
+    if (pipeline) {
+        left_field(show, line, size);
+        stage_field(step, line, size);
+    }
+    if (step->accuracy >= 0)
+        field(line, size, "accuracy %.1f %%", 100 * step->accuracy);
+    if (!step->followed)
+        field(line, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
+    if (!pipeline)
+        left_field(show, line, size);
+    if (step->servers)
+        server_field(step, line, size);
+    if (step->distance > 0)
+        field(line, size, "distance %.2g %%", 100 * step->distance);
+    if (step->unreached)
+        field(line, size, "%u heard, not reached", step->unreached);
+    rate_fields(show, line, size);
+    if (pipeline)
+        pauses_field(step, line, size);
 }
 
 void
 show_line(const struct show *show, char *out, size_t size)
 {
     const struct metrics_step *step = &show->step;
-    bool trains = !show->doing[0];
     out[0] = '\0';
     if (show->stepped)
         field(out, size, "step %llu/%llu", (unsigned long long)step->step,
@@ -131,25 +179,12 @@ show_line(const struct show *show, char *out, size_t size)
         field(out, size, "%s", show->alarm);
     if (step->skipped_steps)
         field(out, size, "%llu skipped", (unsigned long long)step->skipped_steps);
-    if (!trains)
+    if (show->doing[0])
         field(out, size, "%s", show->doing);
     if (!show->stepped)
         return;
     field(out, size, "loss %.4g", step->loss);
-    if (step->accuracy >= 0)
-        field(out, size, "accuracy %.1f %%", 100 * step->accuracy);
-    if (!step->followed)
-        field(out, size, "%u %s", step->peers, step->peers == 1 ? "node" : "nodes");
-    if (step->servers)
-        server_field(step, out, size);
-    if (step->pipeline.computes)
-        stage_field(step, out, size);
-    if (step->distance > 0)
-        field(out, size, "distance %.2g %%", 100 * step->distance);
-    if (step->unreached)
-        field(out, size, "%u heard, not reached", step->unreached);
-    if (trains && !step->followed)
-        rate_fields(show, out, size);
+    progress_fields(show, out, size);
     field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);
     if (show->holders[0])
         field(out, size, "stages %s", show->holders);
@@ -163,19 +198,20 @@ format_test(double loss, double accuracy, char *out, size_t size)
         snprintf(out + used, size - (size_t)used, ", test accuracy %.2f %%", 100 * accuracy);
 }
 
-/* What a step took that came after another one. */
+/* What a step took that came after another one, with nothing else in between. */
 static void
 smooth(struct show *show, const struct metrics_step *step, uint64_t now_us)
 {
-    bool known = show->stepped_us && !step->followed && step->mesh_steps >= 0;
-    double seconds = (double)(now_us - show->stepped_us) / 1e6;
+    bool known = show->stepped_us && !show->doing[0] && !step->followed && step->mesh_steps >= 0;
+    double seconds = (double)(now_us - show->stepped_us) / 1e6,
+           keep = 1 - fmin(rate_lose, seconds / rate_s);
     show->stepped_us = step->followed ? 0 : now_us;
     if (!known)
         return;
-    show->seconds = rate_keep * show->seconds + seconds;
-    show->samples = rate_keep * show->samples + step->mesh_samples;
-    show->bytes = rate_keep * show->bytes + (double)step->tx_bytes;
-    show->steps = rate_keep * show->steps + step->mesh_steps;
+    show->seconds = keep * show->seconds + seconds;
+    show->samples = keep * show->samples + step->mesh_samples;
+    show->bytes = keep * show->bytes + (double)step->tx_bytes;
+    show->steps = keep * show->steps + step->mesh_steps;
 }
 
 /* The live line; into a pipe when `*plain_ms` has come, and not again for `every_ms`. */
@@ -205,16 +241,39 @@ show_doing(struct show *show, const char *what, uint64_t now_us)
     draw(show, now_us / 1000, &show->doing_ms, DOING_MS);
 }
 
+/* With small data an epoch takes milliseconds: one such line a second, and that of the last step. */
+static void
+show_test(struct show *show, const struct metrics_step *step, uint64_t now_ms)
+{
+    char line[TERM_LINE_MAX], test[128], passed[64] = "";
+    bool last = show->step.steps_total > 0 && step->step >= show->step.steps_total;
+    if (now_ms < show->test_ms && !last) {
+        show->tests_passed++;
+        return;
+    }
+    if (show->tests_passed)
+        snprintf(passed, sizeof passed, " (and %u before, in metrics.jsonl)", show->tests_passed);
+    show->tests_passed = 0;
+    show->test_ms = now_ms + PLAIN_MS;
+    format_test(step->test_loss, step->test_accuracy, test, sizeof test);
+    if (step->test_of)
+        snprintf(line, sizeof line, "%s: %s%s", step->test_of, test, passed);
+    else
+        snprintf(line, sizeof line, "step %llu: %s%s", (unsigned long long)step->step, test,
+                 passed);
+    term_line(&show->out, line);
+}
+
 void
 show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
 {
-    char line[TERM_LINE_MAX], test[128];
+    char line[TERM_LINE_MAX];
     if (step->samples > 0) {
         show->step = *step;
         snprintf(show->holders, sizeof show->holders, "%s", step->holders ? step->holders : "");
         show->stepped = true;
-        show->doing[0] = '\0';
         smooth(show, step, now_us);
+        show->doing[0] = '\0';
         draw(show, now_us / 1000, &show->plain_ms, PLAIN_MS);
     }
     if (!step->evaluated)
@@ -225,12 +284,7 @@ show_step(struct show *show, const struct metrics_step *step, uint64_t now_us)
         return;
     show_line(show, line, sizeof line);
     term_live(&show->out, now_us / 1000, line);
-    format_test(step->test_loss, step->test_accuracy, test, sizeof test);
-    if (step->test_of)
-        snprintf(line, sizeof line, "%s: %s", step->test_of, test);
-    else
-        snprintf(line, sizeof line, "step %llu: %s", (unsigned long long)step->step, test);
-    term_line(&show->out, line);
+    show_test(show, step, now_us / 1000);
 }
 
 void

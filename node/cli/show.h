@@ -4,12 +4,13 @@
  * show_line has the list; whoever has something to add appends a field there.
  *
  *     step 12/1920  loss 0.312  accuracy 91.4 %  3 nodes  9:42 left  4191 samples/s  sent 3.9 kB/s  epoch 1
- *     step 40/60  loss 0.5  2 nodes  stage 1 of 2: busy 71 %, ..  epoch 1  stages 0 pc1; 1 pc2
+ *     step 40/60  loss 0.5  0:09 left  stage 1 of 2, busy 71 %  2 nodes  ..  epoch 1  stages 1 pc1; 2 pc2
  *     step 1920/1920  evaluating 400/2000  loss 0.0312  accuracy 99.2 %  3 nodes
  *
  * A pipe gets the same line once a second while steps are made, and every ten seconds while the node does something
- * else. Rates are those of the steps that this node took part in, from the second one on; steps and samples are those of the
- * whole mesh, bytes are this node's.
+ * else. Rates are those of the steps that this node took part in, from the second one on, without those before which it did
+ * something else; steps and samples are those of the whole mesh, bytes are this node's. Test figures are shown once a second
+ * at most.
  *
  * Not thread-safe: metrics.c has the lock. */
 #ifndef NODE_SHOW_H
@@ -27,7 +28,8 @@ struct show {
     struct metrics_step step; /* the newest, when `stepped` */
     bool stepped;
     char holders[HOLDERS_TEXT];            /* who has which stages; "" nothing is to be said */
-    uint64_t plain_ms, doing_ms;           /* no plain line before */
+    uint64_t plain_ms, doing_ms, test_ms;  /* no plain line before, and no test figures */
+    unsigned tests_passed;                 /* figures that were not shown since */
     uint64_t stepped_us;                   /* time of the last step; 0 before the first */
     double seconds, samples, bytes, steps; /* smoothed sums: their ratios are rates; 0 unknown */
     struct term out, err;

@@ -190,11 +190,11 @@ print_stage_line(const struct estimate_stages *e, unsigned stage)
     char bytes[MEMORY_TEXT];
     const struct steptime_times *times = &e->tables.times[stage]; /* all nodes are equal */
     bool last = stage + 1 == e->placement.stages;
-    printf("  stage %-2u a shard takes %.3g ms forward and %.3g ms back", stage,
+    printf("  stage %-2u a shard takes %.3g ms forward and %.3g ms back", stage + 1,
            times->forward_us / 1e3, ((double)times->input_us + times->weight_us) / 1e3);
     memory_text(bytes, (double)e->tables.bytes[stage]);
     if (!last)
-        printf("; %s go to stage %u, and as many come back", bytes, stage + 1);
+        printf("; %s go to stage %u, and as many come back", bytes, stage + 2);
     printf("\n");
 }
 

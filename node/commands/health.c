@@ -102,7 +102,7 @@ loss_of(const json_t *step)
     return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
 }
 
-/* " (stages 0 pc1; 1 pc2)" in a pipeline. */
+/* " (stages 1 pc1; 2 pc2)" in a pipeline. */
 static void
 print_nodes(const json_t *step)
 {

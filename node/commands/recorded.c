@@ -334,7 +334,7 @@ tell_row(const struct timeline *t, unsigned row)
         printf("stage");
     for (unsigned stage = 0; stage < t->stages; stage++)
         if (idle.computes >> stage & 1)
-            printf("%s%u", idle.computes & ((UINT64_C(1) << stage) - 1) ? ", " : " ", stage);
+            printf("%s%u", idle.computes & ((UINT64_C(1) << stage) - 1) ? ", " : " ", stage + 1);
     printf("%sbusy %.1f ms of %.1f, idle %.1f %% (formula %.1f %%)\n", idle.computes ? ", " : "",
            (double)idle.busy_us / 1e3, took_us / 1e3, 100 * idle.idle, 100 * idle.formula);
 }

@@ -130,7 +130,8 @@ draw_piece(const struct drawing *d, const struct steptime_piece *piece)
     double begin = x_of(d, piece->begin_us), width = x_of(d, piece->end_us) - begin;
     enum schedule_kind kind = piece->piece.kind;
     if (kind != SCHEDULE_TAIL)
-        snprintf(what, sizeof what, ", stage %u, shard %u", piece->piece.stage, piece->piece.shard);
+        snprintf(what, sizeof what, ", stage %u, shard %u", piece->piece.stage + 1,
+                 piece->piece.shard);
     draw_box(d, piece->member, piece->begin_us, piece->end_us, kinds[kind].colour);
     fprintf(d->file, "<title>%s%s: %.3f to %.3f ms</title></rect>\n", kinds[kind].name, what,
             (double)piece->begin_us / 1e3, (double)piece->end_us / 1e3);

@@ -144,7 +144,7 @@ ledger_verify(const int32_t *slots, size_t ledgers, const struct ledger_step *st
             int rc =
                 verify_slot(slots + ledger_words((unsigned)l * step->shards + s), s, rows, why);
             if (rc && ledgers > 1)
-                why_append(why, " in stage %zu", l);
+                why_append(why, " in stage %zu", l + 1);
             if (rc)
                 return rc;
         }

@@ -216,8 +216,9 @@ span_again(struct run *run, uint64_t round)
     uint64_t again = step - run->state.header->step;
     rounds->replayed += again;
     metrics_withdraw_from(run->metrics, run->state.header->step + 1);
-    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu steps again",
-              (unsigned long long)run->state.header->step, (unsigned long long)again);
+    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu %s again",
+              (unsigned long long)run->state.header->step, (unsigned long long)again,
+              again == 1 ? "step" : "steps");
 }
 
 void

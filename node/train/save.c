@@ -479,7 +479,7 @@ save_new(struct save **out, const struct save_setup *setup, struct why *why)
         *out = save;
         return 0;
     }
-    why_set(why, "no thread for checkpoints: %s", strerror(rc));
+    why_set(why, "no thread for checkpoints (ulimit -u, ulimit -v): %s", strerror(rc));
     pthread_cond_destroy(&save->turn);
     pthread_mutex_destroy(&save->lock);
     give_back(save);

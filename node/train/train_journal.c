@@ -80,7 +80,8 @@ train_journal_open(struct run *run, struct why *why)
     if (rc) {
         journal_close(&file);
         free(journal);
-        return why_error(why, -rc, "no thread for the journal: %s", strerror(rc));
+        return why_error(why, -rc, "no thread for the journal (ulimit -u, ulimit -v): %s",
+                         strerror(rc));
     }
     run->free.journal = journal;
     return 0;

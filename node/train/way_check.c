@@ -210,7 +210,7 @@ print_stage(const struct config *config, const struct job *job, const struct pro
     memory_text(weights, (double)(params * sizeof(float)));
     memory_text(passes, (double)memory_stage(config, job, k, stage, first, end));
     printf("  stage %-2u %4.1f %% of the work, layers %s to %s: weights %s, activations %s; node",
-           stage, 100 * own / all, nn_layer_name(model, first), nn_layer_name(model, end - 1),
+           stage + 1, 100 * own / all, nn_layer_name(model, first), nn_layer_name(model, end - 1),
            weights, passes);
     for (size_t m = 0; m < plan->count; m++)
         if (proto_plan_computes(plan, m, stage))

@@ -14,19 +14,19 @@ says() {
 SMALL=(--set data.train=768 --set data.test=64 --set train.batch=48) # so that codecs are soon tried
 check configs/pipeline-2.yaml --peers 4 "${SMALL[@]}" --timeline "$WORK/zb.svg"
 says '^stages  2 on 4 nodes, mesh.schedule: zb$'
-says '^  stage 0 .* layers 0.conv to 6.flatten: .* activations .* node [1-4] [1-4] [1-4]$' # the last layer is small: one node is enough for it
-says '^  stage 1 .* layers 7.dense to 7.dense: .* activations .* node [1-4]$'
+says '^  stage 1 .* layers 0.conv to 6.flatten: .* activations .* node [1-4] [1-4] [1-4]$' # the last layer is small: one node is enough for it
+says '^  stage 2 .* layers 7.dense to 7.dense: .* activations .* node [1-4]$'
 says '^  on 1 Gbit/s: 1 node .*, 4 nodes [0-9.e-]+ s: '
 says '^pauses  [0-9.]+ % of the time of 4 nodes; .* = 7.7 %, k = 2 stages, m = 12 shards$' # 1/13
-says '^  stage 0 .* forward and .* ms back; 24.5 KiB go to stage 1, and as many come back$' # 4 rows of 32x7x7 floats
+says '^  stage 1 .* forward and .* ms back; 24.5 KiB go to stage 2, and as many come back$' # 4 rows of 32x7x7 floats
 says '^  node [1-4]  computes .* sends 98.0 KiB to other stages$'                             # activations of 4 shards
 
 check configs/pipeline-2.yaml --peers 2 "${SMALL[@]}" --set mesh.activations=bf16
-says '^  stage 0 .* 24.5 KiB go to stage 1'
+says '^  stage 1 .* 24.5 KiB go to stage 2'
 
 check configs/pipeline-gpt.yaml --peers 2 --set train.batch=8 --set mesh.schedule=1f1b --timeline "$WORK/1f1b.svg"
-says '^  stage 0 .* node 1$' # the first and the last stage share a weight
-says '^  stage 2 .* node 1$'
+says '^  stage 1 .* node 1$' # the first and the last stage share a weight
+says '^  stage 3 .* node 1$'
 
 check configs/pipeline-2.yaml --peers 1 "${SMALL[@]}"
 grep -q '^pauses' "$WORK/out" && fail "one node pauses: $(cat "$WORK/out")"

@@ -274,7 +274,7 @@ answers 'check of gossip' 0 '' '"$M" check jobs/good.yaml --peers 3 --set mesh.t
 ! grep -q 'fastest' out || complain 'check of gossip' 'estimates a step that waits for all'
 answers 'check of stages' 0 '' '"$M" check jobs/pays.yaml --peers 2 --set mesh.stages=2'
 grep -q '^stages  2 on 2 nodes, mesh.schedule: zb$' out &&
-    grep -q '^  stage 1 .* % of the work, layers 2.dense to 2.dense: weights 680 B, activations' out &&
+    grep -q '^  stage 2 .* % of the work, layers 2.dense to 2.dense: weights 680 B, activations' out &&
     grep -q '^  can be cut before layers 2.dense$' out || complain 'check of stages' "$(cat out)"
 answers 'check into a full disk' 1 'standard output' '"$M" check jobs/good.yaml >/dev/full'
 answers 'empty environment' 0 '' 'env -i "$M" check jobs/good.yaml'

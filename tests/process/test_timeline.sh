@@ -25,15 +25,15 @@ done
 finished 60 a b
 draws two.svg b a
 grep -q "^two.svg: step 40, 2 stages, 2 of 2 nodes$" out || fail "not the last step: $(cat out)"
-grep -Eq "^  [ab]: stage 0, busy [0-9.]+ ms of [0-9.]+, idle [0-9.]+ % \(formula 7.7 %\)$" out || fail "no stage 0: $(cat out)" # 1/13
-grep -Eq "^  [ab]: stage 1, busy " out || fail "no stage 1: $(cat out)"
+grep -Eq "^  [ab]: stage 1, busy [0-9.]+ ms of [0-9.]+, idle [0-9.]+ % \(formula 7.7 %\)$" out || fail "no first stage: $(cat out)" # 1/13
+grep -Eq "^  [ab]: stage 2, busy " out || fail "no second stage: $(cat out)"
 draws one.svg a
 grep -q "^one.svg: step 40, 2 stages, 1 of 2 nodes$" out || fail "$(cat out)"
 
 HAVE=$(sed -n 's/^stages: //p' a.log | tail -n 1) # the slower node may get the other stage when the speeds are known
-[[ $HAVE =~ ^0\ [ab]\;\ 1\ [ab]$ ]] || fail "a does not say who has which stages: '$HAVE'"
+[[ $HAVE =~ ^1\ [ab]\;\ 2\ [ab]$ ]] || fail "a does not say who has which stages: '$HAVE'"
 [ "$(sed -n 's/^stages: //p' b.log | tail -n 1)" = "$HAVE" ] || fail "b says: $(grep stages: b.log)"
-grep -q "  stages 0 [ab]; 1 [ab]$" a.log || fail "the progress of a does not say who has which stages"
+grep -q "  stages 1 [ab]; 2 [ab]$" a.log || fail "the progress of a does not say who has which stages"
 NODES=$(tail -n 1 a/metrics.jsonl | sed -n 's/.*"nodes":"\([^"]*\)".*/\1/p') # the plan may change after the last step
 grep -qx "stages: $NODES" a.log || fail "the metrics of a say '$NODES', which a has not said: $(grep stages: a.log)"
 "$MESHNODE" health a >out || fail "health: $(cat out)"
@@ -46,7 +46,7 @@ finished 60 c d e
 same_hash a b c d e
 draws three.svg c d e
 grep -q "^  c: " out || fail "nodes of one name are not told apart: $(cat out)"
-grep -Eq '^stages: 0 [^;]*\((this one|127.0.0.1[:0-9]*)\); 1 [^;]*; 2 [^;]*$' c.log || fail "c says: $(grep stages: c.log)"
+grep -Eq '^stages: 1 (this node|127.0.0.1:[0-9]+)( \([^;()]*\))?; 2 [^;]*; 3 [^;]*$' c.log || fail "c says: $(grep stages: c.log)"
 draws same.svg ./c "$WORK/d" e
 
 refused "a and a: of the same node$" a a
@@ -115,7 +115,7 @@ def drawn(path, names, stages, shards, kinds, slack):
         x = float(box.get('x'))
         rows[box.get('y')].append((float(begin), float(end), x, x + float(box.get('width')), kind))
         if kind != 'tail':
-            what = (kind, int(stage), int(shard))
+            what = (kind, int(stage) - 1, int(shard))
             assert what not in ended, what
             begun[what], ended[what] = float(begin), float(end)
     assert len(rows) == len(names) and len(ended) == stages * shards * (len(kinds) - 1), (len(rows), len(ended))

@@ -43,7 +43,7 @@ each_stage_has_its_nodes(void **state)
     member("b", 7, 2);
     member("c", 7, 1);
     member("d", 7, 6);
-    says("0 a, c; 1 b, d; 2 d");
+    says("1 a, c; 2 b, d; 3 d");
 }
 
 static void
@@ -53,13 +53,13 @@ who_only_holds_a_stage_is_in_brackets(void **state)
     begin(2);
     member("a", 1, 1);
     member("b", 3, 2);
-    says("0 a (b); 1 b");
+    says("1 a (b); 2 b");
     member("c", 3, 0); /* it watches */
-    says("0 a (b, c); 1 b (c)");
+    says("1 a (b, c); 2 b (c)");
     begin(PROTO_STAGES_MAX);
     member("a", UINT64_MAX, UINT64_C(1) << 63);
     division.stages = 2;
-    says("0 (a); 1 (a)");
+    says("1 (a); 2 (a)");
 }
 
 static void

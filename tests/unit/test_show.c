@@ -42,6 +42,15 @@ begin(struct show *show)
 }
 
 static void
+shows_on_80_columns(const struct show *show, const char *expected)
+{
+    char line[TERM_LINE_MAX];
+    show_line(show, line, sizeof line);
+    line[term_fit(line, 79)] = '\0';
+    assert_string_equal(line, expected);
+}
+
+static void
 a_step_has_its_fields_the_most_wanted_first(void **state)
 {
     struct show show;
@@ -103,15 +112,19 @@ a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is(void **state)
     step.pipeline = (struct core_pipeline){.stages = 3, .computes = 0x6, .sent = 1234567};
     step.times = (struct recording_times){1000000, 600000, 300000};
     show_step(&show, &step, SECOND);
-    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  stage 1, 2 of 3: busy 60 %, "
-                 "waits 30 %, sends 1.2 MB, idle 40 % (formula 33 %)  epoch 1");
+    shows(&show, "step 1/1920  loss 9.264  stage 2, 3 of 3, busy 60 %  accuracy 8.3 %  3 nodes  "
+                 "waits 30 %, idle 40 % (formula 33 %), hands on 1.2 MB  epoch 1");
+    step.step = 2;
+    show_step(&show, &step, 5 * SECOND / 2);
+    shows_on_80_columns(&show, "step 2/1920  loss 9.264  47:57 left  stage 2, 3 of 3, busy 60 %  "
+                               "accuracy 8.3 %");
     step.pipeline.computes = 0; /* it watches */
-    step.holders = "0 a; 1 b, c; 2 b, c";
+    step.holders = "1 a; 2 b, c; 3 b, c";
     show_step(&show, &step, SECOND);
     show.seconds = 0;
     step.holders = NULL; /* it was borrowed */
-    shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1  stages 0 a; 1 b, c; "
-                 "2 b, c");
+    shows(&show, "step 2/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1  stages 1 a; 2 b, c; "
+                 "3 b, c");
 }
 
 static void
@@ -179,6 +192,69 @@ steps_of_others_tell_no_rate_and_no_nodes(void **state)
     }
     shows(&show, "step 902/1920  loss 9.264  accuracy 8.3 %  3 nodes  16:58 left  384 samples/s  "
                  "sent 1.9 kB/s  epoch 1");
+}
+
+/* It waited for others, or copied the state, after a step of its own. */
+static void
+time_in_which_it_did_something_else_is_no_slow_step(void **state)
+{
+    struct show show;
+    (void)state;
+    begin(&show);
+    for (uint64_t k = 1; k <= 3; k++) {
+        struct metrics_step step = step_of(k);
+        if (k == 3)
+            show_doing(&show, "catching up", 30 * SECOND);
+        show_step(&show, &step, (k < 3 ? k : 60) * SECOND);
+    }
+    shows(&show, "step 3/1920  loss 9.264  accuracy 8.3 %  3 nodes  31:57 left  384 samples/s  "
+                 "sent 1.9 kB/s  epoch 1");
+}
+
+/* Steps of a millisecond: the rate is that of the last seconds, so that all nodes of a mesh show the same. */
+static void
+rates_of_short_steps_are_those_of_seconds(void **state)
+{
+    struct show show;
+    uint64_t now = SECOND;
+    (void)state;
+    begin(&show);
+    for (uint64_t k = 1; k <= 20000; k++) {
+        struct metrics_step step = step_of(k);
+        now += k % 40 < 20 ? 500 : 1500; /* twenty of them are far from the mean */
+        show_step(&show, &step, now);
+    }
+    assert_true(fabs(show.seconds / show.steps - 1e-3) < 2e-5);
+}
+
+static unsigned
+lines_of(FILE *file)
+{
+    char line[TERM_LINE_MAX];
+    unsigned count = 0;
+    rewind(file);
+    while (fgets(line, sizeof line, file))
+        count += strncmp(line, "step ", 5) == 0 && strstr(line, ": test loss");
+    return count;
+}
+
+static void
+test_figures_are_shown_once_a_second_and_at_the_end(void **state)
+{
+    struct show show;
+    FILE *file = tmpfile();
+    (void)state;
+    begin(&show);
+    show.quiet = false;
+    show.out.fd = fileno(file);
+    for (uint64_t k = 1; k <= 46; k++) {
+        struct metrics_step step = step_of(k);
+        step.steps_total = 46;
+        step.evaluated = true;
+        show_step(&show, &step, SECOND + k * SECOND / 46);
+    }
+    assert_int_equal(lines_of(file), 2);
+    fclose(file);
 }
 
 static void
@@ -256,6 +332,9 @@ main(void)
         cmocka_unit_test(rates_are_those_of_the_mesh),
         cmocka_unit_test(a_distance_is_a_share_of_the_weights),
         cmocka_unit_test(steps_of_others_tell_no_rate_and_no_nodes),
+        cmocka_unit_test(time_in_which_it_did_something_else_is_no_slow_step),
+        cmocka_unit_test(rates_of_short_steps_are_those_of_seconds),
+        cmocka_unit_test(test_figures_are_shown_once_a_second_and_at_the_end),
         cmocka_unit_test(an_evaluation_is_shown_and_is_not_a_slow_step),
         cmocka_unit_test(before_the_first_step_it_tells_what_it_does),
         cmocka_unit_test(what_is_wrong_stands_behind_the_step),

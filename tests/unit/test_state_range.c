@@ -463,7 +463,7 @@ test_each_stage_counts_each_shard(void **unused)
                 assert_int_equal(
                     state_check_counts(&trio.now[i], &trio.stages, total, &coverage, &why),
                     -EBADMSG);
-                snprintf(stage, sizeof stage, s < 6 ? "in stage %zu" : "its plan has not", s);
+                snprintf(stage, sizeof stage, s < 6 ? "in stage %zu" : "its plan has not", s + 1);
                 assert_non_null(strstr(why.line, stage));
                 *at -= 1;
             }

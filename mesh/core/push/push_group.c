@@ -355,9 +355,23 @@ all_gathered(const struct core *core, const struct group_choice *choice)
 
 /* --- Making a group ------------------------------------------------------------------------------- */
 
+/* Was somebody in the group before who is not in this one? */
+static bool
+lacks_one(const struct proto_group *now, const struct proto_group *before)
+{
+    for (size_t k = 0; k < before->count; k++)
+        if (seat_of(now, before->seats[k].node) < 0)
+            return true;
+    return false;
+}
+
 static void
 take_up(struct push_group *group, const struct core *core, const struct proto_group *now)
 {
+    if (group->base == 0 && now->base != 0)
+        group->apart = UINT64_MAX;
+    else if (group->groups == 0 || lacks_one(now, &group->now))
+        group->apart = push_set_count(&core->push.leases.done);
     group->now = *now;
     group->hash = proto_group_hash(now);
     group->counter = now->counter;
@@ -603,14 +617,39 @@ yield_history(struct push_group *group, const struct core *core)
     return PUSH_FORGET;
 }
 
+/* At least so many tickets of this node's group are not in the other one. None are, as far as is known, when those who
+ * were with this node went on while it was stopped. */
+static uint64_t
+lost_tickets(const struct push_group *group, const struct core *core)
+{
+    uint64_t done = push_set_count(&core->push.leases.done);
+    for (int i = 0; i < core->peers.high; i++)
+        if (counts(core, i) && went_on_with(core, i))
+            return 0;
+    return done > group->apart ? done - group->apart : 0;
+}
+
+/* Who comes from an older checkpoint, and has done nothing since, loses nothing. */
+static void
+tell_yields(const struct push_group *group, const struct core *core)
+{
+    unsigned long long lost = lost_tickets(group, core);
+    if (lost)
+        core_log(core, 4,
+                 "the nodes were separated; the other group got further, so this node continues "
+                 "from its model: at least %llu %s that were computed here meanwhile do not "
+                 "count",
+                 lost, lost == 1 ? "gradient" : "gradients");
+    else
+        core_log(core, 6, "another node has a newer model: this node continues from that");
+}
+
 enum push_verdict
 push_group_step(struct push_group *group, const struct core *core)
 {
     const struct push *push = &core->push;
     if (yields_now(group, core)) {
-        core_log(core, 4,
-                 "the nodes were separated; the other group got further, so this node "
-                 "continues from its model: what it did meanwhile does not count");
+        tell_yields(group, core);
         return yield_history(group, core);
     }
     if (nothing_came(group, core)) {

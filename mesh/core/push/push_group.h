@@ -43,6 +43,7 @@ struct push_group {
     struct proto_group base_group; /* with base */
     uint64_t past[PUSH_PAST];      /* hashes of the groups so far; the n-th one: n % PUSH_PAST */
     uint64_t begun; /* the base with which this node began; 0: it began with nothing */
+    uint64_t apart; /* tickets done when it began, or lost a member; UINT64_MAX: others had begun */
     unsigned rank;
     bool leads;
     uint64_t told;    /* bitmap of ranks whose holdings came */
