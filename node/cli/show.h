@@ -8,9 +8,9 @@
  *     step 1920/1920  evaluating 400/2000  loss 0.0312  accuracy 99.2 %  3 nodes
  *
  * A pipe gets the same line once a second while steps are made, and every ten seconds while the node does something
- * else. Rates are those of the steps that this node took part in, from the second one on, without those before which it did
- * something else; steps and samples are those of the whole mesh, bytes are this node's. Test figures are shown once a second
- * at most.
+ * else. Rates are those of the steps that this node took part in, from the second one on, without those before which it
+ * did something else; steps and samples are those of the whole mesh, bytes are this node's. Test figures are shown once
+ * a second at most.
  *
  * Not thread-safe: metrics.c has the lock. */
 #ifndef NODE_SHOW_H

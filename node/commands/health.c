@@ -148,8 +148,8 @@ find(const char *dir, struct sign *sign)
     return look(dir, sign) ? 0 : look_below(dir, 1, sign);
 }
 
-/* A time in the future says nothing of the age: a clock was set back, or a file server has another. A node that is alive
- * touches its file meanwhile. */
+/* A time in the future says nothing of the age: a clock was set back, or a file server has another. A node that is
+ * alive touches its file meanwhile. */
 static bool
 is_touched(const struct sign *sign)
 {

@@ -13,7 +13,8 @@
  *
  * Each start of a node writes a file of its own, events.out.tfevents.SECONDS.HOST.PID, whose first event is the version
  * "brain.Event:2". A file that continues a run says START with the first step that it writes again, the one after the
- * checkpoint: TensorBoard then drops what earlier files have from that step on. It says so, too, when steps are withdrawn. */
+ * checkpoint: TensorBoard then drops what earlier files have from that step on. It says so, too, when steps are
+ * withdrawn. */
 #ifndef NODE_TENSORBOARD_H
 #define NODE_TENSORBOARD_H
 
