@@ -422,7 +422,7 @@ actor_status(const struct mesh *mesh, struct mesh_status *out)
     out->beacon_port = mesh->setup.beacon_port;
     discover_print(mesh->discover, true, out->interfaces, sizeof out->interfaces);
     discover_print(mesh->discover, false, out->names, sizeof out->names);
-    discover_reach(mesh->discover, out->address);
+    out->mute = discover_reach(mesh->discover, out->address);
 }
 
 void

@@ -142,11 +142,23 @@ new_guard(struct wire *wire)
     return guard_new(&wire->guard, &setup);
 }
 
+/* Both address families where the machine has both. */
+static bool
+has_v6(void)
+{
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 static int
 bind_to(void *socket, const char *address, uint16_t port)
 {
-    char endpoint[64];
-    snprintf(endpoint, sizeof endpoint, "tcp://%s:%u", address, port);
+    char endpoint[INET6_ADDRSTRLEN + 32];
+    bool any = address[0] == '*', v6 = strchr(address, ':') != NULL;
+    wire_set(socket, ZMQ_IPV6, v6 || (any && has_v6()));
+    snprintf(endpoint, sizeof endpoint, v6 ? "tcp://[%s]:%u" : "tcp://%s:%u", address, port);
     return zmq_bind(socket, endpoint) == 0 ? 0 : -zmq_errno();
 }
 
@@ -166,25 +178,13 @@ bind_first(struct wire *wire, void *socket, uint16_t port, uint16_t first)
     return -EADDRINUSE;
 }
 
-/* Both address families where the machine has both. */
-static bool
-has_v6(void)
-{
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
 static int
 bind_both(struct wire *wire, struct why *why)
 {
     const struct wire_setup *setup = &wire->setup;
     void *const sockets[] = {wire->router, wire->pull};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++)
         wire_set(sockets[i], ZMQ_BACKLOG, BACKLOG);
-        wire_set(sockets[i], ZMQ_IPV6, setup->address[0] == '*' && has_v6());
-    }
     int control = bind_first(wire, wire->router, setup->port, setup->port_first);
     int bulk = control;
     if (control > 0) {
@@ -221,7 +221,7 @@ wire_move(struct wire *wire, const char *address)
 {
     void *const sockets[] = {wire->router, wire->pull};
     const uint16_t ports[] = {wire->control_port, wire->bulk_port};
-    char before[64];
+    char before[INET6_ADDRSTRLEN + 32];
     size_t size = sizeof before;
     set_source(wire, address);
     for (size_t i = 0; i < 2; i++) {

@@ -32,7 +32,7 @@ enum { WIRE_LINKS_MAX = 2 * PROTO_PEERS_MAX };
 
 struct wire_setup {
     struct proto_node self;
-    /* Address to listen on; our connections come from it, too: an IPv4 address, or "*", any. Borrowed for the call. */
+    /* Address to listen on; our connections come from it, too; "*": any. Borrowed for the call. */
     const char *address;
     uint16_t port; /* control port; 0: the first free one */
     uint16_t port_first, port_last;

@@ -95,9 +95,9 @@ struct wire {
     void *control_ctx, *bulk_ctx;
     void *router, *pull;
     struct guard *guard;
-    void *accepted[2];            /* monitors of router and pull: index GUARD_CONTROL, GUARD_BULK */
-    int callers[2];               /* connections that they have accepted */
-    char source[INET_ADDRSTRLEN]; /* address that our connections come from; "" any */
+    void *accepted[2]; /* monitors of router and pull: index GUARD_CONTROL, GUARD_BULK */
+    int callers[2];    /* connections that they have accepted */
+    char source[INET6_ADDRSTRLEN]; /* address that our connections come from; "" any */
     uint16_t control_port, bulk_port;
     uint32_t serial; /* serial number of the next connection */
     bool any_failed, pull_stalled;

@@ -90,10 +90,10 @@ static int
 connection_connect(const struct wire *wire, struct connection *connection, const char *host,
                    uint16_t port)
 {
-    char endpoint[PROTO_HOST_MAX + INET_ADDRSTRLEN + 32], from[INET_ADDRSTRLEN + 4] = "";
-    bool v6 = strchr(host, ':') != NULL;
-    if (wire->source[0] && !v6)
-        snprintf(from, sizeof from, "%s:0;", wire->source);
+    char endpoint[PROTO_HOST_MAX + INET6_ADDRSTRLEN + 32], from[INET6_ADDRSTRLEN + 8] = "";
+    bool v6 = strchr(host, ':') != NULL, from_v6 = strchr(wire->source, ':') != NULL;
+    if (wire->source[0] && v6 == from_v6)
+        snprintf(from, sizeof from, v6 ? "[%s]:0;" : "%s:0;", wire->source);
     wire_set(connection->socket, ZMQ_IPV6, v6);
     wire_set(connection->socket, ZMQ_RECONNECT_IVL, -1);
     wire_set(connection->socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS);

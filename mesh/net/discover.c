@@ -89,12 +89,12 @@ discover_print(const struct discover *discover, bool addresses, char *out, size_
     iface_print(discover->wanted, count, addresses, out, size);
 }
 
-void
-discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN])
+bool
+discover_reach(const struct discover *discover, char out[INET6_ADDRSTRLEN])
 {
-    out[0] = '\0';
-    if (discover->wanted_count > 0)
-        inet_ntop(AF_INET, &discover->wanted[0].address, out, INET_ADDRSTRLEN);
+    const struct iface *best = &discover->wanted[0];
+    snprintf(out, INET6_ADDRSTRLEN, "%s", discover->wanted_count > 0 ? best->text : "");
+    return discover->wanted_count > 0 && best->mute;
 }
 
 static void

@@ -3,7 +3,7 @@
  * Three sources feed one callback: CZMQ's zbeacon on the best broadcast interface; small UDP sockets with the same
  * datagrams (proto_beacon) on the other usable interfaces and on loopback, which zbeacon does not serve, so that
  * nodes of one machine meet even without a network; and seeds, which the caller names. What a node hears is only a
- * hint: all it can cause is a connection.
+ * hint: all it can cause is a connection. Interfaces that cannot broadcast are listened on, and have no beacons.
  *
  * The interfaces are checked twice a second, because cables are pulled, DHCP changes addresses, and containers move
  * to other networks. Sockets of interfaces that are gone are closed, new interfaces get sockets, and then beacons
@@ -49,8 +49,9 @@ const char *discover_address(const struct discover *discover);
 /* The interfaces in use, separated by ", ": "eth0 192.168.7.11", or the name alone; loopback only where there is no
  * other. Cut at `size`. */
 void discover_print(const struct discover *discover, bool addresses, char *out, size_t size);
-/* The address on the best of them, "" none. */
-void discover_reach(const struct discover *discover, char out[INET_ADDRSTRLEN]);
+/* The address on the best of them, "" none. Returns whether it carries no beacons: nodes of other machines must be
+ * named. */
+bool discover_reach(const struct discover *discover, char out[INET6_ADDRSTRLEN]);
 
 /* From now on, announce that we listen on `control_port`: every 100 ms for 3 s, then every 250 ms. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);

@@ -59,12 +59,14 @@ iface_broadcast(struct in_addr address, struct in_addr mask)
 }
 
 static bool
-usable(const struct ifaddrs *at)
+is_v6(const struct ifaddrs *at)
 {
-    if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || !(at->ifa_flags & IFF_UP))
-        return false;
-    if (at->ifa_flags & IFF_LOOPBACK)
-        return true;
+    return at->ifa_addr && at->ifa_addr->sa_family == AF_INET6;
+}
+
+static bool
+can_broadcast(const struct ifaddrs *at)
+{
     return (at->ifa_flags & IFF_BROADCAST) && !(at->ifa_flags & IFF_POINTOPOINT) && at->ifa_netmask;
 }
 
@@ -76,20 +78,44 @@ inet_of(const struct sockaddr *address)
     return in.sin_addr;
 }
 
+/* An IPv6 address that others can name: an address of the link has no meaning without the link. */
 static bool
-iface_fill(struct iface *out, const struct ifaddrs *at, const char *route)
+fill_v6(struct iface *out, const struct ifaddrs *at)
 {
-    memset(out, 0, sizeof *out);
-    snprintf(out->name, sizeof out->name, "%s", at->ifa_name);
+    struct sockaddr_in6 in;
+    memcpy(&in, at->ifa_addr, sizeof in);
+    out->mute = true;
+    return !out->loopback && !IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr) &&
+           inet_ntop(AF_INET6, &in.sin6_addr, out->text, sizeof out->text);
+}
+
+static bool
+fill_v4(struct iface *out, const struct ifaddrs *at)
+{
     out->address = inet_of(at->ifa_addr);
-    out->loopback = (at->ifa_flags & IFF_LOOPBACK) != 0;
+    inet_ntop(AF_INET, &out->address, out->text, sizeof out->text);
     if (out->loopback) { /* it names no broadcast address, but the whole of 127/8 is local */
         out->broadcast.s_addr = htonl(0x7fffffff);
         return ntohl(out->address.s_addr) >> 24 == 127;
     }
-    out->broadcast = iface_broadcast(out->address, inet_of(at->ifa_netmask));
-    out->rank = iface_rank(out->name, is_hardware(out->name), strcmp(out->name, route) == 0);
-    return out->broadcast.s_addr != 0;
+    if (can_broadcast(at))
+        out->broadcast = iface_broadcast(out->address, inet_of(at->ifa_netmask));
+    out->mute = out->broadcast.s_addr == 0;
+    return true;
+}
+
+/* False: it is of no use. */
+static bool
+iface_fill(struct iface *out, const struct ifaddrs *at, const char *route)
+{
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP))
+        return false;
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", at->ifa_name);
+    out->loopback = (at->ifa_flags & IFF_LOOPBACK) != 0;
+    if (!out->loopback)
+        out->rank = iface_rank(out->name, is_hardware(out->name), strcmp(out->name, route) == 0);
+    return is_v6(at) ? fill_v6(out, at) : at->ifa_addr->sa_family == AF_INET && fill_v4(out, at);
 }
 
 static int
@@ -112,21 +138,40 @@ is_served(const struct iface *list, size_t count, const struct iface *one)
     return false;
 }
 
-/* The usable interfaces, one for each of their addresses, best first, loopback last. Returns their number. */
-static size_t
-list_usable(struct iface out[IFACES_MAX])
+static bool
+is_named(const struct iface *list, size_t count, const char *name)
 {
-    struct ifaddrs *all = NULL;
-    char route[IF_NAMESIZE];
-    size_t count = 0;
-    default_route(route);
-    if (getifaddrs(&all) != 0)
-        return 0;
-    for (struct ifaddrs *at = all; at && count < IFACES_MAX; at = at->ifa_next)
-        if (usable(at) && iface_fill(&out[count], at, route)) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Adds those of one family. Of those that have IPv6 alone, one address each. */
+static size_t
+list_family(struct iface out[IFACES_MAX], size_t count, const struct ifaddrs *all, bool v6,
+            const char *route)
+{
+    for (const struct ifaddrs *at = all; at && count < IFACES_MAX; at = at->ifa_next)
+        if (is_v6(at) == v6 && !(v6 && is_named(out, count, at->ifa_name)) &&
+            iface_fill(&out[count], at, route)) {
             out[count].order = count;
             count++;
         }
+    return count;
+}
+
+/* The interfaces that are up, one for each of their addresses, best first, loopback last. Returns their number. */
+static size_t
+list_up(struct iface out[IFACES_MAX])
+{
+    struct ifaddrs *all = NULL;
+    char route[IF_NAMESIZE];
+    default_route(route);
+    if (getifaddrs(&all) != 0)
+        return 0;
+    size_t count = list_family(out, 0, all, false, route);
+    count = list_family(out, count, all, true, route);
     freeifaddrs(all);
     qsort(out, count, sizeof *out, better_first);
     return count;
@@ -138,22 +183,31 @@ iface_print(const struct iface *list, size_t count, bool addresses, char *out, s
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < count && at < size; i++) {
-        char address[INET_ADDRSTRLEN];
-        inet_ntop(AF_INET, &list[i].address, address, sizeof address);
         int put = snprintf(out + at, size - at, "%s%s%s%s", i ? ", " : "", list[i].name,
-                           addresses ? " " : "", addresses ? address : "");
+                           addresses ? " " : "", addresses ? list[i].text : "");
         at += put > 0 ? (size_t)put : 0;
     }
 }
 
-/* Everything that leads somewhere, once for each network; managed interfaces only when there is nothing better. */
+static bool
+leads_somewhere(const struct iface *iface)
+{
+    return !iface->mute && !iface->loopback && iface->rank > RANK_MANAGED;
+}
+
+/* Everything that leads somewhere, once for each network; only when nothing does, managed interfaces, and those that
+ * carry no beacons. */
 static size_t
 preferred(struct iface *list, size_t count)
 {
     size_t kept = 0;
-    int least = count && list[0].rank > RANK_MANAGED ? RANK_OTHER : RANK_MANAGED;
+    bool any = false;
     for (size_t i = 0; i < count; i++)
-        if ((list[i].loopback || list[i].rank >= least) && !is_served(list, kept, &list[i]))
+        any |= leads_somewhere(&list[i]);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].mute ? !any && list[i].rank > RANK_MANAGED
+                         : (list[i].loopback || !any || leads_somewhere(&list[i])) &&
+                               !is_served(list, kept, &list[i]))
             list[kept++] = list[i];
     return kept;
 }
@@ -161,11 +215,8 @@ preferred(struct iface *list, size_t count)
 static size_t
 matching(const char *wanted, struct iface *list, size_t count)
 {
-    struct in_addr address;
-    bool numeric = inet_pton(AF_INET, wanted, &address) == 1;
     for (size_t i = 0; i < count; i++)
-        if (numeric ? list[i].address.s_addr == address.s_addr
-                    : strcmp(list[i].name, wanted) == 0) {
+        if (strcmp(list[i].text, wanted) == 0 || strcmp(list[i].name, wanted) == 0) {
             list[0] = list[i];
             return 1;
         }
@@ -175,13 +226,14 @@ matching(const char *wanted, struct iface *list, size_t count)
 int
 iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, struct why *why)
 {
-    size_t usable_count = list_usable(out);
-    *count = wanted ? matching(wanted, out, usable_count) : preferred(out, usable_count);
+    size_t up = list_up(out);
+    *count = wanted ? matching(wanted, out, up) : preferred(out, up);
     if (*count)
         return 0;
     char list[512];
-    struct iface usable_now[IFACES_MAX];
-    iface_print(usable_now, list_usable(usable_now), true, list, sizeof list);
-    return why_error(why, -ENODEV, "interface = %s, expected one that is up and can broadcast: %s",
-                     wanted ? wanted : "(any)", list[0] ? list : "there is none on this machine");
+    struct iface now[IFACES_MAX];
+    iface_print(now, list_up(now), true, list, sizeof list);
+    if (!list[0])
+        return why_error(why, -ENODEV, "no network is up, not even lo: ip link set lo up");
+    return why_error(why, -ENODEV, "interface = %s, expected one that is up: %s", wanted, list);
 }

@@ -1,7 +1,8 @@
-/* discover_iface.h - which network interfaces carry beacons.
+/* discover_iface.h - which network interfaces carry beacons, and which could only be used without.
  *
- * An interface is usable if it is up and its IPv4 address lies in a network that has a broadcast address; the loopback
- * interface is usable, too. Point-to-point lines and networks of one or two addresses (/32, /31) have none.
+ * An interface carries beacons if it is up and its IPv4 address lies in a network that has a broadcast address; the
+ * loopback interface does, too. Point-to-point lines (a VPN), networks of one or two addresses (/32, /31) and IPv6 have
+ * none. Such an interface is used when it is asked for, or where no other leads anywhere: then nodes must be named.
  * Hardware and ordinary names are preferred over the bridges and cable ends that container and machine managers
  * create. Those often come first in the system's list and lead nowhere. Uses libc only. */
 #ifndef MESH_DISCOVER_IFACE_H
@@ -18,8 +19,10 @@ enum { IFACES_MAX = 16 };
 
 struct iface {
     char name[IF_NAMESIZE];
-    struct in_addr address, broadcast;
+    char text[INET6_ADDRSTRLEN];       /* its address */
+    struct in_addr address, broadcast; /* 0: it has none */
     bool loopback;
+    bool mute;    /* it carries no beacons */
     int rank;     /* see iface_rank; loopback has 0 */
     size_t order; /* in the system's list: the first address of an interface comes first */
 };
@@ -35,8 +38,9 @@ struct in_addr iface_broadcast(struct in_addr address, struct in_addr mask);
 /* "name address, name address", or the names alone, cut at `size`. */
 void iface_print(const struct iface *list, size_t count, bool addresses, char *out, size_t size);
 
-/* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback. "lo" or 127.0.0.1:
- * only loopback. Another name or address: exactly that one. The name of an interface means its first address.
+/* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback; if none of them
+ * leads anywhere, those that carry no beacons, too. "lo" or 127.0.0.1: only loopback. Another name or address: exactly
+ * that one. The name of an interface means its first address, IPv6 only if there is no other.
  *
  * Returns 0, or -ENODEV with a line in `why` that lists the usable ones. */
 int iface_select(const char *wanted, struct iface out[IFACES_MAX], size_t *count, struct why *why);

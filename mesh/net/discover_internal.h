@@ -22,7 +22,7 @@ struct discover_source {
 struct discover {
     struct discover_setup setup; /* .interface and .seeds are not kept */
     char *interface;             /* the one that was asked for, or NULL */
-    char address[INET_ADDRSTRLEN];
+    char address[INET6_ADDRSTRLEN];
     struct discover_source source[IFACES_MAX];
     size_t source_count;
     struct iface wanted[IFACES_MAX]; /* at the last look, the best first */

@@ -128,9 +128,7 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
         zsock_send(discover->zbeacon, "si", "CONFIGURE", (int)discover->setup.port);
         host = zstr_recv(discover->zbeacon);
     }
-    char address[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &iface->address, address, sizeof address);
-    bool works = host && strcmp(host, address) == 0;
+    bool works = host && strcmp(host, iface->text) == 0;
     zstr_free(&host);
     if (works) {
         discover->zbeacon_socket = zsock_resolve(discover->zbeacon);
@@ -195,9 +193,7 @@ close_gone(struct discover *discover, const struct iface *list, size_t count)
             k++;
         if (k < count)
             continue;
-        char address[INET_ADDRSTRLEN];
-        inet_ntop(AF_INET, &gone.address, address, sizeof address);
-        discover_log(discover, 5, "network interface %s %s is gone", gone.name, address);
+        discover_log(discover, 5, "network interface %s %s is gone", gone.name, gone.text);
         discover_source_close(discover, i);
     }
 }
@@ -208,11 +204,9 @@ open_new(struct discover *discover, const struct iface *list, size_t count)
 {
     size_t opened = 0;
     for (size_t i = 0; i < count; i++) {
-        if (serves(discover, &list[i]) || source_open(discover, &list[i]) != 0)
+        if (list[i].mute || serves(discover, &list[i]) || source_open(discover, &list[i]) != 0)
             continue;
-        char address[INET_ADDRSTRLEN];
-        inet_ntop(AF_INET, &list[i].address, address, sizeof address);
-        discover_log(discover, 5, "network interface %s %s has come", list[i].name, address);
+        discover_log(discover, 5, "network interface %s %s has come", list[i].name, list[i].text);
         opened++;
     }
     return opened;
@@ -221,10 +215,8 @@ open_new(struct discover *discover, const struct iface *list, size_t count)
 static void
 set_address(struct discover *discover, const struct iface *first)
 {
-    if (discover->interface)
-        inet_ntop(AF_INET, &first->address, discover->address, sizeof discover->address);
-    else
-        snprintf(discover->address, sizeof discover->address, "*");
+    snprintf(discover->address, sizeof discover->address, "%s",
+             discover->interface ? first->text : "*");
 }
 
 void
@@ -253,7 +245,7 @@ discover_sources_open(struct discover *discover, struct why *why)
         return rc;
     set_address(discover, &list[0]);
     for (size_t i = 0; i < discover->wanted_count; i++) {
-        rc = source_open(discover, &list[i]);
+        rc = list[i].mute ? 0 : source_open(discover, &list[i]);
         if (rc == -EADDRINUSE || rc == -EACCES)
             return why_error(why, rc, "beacon port %u (UDP) on interface %s: %s",
                              discover->setup.port, list[i].name, strerror(-rc));

@@ -70,14 +70,19 @@ add_ports(char out[WAITING_LINE], const struct mesh_status *status)
 {
     append_text(out, "A firewall must let UDP %u and TCP %u and %u through. ", status->beacon_port,
                 status->control_port, status->bulk_port);
-    append_text(out, "Without broadcast: --peer HOST:PORT");
+    if (status->mute)
+        append_text(out, "%s cannot broadcast: start one of the nodes with --peer HOST:PORT",
+                    status->names);
+    else
+        append_text(out, "Without broadcast: --peer HOST:PORT");
 }
 
 void
 waiting_search(const struct mesh_status *status, uint64_t searching_us, char out[WAITING_LINE])
 {
     out[0] = '\0';
-    append_text(out, "looking for a mesh on %s", networks(status));
+    append_text(out, "looking for a mesh on %s%s", networks(status),
+                status->mute ? " (no broadcast)" : "");
     add_time(out, searching_us);
     add_gaps(out, status);
 }

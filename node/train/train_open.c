@@ -342,6 +342,15 @@ tell_self(struct run *run)
     mesh_status(run->mesh, &status);
     train_say(run, 6, "this node is %s: %s, port %u", name[0] ? name : "nameless",
               status.interfaces[0] ? status.interfaces : "no network", status.control_port);
+    if (status.mute)
+        train_say(run, 5,
+                  strchr(status.address, ':') ? "%s: beacons need IPv4, so nodes of other machines "
+                                                "do not find this one: start them "
+                                                "with --peer '[%s]:%u'"
+                                              : "%s cannot broadcast, so nodes of other machines "
+                                                "do not find this one: start them "
+                                                "with --peer %s:%u",
+                  status.names, status.address, status.control_port);
 }
 
 /* `skipped`: checkpoints that were of no use, or "". */

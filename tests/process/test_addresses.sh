@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_addresses.sh - nodes that were told which address to use: the second one of an interface, in another network or
-# in the same one; the second of two interfaces in one network; and an address behind NAT. They listen there, and
+# in the same one; the second of two interfaces in one network; one that cannot broadcast; and an address behind NAT. They listen there, and
 # their beacons and connections come from there: two of them meet and train together.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
@@ -47,6 +47,47 @@ ip -n "$NETNS_TAG-sw" link set p9 master sw0 up
 address 0 eth1 10.77.0.101
 ip -n "$NETNS_TAG-0" link set eth1 up
 meet "a second interface in the same network" "--interface eth1" "--interface eth0"
+
+# A line that cannot broadcast, as that of a VPN: one node names the other, in every way to train. Then IPv6 alone. The
+# node that is named says how; without --interface the line is used when it is the only one.
+ip -n "$NETNS_TAG-0" link add vpn0 type veth peer name vpn0 netns "$NETNS_TAG-1"
+ip -n "$NETNS_TAG-0" addr add 10.99.0.1 peer 10.99.0.2/32 dev vpn0
+ip -n "$NETNS_TAG-1" addr add 10.99.0.2 peer 10.99.0.1/32 dev vpn0
+for index in 0 1; do
+    ip -n "$NETNS_TAG-$index" link set vpn0 up
+done
+for way in "" mesh.stages=2 mesh.topology=server "mesh.topology=server --set mesh.sync=async" mesh.topology=gossip; do
+    meet "vpn0 ${way:-ring}" "--interface vpn0 ${way:+--set $way}" "--interface vpn0 --peer 10.99.0.1:20000 ${way:+--set $way}"
+    grep -q "vpn0 cannot broadcast, .* with --peer 10.99.0.1:20000$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
+done
+for index in 0 1; do
+    for device in eth0 eth1; do
+        ip -n "$NETNS_TAG-$index" link set $device down 2>/dev/null
+    done
+done
+meet "all usable interfaces, of which none can broadcast" "" "--peer 10.99.0.1:20000"
+grep -q "this node is .*: vpn0 10.99.0.1, port" "$WORK/n0.log" || fail "n0 does not name vpn0: $(cat "$WORK/n0.log")"
+for index in 0 1; do
+    ip -n "$NETNS_TAG-$index" addr flush dev vpn0
+    ip -n "$NETNS_TAG-$index" addr add "fd77::$index/64" dev vpn0 nodad
+done
+for options in "--interface vpn0" ""; do
+    meet "IPv6 alone, ${options:-all interfaces}" "$options" "$options --peer [fd77::0]:20000"
+    grep -q "vpn0: beacons need IPv4, .* with --peer '\[fd77::\]:20000'$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
+done
+for index in 0 1; do
+    ip -n "$NETNS_TAG-$index" link del vpn0 2>/dev/null
+    ip -n "$NETNS_TAG-$index" link set eth0 up
+done
+if ip -n "$NETNS_TAG-0" tuntap add dev tun0 mode tun 2>/dev/null; then
+    ip -n "$NETNS_TAG-0" addr add 10.8.0.2/24 dev tun0
+    ip -n "$NETNS_TAG-0" link set tun0 up
+    WHERE[tun]="ip netns exec $NETNS_TAG-0"
+    node tun "$WORK/job.yaml" --interface tun0 --peer 10.8.0.1:20000
+    finished 60 tun
+    grep -q "this node is .*: tun0 10.8.0.2, port" "$WORK/tun.log" || fail "tun0: $(cat "$WORK/tun.log")"
+    echo "--interface tun0: listens there"
+fi
 
 # A network of its own behind a router, which gives all that leaves it its own address.
 command -v nft >/dev/null || {

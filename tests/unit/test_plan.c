@@ -694,7 +694,7 @@ the_status_says_who_holds_what(void **state)
         assert_int_equal(status.division.of[m].computes, 1);
     }
     assert_string_equal(status.division.of[0].who, "10.0.0.3:20003");
-    assert_string_equal(status.division.of[1].who, "a node (this one)");
+    assert_string_equal(status.division.of[1].who, "this node");
     lone_destroy(&lone);
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -50,6 +51,14 @@ a_node_without_a_job_says_where_it_looks_and_since_when(void **state)
     assert_string_equal(line, "nobody answers. Is a node with a job running in the same network? A "
                               "firewall must let UDP 5670 and TCP 20000 and 20001 through. Without "
                               "broadcast: --peer HOST:PORT");
+    status.mute = true;
+    snprintf(status.names, sizeof status.names, "tun0");
+    waiting_search(&status, 25400000, line);
+    assert_string_equal(line, "looking for a mesh on tun0 (no broadcast): 0:25");
+    waiting_search_hint(&status, line);
+    assert_non_null(strstr(
+        line, "through. tun0 cannot broadcast: start one of the nodes with --peer HOST:PORT"));
+    status = home();
     waiting_alone_hint(&status, line);
     assert_string_equal(line, "this node trains alone: nobody answers. If others are to join, do "
                               "they run meshnode, in the network of eth0, wlan0? A firewall must "
