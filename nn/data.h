@@ -32,6 +32,10 @@ enum data_source {
 };
 enum data_part { DATA_TRAIN, DATA_TEST };
 
+/* Is the first row of a table one of names? And what to do with cells without a value. */
+enum data_header { DATA_HEADER_AUTO, DATA_HEADER_YES, DATA_HEADER_NO };
+enum data_missing { DATA_MISSING_REFUSE, DATA_MISSING_MEAN, DATA_MISSING_DROP };
+
 /* How images vary from one epoch to the next. */
 struct data_augment {
     unsigned shift; /* pixels, in each direction; smaller than the sides of an image */
@@ -62,12 +66,17 @@ struct data_spec {
     /* images: at most so many bytes of pixels stay in memory. If there are more, data_fill decodes the files again.
      * 0 = a quarter of the machine's memory, but at most 4 GiB */
     uint64_t keep;
-    unsigned threads; /* images: threads that decode in data_open; 0 = 1 */
-    size_t context;   /* text: bytes of a sample; 0 = 128 */
-    bool regression;  /* csv, npy: labels are numbers, not classes */
+    unsigned threads;          /* images: threads that decode in data_open; 0 = 1 */
+    size_t context;            /* text: bytes of a sample; 0 = 128 */
+    bool regression;           /* csv, npy: labels are numbers, not classes */
+    enum data_header header;   /* csv */
+    enum data_missing missing; /* csv */
+    /* csv: names or numbers of columns, `ignored` one a line; NULL: the last one, none */
+    const char *label, *ignored;
     bool standardise; /* csv: scale features to mean 0 and variance 1 over the training rows */
-    /* Scales the samples as a model learned them, and numbers the classes as the model does: instead of the data's own
-     * scaling, own classes and standardise. A class that the model does not have is refused. Borrowed; NULL: neither */
+    /* Reads tables and scales the samples as a model learned them, and numbers the classes as the model does, instead
+     * of the data's own scaling, own classes and standardise. A class that the model does not have is refused.
+     * Borrowed; NULL: neither */
     const struct data_scaling *like;
     bool scaled; /* with `like`: the numbers of the files are what the model reads already */
     struct data_augment augment; /* samples must be images [channels, height, width] */
@@ -97,6 +106,30 @@ struct data_column {
     double mean, scale;
 };
 
+/* A column of a table, and the features that it becomes: a number is one, words are one for each category (1 for that
+ * of the row, 0 for the others), and then there may be one that says whether the cell was missing. */
+enum data_field_kind { DATA_NUMBERS, DATA_WORDS, DATA_LABEL, DATA_IGNORED };
+struct data_field {
+    enum data_field_kind kind;
+    char *name; /* in the header, less than DATA_NAME_SIZE bytes; NULL: there is none */
+    char **word; /* [words] of DATA_WORDS: the categories of the training part, in the order of their bytes */
+    size_t words;
+    size_t gaps;  /* missing cells in the training part */
+    bool missing; /* the training part has missing cells here, and they are a feature */
+    float fill;   /* of DATA_NUMBERS: stands for a missing cell */
+};
+
+/* All columns, in the order of their features. */
+struct data_table {
+    struct data_field *field;
+    size_t count;
+    bool fills; /* missing cells become the mean; else they are refused */
+    size_t rows, dropped; /* of the file, without its header; of these, left out for missing cells */
+};
+
+size_t data_field_features(const struct data_field *field);
+void data_table_fini(struct data_table *table);
+
 /* What the values are that a model learns from, before they are scaled. */
 enum data_unit {
     DATA_UNIT_NUMBER, /* of a table or an array, whatever its type */
@@ -116,6 +149,7 @@ struct data_scaling {
     const char (
         *class_name)[DATA_NAME_SIZE]; /* [class_count], in the order of the model's outputs */
     size_t class_count;               /* 0: the classes have no names */
+    const struct data_table *table;   /* of csv; else NULL */
 };
 
 struct data_set;
@@ -132,6 +166,10 @@ const struct data_info *data_info(const struct data_set *set);
 void data_scaling(const struct data_set *set, struct data_scaling *out);
 /* Are the values of samples other than those in the files? */
 bool data_is_scaled(const struct data_set *set);
+/* What people should know about a set that was read: one line, or NULL. */
+const char *data_remark(const struct data_set *set);
+/* Samples of each class 0..classes-1 in both parts. False: samples have several labels, or none. */
+bool data_class_counts(const struct data_set *set, size_t *count);
 /* Name of a class 0..classes-1 in the files: a label of csv, the folder of an image, a word of CIFAR's list. Printable
  * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
  * text, and csv with data.classes). Names are not part of info.hash. */

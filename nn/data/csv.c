@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/text.h"
+
 enum { SHOWN_MAX = 24 };
 
 void
@@ -67,7 +69,8 @@ field_close(struct csv_reader *csv)
     if (left >= 2 && csv->at[0] == '\r' && csv->at[1] == '\n')
         csv->at++;
     else if (left > 0 && *csv->at != '\n' && *csv->at != csv->separator)
-        return csv_refuse(csv, (struct csv_text){csv->at, 1}, "a separator or the end of the line");
+        return csv_refuse(csv, (struct csv_text){csv->at, 1, false},
+                          "a separator or the end of the line");
     csv->at += left > 0;
     return 0;
 }
@@ -85,9 +88,10 @@ field_quoted(struct csv_reader *csv, struct csv_text *out)
             break;
     }
     if (csv->at >= csv->end)
-        return csv_refuse(csv, (struct csv_text){start, (size_t)(csv->end - start)},
+        return csv_refuse(csv, (struct csv_text){start, (size_t)(csv->end - start), true},
                           "a closing quote");
     out->size = (size_t)(csv->at++ - out->at);
+    out->quoted = true;
     skip_blanks(csv);
     return 0;
 }
@@ -96,6 +100,7 @@ static void
 field_plain(struct csv_reader *csv, struct csv_text *out)
 {
     out->at = csv->at;
+    out->quoted = false;
     while (csv->at < csv->end && *csv->at != csv->separator && *csv->at != '\n')
         csv->at++;
     const char *end = csv->at;
@@ -141,16 +146,83 @@ csv_next_row(struct csv_reader *csv)
     return false;
 }
 
+/* The fields of a line if `separator` is what cuts it. *next: the line after it. */
+static size_t
+count_fields(const char *p, const char *end, char separator, const char **next)
+{
+    size_t fields = 1;
+    bool begins = true, quoted = false;
+    for (; p < end && (quoted || *p != '\n'); p++) {
+        if (*p == '"' && (begins || quoted))
+            quoted = !quoted; /* a doubled quote closes and opens again */
+        else if (!quoted)
+            fields += *p == separator;
+        begins = quoted || *p == separator || (begins && (*p == ' ' || *p == '\t'));
+    }
+    *next = p < end ? p + 1 : end;
+    return fields;
+}
+
+/* Excel's first line, "sep=;". */
+static bool
+take_excel(struct csv_reader *csv)
+{
+    const char *at = csv->at;
+    if (csv->end - at < 6 || memcmp(at, "sep=", 4) != 0 || !memchr(",;\t", at[4], 3))
+        return false;
+    size_t end = csv->end - at > 6 && at[5] == '\r' ? 6 : 5;
+    if (at[end] != '\n')
+        return false;
+    csv->separator = at[4];
+    csv->at += end + 1;
+    csv->line++;
+    return true;
+}
+
 void
 csv_detect_separator(struct csv_reader *csv)
 {
-    bool quoted = false;
-    csv->separator = ',';
-    for (const char *p = csv->at; p < csv->end && (quoted || *p != '\n'); p++) {
-        quoted ^= *p == '"';
-        if (!quoted && *p == '\t')
-            csv->separator = '\t';
-        if (!quoted && *p == ';' && csv->separator == ',')
-            csv->separator = ';';
+    static const char candidates[] = {'\t', ';', ','};
+    char any = 0, same = 0;
+    const char *next, *last;
+    if (!csv_next_row(csv) || take_excel(csv))
+        return;
+    for (int i = 0; i < 3; i++) {
+        size_t fields = count_fields(csv->at, csv->end, candidates[i], &next);
+        bool cuts = fields > 1;
+        any = !any && cuts ? candidates[i] : any;
+        if (cuts && !same && next < csv->end &&
+            count_fields(next, csv->end, candidates[i], &last) == fields)
+            same = candidates[i];
     }
+    csv->separator = same ? same : any ? any : ',';
+}
+
+bool
+csv_unquote(struct csv_text s, char *out, size_t size)
+{
+    bool whole = true;
+    for (size_t at = 0, room = size - 1; at < s.size;) {
+        size_t step = text_character(s.at + at, s.size - at), n = step ? step : 1;
+        whole = whole && step && n <= room;
+        if (n > room)
+            break;
+        memcpy(out, step ? s.at + at : "?", n);
+        at += n + (s.quoted && s.at[at] == '"');
+        out += n;
+        room -= n;
+    }
+    *out = '\0';
+    return whole;
+}
+
+bool
+csv_is_missing(struct csv_text s)
+{
+    static const char *const words[] = {"?",   "NA",   "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
+                                        "nan", "-NaN", "-nan", "NULL", "null", "None"};
+    for (size_t i = 0; !s.quoted && i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == s.size && memcmp(words[i], s.at, s.size) == 0)
+            return true;
+    return s.size == 0;
 }

@@ -2,8 +2,7 @@
  *
  *     struct csv_reader in;
  *     csv_open(&in, "five.csv", text, size, &why);
- *     if (csv_next_row(&in))
- *         csv_detect_separator(&in);
+ *     csv_detect_separator(&in);
  *     while (csv_next_row(&in))
  *         do
  *             rc = csv_field(&in, &field);             // until in.row_ends
@@ -20,6 +19,7 @@
 struct csv_text {
     const char *at;
     size_t size;
+    bool quoted; /* it stood in quotes, which are not part of it */
 };
 
 struct csv_reader {
@@ -33,12 +33,18 @@ struct csv_reader {
 /* text[size] is a NUL that does not count. Leaves a byte order mark out. */
 void csv_open(struct csv_reader *csv, const char *name, const char *text, size_t size,
               struct why *why);
-/* Sets the separator by the line that comes next. */
+/* Sets the separator: a tab, a semicolon or a comma, the first of them that cuts the next two lines into as many
+ * fields, else the first that cuts the next one. Excel's line `sep=;` is obeyed, and left behind. */
 void csv_detect_separator(struct csv_reader *csv);
 /* Goes to the next row that is not empty. Returns false at the end. */
 bool csv_next_row(struct csv_reader *csv);
 /* Reads the next field, without its quotes; doubled quotes in it stay doubled. Returns 0 or -EBADMSG. */
 int csv_field(struct csv_reader *csv, struct csv_text *out);
+/* The text itself, with doubled quotes made one, as at most size - 1 bytes. What is not printable becomes '?'. Returns
+ * whether it is whole and as it was. */
+bool csv_unquote(struct csv_text s, char *out, size_t size);
+/* Does the cell say that there is no value: empty, or without quotes NA, N/A, NaN, NULL, None, ? and the like. */
+bool csv_is_missing(struct csv_text s);
 /* Counts the lines since `from`, where the row began; a row with line breaks in quotes takes several. */
 void csv_count_lines(struct csv_reader *csv, const char *from);
 

@@ -196,6 +196,7 @@ data_close(struct data_set **set)
     if (!*set)
         return;
     free((*set)->column);
+    data_table_fini(&(*set)->table);
     free((*set)->class_name);
     for (int i = 0; i < DATA_PARTS; i++) {
         free((*set)->part[i].pixel);
@@ -224,10 +225,29 @@ data_scaling(const struct data_set *set, struct data_scaling *out)
         .unit = set->unit,
         .planes = set->unit == DATA_UNIT_BYTE ? set->planes : 0,
         .column = set->column,
+        .table = set->table.count ? &set->table : NULL,
         .class_name = (const char(*)[DATA_NAME_SIZE])set->class_name,
         .class_count = set->class_name ? set->info.classes : 0,
     };
     memcpy(out->norm, set->norm, sizeof out->norm);
+}
+
+const char *
+data_remark(const struct data_set *set)
+{
+    return set->remark.line[0] ? set->remark.line : NULL;
+}
+
+bool
+data_class_counts(const struct data_set *set, size_t *count)
+{
+    if (set->info.classes == 0 || set->info.labels != 1)
+        return false;
+    memset(count, 0, set->info.classes * sizeof *count);
+    for (int p = 0; p < DATA_PARTS; p++)
+        for (size_t i = 0; set->part[p].label && i < set->part[p].count; i++)
+            count[set->part[p].label[i]]++;
+    return true;
 }
 
 int

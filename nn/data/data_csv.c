@@ -1,19 +1,21 @@
-/* data_csv.c - a table of numbers as text: one row per sample, the last column its class or its number.
+/* data_csv.c - a table as text: one row per sample, one column its class or its number, the others its features.
  *
- *     file   = [BOM] [header] row*            empty lines are skipped; lines end with LF or CRLF
+ *     file   = [BOM] ["sep=" separator] [header] row*     empty lines are skipped; lines end with LF or CRLF
  *     row    = field (separator field)*       all rows have the same number of fields, at least two
  *     field  = number | text | '"' any '"'    a quote inside quotes is doubled (RFC 4180)
  *     number = [+-] (digits [. digits*] | . digits) [(e|E) [+-] digits]
  *
- * The separator is a tab if the first line has one outside quotes, else a semicolon, else a comma. The
- * first row is a header when none of its features is a number. Numbers are read as in the C locale
- * whatever the process's is, and rounded correctly to float; what is no finite number is refused.
+ * The text is UTF-8. csv.h says what separates fields, data_csv_header.c what a header is, and data_csv_plan.c which
+ * columns are words, of which each category of the training part becomes a feature. Numbers are read as in the C locale
+ * whatever the process's is, and rounded correctly to float; what is no finite number is refused. A missing cell is
+ * refused, or its row is dropped, or it becomes the mean of the training part (spec.missing).
  * Classes are the distinct labels in order, numbers by value and before texts, unless data.classes is
  * given: then labels are 0..classes-1 themselves, so that nodes with different files agree.
  *
  * A table may be in several files, all with the same header or all without: their rows follow one another.
  *
- * Two passes over the text, the first for rows, columns and labels; so nothing has to grow. */
+ * Several passes over the text: the first counts what is in each column, the last one fills the samples; so nothing
+ * that is large has to grow. */
 #include <assert.h>
 #include <errno.h>
 #include <locale.h>
@@ -22,136 +24,238 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/data/csv.h"
-#include "nn/data/data_set.h"
+#include "nn/data/data_csv.h"
 #include "proto/text.h"
 
-struct label {
-    struct csv_text text;
-    bool number;
-    double value; /* of a number */
-};
+#define VALUES_MAX ((uint64_t)4 << 30) /* bytes of all samples */
 
-struct csv {
-    const struct data_spec *spec;
-    struct csv_reader in;     /* the file that is read */
-    struct csv_reader *start; /* [files] behind the header of each */
-    size_t files;
-    struct csv_text header;         /* of the first file; size 0: there is none */
-    size_t rows, columns, features; /* columns but the label */
-    size_t labels;
-    struct label label[DATA_CLASSES_MAX];
-};
+enum { COLUMNS_MAX = 1 << 20 };
 
-/* What follows a number in the text cannot continue it, so strtof stops by itself. */
-static int
-to_float(const struct csv *csv, struct csv_text s, float *out)
+const struct data_table *
+csv_like(const struct csv *csv)
 {
-    if (!text_is_number(s.at, s.size))
-        return csv_refuse(&csv->in, s,
-                          s.size && memchr(s.at, ',', s.size) ? "a number with a decimal point"
-                                                              : "a number");
-    *out = strtof(s.at, NULL);
-    return isfinite(*out) ? 0 : csv_refuse(&csv->in, s, "a number in the range of float");
+    return csv->spec->like ? csv->spec->like->table : NULL;
 }
 
-static struct label
-label_of(struct csv_text s)
-{
-    bool number = text_is_number(s.at, s.size);
-    return (struct label){s, number, number ? strtod(s.at, NULL) : 0};
-}
-
-/* Numbers by value, before texts by their bytes. */
-static int
-label_compare(const struct label *a, const struct label *b)
-{
-    if (a->number != b->number)
-        return a->number ? -1 : 1;
-    if (a->number)
-        return (a->value > b->value) - (a->value < b->value);
-    size_t x = a->text.size, y = b->text.size;
-    int rc = memcmp(a->text.at, b->text.at, x < y ? x : y);
-    return rc ? rc : (x > y) - (x < y);
-}
-
-/* Position of the label, or where it belongs. */
-static size_t
-label_find(const struct csv *csv, const struct label *label, bool *found)
-{
-    size_t low = 0, high = csv->labels;
-    *found = false;
-    while (low < high && !*found) {
-        size_t middle = low + (high - low) / 2;
-        int order = label_compare(label, &csv->label[middle]);
-        *found = order == 0;
-        if (order == 0)
-            low = middle;
-        else if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-/* Those of the model that the rows are for. */
+/* Classes of the model that the rows are for. */
 static size_t
 known_classes(const struct csv *csv)
 {
     return csv->spec->like ? csv->spec->like->class_count : 0;
 }
 
-static int
-label_add(struct csv *csv, struct csv_text s)
+int
+csv_refuse_cell(struct csv *csv, size_t i, const char *expected)
 {
-    bool found;
-    if (csv->spec->regression || csv->spec->classes || csv->spec->bare || known_classes(csv))
-        return 0;
-    if (s.size == 0)
-        return csv_refuse(&csv->in, s, "a label");
-    struct label label = label_of(s);
-    size_t at = label_find(csv, &label, &found);
-    if (found)
-        return 0;
-    if (csv->labels == DATA_CLASSES_MAX)
-        return csv_refuse(&csv->in, s,
-                          "at most 1024 different labels; numbers need data.regression");
-    memmove(&csv->label[at + 1], &csv->label[at], (csv->labels - at) * sizeof *csv->label);
-    csv->label[at] = label;
-    csv->labels++;
-    return 0;
+    csv->in.column = i + 1;
+    return csv_refuse(&csv->in, csv->cell[i], expected);
 }
 
-static int
-label_known(const struct csv *csv, struct csv_text s, int32_t *out)
+/* Digits, a comma, digits: a number where people write a decimal comma. */
+static bool
+has_decimal_comma(struct csv_text s)
 {
-    char expected[WHY_SIZE / 2];
-    *out = data_like_class(csv->spec->like, s.at, s.size);
-    data_like_expected(csv->spec->like, expected, sizeof expected);
-    return *out >= 0 ? 0 : csv_refuse(&csv->in, s, expected);
+    const char *comma = s.size ? memchr(s.at, ',', s.size) : NULL;
+    size_t before = comma ? (size_t)(comma - s.at) : 0;
+    return comma && text_is_number(s.at, before) && before + 1 < s.size && comma[1] >= '0' &&
+           comma[1] <= '9' && text_is_number(comma + 1, s.size - before - 1);
 }
 
-static int
-label_index(const struct csv *csv, struct csv_text s, int32_t *out)
+bool
+csv_is_number(struct csv_text s)
 {
-    if (known_classes(csv))
-        return label_known(csv, s, out);
-    bool found;
-    size_t classes = csv->spec->classes;
-    struct label label = label_of(s);
-    if (!classes) {
-        *out = (int32_t)label_find(csv, &label, &found);
-        assert(found);
+    return text_is_number(s.at, s.size) || has_decimal_comma(s);
+}
+
+/* What follows a number in the text cannot continue it, so strtof stops by itself. */
+static int
+to_float(struct csv *csv, size_t i, float *out)
+{
+    struct csv_text s = csv->cell[i];
+    if (!text_is_number(s.at, s.size))
+        return csv_refuse_cell(csv, i,
+                               s.size && memchr(s.at, ',', s.size) ? "a number with a decimal point"
+                                                                   : "a number");
+    *out = strtof(s.at, NULL);
+    return isfinite(*out) ? 0 : csv_refuse_cell(csv, i, "a number in the range of float");
+}
+
+/* Numbers by value, before texts by their bytes. */
+static int
+label_order(const char *a, const char *b)
+{
+    bool number = text_is_number(a, strlen(a)), other = text_is_number(b, strlen(b));
+    if (number != other)
+        return number ? -1 : 1;
+    if (!number)
+        return strcmp(a, b);
+    double x = strtod(a, NULL), y = strtod(b, NULL);
+    return (x > y) - (x < y);
+}
+
+/* --- rows --- */
+
+/* The fields of the next row, whose first byte is `row`, into csv->cell. */
+static int
+read_cells(struct csv *csv, const char *row)
+{
+    size_t columns = 0;
+    do {
+        int rc = csv_field(&csv->in, &csv->cell[columns]);
+        if (rc)
+            return rc;
+        columns++;
+    } while (!csv->in.row_ends && columns < csv->columns);
+    if (columns == csv->columns && csv->in.row_ends)
         return 0;
+    const char separator = csv->in.separator;
+    return why_error(
+        csv->in.why, -EBADMSG,
+        "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row, with "
+        "%s between them",
+        csv->in.name, csv->in.line, (size_t)(row - csv->in.text), csv->in.row_ends ? "" : "over ",
+        columns, csv->columns,
+        separator == '\t'  ? "a tab"
+        : separator == ';' ? "a semicolon"
+                           : "a comma");
+}
+
+typedef int csv_row(struct csv *csv, size_t row, void *ctx);
+
+static bool
+is_gap(const struct csv *csv, size_t i)
+{
+    size_t f = csv->column[i].field;
+    return f != CSV_NO_FIELD && csv->table->field[f].kind != DATA_IGNORED &&
+           csv_is_missing(csv->cell[i]);
+}
+
+static bool
+has_gap(const struct csv *csv)
+{
+    for (size_t i = 0; i < csv->columns; i++)
+        if (is_gap(csv, i))
+            return true;
+    return false;
+}
+
+/* Rows of one file, the first of which is row *i of the table. */
+static int
+each_row_of(struct csv *csv, size_t file, csv_row *take, size_t *i, void *ctx)
+{
+    int rc = 0;
+    csv->in = csv->start[file];
+    for (bool first = csv->named[file]; !rc && csv_next_row(&csv->in); first = false) {
+        const char *row = csv->in.at;
+        rc = read_cells(csv, row);
+        if (!rc && !first && !(csv->drops && has_gap(csv)))
+            rc = take(csv, (*i)++, ctx);
+        csv_count_lines(&csv->in, row);
     }
-    char expected[64];
-    snprintf(expected, sizeof expected, "a label 0..%zu", classes - 1);
-    double x = label.value;
-    if (!label.number || !(x >= 0 && x < (double)classes && x == (double)(int32_t)x))
-        return csv_refuse(&csv->in, s, expected);
-    *out = (int32_t)x;
+    return rc;
+}
+
+/* Of all files, once it is known which first rows are headers, and which rows are dropped. */
+static int
+each_row(struct csv *csv, csv_row *take, void *ctx)
+{
+    size_t i = 0;
+    int rc = 0;
+    for (size_t file = 0; file < csv->files && !rc; file++)
+        rc = each_row_of(csv, file, take, &i, ctx);
+    return rc;
+}
+
+/* --- the first pass: what is in each column --- */
+
+static int
+note_text(struct csv *csv, struct csv_column *column, struct csv_text s)
+{
+    char text[DATA_NAME_SIZE];
+    size_t before = column->seen.count;
+    column->texts++;
+    if (column->many)
+        return 0;
+    bool whole = csv_unquote(s, text, sizeof text);
+    int rc = whole ? words_add(&column->seen, text) : 0;
+    csv->words_left -= column->seen.count - before;
+    if (rc || (whole && csv->words_left > 0 && column->seen.count <= CSV_WORDS_MAX))
+        return rc;
+    csv->words_left += column->seen.count;
+    words_fini(&column->seen);
+    column->many = true;
     return 0;
+}
+
+static int
+note_row(struct csv *csv)
+{
+    const struct csv_run run = csv_run_of(csv);
+    int rc = 0;
+    for (size_t i = 0; i < csv->columns && !rc; i++) {
+        struct csv_column *column = &csv->column[i];
+        struct csv_text s = csv->cell[i];
+        if (csv_is_number(s)) {
+            column->numbers++;
+            column->whole += strspn(s.at, "0123456789") >= s.size;
+        } else if (csv_is_missing(s)) {
+            column->missing++;
+        } else {
+            rc = note_text(csv, column, s);
+        }
+    }
+    csv->runs += run.rising && run.next && run.cells > 1;
+    csv->risings += run.rising && run.cells > 1;
+    csv->rows++;
+    return rc ? why_error(csv->in.why, rc, "%s: no memory for its words", csv->in.name) : 0;
+}
+
+/* Text in another encoding would make other names of its letters. */
+static int
+check_text(const struct csv_reader *in)
+{
+    size_t line = 1;
+    for (const char *at = in->text; at < in->end;) {
+        size_t step = (unsigned char)*at < 0x80 ? 1 : text_character(at, (size_t)(in->end - at));
+        line += *at == '\n';
+        if (step == 0 && at >= in->at)
+            return why_error(
+                in->why, -EBADMSG,
+                "%s: line %zu (byte %zu): 0x%02x is not UTF-8: save the table as UTF-8", in->name,
+                line, (size_t)(at - in->text), (unsigned char)*at);
+        at += step ? step : 1;
+    }
+    if (memchr(in->text, '\r', (size_t)(in->end - in->text)) &&
+        !memchr(in->text, '\n', (size_t)(in->end - in->text)))
+        return csv_refuse_file(in, "its lines end with CR alone, expected LF or CRLF");
+    return 0;
+}
+
+/* Count the columns by the first row of all. */
+static int
+count_columns(struct csv *csv)
+{
+    struct csv_reader in = csv->in;
+    struct csv_text s;
+    do {
+        int rc = csv_field(&in, &s);
+        if (rc)
+            return rc;
+        csv->columns++;
+    } while (!in.row_ends && csv->columns <= COLUMNS_MAX);
+    if (csv->columns == 1 && !csv->spec->bare)
+        return csv_refuse_file(
+            &in, *csv->in.at == '#'
+                     ? "one column: its first line is a comment, which tables do not have"
+                     : "one column, expected features and a last column to predict, "
+                       "with a comma, a semicolon or a tab between them");
+    if (csv->columns > COLUMNS_MAX)
+        return csv_refuse_file(&in, "over 1048576 columns");
+    csv->cell = calloc(csv->columns, sizeof *csv->cell);
+    csv->column = calloc(csv->columns, sizeof *csv->column);
+    for (size_t i = 0; csv->column && i < csv->columns; i++)
+        csv->column[i].seen.order = csv->column[i].category.order = strcmp;
+    return csv->cell && csv->column ? 0 : -ENOMEM;
 }
 
 /* Where two files of one table do not go together. */
@@ -163,82 +267,303 @@ refuse_other(const struct csv *csv, const char *what)
                      csv->start[0].name);
 }
 
-/* The header of a file, without the end of its line; size 0 when it has none, and then its first row is not passed. */
 static int
-take_header(struct csv *csv, size_t file, size_t columns, struct csv_text header)
+scan_first(struct csv *csv, size_t file)
 {
-    csv->features = columns - !csv->spec->bare;
-    if (csv->features == 0)
-        return csv_refuse_file(&csv->in,
-                               "one column, expected features and a last column to predict");
-    while (header.size > 0 && strchr("\r\n", header.at[header.size - 1]))
-        header.size--;
-    if (file == 0) {
-        csv->columns = columns;
-        csv->header = header;
-    }
-    if (columns != csv->columns)
-        return refuse_other(csv, "another number of columns than in");
-    if (header.size != csv->header.size || memcmp(header.at, csv->header.at, header.size) != 0)
-        return refuse_other(csv, header.size ? "another header than that of"
-                                             : "no header, expected that of");
-    return 0;
-}
-
-/* Read the first row of a file; leave a header behind. */
-static int
-read_header(struct csv *csv, size_t file)
-{
-    size_t numbers = 0, columns = 0;
-    bool last = false;
     const char *row = csv->in.at;
-    do {
-        struct csv_text s;
-        int rc = csv_field(&csv->in, &s);
-        if (rc)
-            return rc;
-        last = text_is_number(s.at, s.size);
-        numbers += last;
-        columns++;
-    } while (!csv->in.row_ends);
-    bool header = numbers <= (last && !csv->spec->bare);
-    int rc = take_header(csv, file, columns,
-                         (struct csv_text){row, header ? (size_t)(csv->in.at - row) : 0});
-    if (header)
-        csv_count_lines(&csv->in, row);
-    else
-        csv->in.at = row;
+    int rc = file == 0 ? count_columns(csv) : 0;
     csv->start[file] = csv->in;
+    rc = rc ? rc : read_cells(csv, row);
+    if (rc == -EBADMSG && file > 0)
+        refuse_other(csv, "another number of columns than in");
+    if (!rc)
+        csv_count_lines(&csv->in, row);
     return rc;
 }
 
-/* First pass: every row has all columns; count rows and collect labels. */
 static int
-count_rows(struct csv *csv)
+scan_file(struct csv *csv, size_t file)
 {
-    struct csv_text s;
-    for (; csv_next_row(&csv->in); csv->rows++) {
+    int rc = check_text(&csv->in);
+    if (rc)
+        return rc;
+    csv_detect_separator(&csv->in);
+    if (!csv_next_row(&csv->in))
+        return csv_refuse_file(&csv->in, "no rows");
+    rc = scan_first(csv, file);
+    while (!rc && csv_next_row(&csv->in)) {
         const char *row = csv->in.at;
-        size_t columns = 0;
-        do {
-            int rc = csv_field(&csv->in, &s);
-            if (rc)
-                return rc;
-            columns++;
-        } while (!csv->in.row_ends && columns < csv->columns);
-        if (columns != csv->columns || !csv->in.row_ends)
-            return why_error(
-                csv->in.why, -EBADMSG,
-                "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row",
-                csv->in.name, csv->in.line, (size_t)(row - csv->in.text),
-                csv->in.row_ends ? "" : "over ", columns, csv->columns);
-        int rc = label_add(csv, s);
-        if (rc)
-            return rc;
+        rc = read_cells(csv, row);
+        rc = rc ? rc : note_row(csv);
         csv_count_lines(&csv->in, row);
     }
+    return rc;
+}
+
+/* The first row of a file, into csv->cell; what it is as text. */
+static struct csv_text
+reread_first(struct csv *csv, size_t file)
+{
+    csv->in = csv->start[file];
+    const char *row = csv->in.at;
+    int rc = read_cells(csv, row);
+    assert(!rc);
+    struct csv_text text = {row, (size_t)(csv->in.at - row), false};
+    while (text.size > 0 && strchr("\r\n", row[text.size - 1]))
+        text.size--;
+    csv->in.at = row;
+    return text;
+}
+
+/* All files have the same header, or none has one. */
+static int
+judge_first(struct csv *csv, size_t file)
+{
+    struct csv_text text = reread_first(csv, file);
+    int header = csv_judge_header(csv);
+    if (header < 0)
+        return header;
+    csv->named[file] = header;
+    text.size = header ? text.size : 0;
+    if (file == 0)
+        csv->header = text;
+    if (text.size != csv->header.size || memcmp(text.at, csv->header.at, text.size) != 0)
+        return refuse_other(csv,
+                            header ? "another header than that of" : "no header, expected that of");
     return 0;
 }
+
+static int
+keep_names(struct csv *csv)
+{
+    if (!csv->named[0])
+        return 0;
+    reread_first(csv, 0);
+    csv->name = calloc(csv->columns, sizeof *csv->name);
+    for (size_t i = 0; csv->name && i < csv->columns; i++) {
+        char name[DATA_NAME_SIZE];
+        csv_unquote(csv->cell[i], name, sizeof name);
+        csv->name[i] = strdup(name);
+        if (!csv->name[i])
+            return -ENOMEM;
+    }
+    return csv->name ? 0 : -ENOMEM;
+}
+
+static int
+judge_files(struct csv *csv)
+{
+    int rc = 0;
+    for (size_t file = 0; file < csv->files && !rc; file++)
+        rc = judge_first(csv, file);
+    for (size_t file = 0; file < csv->files && !rc && !csv->named[0]; file++) {
+        reread_first(csv, file);
+        rc = note_row(csv);
+    }
+    return rc ? rc : keep_names(csv);
+}
+
+/* --- missing cells --- */
+
+struct gaps {
+    size_t rows, labels;
+    struct csv_reader in; /* where the first one is, of labels if there is one */
+    struct csv_text cell;
+    enum data_field_kind kind;
+};
+
+static int
+count_gap(struct csv *csv, size_t row, void *ctx)
+{
+    struct gaps *gaps = ctx;
+    bool here = false, label = false;
+    (void)row;
+    for (size_t i = 0; i < csv->columns; i++) {
+        if (!is_gap(csv, i))
+            continue;
+        enum data_field_kind kind = csv->table->field[csv->column[i].field].kind;
+        bool first = (!gaps->rows && !here) || (kind == DATA_LABEL && !gaps->labels);
+        here = true;
+        label = label || kind == DATA_LABEL;
+        if (!first)
+            continue;
+        gaps->in = csv->in;
+        gaps->in.column = i + 1;
+        gaps->cell = csv->cell[i];
+        gaps->kind = kind;
+    }
+    gaps->rows += here;
+    gaps->labels += label;
+    return 0;
+}
+
+static const char *
+kind_name(const struct csv *csv, enum data_field_kind kind)
+{
+    if (kind == DATA_LABEL && !csv->spec->regression)
+        return "a label";
+    return kind == DATA_WORDS ? "a word" : "a number";
+}
+
+static int
+refuse_gaps(const struct csv *csv, const struct gaps *gaps)
+{
+    struct why *why = csv->in.why;
+    csv_refuse(&gaps->in, gaps->cell, kind_name(csv, gaps->kind));
+    if (csv_like(csv))
+        why_append(why, ": the model has learned without missing cells (data.missing: mean)");
+    else if (gaps->labels)
+        why_append(why,
+                   "; %zu of %zu rows have no label: data.missing: drop leaves out each row with a "
+                   "missing cell",
+                   gaps->labels, csv->rows);
+    else
+        why_append(why,
+                   "; %zu of %zu rows have missing cells: data.missing: mean takes the mean of the "
+                   "training rows instead, drop leaves the rows out",
+                   gaps->rows, csv->rows);
+    return -EBADMSG;
+}
+
+/* Refuse them, drop their rows, or let them be. */
+static int
+treat_gaps(struct csv *csv)
+{
+    size_t missing = 0;
+    struct gaps gaps = {0};
+    for (size_t i = 0; i < csv->columns; i++)
+        if (csv->column[i].field != CSV_NO_FIELD &&
+            csv->table->field[csv->column[i].field].kind != DATA_IGNORED)
+            missing += csv->column[i].missing;
+    if (missing == 0)
+        return 0;
+    int rc = each_row(csv, count_gap, &gaps);
+    if (rc)
+        return rc;
+    if (csv->spec->missing == DATA_MISSING_DROP && !csv->spec->bare) {
+        csv->drops = true;
+        csv->rows -= gaps.rows;
+        csv->table->dropped = gaps.rows;
+        return 0;
+    }
+    return csv->table->fills && !gaps.labels ? 0 : refuse_gaps(csv, &gaps);
+}
+
+/* --- the second pass: labels, and the categories of the training rows --- */
+
+struct split {
+    struct data_set *set;
+    size_t test;
+};
+
+/* A row is test when the seed's permutation puts it among the first `test` ones, so exactly so many are, and both parts
+ * keep the order of the files. */
+static enum data_part
+part_of_row(const struct csv *csv, const struct split *split, size_t row)
+{
+    size_t place = csv->spec->bare ? row
+                                   : data_shuffle(csv->spec->seed, DATA_SPLIT_EPOCH, (uint32_t)row,
+                                                  (uint32_t)csv->rows);
+    return place < split->test ? DATA_TEST : DATA_TRAIN;
+}
+
+static int
+add_label(struct csv *csv, size_t i)
+{
+    char text[DATA_NAME_SIZE];
+    if (csv->spec->regression || csv->spec->classes || known_classes(csv))
+        return 0;
+    if (!csv_unquote(csv->cell[i], text, sizeof text))
+        return csv_refuse_cell(csv, i, "a label of at most 127 bytes, all of them printable");
+    int rc = words_add(&csv->label, text);
+    if (rc)
+        return why_error(csv->in.why, rc, "%s: no memory for its labels", csv->in.name);
+    if (csv->label.count > DATA_CLASSES_MAX)
+        return csv_refuse_cell(csv, i,
+                               "at most 1024 different labels; numbers need data.regression, and "
+                               "data.label chooses another column");
+    return 0;
+}
+
+static int
+add_category(struct csv *csv, size_t i)
+{
+    struct csv_column *column = &csv->column[i];
+    char text[DATA_NAME_SIZE];
+    if (is_gap(csv, i)) {
+        column->gaps++;
+        return 0;
+    }
+    if (csv->table->field[column->field].kind != DATA_WORDS)
+        return 0;
+    csv_unquote(csv->cell[i], text, sizeof text);
+    int rc = words_add(&column->category, text);
+    if (rc)
+        return why_error(csv->in.why, rc, "%s: no memory for its words", csv->in.name);
+    if (column->category.count > (column->numbers ? CSV_MIXED_MAX : CSV_WORDS_MAX))
+        return csv_refuse_cell(
+            csv, i,
+            column->numbers
+                ? "numbers or at most 32 different words (a missing cell is empty, NA or ?)"
+                : "at most 256 different words; data.ignore leaves a column out");
+    return 0;
+}
+
+static int
+learn_row(struct csv *csv, size_t row, void *ctx)
+{
+    enum data_part part = part_of_row(csv, ctx, row);
+    int rc = 0;
+    for (size_t i = 0; i < csv->columns && !rc; i++) {
+        size_t f = csv->column[i].field;
+        enum data_field_kind kind = f == CSV_NO_FIELD ? DATA_IGNORED : csv->table->field[f].kind;
+        if (kind == DATA_LABEL)
+            rc = add_label(csv, i);
+        else if (kind != DATA_IGNORED && part == DATA_TRAIN && !csv_like(csv))
+            rc = add_category(csv, i);
+    }
+    return rc;
+}
+
+/* The categories become those of the table, and each field gets its features. */
+static int
+settle_table(struct csv *csv)
+{
+    struct data_table *table = csv->table;
+    for (size_t i = 0; i < csv->columns && !csv_like(csv); i++) {
+        struct csv_column *column = &csv->column[i];
+        struct data_field *field = &table->field[column->field];
+        field->gaps = column->gaps;
+        field->missing = column->gaps > 0 && table->fills;
+        field->word =
+            column->category.count ? calloc(column->category.count, sizeof *field->word) : NULL;
+        if (column->category.count && !field->word)
+            return -ENOMEM;
+        for (; field->words < column->category.count; field->words++) {
+            field->word[field->words] = column->category.word[field->words].text;
+            column->category.word[field->words].text = NULL;
+        }
+    }
+    for (size_t f = 0; f < table->count; f++) {
+        csv->feature[f] = csv->features;
+        csv->features += data_field_features(&table->field[f]);
+    }
+    if (csv->features == 0)
+        return csv_refuse_file(&csv->in, "no features: all columns but the label are left out");
+    if (csv->features > VALUES_MAX / sizeof(float) / (csv->rows + 1))
+        return csv_refuse_file(&csv->in, "over 4 GiB of samples: data.ignore leaves columns out");
+    return 0;
+}
+
+static int
+learn_columns(struct csv *csv, struct split *split)
+{
+    csv->label.order = label_order;
+    int rc = each_row(csv, learn_row, split);
+    return rc ? rc : settle_table(csv);
+}
+
+/* --- the last pass: samples --- */
 
 static int
 part_alloc(const struct csv *csv, struct data_rows *rows, size_t count)
@@ -246,58 +571,146 @@ part_alloc(const struct csv *csv, struct data_rows *rows, size_t count)
     const struct data_spec *spec = csv->spec;
     rows->value = calloc(count + 1, csv->features * sizeof *rows->value);
     if (spec->regression)
-        rows->target = calloc(count, sizeof *rows->target);
+        rows->target = calloc(count + 1, sizeof *rows->target);
     else if (!spec->bare)
-        rows->label = calloc(count, sizeof *rows->label);
+        rows->label = calloc(count + 1, sizeof *rows->label);
     return rows->value && (rows->target || rows->label || spec->bare) ? 0 : -ENOMEM;
 }
 
 static int
-read_row(struct csv *csv, struct data_rows *rows)
+label_known(struct csv *csv, size_t i, int32_t *out)
 {
-    struct csv_text s;
-    int rc = 0;
-    for (size_t i = 0; i < csv->features && !rc; i++) {
-        rc = csv_field(&csv->in, &s);
-        rc = rc ? rc : to_float(csv, s, &rows->value[rows->count * csv->features + i]);
+    char text[DATA_NAME_SIZE], expected[WHY_SIZE / 2];
+    csv_unquote(csv->cell[i], text, sizeof text);
+    *out = data_like_class(csv->spec->like, text, strlen(text));
+    data_like_expected(csv->spec->like, expected, sizeof expected);
+    return *out >= 0 ? 0 : csv_refuse_cell(csv, i, expected);
+}
+
+static int
+label_index(struct csv *csv, size_t i, int32_t *out)
+{
+    if (known_classes(csv))
+        return label_known(csv, i, out);
+    char text[DATA_NAME_SIZE], expected[64];
+    bool found;
+    size_t classes = csv->spec->classes;
+    struct csv_text s = csv->cell[i];
+    if (!classes) {
+        csv_unquote(s, text, sizeof text);
+        *out = (int32_t)words_find(&csv->label, text, &found);
+        assert(found);
+        return 0;
     }
-    if (!rc && !csv->spec->bare)
-        rc = csv_field(&csv->in, &s);
-    if (!rc && !csv->spec->bare)
-        rc = rows->target ? to_float(csv, s, &rows->target[rows->count])
-                          : label_index(csv, s, &rows->label[rows->count]);
+    snprintf(expected, sizeof expected, "a label 0..%zu", classes - 1);
+    double x = text_is_number(s.at, s.size) ? strtod(s.at, NULL) : -1;
+    if (!(x >= 0 && x < (double)classes && x == (double)(int32_t)x))
+        return csv_refuse_cell(csv, i, expected);
+    *out = (int32_t)x;
+    return 0;
+}
+
+static void
+note_unknown(struct csv *csv, size_t i, const char *text)
+{
+    char name[2 * DATA_NAME_SIZE];
+    if (csv->unknown++ == 0)
+        why_set(csv->remark, "%s: line %zu, %s: \"%s\" is in no training row", csv->in.name,
+                csv->in.line, csv_column_name(csv, i, name, sizeof name), text);
+}
+
+static void
+fill_words(struct csv *csv, size_t i, const struct data_field *field, float *x)
+{
+    char text[DATA_NAME_SIZE];
+    size_t low = 0, high = field->words;
+    csv_unquote(csv->cell[i], text, sizeof text);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(text, field->word[middle]);
+        if (order == 0) {
+            x[middle] = 1;
+            return;
+        }
+        low = order > 0 ? middle + 1 : low;
+        high = order < 0 ? middle : high;
+    }
+    note_unknown(csv, i, text);
+}
+
+/* A number that is missing is NaN until the mean is known. */
+static int
+fill_cell(struct csv *csv, size_t i, struct data_rows *rows)
+{
+    size_t f = csv->column[i].field;
+    const struct data_field *field = &csv->table->field[f];
+    float *x = rows->value + rows->count * csv->features + csv->feature[f];
+    if (field->kind == DATA_LABEL)
+        return rows->target  ? to_float(csv, i, &rows->target[rows->count])
+               : rows->label ? label_index(csv, i, &rows->label[rows->count])
+                             : 0;
+    if (csv_is_missing(csv->cell[i])) {
+        if (field->missing)
+            x[data_field_features(field) - 1] = 1;
+        *x = field->kind == DATA_NUMBERS ? NAN : *x;
+        return 0;
+    }
+    if (field->kind == DATA_NUMBERS)
+        return to_float(csv, i, x);
+    fill_words(csv, i, field, x);
+    return 0;
+}
+
+static int
+fill_row(struct csv *csv, size_t row, void *ctx)
+{
+    struct split *split = ctx;
+    struct data_rows *rows = &split->set->part[part_of_row(csv, split, row)];
+    int rc = 0;
+    for (size_t i = 0; i < csv->columns && !rc; i++) {
+        size_t f = csv->column[i].field;
+        if (f != CSV_NO_FIELD && csv->table->field[f].kind != DATA_IGNORED)
+            rc = fill_cell(csv, i, rows);
+    }
     rows->count++;
     return rc;
 }
 
-/* Rows of one file, the first of which is row `i` of the table. A row is test when the seed's permutation puts it among
- * the first `test` ones, so exactly so many are, and both parts keep the order of the files. */
+/* The mean of the cells that are there, and what stands for the others. */
 static int
-read_file(struct csv *csv, struct data_set *set, size_t test, uint32_t *i)
+fill_gaps(struct csv *csv, struct data_set *set, size_t f)
 {
-    for (; csv_next_row(&csv->in); ++*i) {
-        const char *row = csv->in.at;
-        uint32_t place = csv->spec->bare ? *i
-                                         : data_shuffle(csv->spec->seed, DATA_SPLIT_EPOCH, *i,
-                                                        (uint32_t)csv->rows);
-        int rc = read_row(csv, &set->part[place < test ? DATA_TEST : DATA_TRAIN]);
-        if (rc)
-            return rc;
-        csv_count_lines(&csv->in, row);
+    struct data_field *field = &csv->table->field[f];
+    const struct data_rows *train = &set->part[DATA_TRAIN];
+    double sum = 0;
+    size_t there = 0;
+    for (size_t i = 0; i < train->count; i++) {
+        float x = train->value[i * csv->features + csv->feature[f]];
+        there += !isnan(x);
+        sum += isnan(x) ? 0 : (double)x;
     }
+    if (!csv_like(csv) && there == 0)
+        return why_error(
+            csv->in.why, -EBADMSG,
+            "%s: column %zu has no values in the training part: data.ignore leaves it out",
+            csv->in.name, f + 1);
+    if (!csv_like(csv))
+        field->fill = (float)(sum / (double)there);
+    for (int p = 0; p < DATA_PARTS; p++)
+        for (size_t i = 0; i < set->part[p].count; i++) {
+            float *x = &set->part[p].value[i * csv->features + csv->feature[f]];
+            *x = isnan(*x) ? field->fill : *x;
+        }
     return 0;
 }
 
-/* Second pass. */
 static int
-read_rows(struct csv *csv, struct data_set *set, size_t test)
+fill_all_gaps(struct csv *csv, struct data_set *set)
 {
-    uint32_t row = 0;
     int rc = 0;
-    for (size_t file = 0; file < csv->files && !rc; file++) {
-        csv->in = csv->start[file];
-        rc = read_file(csv, set, test, &row);
-    }
+    for (size_t f = 0; f < csv->table->count && csv->table->fills && !rc; f++)
+        if (csv->table->field[f].kind == DATA_NUMBERS)
+            rc = fill_gaps(csv, set, f);
     return rc;
 }
 
@@ -317,14 +730,20 @@ column_of(const struct data_rows *train, size_t features, size_t index)
     return (struct data_column){mean, variance > 0 ? 1 / sqrt(variance) : 1};
 }
 
+/* Features that are 0 or 1 stay so. */
 static int
-standardise(struct data_set *set, size_t features)
+standardise(const struct csv *csv, struct data_set *set)
 {
-    set->column = calloc(features, sizeof *set->column);
-    for (size_t i = 0; set->column && i < features; i++) {
-        set->column[i] = column_of(&set->part[DATA_TRAIN], features, i);
+    set->column = calloc(csv->features, sizeof *set->column);
+    for (size_t i = 0; set->column && i < csv->features; i++)
+        set->column[i].scale = 1;
+    for (size_t f = 0; set->column && f < csv->table->count; f++) {
+        size_t i = csv->feature[f];
+        if (csv->table->field[f].kind != DATA_NUMBERS)
+            continue;
+        set->column[i] = column_of(&set->part[DATA_TRAIN], csv->features, i);
         for (int p = 0; p < DATA_PARTS; p++)
-            data_scale_column(&set->part[p], features, i, &set->column[i]);
+            data_scale_column(&set->part[p], csv->features, i, &set->column[i]);
     }
     return set->column ? 0 : -ENOMEM;
 }
@@ -333,45 +752,57 @@ standardise(struct data_set *set, size_t features)
 static int
 name_classes(const struct csv *csv, struct data_set *set)
 {
-    if (!csv->labels)
+    if (!csv->label.count)
         return 0;
-    int rc = data_names_new(set, csv->labels);
-    for (size_t i = 0; i < csv->labels && !rc; i++)
-        data_name_set(set, i, csv->label[i].text.at, csv->label[i].text.size);
+    int rc = data_names_new(set, csv->label.count);
+    for (size_t i = 0; i < csv->label.count && !rc; i++)
+        data_name_set(set, i, csv->label.word[i].text, strlen(csv->label.word[i].text));
     return rc;
+}
+
+static void
+remark_unknown(const struct csv *csv)
+{
+    if (csv->unknown > 1)
+        why_append(csv->remark, ", and so in %zu more cells", csv->unknown - 1);
+    if (csv->unknown)
+        why_append(csv->remark, ": it counts as none of the categories");
 }
 
 static int
 split_and_read(struct csv *csv, struct data_set *set)
 {
     const struct data_spec *spec = csv->spec;
-    size_t test = spec->bare ? csv->rows : data_test_rows(spec, csv->rows);
-    int rc = part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - test);
-    rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], test);
-    rc = rc ? rc : read_rows(csv, set, test);
+    struct split split = {set, spec->bare ? csv->rows : data_test_rows(spec, csv->rows)};
+    int rc = learn_columns(csv, &split);
+    rc = rc ? rc : part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - split.test);
+    rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], split.test);
+    rc = rc ? rc : each_row(csv, fill_row, &split);
+    rc = rc ? rc : fill_all_gaps(csv, set);
     rc = rc ? rc : name_classes(csv, set);
     if (!rc && spec->standardise && !spec->like)
-        rc = standardise(set, csv->features);
-    if (rc == -ENOMEM)
-        csv_refuse_file(&csv->in, "no memory for its numbers");
+        rc = standardise(csv, set);
+    remark_unknown(csv);
     set->info.input = (struct nn_shape){1, {csv->features}};
     set->info.classes = spec->regression     ? 0
                         : known_classes(csv) ? known_classes(csv)
                         : spec->classes      ? spec->classes
-                                             : csv->labels;
+                                             : csv->label.count;
     set->planes = 1;
     return rc;
 }
 
-/* First pass over one file. */
 static int
-scan_file(struct csv *csv, size_t file)
+check_row_count(const struct csv *csv)
 {
-    if (!csv_next_row(&csv->in))
-        return csv_refuse_file(&csv->in, "no rows");
-    csv_detect_separator(&csv->in);
-    int rc = read_header(csv, file);
-    return rc ? rc : count_rows(csv);
+    const char *dropped = csv->drops ? " without missing cells" : "";
+    if (csv->spec->bare && csv->rows == 0)
+        return csv_refuse_file(&csv->in, "no rows, only a header");
+    if (csv->rows < 2 && !csv->spec->bare)
+        return why_error(csv->in.why, -EBADMSG,
+                         "%s: fewer than two rows%s, expected one to train on and one to test on",
+                         csv->in.name, dropped);
+    return csv->rows > DATA_ROWS_MAX ? csv_refuse_file(&csv->in, "over 2147483647 rows") : 0;
 }
 
 static int
@@ -382,12 +813,32 @@ parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, s
         csv_open(&csv->in, file[i].name, file[i].text, file[i].size, why);
         rc = scan_file(csv, i);
     }
-    if (!rc && csv->rows < 2 && !(csv->spec->bare && csv->rows == 1))
-        rc = csv_refuse_file(&csv->in,
-                             "fewer than two rows, expected one to train on and one to test on");
-    if (!rc && csv->rows > DATA_ROWS_MAX)
-        rc = csv_refuse_file(&csv->in, "over 2147483647 rows");
-    return rc ? rc : split_and_read(csv, set);
+    rc = rc ? rc : judge_files(csv);
+    rc = rc ? rc : check_row_count(csv);
+    rc = rc ? rc : csv_plan(csv);
+    csv->table->rows = csv->rows;
+    rc = rc ? rc : treat_gaps(csv);
+    rc = rc ? rc : check_row_count(csv);
+    rc = rc ? rc : split_and_read(csv, set);
+    return rc == -ENOMEM ? why_error(why, rc, "%s: no memory for its numbers", file[0].name) : rc;
+}
+
+static void
+csv_free(struct csv *csv)
+{
+    for (size_t i = 0; csv->column && i < csv->columns; i++) {
+        words_fini(&csv->column[i].seen);
+        words_fini(&csv->column[i].category);
+    }
+    for (size_t i = 0; csv->name && i < csv->columns; i++)
+        free(csv->name[i]);
+    words_fini(&csv->label);
+    free(csv->name);
+    free(csv->column);
+    free(csv->cell);
+    free(csv->feature);
+    free(csv->start);
+    free(csv->named);
 }
 
 int
@@ -395,27 +846,26 @@ data_csv_parse(struct data_set *set, const struct data_csv_file *file, size_t fi
                const struct data_spec *spec, struct why *why)
 {
     assert(files >= 1);
+    struct csv csv = {.spec = spec,
+                      .files = files,
+                      .words_left = CSV_ALL_WORDS_MAX,
+                      .table = &set->table,
+                      .remark = &set->remark};
     int rc = data_check_split(spec, why);
     if (rc)
         return rc;
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    struct csv *csv = calloc(1, sizeof *csv);
-    struct csv_reader *start = calloc(files, sizeof *start);
-    rc = -ENOMEM;
-    if (!csv || !start || c_locale == (locale_t)0) {
-        why_set(why, "%s: no memory", file[0].name);
-        goto out;
+    csv.start = calloc(files, sizeof *csv.start);
+    csv.named = calloc(files, sizeof *csv.named);
+    if (!csv.start || !csv.named || c_locale == (locale_t)0) {
+        rc = why_error(why, -ENOMEM, "%s: no memory", file[0].name);
+    } else {
+        locale_t before = uselocale(c_locale);
+        rc = parse(&csv, set, file, why);
+        uselocale(before);
     }
-    csv->spec = spec;
-    csv->start = start;
-    csv->files = files;
-    locale_t before = uselocale(c_locale);
-    rc = parse(csv, set, file, why);
-    uselocale(before);
-out:
     if (c_locale != (locale_t)0)
         freelocale(c_locale);
-    free(start);
-    free(csv);
+    csv_free(&csv);
     return rc;
 }

@@ -71,6 +71,7 @@ struct reading {
     atomic_size_t next;
     pthread_mutex_t lock; /* over what follows */
     size_t failed, first; /* how many, and the first of them */
+    size_t bad[FAILURES_MAX];
     int rc;
     struct why why;
 };
@@ -79,6 +80,8 @@ static void
 note_failure(struct reading *r, size_t i, int rc, const struct why *why)
 {
     pthread_mutex_lock(&r->lock);
+    if (r->failed < FAILURES_MAX)
+        r->bad[r->failed] = i;
     if (r->failed++ == 0 || i < r->first) {
         r->first = i;
         r->rc = rc;
@@ -108,6 +111,32 @@ read_some(void *arg)
     return NULL;
 }
 
+static int
+order_failures(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Why the first one is wrong, and the names of the others, as many as there is room for. */
+static void
+list_failures(struct reading *r, struct why *why)
+{
+    size_t n = r->failed < FAILURES_MAX ? r->failed : FAILURES_MAX;
+    qsort(r->bad, n, sizeof *r->bad, order_failures);
+    why_set(why, "%s", r->why.line);
+    for (size_t i = 1; i < n; i++) {
+        const char *path = r->images->entry[r->bad[i]].path;
+        if (strlen(why->line) + strlen(path) + 64 > sizeof why->line) {
+            why_append(why, " and %zu more", n - i);
+            return;
+        }
+        if (i == 1)
+            why_append(why, "; %zu other file%s cannot be read: ", n - 1, n > 2 ? "s" : "");
+        why_append(why, "%s%s", i > 1 ? ", " : "", path);
+    }
+}
+
 /* This thread works, too; so it does no harm when no other can be had. */
 static int
 read_all(struct images *s, unsigned threads, struct why *why)
@@ -123,11 +152,8 @@ read_all(struct images *s, unsigned threads, struct why *why)
     while (started > 0)
         pthread_join(thread[--started], NULL);
     pthread_mutex_destroy(&r.lock);
-    if (r.failed > 1)
-        why_set(why, "%s (and %zu other file%s cannot be read)", r.why.line, r.failed - 1,
-                r.failed > 2 ? "s" : "");
-    else if (r.failed)
-        why_set(why, "%s", r.why.line);
+    if (r.failed)
+        list_failures(&r, why);
     return r.failed ? r.rc : 0;
 }
 

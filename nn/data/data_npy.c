@@ -168,6 +168,11 @@ static int
 shape_of(const struct npys *array, size_t less, struct nn_shape *shape, struct why *why)
 {
     const struct npy_header *h = &array->header;
+    if (less && h->dims > 2)
+        return why_error(why, -EBADMSG,
+                         "%s: %zu dimensions, expected a table, of 2: pictures go to "
+                         "data.train_images and their labels to data.train_labels",
+                         array->name, h->dims);
     if (less && (h->dims != 2 || h->width < 2))
         return why_error(why, -EBADMSG,
                          "%s: %zu dimensions and rows of %zu, expected a table: 2, at least 2",
@@ -265,6 +270,20 @@ load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, 
     return 0;
 }
 
+/* [N, H, W, 3] is how most programs keep pictures; here channels come first. */
+static void
+remark_channels(struct data_set *set, const struct npys *array)
+{
+    const struct npy_header *h = &array->header;
+    const size_t *d = h->dim;
+    bool last = h->dims == 4 && (d[3] == 1 || d[3] == 3 || d[3] == 4);
+    if (last && d[1] != 1 && d[1] != 3 && d[1] != 4)
+        why_set(&set->remark,
+                "%s: [%zu, %zu, %zu, %zu] is read as %zu channels of %zux%zu; if the last one are "
+                "the channels, save numpy.moveaxis(x, 3, 1)",
+                array->name, d[0], d[1], d[2], d[3], d[1], d[2], d[3]);
+}
+
 static int
 load_source(struct data_set *set, struct source *s, const struct data_spec *spec, struct labels *l)
 {
@@ -276,6 +295,7 @@ load_source(struct data_set *set, struct source *s, const struct data_spec *spec
     rc = rc ? rc : shape_of(s->features[DATA_TRAIN], table, &set->info.input, l->why);
     if (rc)
         return rc;
+    remark_channels(set, s->features[DATA_TRAIN]);
     s->width = s->features[DATA_TRAIN]->header.width - table;
     set->unit = unit_of(s->features[DATA_TRAIN]);
     if (set->unit == DATA_UNIT_BYTE)

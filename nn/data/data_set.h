@@ -61,6 +61,8 @@ struct data_set {
     struct data_far *far;               /* NULL: all samples are in memory */
     struct data_column *column;         /* [width]; NULL: columns stay */
     char (*class_name)[DATA_NAME_SIZE]; /* [info.classes]; NULL: classes have numbers alone */
+    struct data_table table;            /* csv: how it was read; else empty */
+    struct why remark;                  /* empty: nothing to remark */
     struct data_augment augment;
     bool reproduce; /* the targets equal x */
     bool next_byte; /* text: the next byte is the label of a byte; pixel has one byte more */
@@ -157,6 +159,9 @@ int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struc
 
 /* Of a sample, of an array of all of them, [N, ...]: an image without channels gets one, and a lone number a dimension. */
 struct nn_shape data_shape_of(size_t dims, const size_t *dim);
+
+/* -ENOMEM after no memory; then data_table_fini may follow, too. */
+int data_table_copy(struct data_table *out, const struct data_table *from);
 
 /* One file of a table; text[size] is a NUL that does not count. */
 struct data_csv_file {

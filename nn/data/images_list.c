@@ -77,6 +77,8 @@ static int
 wants_class(void *ctx, const char *name)
 {
     const struct folder *folder = ctx;
+    if (strcmp(name, "__MACOSX") == 0) /* what a Mac adds to a zip */
+        return 0;
     if (is_folder(folder, name))
         return 1;
     if (data_is_image(name))
@@ -93,9 +95,15 @@ wants_file(void *ctx, const char *name)
         return 1;
     if (is_other_image(name))
         return refuse_name(folder, name, "is neither .png nor .jpg or .jpeg: convert it");
-    if (is_folder(folder, name))
-        return refuse_name(folder, name, "a folder in the folder of a class, expected images");
-    return 0;
+    if (!is_folder(folder, name) || strcmp(name, "__MACOSX") == 0)
+        return 0;
+    const char *last = strrchr(folder->path, '/');
+    return refuse_name(
+        folder, name,
+        strcmp(last ? last + 1 : folder->path, "train") == 0
+            ? "a folder in the folder of a class, expected images; or beside train a "
+              "folder test, val, valid or validation"
+            : "a folder in the folder of a class, expected images");
 }
 
 /* The images of one folder. */
@@ -196,6 +204,17 @@ below(char path[DATA_PATH_SIZE], const char *dir, const char *name)
     return is_folder(&folder, name);
 }
 
+/* The folder of the test part. */
+static bool
+find_test(char path[DATA_PATH_SIZE], const char *dir)
+{
+    static const char *const names[] = {"test", "val", "valid", "validation"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (below(path, dir, names[i]))
+            return true;
+    return false;
+}
+
 static int
 find_files(struct images *s, const struct data_spec *spec, struct data_list *classes,
            struct why *why)
@@ -204,8 +223,7 @@ find_files(struct images *s, const struct data_spec *spec, struct data_list *cla
     char train[DATA_PATH_SIZE], test[DATA_PATH_SIZE];
     if (access(dir, F_OK) != 0)
         return data_missing(spec, "images", "", why);
-    bool apart =
-        below(train, dir, "train") && (below(test, dir, "test") || below(test, dir, "val"));
+    bool apart = below(train, dir, "train") && find_test(test, dir);
     int rc = add_classes(s, apart ? train : dir, classes, false, why);
     if (rc)
         return rc;

@@ -107,6 +107,10 @@ read_type(struct text *t, struct npy_header *h)
     char word[WORD_MAX];
     text_skip(t);
     const struct text before = *t;
+    if (t->at < t->end && *t->at == '[')
+        return npy_refuse(t->desk, -EBADMSG,
+                          "is a structured array, of columns with names, expected one of numbers: "
+                          "save numpy.lib.recfunctions.structured_to_unstructured(x)");
     int rc = text_word(t, word, expected);
     if (rc)
         return rc;
@@ -124,12 +128,22 @@ read_type(struct text *t, struct npy_header *h)
                       "type '%s', expected uint8, int32, int64, float32 or float64", word);
 }
 
+static bool
+text_starts(const struct text *t, const char *word)
+{
+    return (size_t)(t->end - t->at) >= strlen(word) && memcmp(t->at, word, strlen(word)) == 0;
+}
+
 static int
 read_order(struct text *t)
 {
     static const char no[] = "False";
     text_skip(t);
-    if ((size_t)(t->end - t->at) < sizeof no - 1 || memcmp(t->at, no, sizeof no - 1) != 0)
+    if (text_starts(t, "True"))
+        return npy_refuse(t->desk, -EBADMSG,
+                          "is in Fortran order, column after column, expected rows: save "
+                          "numpy.ascontiguousarray(x)");
+    if (!text_starts(t, no))
         return text_refuse(t, "False: rows one after the other (C order)");
     t->at += sizeof no - 1;
     return 0;
@@ -145,6 +159,7 @@ read_dim(struct text *t, size_t *dim)
         value = value * 10 + (uint64_t)(*t->at++ - '0');
     if (digits == 0 || (t->at < t->end && *t->at >= '0' && *t->at <= '9'))
         return text_refuse(t, "a dimension of at most 19 digits");
+    t->at += text_starts(t, "L"); /* Python 2 writes 12L */
     *dim = (size_t)value;
     return 0;
 }
@@ -161,7 +176,8 @@ read_shape(struct text *t, struct npy_header *h)
             rc = text_refuse(t, "','");
     }
     if (!rc && h->dims == 0)
-        return text_refuse(t, "at least one dimension before it");
+        return npy_refuse(t->desk, -EBADMSG,
+                          "is one number without dimensions, expected an array of rows");
     return rc;
 }
 

@@ -8,6 +8,7 @@
 #include "node/commands/command.h"
 #include "node/commands/estimate.h"
 #include "node/commands/host.h"
+#include "node/job/data_text.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 #include "node/train/memory.h"
@@ -67,6 +68,24 @@ format_flop(double flops, char *out, size_t size)
 }
 
 static void
+print_fact(const char *name, const char *line)
+{
+    printf("%-7s %s\n", name, line);
+}
+
+static void
+print_data(const struct job *job)
+{
+    char classes[DATA_TEXT_SIZE];
+    data_text_table(job->data, print_fact);
+    data_text_classes(job->data, classes, sizeof classes);
+    if (classes[0])
+        print_fact("classes", classes);
+    if (data_remark(job->data))
+        print_fact("note", data_remark(job->data));
+}
+
+static void
 print_job(const struct config *config, const struct job *job, const struct memory *memory)
 {
     const struct data_info *data = data_info(job->data);
@@ -82,6 +101,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
                (unsigned long long)job->begun, (unsigned long long)job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
+    print_data(job);
     list_layers(job->model);
     size_t params = nn_param_count(job->model);
     char work[MEMORY_TEXT], gradients[MEMORY_TEXT];

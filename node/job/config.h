@@ -27,7 +27,7 @@
 
 enum {
     CONFIG_PATH_MAX = 1024,
-    CONFIG_KEYS_MAX = 160,
+    CONFIG_KEYS_MAX = 176,
     CONFIG_ROUND_MAX = 1 << 24,
     CONFIG_PAST_MAX = 4096,
     CONFIG_TICKET_AUTO = 0, /* mesh.ticket_shards */
@@ -46,6 +46,9 @@ struct config {
         enum data_source source;
         char dir[CONFIG_PATH_MAX]; /* this node's folder: not part of the job */
         char train_images[256], train_labels[256], test_images[256], test_labels[256], file[256];
+        enum data_header header;
+        enum data_missing missing;
+        char label[DATA_NAME_SIZE], ignored[2048]; /* ignored: one a line */
         uint64_t train, test, seed;
         uint64_t classes; /* 0 = take the number from the labels */
         double test_share;

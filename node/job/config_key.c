@@ -47,6 +47,16 @@ static const struct config_word sources[] = {
 static const struct config_word channels[] = {{"1", 1}, {"3", 3}, {NULL, 0}};
 static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
 static const struct config_word targets[] = {{"label", 0}, {"input", 1}, {NULL, 0}};
+static const struct config_word headers[] = {
+    {"yes", DATA_HEADER_YES},   {"no", DATA_HEADER_NO},    {"auto", DATA_HEADER_AUTO},
+    {"true", DATA_HEADER_YES},  {"false", DATA_HEADER_NO}, {NULL, 0},
+};
+static const struct config_word missing[] = {
+    {"refuse", DATA_MISSING_REFUSE},
+    {"mean", DATA_MISSING_MEAN},
+    {"drop", DATA_MISSING_DROP},
+    {NULL, 0},
+};
 static const struct config_word layers[] = {
     {"dense", NN_DENSE},
     {"conv", NN_CONV2D},
@@ -166,6 +176,10 @@ const struct config_key config_keys[] = {
     TEXT(CONFIG_TEXT, "data", "test_images", CONFIG_SHARED, MEMBER(data.test_images)),
     TEXT(CONFIG_TEXT, "data", "test_labels", CONFIG_SHARED, MEMBER(data.test_labels)),
     TEXT(CONFIG_TEXT, "data", "file", CONFIG_SHARED, MEMBER(data.file)),
+    ENUM("data", "header", CONFIG_SHARED, MEMBER(data.header), headers, "auto"),
+    ENUM("data", "missing", CONFIG_SHARED, MEMBER(data.missing), missing, "refuse"),
+    TEXT(CONFIG_TEXT, "data", "label", CONFIG_SHARED, MEMBER(data.label)),
+    TEXT(CONFIG_LINES, "data", "ignore", CONFIG_SHARED, MEMBER(data.ignored)),
     UINT("data", "train", CONFIG_JOB, MEMBER(data.train), 0, COUNT_MAX, "0"),
     UINT("data", "test", CONFIG_JOB, MEMBER(data.test), 0, COUNT_MAX, "0"),
     UINT("data", "seed", CONFIG_JOB, MEMBER(data.seed), 0, seed_max, "1"),

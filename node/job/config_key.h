@@ -21,6 +21,7 @@ enum config_kind {
     CONFIG_TEXT,      /* char[], printable */
     CONFIG_ENDPOINTS, /* mesh.seed; each value adds one */
     CONFIG_SHAPE,     /* struct nn_shape; the whole is a list */
+    CONFIG_LINES,     /* char[], printable texts, one a line; each value adds one */
 };
 
 enum config_scope {
@@ -69,6 +70,7 @@ void config_key_expected(const struct config_key *key, char *out, size_t size);
 /* "unknown key train.bach, did you mean train.batch?" */
 void config_key_unknown(const char *section, const char *name, struct why *why);
 
+bool config_key_is_list(const struct config_key *key);
 /* Sets the member of `base` from text. A choice takes its word and all its defaults. Returns 0, or -EINVAL with
  * "train.batch = 0, expected 1..16777216". */
 int config_key_set(const struct config_key *key, void *base, const char *text, struct why *why);

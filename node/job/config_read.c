@@ -300,10 +300,9 @@ read_key_list(struct reader *reader, const struct config_key *key, void *base)
 static int
 read_value(struct reader *reader, const struct config_key *key, void *base)
 {
-    bool list = key->kind == CONFIG_ENDPOINTS || key->kind == CONFIG_SHAPE;
     if (key->kind == CONFIG_CHOICE)
         return read_choice(reader, key, base);
-    if (list && is(reader, YAML_SEQUENCE_START_EVENT))
+    if (config_key_is_list(key) && is(reader, YAML_SEQUENCE_START_EVENT))
         return read_key_list(reader, key, base);
     return read_scalar(reader, key, base);
 }

@@ -53,6 +53,20 @@ write_shape(FILE *file, const struct nn_shape *shape)
     fputc(']', file);
 }
 
+/* ['a', 'b'] */
+static void
+write_lines(FILE *file, const char *text)
+{
+    char line[DATA_NAME_SIZE];
+    fputc('[', file);
+    for (const char *at = text; *at; at += strlen(line), at += *at == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        fputs(at == text ? "" : ", ", file);
+        write_quoted(file, line);
+    }
+    fputc(']', file);
+}
+
 static void
 write_value(FILE *file, const struct config_key *key, const void *base)
 {
@@ -80,6 +94,9 @@ write_value(FILE *file, const struct config_key *key, const void *base)
     case CONFIG_SHAPE:
         write_shape(file,
                     (const struct nn_shape *)(const void *)((const char *)base + key->offset));
+        break;
+    case CONFIG_LINES:
+        write_lines(file, (const char *)base + key->offset);
         break;
     case CONFIG_ENDPOINTS: /* of one node: never written */
         break;

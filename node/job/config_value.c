@@ -42,6 +42,9 @@ config_key_expected(const struct config_key *key, char *out, size_t size)
     case CONFIG_TEXT:
         snprintf(out, size, "expected at most %zu bytes of printable text", key->size - 1);
         return;
+    case CONFIG_LINES:
+        snprintf(out, size, "expected at most %d bytes of printable text", DATA_NAME_SIZE - 1);
+        return;
     case CONFIG_ENDPOINTS:
         snprintf(out, size, "expected HOST:PORT or [IPV6]:PORT with a port 1..65535");
         return;
@@ -205,6 +208,19 @@ add_endpoint(void *base, const char *text)
     return rc;
 }
 
+static int
+add_line(const struct config_key *key, void *base, const char *text)
+{
+    char *at = (char *)base + key->offset;
+    size_t used = strlen(at), more = strlen(text);
+    if (more == 0 || more >= DATA_NAME_SIZE || !parse_printable(text))
+        return -EINVAL;
+    if (used + 1 + more >= key->size)
+        return -ENOSPC;
+    snprintf(at + used, key->size - used, "%s%s", used ? "\n" : "", text);
+    return 0;
+}
+
 /* One more side of an image, or the only length of a vector. */
 static int
 add_dim(const struct config_key *key, void *base, const char *text)
@@ -238,6 +254,8 @@ set_any(const struct config_key *key, void *base, const char *text)
         return add_endpoint(base, text);
     case CONFIG_SHAPE:
         return add_dim(key, base, text);
+    case CONFIG_LINES:
+        return add_line(key, base, text);
     }
     return -EINVAL;
 }
@@ -251,14 +269,20 @@ config_key_set(const struct config_key *key, void *base, const char *text, struc
     return rc ? key_refuse(key, text, why) : 0;
 }
 
+bool
+config_key_is_list(const struct config_key *key)
+{
+    return key->kind == CONFIG_ENDPOINTS || key->kind == CONFIG_SHAPE || key->kind == CONFIG_LINES;
+}
+
 void
 config_key_defaults(const char *section, void *base)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         bool top = !strchr(key->section, '.') && strcmp(key->section, "model") != 0;
-        bool list = key->kind == CONFIG_ENDPOINTS || key->kind == CONFIG_SHAPE;
-        if (list || !key->fallback || !(section ? strcmp(key->section, section) == 0 : top))
+        if (config_key_is_list(key) || !key->fallback ||
+            !(section ? strcmp(key->section, section) == 0 : top))
             continue;
         int rc = set_any(key, base, key->fallback);
         assert(rc == 0);

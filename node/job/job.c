@@ -24,6 +24,18 @@ check_rows(const struct config *config, const struct data_info *data, struct why
 }
 
 static int
+check_classes(const struct config *config, const struct data_set *data, struct why *why)
+{
+    const struct data_info *info = data_info(data);
+    bool classes = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    const char *name = classes && info->classes == 1 ? data_class_name(data, 0) : NULL;
+    if (!classes || info->classes != 1)
+        return 0;
+    return why_error(why, -EINVAL, "%s: the data has one class%s%s, expected at least 2",
+                     config->file, name ? ": " : "", name ? name : "");
+}
+
+static int
 check_outputs(const struct config *config, const struct job *job, struct why *why)
 {
     const struct data_info *data = data_info(job->data);
@@ -370,6 +382,7 @@ job_open_like(struct job *job, const struct config *config, const struct data_sc
     int rc = open_numerics(job, config, config->threads, why);
     rc = rc ? rc : data_open(&job->data, &spec, why);
     rc = rc || like ? rc : check_rows(config, data_info(job->data), why);
+    rc = rc || like ? rc : check_classes(config, job->data, why);
     rc = rc ? rc : model_input(config, data_info(job->data), &input, why);
     rc = rc ? rc : open_model(job, config, &input, why);
     rc = rc ? rc : check_outputs(config, job, why);

@@ -10,9 +10,11 @@
 #include <sodium.h>
 
 #include "node/commands/host.h"
+#include "node/job/data_text.h"
 #include "node/train/gather.h"
 #include "node/train/left.h"
 #include "proto/mix.h"
+#include "proto/text.h"
 
 /* Has the machine what a node with the whole model needs? Else it may hold a part. */
 static int
@@ -332,6 +334,21 @@ tell_job(struct run *run)
               (unsigned long long)state_steps_total(&run->state), way, config->out);
 }
 
+/* A mistyped label is a class of its own; digits that the program draws have none. */
+static void
+tell_data(struct run *run)
+{
+    char classes[TRAIN_LINE - 16], text[TRAIN_LINE];
+    const char *remark = data_remark(run->job.data);
+    data_text_classes(run->job.data, classes, sizeof classes);
+    if (classes[0] && run->config->data.source != DATA_GLYPHS &&
+        run->config->data.source != DATA_COUNTING)
+        train_say(run, 6, "classes: %s", classes);
+    text_copy(text, sizeof text, remark ? remark : "");
+    if (remark)
+        train_say(run, 4, "%s", text);
+}
+
 static void
 tell_self(struct run *run)
 {
@@ -381,6 +398,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .curves = config->tensorboard,
                               });
     tell_job(run);
+    tell_data(run);
     tell_self(run);
     if (run->folder.replaces)
         train_say(run, 6, "%s: the %s run in it is replaced", config->out,

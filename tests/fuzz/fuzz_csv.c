@@ -68,5 +68,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     free(set.column);
     free(set.class_name);
+    data_table_fini(&set.table);
     return 0;
 }

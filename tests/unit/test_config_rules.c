@@ -80,6 +80,10 @@ choose(const struct config_key *key, const char *sign, const char *value, char o
         snprintf(out, TEXT_SIZE, "%s", strcmp(value, "''") == 0 ? "x" : "");
         return;
     }
+    if (key->kind == CONFIG_LINES) {
+        snprintf(out, TEXT_SIZE, "x");
+        return;
+    }
     if (parse_real(value, &number) && key->kind == CONFIG_UINT && strcmp(sign, "!=") == 0)
         number = key->min; /* any but the word */
     else if (parse_real(value, &number))

@@ -277,11 +277,11 @@ of_wrong_files_the_first_is_named_and_the_rest_counted(void **state)
     folder_write(&folder, "dog/8.png", "\xff\xd8\xff", 3);
     folder_write(&folder, "dog/7.png", "GIF89a", 6);
     struct why first;
-    expect_refused(&spec, -EBADMSG, " (and 2 other files cannot be read)");
+    expect_refused(&spec, -EBADMSG, "; 2 other files cannot be read: ");
     first = why;
     spec.threads = 8;
     for (int i = 0; i < 20; i++) { /* the same one, however the threads take turns */
-        expect_refused(&spec, -EBADMSG, " (and 2 other files cannot be read)");
+        expect_refused(&spec, -EBADMSG, "; 2 other files cannot be read: ");
         assert_string_equal(why.line, first.line);
     }
     folder_fini(&folder);

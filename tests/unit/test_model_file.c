@@ -94,7 +94,7 @@ columns_and_names_come_back_equal(void **state)
 {
     static const char rows[] = "a,b,kind\n0.1,1e9,cat\n0.7,-3,\"d\"\"og, small\"\n"
                                "0.2,4,cat\n-5.3,7,r\303\266t\n0.11,8,cat\n";
-    static const char *const name[] = {"cat", "d\"\"og, small", "r\303\266t"};
+    static const char *const name[] = {"cat", "d\"og, small", "r\303\266t"};
     struct job job = {0};
     struct model_note note;
     (void)state;

@@ -1,0 +1,75 @@
+/* data_csv.h - a table while it is read, for data_csv.c (its rows), data_csv_header.c (is the first row one of names?)
+ * and data_csv_plan.c (what each column becomes). */
+#ifndef NN_DATA_CSV_H
+#define NN_DATA_CSV_H
+
+#include "nn/data/csv.h"
+#include "nn/data/data_set.h"
+#include "nn/data/words.h"
+
+enum {
+    CSV_WORDS_MAX = 256,       /* categories of a column */
+    CSV_MIXED_MAX = 32,        /* if some of them are numbers */
+    CSV_ALL_WORDS_MAX = 65536, /* of all columns */
+    CSV_DISTINCT = 20,         /* a column of more words, all different, is an id */
+};
+
+/* What the first pass counts in a column. First rows of files only count once they are known to be no headers. */
+struct csv_column {
+    size_t numbers, texts, missing;
+    size_t whole;      /* of `numbers`: digits alone */
+    struct words seen; /* the texts; empty once there are too many */
+    bool many;
+    size_t field; /* of the table; CSV_NO_FIELD: none */
+    /* of the training rows */
+    struct words category;
+    size_t gaps;
+};
+#define CSV_NO_FIELD SIZE_MAX
+
+/* Whole numbers in a row, digits alone, from left to right. */
+struct csv_run {
+    size_t cells; /* numbers of any kind */
+    uint64_t first;
+    bool next, rising; /* each one more than that before it; each more */
+};
+
+struct csv {
+    const struct data_spec *spec;
+    struct csv_reader in;     /* the file that is read */
+    struct csv_reader *start; /* [files] at the first row of each */
+    bool *named;              /* [files] whose first row is a header */
+    size_t files;
+    struct csv_text header; /* of the first file; size 0: there is none */
+    size_t columns, rows;   /* rows: without those that are dropped */
+    struct csv_text *cell;  /* [columns] of the row that was read last */
+    struct csv_column *column;
+    char **name; /* [columns] in the header; NULL: there is none */
+    size_t words_left;
+    size_t runs; /* rows that are runs: each number one more than that before it */
+    size_t risings;
+    struct data_table *table;
+    size_t *feature; /* [fields] the first of each */
+    size_t features;
+    bool drops;
+    struct words label;
+    size_t unknown; /* cells with words that have no category */
+    struct why *remark;
+};
+
+/* How the model reads its tables; NULL: there is no model. */
+const struct data_table *csv_like(const struct csv *csv);
+/* Of the row that was read last. */
+struct csv_run csv_run_of(const struct csv *csv);
+/* Is the row that was read last, the first one of `file`, a header? 1, 0, or -EBADMSG: nobody can tell. */
+int csv_judge_header(const struct csv *csv);
+/* From what the first pass has counted to csv->table, csv->feature and column->field. Returns 0 or a negative errno. */
+int csv_plan(struct csv *csv);
+/* Refuses cell `i` of the row that was read last. */
+int csv_refuse_cell(struct csv *csv, size_t i, const char *expected);
+/* A number, or what would be one with a decimal point. */
+bool csv_is_number(struct csv_text s);
+/* "column 3 (age)" */
+const char *csv_column_name(const struct csv *csv, size_t column, char *out, size_t size);
+
+#endif
