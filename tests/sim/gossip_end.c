@@ -41,9 +41,24 @@ sim_gossip_ended(void *ctx, bool saved)
     end.ended |= bit;
 }
 
+/* Is nobody resting for a snapshot that is not complete without this node? */
+static void
+judge_needed(struct sim *sim, const struct sim_node *node)
+{
+    const struct gossip *mine = &node->core->gossip;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct gossip *its = sim->nodes[i].up ? &sim->nodes[i].core->gossip : mine;
+        if (its != mine && its->plan.active && its->plan.hash == mine->plan.hash &&
+            its->snapshot.now && its->snapshot.last != its->snapshot.now)
+            sim_fail(sim, "node %u: ends while node %u has still to save a snapshot", node->index,
+                     i);
+    }
+}
+
 static void
 leave(struct sim *sim, struct sim_node *node)
 {
+    judge_needed(sim, node);
     core_leave(node->core, sim->now);
     shell_crash(sim, node->index, false);
     node->left = true;

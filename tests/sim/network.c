@@ -8,11 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/sim/engine.h"
 #include "tests/sim/shell.h"
 
 static struct sim_message *spare; /* messages are reused */
+
+enum {
+    KEPT_MAX = 4096, /* of a node; those beyond are not judged */
+    KEPT_MOST_US = 3 * CORE_SWEEP_US,
+};
+
+/* Frames that a core keeps, and since when. */
+static struct kept {
+    const struct sim_message *message;
+    uint64_t at_us;
+} kept[SIM_NODES_MAX][KEPT_MAX];
+static unsigned kept_count[SIM_NODES_MAX];
 
 static struct sim_message *
 message_new(void)
@@ -34,7 +47,9 @@ message_new(void)
 struct sim_message *
 network_spare(void)
 {
-    return message_new();
+    struct sim_message *message = message_new();
+    message->frame_size = 0; /* it has no header */
+    return message;
 }
 
 void
@@ -437,16 +452,58 @@ network_keep(void *ctx, struct core_frame *frame)
 {
     struct shell *shell = ctx;
     struct sim_message *m = frame->handle;
+    struct sim_node *node = shell->node;
     m->uses++;
-    shell->node->kept++;
+    node->kept++;
+    if (kept_count[node->index] < KEPT_MAX)
+        kept[node->index][kept_count[node->index]++] = (struct kept){m, node->core->awake.us};
 }
 
 void
 network_release(void *ctx, void *handle)
 {
     struct shell *shell = ctx;
+    unsigned index = shell->node->index, k = kept_count[index];
+    while (k > 0 && kept[index][k - 1].message != handle)
+        k--;
+    if (k > 0)
+        kept[index][k - 1] = kept[index][--kept_count[index]];
     shell->node->kept--;
     shell_message_free(handle);
+}
+
+void
+network_keeps_nothing(const struct sim_node *node)
+{
+    kept_count[node->index] = 0;
+}
+
+/* The round that it is of; UINT64_MAX: of none. */
+static uint64_t
+round_of(struct sim *sim, const struct sim_message *m)
+{
+    struct proto_msg msg;
+    if (m->frame_size == 0 || !network_header(sim, m, &msg))
+        return UINT64_MAX;
+    return msg.type == PROTO_ITEM                                 ? msg.item.round
+           : msg.type == PROTO_TOTAL                              ? msg.total.round
+           : msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER ? msg.chunk.round
+                                                                  : UINT64_MAX;
+}
+
+void
+network_judge_kept(struct sim *sim, const struct sim_node *node)
+{
+    uint64_t awake_us = node->core->awake.us;
+    for (unsigned k = 0; k < kept_count[node->index]; k++) {
+        const struct kept *one = &kept[node->index][k];
+        if (awake_us - one->at_us <= KEPT_MOST_US)
+            continue;
+        uint64_t round = round_of(sim, one->message);
+        if (round != UINT64_MAX && round + 1 < node->round)
+            sim_fail(sim, "node %u: in round %" PRIu64 " it keeps what is of round %" PRIu64,
+                     node->index, node->round, round);
+    }
 }
 
 /* --- Arriving ---------------------------------------------------------------------------------- */

@@ -66,9 +66,27 @@ judge_late(struct sim *sim, const struct sim_node *node)
         sim_fail(sim, "node %u: was told to end, and went on to the end", node->index);
 }
 
+/* Does nobody need it any more? While the others copy a snapshot, each of its ranges is with one of them. */
+static void
+judge_needed(struct sim *sim, const struct sim_node *node)
+{
+    const struct push *mine = &node->core->push;
+    for (unsigned i = 0; i < sim->profile.nodes && sim_push_run->end_calm; i++) {
+        const struct sim_node *other = &sim->nodes[i];
+        const struct push *its = other->up ? &other->core->push : mine;
+        if (its == mine || !its->snapshot.tickets || its->group.hash != mine->group.hash)
+            continue;
+        for (unsigned k = 0; k < its->config.range_count; k++)
+            if (its->ranges.of[k].owner == mine->group.rank && !its->ranges.of[k].copied)
+                sim_fail(sim, "node %u: ends while node %u copies range %u of a snapshot from it",
+                         node->index, i, k);
+    }
+}
+
 static void
 leave(struct sim *sim, struct sim_node *node)
 {
+    judge_needed(sim, node);
     uint64_t end = node->core->push.leases.end, *most = &sim_push_run->left_end;
     *most = end > *most ? end : *most;
     core_leave(node->core, sim->now);

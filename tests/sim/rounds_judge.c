@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
+#include "tests/sim/shell.h"
 #include "tests/sim/stages.h"
 
 void
@@ -321,8 +322,10 @@ sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
 {
     struct core_stats stats;
     core_stats(node->core, &stats);
-    if (event->kind == SIM_TICK)
+    if (event->kind == SIM_TICK) {
         judge_wait(sim, node, &stats);
+        network_judge_kept(sim, node);
+    }
     if (stats.plan && stats.plan != node->plan)
         judge_plan(sim, node, &stats);
     node->plan = stats.plan;

@@ -138,6 +138,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->busy = SIM_FREE;
     node->done = node->left = false;
     node->kept = 0;
+    network_keeps_nothing(node);
     node->plan = 0;
     node->held = node->committing = 0;
     memset(node->keeps, 0, sizeof node->keeps);

@@ -33,6 +33,10 @@ void network_pass_on(void *ctx, const unsigned *links, size_t count, const struc
                      struct core_frame *frame);
 void network_keep(void *ctx, struct core_frame *frame);
 void network_release(void *ctx, void *handle);
+/* A process begins. */
+void network_keeps_nothing(const struct sim_node *node);
+/* Memory: in rounds, nothing of a round that is over is kept for long. */
+void network_judge_kept(struct sim *sim, const struct sim_node *node);
 void network_leaves(struct sim *sim, struct sim_node *node, const struct sim_event *event);
 void network_arrives(struct sim *sim, struct sim_node *node, const struct sim_event *event);
 /* Is the process that the message was for not there any more? Then its kernel says so. */

@@ -21,8 +21,8 @@
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
  * twice: the state must be the reference's, which was computed without any mesh; and its counters must
  * say that each shard of each round was added exactly once, which needs no reference. Memory is judged at every
- * send: what was handed over without a copy must still be the same when it leaves. Liveness: some time
- * after the last fault every running node has done all rounds. */
+ * send: what was handed over without a copy must still be the same when it leaves. At every tick nothing of a round
+ * that is over may be kept. Liveness: some time after the last fault every running node has done all rounds. */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 

@@ -1,12 +1,10 @@
-/* stages_trainer.c - the trainer of a node when the model is cut into stages: it computes piece by piece, as core.h says, and checks
- * what the core promises there.
- *
- *     items   what it reads is what that item must be, when the piece begins and when it ends, so nobody has written there;
- *             what it is about to write is marked, so nobody has sent it before
- *     order   only shards and stages of this node; FORWARD, INPUT, WEIGHT, each once, or from the beginning; TAIL when all
- *             others are computed; of an evaluation FORWARD and TAIL alone
- *     own     begins from zero, and no shard is in it twice
- *     memory  no more micro-batches than the rule has room for */
+/* stages_trainer.c - the trainer of a node when the model is cut into stages: it computes piece by piece, as core.h
+ * says, and checks what the core promises there. items what it reads is what that item must be, when the piece begins
+ * and when it ends, so nobody has written there; what it is about to write is marked, so nobody has sent it before
+ * order only shards and stages of this node; FORWARD, INPUT, WEIGHT, each once, or from the beginning; TAIL when all
+ * others are computed; of an evaluation FORWARD and TAIL alone own begins from zero, and no shard is in it twice
+ * memory no more micro-batches than the rule has room for tied the first stage, going back, has what the last one
+ * computed of the shard, which is used up by that */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,6 +21,7 @@ struct stage {
     uint64_t input;   /* the gradient of the input: a part of their gradients is in own, */
     uint64_t weight;  /* or all; in an evaluation, both with FORWARD */
     bool zeroed;      /* own has these alone */
+    uint64_t waits;   /* tied, of the last stage: what the first one needs of them is here */
 };
 
 static struct work {
@@ -347,6 +346,23 @@ backward_wrong(struct stage *stage, const struct core_piece *piece)
     return NULL;
 }
 
+/* What the last of two tied stages has computed of a shard, going back, is there until the first one has. */
+static const char *
+tied_wrong(struct work *work, const struct core_piece *piece)
+{
+    struct stage *last = &work->stage[piece->plan->cut_count];
+    uint64_t bit = UINT64_C(1) << piece->shard;
+    bool forward = piece->kind == SCHEDULE_FORWARD, whole = piece->kind != SCHEDULE_INPUT;
+    if (piece->stage == piece->plan->cut_count)
+        last->waits = forward ? last->waits & ~bit : last->waits | bit;
+    if (piece->stage > 0 || forward)
+        return NULL;
+    if (!(last->waits & bit))
+        return "what the last stage has of it is not there, or used up";
+    last->waits &= whole ? ~bit : UINT64_MAX;
+    return NULL;
+}
+
 /* Of an evaluation, only the last stage adds something: others may have made more. */
 static const char *
 tail_wrong(const struct work *work, bool evaluation)
@@ -358,6 +374,12 @@ tail_wrong(const struct work *work, bool evaluation)
             return "own has not exactly the shards of the plan";
     }
     return NULL;
+}
+
+static bool
+ties(const struct sim *sim, const struct core_piece *piece)
+{
+    return sim->profile.stages.core.tied && piece->plan->cut_count > 0;
 }
 
 static const char *
@@ -372,13 +394,16 @@ piece_wrong(struct sim *sim, const struct sim_node *node, struct work *work)
     if (piece->stage > piece->plan->cut_count ||
         !(proto_plan_computes(piece->plan, piece->rank, piece->stage) >> piece->shard & 1))
         return "that is not of this node";
+    if (piece->kind == SCHEDULE_FORWARD && ties(sim, piece) && !evaluates(sim, node))
+        tied_wrong(work, piece);
     if (piece->kind == SCHEDULE_FORWARD)
         return forward_wrong(sim, node, &work->stage[piece->stage], piece);
     if (evaluates(sim, node))
         return "an evaluation goes forward only";
     if (zb == (piece->kind == SCHEDULE_BACKWARD))
         return "the schedule has no such pieces";
-    return backward_wrong(&work->stage[piece->stage], piece);
+    const char *wrong = ties(sim, piece) ? tied_wrong(work, piece) : NULL;
+    return wrong ? wrong : backward_wrong(&work->stage[piece->stage], piece);
 }
 
 /* A backward takes twice as long as a forward, a half of a backward as long. */

@@ -681,13 +681,13 @@ who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
     world_free(w);
 }
 
-/* Node 0 is a round ahead, and node 1 comes to a later one, or the model is cut elsewhere meanwhile: nothing is kept,
- * and it asks. */
+/* Node 0 is a round ahead. Node 1 comes to a later one, to its own again, to a later one in which it hands over
+ * nothing, or the model is cut elsewhere meanwhile: nothing is kept. In the last case it asks. */
 static void
 what_came_early_is_released_when_nobody_wants_it(void **state)
 {
     (void)state;
-    for (int moved = 0; moved < 2; moved++) {
+    for (unsigned way = 0; way < 4; way++) {
         struct world *w = pair();
         struct handover_item item = {1, 3, false};
         member_round(&w->member[0], 2);
@@ -695,12 +695,17 @@ what_came_early_is_released_when_nobody_wants_it(void **state)
         while (w->mails > 0)
             deliver(w, w->mails - 1, false);
         assert_int_equal(w->member[1].kept, 2); /* 6 words */
-        if (moved)
+        handover_past(w->member[1].handover, 1); /* its own: what came is of the next one */
+        handover_past(w->member[1].handover, 2); /* and of this one, which begins */
+        assert_int_equal(w->member[1].kept, 2);
+        if (way == 3)
             cuts_move(w, 0);
-        member_round(&w->member[1], moved ? 2 : 3);
+        if (way < 2)
+            handover_past(w->member[1].handover, way == 0 ? 3 : 0);
+        else
+            member_round(&w->member[1], way == 2 ? 3 : 2);
         assert_int_equal(w->member[1].kept, 0);
-        assert_false(came(w));
-        assert_int_equal(asked(w) > 0, moved);
+        assert_int_equal(asked(w) > 0, way == 3);
         world_free(w);
     }
 }

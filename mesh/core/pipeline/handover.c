@@ -357,6 +357,21 @@ handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank)
             flow_plan(h, stage, kind);
 }
 
+/* Those of these rounds. */
+static void
+early_keep(struct handover *h, uint64_t first, uint64_t last)
+{
+    for (size_t k = h->early_count; k-- > 0;)
+        if (h->early[k].chunk.round < first || h->early[k].chunk.round > last)
+            early_remove(h, k);
+}
+
+void
+handover_past(struct handover *h, uint64_t round)
+{
+    early_keep(h, round, round + 1);
+}
+
 void
 handover_round(struct handover *h, uint64_t round, uint64_t state)
 {
@@ -366,16 +381,10 @@ handover_round(struct handover *h, uint64_t round, uint64_t state)
     h->asked = false;
     h->round = round;
     h->state = state;
-    size_t k = 0;
-    while (k < h->early_count) {
-        const struct early *early = &h->early[k];
-        if (early->chunk.round == round)
-            chunk_take(h, early->from, &early->chunk, &early->frame);
-        if (early->chunk.round <= round || early->chunk.round > round + 1)
-            early_remove(h, k);
-        else
-            k++;
-    }
+    for (size_t k = 0; k < h->early_count; k++)
+        if (h->early[k].chunk.round == round)
+            chunk_take(h, h->early[k].from, &h->early[k].chunk, &h->early[k].frame);
+    early_keep(h, round + 1, round + 1);
     if (h->lost)
         handover_ask(h);
     h->lost = false;

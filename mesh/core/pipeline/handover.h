@@ -66,6 +66,9 @@ void handover_destroy(struct handover **h);
 
 /* The round is over: nothing of it is sent any more. */
 void handover_end(struct handover *h);
+/* This node has come to the state before `round`, by whatever way: of what came early, nothing of other rounds than
+ * it and the next one is kept. */
+void handover_past(struct handover *h, uint64_t round);
 /* A round begins: nothing is made or here. Chunks that came early are taken. A plan must be known. */
 void handover_round(struct handover *h, uint64_t round, uint64_t state);
 /* Who computes which shards of which stages from now on; `rank` is this node. With the same cuts items of the present round stay:

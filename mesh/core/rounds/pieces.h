@@ -61,6 +61,13 @@ bool pieces_next(struct pieces *pieces, const struct core *core, bool may_end);
 bool pieces_done(struct pieces *pieces, const struct core *core);
 /* All of this node is computed: how much that is, 10^6 for a shard of the whole model. */
 uint64_t pieces_work(const struct pieces *pieces, const struct core *core);
+/* This node has come to another round, in pieces or not. */
+static inline void
+pieces_applied(struct pieces *pieces, uint64_t round)
+{
+    if (pieces->handover)
+        handover_past(pieces->handover, round);
+}
 /* A part of an item is sent. */
 static inline void
 pieces_sends(struct pieces *pieces, uint64_t bytes)

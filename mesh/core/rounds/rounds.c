@@ -418,6 +418,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->pinned = now->pinned;
     core->pins_next = now->pins_next;
     core->rows = now->rows;
+    pieces_applied(&core->pieces, now->round);
     hold_parts(core, now);
     holding_applied(&core->holding, was == TRAINER_COMMITTING);
     holding_tick(&core->holding, core);
