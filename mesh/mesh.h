@@ -19,7 +19,7 @@
  *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in(); before the
  *                             // end: hold them too. mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
  *         case MESH_HOLD:     // only with mesh_setup.stages.bytes: hold these segments; mesh_state before round 0
- *         case MESH_BACK:     // ours before t.round may be wrong: mesh_state of an older one that we trust
+ *         case MESH_BACK:     // mesh_state of an older one than before t.round; t.wrong: ours may be wrong
  *         ...
  *
  * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end MESH_COMMIT
@@ -125,7 +125,7 @@ enum mesh_task_kind {
     MESH_AUDIT, /* an audit: core.h */
     MESH_PART, /* mesh_state_in() has the segments t.holds, with the hashes t.parts; 0: nobody has them */
     MESH_HOLD, /* hold t.holds, and nothing else, before round 0: core.h */
-    MESH_BACK, /* other nodes hold another state: go back to a state before a round below `round` */
+    MESH_BACK, /* other nodes hold another state, or none so late: go back to a state before a round below `round` */
     MESH_DONE, /* the run is complete on every node we know of */
     MESH_INTERRUPTED, /* mesh_interrupt was called; or, after mesh_ends_later, this node may end */
     MESH_PAGE,        /* the answer to mesh_want */
@@ -154,6 +154,7 @@ struct mesh_task {
     uint64_t plan, mine;
     struct core_piece piece; /* MESH_PIECE; its plan is valid until mesh_piece */
     bool saved;              /* MESH_INTERRUPTED: as of core_trainer's `ended` */
+    bool wrong;              /* MESH_BACK */
 };
 
 struct mesh_stats {

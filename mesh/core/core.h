@@ -137,10 +137,10 @@ struct core_trainer {
     void (*part)(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
     /* Hold these segments and no others: of the state before round 0; then core_on_applied. Only with config.stages.bytes. */
     void (*hold)(void *ctx, uint64_t segments);
-    /* Other nodes hold another state before `round`, and they are not fewer than those who agree with it. The
-     * trainer goes back to an older state that it trusts and calls core_on_applied. The round of that state
-     * is below `round` and not above its own round; or it is the initial state. */
-    void (*back)(void *ctx, uint64_t round);
+    /* `wrong`: other nodes hold another state before `round`, and are not fewer than those who agree with it. Else
+     * nobody has a part of the model that late. The trainer goes back to an older state that it trusts: one whose round
+     * is below `round` and not above its own, or the initial one. Then it calls core_on_applied. */
+    void (*back)(void *ctx, uint64_t round, bool wrong);
     /* Compute a piece of a round, see above, then call core_on_piece. Only with config.stages above 1. */
     void (*piece)(void *ctx, const struct core_piece *piece);
     /* Compute `shard` (one bit) of `round` separately and report with core_on_audited whether the result equals

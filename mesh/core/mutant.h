@@ -67,6 +67,9 @@
 #define MUTANT_MIRROR       BIT(53) /* who only holds applies the total before; in push another bug */
 #define MUTANT_SPAN         BIT(54) /* a copy of a segment lies a word too early; in push another bug */
 #define MUTANT_GROWN        BIT(55) /* more segments are taken of any round; in push another bug */
+/* Two share their bits with bugs that no schedule finds; these are in tests/unit alone. */
+#define MUTANT_LOST         BIT(45) /* what nobody here holds is never chosen while somebody trains */
+#define MUTANT_ENDS         BIT(36) /* who is done does not stay for a part that was lost before its end */
 #define MUTANT_PIN          BIT(61) /* shards change hands where they must not */
 #define MUTANT_PIN_STAGE    BIT(56) /* there stages change hands; in push another bug */
 #define MUTANT_OFFER_VOTES  BIT(62) /* votes count for an offer of the state that we have */

@@ -94,9 +94,9 @@ on_hold(void *ctx, uint64_t segments)
 }
 
 static void
-on_back(void *ctx, uint64_t round)
+on_back(void *ctx, uint64_t round, bool wrong)
 {
-    push_task(ctx, (struct mesh_task){.kind = MESH_BACK, .round = round});
+    push_task(ctx, (struct mesh_task){.kind = MESH_BACK, .round = round, .wrong = wrong});
 }
 
 static void

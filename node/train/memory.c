@@ -482,16 +482,43 @@ memory_print(const struct memory *m, const struct config *config)
     row("  all, at most", (double)memory_total(m), file);
 }
 
-int
-memory_fits(uint64_t need, uint64_t limit, struct why *why)
+static int
+refuse_machine(uint64_t need, uint64_t has, struct why *why)
 {
-    if (need <= limit)
-        return 0;
     return why_error(
         why, -ENOMEM,
         "this job needs at least %.0f MiB of memory, this machine or container has %.0f; "
         "meshnode check shows the parts, train.memory_max reduces them",
-        (double)need / MIB, (double)limit / MIB);
+        (double)need / MIB, (double)has / MIB);
+}
+
+/* Without stages, what is hardly used may be in the swap, or be never there. But where a node may hold a part, the
+ * kernel must not kill it for the rest. */
+int
+memory_machine(struct memory *m, const struct config *config, const struct job *job, uint64_t has,
+               uint64_t swap, struct why *why)
+{
+    struct why reason;
+    struct memory part, fewer = *m;
+    uint64_t most = config->train.memory_max ? config->train.memory_max << 20 : has;
+    uint64_t all = has > UINT64_MAX - swap ? UINT64_MAX : has + swap, least = memory_least(m);
+    fewer.most = has;
+    if (config->mesh.stages == 1)
+        return least <= all ? 0 : refuse_machine(least, all, why);
+    if (!m->part && fewer_lanes(&fewer, config->threads > 0 ? config->threads : 1)) {
+        m->lanes = fewer.lanes;
+        return 0;
+    }
+    int rc = memory_plan_part(&part, config, job, most < has ? most : has, &reason);
+    if (rc == 0)
+        *m = part;
+    else if (!m->part && least <= all)
+        rc = 0;
+    if (rc) {
+        refuse_machine(least, all, why);
+        why_append(why, "; %s", reason.line);
+    }
+    return rc;
 }
 
 /* --- the file --- */

@@ -57,6 +57,10 @@ int memory_plan(struct memory *memory, const struct config *config, const struct
 /* The same for a part of the model, of a job with mesh.stages, in so many bytes. */
 int memory_plan_part(struct memory *memory, const struct config *config, const struct job *job,
                      uint64_t most, struct why *why);
+/* Has this machine or container what the plan needs? Of a job with mesh.stages a node that has less holds a part.
+ * Returns 0, or -ENOMEM with `why`. */
+int memory_machine(struct memory *memory, const struct config *config, const struct job *job,
+                   uint64_t has, uint64_t swap, struct why *why);
 /* Bytes of a node that holds these segments: after memory_plan_part. */
 uint64_t memory_part(const struct memory *memory, uint64_t segments);
 /* Its share of the sums that are kept for others. */
@@ -80,9 +84,6 @@ uint64_t memory_stage(const struct config *config, const struct job *job, unsign
  * beside all the rest; 1 where those of the whole model do; the most there can be where none fit. Returns 0: not enough memory to
  * say so. */
 unsigned memory_stages(const struct config *config, const struct job *job);
-
-/* 0, or -ENOMEM with one line in `why` when `need` is above `limit`. */
-int memory_fits(uint64_t need, uint64_t limit, struct why *why);
 
 /* Prints a table for people. */
 void memory_print(const struct memory *memory, const struct config *config);

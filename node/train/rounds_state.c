@@ -5,6 +5,8 @@
 #include "node/train/parts.h"
 #include "proto/clock.h"
 
+enum { SPANS_AGAIN = 4 };
+
 void
 rounds_count_skips(struct run *run)
 {
@@ -219,10 +221,31 @@ span_again(struct run *run, uint64_t round)
     train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu %s again",
               (unsigned long long)run->state.header->step, (unsigned long long)again,
               again == 1 ? "step" : "steps");
+    if (++rounds->spans_again == SPANS_AGAIN)
+        train_say(
+            run, 5,
+            "%d times steps were computed again: with a smaller mesh.compress_span (%u) there "
+            "would be fewer; it is a part of the job",
+            SPANS_AGAIN, (unsigned)run->config->mesh.compress_span);
+}
+
+/* Nobody has a part of the model so late. */
+static void
+wait_for_part(struct run *run, uint64_t round)
+{
+    go_back(run, round);
+    uint64_t step = run->state.header->step;
+    if (step > 0)
+        train_say(run, 5,
+                  "the part of the model that was missing is here as of an earlier step: going "
+                  "back to step %llu",
+                  (unsigned long long)step);
+    else
+        train_say(run, 5, "a part of the model is lost: beginning again from step 0");
 }
 
 void
-rounds_retreat(struct run *run, uint64_t round)
+rounds_retreat(struct run *run, uint64_t round, bool wrong)
 {
     struct rounds_run *rounds = run->own;
     bool past = round < rounds->round;
@@ -230,12 +253,16 @@ rounds_retreat(struct run *run, uint64_t round)
         span_again(run, round);
         return;
     }
-    if (run->config->train.exact) /* inexact ones are others, and not wrong: the mesh has said so */
+    if (wrong && run->config->train.exact) /* inexact ones are others: the mesh has said so */
         train_say(run, 3, "the weights may be wrong: going back to older ones");
-    train_say(run, 7, "the state before round %llu may be wrong", (unsigned long long)round);
+    train_say(run, 7, "the state before round %llu %s", (unsigned long long)round,
+              wrong ? "may be wrong" : "is given up");
     if (!past && rounds->reported == rounds->round)
         metrics_withdraw(run->metrics);
-    go_back(run, round);
+    if (wrong)
+        go_back(run, round);
+    else
+        wait_for_part(run, round);
     if (past)
         metrics_withdraw_from(run->metrics, run->state.header->step + 1);
 }

@@ -36,6 +36,7 @@ struct rounds_run {
     double wait_s;        /* the least in a step with others */
     struct choice part;   /* what this node computed of a model in stages */
     int32_t cost[CODECS]; /* of the step in which a codec is chosen */
+    unsigned spans_again; /* how often that was necessary */
     uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
 };
 
@@ -60,8 +61,9 @@ bool rounds_computed_soundly(struct run *run);
 /* The state has changed in memory. What is told of it counts no more; the others go on without it, and have what is needed to catch
  * up. */
 void rounds_recover(struct run *run);
-/* Other nodes hold another state before this round, or held another one before a round long ago; or shards of this span are gone. */
-void rounds_retreat(struct run *run, uint64_t round);
+/* Other nodes hold another state before this round, or held another one before a round long ago: `wrong`. Or shards of
+ * this span are gone, or nobody has a part of the model so late. */
+void rounds_retreat(struct run *run, uint64_t round, bool wrong);
 /* True: the data cannot be read, and this node leaves. What was computed is not handed over, as nothing is final before the last
  * bucket; the others go on without it. */
 bool rounds_give_up(struct run *run);

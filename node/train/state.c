@@ -451,6 +451,12 @@ state_carries_on(const struct state *state)
            !state->header->done && !state_flushes(state);
 }
 
+uint64_t
+state_span_end(const struct state *state)
+{
+    return state->header->step + steps_left(state);
+}
+
 bool
 state_flushes(const struct state *state)
 {

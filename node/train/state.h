@@ -229,6 +229,8 @@ state_span(const struct state *state)
 bool state_carries(const struct state *state);
 bool state_carries_on(const struct state *state);
 bool state_flushes(const struct state *state);
+/* The last step of the present span. */
+uint64_t state_span_end(const struct state *state);
 
 /* The grid of the sum of the next round. */
 static inline const struct exact *

@@ -60,6 +60,8 @@ struct train_told {
     int slow;          /* as in core_stats, and since when */
     double slow_since;
     uint64_t slow_bits;         /* bitmap: that was told */
+    uint64_t waits_bits;        /* the same of those who wait for the end of a span, */
+    uint64_t waits_until;       /* and its last step */
     uint64_t divided;           /* the plan that says who has which stages, */
     char holders[HOLDERS_TEXT]; /* and what it says: holders.h */
 };

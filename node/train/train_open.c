@@ -16,29 +16,14 @@
 #include "proto/mix.h"
 #include "proto/text.h"
 
-/* Has the machine what a node with the whole model needs? Else it may hold a part. */
-static int
-open_machine(struct run *run, uint64_t limit, struct why *why)
-{
-    struct why reason;
-    int rc = memory_fits(memory_least(&run->memory), limit, why);
-    if (!rc || run->config->mesh.stages == 1)
-        return rc;
-    rc = memory_plan_part(&run->memory, run->config, &run->job, limit, &reason);
-    if (rc)
-        why_append(why, "; %s", reason.line);
-    return rc;
-}
-
 static int
 open_memory(struct run *run, struct why *why)
 {
     struct sysinfo info;
     uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
-    uint64_t limit = host_memory("") > UINT64_MAX - swap ? UINT64_MAX : host_memory("") + swap;
     int rc = memory_plan(&run->memory, run->config, &run->job, why);
-    if (!rc && !run->memory.part)
-        rc = open_machine(run, limit, why);
+    if (!rc)
+        rc = memory_machine(&run->memory, run->config, &run->job, host_memory(""), swap, why);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why);

@@ -49,12 +49,32 @@ distance_of(const struct run *run, double square)
     return sum > 0 ? sqrt(square * (double)run->state.param_count / sum) / GOSSIP_ONE : 0;
 }
 
+/* Who came within a span in which shards must not change hands; once for each PC and span. */
+static void
+tell_waits(struct run *run, const struct core_stats *stats)
+{
+    struct train_told *told = &run->told;
+    uint64_t bit = UINT64_C(1) << (stats->slow & 63), end = state_span_end(&run->state);
+    if (told->waits_until != end)
+        told->waits_bits = 0;
+    told->waits_until = end;
+    if (told->waits_bits & bit)
+        return;
+    told->waits_bits |= bit;
+    train_say(run, 6, "%s computes from step %llu on%s", stats->slow_who,
+              (unsigned long long)end + 1, run->config->mesh.stages > 1 ? ", if it is needed" : "");
+}
+
 /* Who does much less than the others; once for each PC. */
 static void
 tell_slow(struct run *run, const struct core_stats *stats)
 {
     uint64_t bit = UINT64_C(1) << (stats->slow & 63);
     double now = clock_s();
+    if (stats->slow_share == 0 && state_span(&run->state) > 0) {
+        tell_waits(run, stats);
+        return;
+    }
     if (stats->slow_share < 0 || stats->slow != run->told.slow || run->told.slow_since <= 0) {
         run->told.slow = stats->slow;
         run->told.slow_since = stats->slow_share < 0 ? 0 : now;

@@ -508,7 +508,7 @@ follow_rounds(struct run *run, const struct mesh_task *task)
     else if (task->kind == MESH_AUDIT)
         audit(run, task);
     else if (task->kind == MESH_BACK)
-        rounds_retreat(run, task->round);
+        rounds_retreat(run, task->round, task->wrong);
     return false;
 }
 

@@ -357,8 +357,9 @@ on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
 }
 
 static void
-on_back(void *ctx, uint64_t round)
+on_back(void *ctx, uint64_t round, bool wrong)
 {
+    (void)wrong;
     struct world *world = ctx;
     demand(round <= world->round + 1 && !world->computing && !world->committing &&
            !world->adopting && !world->back && !world->piece);

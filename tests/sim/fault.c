@@ -323,8 +323,8 @@ fault_do(struct sim *sim, enum sim_fault kind)
 /* Nobody hangs: twice the time that the slowest node would need to compute everything alone and that sums need
  * twice around the ring, or to and from servers, and that journals need to reach the disk, and a few seconds for
  * time-outs, after the last fault and the last pause. */
-static void
-deadline_set(struct sim *sim)
+void
+fault_deadline(struct sim *sim)
 {
     struct sim_profile *p = &sim->profile;
     uint64_t slowest_us = 0, from_us = sim->now, trips = p->nodes;
@@ -342,6 +342,10 @@ deadline_set(struct sim *sim)
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
     if (p->fault_mask >> SIM_FLIP) /* they come when states do, and each costs a vote and a round */
         grace_us += 600000 * p->fault_count;
+    if (p->pins) /* who has shards of a span is waited for longer each time */
+        grace_us += 6000000;
+    if (p->stages.parts) /* who has what is lost is waited for */
+        grace_us += 5000000;
     if (p->page_words)
         grace_us += 12000000; /* for reads that take longer than the core waits */
     for (unsigned i = 0; i < p->nodes; i++)
@@ -390,7 +394,7 @@ fault_over(struct sim *sim)
     if (sim->alone)
         memset(sim->cut, 0, sizeof sim->cut);
     if (sim->drill || sim->slow || sim->alone || sim->late || sim->lost.stages) {
-        deadline_set(sim);
+        fault_deadline(sim);
         return;
     }
     memset(sim->cut, 0, sizeof sim->cut);
@@ -404,7 +408,7 @@ fault_over(struct sim *sim)
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
             shell_boot(sim, i, rand_bool(&sim->rand));
     }
-    deadline_set(sim);
+    fault_deadline(sim);
     if (sim->verbose)
         printf("%9.3f ms  faults are over\n", (double)sim->now / 1000);
 }

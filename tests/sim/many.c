@@ -72,6 +72,8 @@ add(struct share *total, const struct share *share)
     t->states += c->states;
     t->damages += c->damages;
     t->astray += c->astray;
+    t->strikes += c->strikes;
+    t->begun_again += c->begun_again;
     t->limits += c->limits;
     t->repairs += c->repairs;
     t->repaired += c->repaired;
@@ -107,8 +109,9 @@ report(const struct share *total, const struct sim_options *options, double seco
            c->commits, c->adoptions, c->plans, c->aborts, c->audits, c->expulsions);
     printf("sim: %" PRIu64 " chunks and items of hostile members; %" PRIu64
            " schedules of models in stages, %" PRIu64 " pieces computed, %" PRIu64
-           " segments taken later\n",
-           c->forgeries, c->staged, c->pieces, c->grown);
+           " segments taken later; %" PRIu64 " accidents of parts, %" PRIu64
+           " times begun again as one was lost\n",
+           c->forgeries, c->staged, c->pieces, c->grown, c->strikes, c->begun_again);
     printf("sim: sums as");
     for (int k = 0; k < SIM_SPELLINGS; k++)
         printf("%s %" PRIu64 " %s", k ? "," : "", c->spelled[k],

@@ -56,7 +56,8 @@ tell(struct sim *sim, struct sim_node *node)
     if (node->done && !node->done_us)
         node->done_us = sim->now;
     node->busy = SIM_FREE;
-    if (rand_below(&sim->rand, 3) == 0 && !sim_rounds_pinned(sim, &node->state))
+    if (rand_below(&sim->rand, 3) == 0 && !sim_rounds_pinned(sim, &node->state) &&
+        node->round >= sim->profile.stages.saves_from)
         sim_disk_write(sim, node);
     uint64_t parts[PROTO_STAGES_MAX] = {0};
     for (size_t s = 0; sim->profile.stages.parts && s <= sim->profile.stages.core.cut_count; s++)
@@ -72,6 +73,7 @@ tell(struct sim *sim, struct sim_node *node)
                                          .pinned = sim_rounds_pinned(sim, &node->state),
                                          .pins_next = pins_next(sim, node),
                                          .rows = stages_rows(&sim->profile, &node->state)});
+    segments_told(sim, node);
 }
 
 static void
@@ -383,7 +385,7 @@ state_flips(struct sim *sim, struct sim_node *node)
 
 /* To what the present state was made of, or else to a checkpoint that is older. */
 static void
-on_back(void *ctx, uint64_t round)
+on_back(void *ctx, uint64_t round, bool wrong)
 {
     struct shell *shell = ctx;
     struct sim *sim = shell->sim;
@@ -392,6 +394,7 @@ on_back(void *ctx, uint64_t round)
         sim_fail(sim, "node %u: asked to go back from round %" PRIu64 " at %" PRIu64, node->index,
                  round, node->round);
     sim_rounds_gives_up(sim, node);
+    sim->counts.begun_again += !wrong && round == 1 && node->round > 0;
     node->busy = SIM_GOING_BACK;
     node->task_round = round;
     node->committing = 0;
@@ -536,6 +539,8 @@ sim_rounds_event(struct sim *sim, struct sim_node *node, const struct sim_event 
         bucket_ready(sim, node, (size_t)event->a);
     else if (event->kind == SIM_PIECE)
         stages_computed(sim, node);
+    else if (event->kind == SIM_APPLIED && event->a)
+        segments_gather(sim, node);
     else if (event->kind == SIM_APPLIED)
         applied(sim, node);
     else if (event->kind == SIM_READ)

@@ -329,6 +329,7 @@ sim_rounds_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
     if (stats.plan && stats.plan != node->plan)
         judge_plan(sim, node, &stats);
     node->plan = stats.plan;
+    segments_note(sim);
 }
 
 bool
@@ -338,13 +339,18 @@ sim_rounds_done(const struct sim *sim)
         if (sim->nodes[i].up && (!sim->nodes[i].done || is_astray(&sim->nodes[i])) &&
             i != sim->profile.liar)
             return false;
-    return true;
+    return !segments_awaited(sim);
 }
 
 void
 sim_rounds_judge_end(struct sim *sim)
 {
-    sim->limit = sim->limit || !segments_held(sim); /* who comes back cannot know what was there */
+    sim->limit = sim->limit || segments_alone(sim);
+    for (unsigned i = 0; i < sim->profile.nodes && !sim->limit; i++)
+        if (segments_idles(sim, &sim->nodes[i]))
+            sim_fail(sim, "node %u does not take what nobody holds", i);
+    sim->limit =
+        sim->limit || !segments_held(sim); /* who chose before cannot know what would be lost */
     for (unsigned i = 0; i < sim->profile.nodes && !sim->failed && !sim->limit; i++)
         if (sim->nodes[i].up && (!sim->nodes[i].done || is_astray(&sim->nodes[i])) &&
             i != sim->profile.liar)

@@ -11,7 +11,11 @@
 #include "tests/sim/shell.h"
 #include "tests/sim/stages.h"
 
-enum { NOT_HELD = 0x5a };
+enum {
+    NOT_HELD = 0x5a,
+    STRIKES = 58,      /* stages.c has those before */
+    SURE_US = 1000000, /* what was lost for so long is known to all, once the faults are over */
+};
 
 /* --- Profile -------------------------------------------------------------------------------------- */
 
@@ -46,8 +50,34 @@ rooms(struct rand *rand, struct sim_profile *p)
         s->room[rand_below(rand, p->nodes)] = all;
 }
 
+/* In half of them a node dies before anything is saved, in the last rounds, or when it is done, and comes back. */
+static void
+strike(struct sim_profile *p, uint64_t seed)
+{
+    struct rand rand = {mix64_pair(seed, STRIKES)};
+    struct sim_stages *s = &p->stages;
+    if (rand_bool(&rand))
+        return;
+    bool first = rand_below(&rand, 3) == 0;
+    uint64_t round = first ? rand_below(&rand, p->rounds < 4 ? p->rounds : 4)
+                           : p->rounds - rand_below(&rand, p->rounds < 4 ? p->rounds : 4);
+    s->strike.phase = SIM_STRIKES;
+    s->strike.node = (unsigned)rand_below(&rand, p->nodes);
+    s->strike.round = round;
+    s->strike.after_us = rand_below(&rand, rand_bool(&rand) ? 3000 : 300000);
+    s->strike.down_us = rand_range(&rand, 1000, rand_bool(&rand) ? 500000 : 6000000);
+    s->strike.silent = rand_bool(&rand);
+    s->strike.disk = rand_below(&rand, 4) > 0;
+    s->saves_from = first ? p->rounds + 1 : 0;
+    p->leave = rand_bool(&rand);
+    if (p->leave) { /* who comes back may find nobody */
+        p->peers_min = 1;
+        p->gathers = false;
+    }
+}
+
 void
-segments_profile(struct rand *rand, struct sim_profile *p)
+segments_profile(struct rand *rand, struct sim_profile *p, uint64_t seed)
 {
     struct sim_stages *s = &p->stages;
     s->parts = true;
@@ -61,6 +91,7 @@ segments_profile(struct rand *rand, struct sim_profile *p)
     s->core.mirror = rand_below(rand, 8) > 0;
     spans(p);
     rooms(rand, p);
+    strike(p, seed);
 }
 
 uint64_t
@@ -163,6 +194,140 @@ segments_waits(const struct sim *sim, struct sim_node *node)
     return node->holds == 0;
 }
 
+/* Segments that nobody has held for so long since the faults were over, while all were awake. */
+static uint64_t
+lost_for(const struct sim *sim, const struct sim_node *node, uint64_t us)
+{
+    uint64_t lost = 0, from_us = sim->over_us;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *of = &sim->nodes[i];
+        from_us = of->paused_until > from_us ? of->paused_until : from_us;
+        from_us = of->hung_until > from_us ? of->hung_until : from_us;
+    }
+    from_us = node->progress_us > from_us ? node->progress_us : from_us; /* its start, too */
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
+        uint64_t since_us = sim->lost_us[s] > from_us ? sim->lost_us[s] : from_us;
+        bool is = sim->lost_us[s] && sim->faults_over && sim->now >= since_us + us;
+        lost |= (uint64_t)is << s;
+    }
+    return lost;
+}
+
+/* Has the node room for a place of which all is lost? */
+static bool
+fits_some(const struct sim_profile *p, const struct sim_node *node, uint64_t lost)
+{
+    uint64_t ends = UINT64_C(1) | UINT64_C(1) << p->stages.core.cut_count;
+    for (size_t s = 0; s <= p->stages.core.cut_count; s++) {
+        uint64_t place = UINT64_C(1) << s;
+        place = p->stages.core.tied && (place & ends) ? ends : place;
+        if (!(place & ~lost) && bytes_of(p, place) <= segments_room(p, node))
+            return true;
+    }
+    return false;
+}
+
+/* Nobody has begun, and those with lower ids hold all that it holds. */
+static bool
+is_spare(const struct sim *sim, const struct sim_node *node)
+{
+    uint64_t held = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        const struct sim_node *other = &sim->nodes[i];
+        if (other->up && other->round > 0)
+            return false;
+        held |= other->up && other->id < node->id ? other->holds : 0;
+    }
+    return !(node->holds & ~held);
+}
+
+bool
+segments_idles(const struct sim *sim, const struct sim_node *node)
+{
+    return node->up && (node->holds == 0 || is_spare(sim, node)) &&
+           fits_some(&sim->profile, node, lost_for(sim, node, 0));
+}
+
+/* It must be of the last state, as the reference has it. */
+static void
+gathered(struct sim *sim, struct sim_node *node, uint64_t segments, const uint64_t *parts)
+{
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
+        uint64_t right = segments_part(sim_state_at(sim, node->round), s);
+        if ((segments >> s & 1) &&
+            (parts[s] != right || segments_part(&node->state_in, s) != right))
+            sim_fail(sim, "node %u: segment %zu for its file is of another state", node->index, s);
+    }
+    node->gathered |= segments ? segments : segments_all(&sim->profile);
+    sim_push(sim, sim->now + 1 + rand_below(&sim->rand, 300), SIM_APPLIED, node->index, 1, 0, NULL);
+}
+
+void
+segments_gather(struct sim *sim, struct sim_node *node)
+{
+    uint64_t missing = segments_all(&sim->profile) & ~node->gathered;
+    if (node->done)
+        core_part(node->core, sim->now, missing & -missing);
+}
+
+void
+segments_told(struct sim *sim, struct sim_node *node)
+{
+    struct sim_stages *s = &sim->profile.stages;
+    bool due = s->strike.phase == SIM_STRIKES && node->index == s->strike.node &&
+               node->round == s->strike.round;
+    if (!s->parts)
+        return;
+    node->gathered = node->holds;
+    if (sim->profile.leave && node->done && node->holds != segments_all(&sim->profile))
+        segments_gather(sim, node);
+    if (!due)
+        return;
+    s->strike.phase = SIM_STRUCK;
+    sim_push(sim, sim->now + s->strike.after_us, SIM_FAULT, 0, true, 1, NULL);
+    sim_push(sim, sim->now + s->strike.after_us + s->strike.down_us, SIM_FAULT, 0, false, 1, NULL);
+}
+
+void
+segments_struck(struct sim *sim, bool falls)
+{
+    struct sim_stages *s = &sim->profile.stages;
+    struct sim_node *node = &sim->nodes[s->strike.node];
+    if (sim->verbose)
+        printf("%9.3f ms  strike: node %u %s\n", (double)sim->now / 1000, node->index,
+               falls ? "dies" : "comes back");
+    sim->fault_us = sim->now;
+    s->strike.done = s->strike.done || (falls && node->done);
+    if (falls && node->up)
+        shell_crash(sim, node->index, s->strike.silent);
+    if (falls)
+        return;
+    s->strike.phase = SIM_CAME_BACK;
+    sim->counts.strikes++;
+    if (!node->up && !node->left)
+        shell_boot(sim, node->index, s->strike.disk);
+    if (sim->faults_over)
+        fault_deadline(sim);
+}
+
+bool
+segments_awaited(const struct sim *sim)
+{
+    return sim->profile.stages.strike.phase == SIM_STRUCK;
+}
+
+void
+segments_note(struct sim *sim)
+{
+    uint64_t held = 0;
+    if (!sim->profile.stages.parts)
+        return;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        held |= sim->nodes[i].up ? sim->nodes[i].holds : 0;
+    for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++)
+        sim->lost_us[s] = held >> s & 1 ? 0 : sim->lost_us[s] ? sim->lost_us[s] : sim->now;
+}
+
 void
 segments_hold(void *ctx, uint64_t segments)
 {
@@ -177,6 +342,12 @@ segments_hold(void *ctx, uint64_t segments)
         bytes_of(p, segments) > segments_room(p, node))
         sim_fail(sim, "node %u: asked to hold segments %" PRIx64 ", which it cannot", node->index,
                  segments);
+    uint64_t lost = lost_for(sim, node, SURE_US);
+    bool at_once = sim->chose_us && sim->now < sim->chose_us + SURE_US / 2; /* with another node */
+    sim->chose_us = sim->now;
+    if (!at_once && fits_some(p, node, lost) && !(segments & lost))
+        sim_fail(sim, "node %u: takes segments %" PRIx64 ", though nobody holds %" PRIx64,
+                 node->index, segments, lost);
     node->busy = SIM_HOLDING;
     node->holds = segments;
     node->committing = 0;
@@ -191,6 +362,10 @@ segments_take(void *ctx, uint64_t round, uint64_t segments, const uint64_t *part
     struct sim *sim = shell->sim;
     struct sim_node *node = shell->node;
     const struct sim_profile *p = &sim->profile;
+    if (node->done) {
+        gathered(sim, node, segments, parts);
+        return;
+    }
     if (node->busy != SIM_FREE || round != node->round || !segments || (segments & node->holds) ||
         bytes_of(p, segments | node->holds) > segments_room(p, node))
         sim_fail(sim, "node %u: asked to hold segments %" PRIx64 " more, with %" PRIx64,
@@ -216,6 +391,15 @@ segments_grown(struct sim *sim, struct sim_node *node)
     node->older_valid = false;
     sim->counts.grown++;
     return true;
+}
+
+bool
+segments_alone(const struct sim *sim)
+{
+    unsigned up = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        up += sim->nodes[i].up;
+    return sim->profile.leave && sim->profile.stages.strike.done && up == 1;
 }
 
 bool

@@ -89,6 +89,14 @@ struct sim_stages {
     bool parts;         /* nodes have room for parts of the model only: segments.c */
     uint64_t bytes[SIM_BUCKETS_MAX], room[SIM_NODES_MAX];
     struct core_span spans[SIM_BUCKETS_MAX + 2];
+    /* With parts: a node that dies once it has come to a round, and comes back */
+    struct {
+        enum { SIM_NO_STRIKE, SIM_STRIKES, SIM_STRUCK, SIM_CAME_BACK } phase;
+        unsigned node;
+        uint64_t round, after_us, down_us;
+        bool silent, disk, done; /* it was done when it died: the others may have left */
+    } strike;
+    uint64_t saves_from; /* the first round before which a state is saved */
 };
 
 /* How the network and the machines of this schedule behave. */
@@ -232,6 +240,7 @@ struct sim_node {
     uint64_t holds; /* segments of the model, of its state; 0: not chosen, or the model has none */
     enum sim_busy busy;
     uint64_t task_round, task_shards, task_hash, task_holds, task_parts[PROTO_STAGES_MAX];
+    uint64_t gathered; /* of the last state, in the model's file */
     /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
     uint64_t committing, held, held_round;
     /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of this one,
@@ -285,6 +294,8 @@ struct sim_counts {
     uint64_t states, damages; /* of states; how often a node went back */
     uint64_t repairs, repaired, pages, nobodies;
     uint64_t astray; /* wrong states that others took */
+    uint64_t strikes,
+        begun_again; /* segments.c; nodes that went back to the first state as a part was lost */
     uint64_t limits; /* schedules that ended at the limit of comparing states */
     uint64_t faults[SIM_FAULTS];
     uint64_t spelled[SIM_SPELLINGS];
@@ -361,7 +372,10 @@ struct sim {
     bool faults_over;
     uint64_t fault_us; /* the last one */
     uint64_t over_us;  /* when */
-    uint64_t flipped;  /* bit t: a contribution to round t was damaged in memory */
+    uint64_t chose_us; /* when a node was told last what to hold */
+    /* since when no node that is up holds a segment; 0: one does */
+    uint64_t lost_us[SIM_BUCKETS_MAX + 1];
+    uint64_t flipped; /* bit t: a contribution to round t was damaged in memory */
     /* shards that a node had in the plan of the round before round % 64, in this life or an earlier one */
     uint64_t claimed[SIM_NODES_MAX][64];
     uint8_t moved[64];           /* chunks of round t whose range was changed on the way */
@@ -522,6 +536,8 @@ bool fault_drill_late(const struct sim *sim, unsigned node);
 uint64_t fault_drill_step_us(const struct sim *sim, unsigned node);
 void fault_do(struct sim *sim, enum sim_fault kind);
 void fault_over(struct sim *sim);
+/* Something has happened after the last fault: from now on there is as much time as from there. */
+void fault_deadline(struct sim *sim);
 const char *fault_name(enum sim_fault kind);
 
 /* quiet.c: what the next three have in common; the rest is 0. */

@@ -97,7 +97,7 @@ stages_profile(struct sim *sim)
     if (rand_bool(&part) && !p->inexact && !(p->fault_mask >> SIM_FLIP) &&
         p->liar >= SIM_NODES_MAX && p->stranger >= p->nodes &&
         !p->seeds) /* nobody else may be found */
-        segments_profile(&part, p);
+        segments_profile(&part, p, sim->seed);
     for (unsigned i = 0; i < SIM_NODES_MAX && p->shards > SHARDS_FEW; i++)
         p->line_bits[i] = 0; /* items of so many take longer than anybody waits */
 }

@@ -39,7 +39,7 @@ uint64_t stages_has(const struct sim *sim, const struct sim_node *node, size_t s
 void stages_whole(struct sim *sim, const struct sim_node *node);
 
 /* segments.c: what nodes hold that have no room for the whole model. */
-void segments_profile(struct rand *rand, struct sim_profile *p);
+void segments_profile(struct rand *rand, struct sim_profile *p, uint64_t seed);
 uint64_t segments_all(const struct sim_profile *p);
 /* How much the node can hold. */
 uint64_t segments_room(const struct sim_profile *p, const struct sim_node *node);
@@ -62,8 +62,19 @@ void segments_hold(void *ctx, uint64_t segments);
 /* The core has them in state_in; and they are in the state from now on. False: they are not what was offered. */
 void segments_take(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
 bool segments_grown(struct sim *sim, struct sim_node *node);
-/* Is all of the model on some node that is up? */
+/* Is all of the model on some node that is up? And notes since when it is not. */
 bool segments_held(const struct sim *sim);
+void segments_note(struct sim *sim);
+/* A node that is up has chosen nothing, though nobody holds something that it has room for. */
+bool segments_idles(const struct sim *sim, const struct sim_node *node);
+/* A node has a new state: its accident may be due. Then it dies, or comes back. Is somebody still to come back? */
+void segments_told(struct sim *sim, struct sim_node *node);
+void segments_struck(struct sim *sim, bool falls);
+bool segments_awaited(const struct sim *sim);
+/* It was done when it died, and the others ended meanwhile: nobody is there. */
+bool segments_alone(const struct sim *sim);
+/* A node that is done has what it asked for, or knows that nobody has it: what else does it need for its file? */
+void segments_gather(struct sim *sim, struct sim_node *node);
 
 /* stages_hostile.c: after an event of this node something comes that nobody should have sent. */
 void stages_hostile(struct sim *sim, struct sim_node *node);

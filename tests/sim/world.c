@@ -7,6 +7,7 @@
 #include "proto/mix.h"
 #include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/stages.h"
 #include "tests/support/mutant.h"
 
 enum { QUEUE_MAX = 1 << 16 };
@@ -198,7 +199,9 @@ step(struct sim *sim)
     sim->counts.events++;
     if (paused(sim, &event))
         return;
-    if (event.kind == SIM_FAULT)
+    if (event.kind == SIM_FAULT && event.b)
+        segments_struck(sim, event.a);
+    else if (event.kind == SIM_FAULT)
         fault_do(sim, (enum sim_fault)event.a);
     else if (event.kind == SIM_FAULTS_OVER)
         fault_over(sim);
@@ -250,6 +253,8 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     sim->flipped = 0;
     memset(sim->moved, 0, sizeof sim->moved);
     memset(sim->claimed, 0, sizeof sim->claimed);
+    sim->chose_us = 0;
+    memset(sim->lost_us, 0, sizeof sim->lost_us);
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);

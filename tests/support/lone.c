@@ -186,8 +186,9 @@ on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
 }
 
 static void
-on_back(void *ctx, uint64_t round)
+on_back(void *ctx, uint64_t round, bool wrong)
 {
+    (void)wrong;
     struct lone *lone = ctx;
     contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "back while busy");
     lone->back = true;

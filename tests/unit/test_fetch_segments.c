@@ -374,7 +374,7 @@ a_segment_that_nobody_has_is_not_waited_for_for_ever(void **state)
         core_part(lone->core, lone->now, INPUT);
         if (!mute)
             lone_down(lone, 7);
-        for (unsigned t = 0; t < 4900; t += 50) {
+        for (unsigned t = 0; t < HOLDING_STAY_US / 1000 - 100; t += 50) {
             beat_done(lone, 8, false, 0);
             if (mute)
                 beat_done(lone, 7, false, 0);

@@ -32,7 +32,9 @@ bytes_of(uint64_t segments)
 static void
 draw(struct rand *rand, size_t others)
 {
+    static const struct core_program program = {.log = NULL};
     memset(node, 0, sizeof *node);
+    node->config.program = &program;
     node->config.stages = (struct core_stages){.count = (unsigned)rand_range(rand, 2, 4),
                                                .cuts = cuts,
                                                .cut_count = rand_range(rand, 1, SEGMENTS - 1),
@@ -102,7 +104,8 @@ who_has_a_part_already_is_told_nothing(void **state)
     struct rand rand = {4};
     draw(&rand, 2);
     for (size_t i = 0; i < 2; i++)
-        node->view.of[i].beat = (struct proto_heartbeat){.round = 7, .holds = 3};
+        node->view.of[i].beat =
+            (struct proto_heartbeat){.round = 7, .holds = core_segments(&node->config.stages)};
     assert_true(chooses(1, 60) != 0);
     node->config.stages.choose = false;
     node->holding = (struct holding){0};
@@ -116,6 +119,7 @@ who_joins_takes_what_one_other_node_can_give(void **state)
     struct rand rand = {2};
     for (int c = 0; c < CASES; c++) {
         size_t others = rand_range(&rand, 1, NODES - 1), gives = 0;
+        uint64_t held = 0;
         draw(&rand, others);
         node->config.stages.tied = false;
         uint64_t all = core_segments(&node->config.stages), room = rand_range(&rand, 20, 100);
@@ -123,7 +127,9 @@ who_joins_takes_what_one_other_node_can_give(void **state)
             node->view.of[i].beat.round = 7;
             node->view.of[i].beat.holds = rand_u64(&rand) & all;
             node->view.of[i].beat.holds |= node->view.of[i].beat.holds ? 0 : 1;
+            held |= node->view.of[i].beat.holds;
         }
+        node->view.of[0].beat.holds |= all & ~held; /* nothing is lost */
         uint64_t holds = chooses(rand_below(&rand, others + 1), room);
         assert_true(holds && bytes_of(holds) <= room);
         for (size_t i = 0; i < others; i++)
@@ -151,12 +157,118 @@ with_one_at(uint64_t theirs, uint64_t us)
     return verdict;
 }
 
+/* Node 2 is to choose. Node 1 has segment 1 of 2 and is at this round; of segment 0 there is nothing. */
+static void
+lost_at(uint64_t round)
+{
+    struct rand rand = {8};
+    draw(&rand, 1);
+    node->config.stages.cut_count = 1;
+    node->config.stages.tied = false;
+    node->view.of[0].beat = (struct proto_heartbeat){.round = round, .holds = 2, .idle = true};
+    assert_int_equal(chooses(1, bytes[0] + bytes[1]), 0);
+}
+
+static uint64_t
+chosen_after(uint64_t us)
+{
+    node->awake.us += us;
+    uint64_t hold = holding_step(&node->holding, node).hold;
+    node->holding.asked = 0;
+    return hold;
+}
+
+static void
+who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t round, us;
+    } waits[] = {{1, HOLDING_LOST_LEAST_US},
+                 {5, HOLDING_LOST_LEAST_US},
+                 {200, 200 * HOLDING_LOST_ROUND_US},
+                 {100000, HOLDING_LOST_MOST_US}};
+    for (size_t k = 0; k < sizeof waits / sizeof *waits; k++) {
+        lost_at(waits[k].round);
+        assert_int_equal(chosen_after(waits[k].us - 1), 0);
+        assert_true(chosen_after(1) & 1);
+    }
+    lost_at(5);
+    node->config.stages.room =
+        bytes[1]; /* it has no room for segment 0: let it help with what there is */
+    if (bytes[1] < bytes[0])
+        assert_int_equal(chosen_after(HOLDING_LOST_LEAST_US), 2);
+    lost_at(5); /* whoever had it comes back, at an earlier round */
+    assert_int_equal(chosen_after(HOLDING_LOST_LEAST_US / 2), 0);
+    node->peers.high = 2;
+    node->peers.peers[1] = (struct peer){.state = PEER_UP, .node = {.id = 9}};
+    node->view.of[1].hears_me = true;
+    node->view.of[1].beat = (struct proto_heartbeat){.round = 3, .holds = 1, .idle = true};
+    assert_int_equal(chosen_after(HOLDING_LOST_LEAST_US), 2);
+}
+
+/* Nodes 1 and 2 have the same segment: they did not hear one another when they chose. */
+static void
+before_the_first_round_one_of_two_with_the_same_part_chooses_again(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= 2; id++) {
+        struct rand rand = {9};
+        draw(&rand, 1);
+        node->config.stages.cut_count = 1;
+        node->config.stages.tied = false;
+        node->config.stages.room = bytes[0] + bytes[1];
+        node->config.self.id = id;
+        node->peers.peers[0].node.id = 3 - id;
+        node->contribution.state = TRAINER_FREE;
+        node->holds = 2;
+        node->view.of[0].beat = (struct proto_heartbeat){.holds = 2, .idle = true};
+        assert_int_equal(chosen_after(1), 0);
+        uint64_t again = chosen_after(HOLDING_LOST_LEAST_US);
+        assert_int_equal(again & 1, id == 2);
+        node->holding = (struct holding){0};
+        node->round = node->view.of[0].beat.round = 4; /* what it has is worth something */
+        assert_int_equal(chosen_after(1) | chosen_after(HOLDING_LOST_MOST_US), 0);
+    }
+}
+
+static bool
+stays_for(uint64_t holds, bool done)
+{
+    node->holding = (struct holding){0};
+    node->view.of[0].beat = (struct proto_heartbeat){.holds = holds, .done = done};
+    holding_gone(&node->holding, node, 0);
+    return holding_stays(node);
+}
+
+static void
+who_is_done_stays_for_a_part_that_was_lost_before_its_end(void **state)
+{
+    (void)state;
+    struct rand rand = {10};
+    draw(&rand, 1);
+    node->config.stages.cut_count = 1;
+    assert_false(stays_for(2, true));
+    assert_true(
+        stays_for(3, false)); /* it may have taken some of it later: only a part is on its disk */
+    node->config.stages.bytes = NULL;
+    assert_false(stays_for(3, false));
+    assert_true(stays_for(2, false));
+    holding_came(&node->holding); /* it is back, or another node in its place */
+    assert_false(holding_stays(node));
+    holding_came(&node->holding);
+    assert_true(stays_for(2, false));
+    node->awake.us += HOLDING_STAY_US;
+    assert_false(holding_stays(node));
+}
+
 static void
 all_go_back_to_the_round_of_the_only_one_with_a_segment(void **state)
 {
     (void)state;
     assert_false(with_one_at(8, HOLDING_SURE_US - 1).back);
     assert_true(with_one_at(8, HOLDING_SURE_US).back);
+    assert_false(with_one_at(8, HOLDING_SURE_US).wrong);
     assert_int_equal(with_one_at(8, HOLDING_SURE_US).round, 8);
     assert_false(with_one_at(9, HOLDING_SURE_US).back);
     assert_false(with_one_at(10, HOLDING_SURE_US).back);
@@ -347,6 +459,20 @@ who_lacks_a_stage_of_a_shard_goes_back(void **state)
     assert_int_equal(verdict.round, 6);
     node->pinned = false;
     assert_false(holding_short(node));
+    for (int again = 1; again <= HOLDING_DOUBLINGS + 1; again++) { /* longer each time, */
+        uint64_t us = HOLDING_SURE_US << (again < HOLDING_DOUBLINGS ? again : HOLDING_DOUBLINGS);
+        node->pinned = true;
+        holding_applied(&node->holding, 6, true);
+        assert_false(holding_step(&node->holding, node).back);
+        node->awake.us += us - 1;
+        assert_false(holding_step(&node->holding, node).back);
+        node->awake.us++;
+        assert_true(holding_step(&node->holding, node).back);
+    }
+    holding_applied(&node->holding, 8, true); /* until that round is done */
+    assert_false(holding_step(&node->holding, node).back);
+    node->awake.us += HOLDING_SURE_US;
+    assert_true(holding_step(&node->holding, node).back);
 }
 
 static void
@@ -379,6 +505,9 @@ main(void)
         cmocka_unit_test(who_has_room_takes_what_fewest_hold),
         cmocka_unit_test(more_is_taken_one_after_the_other_while_nobody_has_a_plan),
         cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
+        cmocka_unit_test(who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it),
+        cmocka_unit_test(before_the_first_round_one_of_two_with_the_same_part_chooses_again),
+        cmocka_unit_test(who_is_done_stays_for_a_part_that_was_lost_before_its_end),
         cmocka_unit_test(within_a_span_each_node_computes_what_it_keeps),
         cmocka_unit_test(what_two_nodes_keep_is_computed_once),
         cmocka_unit_test(who_lacks_a_stage_of_a_shard_goes_back),

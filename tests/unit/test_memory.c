@@ -150,6 +150,42 @@ without_a_mirror_a_part_is_held_from_the_beginning(void **state)
     assert_false(memory.part);
 }
 
+/* A container without train.memory_max: more than what is needed at the least, less than all. */
+static void
+where_there_is_less_than_is_needed_a_part_is_held(void **state)
+{
+    (void)state;
+    for (int mirror = 0; mirror < 2; mirror++) {
+        struct config *config =
+            config_of((const char *[]){"mesh.stages=5", "mesh.peers=5", "node.threads=1",
+                                       mirror ? "mesh.mirror=yes" : "mesh.mirror=no", NULL});
+        struct job job = {0};
+        struct memory planned, memory;
+        assert_int_equal(job_open(&job, config, &why), 0);
+        assert_int_equal(memory_plan(&planned, config, &job, &why), 0);
+        assert_int_equal(planned.part, !mirror);
+        memory = planned;
+        assert_int_equal(memory_machine(&memory, config, &job, UINT64_MAX, 1, &why), 0);
+        assert_int_equal(memory.part, !mirror);
+        assert_int_equal(memory.lanes, planned.lanes);
+        memory = planned;
+        memory.lanes = 1;
+        uint64_t has = mirror ? memory_total(&memory) : memory_part(&memory, 1 << 4);
+        memory = planned;
+        assert_int_equal(memory_machine(&memory, config, &job, has, 0, &why), 0);
+        assert_int_equal(memory.part, !mirror);
+        assert_int_equal(memory.lanes, 1);
+        memory = planned;
+        has -= mirror;
+        assert_true(!mirror || memory_least(&planned) < has);
+        assert_int_equal(memory_machine(&memory, config, &job, has, UINT32_MAX, &why), 0);
+        assert_true(memory.part);
+        assert_true(memory_part(&memory, 0) + memory.room <= has);
+        job_close(&job);
+        config_destroy(&config);
+    }
+}
+
 static unsigned
 stages_within(uint64_t mib, const struct job *job)
 {
@@ -314,12 +350,15 @@ what_cannot_fit_is_refused(void **state)
     (void)state;
     const char *const set[] = {"node.threads=1", NULL};
     struct memory memory;
+    struct config *config = config_of(set);
     assert_int_equal(plan(set, &memory), 0);
     uint64_t least = memory_least(&memory);
     assert_true(least < memory_total(&memory));
     assert_true(least > memory.data + memory.weights);
-    assert_int_equal(memory_fits(least, least, &why), 0);
-    assert_int_equal(memory_fits(least, 10 << 20, &why), -ENOMEM);
+    assert_int_equal(memory_machine(&memory, config, NULL, least, 0, &why), 0);
+    assert_int_equal(memory_machine(&memory, config, NULL, least - 5, 5, &why), 0);
+    assert_int_equal(memory_machine(&memory, config, NULL, 10 << 20, 0, &why), -ENOMEM);
+    config_destroy(&config);
     assert_non_null(strstr(why.line, "of memory, this machine or container has 10;"));
 }
 
@@ -404,6 +443,7 @@ main(void)
         cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
         cmocka_unit_test(what_does_not_fit_whole_is_held_in_parts),
         cmocka_unit_test(without_a_mirror_a_part_is_held_from_the_beginning),
+        cmocka_unit_test(where_there_is_less_than_is_needed_a_part_is_held),
         cmocka_unit_test(less_memory_takes_more_stages),
         cmocka_unit_test(recomputing_takes_less),
         cmocka_unit_test(local_steps_take_memory_for_each_lane),

@@ -112,6 +112,58 @@ holding_choose(const struct choosing *c)
     return chosen ? chosen : places_grow(c, least);
 }
 
+/* --- Who holds what ------------------------------------------------------------------------------ */
+
+/* What usable nodes hold that are at this round or later, with this node; `earlier`: at an earlier one. */
+static uint64_t
+held_at(const struct core *core, bool earlier)
+{
+    uint64_t held = earlier ? 0 : core->holds;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        if (view_usable(core, i) && !divergence_excludes(core, i) &&
+            (said->round < core->round) == earlier)
+            held |= said->holds;
+    }
+    return held;
+}
+
+/* Segments that nobody at this round or later holds. */
+static uint64_t
+lacking(const struct core *core)
+{
+    return core_segments(&core->config.stages) & ~held_at(core, false);
+}
+
+/* Segments that nobody holds, whatever round he is at. */
+static uint64_t
+nowhere(const struct core *core)
+{
+    return lacking(core) & ~held_at(core, true);
+}
+
+double
+holding_missing(const struct core *core)
+{
+    const struct core_stages *stages = &core->config.stages;
+    if (!stages->bytes)
+        return 0;
+    uint64_t lost = nowhere(core), all = 0, missing = 0;
+    for (size_t s = 0; s <= stages->cut_count; s++) {
+        all += stages->bytes[s];
+        missing += lost >> s & 1 ? stages->bytes[s] : 0;
+    }
+    return all ? (double)missing / (double)all : 0;
+}
+
+static bool
+lasts(struct awake *since, const struct core *core, bool is, uint64_t us)
+{
+    if (!is || since->us == 0)
+        *since = is ? core->awake : (struct awake){0};
+    return is && awake_since(core->awake, *since) >= us;
+}
+
 /* --- Choosing ------------------------------------------------------------------------------------ */
 
 /* Have all chosen who are to choose before this node, and have those come who are waited for? */
@@ -174,13 +226,63 @@ somebody_trains(const struct core *core)
     return false;
 }
 
+/* How long a node that is to choose waits for whoever had what nobody here holds. It grows with what would be lost. */
 static uint64_t
-choose_first(const struct core *core)
+lost_after_us(const struct core *core)
+{
+    uint64_t round = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > round)
+            round = core->view.of[i].beat.round;
+    uint64_t us = round * HOLDING_LOST_ROUND_US;
+    us = us < HOLDING_LOST_LEAST_US ? HOLDING_LOST_LEAST_US : us;
+    return us < HOLDING_LOST_MOST_US ? us : HOLDING_LOST_MOST_US;
+}
+
+/* Some of the model is nowhere, though somebody trains, and has been for that long. */
+static bool
+is_lost(struct holding *holding, const struct core *core, bool lacks)
+{
+    uint64_t us = lost_after_us(core);
+    if (lacks && holding->lost_at.us == 0)
+        core_log(core, 5,
+                 "nobody here holds %.0f %% of the model: if nobody who does comes within %.0f s, "
+                 "this node takes it, and all begin again from step 0",
+                 100 * holding_missing(core), 1e-6 * (double)us);
+    return lasts(&holding->lost_at, core, lacks, us) && !core_mutant(MUTANT_LOST);
+}
+
+/* Nobody has begun, and those with lower ids hold all that this node holds: they chose without hearing one another. */
+static bool
+is_spare(const struct core *core)
+{
+    uint64_t held = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        if (view_usable(core, i) && core->peers.peers[i].node.id < core->config.self.id)
+            held |= core->view.of[i].beat.holds;
+    return core->round == 0 && !somebody_trains(core) && !(core->holds & ~held);
+}
+
+static uint64_t
+choose_again(struct holding *holding, const struct core *core, bool idle)
 {
     struct choosing c;
-    if (somebody_trains(core))
+    bool lacks = idle && is_spare(core) && nowhere(core) != 0;
+    if (!lasts(&holding->lost_at, core, lacks, HOLDING_LOST_LEAST_US))
+        return 0;
+    places_find(&c, core);
+    return holding_choose(&c);
+}
+
+static uint64_t
+choose_first(struct holding *holding, const struct core *core)
+{
+    struct choosing c;
+    bool trains = somebody_trains(core), lacks = trains && nowhere(core) != 0;
+    bool lost = is_lost(holding, core, lacks);
+    if (trains && !lacks)
         return choose_of_others(core);
-    if (!is_my_turn(core))
+    if (lacks != lost || !is_my_turn(core))
         return 0;
     places_find(&c, core);
     return holding_choose(&c);
@@ -264,20 +366,6 @@ may_grow(const struct core *core)
 
 /* --- Who is missing ------------------------------------------------------------------------------ */
 
-/* What usable nodes hold that are at this round or later, with this node; `earlier`: at an earlier one. */
-static uint64_t
-held_at(const struct core *core, bool earlier)
-{
-    uint64_t held = earlier ? 0 : core->holds;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct proto_heartbeat *said = &core->view.of[i].beat;
-        if (view_usable(core, i) && !divergence_excludes(core, i) &&
-            (said->round < core->round) == earlier)
-            held |= said->holds;
-    }
-    return held;
-}
-
 /* This node went back because shards were missing, and they are idle at a round where the same is missing. */
 static bool
 goes_back_too(const struct core *core, const struct proto_heartbeat *said)
@@ -298,13 +386,6 @@ holding_whole_with(const struct core *core, int i)
             held |= said->holds;
     }
     return !(core_segments(&core->config.stages) & ~held);
-}
-
-/* Segments that nobody at this round or later holds. */
-static uint64_t
-lacking(const struct core *core)
-{
-    return core_segments(&core->config.stages) & ~held_at(core, false);
 }
 
 /* Will peers[i] be at this round soon, with the shards that it has? */
@@ -416,20 +497,6 @@ holding_short(const struct core *core)
     return lacking(core) != 0 || unkept(core);
 }
 
-double
-holding_missing(const struct core *core)
-{
-    const struct core_stages *stages = &core->config.stages;
-    if (!stages->bytes)
-        return 0;
-    uint64_t held = held_at(core, false) | held_at(core, true), all = 0, missing = 0;
-    for (size_t s = 0; s <= stages->cut_count; s++) {
-        all += stages->bytes[s];
-        missing += held >> s & 1 ? 0 : stages->bytes[s];
-    }
-    return all ? (double)missing / (double)all : 0;
-}
-
 bool
 holding_covers(const struct core *core, const struct group_choice *choice)
 {
@@ -473,12 +540,48 @@ is_led(const struct core *core)
     return !any || (core->holds & ~ahead) != 0;
 }
 
-static bool
-lasts(struct awake *since, const struct core *core, bool is)
+void
+holding_differs(struct holding *holding)
 {
-    if (!is || since->us == 0)
-        *since = is ? core->awake : (struct awake){0};
-    return is && awake_since(core->awake, *since) >= HOLDING_SURE_US;
+    holding->differs++;
+}
+
+void
+holding_applied(struct holding *holding, uint64_t round, bool next)
+{
+    if (next && round > holding->farthest)
+        holding->backs = 0;
+    holding->asked = 0;
+    holding->differs = 0;
+    holding->left = next ? 0 : holding->left;
+    holding->short_at = holding->stray_at = holding->unkept_at = (struct awake){0};
+}
+
+/* It may come back with a part: also who holds all, if it took some of that later (parts.h). */
+void
+holding_gone(struct holding *holding, const struct core *core, int i)
+{
+    const struct core_stages *stages = &core->config.stages;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    bool whole = said->holds == 0 || said->holds == core_segments(stages);
+    if (said->done || (whole && !stages->bytes))
+        return;
+    holding->gone++;
+    holding->gone_at = core->awake;
+}
+
+/* Nobody knows who it was before: for each that was lost one may come. */
+void
+holding_came(struct holding *holding)
+{
+    holding->gone -= holding->gone > 0;
+}
+
+bool
+holding_stays(const struct core *core)
+{
+    return core->holding.gone > 0 && !core_mutant(MUTANT_ENDS) &&
+           awake_since(core->awake, core->holding.gone_at) < HOLDING_STAY_US;
 }
 
 bool
@@ -506,10 +609,14 @@ holding_fails(struct holding *holding, const struct core *core)
 static bool
 steps_back(struct holding *holding, const struct core *core, bool idle)
 {
-    bool back = lasts(&holding->unkept_at, core, idle && unkept(core));
-    if (back)
-        holding->left = core->round;
-    return back;
+    uint64_t us = HOLDING_SURE_US << holding->backs;
+    bool back = lasts(&holding->unkept_at, core, idle && unkept(core), us);
+    if (!back)
+        return false;
+    holding->left = core->round;
+    holding->farthest = core->round > holding->farthest ? core->round : holding->farthest;
+    holding->backs += holding->backs < HOLDING_DOUBLINGS;
+    return true;
 }
 
 struct holding_verdict
@@ -523,16 +630,20 @@ holding_step(struct holding *holding, const struct core *core)
         return verdict;
     bool begins = core->contribution.state == TRAINER_START && core->config.stages.choose;
     uint64_t lacks = idle ? lacking(core) : 0;
+    bool chooses = idle && core->config.stages.bytes;
     if (begins)
-        verdict.hold = choose_first(core);
-    else if (lasts(&holding->stray_at, core, idle && core->config.stages.bytes && !is_led(core)))
+        verdict.hold = choose_first(holding, core);
+    else if (lasts(&holding->stray_at, core, chooses && !is_led(core), HOLDING_SURE_US))
         verdict.hold = choose_of_others(core);
-    if (lasts(&holding->short_at, core, lacks && (lacks & held_at(core, true)) != 0)) {
+    else
+        verdict.hold = choose_again(holding, core, chooses);
+    if (lasts(&holding->short_at, core, lacks && (lacks & held_at(core, true)) != 0,
+              HOLDING_SURE_US)) {
         verdict.back = true;
         verdict.round = latest_of(core, lacks);
     }
     if (idle && holding->differs >= HOLDING_DIFFERS && core->round > 0) {
-        verdict.back = true;
+        verdict.back = verdict.wrong = true;
         verdict.round = core->round - 1;
     }
     if (idle && !core->pinned && !verdict.hold && !verdict.back && holding->wants && may_grow(core))

@@ -4,6 +4,7 @@
  *
  *     start     after all nodes with lower ids: the segments that fewest hold, as many neighbours of these as there is room for
  *     join      the same, but only segments that one other node holds together: it gives their state
+ *     lost      nobody here holds some of the model, for long: as who starts, and those ahead go back to the start
  *     overtaken nobody ahead holds all that this node holds, and others hold each of it: as who joins
  *     later     there is room for more that others hold: of this the place that fewest hold, and so on, as long as there is room
  *
@@ -21,7 +22,7 @@
  *
  * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if they are
  * there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a state of those
- * ahead. */
+ * ahead. A node that is done stays for a while when one that held a part was lost before it was done. */
 #ifndef MESH_HOLDING_H
 #define MESH_HOLDING_H
 
@@ -30,10 +31,15 @@
 
 enum {
     HOLDING_SURE_US = 400000,    /* who is missing is waited for so long before this node acts */
+    HOLDING_DOUBLINGS = 3,       /* of that time, as long as the same rounds are computed again */
     HOLDING_DIFFERS = 2,         /* so often must a segment differ: a bit of a message may flip */
     HOLDING_TURN_US = 100000,    /* in this time it is heard who wants more, too */
     HOLDING_AGAIN_US = 60000000, /* it did not get more: time to the next try, doubled each time */
     HOLDING_WAIT_US = 60000000,  /* so long nobody makes a plan because others take more */
+    HOLDING_LOST_ROUND_US = 100000,  /* who had what is nowhere is waited for: for each round */
+    HOLDING_LOST_LEAST_US = 1000000, /* that would be lost, and so long at least, */
+    HOLDING_LOST_MOST_US = 60000000, /* and at most */
+    HOLDING_STAY_US = 15000000,      /* who is done stays so long: see above */
 };
 
 struct group_choice;
@@ -43,9 +49,13 @@ struct holding {
     unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
     struct awake unkept_at; /* since when nobody has some shard that must not change hands */
-    uint64_t
-        left; /* the round that this node went back from as such shards were missing; 0: none, or it has made one since */
+    uint64_t left;     /* it went back from this round as they were missing; 0: or made one since */
+    uint64_t farthest; /* the latest such round, */
+    unsigned backs;    /* and how often it went back since it was there first */
     struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
+    struct awake lost_at;  /* since when some of the model is nowhere, if this node is to choose */
+    unsigned gone; /* nodes that were lost that held a part and were not done, and not back, */
+    struct awake gone_at;  /* and when the last one was */
     uint64_t wants;        /* segments that this node takes as soon as nobody has a plan; 0: none */
     struct awake more_at;  /* since when */
     struct awake again_at; /* nothing more is wanted before this time */
@@ -57,7 +67,8 @@ struct holding {
 /* What is to be done. The engine does it (rounds_act.c). */
 struct holding_verdict {
     uint64_t hold; /* the trainer is to hold these segments; 0: no change */
-    bool back;     /* it is to go back to the state before this round, or an earlier one */
+    bool back;     /* it is to go back to the state before this round, or an earlier one, */
+    bool wrong;    /* as its own state may be wrong; else as others have no later one */
     uint64_t round;
     uint64_t part; /* these segments are to be fetched now, beside those that are held; 0: none */
 };
@@ -66,6 +77,10 @@ struct holding_verdict holding_step(struct holding *holding, const struct core *
 bool holding_tick(struct holding *holding, const struct core *core);
 /* What it wanted did not come, or the others went on. */
 void holding_fails(struct holding *holding, const struct core *core);
+/* peers[i] is lost. Must a node that is done stay, since such a one may come back? */
+void holding_gone(struct holding *holding, const struct core *core, int i);
+void holding_came(struct holding *holding); /* and some node comes */
+bool holding_stays(const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);
 /* Is there a segment that no node at this round or ahead holds, or a shard that must not change hands (core_state.pinned) and that
@@ -86,20 +101,8 @@ bool holding_covers(const struct core *core, const struct group_choice *choice);
 double holding_missing(const struct core *core);
 
 /* A member contradicted the hash of a segment. One of us is wrong, and perhaps nobody else holds it. */
-static inline void
-holding_differs(struct holding *holding)
-{
-    holding->differs++;
-}
-
-/* The trainer has a new state; `next`: that of the next round. */
-static inline void
-holding_applied(struct holding *holding, bool next)
-{
-    holding->asked = 0;
-    holding->differs = 0;
-    holding->left = next ? 0 : holding->left;
-    holding->short_at = holding->stray_at = holding->unkept_at = (struct awake){0};
-}
+void holding_differs(struct holding *holding);
+/* The trainer has a new state, the one before `round`; `next`: that of the next round. */
+void holding_applied(struct holding *holding, uint64_t round, bool next);
 
 #endif

@@ -420,7 +420,7 @@ on_applied(struct core *core, const struct core_state *now)
     core->rows = now->rows;
     pieces_applied(&core->pieces, now->round);
     hold_parts(core, now);
-    holding_applied(&core->holding, was == TRAINER_COMMITTING);
+    holding_applied(&core->holding, core->round, was == TRAINER_COMMITTING);
     holding_tick(&core->holding, core);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
@@ -529,6 +529,7 @@ on_peer_gone(struct core *core, int i)
 {
     fetch_gone(&core->fetch, core, i);
     serve_gone(&core->serve, i);
+    holding_gone(&core->holding, core, i);
 }
 
 static void
@@ -536,6 +537,7 @@ on_peer_up(struct core *core, int i)
 {
     plan_up(&core->plan, i);
     straggler_up(&core->straggler, i);
+    holding_came(&core->holding);
 }
 
 static void

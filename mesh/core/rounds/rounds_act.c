@@ -101,7 +101,7 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
     rounds_void_state(core, verdict.why);
     if (verdict.copy)
         fetch_needs_copy(&core->fetch, verdict.round);
-    core->config.trainer->back(core->config.trainer_ctx, verdict.round);
+    core->config.trainer->back(core->config.trainer_ctx, verdict.round, true);
 }
 
 void
@@ -116,10 +116,8 @@ rounds_on_holding(struct core *core, struct holding_verdict verdict)
         core->holds = 0;
         core->config.trainer->hold(core->config.trainer_ctx, verdict.hold);
     } else if (verdict.back) {
-        if (core->holding.left != core->round) /* else the trainer says why */
-            core_log(core, 4, "a part of the model is not here as it should be: going back");
         rounds_void_state(core, NULL);
-        core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1);
+        core->config.trainer->back(core->config.trainer_ctx, verdict.round + 1, verdict.wrong);
     }
 }
 
@@ -330,7 +328,7 @@ must_serve(const struct core *core, int i)
 bool
 rounds_may_end(const struct core *core)
 {
-    if (!core->done || fetch_needs(core) || divergence_open(core))
+    if (!core->done || fetch_needs(core) || divergence_open(core) || holding_stays(core))
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if (must_serve(core, i))
@@ -338,15 +336,21 @@ rounds_may_end(const struct core *core)
     return true;
 }
 
-/* Nobody does much less than an equal share of shards but for its speed. */
+/* Nobody does much less than an equal share of shards but for its speed. Who has none may hold a part for others, or
+ * wait for a round in which shards may change hands. */
 static void
 find_slow(const struct core *core, struct core_stats *out)
 {
     const struct plan *plan = &core->plan;
     uint64_t work[PROTO_PEERS_MAX];
-    for (size_t m = 0; m < plan->now.count; m++)
-        work[m] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
-    core_stats_slow(out, plan->now.count, plan->peer, work);
+    int peer[PROTO_PEERS_MAX];
+    size_t n = 0;
+    for (size_t m = 0; m < plan->now.count; m++) {
+        peer[n] = plan->peer[m];
+        work[n] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
+        n += work[n] > 0 || core->pinned;
+    }
+    core_stats_slow(out, n, peer, work);
 }
 
 void

@@ -396,7 +396,7 @@ fetch_copy_lost(const struct core *core)
 static bool
 part_lost(const struct fetch *fetch, const struct core *core)
 {
-    bool late = fetch_waits_us(core) >= CORE_LINGER_US + 4 * core->round_us;
+    bool late = fetch_waits_us(core) >= HOLDING_STAY_US + 4 * core->round_us;
     return fetch->part && core->done && fetch->state != FETCH_COMPLETE &&
            (late || fetch->bad >= FETCH_TRIES);
 }
