@@ -268,6 +268,8 @@ run_verify(const struct options *options, const char *const *args)
     return status;
 }
 
+static int run_help(const struct options *options, const char *const *args);
+
 static const struct command commands[] = {
     {"", 0, 1, "[JOB.yaml]", "join the mesh; offer this job, or help with the mesh's job", run_join,
      NULL},
@@ -291,13 +293,14 @@ static const struct command commands[] = {
      "prove from results that every sample was used once per epoch", run_verify, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},
+    {"help", 0, 1, "help [COMMAND]", "print this text, or what COMMAND takes", run_help, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static void
 print_usage(const struct command *command)
 {
-    printf("  meshnode %-33s %s\n", command->usage, command->help);
+    printf("  meshnode %-35s %s\n", command->usage, command->help);
 }
 
 static int
@@ -312,7 +315,7 @@ print_help(void)
     return 0;
 }
 
-/* meshnode verify --help */
+/* meshnode verify --help, meshnode help verify */
 static int
 print_help_of(const struct command *command)
 {
@@ -326,9 +329,8 @@ print_help_of(const struct command *command)
 
 /* "audit" was the name of verify. Scripts may still use it. */
 static const struct command *
-command_of(const struct options *options)
+command_named(const char *name)
 {
-    const char *name = options->arg_count > 0 ? options->args[0] : "";
     if (strcmp(name, "audit") == 0)
         name = "verify";
     for (size_t i = 1; i < COMMAND_COUNT; i++)
@@ -337,12 +339,18 @@ command_of(const struct options *options)
     return &commands[0];
 }
 
+static const struct command *
+command_of(const struct options *options)
+{
+    return command_named(options->arg_count > 0 ? options->args[0] : "");
+}
+
 /* "unknown command locl, did you mean local?" */
 static int
-fail_unknown(const struct options *options)
+fail_unknown(const struct options *options, const char *word)
 {
     char why[WHY_MAX], shown[64], list[128] = "";
-    const char *word = options->args[0], *near = NULL;
+    const char *near = NULL;
     unsigned least = 1 + (unsigned)strlen(word) / 4;
     for (size_t i = 1; i < COMMAND_COUNT; i++) {
         unsigned distance = parse_distance(commands[i].name, word);
@@ -374,16 +382,40 @@ is_unknown(const struct options *options)
 }
 
 static int
+run_help(const struct options *options, const char *const *args)
+{
+    const struct command *command = command_named(args[0] ? args[0] : "");
+    if (args[0] && !*command->name)
+        return fail_unknown(options, args[0]);
+    return *command->name ? print_help_of(command) : print_help();
+}
+
+/* meshnode check --timeline DIR */
+static int
+fail_timeline(const struct options *options)
+{
+    char shown[SHOWN_MAX];
+    parse_escape(shown, sizeof shown, options->timeline);
+    term_fail("--timeline %s, expected a file to draw into, and then the job or the results: "
+              "meshnode check --timeline "
+              "FILE.svg DIR...",
+              shown);
+    return EXIT_BAD;
+}
+
+static int
 run_command(const struct options *options)
 {
     char why[WHY_MAX];
     const struct command *command = command_of(options);
     if (is_unknown(options))
-        return fail_unknown(options);
+        return fail_unknown(options, options->args[0]);
     const char *const *args = options->args + (*command->name != '\0');
     size_t count = options->arg_count - (*command->name != '\0');
     if (!*command->name && count > 1)
         return fail_jobs(args, count);
+    if (options->timeline && count == 0)
+        return fail_timeline(options);
     if (count < command->args_min || count > command->args_max) {
         snprintf(why, sizeof why, "usage: meshnode %s", command->usage);
         return fail(EXIT_BAD, why);

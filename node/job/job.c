@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <xxhash.h>
 
 #include "nn/files/checkpoint.h"
 #include "node/job/kind.h"
+#include "node/job/parse.h"
 #include "node/train/from.h"
 
 enum { DATA_BYTES = 256 };
@@ -280,6 +282,12 @@ check_stages(const struct config *config, const struct stages *stages, struct wh
                          "%s: mesh.bucket = %llu is too small for mesh.stages: there are %zu "
                          "buckets above the lowest place to cut, expected at most %d",
                          config->file, (unsigned long long)config->mesh.bucket, above, UINT16_MAX);
+    if (config->mesh.stages > 1 && count == 0)
+        return why_error(why, -EINVAL,
+                         "%s: mesh.stages = %u, expected 1: this model has one layer with weights, "
+                         "or one block of "
+                         "them, and cannot be divided",
+                         config->file, config->mesh.stages);
     if (config->mesh.stages > count + 1)
         return why_error(why, -EINVAL,
                          "%s: mesh.stages = %u, expected at most %zu: this model has %zu place%s "
@@ -370,6 +378,20 @@ job_open(struct job *job, const struct config *config, struct why *why)
     return job_open_like(job, config, NULL, false, why);
 }
 
+/* "--data fruit.csv" */
+static int
+check_folder(const struct config *config, struct why *why)
+{
+    struct stat status;
+    const char *dir = config->data.dir;
+    if (!dir[0] || stat(dir, &status) != 0 || S_ISDIR(status.st_mode))
+        return 0;
+    return parse_refuse(dir, ENOTDIR,
+                        "is a file; --data (data.dir) names the folder, data.file and its like "
+                        "the files in it",
+                        why);
+}
+
 int
 job_open_like(struct job *job, const struct config *config, const struct data_scaling *like,
               bool scaled, struct why *why)
@@ -379,7 +401,8 @@ job_open_like(struct job *job, const struct config *config, const struct data_sc
     config_data_spec(config, &spec);
     spec.like = like;
     spec.scaled = like && scaled;
-    int rc = open_numerics(job, config, config->threads, why);
+    int rc = check_folder(config, why);
+    rc = rc ? rc : open_numerics(job, config, config->threads, why);
     rc = rc ? rc : data_open(&job->data, &spec, why);
     rc = rc || like ? rc : check_rows(config, data_info(job->data), why);
     rc = rc || like ? rc : check_classes(config, job->data, why);

@@ -353,18 +353,18 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
     if (divided && !memory_plan_part(m, config, job, most, &reason))
         return 0;
     *m = whole;
-    why_error(why, -ENOMEM,
-              "train.memory_max = %llu, expected at least %llu MiB: %.1f of program and data, %.1f "
-              "of sums of "
-              "gradients, %.1f of weights and %.1f of activations%s of one shard%s",
-              (unsigned long long)config->train.memory_max,
-              (unsigned long long)((memory_total(m) + (1 << 20) - 1) >> 20),
-              (double)(m->program + m->data + WINDOW) / MIB,
-              (double)(m->sums + m->kept + m->gossip) / MIB, (double)m->weights / MIB,
-              (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
-              config->train.recompute ? "" : "; train.recompute = yes makes these less");
+    uint64_t needs = (memory_total(m) + (1 << 20) - 1) >> 20;
+    why_set(why, "train.memory_max = %llu, ", (unsigned long long)config->train.memory_max);
     if (divided)
-        why_append(why, "; %s", reason.line);
+        why_append(why, "but %s; all of it ", reason.line);
+    why_append(why,
+               "%s at least %llu MiB: %.1f of program and data, %.1f of sums of gradients, %.1f of "
+               "weights and %.1f of activations%s of one shard%s",
+               divided ? "needs" : "expected", (unsigned long long)needs,
+               (double)(m->program + m->data + WINDOW) / MIB,
+               (double)(m->sums + m->kept + m->gossip) / MIB, (double)m->weights / MIB,
+               (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
+               config->train.recompute ? "" : "; train.recompute = yes makes these less");
     return -ENOMEM;
 }
 

@@ -67,8 +67,11 @@ refuses 'check without a job' 'usage: meshnode check' check
 refuses 'verify without a folder' 'usage: meshnode verify .--replay. DIR' verify
 refuses 'audit, the old name of verify' 'usage: meshnode verify .--replay. DIR' audit
 refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml
-refuses 'a command that does not exist' 'unknown command keygen, expected local, check, .*, health, or a job file: meshnode JOB.yaml trains$' keygen
+refuses 'a command that does not exist' 'unknown command keygen, expected local, check, .*, health, help, or a job file: meshnode JOB.yaml trains$' keygen
 refuses 'train' 'unknown command train, expected .*: meshnode ../jobs/good.yaml trains$' train ../jobs/good.yaml
+refuses 'help of a command that does not exist' 'unknown command locl, did you mean local?' help locl
+refuses 'a drawing without a file' '--timeline runs, expected a file to draw into, and then' check --timeline runs
+refuses 'a file as the folder of data' '../jobs/good.yaml: is a file; --data (data.dir) names the folder, data.file' ../jobs/good.yaml --data ../jobs/good.yaml
 refuses 'a command with a slip' 'unknown command locl, did you mean local?' locl -n 2 ../jobs/good.yaml
 refuses 'a key as an option' 'unknown option --epochs, did you mean --set train.epochs=VALUE?' ../jobs/good.yaml --epochs 5
 refuses 'a key with a dash' '--test-share, did you mean --set data.test_share=VALUE?' ../jobs/good.yaml --test-share 5
@@ -118,7 +121,7 @@ refuses 'a layer by another name' 'linear.yaml:1: model.layer = linear, did you 
 job softmax 'model: [flatten, dense: 10, softmax]'
 refuses 'a softmax' 'model.layer = softmax, leave it out: the loss cross_entropy does it' ../jobs/softmax.yaml
 job stages "$good" 'mesh:' '  stages: 2'
-refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected at most 1: this model has 0 places to cut, between layers with weights$' ../jobs/stages.yaml
+refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected 1: this model has one layer with weights, or one block of them, and cannot be divided$' ../jobs/stages.yaml
 refuses 'stages of half exact sums' 'mesh.stages = 2 cannot go with train.exact = no: .*; set train.exact = yes, or leave out mesh.stages$' \
     ../jobs/stages.yaml --set train.exact=no
 job wide 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 9000, dense: 9000, dense: 10]'
@@ -324,6 +327,8 @@ for tail in '{"step":' '\0\0\n' '[]\n' '{"step":"x","loss":[],"peers":-1}\n' '\n
     printf "$tail" >runs/empty/metrics.jsonl
     answers 'health of a broken file' 0 '' '"$M" health runs/empty'
 done
+answers 'help as a word' 0 '' '"$M" help; "$M" --help >full; "$M" help >word; cmp full word'
+answers 'help of a command' 0 '' '"$M" help verify | grep -q -- --replay'
 answers 'health of nothing' 1 '' '"$M" health gone'
 answers 'health of a file' 1 '' '"$M" health jobs/good.yaml'
 answers 'health of a FIFO' 1 '' 'mkdir fifo; mkfifo fifo/metrics.jsonl; "$M" health fifo'
