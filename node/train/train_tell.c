@@ -339,16 +339,19 @@ void
 train_tell_left(struct run *run)
 {
     uint64_t step;
+    struct mesh_stats stats;
     bool any = checkpoint_newest(run->config->out, run->job_hash, &step);
+    mesh_stats(run->mesh, &stats);
+    bool alone = stats.core.peers == 0;
     if (any)
         train_say(run, 6,
-                  "stopped; the other nodes go on without this one. If all have stopped, the same "
-                  "command goes on from the checkpoint of step %llu in %s",
+                  "stopped; %s the same command goes on from the checkpoint of step %llu in %s",
+                  alone ? "nobody else trains:"
+                        : "the other nodes go on without this one. If all have stopped,",
                   (unsigned long long)step, run->config->out);
     else
-        train_say(run, 6,
-                  "stopped before the first checkpoint (train.checkpoint_every): only the nodes "
-                  "that go on have the model");
+        train_say(run, 6, "stopped before the first checkpoint (train.checkpoint_every): %s",
+                  alone ? "nothing is saved" : "only the nodes that go on have the model");
 }
 
 int

@@ -55,7 +55,7 @@ stops e "topology server, sync async" \
     "^stopped at step [0-9]+ of 100000; saved in .*/e. The same command goes on from there.$" \
     --set mesh.topology=server --set mesh.sync=async
 stops f "topology gossip, graph ring" \
-    "^stopped; the other nodes go on without this one. If all have stopped, the same command goes on from the checkpoint of step [0-9]+ in .*/f$" \
+    "^stopped; nobody else trains: the same command goes on from the checkpoint of step [0-9]+ in .*/f$" \
     --set mesh.topology=gossip --set gossip.graph=ring
 
 # One PC is much slower: both say so, once.
