@@ -66,6 +66,7 @@ stops() { # WAY OPTION ...
     for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 "$@"; done
     finished 120 $a $b $c
     same_hash $a $b $c
+    ! grep -h "nodes were separated" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" || fail "$way: nothing was lost"
     grep -q "resumed at step $second\b" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" ||
         fail "$way: nobody goes on from step $second"
     timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
