@@ -86,8 +86,8 @@ struct core_program {
     /* A peer wants this page of our checkpoint of `step`. Returns false when we have no checkpoints. Else
      * core_on_page answers at any later time, with any result; until then no other page is asked for. */
     bool (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
-    /* What a shard of the test part came to here, for all others; false: there is no more. And what another node says of
-     * one; the shard is one of the job. NULL: nobody evaluates. */
+    /* scored gives the next test score of this node, for all others; false: none is left. hear_score takes another
+     * node's; its shard is one of the job. NULL: nobody evaluates. */
     bool (*scored)(void *ctx, struct proto_score *out);
     void (*hear_score)(void *ctx, const struct proto_score *score);
     /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
@@ -215,9 +215,9 @@ struct core_state {
     uint64_t hash;
     size_t first_bucket; /* the next rounds exchange those from here on; an evaluation the last */
     bool done;           /* there are no more rounds: this node only serves others from now on */
-    /* Shards must not change hands here: what a node keeps for its shards from round to round is needed. Whoever took
-     * part in the plan of the round before, and is in the next one, has the shards that it had, in the stages that it
-     * computed. Nobody is left out for being slow. When somebody is gone who had shards, all go back (holding.h). */
+    /* Shards must not change hands here: what a node keeps for its shards from round to round is needed. Members of
+     * consecutive plans keep their shards and stages. Nobody is left out for being slow. When somebody is gone who had
+     * shards, all go back (holding.h). */
     bool pinned;
     bool pins_next; /* nor before the round after this one: no plan is held to divide it better */
     uint64_t rows;  /* with stages: of the round, in all shards together: core_shard_rows */
@@ -226,7 +226,7 @@ struct core_state {
      * hold. */
     uint64_t holds;
     const uint64_t *parts;
-    /* What this node adds to the last bucket needs the sums of the other buckets: ask for it when they are final. */
+    /* The last bucket is computed from the sums of all others: it is asked for when they are final. */
     bool late;
 };
 

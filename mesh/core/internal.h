@@ -269,8 +269,8 @@ view_usable(const struct core *core, int i)
     return heard->hears_me || core_mutant(MUTANT_HEARING);
 }
 
-/* Must a node that is done wait for peers[i], which does not have everything? Not if nothing came of it, or of us, and it
- * was not served, for long: it hangs, though its heartbeats come. */
+/* Must a node that is done wait for peers[i], which does not have everything? No, if for long it made no progress and
+ * fetched nothing: its trainer hangs, though its heartbeats come. */
 static inline bool
 view_lags(const struct core *core, int i, struct awake served_at, uint64_t round_us)
 {

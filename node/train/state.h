@@ -276,8 +276,8 @@ size_t state_ranges(const struct state *state, const struct state_span *span, si
                     struct state_range range[STATE_RANGES_MAX]);
 /* Sets header and exponents as before round 0, and all else to zero. The caller sets params. */
 void state_start(struct state *state);
-/* Makes of the header of a state that of one to start from: only how many steps and samples there were is kept; state_place says
- * then where that is. Returns false if it cannot be a header. */
+/* Resets the header of a state for a new run: it keeps only the counts of steps and samples; state_place then says
+ * where that is. Returns false if it cannot be a header. */
 bool state_restart(struct state_header *header);
 
 /* The result of the run: the parameters or, with train.ema, their average over the steps. Evaluations use it, and

@@ -32,12 +32,13 @@ struct way {
     /* The timing of the nodes decides the result: it is no exact one, and each node keeps a journal, from which the run can be
      * computed again. */
     bool free;
-    const char *name;   /* of its section in a checkpoint, 1..15 letters, */
-    const char *holds;  /* and what that tells of, for people */
-    const char *whose;  /* model.safetensors before the end; NULL: the model of that step */
-    const char *remedy; /* beside a smaller rate, when gradients are not finite; a list goes on */
+    const char *name;  /* of its section in a checkpoint, 1..15 letters, */
+    const char *holds; /* what people are told that such a checkpoint has */
+    const char *
+        whose; /* whose weights model.safetensors has before the end; NULL: the model of that step */
+    const char *remedy; /* follows "Try a smaller rate" when gradients are not finite */
 
-    /* Changes what differs in this way, of a model with so many parameters and a vector of so many bytes. */
+    /* Adjusts the estimate of memory for this way: so many parameters, a vector of so many bytes. */
     void (*memory)(struct memory *m, const struct config *config, size_t params, uint64_t vector);
     /* What `meshnode check` says of a step; 0 or -ENOMEM. */
     int (*check)(const struct config *config, const struct job *job);

@@ -273,8 +273,8 @@ take_count(const struct core *core, uint64_t from)
     return count;
 }
 
-/* The count at the first disputed round before which our state is not kept. Who had it before an older one does not
- * speak for it here, and who was outvoted there does not speak against it. */
+/* The count at the first disputed round before which our state is not kept. Votes at an
+ * earlier round count here neither for nor against it. */
 static struct count
 first_open(const struct core *core)
 {

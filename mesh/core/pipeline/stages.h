@@ -10,7 +10,7 @@ struct core_cut {
     uint32_t words;  /* 1.. */
 };
 
-/* A part of a state that lies together. */
+/* Contiguous bytes of the state. */
 struct core_span {
     size_t offset, size; /* bytes of the state */
     int segment;         /* it belongs to this one; CORE_ALL_HOLD: everybody has it */

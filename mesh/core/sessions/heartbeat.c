@@ -64,7 +64,7 @@ list_heard(const struct core *core, struct proto_hears *out)
     }
 }
 
-/* In a crowd, lists of so many nodes are told so many times more rarely. */
+/* The interval between lists grows with the square of their length. */
 static uint64_t
 rarely(const struct core *core, uint64_t heard)
 {
@@ -124,7 +124,7 @@ heartbeat_whom(struct view *view, const struct core *core, int i)
 
 /* --- Sending ---------------------------------------------------------------------------------------- */
 
-/* The highest id of those who hear from everybody, and everybody from them, at the full rate. Who is left out does not
+/* The highest id among the leaders, who exchange heartbeats with all nodes at the full rate. Who is left out does not
  * lead; `benched`: this node is. */
 static uint64_t
 leaders_end(const struct core *core, bool benched)

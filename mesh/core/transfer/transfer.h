@@ -7,8 +7,9 @@
  * those that do not hold it.
  *
  * A total consists of the buckets of its round, one after the other. Where the model may be cut, the buckets of each
- * segment are a range, and what everybody sums is another one. A range is divided into blocks as above. They are numbered
- * over the ranges that somebody gets: a follower that holds two of three segments has no gap in its numbers.
+ * segment are a range, and buckets that belong to no segment are one more. A range is divided into blocks as above.
+ * They are numbered over the ranges that somebody gets: a follower that holds two of three segments has no gap in its
+ * numbers.
  *
  * config.state_in and the hashes have room for one state. Either it is being fetched (fetch.h), or it is the copy that
  * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. Only a node
