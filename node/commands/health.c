@@ -125,11 +125,12 @@ print_sign(const struct sign *sign, bool alive)
     printf("%s: ", shown);
     long long peers = json_integer_value(json_object_get(step, "peers"));
     if (step)
-        printf("step %lld, loss %.4g, %lld %s",
-               (long long)json_integer_value(json_object_get(step, "step")), loss_of(step), peers,
-               peers == 1 ? "node" : "nodes");
+        printf("step %lld, loss %.4g", (long long)json_integer_value(json_object_get(step, "step")),
+               loss_of(step));
     else
         printf("no step yet");
+    if (peers > 0)
+        printf(", %lld %s", peers, peers == 1 ? "node" : "nodes");
     print_nodes(step);
     json_decref(step);
     if (sign->done)

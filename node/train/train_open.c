@@ -306,6 +306,18 @@ tell_parts(struct run *run)
     config_parts_fini(&parts);
 }
 
+/* A warm-up that does not end. */
+static void
+tell_warmup(struct run *run)
+{
+    const struct config *config = run->config;
+    unsigned long long steps = state_steps_total(&run->state), warmup = run->state.job.warmup;
+    if (config->mesh.compress != CODEC_none && !run->way->free && warmup >= steps)
+        train_say(run, 5,
+                  "mesh.compress_warmup = %llu: the run has %llu steps, so nothing is compressed",
+                  warmup, steps);
+}
+
 /* Who I am, which job, from whom, how much it is, where results go. */
 static void
 tell_job(struct run *run)
@@ -383,6 +395,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .curves = config->tensorboard,
                               });
     tell_job(run);
+    tell_warmup(run);
     tell_data(run);
     tell_self(run);
     if (run->folder.replaces)

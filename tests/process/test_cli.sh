@@ -298,6 +298,8 @@ answers 'a run into a full disk' 0 '' "\"\$M\" jobs/good.yaml $alone >/dev/full"
 answers 'a run with nothing open' 0 '' "\"\$M\" jobs/good.yaml $alone <&- >&- 2>&-"
 answers 'a quiet run' 0 '' "\"\$M\" jobs/good.yaml $alone --quiet"
 [ ! -s out ] && [ ! -s err ] || complain 'a quiet run' 'is not quiet'
+answers 'a codec that does not begin' 0 '' "\"\$M\" jobs/good.yaml $alone-warm --set mesh.compress=topk --set mesh.compress_warmup=9"
+grep -q '^mesh.compress_warmup = 9: the run has 2 steps, so nothing is compressed$' out || complain 'a codec that does not begin' "$(cat out)"
 answers 'health of a run that is done' 0 '' '"$M" health run'
 grep -q '^run: step 2, loss [0-9.]*, 1 node, done$' out || complain 'health of a run that is done' "$(cat out)"
 mkdir -p runs/dead runs/older runs/empty
