@@ -46,7 +46,8 @@ int safetensors_write(const char *path, const struct nn_model *model, const floa
 /* The beginning of such a file, before the values: *size bytes, the caller's to free. NULL: no memory, or metadata that are not
  * UTF-8. Values of the same length give the same size. */
 char *safetensors_header(const struct nn_model *model, const char *const *metadata, size_t *size);
-/* Reads into params. Names and shapes must be the model's; `why` names missing, surplus and misshapen tensors.
+/* Reads into params. Names and shapes must be the model's, or the names those of PyTorch's modules, which go by order
+ * (see safetensors_names.h); then `why` says how, else it is empty. `why` names missing, surplus and misshapen tensors.
  * Returns 0, -EBADMSG (not a valid file), -EINVAL (valid, but not for this model, or with NaN or infinity) or the error
  * of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,
@@ -60,6 +61,8 @@ int safetensors_open(struct safetensors_file **out, const char *path, const stru
 int safetensors_take(const struct safetensors_file *file, size_t first, size_t end, float *to,
                      struct why *why);
 void safetensors_close(struct safetensors_file **file);
+/* How the names of the file were taken, if they are not the model's; else empty. */
+const char *safetensors_said(const struct safetensors_file *file);
 /* The same from memory; `name` stands for the file in `why`. data[have] is the beginning of a file of `size` bytes, at
  * least its header unless that is too long; all of it unless the file is too long for the model, which then is said. */
 int safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,

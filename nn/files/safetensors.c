@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "nn/files/disk.h"
+#include "nn/files/safetensors_names.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors are stored as they lie in memory");
@@ -33,7 +34,9 @@ static const char metadata_key[] = "__metadata__";
 struct reading {
     const char *name;
     const struct nn_model *model;
-    size_t data_size; /* bytes behind the header, as the file's size has it */
+    size_t data_size;   /* bytes behind the header, as the file's size has it */
+    const char **names; /* [tensors]: in the file */
+    struct why *said;   /* what is called otherwise there */
     struct why *why;
 };
 
@@ -144,7 +147,8 @@ print_shape(const json_t *shape, char *text, size_t size)
 }
 
 static int
-check_shape(const struct reading *r, const json_t *shape, const struct nn_tensor *tensor)
+check_shape(const struct reading *r, const char *name, const json_t *shape,
+            const struct nn_tensor *tensor)
 {
     char got[64], expected[96] = "[";
     if (shape_is(shape, tensor))
@@ -153,43 +157,41 @@ check_shape(const struct reading *r, const json_t *shape, const struct nn_tensor
     for (size_t d = 0; d < tensor->dims; d++)
         snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s%zu",
                  d ? ", " : "", tensor->dim[d]);
-    return refuse_file(r, -EINVAL, "tensor %s has shape %s, expected %s]", tensor->name, got,
-                       expected);
+    return refuse_file(r, -EINVAL, "tensor %s has shape %s, expected %s]", name, got, expected);
 }
 
 static int
-read_offsets(const struct reading *r, const json_t *pair, const struct nn_tensor *tensor,
+read_offsets(const struct reading *r, const char *name, const json_t *pair, size_t bytes,
              size_t *begin)
 {
     const json_t *from = json_array_get(pair, 0), *to = json_array_get(pair, 1);
     if (json_array_size(pair) != 2 || !json_is_integer(from) || !json_is_integer(to))
-        return refuse_file(r, -EBADMSG, "tensor %s: data_offsets are not two integers",
-                           tensor->name);
+        return refuse_file(r, -EBADMSG, "tensor %.64s: data_offsets are not two integers", name);
     json_int_t a = json_integer_value(from), b = json_integer_value(to);
-    if (a < 0 || b < a || (uint64_t)b > r->data_size ||
-        (uint64_t)(b - a) != tensor->count * sizeof(float))
+    if (a < 0 || b < a || (uint64_t)b > r->data_size || (uint64_t)(b - a) != bytes)
         return refuse_file(r, -EBADMSG,
-                           "tensor %s: data_offsets %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
-                           ", expected %zu bytes within %zu",
-                           tensor->name, a, b, tensor->count * sizeof(float), r->data_size);
+                           "tensor %.64s: data_offsets %" JSON_INTEGER_FORMAT
+                           ", %" JSON_INTEGER_FORMAT ", expected %zu bytes within %zu",
+                           name, a, b, bytes, r->data_size);
     *begin = (size_t)a;
     return 0;
 }
 
 static int
-check_tensor(const struct reading *r, const json_t *header, const struct nn_tensor *tensor,
-             size_t *begin)
+check_tensor(const struct reading *r, const json_t *header, const char *name,
+             const struct nn_tensor *tensor, size_t *begin)
 {
-    const json_t *entry = json_object_get(header, tensor->name);
+    const json_t *entry = json_object_get(header, name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     if (json_object_size(entry) != 3 || !dtype)
-        return refuse_file(r, -EBADMSG, "tensor %s: expected dtype, shape and data_offsets",
-                           tensor->name);
+        return refuse_file(r, -EBADMSG, "tensor %.64s: expected dtype, shape and data_offsets",
+                           name);
     if (strcmp(dtype, "F32") != 0)
-        return refuse_file(r, -EINVAL, "tensor %s has dtype %.16s, expected F32", tensor->name,
-                           dtype);
-    int rc = check_shape(r, json_object_get(entry, "shape"), tensor);
-    return rc ? rc : read_offsets(r, json_object_get(entry, "data_offsets"), tensor, begin);
+        return refuse_file(r, -EINVAL, "tensor %.64s has dtype %.16s, expected F32", name, dtype);
+    int rc = check_shape(r, name, json_object_get(entry, "shape"), tensor);
+    return rc ? rc
+              : read_offsets(r, name, json_object_get(entry, "data_offsets"),
+                             tensor->count * sizeof(float), begin);
 }
 
 static const struct nn_tensor *
@@ -224,9 +226,9 @@ names_end(struct names *names)
                  names->count - NAMED);
 }
 
-/* The model's names, and no others. */
+/* What the tensors are called that are not the model's names. */
 static int
-check_names(const struct reading *r, json_t *header)
+refuse_names(const struct reading *r, json_t *header)
 {
     struct names missing = {0}, surplus = {0};
     const char *name;
@@ -236,13 +238,12 @@ check_names(const struct reading *r, json_t *header)
             names_add(&missing, nn_tensor(r->model, i)->name);
     json_object_foreach(header, name, value)
     {
-        if (strcmp(name, metadata_key) != 0 && !find_tensor(r->model, name))
+        if (strcmp(name, metadata_key) != 0 && !safetensors_counter(name) &&
+            !find_tensor(r->model, name))
             names_add(&surplus, name);
     }
     names_end(&missing);
     names_end(&surplus);
-    if (missing.count == 0 && surplus.count == 0)
-        return 0;
     return refuse_file(r, -EINVAL, "%s%s%s%s%s", missing.count ? "missing tensor " : "",
                        missing.text, missing.count && surplus.count ? "; " : "",
                        surplus.count ? "surplus tensor " : "", surplus.text);
@@ -253,7 +254,7 @@ check_metadata(const struct reading *r, json_t *header)
 {
     const char *key;
     json_t *metadata = json_object_get(header, metadata_key), *text;
-    if (metadata && !json_is_object(metadata))
+    if (metadata && !json_is_object(metadata) && !json_is_null(metadata))
         return refuse_file(r, -EBADMSG, "__metadata__ is not an object");
     json_object_foreach(metadata, key, text)
     {
@@ -293,26 +294,70 @@ check_cover(const struct reading *r, struct extent *extent, size_t count)
     return 0;
 }
 
-/* begin[tensor] = first byte of its data. */
+/* Of the counters, eight bytes each, which nobody reads; how many in *count. */
 static int
-check_tensors(const struct reading *r, json_t *header, size_t *begin)
+counter_extents(const struct reading *r, json_t *header, struct extent *extent, size_t *count)
+{
+    const char *name;
+    json_t *value;
+    int rc = 0;
+    json_object_foreach(header, name, value)
+    {
+        struct extent *at = &extent[*count];
+        if (rc || !safetensors_counter(name) || find_tensor(r->model, name))
+            continue;
+        rc = read_offsets(r, name, json_object_get(value, "data_offsets"), sizeof(int64_t),
+                          &at->begin);
+        at->end = at->begin + sizeof(int64_t);
+        ++*count;
+    }
+    return rc;
+}
+
+/* Nothing of the file but tensors of the model, at `begin`, and counters. */
+static int
+check_extents(const struct reading *r, json_t *header, const size_t *begin)
 {
     size_t count = nn_tensor_count(r->model);
-    int rc = json_is_object(header) ? 0 : refuse_file(r, -EBADMSG, "the header is not an object");
-    rc = rc ? rc : check_names(r, header);
-    for (size_t i = 0; !rc && i < count; i++)
-        rc = check_tensor(r, header, nn_tensor(r->model, i), &begin[i]);
-    rc = rc ? rc : check_metadata(r, header);
-    struct extent *extent = rc ? NULL : calloc(count + 1, sizeof *extent);
+    struct extent *extent = calloc(json_object_size(header) + 1, sizeof *extent);
     if (!extent)
-        return rc ? rc : refuse_file(r, -ENOMEM, "no memory");
+        return refuse_file(r, -ENOMEM, "no memory");
     for (size_t i = 0; i < count; i++) {
         extent[i].begin = begin[i];
         extent[i].end = begin[i] + nn_tensor(r->model, i)->count * sizeof(float);
     }
-    rc = check_cover(r, extent, count);
+    int rc = counter_extents(r, header, extent, &count);
+    rc = rc ? rc : check_cover(r, extent, count);
     free(extent);
     return rc;
+}
+
+/* The model's names, or PyTorch's, and no others. */
+static int
+check_names(const struct reading *r, json_t *header)
+{
+    size_t others = json_object_size(header);
+    const char *name;
+    json_t *value;
+    if (!safetensors_names(r->model, header, r->names, r->said))
+        return refuse_names(r, header);
+    json_object_foreach(header, name, value)
+    {
+        others -= strcmp(name, metadata_key) == 0 || safetensors_counter(name);
+    }
+    return others == nn_tensor_count(r->model) ? 0 : refuse_names(r, header);
+}
+
+/* begin[tensor] = first byte of its data. */
+static int
+check_tensors(const struct reading *r, json_t *header, size_t *begin)
+{
+    int rc = json_is_object(header) ? 0 : refuse_file(r, -EBADMSG, "the header is not an object");
+    rc = rc ? rc : check_names(r, header);
+    for (size_t i = 0; !rc && i < nn_tensor_count(r->model); i++)
+        rc = check_tensor(r, header, r->names[i], nn_tensor(r->model, i), &begin[i]);
+    rc = rc ? rc : check_metadata(r, header);
+    return rc ? rc : check_extents(r, header, begin);
 }
 
 static size_t
@@ -386,7 +431,10 @@ parse_places(struct reading *r, const uint8_t *data, size_t have, size_t size, s
     if (rc)
         return rc;
     r->data_size = size - LENGTH - (size_t)length;
-    rc = parse_header(r, data + LENGTH, (size_t)length, begin);
+    r->names = calloc(nn_tensor_count(r->model) + 1, sizeof *r->names);
+    rc = r->names ? parse_header(r, data + LENGTH, (size_t)length, begin)
+                  : refuse_file(r, -ENOMEM, "no memory");
+    free(r->names);
     for (size_t i = 0; !rc && i < nn_tensor_count(r->model); i++)
         begin[i] += LENGTH + (size_t)length;
     return rc;
@@ -396,7 +444,8 @@ int
 safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
                   const struct nn_model *model, float *params, struct why *why)
 {
-    struct reading r = {.name = name, .model = model, .why = why};
+    struct why said;
+    struct reading r = {.name = name, .model = model, .said = &said, .why = why};
     size_t *begin = calloc(nn_tensor_count(model) + 1, sizeof *begin);
     int rc =
         begin ? parse_places(&r, data, have, size, begin) : refuse_file(&r, -ENOMEM, "no memory");
@@ -412,6 +461,7 @@ safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t siz
 struct safetensors_file {
     char path[DISK_PATH_MAX];
     const struct nn_model *model;
+    struct why said;
     int fd;
     size_t begin[]; /* of each tensor */
 };
@@ -419,7 +469,7 @@ struct safetensors_file {
 static int
 read_places(struct safetensors_file *file, struct why *why)
 {
-    struct reading r = {.name = file->path, .model = file->model, .why = why};
+    struct reading r = {.name = file->path, .model = file->model, .said = &file->said, .why = why};
     uint64_t size = 0;
     size_t most = LENGTH + header_max(file->model);
     file->fd = disk_open(file->path, &size, why);
@@ -485,6 +535,12 @@ safetensors_take(const struct safetensors_file *file, size_t first, size_t end, 
     return 0;
 }
 
+const char *
+safetensors_said(const struct safetensors_file *file)
+{
+    return file->said.line;
+}
+
 void
 safetensors_close(struct safetensors_file **file)
 {
@@ -500,6 +556,9 @@ safetensors_read(const char *path, const struct nn_model *model, float *params, 
     struct safetensors_file *file;
     int rc = safetensors_open(&file, path, model, why);
     rc = rc ? rc : safetensors_take(file, 0, nn_param_count(model), params, why);
+    if (!rc)
+        why_set(why, "%s%s%s", file->said.line[0] ? path : "", file->said.line[0] ? ": " : "",
+                file->said.line);
     safetensors_close(&file);
     return rc;
 }
@@ -518,9 +577,8 @@ safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, j
     json_t *header;
     int rc = load_header(&r, data + LENGTH, (size_t)length, &header);
     rc = rc ? rc : check_metadata(&r, header);
-    *out = rc ? NULL : json_incref(json_object_get(header, metadata_key));
-    if (!rc && !*out)
-        *out = json_object();
+    json_t *metadata = json_object_get(header, metadata_key);
+    *out = rc ? NULL : json_is_object(metadata) ? json_incref(metadata) : json_object();
     json_decref(header);
     return rc;
 }

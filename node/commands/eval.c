@@ -96,6 +96,8 @@ print_job(const struct config *config, const struct job *job, const struct memor
     if (job->from)
         printf("from    %s, weights %016llx\n", config->model.from,
                (unsigned long long)job->from_hash);
+    if (job->from && safetensors_said(job->from)[0])
+        printf("        %s\n", safetensors_said(job->from));
     if (job->start)
         printf("from    %s, after step %llu, state %016llx\n", config->train.from,
                (unsigned long long)job->begun, (unsigned long long)job->from_hash);
@@ -187,6 +189,8 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     if (rc) {
         why_set(why, "not enough memory to evaluate");
     } else if (!(rc = safetensors_read(path, job->model, params, why))) {
+        if (why->line[0])
+            term_fail("%s", why->line);
         bool finite = work_evaluate(work, params, &loss, &accuracy);
         const char *failed = data_failed(job->data);
         rc = failed || !finite ? -EIO : 0;

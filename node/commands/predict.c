@@ -202,7 +202,10 @@ open_predicting(struct predicting *p, const char *model_path, struct why *why)
     p->p = calloc(p->outputs, sizeof *p->p);
     if (!p->params || !p->p || nn_pass_new(&p->pass, p->model, ROWS, false))
         return why_error(why, -ENOMEM, "not enough memory for the model");
-    return safetensors_read(model_path, p->model, p->params, why);
+    int rc = safetensors_read(model_path, p->model, p->params, why);
+    if (!rc && why->line[0])
+        term_fail("%s", why->line);
+    return rc;
 }
 
 /* The model and the rows: from the model's file alone, where it has all that is needed, else with the job's data. */

@@ -139,7 +139,10 @@ open_sampling(struct sampling *s, const char *path, struct why *why)
     s->window = calloc(s->context, 1);
     if (!s->params || !s->window || nn_pass_new(&s->pass, s->model, 1, false))
         return why_error(why, -ENOMEM, "not enough memory for the model");
-    return safetensors_read(path, s->model, s->params, why);
+    int rc = safetensors_read(path, s->model, s->params, why);
+    if (!rc && why->line[0])
+        term_fail("%s", why->line);
+    return rc;
 }
 
 int

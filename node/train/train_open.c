@@ -419,6 +419,8 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
     if (run->job.from)
         train_say(run, 6, "the job starts from %s, weights %016llx", config->model.from,
                   (unsigned long long)run->job.from_hash);
+    if (run->job.from && safetensors_said(run->job.from)[0])
+        train_say(run, 6, "%s: %s", config->model.from, safetensors_said(run->job.from));
     if (run->job.start)
         train_say(run, 6, "the job starts from %s, after step %llu, state %016llx",
                   config->train.from, (unsigned long long)run->job.begun,

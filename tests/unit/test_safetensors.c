@@ -2,6 +2,7 @@
 #include "nn/files.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -260,6 +261,140 @@ wrong_headers_are_refused_with_the_reason(void **state)
     }
 }
 
+/* A tensor of the model above by another name. */
+#define T(name, shape, offsets)                                                                    \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define COUNTER                                                                                    \
+    "\"1.num_batches_tracked\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[40,48]}"
+
+/* The parameters are 0..9 in the order of the file. */
+static void
+names_of_pytorch_go_by_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t extra;     /* bytes behind the tensors */
+        const char *said; /* "": own names; NULL: refused, */
+        const char *why;  /* so */
+        float first[3];   /* of each tensor */
+    } row[] = {
+        {"{\"__metadata__\":null," W "," B "," V "}", 0, "", NULL, {0, 6, 8}},
+        {"{" W "," B "," V "," COUNTER "}", 8, "", NULL, {0, 6, 8}},
+        {"{" T("0.bias", "[2]", "[0,8]") "," T("0.weight", "[2,3]",
+                                               "[8,32]") "," T("2.weight", "[1,2]", "[32,40]") "}",
+         0,
+         "0 is 0.dense, 2 is 2.dense",
+         NULL,
+         {2, 0, 8}},
+        {"{" T("10.weight", "[1,2]", "[0,8]") "," T("9.bias", "[2]", "[8,16]") "," T(
+             "9.weight", "[2,3]", "[16,40]") "," COUNTER "}",
+         8,
+         "9 is 0.dense, 10 is 2.dense",
+         NULL,
+         {4, 2, 0}},
+        {"{" T("net.fc1.weight", "[2,3]", "[0,24]") "," T("net.fc1.bias", "[2]", "[24,32]") "," T(
+             "net.fc12.weight", "[1,2]", "[32,40]") "}",
+         0,
+         "net.fc1 is 0.dense, net.fc12 is 2.dense",
+         NULL,
+         {0, 6, 8}},
+        {"{" T("0.weight", "[3,2]", "[0,24]") "," T("0.bias", "[2]", "[24,32]") "," T(
+             "2.weight", "[1,2]", "[32,40]") "}",
+         0,
+         NULL,
+         "tensor 0.weight has shape [3, 2], expected [2, 3]",
+         {0}},
+        {"{" T("2.weight", "[2,3]", "[0,24]") "," T("2.bias", "[2]", "[24,32]") "," T(
+             "0.weight", "[1,2]", "[32,40]") "}",
+         0,
+         NULL,
+         "missing tensor 0.dense.weight",
+         {0}},
+        {"{" W "," B "," T("2.weight", "[1,2]", "[32,40]") "}",
+         0,
+         NULL,
+         "missing tensor 2.dense.weight; surplus tensor 2.weight",
+         {0}},
+        {"{" W "," B "," V "," COUNTER "}", 0, NULL, "within 40", {0}},
+        {"{" W "," B "," V "}", 8, NULL, "8 bytes of data belong to no tensor", {0}},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        float params[PARAMS], data[PARAMS + 2] = {0};
+        struct safetensors_file *file;
+        size_t length = strlen(row[i].header), padded = (length + 7) / 8 * 8;
+        uint64_t size = padded;
+        FILE *out = fopen(path, "w");
+        assert_non_null(out);
+        for (size_t k = 0; k < PARAMS; k++)
+            data[k] = (float)k;
+        fwrite(&size, sizeof size, 1, out);
+        fprintf(out, "%-*s", (int)padded, row[i].header);
+        fwrite(data, PARAMS * sizeof *data + row[i].extra, 1, out);
+        assert_int_equal(fclose(out), 0);
+        int rc = safetensors_open(&file, path, model, &why);
+        if (!row[i].said && (!rc || !strstr(why.line, row[i].why)))
+            fail_msg("row %zu: %d, %s", i, rc, why.line);
+        if (!row[i].said)
+            continue;
+        if (rc)
+            fail_msg("row %zu: %d, %s", i, rc, why.line);
+        if (*row[i].said ? !strstr(safetensors_said(file), row[i].said) : *safetensors_said(file))
+            fail_msg("row %zu: says %s", i, safetensors_said(file));
+        assert_int_equal(safetensors_take(file, 0, PARAMS, params, &why), 0);
+        for (size_t k = 0; k < 3; k++)
+            if (params[nn_tensor(model, k)->first] != row[i].first[k])
+                fail_msg("row %zu: tensor %zu begins with %g", i, k,
+                         (double)params[nn_tensor(model, k)->first]);
+        safetensors_close(&file);
+    }
+}
+
+/* Which of two comes first is not in letters, where both have the same shape. */
+static void
+names_without_an_order_are_refused(void **state)
+{
+    (void)state;
+    static const struct nn_layer_spec layer[] = {{.kind = NN_DENSE, .units = 2, .no_bias = true},
+                                                 {.kind = NN_DENSE, .units = 2, .no_bias = true}};
+    static const char *const names[][2] = {{"a.weight", "b.weight"}, {"a1.weight", "a2.weight"}};
+    const struct nn_shape input = {1, {2}};
+    struct nn_model *twin;
+    assert_int_equal(nn_model_new(&twin, &input, layer, 2, NN_SQUARED_ERROR, &why), 0);
+    for (size_t i = 0; i < 2; i++) {
+        char header[256];
+        float params[8];
+        size_t size;
+        snprintf(header, sizeof header,
+                 "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
+                 "\"%s\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]}}",
+                 names[i][0], names[i][1]);
+        uint8_t *data = compose(header, &size);
+        int rc = safetensors_parse("m", data, size - (PARAMS * sizeof(float) - 32),
+                                   size - (PARAMS * sizeof(float) - 32), twin, params, &why);
+        free(data);
+        assert_int_equal(rc, i ? 0 : -EINVAL);
+    }
+    nn_model_destroy(&twin);
+}
+
+/* A file of the model above, one number of which is not finite. */
+static void
+numbers_that_are_not_finite_are_refused_by_tensor(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    static const char *const text[] = {"is NaN", "is infinity", "is -infinity"};
+    for (size_t i = 0; i < 3; i++) {
+        float params[PARAMS] = {0};
+        params[7] = bad[i];
+        assert_int_equal(safetensors_write(path, model, params, NULL, &why), 0);
+        assert_int_equal(safetensors_read(path, model, params, &why), -EINVAL);
+        assert_non_null(strstr(why.line, "tensor 0.dense.bias: element 1 "));
+        assert_non_null(strstr(why.line, text[i]));
+    }
+}
+
 static void
 announced_sizes_are_not_believed(void **state)
 {
@@ -343,6 +478,9 @@ main(void)
         cmocka_unit_test(every_truncation_and_every_surplus_byte_is_refused),
         cmocka_unit_test(every_flipped_bit_of_the_header_is_refused),
         cmocka_unit_test(wrong_headers_are_refused_with_the_reason),
+        cmocka_unit_test(names_of_pytorch_go_by_order),
+        cmocka_unit_test(names_without_an_order_are_refused),
+        cmocka_unit_test(numbers_that_are_not_finite_are_refused_by_tensor),
         cmocka_unit_test(announced_sizes_are_not_believed),
         cmocka_unit_test(a_full_disk_gives_a_clear_line_and_leaves_nothing),
         cmocka_unit_test(of_a_file_that_is_too_large_only_the_head_is_read),
