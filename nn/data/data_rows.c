@@ -31,6 +31,9 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
                              .bare = true,
                              .like = like,
                              .scaled = scaled};
+    if (data_is_other_image(path))
+        return why_error(why, -EINVAL,
+                         "%s: expected .png, .jpg, .npy or a table: convert the image", path);
     if (is_images(path)) {
         spec.source = DATA_IMAGES;
         spec.channels = like->input.dim[0];

@@ -108,6 +108,8 @@ int data_npy_load(struct data_set *set, const struct data_spec *spec, struct why
 int data_images_load(struct data_set *set, const struct data_spec *spec, struct why *why);
 /* Does the name end in .png, .jpg or .jpeg? */
 bool data_is_image(const char *name);
+/* Is it the name of an image that cannot be read here? */
+bool data_is_other_image(const char *name);
 int data_text_load(struct data_set *set, const struct data_spec *spec, struct why *why);
 
 /* Copies the targets from x, where they are the same. */

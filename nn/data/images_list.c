@@ -27,8 +27,8 @@ data_is_image(const char *name)
     return ends_with(name, endings);
 }
 
-static bool
-is_other_image(const char *name)
+bool
+data_is_other_image(const char *name)
 {
     static const char *const endings[] = {".bmp", ".gif", ".webp", ".tif",  ".tiff",
                                           ".ppm", ".pgm", ".pnm",  ".heic", ".avif",
@@ -93,7 +93,7 @@ wants_file(void *ctx, const char *name)
     const struct folder *folder = ctx;
     if (data_is_image(name))
         return 1;
-    if (is_other_image(name))
+    if (data_is_other_image(name))
         return refuse_name(folder, name, "is neither .png nor .jpg or .jpeg: convert it");
     if (!is_folder(folder, name) || strcmp(name, "__MACOSX") == 0)
         return 0;

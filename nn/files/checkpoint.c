@@ -58,10 +58,15 @@ vouches(const uint8_t *data, size_t payload, size_t page)
 }
 
 static int
-not_ours(const char *name, const uint8_t *data, size_t size, struct why *why)
+not_ours(const char *name, const uint8_t *data, size_t size, size_t file_size, struct why *why)
 {
+    struct checkpoint_head head;
     if (size < HEAD || memcmp(data, magic, sizeof magic) != 0)
         return why_error(why, -EBADMSG, "%s: damaged, or not a checkpoint", name);
+    head_decode(data, &head);
+    if (get32(data + 8) == VERSION && head.size > file_size)
+        return why_error(why, -EBADMSG, "%s: is cut off at byte %zu of %llu", name, file_size,
+                         (unsigned long long)head.size);
     if (get32(data + 8) == VERSION)
         return damaged(name, "first page and trailer", why);
     return why_error(why, -EPROTONOSUPPORT, "%s: checkpoint version %u, expected %d", name,
@@ -169,7 +174,7 @@ static int
 read_first(struct checkpoint_file *file, const uint8_t *first, size_t payload, struct why *why)
 {
     if (!vouches(first, payload, 0))
-        return not_ours(file->name, first, payload, why);
+        return not_ours(file->name, first, payload, file->size, why);
     checkpoint_key(first, file->key);
     head_decode(first, &file->head);
     return 0;
@@ -195,7 +200,7 @@ check_short(const struct checkpoint_file *file, struct why *why)
         memcpy(head, file->image, HEAD);
     else if (got && disk_read_at(file->fd, head, HEAD, 0) != HEAD)
         got = 0;
-    return not_ours(file->name, head, got, why);
+    return not_ours(file->name, head, got, file->size, why);
 }
 
 /* The head and *first, the page that has it: in the image, or in buffer[CHECKPOINT_PAGE]; NULL: there is none. */
@@ -364,7 +369,7 @@ probe(int fd, size_t size, const char *name, struct checkpoint_head *head, struc
         head_decode(page, head);
     if (payload && got == (ssize_t)(payload + CHECKPOINT_CHECK) && vouches(page, payload, 0))
         return 0;
-    return not_ours(name, page, got < 0 ? 0 : (size_t)got, why);
+    return not_ours(name, page, got < 0 ? 0 : (size_t)got, size, why);
 }
 
 int

@@ -171,8 +171,11 @@ read_offsets(const struct reading *r, const char *name, const json_t *pair, size
     if (a < 0 || b < a || (uint64_t)b > r->data_size || (uint64_t)(b - a) != bytes)
         return refuse_file(r, -EBADMSG,
                            "tensor %.64s: data_offsets %" JSON_INTEGER_FORMAT
-                           ", %" JSON_INTEGER_FORMAT ", expected %zu bytes within %zu",
-                           name, a, b, bytes, r->data_size);
+                           ", %" JSON_INTEGER_FORMAT ", expected %zu bytes within %zu%s",
+                           name, a, b, bytes, r->data_size,
+                           a >= 0 && (uint64_t)b > r->data_size && (uint64_t)(b - a) == bytes
+                               ? ": is the file cut off?"
+                               : "");
     *begin = (size_t)a;
     return 0;
 }
@@ -407,6 +410,8 @@ parse_length(const struct reading *r, const uint8_t *data, size_t have, size_t s
              uint64_t *length)
 {
     *length = 0;
+    if (size == 0)
+        return refuse_file(r, -EBADMSG, "is empty");
     if (size < LENGTH)
         return refuse_file(r, -EBADMSG, "%zu bytes are no safetensors file", size);
     for (int i = LENGTH; i-- > 0;)
@@ -414,8 +419,9 @@ parse_length(const struct reading *r, const uint8_t *data, size_t have, size_t s
     if (*length > size - LENGTH && have > LENGTH && data[LENGTH] != '{')
         return refuse_file(r, -EBADMSG, "is no safetensors file");
     if (*length > size - LENGTH)
-        return refuse_file(r, -EBADMSG, "header of %" PRIu64 " bytes in a file of %zu", *length,
-                           size);
+        return refuse_file(r, -EBADMSG,
+                           "is cut off, or damaged: a header of %" PRIu64 " bytes in a file of %zu",
+                           *length, size);
     if (*length > header_max(r->model))
         return refuse_file(r, -EBADMSG, "header of %" PRIu64 " bytes, expected at most %zu",
                            *length, header_max(r->model));
@@ -572,6 +578,12 @@ safetensors_metadata_parse(const char *name, const uint8_t *data, size_t size, j
     *out = NULL;
     for (int i = LENGTH; size >= LENGTH && i-- > 0;)
         length = length << 8 | data[i];
+    if (size == 0)
+        return refuse_file(&r, -EBADMSG, "is empty");
+    if (size > LENGTH && length > size - LENGTH && data[LENGTH] == '{')
+        return refuse_file(&r, -EBADMSG,
+                           "is cut off, or damaged: a header of %" PRIu64 " bytes in a file of %zu",
+                           length, size);
     if (length == 0 || length > size - LENGTH || data[LENGTH] != '{')
         return refuse_file(&r, -EBADMSG, "is no safetensors file");
     json_t *header;

@@ -2,9 +2,9 @@
  *
  *     0.dense.weight   ours: place, layer, weight        0.weight, fc1.weight   PyTorch's: the name of a module, weight
  *
- * Both are sorted by module, digits as numbers, and by weight within one. Then the i-th of one is the i-th of the other, if modules
- * begin and end at the same places and the weights have the same names. Where letters and not digits decide the order of two
- * modules with the same shapes, nobody knows which comes first, and there is no order. */
+ * Both are sorted by module, digits as numbers, and by weight within one. Then the i-th of one is the i-th of the
+ * other, if modules begin and end at the same places and the weights have the same names. Where letters and not digits
+ * decide the order of two modules with the same shapes, nobody knows which comes first, and there is no order. */
 #include "nn/files/safetensors_names.h"
 
 #include <ctype.h>

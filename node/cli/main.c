@@ -428,6 +428,14 @@ run_command(const struct options *options)
     if ((options->resume || options->fresh) && command->run != run_join &&
         command->with_job != local_run)
         return fail(EXIT_BAD, "--resume and --fresh are for training");
+    for (size_t i = 0; i < options->set_count; i++)
+        if (strcmp(options->set[i].option, "--out") == 0 &&
+            options_has("eval, predict and sample", command->name)) {
+            snprintf(why, sizeof why,
+                     "%s writes to standard output: use > FILE, not --out",
+                     command->name);
+            return fail(EXIT_BAD, why);
+        }
     if (options->resume && options->fresh)
         return fail(EXIT_BAD, "--resume and --fresh exclude one another");
     const char *none[] = {NULL};

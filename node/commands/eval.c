@@ -219,9 +219,9 @@ eval_run(struct config *config, const struct options *options, const char *const
     struct model_note note;
     bool own;
     int rc = model_note_open(&note, &job, config, args[1], options->scaled, &own, why);
+    rc = rc ? rc : evaluate(config, &job, args[1], why);
     if (!rc && own)
         term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
-    rc = rc ? rc : evaluate(config, &job, args[1], why);
     model_note_fini(&note);
     job_close(&job);
     return rc;

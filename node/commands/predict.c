@@ -7,6 +7,7 @@
  *     logistic         row,label,class,p1             p1: the probability of class 1
  *     squared_error    row,target0,...,y0,...         y: the outputs
  *
+ * A column of probabilities has the name of its class, or p and its number. Images have a column `file` behind row.
  * row counts from 0. label and targets come from the data; rows of a file have none. Numbers have nine digits,
  * which is enough to tell all floats apart.
  *
@@ -35,6 +36,7 @@ struct predicting {
     const struct data_set *data; /* its test part */
     struct model_note
         note;  /* of the model's file; its scaling, if it has none, is that of the job's data */
+    bool own;  /* that is so */
     bool bare; /* without labels */
     size_t outputs;
     struct nn_pass *pass;
@@ -72,11 +74,25 @@ print_class(const struct predicting *p, size_t class)
         printf("%zu", class);
 }
 
+/* The probability of a class is called as the class, or p3 if its name is its number. */
+static void
+print_column(const struct predicting *p, size_t class)
+{
+    char number[24] = "";
+    const struct data_scaling *like = &p->note.scaling;
+    snprintf(number, sizeof number, "%zu", class);
+    putchar(',');
+    if (class < like->class_count && strcmp(like->class_name[class], number) != 0)
+        print_field(like->class_name[class]);
+    else
+        printf("p%zu", class);
+}
+
 static void
 print_header(const struct predicting *p)
 {
     bool logistic = p->config->train.loss == NN_LOGISTIC;
-    printf("row");
+    printf(data_sample_name(p->data, DATA_TEST, 0) ? "row,file" : "row");
     if (!p->bare && classifies(p))
         printf(",label");
     for (size_t i = 0; !p->bare && !classifies(p) && i < p->outputs; i++)
@@ -84,7 +100,10 @@ print_header(const struct predicting *p)
     if (classifies(p))
         printf(",class");
     for (size_t i = 0; i < p->outputs; i++)
-        printf(",%s%zu", classifies(p) ? "p" : "y", logistic ? 1 : i);
+        if (classifies(p))
+            print_column(p, logistic ? 1 : i);
+        else
+            printf(",y%zu", i);
     printf("\n");
 }
 
@@ -134,7 +153,12 @@ static void
 print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, size_t i)
 {
     size_t class = conclude_predictions(p, nn_pass_output(p->pass) + i * p->outputs);
+    const char *file = data_sample_name(p->data, DATA_TEST, (uint32_t)row);
     printf("%zu", row);
+    if (file) {
+        putchar(',');
+        print_field(file);
+    }
     if (!p->bare && classifies(p)) {
         putchar(',');
         print_class(p, (size_t)batch->label[i]);
@@ -215,20 +239,17 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
 {
     const char *path = args[2];
     struct data_scaling *like = &p->note.scaling;
-    bool own = false;
     int rc = model_note_read(&p->note, args[1], why);
-    if (!rc && path && like->input.dims > 0) {
+    if (!rc && path && p->note.told) {
         rc = job_open_input(job, p->config, &like->input, why);
     } else if (!rc) {
         model_note_fini(&p->note);
-        rc = model_note_open(&p->note, job, p->config, args[1], scaled && !path, &own, why);
+        rc = model_note_open(&p->note, job, p->config, args[1], scaled && !path, &p->own, why);
     }
     p->model = job->model;
     rc = rc ? rc : check_model(p, why);
-    if (!rc && own) {
-        term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
+    if (!rc && p->own)
         data_scaling(job->data, like);
-    }
     if (!rc && path)
         rc = data_open_rows(rows, like, path, scaled, why);
     p->data = *rows ? *rows : job->data;
@@ -244,6 +265,8 @@ predict_run(struct config *config, const struct options *options, const char *co
     struct predicting p = {.config = config, .bare = args[2] != NULL};
     int rc = open_rows(&p, &job, &rows, args, options->scaled, why);
     rc = rc ? rc : open_predicting(&p, args[1], why);
+    if (!rc && p.own)
+        term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
     rc = rc ? rc : print_rows(&p, why);
     nn_pass_destroy(&p.pass);
     free(p.p);

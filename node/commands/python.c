@@ -281,9 +281,24 @@ print_text(const char *text)
     putchar('"');
 }
 
+/* What the net takes, of a sample as it is in the files. */
+static void
+print_scaling(const struct data_scaling *scaling)
+{
+    printf("], %s.\n", scaling->unit == DATA_UNIT_SCALED    ? "as convert wrote them"
+                       : scaling->planes || scaling->column ? "scaled"
+                                                            : "as they are in the data");
+    if (scaling->column)
+        printf("# x = (x - mean) * scale, with the lists mean and scale of metadata, one number "
+               "per column.\n");
+    if (scaling->planes)
+        printf("# x = x * scale + shift, of bytes 0..255, with [scale, shift] of each colour in "
+               "metadata's norm.\n");
+}
+
 static void
 print_program(const struct config *config, const struct nn_model *model,
-              const struct nn_shape *input, const char *path)
+              const struct nn_shape *input, const struct data_scaling *scaling, const char *path)
 {
     fputs(reader, stdout);
     print_helpers(config);
@@ -303,7 +318,8 @@ print_program(const struct config *config, const struct nn_model *model,
                              : "");
     for (size_t i = 0; i < input->dims; i++)
         printf(", %zu", input->dim[i]);
-    printf("], scaled as metadata says (mean, scale, norm);\n# %s\n",
+    print_scaling(scaling);
+    printf("# %s\n",
            config->train.loss == NN_CROSS_ENTROPY ? "net(x).softmax(-1) are the probabilities."
            : config->train.loss == NN_LOGISTIC ? "net(x).sigmoid() is the probability of class 1."
                                                : "net(x) are the outputs.");
@@ -331,7 +347,7 @@ python_print(struct config *config, const char *model_path, struct why *why)
             why_set(why, "not enough memory for the model");
     }
     if (!rc)
-        print_program(config, job.model, &input, model_path);
+        print_program(config, job.model, &input, &note.scaling, model_path);
     free(params);
     model_note_fini(&note);
     job_close(&job);

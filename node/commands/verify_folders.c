@@ -261,6 +261,8 @@ hash_weights(const struct config *config, const struct nn_shape *input, const ch
     struct job job = {0};
     float *params = NULL;
     int rc = job_open_input(&job, config, input, why);
+    if (rc) /* the job is read, and whole */
+        why_set(why, "%s: the shape of a sample in its metadata is damaged", path);
     size_t count = rc ? 0 : nn_param_count(job.model);
     if (!rc && !(params = calloc(count + 1, sizeof *params)))
         rc = why_error(why, -ENOMEM, "not enough memory for %zu parameters", count);

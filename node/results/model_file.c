@@ -456,8 +456,8 @@ read_unit(struct model_note *note, const struct reading *r)
     const char *unit = json_string_value(json_object_get(r->metadata, "unit"));
     struct data_scaling *scaling = &note->scaling;
     scaling->unit = scaling->planes ? DATA_UNIT_BYTE : DATA_UNIT_NUMBER;
-    if (!unit && scaling->planes && note->config && strstr(note->config, "source: npy"))
-        scaling->input.dims = 0;
+    bool array = note->config && strstr(note->config, "source: npy");
+    note->told = scaling->input.dims > 0 && (unit || !scaling->planes || !array);
     for (size_t i = 0; unit && i < sizeof unit_name / sizeof *unit_name; i++)
         if (strcmp(unit, unit_name[i]) == 0 && (i == DATA_UNIT_BYTE) == (scaling->planes > 0)) {
             scaling->unit = (enum data_unit)i;
@@ -499,7 +499,7 @@ model_note_open(struct model_note *out, struct job *job, const struct config *co
                 const char *path, bool scaled, bool *own, struct why *why)
 {
     int rc = model_note_read(out, path, why);
-    *own = !rc && out->scaling.input.dims == 0;
+    *own = !rc && !out->told;
     return rc ? rc : job_open_like(job, config, *own ? NULL : &out->scaling, scaled, why);
 }
 

@@ -56,6 +56,7 @@ void model_stream_drop(struct model_stream **stream);
 struct model_note {
     /* scaling.input.dims 0: unknown; classes may be known without it. It borrows the next two */
     struct data_scaling scaling;
+    bool told; /* scaling is all that there is to know */
     struct data_column *column;
     char (*class_name)[DATA_NAME_SIZE];
     char *config; /* text of the job; NULL: unknown; owned */
