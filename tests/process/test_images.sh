@@ -70,5 +70,7 @@ run() {
 }
 run predict "${job[@]:0:1}" "$WORK/a/model.safetensors" "$WORK/photos/class7" --data "$WORK/photos"
 [ "$(wc -l <"$WORK/out")" = 14 ] || fail "13 images of a folder: $(cat "$WORK/out")"
+[[ $(head -n 1 "$WORK/out") = row,file,class,class0,class1,* ]] || fail "columns: $(head -n 1 "$WORK/out")"
+[[ $(sed -n 2p "$WORK/out") = 0,$WORK/photos/class7/* ]] || fail "the name of a file: $(sed -n 2p "$WORK/out")"
 run predict "${job[@]:0:1}" "$WORK/a/model.safetensors" "$WORK/photos/class7/3.png" --data "$WORK/photos"
 [ "$(wc -l <"$WORK/out")" = 2 ] || fail "an image: $(cat "$WORK/out")"

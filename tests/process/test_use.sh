@@ -35,7 +35,9 @@ share=$(awk -F, 'NR > 1 { n++; right += $2 == $3; sum = 0; for (i = 4; i <= NF; 
 grep -q ", $share\$" "$WORK/out" || fail "predict has $share, eval says: $(cat "$WORK/out")"
 
 run convert convert "$WORK/job.yaml" "$WORK/arrays"
-run "predict a file" predict "$WORK/job.yaml" "$model" "$WORK/arrays/test-features.npy"
+refused "arrays that are scaled already" "test-features.npy: convert wrote it, so its numbers are scaled already; --scaled" \
+    predict "$WORK/job.yaml" "$model" "$WORK/arrays/test-features.npy"
+run "predict a file" predict "$WORK/job.yaml" "$model" "$WORK/arrays/test-features.npy" --scaled
 cut -d, -f 1,3- "$WORK/table" | cmp - "$WORK/out" || fail "the rows of a file are predicted otherwise"
 sed 's/source: glyphs, train: 1920, test: 240/source: npy, test_images: test-features.npy, test_labels: test-labels.npy/' \
     "$WORK/job.yaml" >"$WORK/arrays.yaml"
@@ -61,6 +63,15 @@ head -c 3000000 "$model" >"$WORK/large.bin" && head -c 3000000 /dev/zero >>"$WOR
 refused "a file larger than a checkpoint" "large.bin: is a model, expected a checkpoint" \
     convert "$WORK/job.yaml" "$WORK/large.bin" "$WORK/model"
 refused "no rows like these" "labels.npy: 1 elements per row, expected the 784" predict "$WORK/job.yaml" "$model" "$WORK/arrays/labels.npy"
+refused "an output folder" "predict writes to standard output: use > FILE, not --out" predict "$WORK/job.yaml" "$model" --out "$WORK/p"
+: >"$WORK/empty" && head -c 700 "$model" >"$WORK/half" && head -c 20000 "$model" >"$WORK/most"
+head -c 900 "$WORK/images/checkpoint-40" >"$WORK/checkpoint-half"
+refused "an empty model" "empty: is empty" eval "$WORK/job.yaml" "$WORK/empty"
+refused "half a model" "half: is cut off, or damaged: a header of [0-9]* bytes in a file of 700" predict "$WORK/job.yaml" "$WORK/half"
+refused "most of a model" "most: tensor .*: is the file cut off\?" eval "$WORK/job.yaml" "$WORK/most"
+refused "half a checkpoint" "checkpoint-half: is cut off at byte 900 of [0-9]*" \
+    convert "$WORK/job.yaml" "$WORK/checkpoint-half" "$WORK/model"
+refused "another kind of image" "x.webp: expected .png, .jpg, .npy or a table" predict "$WORK/job.yaml" "$model" "$WORK/x.webp"
 refused "no such rows" "nil.csv: .*No such file" predict "$WORK/job.yaml" "$model" "$WORK/nil.csv"
 refused "sample of images" "data.source is not text" sample "$WORK/job.yaml" "$model"
 echo "images: $share"
@@ -86,6 +97,39 @@ run "predict rows" predict "$WORK/table.yaml" "$WORK/reference/model.safetensors
 refused "rows with the label" "table.csv: 3 elements per row, expected the 2 of a sample of the data \(without the label\)" \
     predict "$WORK/table.yaml" "$WORK/reference/model.safetensors" "$WORK/table.csv" --data "$WORK"
 echo "numbers: $(wc -l <"$WORK/known") rows alike"
+
+# --- a table that has grown, or has other classes ---
+awk 'BEGIN { srand(5); print "a,b,kind"
+    for (i = 0; i < 480; i++) { k = i % 3; printf "%.3f,%.3f,%s\n", 10 * k + 4 * rand(), -6 * k + 3 * rand(), substr("xyz", k + 1, 1) } }' \
+    >"$WORK/kinds.csv"
+{
+    cat "$WORK/kinds.csv"
+    awk 'BEGIN { for (i = 0; i < 60; i++) print "900,-700,z" }'
+} >"$WORK/grown.csv"
+grep -v ',x$' "$WORK/kinds.csv" >"$WORK/fewer.csv"
+sed '41s/,.$/,w/' "$WORK/kinds.csv" >"$WORK/other.csv"
+cut -d, -f 1,2 "$WORK/grown.csv" >"$WORK/grown-rows.csv"
+cat >"$WORK/kinds.yaml" <<'EOF'
+data: {source: csv, file: kinds.csv, standardise: yes}
+model: [dense: 3]
+train: {epochs: 30, batch: 48, optimizer: {sgd: {rate: 0.5}}}
+EOF
+reference "$WORK/kinds.yaml" --data "$WORK"
+model=$WORK/reference/model.safetensors
+for file in kinds grown fewer; do
+    run "eval $file" eval "$WORK/kinds.yaml" "$model" --data "$WORK" --set "data.file=$file.csv"
+    grep -q ", accuracy 100.00 %$" "$WORK/out" || fail "eval $file: $(cat "$WORK/out")"
+    run "predict $file" predict "$WORK/kinds.yaml" "$model" --data "$WORK" --set "data.file=$file.csv"
+    [ "$(head -n 1 "$WORK/out")" = row,label,class,x,y,z ] || fail "predict $file: $(head -n 1 "$WORK/out")"
+    awk -F, 'NR > 1 && $2 != $3 { exit 1 }' "$WORK/out" || fail "predict $file: $(cat "$WORK/out")"
+done
+run "predict rows" predict "$WORK/kinds.yaml" "$model" "$WORK/grown-rows.csv"
+tail -n +2 "$WORK/out" | cut -d, -f 2 | cmp - <(tail -n +2 "$WORK/grown.csv" | cut -d, -f 3) || fail "rows of the grown table"
+refused "another class" 'other.csv: line 41, column 3 .*: "w", expected a class of the model: x, y, z' \
+    eval "$WORK/kinds.yaml" "$model" --data "$WORK" --set data.file=other.csv
+run "python" check "$WORK/kinds.yaml" --data "$WORK" --python "$model"
+grep -q "x = (x - mean) \* scale" "$WORK/out" || fail "python: $(tail -n 5 "$WORK/out")"
+echo "classes and scaling: as the model's"
 
 # --- a text ---
 for ((i = 0; i < 200; i++)); do
