@@ -96,6 +96,9 @@
 #define MUTANT_PUSH_LOST     BIT(9)  /* what a range had in the former group is not pushed again */
 #define MUTANT_PUSH_NEWER    BIT(10) /* a range takes what comes of newer values than it has */
 #define MUTANT_PUSH_KEEP     BIT(11) /* what a range with older values refuses is not computed again */
+#define MUTANT_PUSH_ENDS                                                                           \
+    BIT(12) /* who is told to end, and has its snapshot, does not wait for the others, */
+#define MUTANT_PUSH_LEAVES BIT(13) /* or waits for nothing if it is the present one */
 
 /* The engine gossip; its bits are also those of bugs in rounds: no core runs both. */
 #define MUTANT_GOSSIP_ONE_END BIT(0)  /* the giver of a flow does not take it from its values */
@@ -116,6 +119,7 @@
 #define MUTANT_GOSSIP_DEAF     BIT(15) /* no snapshot is made for a member that is told to end */
 #define MUTANT_GOSSIP_COUNT    BIT(8)  /* what a start has computed counts whenever it is told */
 #define MUTANT_GOSSIP_STALE    BIT(12) /* that an old flow was taken drops the present one */
+#define MUTANT_GOSSIP_LEAVES   BIT(14) /* who is told to end while all save a snapshot ends at once */
 #define MUTANT_GOSSIP_COPY     BIT(10) /* changes are told and taken whichever copy they are to */
 
 #ifdef MESHNODE_MUTANTS

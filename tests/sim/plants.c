@@ -161,6 +161,8 @@ static const struct plant plants_gossip[] = {
      NULL, 0},
     {"the leader makes no checkpoint for who is told to end", MUTANT_GOSSIP_DEAF, 100, 0, NULL, 0},
     {"what a node has computed counts whenever it is told", MUTANT_GOSSIP_COUNT, 100, 0, NULL, 0},
+    {"who is told to end while all save a snapshot ends at once", MUTANT_GOSSIP_LEAVES, 1000, 0,
+     NULL, 0},
     {"changes are told and taken whichever copy they are to", MUTANT_GOSSIP_COPY, 400, 0, NULL, 0},
 };
 
@@ -179,6 +181,9 @@ static const struct plant plants_push[] = {
     {"an old copy of a range comes before newer values that were read", MUTANT_PUSH_STALE, 4000, 0,
      NULL, 1352},
     {"what a range had in the former group is not pushed again", MUTANT_PUSH_LOST, 100, 0, NULL, 0},
+    {"who has its snapshot ends before the others have theirs", MUTANT_PUSH_ENDS, 1000, 0, NULL, 0},
+    {"who leads and has the snapshot that others copy ends at once", MUTANT_PUSH_LEAVES, 15000, 0,
+     NULL, 5953},
 };
 
 static const struct list {

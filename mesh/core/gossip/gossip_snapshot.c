@@ -169,7 +169,8 @@ gossip_snapshot_end(struct gossip_snapshot *snapshot, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     bool trains = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
-    bool saves = g->status == GOSSIP_QUIET && snapshot->now != 0; /* another one ends, too */
+    /* another one ends, too */
+    bool saves = g->status == GOSSIP_QUIET && snapshot->now && !core_mutant(MUTANT_GOSSIP_LEAVES);
     if (!core->config.gossip->keeper->save || !g->plan.active || !(trains || saves))
         return false;
     if (!snapshot->ends)

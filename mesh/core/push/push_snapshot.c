@@ -168,7 +168,8 @@ push_snapshot_end(struct push *push, const struct core *core)
 {
     const struct push_leases *leases = &push->leases;
     uint64_t wanted = snapshot_wanted(push, core);
-    bool has_it = wanted > 0 && wanted == push->snapshot.saved; /* others still copy it */
+    /* the others still copy it */
+    bool has_it = wanted > 0 && wanted == push->snapshot.saved && !core_mutant(MUTANT_PUSH_LEAVES);
     bool nothing = push->group.leads && leases->end <= push->snapshot.saved && !has_it;
     if (!push->config.keeper->save || !push->started || push->work.state >= PUSH_FINISHING ||
         push->group.hash == 0 || nothing)
@@ -187,7 +188,8 @@ end_in_time(struct push *push, const struct core *core)
 {
     bool late = awake_reached(core->awake, awake_after(push->snapshot.ends_at, PUSH_END_US));
     bool saved = push->snapshot.ends == PUSH_ENDS_SAVED;
-    bool released = saved && snapshot_wanted(push, core) != push->snapshot.saved;
+    bool over = snapshot_wanted(push, core) != push->snapshot.saved;
+    bool released = saved && (over || core_mutant(MUTANT_PUSH_ENDS));
     if (push->snapshot.ended || !(late || released || push->group.hash == 0))
         return;
     push->snapshot.ended = true;
