@@ -257,6 +257,11 @@ data_like(struct data_set *set, const struct data_spec *spec, struct why *why)
         rc = x ? check_bytes(set, spec, x, why) : why_error(why, -ENOMEM, "no memory for a sample");
         free(x);
     }
+    if (!rc && spec->source == DATA_NPY && like->column && !spec->scaled)
+        why_set(&set->remark,
+                "%s: its numbers are scaled with the model's mean and scale; --scaled takes them "
+                "as they are",
+                source_name(spec));
     rc = rc ? rc : take_scaling(set, spec->scaled ? &none : like, why);
     return rc ? rc : take_classes(set, spec, why);
 }

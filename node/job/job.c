@@ -399,8 +399,8 @@ job_open_like(struct job *job, const struct config *config, const struct data_sc
     struct data_spec spec;
     struct nn_shape input;
     config_data_spec(config, &spec);
-    spec.like = like;
-    spec.scaled = like && scaled;
+    spec.like = config->data.source == DATA_TEXT ? NULL : like; /* of a text nothing is scaled */
+    spec.scaled = spec.like && scaled;
     int rc = check_folder(config, why);
     rc = rc ? rc : open_numerics(job, config, config->threads, why);
     rc = rc ? rc : data_open(&job->data, &spec, why);

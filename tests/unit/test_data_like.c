@@ -74,6 +74,7 @@ check_rows(const char *name, const struct data_scaling *like)
     if (data_open_rows(&set, like, folder_path(&folder, name), false, &why))
         fail_msg("%s: %s", name, why.line);
     assert_int_equal(data_info(set)->test, ROWS);
+    assert_int_equal(data_remark(set) != NULL, like->column && strstr(name, ".npy"));
     for (uint32_t r = 0; r < ROWS; r++) {
         float x[WIDTH];
         struct nn_batch batch = {.x = x};
