@@ -172,11 +172,10 @@ struct core_config {
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
     unsigned shards;          /* 1..PROTO_SHARDS_MAX */
-    size_t peers_min; /* members to wait for before the first plan, this node included; >= 1 */
-    unsigned crowd;   /* with more nodes, most beat slowly; 0 = HEARTBEAT_CROWD; small in tests */
-    bool keep_all;    /* leave no node out for being slow: see straggler.h */
-    bool
-        even; /* members get equally many shards, whatever their speed, and nobody is left out for being slow */
+    size_t peers_min;   /* members to wait for before the first plan, this node included; >= 1 */
+    unsigned crowd;     /* with more nodes, most beat slowly; 0 = HEARTBEAT_CROWD; small in tests */
+    bool keep_all;      /* leave no node out for being slow: see straggler.h */
+    bool even;          /* all get equally many shards, and nobody is left out for being slow */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
     /* In the order in which they become ready; copied. The last one is not empty: every round exchanges it, to keep step. */
@@ -220,7 +219,9 @@ struct core_state {
      * shards, all go back (holding.h). */
     bool pinned;
     bool pins_next; /* nor before the round after this one: no plan is held to divide it better */
-    uint64_t rows;  /* with stages: of the round, in all shards together: core_shard_rows */
+    uint64_t warms; /* so many rounds at least until a codec may begin: straggler.h */
+    bool coded, alone; /* it has; one node alone was found to be the fastest */
+    uint64_t rows;     /* with stages: of the round, in all shards together: core_shard_rows */
     /* If the model may be cut (config.stages.cuts): the segments that this node holds; and of each of these a hash, never 0, of
      * what it is in this state. Borrowed during the call. `hash` is then a name of the state that all can say, whatever they
      * hold. */
@@ -297,15 +298,14 @@ struct core_stats {
     unsigned equal; /* other nodes that have, or had when they were heard last, this node's state */
     uint64_t plan;  /* hash of the present plan; 0 when idle */
     uint64_t mine;  /* the shards that the present plan gives to this node */
-    uint32_t line;  /* bytes of sums per second, unpacked, of the slowest line; 0: unknown */
+    uint32_t line;  /* bytes per second of the slowest line; 0: unknown */
     unsigned servers; /* members that sum ranges for the others in the present plan */
     uint64_t served;  /* bytes of a round's sum that this node is the server of */
     struct core_pipeline pipeline;
     uint64_t plans, aborts; /* adopted, and given up, so far */
     uint64_t waits_us;      /* how long others have waited for a plan of this node, see plan.h */
     uint64_t step_us;       /* time of the longest recent round or compute */
-    double
-        missing; /* how much of the model no node here holds, 0 to 1, if that keeps all from training */
+    double missing;         /* the share of the model that no node here holds, if all wait for it */
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */

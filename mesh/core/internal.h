@@ -1,8 +1,7 @@
 /* internal.h - internals of a core: the parts of one node, for the files of mesh/core/ that implement it.
  *
- * Each event sets the clocks, goes from core.c to the part that it concerns (what is about training through the engine),
- * and ends in core_settle (core.c), which lets every
- * part do what is possible now. */
+ * Each event sets the clocks, goes from core.c to the part that it concerns (what is about training through the
+ * engine), and ends in core_settle (core.c), which lets every part do what is possible now. */
 #ifndef MESH_INTERNAL_H
 #define MESH_INTERNAL_H
 
@@ -73,6 +72,8 @@ struct core {
     bool late;
     bool pinned; /* the shards of `round` stay where they were in the round before: core.h */
     bool pins_next;
+    uint64_t warms;
+    bool coded, alone, meets; /* warms is 0, and was not in the round before */
     bool leaving;
     bool finished;
 
@@ -151,6 +152,13 @@ straggler_benched(const struct core *core, int i)
            (told_at.us > 0 && awake_since(core->awake, told_at) < STRAGGLER_TOLD_US);
 }
 
+/* This node was left out, but computes all shards by itself until sums are short. */
+static inline bool
+straggler_apart(const struct core *core)
+{
+    return core->straggler.benched && !core->straggler.surplus && core->warms > 0;
+}
+
 /* Hash of our state before `round`; 0: unknown. */
 static inline uint64_t
 divergence_past(const struct core *core, uint64_t round)
@@ -162,8 +170,8 @@ divergence_past(const struct core *core, uint64_t round)
     return known && !core_mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
 }
 
-/* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is refused,
- * has no say. */
+/* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is
+ * refused, has no say. */
 static inline bool
 divergence_differs_from(const struct core *core, int i)
 {
@@ -269,8 +277,7 @@ view_usable(const struct core *core, int i)
     return heard->hears_me || core_mutant(MUTANT_HEARING);
 }
 
-/* Must a node that is done wait for peers[i], which does not have everything? No, if for long it made no progress and
- * fetched nothing: its trainer hangs, though its heartbeats come. */
+/* Must a node that is done wait for peers[i]? Not if that made no progress and fetched nothing for long: it hangs. */
 static inline bool
 view_lags(const struct core *core, int i, struct awake served_at, uint64_t round_us)
 {

@@ -1,8 +1,7 @@
 /* mutant.h - bugs planted on purpose, one bit each.
  *
- * The simulator must find them: a check that nobody ever saw hold something may have a hole. The bugs exist only in
- * objects compiled with -DMESHNODE_MUTANTS (the *.mutant.o of the Makefile), which the simulator and some unit tests
- * link. In the program core_mutant is constant false. Those of compress/ are in its own mutant.h. Uses nothing. */
+ * The simulator must find them: a check that nobody ever saw hold something may have a hole. They exist only in objects
+ * compiled with -DMESHNODE_MUTANTS, for the simulator and some unit tests. compress/ has its own mutant.h. */
 #ifndef MESH_MUTANT_H
 #define MESH_MUTANT_H
 

@@ -153,7 +153,7 @@ make_grids(struct job *job, const struct config *config, const struct codec *cod
     return rc;
 }
 
-/* Of all codecs that may be chosen. */
+/* Of all codecs that may be chosen. What the first of them begins with is kept in the bases. */
 static int
 make_choices(struct job *job, const struct config *config)
 {
@@ -161,6 +161,7 @@ make_choices(struct job *job, const struct config *config)
     int rc = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !rc; i++)
         rc = make_grids(job, config, codec_of(kinds[i]), &job->codec[kinds[i]]);
+    job->bases = true;
     return rc;
 }
 

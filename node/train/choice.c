@@ -301,12 +301,19 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
 {
     double elements = (double)choice->elements;
     double passes = 2.0 * (choice->members - 1) / choice->members;
-    double line = elements * passes * sizeof(int32_t) / choice->line;
-    double waits = choice->wait_s < line ? choice->wait_s : line;
+    double line = elements * passes * none->bytes / choice->line;
+    double waits = choice->wait_s > 0 && choice->wait_s < line ? choice->wait_s : line;
     double times = !of->codec ? 0 : of->codec->memory ? KEPT : STORED;
     double encode = times * of->encode_s * choice->shards;
     return waits * of->bytes / none->bytes +
            elements * crowded * (encode + of->pack_s * passes + of->decode_s);
+}
+
+static int32_t
+units(double seconds)
+{
+    double units = seconds * 1e6 / UNIT_US;
+    return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
 }
 
 /* A codec must save a tenth, and another one with a memory: that takes room, and who joins waits for the end of a span. */
@@ -314,8 +321,19 @@ static int32_t
 units_of(double seconds, const struct measured *of)
 {
     int tenths = !of->codec ? 10 : of->codec->memory ? 12 : 11;
-    double units = seconds * 1e6 / UNIT_US * tenths / 10;
-    return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
+    return units(seconds * tenths / 10);
+}
+
+/* What is in use must be a tenth slower to be given up. */
+void
+choice_judge(unsigned codec, double step_s, double alone_s, int32_t cost[CODEC_COSTS])
+{
+    memset(cost, 0, CODEC_COSTS * sizeof *cost);
+    if (codec >= CODECS || step_s <= 0 || alone_s <= 0)
+        return;
+    cost[codec] = units(step_s);
+    cost[CODEC_none] = COST_MAX;
+    cost[CODEC_ALONE] = units(alone_s * 11 / 10);
 }
 
 /* What is measured of each codec that may be chosen, and of none; a codec that the weight is too small for goes as none does. False:
@@ -336,23 +354,28 @@ try_all(struct trial *trial, const struct choice *choice, const struct job *job,
 
 void
 choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
-             const int32_t *own, int32_t cost[CODECS])
+             const int32_t *own, int32_t cost[CODEC_COSTS])
 {
     struct trial trial = {0};
-    memset(cost, 0, CODECS * sizeof *cost);
+    memset(cost, 0, CODEC_COSTS * sizeof *cost);
     trial_choose(&trial, job->model, &choice->part);
-    if (choice->line == 0 || choice->shards == 0 || trial.n == 0)
+    if (choice->line == 0 || choice->shards == 0 || choice->summed == 0 || choice->members < 2 ||
+        trial.n == 0)
         return;
     if (trial_new(&trial) == 0) {
         struct measured of[CODECS];
         double start = clock_s(), used = used_s();
         exact_read(state->exact, state->exponent, own, trial.first, trial.g, trial.n);
+        for (size_t k = 0; k < trial.n; k++)
+            trial.g[k] *= (float)choice->shards / (float)choice->summed;
         bool tried = try_all(&trial, choice, job, state, of);
         double crowded = (clock_s() - start) / (used_s() - used);
         for (unsigned kind = 0; tried && kind < CODECS; kind++)
             if (kind == CODEC_none || job->codec[kind].coded)
                 cost[kind] =
                     units_of(seconds_of(choice, &of[kind], &of[CODEC_none], crowded), &of[kind]);
+        if (tried && choice->alone_s > 0)
+            cost[CODEC_ALONE] = units(choice->alone_s);
     }
     trial_free(&trial);
 }

@@ -92,6 +92,10 @@ rounds_announce(struct run *run, uint64_t hash)
         .hash = hash,
         .pinned = state_carries(&run->state),
         .pins_next = state_carries_on(&run->state),
+        .alone = run->state.header->codec == CODEC_ALONE,
+        .coded = state_grid(&run->state) != run->state.exact,
+        .warms = (state_warms(&run->state) + run->state.job.local_steps - 1) /
+                 run->state.job.local_steps,
     };
     keep_span(run);
     rounds_count_skips(run);

@@ -35,9 +35,15 @@ struct rounds_run {
     double residual_norm; /* of the last step of a span: what had waited until it */
     double wait_s;        /* the least in a step with others */
     struct choice part;   /* what this node computed of a model in stages */
-    int32_t cost[CODECS]; /* of the step in which a codec is chosen */
-    unsigned spans_again; /* how often that was necessary */
-    uint64_t replayed;    /* steps computed again so far, as shards of a span were gone */
+    /* what a shard takes without a codec, 0: none was computed as a whole; and to apply a sum */
+    double shard_s, apply_s;
+    double span_at;            /* when the codec was chosen or judged last, */
+    uint64_t span_step;        /* and before which step */
+    unsigned summed;           /* shards of the last step in own; 0: nothing of it */
+    int32_t cost[CODEC_COSTS]; /* of the round in which a codec is chosen */
+    bool told;                 /* what auto took was said */
+    unsigned spans_again;      /* how often that was necessary */
+    uint64_t replayed;         /* steps computed again so far, as shards of a span were gone */
 };
 
 /* Skipped steps, as the state counts them. */

@@ -369,7 +369,7 @@ const struct state_rules *
 state_rules(const struct state *state)
 {
     const struct state_header *h = state->header;
-    return state_rules_at(&state->job, h->step - (h->phase == STATE_EVALUATE && h->step > 0));
+    return state_rules_at(&state->job, h->step - (h->phase != STATE_TRAIN && h->step > 0));
 }
 
 float *
@@ -422,6 +422,8 @@ steps_left(const struct state *state)
     uint64_t left = step < end ? end - step : 1;
     if (step < job->warmup && (state_span(state) > 0 || job->choose))
         return smaller(left, job->warmup - step);
+    if (job->choose && state->header->codec < CODEC_NOT && state_span(state) == 0)
+        return smaller(left, job->span - (step - job->warmup) % job->span);
     return state_span(state) > 0 ? smaller(left, span_first(state) + state_span(state) - step)
                                  : left;
 }
@@ -445,7 +447,7 @@ state_carries(const struct state *state)
 bool
 state_carries_on(const struct state *state)
 {
-    if (state->header->phase == STATE_EVALUATE)
+    if (state->header->phase != STATE_TRAIN)
         return state_carries(state);
     return state_span(state) > 0 && state->header->step >= state->job.warmup &&
            !state->header->done && !state_flushes(state);
@@ -468,8 +470,8 @@ uint64_t
 state_rows(const struct state *state)
 {
     const struct state_job *job = &state->job;
-    if (state->header->phase == STATE_EVALUATE)
-        return job->test;
+    if (state->header->phase != STATE_TRAIN)
+        return state_chooses(state) ? 0 : job->test;
     return smaller(job->train - state->header->epoch_step * job->batch,
                    state_steps(state) * job->batch);
 }
@@ -517,7 +519,7 @@ state_check_counts(const struct state *state, const struct state_stages *stages,
     if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state))
         return why_error(why, -EBADMSG, "it is of %u samples, expected %llu",
                          (unsigned)tail[TAIL_SAMPLES], (unsigned long long)state_rows(state));
-    if (state->header->phase == STATE_EVALUATE) {
+    if (state->header->phase != STATE_TRAIN) {
         if (state->job.claims || ledger_empty(slots, all * shards))
             return 0;
         return why_error(why, -EBADMSG, "it counts shards, but is of an evaluation");
@@ -558,7 +560,7 @@ state_check_gradients(const struct state *next, const struct state *now,
     const struct state_range whole = {0, now->param_count};
     const int32_t *slots = total + now->param_count + state_tail(now->block_count);
     const unsigned shards = now->job.shards;
-    if (now->header->phase == STATE_EVALUATE)
+    if (now->header->phase != STATE_TRAIN)
         return 0;
     bool sound =
         stages || range_sound(next, total, &whole, slots, state_ledgers(&now->job) * shards);
@@ -619,22 +621,46 @@ count_clipped(const struct state *state, const int32_t *over)
     return count;
 }
 
-bool
-state_chooses(const struct state *state)
+uint64_t
+state_warms(const struct state *state)
 {
+    const struct state_job *job = &state->job;
+    uint64_t step = state->header->step;
+    bool comes = job->choose || (job->codec && job->codec[0].coded);
+    return comes && step < job->warmup ? job->warmup - step : 0;
+}
+
+bool
+state_may_choose(const struct state *state)
+{
+    const struct state_job *job = &state->job;
     const struct state_header *h = state->header;
-    return state->job.choose && h->phase == STATE_TRAIN && h->step < state->job.warmup &&
-           h->step + state_steps(state) >= state->job.warmup;
+    if (!job->choose || h->codec >= CODEC_NOT || h->step == 0 || h->step < job->warmup ||
+        h->step >= rules_end(state, &job->rules))
+        return false;
+    return state_span(state) > 0 ? h->step == span_first(state)
+                                 : (h->step - job->warmup) % job->span == 0;
 }
 
 static uint64_t
 least_cost(const int32_t *cost)
 {
     uint64_t least = 0;
-    for (uint64_t kind = 1; kind < CODECS; kind++)
-        if (cost[kind] > 0 && cost[0] > 0 && cost[kind] < cost[least])
+    for (uint64_t kind = 1; kind < CODEC_COSTS; kind++)
+        if (cost[kind] > 0 && cost[kind] < cost[least])
             least = kind;
-    return least;
+    return least == 0 ? CODEC_NOT : least;
+}
+
+/* No sample is used. The codec may begin at once. */
+static void
+apply_choice(struct state *state, const int32_t *tail)
+{
+    struct state_header *h = state->header;
+    const int32_t *cost = tail - state->param_count + state_costs(state);
+    if (cost[0] > 0)
+        h->codec = least_cost(cost);
+    h->phase = STATE_TRAIN;
 }
 
 static void
@@ -657,8 +683,6 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     next->moves = !event->skipped;
     next->settle = h->step == h->skipped;
     next->rate = optim_rate(&rules->optim, h->step, total, h->epoch, next->job.batch);
-    if (state_chooses(next))
-        h->codec = least_cost(tail - next->param_count + state_costs(next));
     h->skipped += event->skipped ? event->steps : 0;
     h->skipped_row = event->skipped ? h->skipped_row + 1 : 0;
     h->step += event->steps;
@@ -674,6 +698,8 @@ apply_step(struct state *next, const int32_t *tail, struct state_event *event)
     else
         h->done = last || hopeless;
     state_go_on(next);
+    if (h->phase == STATE_TRAIN && !h->done && state_may_choose(next))
+        h->phase = STATE_CHOOSE;
 }
 
 static void
@@ -692,6 +718,8 @@ apply_evaluation(struct state *state, const int32_t *tail, struct state_event *e
     h->done = h->step >= state_rules_total(&state->job, rules) ||
               (rules->patience && h->stale >= rules->patience);
     state_go_on(state);
+    if (!h->done && state_may_choose(state))
+        h->phase = STATE_CHOOSE;
 }
 
 /* Building the next state ------------------------------------------------------------------------- */
@@ -750,9 +778,11 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     next->header->round++;
     if (now->header->phase == STATE_EVALUATE)
         apply_evaluation(next, tail, event);
+    else if (now->header->phase == STATE_CHOOSE)
+        apply_choice(next, tail);
     else
         apply_step(next, tail, event);
-    next->products = has_products(next);
+    next->products = has_products(next) || (next->moves && state_keeps_squares(next));
     return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio &&
            !next->products;
 }

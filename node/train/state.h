@@ -71,7 +71,9 @@ struct state_stages {
     struct state_range stage[PROTO_STAGES_MAX];
 };
 
-enum state_phase { STATE_TRAIN, STATE_EVALUATE };
+/* STATE_CHOOSE: no sample is used; what a step costs with each codec is added up, and the codec chosen or given up
+ * (state_costs). */
+enum state_phase { STATE_TRAIN, STATE_EVALUATE, STATE_CHOOSE };
 
 /* Plain little-endian numbers; part of the wire format and of checkpoints. */
 struct state_header {
@@ -94,7 +96,7 @@ struct state_header {
     uint64_t ledger;      /* running hash of the samples used by the steps so far: ledger.h */
     uint64_t skipped_row; /* rounds skipped one after the other, up to the last one */
     uint64_t parent;      /* hash of the whole state before the last applied round; 0: of none */
-    uint64_t codec;       /* enum codec_kind: what was chosen; 0: nothing so far */
+    uint64_t codec;       /* what was chosen: enum codec_kind, or below; 0: nothing so far */
 };
 
 enum {
@@ -105,6 +107,10 @@ enum {
     TAIL_CHECK = TAIL_LOSS + 3,
     TAIL_OVER = TAIL_CHECK + 2,
 };
+
+/* Behind the codecs: none was chosen, and that with one node alone, as its steps are the shortest. And as many costs.
+ * */
+enum { CODEC_NOT = CODECS, CODEC_ALONE, CODEC_COSTS };
 
 /* A run is done when so many rounds one after the other had no finite gradient: it would stay so. */
 enum { STATE_SKIPS_MAX = 20 };
@@ -148,7 +154,7 @@ struct state_job {
      * have `span` steps. Borrowed. With `choose` there are as many as codecs, and the state says which: header->codec. */
     const struct codec_grids *codec;
     bool choose;
-    bool bases; /* one of them sends products */
+    bool bases; /* one of them sends products, or is to be chosen */
     uint64_t warmup, span;
     uint64_t begun;  /* the first step of the job */
     void *block;     /* [state_size] zeros on whole pages, from the caller; NULL: reserved here */
@@ -223,9 +229,9 @@ state_span(const struct state *state)
     return state_codec(state)->flush ? state->job.span : 0;
 }
 
-/* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps begin where
- * nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next round, is something to the
- * round after it, and does the next one send all of it? No round is in two spans. */
+/* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps
+ * begin where nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next
+ * round, is something to the round after it, and does the next one send all of it? No round is in two spans. */
 bool state_carries(const struct state *state);
 bool state_carries_on(const struct state *state);
 bool state_flushes(const struct state *state);
@@ -252,8 +258,8 @@ void state_fini(struct state *state);
 /* Only these ranges are held from here on; range[count] rises. The state is as after state_init: what it was before is
  * gone, and its memory is free. */
 void state_hold(struct state *state, const struct state_range *range, size_t count);
-/* This range is held too, and the rest stays as it is. Its parameters, slots and exponents come from a block like that of the state;
- * NULL: they mean nothing yet. Their hashes are not known. */
+/* This range is held too, and the rest stays as it is. Its parameters, slots and exponents come from a block like that
+ * of the state; NULL: they mean nothing yet. Their hashes are not known. */
 void state_hold_more(struct state *state, const struct state_range *range, const uint8_t *block);
 /* `to` becomes as `from`, and holds the same. Hashes are not known. */
 void state_copy(struct state *to, const struct state *from);
@@ -262,8 +268,8 @@ bool state_holds_same(const struct state *a, const struct state *b);
 /* Is all of this range held? All of the vector? */
 bool state_holds(const struct state *state, const struct state_range *range);
 bool state_whole(const struct state *state);
-/* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one span, so
- * the whole state is one. Returns how many there are. */
+/* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one
+ * span, so the whole state is one. Returns how many there are. */
 struct state_span {
     size_t offset, size;
 };
@@ -307,9 +313,9 @@ uint64_t state_rows(const struct state *state);
 
 /* May this total be applied? Its samples must be those that are due, each counted once in every stage of the plan, and
  * the total must be unchanged since it was computed. Returns 0 and the counted shards (none in an evaluation), or
- * -EBADMSG with one line in `why`. The first half looks at everything but the gradients, the second one at these, of the
- * stages that are held, as they were when `next` was made of them: no further pass over them is needed. `stages` NULL: for who
- * holds them all, however many there were. */
+ * -EBADMSG with one line in `why`. The first half looks at everything but the gradients, the second one at these, of
+ * the stages that are held, as they were when `next` was made of them: no further pass over them is needed. `stages`
+ * NULL: for who holds them all, however many there were. */
 int state_check_counts(const struct state *state, const struct state_stages *stages,
                        const int32_t *total, uint64_t *coverage, struct why *why);
 int state_check_gradients(const struct state *next, const struct state *now,
@@ -321,8 +327,8 @@ int state_check_gradients(const struct state *next, const struct state *now,
 uint64_t state_advance(struct state *next, const struct state *now, const int32_t *total,
                        struct state_event *event, struct pool *pool);
 
-/* The same in pieces. Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow, and `next` gets
- * the parameters of the ranges it is called for. False: state_finish does everything. */
+/* The same in pieces. Sets the header of `next` and the event from the tail of `total`. True: state_apply may follow,
+ * and `next` gets the parameters of the ranges it is called for. False: state_finish does everything. */
 bool state_begin(struct state *next, const struct state *now, const int32_t *total,
                  struct state_event *event);
 /* Elements [first, first + count) of the parameters; whole exponent blocks. */
@@ -330,8 +336,8 @@ void state_apply(struct state *next, const struct state *now, const int32_t *tot
                  size_t count, struct pool *pool);
 /* The held parameters below this one are already those of `next`. */
 size_t state_known(const struct state *next);
-/* For clip_norm: next->square of the held blocks, the sums of the squares of their gradients. May come before state_begin. Those
- * of the other blocks are to be there, too, before state_finish: state_summary_take. */
+/* For clip_norm: next->square of the held blocks, the sums of the squares of their gradients. May come before
+ * state_begin. Those of the other blocks are to be there, too, before state_finish: state_summary_take. */
 void state_squares(struct state *next, const struct state *now, const int32_t *total,
                    struct pool *pool);
 /* Of a held range alone. */
@@ -350,7 +356,8 @@ bool state_sound(const struct state *state, struct pool *pool);
 /* Are header and exponents as they were remembered? They must not be used as indices before this is known. True if
  * nothing is remembered. */
 bool state_head_sound(const struct state *state);
-/* The same of all that the next round is computed from: header, exponents and parameters, or in an evaluation the weights. */
+/* The same of all that the next round is computed from: header, exponents and parameters, or in an evaluation the
+ * weights. */
 bool state_params_sound(const struct state *state, struct pool *pool);
 bool state_range_sound(const struct state *state, const struct state_range *range,
                        struct pool *pool); /* of this range alone */
@@ -362,19 +369,20 @@ void state_swap(struct state *a, struct state *b);
  *     mix(header) + sum over exponent blocks b of mix(b, mix(h, exponent)),
  *                   h = mix(.. mix(mix(0, parameters), first slot) .., last slot)      of block b */
 uint64_t state_hash(const struct state *state, struct pool *pool);
-/* All hashes here are of the header and of what is held. This one is of the whole: `parts` is the sum of the ->part of the
- * states that hold the ranges. */
+/* All hashes here are of the header and of what is held. This one is of the whole: `parts` is the sum of the ->part of
+ * the states that hold the ranges. */
 uint64_t state_hash_whole(const struct state *state, uint64_t parts);
 /* Takes over what is held of another node's block. Returns -EBADMSG if its hash differs. */
 int state_take(struct state *state, const uint8_t *block, uint64_t hash, struct pool *pool);
 
-/* Where nodes hold parts, a state has a name that all can say: the hash of its header alone, never 0. By header->parent it stands
- * for all states before it, and parts[segment], by the hashes that are remembered, for what is held of itself: never 0, or 0 if it
- * is not held. Segments are ranges that, in order, cover the parameters. */
+/* Where nodes hold parts, a state has a name that all can say: the hash of its header alone, never 0. By
+ * header->parent it stands for all states before it, and parts[segment], by the hashes that are remembered, for what
+ * is held of itself: never 0, or 0 if it is not held. Segments are ranges that, in order, cover the parameters. */
 uint64_t state_name(const struct state *state);
 void state_parts(const struct state *state, const struct state_stages *segments,
                  uint64_t parts[PROTO_STAGES_MAX]);
-/* The same of one segment in the block of another state like this one, held here or not; and are its exponents possible? */
+/* The same of one segment in the block of another state like this one, held here or not; and are its exponents
+ * possible? */
 bool state_segment_sound(const struct state *state, const struct state_range *segment,
                          const uint8_t *block, uint64_t part);
 /* As state_take, by name and parts. */
@@ -382,26 +390,34 @@ int state_take_segments(struct state *state, const struct state_stages *segments
                         const uint8_t *block, uint64_t name, const uint64_t *parts,
                         struct pool *pool);
 
-/* With `choose`, in the last step of the warm-up: where a total has what a step costs with each codec, cost[CODECS], in any unit, above
- * 0; 0: it is no choice. Of those that have a cost the least one is taken, and of equals the first one; without any the first of all,
- * which is none. */
+/* With `choose`, after the warm-up and after each span: where the total of a round of STATE_CHOOSE has what a step
+ * costs with each codec, cost[CODEC_COSTS], in any unit, above 0; 0: it is no choice. The least one is taken, and of
+ * equals the first one. Without a cost of none, as nobody knows a line, all stays as it is. Once none is taken there
+ * are no such rounds any more. */
 size_t state_costs(const struct state *state);
-bool state_chooses(const struct state *state);
+static inline bool
+state_chooses(const struct state *state)
+{
+    return state->header->phase == STATE_CHOOSE && !state->header->done;
+}
+/* Steps until a codec begins, or is chosen; 0: none is to come soon. */
+uint64_t state_warms(const struct state *state);
 
-/* What the stages of a plan tell one another in the last bucket: where each begins, what it adds to the hash of `now`, which
- * is remembered, and, once the sums of its buckets are known, the squares of its blocks (state_squares_of), if they are
- * needed. `mine`: bitmap of the stages that this member speaks of. Of those that hold a stage it is one alone; the
- * others write zeros for it. */
+/* What the stages of a plan tell one another in the last bucket: where each begins, what it adds to the hash of `now`,
+ * which is remembered, and, once the sums of its buckets are known, the squares of its blocks (state_squares_of), if
+ * they are needed. `mine`: bitmap of the stages that this member speaks of. Of those that hold a stage it is one
+ * alone; the others write zeros for it. */
 void state_summary_write(const struct state *next, const struct state *now,
                          const struct state_stages *stages, uint64_t mine, bool squares,
                          int32_t *own);
 /* Does the next round of a state need the squares of all blocks, also of those that are not held? */
 bool state_needs_squares(const struct state *now);
-/* From the total of these: how the plan divided the model. Returns 0, or -EBADMSG with `why` if the total has changed since. */
+/* From the total of these: how the plan divided the model. Returns 0, or -EBADMSG with `why` if the total has changed
+ * since. */
 int state_summary_stages(const struct state *now, const int32_t *total, struct state_stages *out,
                          struct why *why);
-/* After that, between state_begin and state_finish: next->square of the blocks that are not held, and
- * header->parent. Returns 0, or -EBADMSG with `why` if it is not of `now`, or its squares are not those computed here. */
+/* After that, between state_begin and state_finish: next->square of the blocks that are not held, and header->parent.
+ * Returns 0, or -EBADMSG with `why` if it is not of `now`, or its squares are not those computed here. */
 int state_summary_take(struct state *next, const struct state *now,
                        const struct state_stages *stages, const int32_t *total, struct why *why);
 

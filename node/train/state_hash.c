@@ -211,11 +211,11 @@ state_rehash(struct state *state, struct pool *pool)
     return state_hash_rest(state, pool);
 }
 
-/* Where nothing moves, the blocks were copied unseen. */
+/* Where nothing moves, the blocks were copied unseen; where a codec is chosen, begin_chosen looks at them. */
 static bool
 copied_otherwise(const struct state *next, const struct state *now)
 {
-    for (size_t b = 0; !next->moves && b < now->block_count; b++)
+    for (size_t b = 0; !next->moves && !state_chooses(now) && b < now->block_count; b++)
         if (now->hash[b] && now->hash[b] != next->hash[b])
             return true;
     return false;

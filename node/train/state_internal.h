@@ -1,5 +1,6 @@
 /* state_internal.h - shared by the files of F: state.c has the block of memory and its header, state_tail.c the
- * counters of a round, state_summary.c what stages tell one another, state_update.c the step, state_hash.c the hashes. */
+ * counters of a round, state_summary.c what stages tell one another, state_update.c the step, state_hash.c the hashes.
+ * */
 #ifndef NODE_STATE_INTERNAL_H
 #define NODE_STATE_INTERNAL_H
 
@@ -42,6 +43,14 @@ state_blocks(const struct state *state, const struct state_range *range)
                                exact_block_of(state->exact, range->end - 1) + 1};
 }
 
+/* With `choose`: is a codec to be chosen before the next step, if there is one, or judged? The first one begins with
+ * squares. */
+bool state_may_choose(const struct state *state);
+static inline bool
+state_keeps_squares(const struct state *state)
+{
+    return state->header->codec == 0 && state_may_choose(state);
+}
 /* With train.ema: the average of the parameters. */
 float *state_average(const struct state *state);
 bool state_holds_block(const struct state *state, size_t block);

@@ -56,7 +56,7 @@ size_t
 state_behind(const struct state_job *job, size_t block_count)
 {
     return ledger_words(state_ledgers(job) * job->shards) + summary_words(job, block_count) +
-           (job->choose ? CODECS : 0);
+           (job->choose ? CODEC_COSTS : 0);
 }
 
 /* Where it begins in a total. */

@@ -282,6 +282,12 @@ codec_begins(const struct update *u)
            u->next->header->step >= job->warmup;
 }
 
+static uint64_t
+basis_seed(const struct state *state, uint64_t step, size_t tensor)
+{
+    return mix64_pair(mix64_pair(state->job.seed, step), tensor);
+}
+
 /* Of a tensor. */
 static void
 next_basis(void *ctx, size_t tensor)
@@ -292,7 +298,7 @@ next_basis(void *ctx, size_t tensor)
         return;
     const struct lowrank *matrix = coded ? exact_matrix(coded, tensor) : NULL;
     size_t from = tensor_first(grid, tensor), end = tensor_first(grid, tensor + 1);
-    uint64_t seed = mix64_pair(mix64_pair(u->now->job.seed, u->now->header->step), tensor);
+    uint64_t seed = basis_seed(u->now, u->now->header->step, tensor);
     float *next = u->next->basis + from;
     const float *now = u->now->basis + from;
     memcpy(next, now, (end - from) * sizeof *next);
@@ -302,11 +308,71 @@ next_basis(void *ctx, size_t tensor)
         lowrank_next(matrix, now, u->total + from, seed, next);
 }
 
+/* What a codec with a memory begins with, if one is chosen: the bases, which nobody uses before, keep it. */
+struct kept {
+    double squares; /* of the last sum */
+    uint64_t step;  /* that it is of */
+};
+
+/* NULL: the tensor is too small to be coded, or not held. */
+static float *
+kept_at(const struct state *state, size_t tensor)
+{
+    size_t from = tensor_first(state->exact, tensor), end = tensor_first(state->exact, tensor + 1);
+    bool held = state_holds_block(state, exact_tensor_first(state->exact, tensor));
+    return held && end - from >= CODEC_SMALL ? state->basis + from : NULL;
+}
+
+static void
+keep_squares(struct update *u, struct pool *pool)
+{
+    const struct exact *exact = u->next->exact;
+    pool_run(pool, square_item, u, state_items(u->end - u->block));
+    for (size_t t = 0; t < exact_tensors(exact); t++) {
+        struct kept kept = {.step = u->now->header->step};
+        float *at = kept_at(u->next, t);
+        for (size_t b = exact_tensor_first(exact, t); at && b < exact_tensor_first(exact, t + 1);
+             b++)
+            kept.squares += u->next->square[b];
+        if (at)
+            memcpy(at, &kept, sizeof kept);
+    }
+}
+
 static void
 next_bases(struct update *u, struct pool *pool)
 {
     if (u->next->products)
         pool_run(pool, next_basis, u, exact_tensors(u->next->exact));
+    if (state_keeps_squares(u->next))
+        keep_squares(u, pool);
+}
+
+/* The codec is chosen, and begins: as one that is set begins after its warm-up. */
+static void
+begin_chosen(struct state *next, const struct state *now)
+{
+    const struct exact *coded = state_span(next) > 0 ? state_codec(next)->coded : NULL;
+    for (size_t b = 0; b < now->block_count; b++)
+        if (!state_block_sound(now, b))
+            atomic_store(&next->changed, true);
+    if (now->header->codec != 0)
+        return;
+    memset(next->square, 0, next->block_count * sizeof *next->square);
+    for (size_t t = 0; t < exact_tensors(next->exact); t++) {
+        struct kept kept;
+        float *at = kept_at(next, t);
+        if (!at)
+            continue;
+        memcpy(&kept, at, sizeof kept);
+        memset(at, 0, sizeof kept);
+        next->square[exact_tensor_first(next->exact, t)] = kept.squares;
+        if (coded && exact_matrix(coded, t))
+            lowrank_draw(exact_matrix(coded, t), basis_seed(now, kept.step, t), at);
+    }
+    if (coded)
+        exact_begin(coded, next->square, next->exponent);
+    exact_floor(next->exact, next->exponent);
 }
 
 static void
@@ -346,6 +412,8 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
         exact_floor(next->exact, next->exponent);
     } else {
         copy_vectors(next, now);
+        if (state_chooses(now))
+            begin_chosen(next, now);
     }
     if (state_whole(now))
         next->header->parent = state_hash_known(now, pool);

@@ -53,7 +53,7 @@ train_tell_mesh(struct run *run, struct core_state *state)
     size_t count;
     const struct state_header *h = run->state.header;
     work_buckets(run->work, &count);
-    state->first_bucket = h->phase == STATE_EVALUATE ? count - 1 : 0;
+    state->first_bucket = h->phase != STATE_TRAIN ? count - 1 : 0;
     state->done = h->done;
     state->rows = state_rows(&run->state);
     mesh_state(run->mesh, run->state.block, state);

@@ -1,7 +1,9 @@
-/* way_rounds.c - exact sums, one round after the other: a step, an evaluation, or a repeat with larger exponents. The state
- * is a pure function of the job (../README.md), so a state that has changed in memory, or that others contradict, is given up
- * for an older one (rounds_state.h), and a damaged checkpoint is repaired from those of others. */
+/* way_rounds.c - exact sums, one round after the other: a step, an evaluation, or a repeat with larger exponents. The
+ * state is a pure function of the job (../README.md), so a state that has changed in memory, or that others
+ * contradict, is given up for an older one (rounds_state.h), and a damaged checkpoint is repaired from those of
+ * others. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +68,8 @@ start_rounds(struct run *run)
         rounds_announce(run, state_rehash(&run->state, run->pool));
 }
 
-/* Who computes the first shard speaks of the whole model, which is one stage. Squares are not known yet, and nobody needs them:
- * all hold the whole. */
+/* Who computes the first shard speaks of the whole model, which is one stage. Squares are not known yet, and nobody
+ * needs them: all hold the whole. */
 static void
 add_summary(struct run *run)
 {
@@ -77,29 +79,64 @@ add_summary(struct run *run)
         state_summary_write(&run->next, &run->state, &whole, 1, false, mesh_own(run->mesh));
 }
 
-/* What the next step would cost here with each codec, if that decides which one is taken. */
+/* Who takes part, in this plan or, of a node alone, if all came that are here. */
+static struct choice
+company(struct run *run, const struct mesh_task *task, const struct mesh_stats *stats)
+{
+    const struct rounds_run *rounds = run->own;
+    unsigned all = run->config->train.shards, here = stats->core.peers + 1;
+    struct choice choice = {.members = task->members,
+                            .shards = (unsigned)__builtin_popcountll(task->mine),
+                            .elements = run->state.param_count,
+                            .part = {0, run->state.param_count}};
+    if (choice.members == 1 && here > 1) {
+        choice.members = here < all ? here : all;
+        choice.shards = (all + choice.members - 1) / choice.members;
+    }
+    choice.alone_s = rounds->shard_s * (all - choice.shards);
+    return choice;
+}
+
+/* What steps took since the codec was chosen or judged last, and what one of this node alone would take without it. */
+static void
+judge_codec(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    const struct state_header *h = run->state.header;
+    double steps = (double)(h->step - rounds->span_step),
+           took_s = rounds->span_at > 0 && steps > 0 ? (clock_s() - rounds->span_at) / steps : 0,
+           alone_s = rounds->shard_s * run->config->train.shards + rounds->apply_s;
+    choice_judge((unsigned)h->codec, took_s, rounds->shard_s > 0 ? alone_s : 0, rounds->cost);
+    train_say(run, 7, "a step took %.4f s, and takes one node alone %.4f s without a codec", took_s,
+              alone_s);
+}
+
+/* What a step costs here with each codec, if one is to be chosen: what was computed for the step before is still in
+ * own. `task`: NULL of a model in stages. */
 static void
 measure_costs(struct run *run, const struct mesh_task *task)
 {
     struct rounds_run *rounds = run->own;
     struct mesh_stats stats;
+    const struct state_header *h = run->state.header;
     if (!state_chooses(&run->state))
         return;
+    if (h->codec != 0) {
+        judge_codec(run);
+        return;
+    }
     mesh_stats(run->mesh, &stats);
-    struct choice choice = {.members = task->members,
-                            .shards = (unsigned)__builtin_popcountll(task->mine),
-                            .elements = run->state.param_count,
-                            .part = {0, run->state.param_count}};
-    if (task->pipeline.stages)
-        choice = rounds->part;
+    struct choice choice = task ? company(run, task, &stats) : rounds->part;
+    choice.summed = rounds->summed;
     choice.line = stats.core.line;
     choice.wait_s = rounds->wait_s;
     choice_costs(&choice, &run->job, &run->state, mesh_own(run->mesh), rounds->cost);
-    for (unsigned kind = 0; kind < CODECS; kind++)
+    for (unsigned kind = 0; kind < CODEC_COSTS; kind++)
         if (rounds->cost[kind] > 0)
             train_say(run, 7,
                       "with codec %s a step costs %d units, on a line of %u bytes per second",
-                      codec_name(kind), (int)rounds->cost[kind], (unsigned)stats.core.line);
+                      kind == CODEC_ALONE ? "none, alone," : codec_name(kind),
+                      (int)rounds->cost[kind], (unsigned)stats.core.line);
 }
 
 static void
@@ -110,19 +147,51 @@ add_costs(struct run *run)
         memcpy(mesh_own(run->mesh) + state_costs(&run->state), rounds->cost, sizeof rounds->cost);
 }
 
-/* The present state was made of the next one. What was chosen was measured, so it cannot be computed again: it is on the disk before
- * anybody goes on from it. */
+/* It was chosen just now. */
+static void
+tell_codec(struct run *run)
+{
+    const struct state_header *h = run->state.header;
+    unsigned long long step = h->step, warmup = run->state.job.warmup;
+    const char *name = h->codec < CODECS ? codec_name((unsigned)h->codec) : "none";
+    char with[64] = "";
+    if (step > warmup)
+        snprintf(with, sizeof with, " with mesh.compress_warmup = %llu", step);
+    if (h->codec == 0)
+        train_say(run, 6,
+                  "mesh.compress auto: no codec so far, as no other node was measured; it looks "
+                  "again every %llu steps",
+                  (unsigned long long)run->state.job.span);
+    else if (h->codec == CODEC_NOT)
+        train_say(run, 6, "mesh.compress auto: no codec would make steps shorter: none is used");
+    else if (h->codec == CODEC_ALONE)
+        train_say(run, 6,
+                  "mesh.compress auto: steps of one node alone are shorter than with any codec: "
+                  "none is used");
+    else
+        train_say(run, 6,
+                  "mesh.compress auto: %s is used from step %llu on; mesh.compress = %s%s gives "
+                  "the same weights",
+                  name, step + 1, name, with);
+}
+
+/* The present state was made of the next one. What was chosen was measured, so it cannot be computed again: it is on
+ * the disk before anybody goes on from it. */
 static void
 keep_chosen(struct run *run)
 {
+    struct rounds_run *rounds = run->own;
     struct why why;
-    if (!state_chooses(&run->next) || run->state.header->step == run->next.header->step)
+    if (!state_chooses(&run->next))
         return;
-    const char *name = codec_name((unsigned)run->state.header->codec);
-    train_say(run, 6,
-              "mesh.compress auto: %s from here on; mesh.compress = %s gives the same weights",
-              name, name);
-    save_last(run->save, &run->state, &why);
+    rounds->span_at = clock_s();
+    rounds->span_step = run->state.header->step;
+    bool same = run->state.header->codec == run->next.header->codec;
+    if (!same || !rounds->told)
+        tell_codec(run);
+    rounds->told = true;
+    if (!same)
+        save_last(run->save, &run->state, &why);
 }
 
 static void
@@ -141,6 +210,22 @@ bucket_ready(void *ctx, size_t bucket)
     metrics_alive(run->metrics);
 }
 
+static double
+average(double before, double now)
+{
+    return before > 0 ? (3 * before + now) / 4 : now;
+}
+
+/* What a shard takes without a codec. */
+static void
+note_shards(struct run *run, const struct mesh_task *task, double took_s)
+{
+    struct rounds_run *rounds = run->own;
+    double shard_s = took_s / (double)__builtin_popcountll(task->shards);
+    if (run->state.header->phase == STATE_TRAIN && state_grid(&run->state) == run->state.exact)
+        rounds->shard_s = average(rounds->shard_s, shard_s);
+}
+
 static void
 compute_shards(struct run *run, const struct mesh_task *task)
 {
@@ -156,9 +241,11 @@ compute_shards(struct run *run, const struct mesh_task *task)
         return;
     }
     rounds->damaged = rounds->damaged || rc;
+    measure_costs(run, task);
     if (!rounds->damaged)
         work_round(run->work, &run->state, task->shards, task->fresh, mesh_own(run->mesh),
                    bucket_ready, run);
+    note_shards(run, task, clock_s() - start);
     run->meter.compute_s += clock_s() - start;
     if (!rounds_give_up(run) && rounds->damaged)
         rounds_recover(run);
@@ -209,6 +296,7 @@ write_tail(struct run *run, const struct core_piece *piece, const struct work_st
         return rc;
     stages_mesh_params(&rounds->stages, piece->plan, &params);
     note_part(&rounds->part, piece, &params);
+    measure_costs(run, NULL);
     add_costs(run);
     for (size_t s = 0; s < params.count && squares; s++)
         if (speaks >> s & 1)
@@ -296,8 +384,8 @@ work_ahead(struct run *run, const struct mesh_task *task)
     run->meter.compute_s += clock_s() - start;
 }
 
-/* Makes the next state; it is there in part if work_ahead has begun it. Returns 0, or -EBADMSG with `why` if the total is
- * damaged. *hash: of what is held of it; 0: the present one is damaged. */
+/* Makes the next state; it is there in part if work_ahead has begun it. Returns 0, or -EBADMSG with `why` if the total
+ * is damaged. *hash: of what is held of it; 0: the present one is damaged. */
 static int
 advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 {
@@ -393,6 +481,7 @@ commit(struct run *run, const struct mesh_task *task)
     rounds->before = true;
     work_applied(run->work, &run->state, &run->next, event);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
+    rounds->apply_s = average(rounds->apply_s, 1e-6 * (double)(clock_us() - start));
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
     rounds_count_skips(run);
@@ -401,7 +490,8 @@ commit(struct run *run, const struct mesh_task *task)
     record_step(run, task, start);
     fail_hit(FAIL_REPORTED, NULL, 0);
     keep_chosen(run);
-    measure_costs(run, task);
+    rounds->summed =
+        rounds->shards ? (unsigned)__builtin_popcountll(rounds->shards) : rounds->part.shards;
     rounds_announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     train_begin_fresh(run);
@@ -426,6 +516,19 @@ tell_caught_up(struct run *run)
     train_say(run, 6, "caught up: at step %llu of %llu",
               (unsigned long long)run->state.header->step,
               (unsigned long long)state_steps_total(&run->state));
+}
+
+/* Who comes later did not see it chosen. */
+static void
+tell_codec_in_use(struct run *run)
+{
+    struct rounds_run *rounds = run->own;
+    uint64_t kind = run->state.header->codec;
+    if (!run->state.job.choose || kind == 0 || rounds->told)
+        return;
+    rounds->told = true;
+    train_say(run, 6, "mesh.compress auto: the mesh uses %s",
+              kind < CODECS ? codec_name((unsigned)kind) : "no codec");
 }
 
 static int
@@ -453,6 +556,7 @@ adopt(struct run *run, const struct mesh_task *task)
     }
     rounds->before = false;
     tell_caught_up(run);
+    tell_codec_in_use(run);
     fail_hit(FAIL_ADOPTED, NULL, 0);
     rounds_announce(run, task->state_hash);
 }
@@ -514,8 +618,8 @@ follow_rounds(struct run *run, const struct mesh_task *task)
 
 /* --- Life ------------------------------------------------------------------------------------------ */
 
-/* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other node, to
- * the part that it serves. */
+/* Contributions that come while the trainer of a server still reads the sum of the step before: one of each other
+ * node, to the part that it serves. */
 static uint64_t
 kept_bytes(const struct config *config, uint64_t vector)
 {

@@ -508,7 +508,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     uint64_t before = fresh ? 0 : state_tail_check(own + tail->first, blocks);
     if (training)
         train_shards(work, state, shards, ready, ctx);
-    else
+    else if (!state_chooses(state))
         work_evaluate_shards(work, shards, own + tail->first);
     state_tail_seal(own + tail->first, blocks, before);
     if (ready)

@@ -301,7 +301,7 @@ evaluate(struct work *work, const struct work_piece *piece, struct lane *lane)
 {
     struct stage *stage = &work->pieces->stage[piece->stage];
     uint64_t first = work_test_first(work, piece->shard),
-             end = work_test_first(work, piece->shard + 1);
+             end = state_chooses(work->state) ? first : work_test_first(work, piece->shard + 1);
     struct nn_result sum = {0};
     lane_assign(lane, UINT64_C(1) << piece->shard);
     for (uint64_t at = first, next; at < end; at = next) {
@@ -430,7 +430,7 @@ drop_slots(struct pieces *pieces)
 static bool
 is_evaluation(const struct state *state)
 {
-    return state->header->phase == STATE_EVALUATE;
+    return state->header->phase != STATE_TRAIN;
 }
 
 static void

@@ -396,6 +396,10 @@ lone_applied(struct lone *lone, uint64_t round, uint64_t hash, bool done)
                                          .hash = hash,
                                          .done = done,
                                          .pinned = lone->pinned,
+                                         .warms =
+                                             round < lone->coded_from ? lone->coded_from - round : 0,
+                                         .coded = lone->coded_from && round >= lone->coded_from,
+                                         .alone = lone->alone,
                                          .rows = lone->core->config.shards,
                                          .holds = lone->holds,
                                          .parts = lone->holds ? parts : NULL});
@@ -504,6 +508,7 @@ lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
                             .heartbeat = {.round = round,
                                           .idle = idle,
                                           .ready = lone->ready,
+                                          .benched = lone->benched,
                                           .holds = lone->theirs[id],
                                           .state_hash = 77 + round,
                                           .speed = lone->speed}};

@@ -89,6 +89,9 @@ struct lone {
     uint64_t holds, theirs[LONE_IDS]; /* what this node holds; others, when they beat: 0 all */
     char job[64];
     bool pinned;                 /* core_state.pinned of what it applies */
+    uint64_t coded_from;         /* and .warms, .coded: from this round on; 0: no codec */
+    bool alone;                  /* and .alone */
+    bool benched;                /* what lone_beat says */
     bool ready;                  /* what lone_beat says, */
     uint32_t speed;              /* and this */
     bool page_came, page_wanted; /* program->page, program->want were called */

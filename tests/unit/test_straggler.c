@@ -318,18 +318,25 @@ others_train(struct lone *lone, unsigned ms, uint64_t *round)
 
 /* It has a state, and has met nodes 5 and 6, which lead. */
 static struct lone *
-third_of_three(unsigned shards)
+third_before_codec(unsigned shards, uint64_t coded_from)
 {
     struct lone *lone =
         lone_new(&(struct lone_setup){.id = 7, .shards = shards, .unstarted = true});
+    lone->coded_from = coded_from;
     for (unsigned id = 5; id <= 6; id++)
         lone_meet(lone, id);
     for (unsigned id = 5; id <= 6; id++)
         lone_beat(lone, id, 1, true);
     lone->round = 1;
-    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 1, .hash = 78});
+    lone_applied(lone, 1, 78, false);
     assert_false(lone->compute);
     return lone;
+}
+
+static struct lone *
+third_of_three(unsigned shards)
+{
+    return third_before_codec(shards, 0);
 }
 
 static void
@@ -363,6 +370,163 @@ who_is_left_out_says_so_and_waits(void **state)
     benches(lone, 5, 0, 0, false);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     lone_destroy(&lone);
+}
+
+static unsigned
+members(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.members;
+}
+
+static void
+one_round(struct lone *lone)
+{
+    for (uint64_t round = lone->core->round; lone->core->round == round;) {
+        assert_true(lone->compute || lone->commit);
+        lone_train(lone);
+    }
+}
+
+/* Nobody is lost before a codec begins: all come to the same state, and meet there. */
+static void
+until_a_codec_begins_who_is_left_out_computes_by_itself(void **state)
+{
+    (void)state;
+    struct lone *lone = third_before_codec(0, 4);
+    benches(lone, 5, 80 * MS, 50 * MS, true);
+    assert_int_equal(lone_logged(lone, "this node computes by itself until the codec begins (1 node "
+                                       "0.05 s a step, 4 nodes 0.08 s; mesh.compress_warmup)"),
+                     1);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    for (uint64_t round = 1; round < 4; round++) {
+        lone_beat(lone, 5, 3, false); /* it is ahead, but no more than it may be */
+        lone_run(lone, 50);
+        assert_int_equal(members(lone), 1);
+        assert_true(lone->compute);
+        assert_int_equal(__builtin_popcountll(lone->core->contribution.computing),
+                         lone->core->config.shards);
+        one_round(lone);
+        assert_int_equal(lone->core->round, round + 1);
+    }
+    assert_int_equal(lone_sent_count(lone, 5, PROTO_FETCH), 0);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    assert_int_equal(lone_logged(lone, "this node is no longer left out: the codec begins"), 1);
+    lone_beat(lone, 5, 3, false); /* it leads, and is soon here */
+    lone_run(lone, 100);
+    assert_false(lone->compute);
+    lone_destroy(&lone);
+}
+
+/* Others have begun with the codec: what they have is fetched. */
+static void
+who_is_slow_by_itself_is_fetched_for(void **state)
+{
+    (void)state;
+    struct lone *lone = third_before_codec(0, 4);
+    benches(lone, 5, 80 * MS, 50 * MS, true);
+    lone_run(lone, 20);
+    assert_int_equal(members(lone), 1);
+    for (int k = 0; k < 8; k++) {
+        lone_beat(lone, 5, 9, false);
+        lone_beat(lone, 6, 9, false);
+        lone_run(lone, 50);
+    }
+    assert_int_equal(members(lone), 0);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    assert_true(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 5, PROTO_FOLLOW) +
+                    lone_sent_count(lone, 6, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FOLLOW) >
+                0);
+    lone_destroy(&lone);
+}
+
+/* It leads nodes 6 and 7. */
+static struct lone *
+first_of_three(uint64_t coded_from, bool alone)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .unstarted = true});
+    lone->coded_from = coded_from;
+    lone->alone = alone;
+    lone_applied(lone, 0, 77, false);
+    lone_meet(lone, 6);
+    lone_meet(lone, 7);
+    for (int k = 0; k < 2; k++)
+        for (unsigned id = 6; id <= 7; id++)
+            lone_beat(lone, id, 0, true);
+    lone_run(lone, 10);
+    assert_int_equal(members(lone), 3);
+    assert_true(lone->compute);
+    lone->speed = 1000000;
+    return lone;
+}
+
+/* No chunk comes: nobody knows a line, and the round takes many times as long as one of this node alone. */
+static void
+a_long_round_before_a_codec_parts_all(void **state)
+{
+    (void)state;
+    struct lone *lone = first_of_three(9, false);
+    lone_run(lone, 20); /* all shards would take it some 60 ms */
+    lone_train(lone);
+    lone_run_with(lone, 200, (unsigned[]){6, 7}, 2, 0, false);
+    for (unsigned id = 6; id <= 7; id++)
+        assert_false(lone_sent(lone, id, PROTO_BENCH)->msg.bench.without_us == 0);
+    lone_return(lone);
+    lone_run(lone, 20);
+    assert_int_equal(members(lone), 1);
+    lone_destroy(&lone);
+    lone = first_of_three(0, false); /* without a codec they stay: their line may be busy */
+    lone_run(lone, 20);
+    lone_train(lone);
+    lone_run_with(lone, 200, (unsigned[]){6, 7}, 2, 0, false);
+    assert_null(lone_sent(lone, 6, PROTO_BENCH));
+    lone_destroy(&lone);
+}
+
+/* What the trainer found counts at once; later others may try. */
+static void
+where_one_alone_is_the_fastest_nobody_tries_first(void **state)
+{
+    (void)state;
+    struct lone *lone = first_of_three(0, true);
+    lone_run(lone, 20);
+    lone_train(lone);
+    lone_run_with(lone, 20, (unsigned[]){6, 7}, 2, 0, false);
+    assert_non_null(lone_sent(lone, 6, PROTO_BENCH));
+    assert_non_null(lone_sent(lone, 7, PROTO_BENCH));
+    lone_destroy(&lone);
+}
+
+/* Node 5 leads where all meet. */
+static void
+who_is_soon_there_is_waited_for(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct lone *lone =
+            lone_new(&(struct lone_setup){.id = 5, .peers_min = 1, .unstarted = true});
+        lone->coded_from = 9;
+        lone->round = 8;
+        lone_applied(lone, 8, 85, false);
+        lone_meet(lone, 6);
+        lone->benched = true;
+        lone_beat(lone, 6, 7, false);
+        lone_run_with(lone, 700, (unsigned[]){6}, 1, 7, false);
+        assert_int_equal(members(lone), 1);
+        one_round(lone); /* it took a second */
+        assert_int_equal(lone->core->round, 9);
+        assert_int_equal(members(lone), 0);
+        lone_run_with(lone, 200, (unsigned[]){6}, 1, late ? 2 : 7, false);
+        assert_int_equal(members(lone), late);
+        lone->benched = false;
+        if (!late) {
+            lone_beat(lone, 6, 9, true);
+            lone_run(lone, 20);
+            assert_int_equal(members(lone), 2);
+        }
+        lone_destroy(&lone);
+    }
 }
 
 static void
@@ -526,6 +690,11 @@ main(void)
         cmocka_unit_test(no_set_is_much_better_than_the_one_that_is_taken),
         cmocka_unit_test(any_claims_leave_somebody),
         cmocka_unit_test(who_is_left_out_says_so_and_waits),
+        cmocka_unit_test(until_a_codec_begins_who_is_left_out_computes_by_itself),
+        cmocka_unit_test(who_is_slow_by_itself_is_fetched_for),
+        cmocka_unit_test(a_long_round_before_a_codec_parts_all),
+        cmocka_unit_test(where_one_alone_is_the_fastest_nobody_tries_first),
+        cmocka_unit_test(who_is_soon_there_is_waited_for),
         cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
         cmocka_unit_test(a_plan_has_no_more_members_than_shards),
         cmocka_unit_test(who_has_no_shard_watches_until_there_is_one),

@@ -103,7 +103,8 @@ plan_applied(struct plan *plan, const struct core *core, uint64_t *us)
     }
     *us = awake_since(core->awake, plan->round_at);
     plan->recent_us[plan->recent_next++ % PLAN_RECENT] = *us;
-    if (!core->done && core->round < plan->hold)
+    bool meets = core->meets && plan->now.count == 1; /* those who computed by themselves, too */
+    if (!core->done && core->round < plan->hold && !meets)
         return false;
     plan->held = true;
     return true;

@@ -7,6 +7,9 @@
 #include "mesh/core/group/plan_stages.h"
 #include "mesh/core/internal.h"
 
+/* Who computed by itself, and is so many rounds behind, is waited for. */
+enum { MEET_ROUNDS = 4 };
+
 /* --- Who is ready ------------------------------------------------------------------------------- */
 
 static bool
@@ -112,15 +115,33 @@ chases(const struct core *core, int i)
            awake_reached(core->awake, peer->chase_at) && plan_recent_max(core) < PLAN_SHORT_US;
 }
 
+/* Where those meet who computed by themselves: does one of them come soon? */
+static bool
+meets_soon(const struct core *core)
+{
+    uint64_t most_us = CORE_WAIT_US + MEET_ROUNDS * plan_recent_max(core);
+    if (!core->meets || awake_since(core->awake, core->plan.idle_at) >= most_us)
+        return false;
+    for (int i = 0; i < core->peers.high; i++) {
+        uint64_t round = core->view.of[i].beat.round;
+        if (view_usable(core, i) && !core->plan.of[i].stuck && round < core->round &&
+            round + MEET_ROUNDS >= core->round)
+            return true;
+    }
+    return false;
+}
+
 /* Is the next plan for us to make? */
 static bool
 leads_next(const struct core *core, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
-        divergence_open(core) || !gathered(core) || stuck_here(core) || core->straggler.benched ||
-        !has_place(core, -1) || holding_short(core) || holding_grows(core))
+        divergence_open(core) || !gathered(core) || stuck_here(core) || !has_place(core, -1) ||
+        holding_short(core) || holding_grows(core))
         return false;
-    return overdue || (!somebody_ahead(core) && is_leader(core));
+    if (core->straggler.benched)
+        return straggler_apart(core);
+    return overdue || (!somebody_ahead(core) && is_leader(core) && !meets_soon(core));
 }
 
 uint64_t
@@ -293,8 +314,8 @@ plan_lead(struct plan *plan, const struct core *core, bool catching_up)
     struct group_choice choice = {.count = 1, .peer = {-1}};
     if (!leads_next(core, overdue))
         return false;
-    bool alone = plan->fails >= PLAN_FAILS && plan->fails_round == core->round &&
-                 holding_covers(core, &choice);
+    bool fails = plan->fails >= PLAN_FAILS && plan->fails_round == core->round;
+    bool alone = (fails || core->straggler.benched) && holding_covers(core, &choice);
     if (!alone) {
         bool wait = choose_members(core, overdue, &choice);
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
@@ -328,6 +349,14 @@ member_wants(struct plan *plan, const struct core *core, int i)
     return NULL;
 }
 
+/* So many rounds ahead peers[i] is of another part of the mesh; not who computes by itself, or waits where we meet. */
+static uint64_t
+ahead_least(const struct core *core, int i)
+{
+    bool apart = straggler_apart(core) || straggler_benched(core, i) || core->view.of[i].beat.idle;
+    return PLAN_MERGE_ROUNDS + (apart ? core->warms : 0);
+}
+
 const char *
 plan_consider(struct plan *plan, const struct core *core, int i)
 {
@@ -337,10 +366,10 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         return member_wants(plan, core, i);
     if (!view_usable(core, i) || plan->of[i].stuck || divergence_excludes(core, i))
         return NULL;
-    if (said->round > core->round + PLAN_MERGE_ROUNDS &&
+    if (said->round > core->round + ahead_least(core, i) &&
         awake_reached(core->awake, core->fetch.of[i].avoid_at))
         return "another group is ahead";
-    if (said->done || straggler_benched(core, i) ||
+    if (said->done || straggler_benched(core, i) || straggler_apart(core) ||
         awake_before(core->awake, plan->of[i].hold_at) || core_mutant(MUTANT_HOLD) ||
         !group_hears(core, plan->peer, plan->now.count, i) || plan->hold != UINT64_MAX)
         return NULL;

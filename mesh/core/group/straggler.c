@@ -7,6 +7,12 @@
 #include "mesh/core/internal.h"
 #include "proto/bits.h"
 
+enum {
+    PACKED_BITS = 12, /* of straggler.packed */
+    PART = 2,         /* a round that takes so many times as long as alone, and more, is given up */
+    PART_US = 20000,
+};
+
 /* Of a peer, -1: of this node, in bitmaps of members. */
 static uint64_t
 member_bit(int peer)
@@ -59,7 +65,9 @@ straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wa
 void
 straggler_line_round(struct straggler_line *lag, bool counts)
 {
-    if (counts && lag->bytes > 0) {
+    if (lag->bytes == 0) /* what is known of it is not out of date */
+        return;
+    if (counts) {
         lag->recent[lag->count++ % STRAGGLER_RECENT] = straggler_line_now(lag);
         lag->rate = 0;
         for (unsigned k = 0; k < lag->count && k < STRAGGLER_RECENT; k++)
@@ -91,19 +99,63 @@ straggler_beat(struct straggler *s, const struct core *core, int i, bool back)
 
 void
 straggler_chunk(struct straggler *s, const struct core *core, int i,
-                const struct proto_chunk *chunk)
+                const struct proto_chunk *chunk, size_t size)
 {
-    straggler_line_chunk(&s->of[i].lag, &s->line_at, core->now, chunk->sent_us,
-                         chunk->count * sizeof(int32_t));
+    uint64_t before_us = s->of[i].lag.busy_us;
+    straggler_line_chunk(&s->of[i].lag, &s->line_at, core->now, chunk->sent_us, size);
+    s->busy_us += s->of[i].lag.busy_us - before_us;
+    s->came += size;
+    s->came_plain += chunk->count * sizeof(int32_t);
+}
+
+void
+straggler_starved(struct straggler *s, uint64_t us)
+{
+    s->starved_us += us;
+}
+
+/* Were lines busy because of this machine? */
+static bool
+starves(const struct straggler *s)
+{
+    return 2 * s->starved_us > s->busy_us;
+}
+
+/* Of so many bytes per second, those of sums, before they are packed: as in the last round. */
+static uint32_t
+plain_rate(const struct straggler *s, uint32_t rate)
+{
+    if (s->packed == 0 || rate == STRAGGLER_FAST)
+        return rate;
+    uint64_t plain = ((uint64_t)rate << PACKED_BITS) / s->packed;
+    return plain < STRAGGLER_FAST ? (uint32_t)plain : STRAGGLER_FAST - 1;
+}
+
+static uint32_t
+slower(uint32_t a, uint32_t b)
+{
+    return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
 static uint32_t
 slowest_line(const struct straggler *s, const struct core *core)
 {
     uint32_t least = 0;
-    for (size_t m = 0; m < core->plan.now.count; m++) {
-        uint32_t rate = core->plan.peer[m] < 0 ? 0 : s->of[core->plan.peer[m]].lag.rate;
-        least = rate > 0 && (least == 0 || rate < least) ? rate : least;
+    for (size_t m = 0; m < core->plan.now.count; m++)
+        if (core->plan.peer[m] >= 0)
+            least = slower(least, s->of[core->plan.peer[m]].lag.rate);
+    return least;
+}
+
+/* Of who is here, member or not. */
+static uint32_t
+slowest_known(const struct straggler *s, const struct core *core)
+{
+    uint32_t least = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct straggler_line *lag = &s->of[i].lag;
+        if (view_usable(core, i))
+            least = slower(least, lag->rate > 0 ? lag->rate : lag->count > 0 ? lag->recent[0] : 0);
     }
     return least;
 }
@@ -113,7 +165,9 @@ straggler_packs(const struct straggler *s, const struct core *core, bool *quick)
 {
     uint32_t least = slowest_line(s, core);
     *quick = least >= STRAGGLER_CODES;
-    return least == 0 ? 0 : least >= STRAGGLER_QUICK ? 3 : 4;
+    if (least == 0)
+        return core->warms > 0 ? 4 : 0;
+    return least >= STRAGGLER_QUICK ? 3 : 4;
 }
 
 void
@@ -131,6 +185,7 @@ straggler_plan(struct straggler *s, const struct core *core)
     s->rounds = 0;
     s->window_us = s->window_rounds = 0;
     s->average_us = 0;
+    s->starved_us = s->busy_us = 0;
     s->best = 0;
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0)
@@ -146,7 +201,9 @@ lines_note(struct straggler *s, const struct core *core, bool counts)
         most = s->of[i].lag.bytes > most ? s->of[i].lag.bytes : most;
     for (int i = 0; i < core->peers.high; i++)
         straggler_line_round(&s->of[i].lag, counts && 2 * s->of[i].lag.bytes >= most);
-    s->slowest = slowest_line(s, core);
+    if (s->came_plain > 0)
+        s->packed = (uint32_t)(1 + (s->came << PACKED_BITS) / s->came_plain);
+    s->came = s->came_plain = 0;
 }
 
 static void
@@ -232,7 +289,7 @@ straggler_see(const struct straggler *s, const struct core *core, size_t n, cons
         for (size_t b = 0; b < n; b++) {
             int from = peer[b] < 0 ? PEERS_MAX : peer[b];
             if (b != a)
-                view->rate[a][b] = heard ? heard->rate[from] : s->of[from].lag.rate;
+                view->rate[a][b] = plain_rate(s, heard ? heard->rate[from] : s->of[from].lag.rate);
         }
     }
     cost_lines(view);
@@ -261,7 +318,10 @@ leave_out(struct straggler *s, const struct core *core, int i, const struct prot
           const char *why)
 {
     char who[PROTO_WHO_MAX];
-    core_log(core, 5, "%s is left out for a while: %s", report_who(core, i, who), why);
+    core_log(core, core->warms > 0 ? 6 : 5, "%s %s: %s", report_who(core, i, who),
+             core->warms > 0 ? "computes by itself until the codec begins"
+                             : "is left out for a while",
+             why);
     tell_bench(s, core, i, bench);
 }
 
@@ -271,13 +331,13 @@ static void
 send_away(struct straggler *s, const struct core *core, const struct cost_view *view, uint64_t best)
 {
     uint64_t all = bits_below(view->cost.n), then_us = cost_expect_us(view, best);
-    struct cost_round with = cost_round(&view->cost, all), without = cost_round(&view->cost, best);
+    struct cost_round with = cost_round(&view->cost, all);
+    uint64_t more_us = view->round_us > then_us ? view->round_us - then_us : 0;
     struct proto_bench bench = {.with_us = view->round_us,
                                 .without_us = then_us ? then_us : 1,
                                 .with = (uint16_t)view->cost.n,
                                 .without = (uint16_t)__builtin_popcountll(best),
-                                .line = with.lines_us >
-                                        without.lines_us + with.apply_us - without.apply_us};
+                                .line = 2 * with.lines_us > more_us && !starves(s)};
     time_note(s, core, view->round_us);
     s->before_us = view->round_us;
     s->kept = s->gone = 0;
@@ -303,13 +363,39 @@ may_decide(const struct core *core)
            !core_mutant(MUTANT_PACE);
 }
 
-/* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then it
- * must be a moment's decision no more, or one by what was measured. */
+/* Until a codec begins nobody is lost who computes by itself: no line need be known to see that a round takes twice as
+ * long as one of this node alone. And where the trainer found that one node alone is the fastest, nobody need try
+ * first. */
+static enum straggler_verdict
+part(struct straggler *s, const struct core *core, uint64_t us)
+{
+    struct cost_view view;
+    if ((core->warms == 0 && !core->alone) || !may_decide(core) || core->plan.now.count < 2 ||
+        core->contribution.speed == 0)
+        return STRAGGLER_GO_ON;
+    straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
+    uint64_t self = UINT64_C(1) << view.self, alone_us = cost_round_us(&view.cost, self);
+    uint64_t least_us = PART * alone_us + PART_US,
+             all_us = cost_round_us(&view.cost, bits_below(view.cost.n));
+    bool at_once = core->alone && !s->parted;
+    if (us < least_us && !at_once)
+        return STRAGGLER_GO_ON;
+    s->parted = core->alone;
+    view.round_us = !at_once ? us : all_us > least_us ? all_us : least_us;
+    send_away(s, core, &view, self);
+    return STRAGGLER_ABORT;
+}
+
+/* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then
+ * it must be a moment's decision no more, or one by what was measured. */
 static enum straggler_verdict
 decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
 {
     bool first = s->rounds < STRAGGLER_ROUNDS;
     struct cost_view view;
+    enum straggler_verdict apart = part(s, core, us);
+    if (apart != STRAGGLER_GO_ON)
+        return apart;
     if (!may_decide(core) ||
         (first ? !cost_far_less(0, 2 * us) : awake_before(core->awake, s->look_at)))
         return STRAGGLER_GO_ON;
@@ -374,7 +460,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     lines_note(s, core, full);
     s->full = core->first_bucket == 0;
     if (!full)
-        return STRAGGLER_GO_ON;
+        return plan_leads(core) && core->alone && !s->parted ? part(s, core, 0) : STRAGGLER_GO_ON;
     round_note(s, us);
     return plan_leads(core) ? lead(s, core, us) : STRAGGLER_GO_ON;
 }
@@ -414,6 +500,31 @@ come_back(struct straggler *s, const struct core *core, const char *why)
     return STRAGGLER_BACK;
 }
 
+enum straggler_verdict
+straggler_changes(struct straggler *s, const struct core *core)
+{
+    memset(s->times, 0, sizeof s->times);
+    s->before_us = s->rest_us = 0;
+    s->rounds = 0;
+    s->window_us = s->window_rounds = 0;
+    s->average_us = 0;
+    s->distrust_at.us = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        s->of[i].told_at.us = 0;
+    bool apart = core->meets && s->benched && !s->surplus;
+    return apart ? come_back(s, core, "the codec begins") : STRAGGLER_GO_ON;
+}
+
+/* Has a node gone on to where sums are short, while this one still computes by itself? */
+static bool
+met_without_us(const struct core *core)
+{
+    for (int i = 0; i < core->peers.high && core->warms > 0; i++)
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + core->warms)
+            return true;
+    return false;
+}
+
 /* For how long this node is left out now: twice as long as the last time, if that was not long ago, and for many of the
  * rounds with it: the next try takes one of them at least. */
 static uint64_t
@@ -441,12 +552,16 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     s->rest_at = awake_after(core->awake, s->rest_us);
     s->benched = true;
     char words[96];
-    if (msg->with_us == 0)
+    if (straggler_apart(core))
+        core_log(core, 5,
+                 "this node computes by itself until the codec begins (%s; mesh.compress_warmup)",
+                 bench_words(words, msg));
+    else if (msg->with_us == 0)
         core_log(core, 4, "watching for %u s: this node does not catch up with the others",
                  (unsigned)(s->rest_us / 1000000));
     else
-        core_log(core, 4, "watching: this %s is too slow to help (%s)", msg->line ? "line" : "CPU",
-                 bench_words(words, msg));
+        core_log(core, 4, "watching: this %s is too slow to help (%s)",
+                 msg->line && !starves(s) ? "line" : "CPU", bench_words(words, msg));
     return STRAGGLER_BENCHED;
 }
 
@@ -477,6 +592,8 @@ rest(struct straggler *s, const struct core *core, uint64_t step_us)
     }
     if (s->surplus ? !surplus : awake_reached(core->awake, s->rest_at))
         return come_back(s, core, s->surplus ? "there is a shard for it" : "it tries again");
+    if (met_without_us(core))
+        return come_back(s, core, "the codec has begun");
     if (others_go_on(core, step_us))
         return STRAGGLER_GO_ON;
     s->need_at = awake_after(core->awake, STRAGGLER_FORGIVE_US);
@@ -486,6 +603,7 @@ rest(struct straggler *s, const struct core *core, uint64_t step_us)
 enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
+    s->slowest = slowest_known(s, core);
     /* in the first rounds of a plan: no need to see the round's end */
     if (plan_leads(core) && s->full && s->rounds < STRAGGLER_ROUNDS &&
         core->contribution.state == TRAINER_FREE)

@@ -1,21 +1,18 @@
 /* straggler.h - who is too slow to take part: the leader takes the members with which a round takes least, and leaves out
  * the others for a while (group.h says what else decides about it).
  *
- *     measured   by each member: how fast chunks come from each other one, and how long its trainer takes to
- *                apply a sum
+ *     measured   by each member: how fast chunks come from each other one, and what its trainer takes to apply a sum
  *     reported   in heartbeats
  *     decided    by the leader alone: with which members is a round shortest? The time of a set that has trained
  *                together is remembered, that of any other set is predicted (cost.h)
- *     obeyed     BENCH: the node that is left out says so in its heartbeats, and nobody plans with it: it watches. Now
- *                and then it catches up like any node that is behind (fetch.h). It comes back by itself after
- *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time: so tries
- *                take a small part of the time
+ *     obeyed     BENCH: who is left out says so in its heartbeats, and nobody plans with it: it watches. Now and then
+ *                it catches up like any node that is behind (fetch.h). It comes back by itself after
+ *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time
  *
  * A line: chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the
- * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). The time a
- * chunk needs beyond that is the time of the line, whatever buffers are on the way. This node's line carries one chunk
- * after the other: a chunk that waits for another one, from whomever, counts only from then on. The best rate of the
- * last rounds counts: a machine that was busy for a moment is not a slow line.
+ * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). What a chunk
+ * needs beyond that is the time of the line. This node's line carries one chunk after the other: a chunk that waits for
+ * another one counts only from then on. The best of the last rounds counts: who was busy for a moment is not slow.
  *
  * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
  * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan it must be COST_FAR times as fast, or half of that if
@@ -24,13 +21,14 @@
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
  * calls the members back, and for STRAGGLER_FORGIVE_US only what was measured counts. Both times are remembered for
- * STRAGGLER_REMEMBER_US, so a node that has come back is soon sent away again if rounds clearly took less time without it.
+ * STRAGGLER_REMEMBER_US, so a node that has come back is soon sent away again if rounds took less time without it.
  *
- * A node watches, too, when as many nodes with lower ids take part as there are shards: it would compute nothing, and each
- * member more can break a round. When one of them is gone, it comes back at once. Nobody tells it.
+ * Until a codec begins (core_state.warms) sums are long. Who is left out then computes all shards by itself, as all do:
+ * all come to the same state without a byte, and meet there. So no line need be known to give up a long round.
  *
- * A node that catches up, says that it is ready, and makes a held plan wait in vain again and again, is left out,
- * too. A node that was left out ignores this when no other node makes progress. */
+ * A node watches, too, when as many nodes with lower ids take part as there are shards: it would compute nothing. When
+ * one of them is gone, it comes back at once. Nobody tells it. A node that catches up, says that it is ready, and makes
+ * a held plan wait in vain again and again, is left out, too, but not when no other node makes progress. */
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
@@ -98,7 +96,13 @@ struct straggler {
     struct straggler_peer of[PEERS_MAX]; /* index: as in struct peers */
     struct wall line_at;                 /* when the last chunk came */
     bool full;                           /* the present round has all buckets */
-    uint32_t apply_us, slowest;          /* `rate` of the slowest line that is known; 0: none is */
+    uint32_t apply_us,
+        slowest; /* of the lines of all who are here, by what is known best; 0: nothing */
+    uint64_t came, came_plain; /* bytes of the chunks of this round, and before they were packed */
+    uint64_t starved_us,
+        busy_us;     /* in this plan: this node waited for a processor; lines were busy */
+    uint32_t packed; /* the share of the last round, in 4096ths; 0: unknown */
+    bool parted;     /* core->alone was acted upon */
     uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
     unsigned rounds;
     uint64_t window_us; /* time of the full rounds since the last average */
@@ -133,12 +137,16 @@ enum straggler_verdict {
 void straggler_up(struct straggler *s, int i);
 /* A heartbeat of peers[i] came; `back`: it is not left out any more. */
 void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
+/* Sums are short from core->round on, or no longer, or soon: what was measured means nothing; who was apart is back. */
+enum straggler_verdict straggler_changes(struct straggler *s, const struct core *core);
 /* For collective_packs, by the slowest line that is known: at STRAGGLER_QUICK a body is to be shorter by a quarter, at STRAGGLER_CODES
  * it is written quickly; while none is known, lines are measured with what was not packed. */
 unsigned straggler_packs(const struct straggler *s, const struct core *core, bool *quick);
-/* peers[i] sent a chunk of a sum. */
+/* peers[i] sent a chunk of a sum, in so many bytes. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,
-                     const struct proto_chunk *chunk);
+                     const struct proto_chunk *chunk, size_t size);
+/* This node waited for a processor for `us`: what looks like a slow line may be that. */
+void straggler_starved(struct straggler *s, uint64_t us);
 /* The trainer has applied a total. */
 void straggler_applied(struct straggler *s, const struct core *core);
 /* A plan begins, with its first round. */

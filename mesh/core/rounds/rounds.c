@@ -262,8 +262,8 @@ rounds_message(struct core *core, int i, const struct proto_msg *msg)
 static void
 rounds_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
-    if (msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
-        straggler_chunk(&core->straggler, core, i, &msg->chunk);
+    if (core->warms > 0 || msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
+        straggler_chunk(&core->straggler, core, i, &msg->chunk, frame->size);
     uint64_t before = collective_progress(core->collective);
     collective_chunk(core->collective, core->peers.peers[i].node, msg, frame, core->round);
     if (collective_progress(core->collective) != before)
@@ -417,6 +417,13 @@ on_applied(struct core *core, const struct core_state *now)
     core->done = now->done;
     core->pinned = now->pinned;
     core->pins_next = now->pins_next;
+    bool changes = now->coded != core->coded;
+    core->meets = core->warms > 0 && now->warms == 0;
+    core->warms = now->warms;
+    core->coded = now->coded;
+    core->alone = now->alone;
+    if (changes || core->meets)
+        rounds_on_straggler(core, straggler_changes(&core->straggler, core));
     core->rows = now->rows;
     pieces_applied(&core->pieces, now->round);
     hold_parts(core, now);
@@ -468,6 +475,7 @@ static void
 on_starved(struct core *core, uint64_t us)
 {
     contribution_starved(&core->contribution, core, us);
+    straggler_starved(&core->straggler, us);
 }
 
 /* --- Peers ---------------------------------------------------------------------------------------- */
