@@ -3,6 +3,8 @@
 
     lines.py [--cases alike,line,cpu] [--jobs mlp:36,mlp:200,cnn:36,cnn:200] [--runs 10] [--rate 100mbit] [--check]
     lines.py --predict [--nodes 2,3,4,6,8] [--lines 10mbit,100mbit,1gbit] [--models mlp,cnn] [--check]
+    lines.py --start [--lines 10mbit,20mbit,100mbit,1gbit] [--models mlp,wide,cnn] [--codecs none,int8,sparse,onebit,powersgd]
+             [--defaults auto] [--seconds 19.5] [--runs 5] [--check]
 
 Four nodes in namespaces with lines of 100 Mbit/s train a job with default settings; all four with equal shares; and one node
 alone: interleaved. Cases: all alike; the line of one node has 10 Mbit/s; one node has a fifth of the CPU of the others. A run
@@ -10,19 +12,26 @@ counts from the end of the first step to the end of the last one, at the first n
 few steps of all four (–: there was none). *Changes*: in how many steps other nodes trained than in the step before.
 
 --predict: what `meshnode check --peers N` says that a step takes, against a mesh in which all train with equal shares. The
-nodes share 80 % of the CPUs by quotas. --check: status 1 when a goal is missed. Needs root."""
+nodes share 80 % of the CPUs by quotas.
+
+--start: how many steps three nodes of 0.4 CPU each make in the first --seconds, counted from the start of the processes: with
+default settings and each of --defaults as mesh.compress; all three with equal shares and each of --codecs, the best of which
+counts; and one alone without a codec. Interleaved, medians. --check: status 1 when a goal is missed. Needs root."""
 import argparse
 import os
 import re
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
-from common import CALM, FAILED, MISSED, ROOT, busy_by_others, load, loud, place, run_together, table  # noqa: E402
+from common import (CALM, FAILED, MISSED, ROOT, busy_by_others, failed, load, loud, place, run_together, table,  # noqa: E402
+                    wait_for_calm)
 from exchange import EVEN, NODES, trained  # noqa: E402
 from models import write_job  # noqa: E402
 from quota import Quota  # noqa: E402
@@ -30,7 +39,7 @@ from quota import Quota  # noqa: E402
 SLOW_LINE, SHARE, SLOW = "10mbit", 0.4, 5
 EVEN_STEPS = 10  # enough to know how long a step takes
 STEPS_PREDICT = 8
-GOAL_SPREAD, GOAL_BETTER, GOAL_PREDICTED = 1.3, 1.1, 0.15
+GOAL_SPREAD, GOAL_BETTER, GOAL_PREDICTED, GOAL_START = 1.3, 1.1, 0.15, 0.95
 LINES = {"10mbit": "10 Mbit/s", "100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s"}  # as check calls them
 
 
@@ -136,6 +145,81 @@ def cases(options, work):
            "median / the better", "changes"], rows)
 
 
+# ---- from the start ----
+
+def steps_in(where, model, settings, nodes, seconds, work, program):
+    """The step that the mesh has come to after so many seconds."""
+    job, quotas = os.path.join(work, "lines.yaml"), shares(nodes, SHARE)
+    write_job(job, "lines", model, 1000000, peers=nodes)
+    folders = [tempfile.mkdtemp(dir=work) for _ in range(nodes)]
+    words = [word for pair in settings for word in ("--set", pair)]
+    wait_for_calm()
+    begin, processes = time.monotonic(), []
+    try:
+        for rank, folder in enumerate(folders):
+            own = [program, job, "--out", folder, "--threads", "1", "--interface", where.interface(), *words]
+            with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+                processes.append(subprocess.Popen(quotas[rank].inside(where.inside(rank, own)), stdout=log, stderr=log))
+        time.sleep(max(0, begin + seconds - time.monotonic()))
+        if os.environ.get("LINES_KEEP"):
+            print([sum(map(int, open("/proc/%d/stat" % p.pid).read().split()[13:15])) / 100 for p in processes])
+        ended = [process.poll() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        for quota in quotas:
+            quota.remove()
+    if any(status is not None for status in ended):
+        failed("%s ended with %s" % (" ".join(settings), ended))
+    last = 0
+    for folder in folders:
+        try:
+            with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as lines:
+                last = max([last] + [int(step) for step in re.findall(r'^{"step":(\d+),', lines.read(), re.M)])
+        except OSError:
+            pass
+        if not os.environ.get("LINES_KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)
+    return last
+
+
+def start_row(options, where, line, model, work):
+    turns = [("default " + name, ["mesh.compress=" + name], 3) for name in options.defaults.split(",")]
+    turns += [("all " + name, ["mesh.compress=" + name, EVEN], 3) for name in options.codecs.split(",") if name]
+    turns += [("alone", [], 1)]
+    found = {name: [] for name, _, _ in turns}
+    for number in range(options.runs):
+        for name, settings, nodes in turns:
+            found[name].append(steps_in(where, model, settings, nodes, options.seconds, work, options.program))
+            print("  %s, %s, run %d: %s %d steps, load %.0f" % (line, model, number + 1, name, found[name][-1],
+                                                                os.getloadavg()[0]), file=sys.stderr, flush=True)
+    medians = {name: statistics.median(steps) for name, steps in found.items()}
+    best = max((name for name in medians if name.startswith("all ")), key=medians.get, default="alone")
+    better = max(medians[best], medians["alone"], 1)
+    cells = [line, model, "%.0f" % medians["alone"], "%.0f (%s)" % (medians[best], best[4:])]
+    for name, steps in medians.items():
+        if name.startswith("default "):
+            cells += ["%.0f (%s)" % (steps, " ".join(str(n) for n in found[name])), "%.2f" % (steps / better)]
+            if steps < GOAL_START * better:
+                MISSED.append("%s, %s: %s makes %.2f of the steps of the better (goal %.2f)" % (
+                    line, model, name, steps / better, GOAL_START))
+    return cells
+
+
+def starts(options, work):
+    if not Quota.usable():
+        loud("NOT MEASURED: starts: no cgroup with a CPU quota can be made here (root)")
+        return
+    rows = []
+    for line in options.lines.split(","):
+        with place(3, line) as where:
+            for model in options.models.split(",") if where else []:
+                rows.append(start_row(options, where, line, model, work))
+    defaults = [cell for name in options.defaults.split(",") for cell in ("default, " + name, "of the better")]
+    table(["line", "model", "one alone", "all, best codec"] + defaults, rows)
+
+
 # ---- predicted beside measured ----
 
 def share_of(nodes):
@@ -190,15 +274,23 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default="alike,line,cpu")
     parser.add_argument("--jobs", default="mlp:36,mlp:200,cnn:36,cnn:200")
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=None)
     parser.add_argument("--rate", default="100mbit")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--nodes", default="2,3,4,6,8")
-    parser.add_argument("--lines", default=",".join(LINES))
-    parser.add_argument("--models", default="mlp,cnn")
+    parser.add_argument("--lines", default=None)
+    parser.add_argument("--models", default=None)
+    parser.add_argument("--start", action="store_true")
+    parser.add_argument("--codecs", default="none,int8,sparse,onebit,powersgd")
+    parser.add_argument("--defaults", default="auto")
+    parser.add_argument("--seconds", type=float, default=19.5)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--program", default=os.environ.get("MESHNODE", os.path.join(ROOT, "build", "gcc", "meshnode")))
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.runs = options.runs or (5 if options.start else 10)
+    options.lines = options.lines or ("10mbit,20mbit,100mbit,1gbit" if options.start else ",".join(LINES))
+    options.models = options.models or ("mlp,wide,cnn" if options.start else "mlp,cnn")
+    return options
 
 
 def main():
@@ -207,7 +299,7 @@ def main():
     CALM["seconds"] = 0
     work, others = tempfile.mkdtemp(prefix="meshnode-lines-"), busy_by_others()
     try:
-        (predictions if options.predict else cases)(options, work)
+        (starts if options.start else predictions if options.predict else cases)(options, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     print("%d CPUs. %s" % (os.cpu_count(), load(others)))

@@ -12,6 +12,7 @@ MLP = """  - input: [1, 28, 28]
   - relu
   - dense: 10
 """
+WIDE = "  - input: [1, 28, 28]\n  - flatten\n" + 3 * "  - dense: 1024\n  - relu\n" + "  - dense: 10\n"
 CNN = """  - input: [1, 28, 28]
   - conv: {filters: 32, kernel: 5, pad: 2}
   - relu
@@ -57,6 +58,8 @@ MODELS = {
     "lstm": (TEXT, LSTM, 32, 60, ["--input", "128", "--classes", "256", "--tokens"]),
 }
 
+MORE = {**MODELS, "wide": (IMAGES, WIDE, 256)}  # of lines.py alone
+
 
 def write_text(folder):
     with open(os.path.join(folder, "bench.txt"), "wb") as out:
@@ -74,11 +77,11 @@ def write_images(folder):
 
 def batch_of(model, shards):
     """The multiple of `shards` that is nearest to the model's usual batch."""
-    return max(1, round(MODELS[model][2] / shards)) * shards
+    return max(1, round(MORE[model][2] / shards)) * shards
 
 
 def write_job(path, name, model, steps, exact=True, batch=0, shards=12, peers=1, group=""):
-    data, layers = MODELS[model][:2]
+    data, layers = MORE[model][:2]
     with open(path, "w") as out:
         out.write("run: {name: %s, seed: 1}\n%s\n"
                   "model:\n%s"
