@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "mesh/core/group/cost.h"
 #include "mesh/mesh.h"
@@ -17,7 +19,16 @@
 #include "proto/bits.h"
 #include "proto/clock.h"
 
-enum { LISTED = 4 }; /* then only powers of two */
+enum {
+    LISTED = 4, /* then only powers of two */
+    LINES = 3,
+    TICKETS = 6 /* of a step, by default */
+};
+static const struct {
+    const char *name;
+    double bits;
+} lines[LINES] = {{"10 Mbit/s", 1e7}, {"100 Mbit/s", 1e8}, {"1 Gbit/s", 1e9}};
+static const double OTHERS = 0.1; /* of the machine: so much is said */
 static const double MEASURE_S = 1;
 static const double GOODPUT = 0.94; /* of a line, without the headers of Ethernet, IP and TCP */
 
@@ -142,16 +153,159 @@ static void
 print_lines(const struct config *config, const struct work *work, struct estimate_stages *stages,
             const struct times *times)
 {
-    static const struct {
-        const char *name;
-        double bits;
-    } lines[] = {{"10 Mbit/s", 1e7}, {"100 Mbit/s", 1e8}, {"1 Gbit/s", 1e9}};
     struct cost cost = cost_here(config, work, times, (unsigned)config->mesh.peers);
     printf("nodes   a step with nodes like this machine, measured here, %u thread%s\n",
            config->threads, config->threads > 1 ? "s" : "");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+    for (size_t i = 0; i < LINES; i++)
         print_line(config, &cost, stages, times, lines[i].name, lines[i].bits);
 }
+
+/* --- Which codec ------------------------------------------------------------------------------------ */
+
+/* Of a step of all nodes with a codec, on a line of so many bytes per second; 0: it was not tried. */
+static double
+codec_s(const struct config *config, const struct work *work, const struct estimate_codec *of,
+        uint64_t steps, uint32_t line)
+{
+    unsigned peers = (unsigned)config->mesh.peers;
+    if (of->all_s <= 0)
+        return 0;
+    struct times times = {of->all_s, of->few_s, of->apply_s, 0, steps, of->share};
+    times.few = (config->train.shards + peers - 1) / peers;
+    struct cost cost = cost_here(config, work, &times, peers);
+    for (unsigned m = 0; m < peers; m++)
+        cost.of[m].line = (uint32_t)(line / times.packed);
+    return step_s(config, &cost, NULL, line, peers, steps);
+}
+
+/* The rows of the table: what is not tried has no time. */
+enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_ASYNC, ROW_GOSSIP, ROWS };
+
+/* Ways that wait for nobody, or for one neighbour: about, by the bytes that configs/README.md says. */
+static void
+free_rows(const struct config *config, const struct job *job, const struct estimate_codec *none,
+          uint32_t line, double row_s[ROWS])
+{
+    double bytes = (double)nn_param_count(job->model) * sizeof(float),
+           nodes = (double)config->mesh.peers;
+    row_s[ROW_ASYNC] = none->few_s + none->apply_s + TICKETS / nodes * 3 * bytes / line;
+    row_s[ROW_GOSSIP] = none->few_s + none->apply_s + bytes / line;
+}
+
+/* Codecs of auto must save a tenth, and another one with a memory, as in choice.c. Returns the row of the best. */
+static unsigned
+auto_row(double row_s[ROWS])
+{
+    static const enum codec_kind kinds[] = {CODECS_OF_AUTO};
+    unsigned best = row_s[CODEC_none] < row_s[ROW_ALONE] ? CODEC_none : ROW_ALONE;
+    double best_s = row_s[best];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double s = row_s[kinds[i]] * (codec_of(kinds[i])->memory ? 1.2 : 1.1);
+        if (s > 0 && s < best_s) {
+            best = kinds[i];
+            best_s = s;
+        }
+    }
+    row_s[ROW_AUTO] = row_s[best];
+    return best;
+}
+
+static void
+print_steps(const char *name, double row_s[LINES][ROWS], unsigned row)
+{
+    bool any = false;
+    for (size_t i = 0; i < LINES; i++)
+        any = any || row_s[i][row] > 0;
+    if (!any)
+        return;
+    printf("  %-9s", name);
+    for (size_t i = 0; i < LINES; i++)
+        printf(" %9.3g s", row_s[i][row]);
+    printf("\n");
+}
+
+static const char *
+row_name(unsigned row)
+{
+    static const char *const names[] = {"alone", "auto", "async", "gossip"};
+    return row < CODECS ? codec_name(row) : names[row - CODECS];
+}
+
+/* The line to write, for each network. */
+static void
+print_advice(const unsigned best[LINES])
+{
+    printf("set     mesh.compress:");
+    for (size_t i = 0; i < LINES; i++)
+        printf("%s %s on %s", i > 0 ? "," : "", best[i] == ROW_ALONE ? "none" : row_name(best[i]),
+               lines[i].name);
+    printf("; auto chooses by itself\n");
+    for (size_t i = 0; i < LINES; i++)
+        if (best[i] == ROW_ALONE)
+            printf("        on %s one node alone is as fast as all\n", lines[i].name);
+}
+
+static void
+print_codecs(const struct config *config, const struct job *job, const struct work *work,
+             const struct times *times, const struct estimate_codec of[CODECS])
+{
+    double row_s[LINES][ROWS] = {{0}};
+    unsigned best[LINES];
+    for (size_t i = 0; i < LINES; i++) {
+        uint32_t line = (uint32_t)(GOODPUT * lines[i].bits / 8);
+        for (unsigned kind = 0; kind < CODECS; kind++)
+            row_s[i][kind] = codec_s(config, work, &of[kind], times->steps, line);
+        row_s[i][ROW_ALONE] =
+            (of[CODEC_none].all_s + of[CODEC_none].apply_s) / (double)times->steps;
+        if (times->steps == 1)
+            free_rows(config, job, &of[CODEC_none], line, row_s[i]);
+        best[i] = auto_row(row_s[i]);
+    }
+    printf("steps   of %u nodes like this machine, about; alone: one of them without a codec\n",
+           (unsigned)config->mesh.peers);
+    printf("  %-9s %11s %11s %11s\n", "", lines[0].name, lines[1].name, lines[2].name);
+    for (unsigned row = 0; row < ROWS; row++)
+        print_steps(row_name(row), row_s, row);
+    print_advice(best);
+}
+
+/* --- Who else works here ---------------------------------------------------------------------------- */
+
+/* Seconds of all processors since the machine started, and of this program. */
+struct busy {
+    double machine_s, own_s, at_s;
+};
+
+static struct busy
+busy_now(void)
+{
+    struct busy busy = {.at_s = clock_s()};
+    unsigned long long t[8] = {0};
+    struct timespec own;
+    FILE *file = fopen("/proc/stat", "r");
+    if (file && fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2],
+                       &t[3], &t[4], &t[5], &t[6], &t[7]) == 8)
+        busy.machine_s = (double)(t[0] + t[1] + t[2] + t[5] + t[6]) / (double)sysconf(_SC_CLK_TCK);
+    if (file)
+        fclose(file);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+    busy.own_s = (double)own.tv_sec + 1e-9 * (double)own.tv_nsec;
+    return busy;
+}
+
+static void
+tell_others(const struct busy *before)
+{
+    struct busy now = busy_now();
+    double all_s = (now.at_s - before->at_s) * (double)sysconf(_SC_NPROCESSORS_ONLN),
+           others_s = now.machine_s - before->machine_s - (now.own_s - before->own_s);
+    if (all_s > 0 && others_s > OTHERS * all_s)
+        printf(
+            "warning other programs used %.0f %% of this machine: steps are shorter without them\n",
+            100 * others_s / all_s);
+}
+
+/* --- All of it -------------------------------------------------------------------------------------- */
 
 /* What the last line above said of all nodes, in detail. */
 static int
@@ -171,6 +325,9 @@ int
 estimate_print(const struct config *config, struct job *job, const struct memory *memory,
                const char *timeline, struct why *why)
 {
+    struct estimate_codec of[CODECS];
+    struct times times = {0};
+    struct busy before = busy_now();
     struct bench bench = {0};
     struct estimate_stages *stages = NULL;
     double all_s = 0;
@@ -179,8 +336,7 @@ estimate_print(const struct config *config, struct job *job, const struct memory
         return 0;
     int rc = bench_open(&bench, config, job, memory->lanes, why);
     if (!rc) {
-        struct times times =
-            measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
+        times = measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
         const char *failed = data_failed(job->data);
         rc = bench.failed ? -ENOMEM : failed ? why_error(why, -EIO, "%s", failed) : 0;
         all_s = times.all_s;
@@ -192,7 +348,13 @@ estimate_print(const struct config *config, struct job *job, const struct memory
         if (!rc && stages)
             rc = tell_stages(stages, timeline, why);
     }
+    if (!rc)
+        rc = estimate_codecs(config, job, memory->lanes, all_s, of, why);
+    if (!rc)
+        print_codecs(config, job, bench.work, &times, of);
+    if (!rc)
+        tell_others(&before);
     estimate_stages_destroy(&stages);
     bench_close(&bench);
-    return rc ? rc : estimate_codecs(config, job, memory->lanes, all_s, why);
+    return rc;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "compress/codec.h"
 #include "node/commands/bench.h"
@@ -14,10 +15,12 @@ enum {
     GROUPS = 3,
     ROUNDS = 8,       /* an exponent follows the sum of the round before; */
     ROUNDS_MOST = 48, /* a unit of a whole tensor moves by a bit in a round, until it is at rest */
-    SPAN = 64,        /* defaults of these keys */
+    TIMED = 2,
+    SPAN = 64, /* defaults of these keys */
     WARMUP = 16,
 };
-static const double STEP_MAX_S = 0.25; /* so all codecs take a minute */
+/* A step that takes longer is computed about so often with a codec, and not with those of the literature. */
+static const double STEP_LONG_S = 0.25, TRY_S = 6;
 /* Bytes of what waits of all shards, as they are all computed here. */
 static const double LEFT_MAX = 1 << 30;
 static const unsigned nodes_of[GROUPS] = {2, 4, 8};
@@ -58,20 +61,36 @@ next_round(struct bench *bench, unsigned all)
 
 /* Of all shards, until exponents are those of a training run. What waits in a memory moves them for long. */
 static void
-settle_units(struct bench *bench, unsigned all, bool memory)
+settle_units(struct bench *bench, unsigned all, bool memory, double step_s)
 {
+    unsigned most = step_s > STEP_LONG_S ? (unsigned)fmax(TRY_S / step_s, 3) : ROUNDS_MOST;
     bench_compute(bench, all);
-    for (unsigned r = 1; r < ROUNDS_MOST && !bench->failed; r++) {
+    for (unsigned r = 1; r < most && !bench->failed; r++) {
         if (r >= ROUNDS && !memory && at_rest(bench))
             return;
         next_round(bench, all);
     }
 }
 
+/* The quicker of two. */
+static void
+time_round(struct bench *bench, const struct config *config, struct estimate_codec *of)
+{
+    unsigned all = config->train.shards, peers = (unsigned)config->mesh.peers;
+    *of = (struct estimate_codec){HUGE_VAL, HUGE_VAL, HUGE_VAL, 0};
+    for (unsigned k = 0; k < TIMED && !bench->failed; k++) {
+        of->few_s = fmin(of->few_s, bench_compute(bench, (all + peers - 1) / peers));
+        double few = fmin(bench_share(bench), 1);
+        of->all_s = fmin(of->all_s, bench_compute(bench, all));
+        of->share = (few + 3 * fmin(bench_share(bench), 1)) / 4;
+        of->apply_s = fmin(of->apply_s, bench_apply(bench));
+    }
+}
+
 /* A codec that sends products sends another one in every second round. */
 static int
-measure_codec(const struct config *config, const struct job *job, unsigned lanes,
-              struct shares *shares, struct why *why)
+measure_codec(const struct config *config, const struct job *job, unsigned lanes, double step_s,
+              struct shares *shares, struct estimate_codec *of, struct why *why)
 {
     struct bench bench;
     const struct codec *codec = codec_of(config->mesh.compress);
@@ -79,13 +98,17 @@ measure_codec(const struct config *config, const struct job *job, unsigned lanes
     bool twice = codec && codec->rounding == CODEC_PRODUCT;
     int rc = bench_open(&bench, config, job, lanes, why);
     if (!rc) {
-        settle_units(&bench, all, codec && codec->memory && codec->percent > 0);
+        settle_units(&bench, all, codec && codec->memory && codec->percent > 0, step_s);
         add_round(&bench, all, twice ? 0.5 : 1, shares);
     }
     if (!rc && twice && !bench.failed) {
         bench_compute(&bench, all);
         next_round(&bench, all);
         add_round(&bench, all, 0.5, shares);
+    }
+    if (!rc && !bench.failed) {
+        bench_compute(&bench, all);
+        time_round(&bench, config, of);
     }
     rc = bench.failed ? -ENOMEM : rc;
     bench_close(&bench);
@@ -111,13 +134,17 @@ with_codec(const struct config *config, unsigned kind, struct config *with)
     return may;
 }
 
-/* Does it need more memory here than may be taken for a try? */
+/* Does it need more memory here than may be taken for a try, or too long? */
 static bool
-left_out(const struct config *with, const struct job *job)
+left_out(const struct config *with, const struct job *job, double step_s)
 {
+    static const enum codec_kind kinds[] = {CODEC_none, CODECS_OF_AUTO};
     const struct codec *codec = codec_of(with->mesh.compress);
     double bytes = 2.0 * sizeof(float) * (double)nn_param_count(job->model) * with->train.shards;
-    return codec && codec->memory && bytes > LEFT_MAX;
+    bool some = step_s <= STEP_LONG_S;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        some = some || kinds[i] == with->mesh.compress;
+    return !some || (codec && codec->memory && bytes > LEFT_MAX);
 }
 
 static void
@@ -153,41 +180,45 @@ add_span_end(const struct config *with, const struct shares *ends, struct shares
         shares->of[g] += (ends->of[g] - shares->of[g]) / rounds;
 }
 
+/* Of one codec, if the job may have it. */
+static int
+estimate_codec(const struct config *with, struct job *job, unsigned lanes, double step_s,
+               struct shares *ends, struct estimate_codec *of, struct why *why)
+{
+    unsigned kind = with->mesh.compress;
+    struct shares shares = {{0}};
+    int rc = job_code(job, with, why);
+    if (rc == -EINVAL) /* the model is too small for it */
+        return 0;
+    bool tried = !rc && !left_out(with, job, step_s);
+    if (tried)
+        rc = measure_codec(with, job, lanes, step_s, &shares, of, why);
+    if (kind == CODEC_int16 && tried)
+        *ends = shares;
+    if (!rc && tried && codec_of(kind) && codec_of(kind)->memory) {
+        double rounds = ceil((double)with->mesh.compress_span / (double)with->train.local_steps);
+        add_span_end(with, ends, &shares);
+        of->share += (ends->of[GROUPS - 1] - of->share) / rounds;
+    }
+    if (!rc)
+        print_codec(with, job, &shares);
+    return rc;
+}
+
 int
 estimate_codecs(const struct config *config, struct job *job, unsigned lanes, double step_s,
-                struct why *why)
+                struct estimate_codec of[CODECS], struct why *why)
 {
     struct config with;
-    struct shares shares, ends = {{1, 1, 1}};
+    struct shares ends = {{0.25, 0.25, 0.25}}; /* those of int16, about, until it is tried */
     int rc = 0;
-    if (step_s > STEP_MAX_S) {
-        printf(
-            "codecs  not tried, as a step takes %.1f s here: compress/README.md has their bytes\n",
-            step_s);
-        return 0;
-    }
+    memset(of, 0, CODECS * sizeof *of);
     printf("codecs  what a node sends in a step, about         and the memory it needs\n");
     printf("  %-9s %11s %11s %11s %11s %11s %11s\n", "", "2 nodes", "4 nodes", "8 nodes", "2 nodes",
            "4 nodes", "8 nodes");
-    for (unsigned kind = CODEC_none; kind < CODECS && !rc; kind++) {
-        if (!with_codec(config, kind, &with))
-            continue;
-        rc = job_code(job, &with, why);
-        if (rc == -EINVAL) { /* the model is too small for it */
-            rc = 0;
-            continue;
-        }
-        shares = (struct shares){{0}};
-        bool tried = !left_out(&with, job);
-        if (!rc && tried)
-            rc = measure_codec(&with, job, lanes, &shares, why);
-        if (kind == CODEC_int16)
-            ends = shares;
-        if (!rc && tried && codec_of(kind) && codec_of(kind)->memory)
-            add_span_end(&with, &ends, &shares);
-        if (!rc)
-            print_codec(&with, job, &shares);
-    }
+    for (unsigned kind = CODEC_none; kind < CODECS && !rc; kind++)
+        if (with_codec(config, kind, &with))
+            rc = estimate_codec(&with, job, lanes, step_s, &ends, &of[kind], why);
     int again = job_code(job, config, why);
     return rc ? rc : again;
 }

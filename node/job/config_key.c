@@ -448,6 +448,10 @@ config_key_unknown(const char *section, const char *name, struct why *why)
         return;
     }
     const struct config_key *best = config_key_first(path) ? NULL : key_nearest(section, name);
+    bool within =
+        strchr(section, '.') && config_key_first(section); /* one of topk is none of powersgd */
+    if (best && within && strcmp(best->section, section) != 0)
+        best = NULL;
     if (!best) {
         expected_instead(section, path, shown, why);
         return;

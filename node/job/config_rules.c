@@ -80,13 +80,12 @@ const struct config_rule config_rules[] = {
     {"mesh.compress != none", "train.exact = no",
      "a codec makes integers of a shard; set train.exact = yes, or leave out mesh.compress"},
     {FREE_SERVERS, "mesh.compress != none|int8",
-     "what is pushed has no sum that other codecs could follow; set mesh.compress = int8, or leave "
-     "it out"},
+     "servers that do not wait can only take int8; set mesh.compress = int8, or leave it out"},
     {"mesh.compress != none|topk", "mesh.topology = gossip",
      "neighbours exchange parameters and no gradients; set mesh.compress = topk, or leave it out"},
     {"mesh.compress != none", "gossip.method = push_sum",
-     "a flow of push-sum is of no difference that could be coded; set gossip.method = average, or "
-     "leave out mesh.compress"},
+     "push_sum sends values, and topk codes differences; set gossip.method = average, or leave out "
+     "mesh.compress"},
     {"mesh.compress_warmup != 16", "mesh.topology = gossip",
      "gossip has no steps that are not compressed; leave out mesh.compress_warmup"},
     {"mesh.compress.topk.bits < 11", "mesh.topology = gossip",
@@ -96,11 +95,16 @@ const struct config_rule config_rules[] = {
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
     {"mesh.compress_span != 64", "mesh.compress != " CODECS_WITH_MEMORY "|auto",
-     "no other codec has a memory; set mesh.compress = topk, or leave out mesh.compress_span"},
-    {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.compress_warmup = 0",
+     "only topk, onebit, randk and powersgd have a memory, and so spans; set mesh.compress = topk, "
+     "or "
+     "leave out mesh.compress_span"},
+    {"mesh.compress = auto", "mesh.compress_warmup = 0",
+     "auto measures in the warm-up; set mesh.compress_warmup = 1 or more"},
+    {"mesh.compress = " CODECS_WITH_MEMORY, "mesh.compress_warmup = 0",
      "its first unit comes from the step before it; set mesh.compress_warmup = 1 or more"},
     {"mesh.compress = " CODECS_WITH_MEMORY "|auto", "mesh.audit > 0",
-     "only who computed the shard before could recompute it; leave out mesh.audit, or set "
+     "what it left out of a shard earlier is known to that node alone; leave out mesh.audit, or "
+     "set "
      "mesh.compress = sparse"},
     {"mesh.pull != fp32", "mesh.topology = gossip",
      "gossip has no servers to pull from; set mesh.topology = server, or leave out mesh.pull"},

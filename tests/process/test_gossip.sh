@@ -173,7 +173,7 @@ refused "leave out gossip.graph" --set gossip.graph=torus
 refused "push-sum waits" $(gossip) --set gossip.method=push_sum --set mesh.sync=async
 refused "replicas differ" $(gossip) --set mesh.audit=0.1
 refused "set mesh.compress = topk" $(gossip) --set mesh.compress=int8
-refused "a flow of push-sum is of no difference" $(gossip) --set gossip.method=push_sum --set mesh.compress=topk
+refused "push_sum sends values, and topk codes differences" $(gossip) --set gossip.method=push_sum --set mesh.compress=topk
 
 echo "check says what a step sends"
 check() { # PATTERN OPTION ...
