@@ -44,9 +44,17 @@ pins_next(const struct sim *sim, const struct sim_node *node)
            sim_rounds_pinned(sim, sim_state_at(sim, node->round + 1));
 }
 
+/* The round in which a codec begins; 0: there is none. */
+static uint64_t
+coded_from(const struct sim *sim)
+{
+    return sim->coded ? 2 + sim->seed % 12 : 0;
+}
+
 static void
 tell(struct sim *sim, struct sim_node *node)
 {
+    uint64_t from = coded_from(sim);
     keep(sim, node);
     node->held = node->committing;
     node->held_round = node->round;
@@ -72,6 +80,9 @@ tell(struct sim *sim, struct sim_node *node)
                                          .done = node->done,
                                          .pinned = sim_rounds_pinned(sim, &node->state),
                                          .pins_next = pins_next(sim, node),
+                                         .warms = node->round < from ? from - node->round : 0,
+                                         .coded = from && node->round >= from && sim->seed % 3,
+                                         .alone = from && node->round > from && !(sim->seed % 3),
                                          .rows = stages_rows(&sim->profile, &node->state)});
     segments_told(sim, node);
 }

@@ -11,7 +11,7 @@ struct sim_options {
     unsigned jobs;
     uint64_t mutant, coding_mutant;
     const char *print, *scenario, *engine, *staleness;
-    bool one, mutants, drill, verbose, followers_flip, many_flips, staged;
+    bool one, mutants, drill, verbose, followers_flip, many_flips, staged, coded;
 };
 
 /* main.c */

@@ -345,6 +345,7 @@ struct sim {
     bool followers_flip; /* states flip in nodes that follow others, too */
     bool many_flips;     /* all schedules are of flips, and have eight times as many */
     bool staged;         /* in all schedules the model is cut into stages */
+    bool coded;          /* a codec begins after some rounds: core_state.warms */
     bool drill;          /* one fault in an otherwise quiet run: how long until the next commit? */
     enum sim_fault drill_kind;
     enum sim_slow slow;
