@@ -266,7 +266,7 @@ lines:                               ## list every line that the program can say
 layers: all                          ## check who includes, calls and writes what; write down a sum that has fallen
 	@tests/support/layers.sh $B --write
 pypi: build/venv-torch build/venv-tensorboard ## PyTorch and TensorBoard from PyPI, with which make check compares
-build/venv-torch: PYPI = torch numpy pyyaml
+build/venv-torch: PYPI = torch numpy pandas pyyaml
 build/venv-tensorboard: PYPI = tensorboard
 build/venv-hivemind: PYPI = hivemind pyyaml
 build/venv-%:

@@ -222,6 +222,8 @@ eval_run(struct config *config, const struct options *options, const char *const
     rc = rc ? rc : evaluate(config, &job, args[1], why);
     if (!rc && own)
         term_fail("%s does not say how its data were scaled: as this job's data are", args[1]);
+    if (!rc && data_remark(job.data))
+        term_fail("%s", data_remark(job.data));
     model_note_fini(&note);
     job_close(&job);
     return rc;

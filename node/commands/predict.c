@@ -253,6 +253,8 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
     if (!rc && path)
         rc = data_open_rows(rows, like, path, scaled, why);
     p->data = *rows ? *rows : job->data;
+    if (!rc && data_remark(p->data))
+        term_fail("%s", data_remark(p->data));
     return rc;
 }
 

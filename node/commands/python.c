@@ -114,6 +114,33 @@ static const char recurrent[] =
     "        y = self.layer[0](x)[0]\n"
     "        return y[:, -1] if self.last else y\n";
 
+static const char features[] =
+    "\n\n"
+    "def features(row):\n"
+    "    \"\"\"A sample from a row of a table: its cells as texts, by name, or a list of all but "
+    "the label.\"\"\"\n"
+    "    gaps = (\"\", \"?\", \"NA\", \"N/A\", \"n/a\", \"#N/A\", \"<NA>\", \"NaN\", \"nan\", "
+    "\"-NaN\", \"-nan\", "
+    "\"NULL\", \"null\", \"None\")\n"
+    "    columns = [c for c in json.loads(metadata[\"columns\"]) if c[\"kind\"] != \"label\"]\n"
+    "    x = []\n"
+    "    for i, column in enumerate(columns):\n"
+    "        if column[\"kind\"] == \"ignored\":\n"
+    "            continue\n"
+    "        cell = (row[column[\"name\"]] if isinstance(row, dict) else row[i]).strip()\n"
+    "        if column[\"kind\"] == \"words\":\n"
+    "            x += [float(cell == word) for word in column[\"words\"]]\n"
+    "        else:\n"
+    "            x.append(column[\"fill\"] if cell in gaps else float(cell))\n"
+    "        if column.get(\"missing\"):\n"
+    "            x.append(float(cell in gaps))\n"
+    "    x = torch.tensor(x)\n"
+    "    if \"mean\" in metadata:\n"
+    "        mean, scale = (torch.tensor(json.loads(metadata[key])).double() for key in (\"mean\", "
+    "\"scale\"))\n"
+    "        x = ((x.double() - mean) * scale).float()\n"
+    "    return x\n";
+
 static bool
 is_recurrent(const struct nn_layer_spec *spec)
 {
@@ -348,6 +375,8 @@ python_print(struct config *config, const char *model_path, struct why *why)
     }
     if (!rc)
         print_program(config, job.model, &input, &note.scaling, model_path);
+    if (!rc && note.table)
+        fputs(features, stdout);
     free(params);
     model_note_fini(&note);
     job_close(&job);

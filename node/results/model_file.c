@@ -14,6 +14,7 @@
 #include "nn/files.h"
 #include "nn/files/disk.h"
 #include "node/job/parse.h"
+#include "node/results/table_note.h"
 #include "proto/fail.h"
 
 enum {
@@ -121,6 +122,22 @@ add_scaling(struct pairs *pairs, const struct data_scaling *scaling)
     add_list(pairs, "scale", scale);
 }
 
+/* Without names if these are too long for who reads it. */
+static void
+add_table(struct pairs *pairs, const struct data_table *table)
+{
+    json_t *list = table && table->count <= COLUMNS_MAX ? table_note_write(table) : NULL;
+    char *text = list ? json_dumps(list, JSON_REAL_PRECISION(17)) : NULL;
+    if (text && strlen(text) > LIST_TEXT_MAX) {
+        for (size_t f = 0; f < json_array_size(list); f++)
+            json_object_del(json_array_get(list, f), "name");
+        free(text);
+        text = json_dumps(list, JSON_REAL_PRECISION(17));
+    }
+    add_pair(pairs, "columns", text);
+    json_decref(list);
+}
+
 static void
 add_classes(struct pairs *pairs, const struct data_set *data)
 {
@@ -164,6 +181,7 @@ add_metadata(struct pairs *pairs, const struct config *config, const struct job 
     add_pair(pairs, "job", strdup(hash));
     add_pair(pairs, "config", strdup(config->text));
     add_scaling(pairs, &scaling);
+    add_table(pairs, scaling.table);
     add_classes(pairs, job->data);
 }
 
@@ -428,6 +446,23 @@ read_columns(struct model_note *note, const struct reading *r, size_t width)
 }
 
 static int
+read_table_note(struct model_note *note, const struct reading *r, size_t width)
+{
+    static const char expected[] = "a list of columns with as many features as a sample";
+    json_t *list;
+    int rc = read_metadata_list(r, "columns", COLUMNS_MAX, expected, &list);
+    if (list)
+        note->table = calloc(1, sizeof *note->table);
+    if (list && !note->table)
+        rc = why_error(r->why, -ENOMEM, "%s: no memory for its metadata", r->path);
+    else if (list && !table_note_read(note->table, list, width))
+        rc = refuse_metadata(r, "columns", expected);
+    note->scaling.table = note->table;
+    json_decref(list);
+    return rc;
+}
+
+static int
 read_classes(struct model_note *note, const struct reading *r)
 {
     static const char expected[] = "a list of names";
@@ -479,6 +514,8 @@ model_note_take(struct model_note *out, const char *name, const struct json_t *m
         rc = read_norm(&out->scaling, &r, width);
     if (!rc && width)
         rc = read_columns(out, &r, width);
+    if (!rc && width)
+        rc = read_table_note(out, &r, width);
     rc = rc ? rc : read_unit(out, &r);
     return rc ? rc : read_classes(out, &r);
 }
@@ -506,6 +543,9 @@ model_note_open(struct model_note *out, struct job *job, const struct config *co
 void
 model_note_fini(struct model_note *note)
 {
+    if (note->table)
+        data_table_fini(note->table);
+    free(note->table);
     free(note->class_name);
     free(note->column);
     free(note->config);

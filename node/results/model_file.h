@@ -14,6 +14,7 @@
  *     norm             [[scale, shift], ..]: what a byte becomes, byte * scale + shift, for each colour; if samples are
  *                      bytes
  *     mean, scale      [..], [..]: what a number becomes, (number - mean) * scale, for each column; with data.standardise
+ *     columns          what the columns of a table are: table_note.h; with data.source: csv
  *
  * A file without these metadata is read, too; then they are unknown. So is the scaling of a file with `norm` and no
  * `unit` whose job has npy: such files were written for arrays of any type. */
@@ -54,10 +55,11 @@ void model_stream_drop(struct model_stream **stream);
 
 /* What the metadata of a file say. */
 struct model_note {
-    /* scaling.input.dims 0: unknown; classes may be known without it. It borrows the next two */
+    /* scaling.input.dims 0: unknown; classes may be known without it. It borrows the next three */
     struct data_scaling scaling;
     bool told; /* scaling is all that there is to know */
     struct data_column *column;
+    struct data_table *table; /* owned; NULL: the data are no table */
     char (*class_name)[DATA_NAME_SIZE];
     char *config; /* text of the job; NULL: unknown; owned */
 };

@@ -94,7 +94,7 @@ run "predict rows" predict "$WORK/table.yaml" "$WORK/reference/model.safetensors
 [ "$(head -n 1 "$WORK/out")" = row,y0 ] || fail "header $(head -n 1 "$WORK/out")"
 [ "$(wc -l <"$WORK/out")" = 481 ] || fail "$(wc -l <"$WORK/out") lines for 480 rows"
 [ -z "$(cut -d, -f 2 "$WORK/out" | sort | comm -13 - "$WORK/known")" ] || fail "rows without their last column are predicted otherwise"
-refused "rows with the label" "table.csv: 3 elements per row, expected the 2 of a sample of the data \(without the label\)" \
+refused "rows with the label" "table.csv: 3 columns, expected 2: without the label, column 3 \(sum\)" \
     predict "$WORK/table.yaml" "$WORK/reference/model.safetensors" "$WORK/table.csv" --data "$WORK"
 echo "numbers: $(wc -l <"$WORK/known") rows alike"
 
