@@ -221,8 +221,10 @@ csv_is_missing(struct csv_text s)
 {
     static const char *const words[] = {"?",   "NA",   "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
                                         "nan", "-NaN", "-nan", "NULL", "null", "None"};
-    for (size_t i = 0; !s.quoted && i < sizeof words / sizeof *words; i++)
+    if (s.size == 0 || s.quoted || (s.at[0] >= '0' && s.at[0] <= '9'))
+        return s.size == 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == s.size && memcmp(words[i], s.at, s.size) == 0)
             return true;
-    return s.size == 0;
+    return false;
 }

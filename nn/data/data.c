@@ -75,8 +75,13 @@ data_find(const struct data_spec *spec, const char *name, const char *also,
           char path[DATA_PATH_SIZE], struct why *why)
 {
     int rc = data_file_path(path, spec->dir, "", name, why);
-    if (rc || spec->bare || access(path, F_OK) == 0 || errno != ENOENT)
+    if (rc || spec->bare || access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
         return rc;
+    if (errno == ENOTDIR && spec->dir)
+        return why_error(
+            why, -ENOTDIR,
+            "%s is a file: --data (data.dir) names the folder, data.file the file in it",
+            spec->dir);
     return data_missing(spec, name, also, why);
 }
 

@@ -1,5 +1,5 @@
-/* data_csv.h - a table while it is read, for data_csv.c (its rows), data_csv_header.c (is the first row one of names?)
- * and data_csv_plan.c (what each column becomes). */
+/* data_csv.h - a table while it is read, for data_csv_scan.c (what is in its columns), data_csv_header.c (is the first
+ * row one of names?), data_csv_plan.c (what each column becomes) and data_csv.c (its rows). */
 #ifndef NN_DATA_CSV_H
 #define NN_DATA_CSV_H
 
@@ -57,6 +57,12 @@ struct csv {
     struct why *remark;
 };
 
+/* The fields of the next row, whose first byte is `row`, into csv->cell. */
+int csv_read_cells(struct csv *csv, const char *row);
+/* The first pass over one file that was opened. */
+int csv_scan_file(struct csv *csv, size_t file);
+/* After it, over all: which first rows are headers, and their names. */
+int csv_judge_files(struct csv *csv);
 /* How the model reads its tables; NULL: there is no model. */
 const struct data_table *csv_like(const struct csv *csv);
 /* Of the row that was read last. */

@@ -60,8 +60,11 @@ check_outputs(const struct config *config, const struct job *job, struct why *wh
     if (config->train.loss == NN_CROSS_ENTROPY && classes != outputs)
         return why_error(
             why, -EINVAL,
-            "%s: the last layer has %zu outputs, expected %zu: one per class of the data",
-            config->file, outputs, classes);
+            "%s: the last layer has %zu outputs, expected %zu: one per class of the data%s",
+            config->file, outputs, classes,
+            config->data.source == DATA_CSV && !config->data.label[0]
+                ? ", whose label is the last column (data.label chooses another one)"
+                : "");
     if (config->train.loss == NN_LOGISTIC && classes > 2)
         return why_error(why, -EINVAL,
                          "%s: train.loss = logistic, but the data has %zu classes, expected 2",

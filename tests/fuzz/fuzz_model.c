@@ -28,6 +28,20 @@ check_scaling(const struct data_scaling *scaling)
         assert(isfinite(scaling->column[i].mean) && isfinite(scaling->column[i].scale));
 }
 
+static void
+check_table(const struct data_scaling *scaling)
+{
+    size_t features = 0;
+    for (size_t f = 0; scaling->table && f < scaling->table->count; f++) {
+        const struct data_field *field = &scaling->table->field[f];
+        assert(isfinite(field->fill));
+        for (size_t w = 1; w < field->words; w++)
+            assert(strcmp(field->word[w - 1], field->word[w]) < 0);
+        features += data_field_features(field);
+    }
+    assert(!scaling->table || features == nn_shape_size(&scaling->input));
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -38,8 +52,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(!rc == !!metadata);
     if (!rc) {
         rc = model_note_take(&note, "input", metadata, &why);
-        if (!rc)
+        if (!rc) {
             check_scaling(&note.scaling);
+            check_table(&note.scaling);
+        }
         for (size_t i = 0; !rc && i < note.scaling.class_count; i++)
             assert(strlen(note.class_name[i]) < DATA_NAME_SIZE &&
                    parse_printable(note.class_name[i]));

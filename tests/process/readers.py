@@ -205,7 +205,7 @@ def check_predictions(folder, path, table, frame, classes):
     def compare(what, text, x):
         head, rows = predicted(text)
         z, p = one_hot(x, weight, bias)
-        first = next(i for i, name in enumerate(head) if name[0] in 'py')
+        first = head.index('class') + 1 if classes else head.index('y0')
         equal(what, np.array([[float(v) for v in row[first:]] for row in rows]), p if classes else z, 2e-5)
         if classes:
             sure = np.sort(p, axis=1)[:, -1] - np.sort(p, axis=1)[:, -2] > 1e-4
@@ -214,6 +214,11 @@ def check_predictions(folder, path, table, frame, classes):
             assert all(a == b for a, b, s in zip(said, wanted, sure) if s), f'{what}: classes {said}, expected {wanted}'
 
     compare('predict', run('predict', path, model, '--data', folder), table.features(table.frame[table.test]))
+    if classes:
+        z, _ = one_hot(table.features(table.frame[table.test]), weight, bias)
+        right = 100 * (z.argmax(axis=1) == table.labels(table.frame[table.test])).mean()
+        said = run('eval', path, model, '--data', folder)
+        assert f'accuracy {right:.2f} %' in said, f'eval: {said.strip()}, expected {right:.2f} %'
     rows = frame if table.fills else frame[~table.gaps[table.used].any(axis=1).reindex(frame.index, fill_value=True)] \
         if len(frame) == len(table.frame) else table.frame
     bare = rows.drop(columns=[table.label])
@@ -221,6 +226,19 @@ def check_predictions(folder, path, table, frame, classes):
         name = os.path.join(folder, what + '.csv')
         part.to_csv(name, index=False)
         compare(what, run('predict', path, model, name), table.features(part))
+
+
+def check_torch(folder, path, table):
+    """The program that check --python prints makes the same samples of rows."""
+    import torch
+    model = next(os.path.join(at, 'model.safetensors') for at, _, names in os.walk(os.path.join(folder, 'runs'))
+                 if 'model.safetensors' in names)
+    names = {}
+    exec(run('check', path, '--python', model, '--data', folder), names)
+    rows = table.frame.drop(columns=[table.label])
+    for what, ours in (('dict', [names['features'](row) for row in rows.to_dict('records')]),
+                       ('list', [names['features'](row) for row in rows.values.tolist()])):
+        equal(f'features of a {what} in PyTorch', torch.stack(ours).numpy(), table.features(rows), 2e-6)
 
 
 @case
@@ -246,6 +264,8 @@ def table_case(folder, text, target, frame=None, predict=True, **more):
     equal('test labels', ty, table.labels(test))
     if predict:
         check_predictions(folder, path, table, frame, not regression)
+    if more.get('torch'):
+        check_torch(folder, path, table)
 
 
 @case
@@ -318,7 +338,8 @@ def tables():
     table_case('words', text_of(people()), 'out', ignore=['id'])
     table_case('words standardised', text_of(people()), 'out', ignore=['id'], standardise=True)
     table_case('gaps mean', text_of(people(80, 0.1)), 'out', ignore=['id'], missing='mean')
-    table_case('gaps mean standardised', text_of(people(80, 0.1)), 'out', ignore=['id'], missing='mean', standardise=True)
+    table_case('gaps mean standardised', text_of(people(80, 0.1)), 'out', ignore=['id'], missing='mean', standardise=True,
+               torch=True)
     table_case('gaps drop', text_of(people(80, 0.1)), 'out', ignore=['id'], missing='drop')
     table_case('label first', text_of(plain[['y', 'x0', 'x1', 'x2']]), 'y', label='y')
     table_case('label by number', text_of(plain[['x0', 'y', 'x1', 'x2']]), 'y', label='2')

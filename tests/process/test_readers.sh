@@ -3,6 +3,6 @@
 # `make pypi` gets both.
 . "$(dirname "$0")/../support/process.sh"
 
-pypi torch "import numpy, pandas"
+pypi torch "import numpy, pandas, torch"
 "$VENV/bin/python" "$ROOT/tests/process/readers.py" "$MESHNODE" "$WORK" >"$WORK/out" 2>&1 || fail "$(cat "$WORK/out")"
 cat "$WORK/out"

@@ -112,6 +112,42 @@ columns_and_names_come_back_equal(void **state)
     close_all(config, &job, &note);
 }
 
+/* How a table became samples: names, words, means of missing cells. */
+static void
+a_table_comes_back_equal(void **state)
+{
+    static const char rows[] = "id,sex,age,out\nu1,f,20,1\nu2,m,,0\nu3,\"m, x\",40,1\nu4,f,1e-3,0\n"
+                               "u5,f,NA,1\nu6,m,7,0\nu7,m,9,1\n";
+    struct job job = {0};
+    struct model_note note;
+    struct data_scaling wanted;
+    (void)state;
+    folder_write(&folder, "w.csv", rows, strlen(rows));
+    struct config *config =
+        round_trip("data: {source: csv, file: w.csv, missing: mean, ignore: [id]}\n"
+                   "model: [dense: 2]\ntrain: {batch: 2, shards: 1}\n",
+                   &job, &note);
+    data_scaling(job.data, &wanted);
+    const struct data_table *got = note.scaling.table;
+    assert_non_null(got);
+    assert_int_equal(got->count, 4);
+    assert_true(got->fills);
+    for (size_t f = 0; f < got->count; f++) {
+        const struct data_field *a = &got->field[f], *b = &wanted.table->field[f];
+        assert_int_equal(a->kind, b->kind);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->missing, b->missing);
+        assert_int_equal(a->words, b->words);
+        assert_true(a->fill == b->fill);
+        for (size_t w = 0; w < a->words; w++)
+            assert_string_equal(a->word[w], b->word[w]);
+    }
+    assert_int_equal(got->field[0].kind, DATA_IGNORED);
+    assert_true(got->field[2].fill > 0 && got->field[2].missing);
+    assert_int_equal(got->field[3].kind, DATA_LABEL);
+    close_all(config, &job, &note);
+}
+
 static void
 bytes_come_back_equal(void **state)
 {
@@ -310,6 +346,30 @@ what_was_made_up_is_refused(void **state)
     refuses("{\"input\":\"[2]\",\"mean\":\"[1,2]\",\"scale\":\"[1,2,3]\"}", "scale in its");
     refuses("{\"input\":\"[2]\",\"mean\":\"[1,true]\",\"scale\":\"[1,2]\"}", "in its metadata");
     refuses("{\"input\":\"[1]\",\"mean\":\"[1e999]\",\"scale\":\"[1]\"}", "mean in its metadata");
+    static const char *const columns[] = {"[1]",
+                                          "[{}]",
+                                          "[{'kind':'picture'}]",
+                                          "[{'kind':'number'},{'kind':'number'}]", /* two */
+                                          "[{'kind':'label'}]",
+                                          "[{'kind':'words','words':[]}]",
+                                          "[{'kind':'words','words':'a'}]",
+                                          "[{'kind':'words','words':[1]}]",
+                                          "[{'kind':'number','name':1}]",
+                                          "[{'kind':'number','fill':'1'}]",
+                                          "[{'kind':'number','fill':1e300}]",
+                                          "[{'kind':'number','missing':1}]",
+                                          "[{'kind':'number','missing':true}]",
+                                          "[{'kind':'number'},{'kind':'label','missing':true}]"};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        char text[256], *to = text + sprintf(text, "{\"input\":\"[1]\",\"columns\":\"");
+        for (const char *c = columns[i]; *c; c++)
+            to += sprintf(to, *c == '\'' ? "\\\"" : "%c", *c);
+        strcpy(to, "\"}");
+        refuses(text, "columns in its metadata is not a list of columns with as many features");
+    }
+    refuses("{\"input\":\"[2]\",\"columns\":\"[{\\\"kind\\\":\\\"words\\\",\\\"words\\\":"
+            "[\\\"b\\\",\\\"a\\\"]}]\"}",
+            "columns in its metadata"); /* words that do not rise could not be found */
     refuses("{\"classes\":\"[\\\"a\\\",1]\"}", "classes in its metadata is not a list of names");
     refuses("{\"classes\":\"cat\"}", "classes in its metadata");
     assert_int_equal(read_header("{\"__metadata__\":{\"input\":\"[1]\",\"input\":\"[2]\"}}"),
@@ -359,6 +419,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_and_names_come_back_equal),
+        cmocka_unit_test(a_table_comes_back_equal),
         cmocka_unit_test(bytes_come_back_equal),
         cmocka_unit_test(weights_that_come_in_pieces_give_the_same_file),
         cmocka_unit_test(a_stream_that_fails_leaves_the_old_file),
