@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_python.sh - what `check --python` prints rebuilds models of every layer kind in PyTorch, and gives what predict does.
+# test_python.sh - what `check --python` prints rebuilds models of every layer kind in PyTorch, and gives what predict does. The
+# state_dict of it, with PyTorch's names and counters, is a model of the job again.
 # `make pypi` gets PyTorch.
 . "$(dirname "$0")/../support/process.sh"
 
@@ -62,10 +63,18 @@ grep -q "missing tensor" "$WORK/out" || fail "$(cat "$WORK/out")"
 pypi torch "import torch, numpy"
 "$MESHNODE" convert "$WORK/mlp.yaml" "$WORK/arrays" >/dev/null || fail "convert"
 cat >"$WORK/compare.py" <<'EOF'
-import csv, sys
+import csv, json, struct, sys
 import numpy
 folder, job, shape = sys.argv[1], sys.argv[2], [int(n) for n in sys.argv[3].split(",")]
 exec(open(f"{folder}/{job}.py").read())
+with open(f"{folder}/{job}.torch", "wb") as file:  # as the safetensors library: sorted by name, counters first
+    header, data = {"__metadata__": None}, b""
+    for name, x in sorted(net.state_dict().items(), key=lambda item: (item[1].dtype != torch.int64, item[0])):
+        begin, data = len(data), data + x.numpy().tobytes()
+        kind = "I64" if x.dtype == torch.int64 else "F32"
+        header[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    file.write(struct.pack("<Q", len(text)) + text + data)
 with torch.no_grad():
     if job == "gpt":
         assert net(torch.zeros(2, 16)).shape == (2, 16, 256)
@@ -78,4 +87,11 @@ with torch.no_grad():
 EOF
 for job in mlp:1,28,28 cnn:1,28,28 recurrent:28,28 attention:28,28 gpt:16; do
     "$VENV/bin/python" "$WORK/compare.py" "$WORK" "${job%:*}" "${job#*:}" || fail "$job in PyTorch"
+done
+for job in mlp cnn recurrent attention gpt; do
+    "$MESHNODE" eval "$WORK/$job.yaml" "$WORK/$job.torch" --data "$WORK" >"$WORK/theirs" 2>"$WORK/err" || fail "$job: $(cat "$WORK/err")"
+    grep -q "$job.torch: PyTorch's names go by order: 0 is 0\|1 is 1" "$WORK/err" || fail "$job: $(cat "$WORK/err")"
+    "$MESHNODE" eval "$WORK/$job.yaml" "$WORK/$job/model.safetensors" --data "$WORK" >"$WORK/ours" || fail "$job: eval"
+    cmp "$WORK/ours" "$WORK/theirs" || fail "$job of PyTorch: $(cat "$WORK/theirs")"
+    echo "$job of PyTorch: $(sed 's/.*order: //; q' "$WORK/err")"
 done
