@@ -4,7 +4,9 @@
  *     forge less DIR...      gossip: each step leaves out one of its shards
  *     forge same DIR...      gossip: all nodes compute the shards of the first one
  *     forge skip DIR...      gossip: step 6 is left out, and one more is made at the end
- *     forge alone DIR...     gossip: each node says that it had a plan of its own, in which the others did nothing */
+ *     forge alone DIR...     gossip: each node says that it had a plan of its own, in which the others did nothing
+ *
+ * less and same change only steps in plans of several nodes, and print of each folder what is to be said of the first one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,16 +162,31 @@ fresh(const struct journal_record *record, uint8_t *out)
 static struct gossip_names read_names, put_names;
 static uint64_t first_shards;
 
+/* Other shards than those of its rank. */
+static void
+exchange(struct gossip_note *note, uint64_t shards, int d)
+{
+    static bool told[DIRS_MAX];
+    if (!told[d] && shards != note->shards)
+        printf("%s/" JOURNAL_FILE ": step %llu: computed shards %llx, expected %llx: those of node "
+               "%u of %llu\n",
+               dir[d], (unsigned long long)note->step + 1, (unsigned long long)shards,
+               (unsigned long long)note->shards, note->range + 1, (unsigned long long)note->number);
+    told[d] = told[d] || shards != note->shards;
+    note->shards = shards;
+}
+
 static void
 change(struct gossip_note *note, int d)
 {
     if (note->event != GOSSIP_READ)
         return;
-    first_shards = first_shards ? first_shards : note->shards;
-    if (strcmp(what, "less") == 0)
-        note->shards &= note->shards - 1;
-    if (strcmp(what, "same") == 0)
-        note->shards = first_shards;
+    if (note->number > 1 && strcmp(what, "less") == 0)
+        exchange(note, note->shards & (note->shards - 1), d);
+    if (note->number > 1 && strcmp(what, "same") == 0) {
+        first_shards = first_shards ? first_shards : note->shards;
+        exchange(note, first_shards, d);
+    }
     if (strcmp(what, "skip") == 0)
         note->step += note->step >= SKIPPED;
     if (strcmp(what, "alone") == 0)
