@@ -607,6 +607,72 @@ who_has_no_shard_watches_until_there_is_one(void **state)
     lone_destroy(&lone);
 }
 
+/* 6 was too slow: 7 has its shard, until 6 tries again and somebody makes a plan. */
+static void
+who_has_no_shard_takes_the_place_of_a_node_that_is_left_out(void **state)
+{
+    (void)state;
+    struct lone *lone = third_of_three(2);
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true, .benched = true}};
+    struct proto_hears hears = {.count = 2};
+    uint64_t round = 1;
+    lone->speed = 1000000;
+    others_train(lone, 100, &round);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    hears.nodes[0].node = lone_node(lone, 5);
+    hears.nodes[1].node = lone_node(lone, 7);
+    msg.heartbeat.round = round;
+    lone_say_beat(lone, 6, &msg, &hears);
+    lone_run(lone, 20);
+    assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    assert_int_equal(lone_logged(lone, "this node is no longer left out: there is a shard for it"),
+                     1);
+    others_train(lone, 100, &round);
+    assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
+    lone_destroy(&lone);
+}
+
+/* 5 leads 6, which is too slow for one of the two shards. 7 watches, or `watches` is false: nobody does. */
+static enum straggler_verdict
+verdict_beside(bool watches, struct lone **out)
+{
+    struct lone *lone = *out = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 2});
+    struct core *core = lone->core;
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.idle = true, .benched = watches}};
+    struct proto_hears hears = {.count = 2};
+    enum straggler_verdict verdict = STRAGGLER_GO_ON;
+    lone_meet(lone, 6);
+    lone_meet(lone, 7);
+    lone->speed = 1000000;
+    lone_run_with(lone, 100, (unsigned[]){6}, 1, 0, true);
+    assert_true(plan_leads(core) && core->plan.now.count == 2);
+    hears.nodes[0].node = lone_node(lone, 5);
+    hears.nodes[1].node = lone_node(lone, 6);
+    lone_say_beat(lone, 7, &msg, &hears);
+    core->plan.now.members[0].shards = 3;
+    core->plan.now.members[1].shards = 0;
+    core->contribution.speed = 10000000;
+    core->straggler.full = true;
+    for (unsigned k = 0; verdict == STRAGGLER_GO_ON && k < 2 * STRAGGLER_ROUNDS; k++)
+        verdict = straggler_round(&core->straggler, core, 40 * MS);
+    return verdict;
+}
+
+static void
+who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one(void **state)
+{
+    (void)state;
+    struct lone *lone;
+    assert_int_equal(verdict_beside(false, &lone), STRAGGLER_GO_ON);
+    assert_null(lone_sent(lone, 6, PROTO_BENCH));
+    lone_destroy(&lone);
+    assert_int_equal(verdict_beside(true, &lone), STRAGGLER_HOLD);
+    assert_non_null(lone_sent(lone, 6, PROTO_BENCH));
+    assert_int_equal(lone_logged(lone, "it is too slow for a shard, and another node has none"), 1);
+    lone_destroy(&lone);
+}
+
 /* As many as there are shards beat, and do nothing. */
 static void
 who_has_no_shard_goes_on_when_nobody_else_does(void **state)
@@ -718,6 +784,8 @@ main(void)
         cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
         cmocka_unit_test(a_plan_has_no_more_members_than_shards),
         cmocka_unit_test(who_has_no_shard_watches_until_there_is_one),
+        cmocka_unit_test(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out),
+        cmocka_unit_test(who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one),
         cmocka_unit_test(who_has_no_shard_goes_on_when_nobody_else_does),
         cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),
         cmocka_unit_test(leaving_out_is_judged_by_what_rounds_take_on_average),

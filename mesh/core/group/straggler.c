@@ -326,9 +326,10 @@ leave_out(struct straggler *s, const struct core *core, int i, const struct prot
 }
 
 /* The members that are not in `best` are left out: the others, and then this node, are told. What a round with all
- * takes is remembered: they come back one day. */
+ * takes is remembered: they come back one day. `why` NULL: rounds take less without them. */
 static void
-send_away(struct straggler *s, const struct core *core, const struct cost_view *view, uint64_t best)
+send_away(struct straggler *s, const struct core *core, const struct cost_view *view, uint64_t best,
+          const char *why)
 {
     uint64_t all = bits_below(view->cost.n), then_us = cost_expect_us(view, best);
     struct cost_round with = cost_round(&view->cost, all);
@@ -348,7 +349,7 @@ send_away(struct straggler *s, const struct core *core, const struct cost_view *
         if (best >> m & 1)
             continue;
         if (i >= 0)
-            leave_out(s, core, i, &bench, bench_words(words, &bench));
+            leave_out(s, core, i, &bench, why ? why : bench_words(words, &bench));
         else
             straggler_on_bench(s, core, &bench);
     }
@@ -382,8 +383,35 @@ part(struct straggler *s, const struct core *core, uint64_t us)
         return STRAGGLER_GO_ON;
     s->parted = core->alone;
     view.round_us = !at_once ? us : all_us > least_us ? all_us : least_us;
-    send_away(s, core, &view, self);
+    send_away(s, core, &view, self, NULL);
     return STRAGGLER_ABORT;
+}
+
+/* Does peers[i] only watch for want of a shard? Whom this node left out is too slow. */
+static bool
+could_help(const struct core *core, int i)
+{
+    return view_usable(core, i) && core->view.of[i].beat.benched && !core->view.of[i].beat.done &&
+           core->straggler.of[i].told_at.us == 0 && !core->plan.of[i].stuck &&
+           !divergence_excludes(core, i);
+}
+
+/* Members, a bitmap of ranks, that are too slow for a shard and keep somebody out who could have one. */
+static uint64_t
+in_the_way(const struct core *core, const struct cost_view *view)
+{
+    uint64_t who = 0;
+    unsigned others = 0;
+    if (core->plan.now.count < core->members_max)
+        return 0;
+    for (int i = 0; i < core->peers.high; i++)
+        others += could_help(core, i);
+    for (size_t m = 0; m < view->cost.n && others > 0; m++) {
+        bool idle = core->plan.now.members[m].shards == 0 && view->cost.of[m].speed > 0;
+        who |= (uint64_t)idle << m;
+        others -= idle;
+    }
+    return who;
 }
 
 /* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then
@@ -416,8 +444,26 @@ decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
         return STRAGGLER_GO_ON;
     if (first)
         view.round_us = view.measured_only || us > all_us ? us : all_us;
-    send_away(s, core, &view, best);
+    send_away(s, core, &view, best, NULL);
     return far ? STRAGGLER_ABORT : s->benched ? STRAGGLER_BENCHED : STRAGGLER_HOLD;
+}
+
+/* Who has no shard gives its place to who could have one. */
+static enum straggler_verdict
+make_room(struct straggler *s, const struct core *core)
+{
+    struct cost_view view;
+    if (!may_decide(core))
+        return STRAGGLER_GO_ON;
+    straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
+    view.round_us = shortest_us(s);
+    uint64_t out = in_the_way(core, &view);
+    if (out == 0)
+        return STRAGGLER_GO_ON;
+    send_away(s, core, &view, bits_below(view.cost.n) & ~out,
+              "it is too slow for a shard, and another node has none");
+    s->before_us = 0; /* it is not to help by itself */
+    return s->benched ? STRAGGLER_BENCHED : STRAGGLER_HOLD;
 }
 
 /* It did not help: those who were left out last may come back, and for a while nobody is left out by a prediction. */
@@ -449,7 +495,8 @@ lead(struct straggler *s, const struct core *core, uint64_t us)
             recall(s, core);
         s->before_us = 0;
     }
-    return decide(s, core, us, true);
+    enum straggler_verdict verdict = decide(s, core, us, true);
+    return verdict == STRAGGLER_GO_ON && least_us > 0 ? make_room(s, core) : verdict;
 }
 
 enum straggler_verdict
@@ -565,13 +612,14 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     return STRAGGLER_BENCHED;
 }
 
-/* Do nodes with lower ids take all shards? A node that was left out for a while keeps its place. */
+/* Do nodes with lower ids take all shards? Who is left out takes none. */
 static bool
 is_surplus(const struct straggler *s, const struct core *core)
 {
     unsigned lower = 0;
     for (int i = 0; i < core->peers.high; i++)
         lower += view_usable(core, i) && !core->plan.of[i].stuck && !divergence_excludes(core, i) &&
+                 !core->view.of[i].beat.benched &&
                  core->peers.peers[i].node.id < core->config.self.id;
     return core->others_train && !core->done && lower >= core->members_max &&
            awake_reached(core->awake, s->need_at);
