@@ -6,9 +6,12 @@
 # nodes wait more than they compute. Each test runs in a session of its own. What is left of the session when the test
 # ends, or when we are interrupted, is killed: a node that a failed test forgot would slow down all that follow.
 #
+# Some tests draw by the day since 1970 what they try: DAY=N draws again what they drew on that day.
+#
 # RUNNER: words to put before programs (not scripts), such as an emulator.
 logs=$1
 shift
+export DAY=${DAY:-$(($(date +%s) / 86400))}
 jobs=${JOBS:-$(($(nproc) + 1))}
 mkdir -p "$logs"
 total=$# passed=0 failed=0 skipped=0 count=0 began=$SECONDS
@@ -59,5 +62,5 @@ for test in "$@"; do
     [ "${#test_of[@]}" -lt "$jobs" ] || finish
 done
 while [ "${#test_of[@]}" -gt 0 ]; do finish; done
-echo "$passed passed, $failed failed, $skipped skipped in $(minutes $((SECONDS - began)))"
+echo "$passed passed, $failed failed, $skipped skipped in $(minutes $((SECONDS - began))); drawn by DAY=$DAY"
 [ "$failed" = 0 ]

@@ -19,10 +19,10 @@ scenarios=(configs/chaos-*.yaml)
 # Of the free ways (elected servers that do not wait, gossip) two files, chosen by the seed.
 mapfile -t free < <(grep -l '^way:' "${scenarios[@]}")
 free=("${free[seed % ${#free[@]}]}" "${free[(seed + ${#free[@]} / 2) % ${#free[@]}]}")
-points=--all matrix=--all servers=--all stages=--all pieces=--all
+plants=("../sim/fresh.sh plants") points=--all matrix=--all servers=--all stages=--all pieces=--all
 [ "$PERCENT" -ge 100 ] || points="--runs $(part 1700) --scenes 6" matrix="--runs $(part 504)" servers="--runs $(part 520)" \
     stages="--runs $(part 591)" pieces="--runs $(part 212)" \
-    scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}")
+    scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}") plants=()
 case $mode in
 short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "spans.py --runs 10" "parts.py --runs 10" "servers.py --runs 30"
     "stages_matrix.py --runs 20 --courses 2" "stages_points.py --runs 20" "counting.py --runs 12"
@@ -44,7 +44,7 @@ night) export ALL=1
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
     ../process/test_power.sh ../process/test_gossip.sh ../process/test_free_checkpoints.sh
-    "../process/test_disk.sh $(part 60)" "../sim/fresh.sh $(part 1200)") ;;
+    "../process/test_disk.sh $(part 60)" "../sim/fresh.sh $(part 1200)" "${plants[@]}") ;;
 *) echo "usage: run.sh short|night [SEED]" >&2; exit 2 ;;
 esac
 
@@ -62,7 +62,7 @@ declare -A TRIES=(
     [net_goodput.py]="speed under accidents" [net_soak.py]="memory under accidents" [compose.sh]="containers"
     [../process/test_power.sh]="the power fails, each way to train" [../process/test_gossip.sh]="gossip, each way"
     [../process/test_free_checkpoints.sh]="checkpoints of ways that do not wait"
-    [../process/test_disk.sh]="a disk that stays full for long" [../sim/fresh.sh]="the simulator, fresh schedules of every engine"
+    [../process/test_disk.sh]="a disk that stays full for long" [../sim/fresh.sh]="the simulator, fresh schedules of every engine, planted bugs in them"
 )
 
 log=$(mktemp) || exit 2

@@ -1,11 +1,11 @@
 #!/bin/bash
-# test_chaos.sh [SEED] - a part of what `make chaos-night` does, drawn by the day of the year: nodes that die, stop
+# test_chaos.sh [SEED] - a part of what `make chaos-night` does, drawn by the day: nodes that die, stop
 # or hang at failpoints; random simultaneous kills; courses of accidents under the hash matrix and the counting model; parts
 # of a model that are lost; cold starts with damaged checkpoints; a short scenario, and one of a free way. Each tool begins no run
 # after its seconds are over.
 cd "$(dirname "$0")/../.." || exit 2
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
-seed=${1:-$((10#$(date +%j)))}
+seed=${1:-${DAY:-$(($(date +%s) / 86400))}}
 [ -x "${FAILNODE:-build/gcc-fail/meshnode}" ] || { echo "no program with failpoints: make failpoints"; exit 77; }
 status=0
 scenario=$(mktemp --suffix=.yaml)

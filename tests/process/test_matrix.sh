@@ -1,10 +1,10 @@
 #!/bin/bash
 # test_matrix.sh [all | DRAW] - one job on 1, 2, 3, 4 and 8 nodes with 1 and 2 threads each: one hash of the
-# weights, one of the whole state. Without "all", four combinations besides the first; the day of the year
+# weights, one of the whole state. Without "all", four combinations besides the first; the day
 # draws which, so that every one of them comes up. Then one mesh with a node of each instruction set that this CPU has.
 . "$(dirname "$0")/../support/process.sh"
 COMBINATIONS=(2x1 3x1 4x1 8x1 1x2 2x2 3x2 4x2 8x2)
-DRAW=${1:-$((10#$(date +%j)))}
+DRAW=${1:-$DAY}
 
 write_job "$WORK/job.yaml" 60 "eval_every: 1"
 chosen=("${COMBINATIONS[@]}")

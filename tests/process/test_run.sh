@@ -66,3 +66,13 @@ status=$?
 cat "$WORK/inside"
 [ $status != 77 ] || skip "$(tail -n 1 "$WORK/inside")"
 grep -q '^two networks$' "$WORK/inside" || fail "no networks within a chroot: $(cat "$WORK/inside")"
+
+# What a test draws, and what it draws from that, is each of the items on some day, and another draw of the same items another one.
+drawn=$(for DAY in {1..30}; do
+    mapfile -t two < <(today 2 a b c d)
+    [ "${#two[@]}" = 2 ] || echo "${#two[@]} items for 2"
+    echo "first $(today 1 "${two[@]}")"
+    echo "second $(today 1 "${two[@]}")"
+done | sort | uniq -c | sort -n)
+[ "$(wc -l <<<"$drawn")" = 8 ] || fail "draws of 30 days: $drawn"
+[ "$(ALL=1 today 1 a b c | tr '\n' ' ')" = "a b c " ] || fail "ALL=1 today 1 a b c: $(ALL=1 today 1 a b c)"

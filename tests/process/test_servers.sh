@@ -2,9 +2,9 @@
 # test_servers.sh [all | DRAW] - sums by elected servers: the hash of the ring with 1, 2, 3 and `auto` servers on 2, 3, 4 and
 # 8 nodes; with nodes that are killed and started again; and with servers that die one after the other, each while it
 # sends totals, until one node is left. Nodes with a ring and with servers train together. Without "all", one
-# combination for each accident; the day of the year draws which.
+# combination for each accident; the day draws which.
 . "$(dirname "$0")/../support/process.sh"
-DRAW=${1:-$((10#$(date +%j)))}
+DRAW=${1:-$DAY}
 STEPS=60
 SERVERS=(1 2 3 auto)
 SIZES=(3 4 8 2)

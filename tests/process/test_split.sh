@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
 netns_need
-SEED=${1:-$(date +%-j)}
+SEED=${1:-$DAY}
 SPLITS=("1|3" "2|2" "three" "each" "one-way 1>3" "one-way 3>1" "one-way 2>2" "one line" "1 Hz 2|2")
 
 part() {

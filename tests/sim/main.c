@@ -3,7 +3,8 @@
  *     sim [--seconds S | --seeds N | --events N] [--first SEED] [--jobs J]   until one of them is reached
  *     sim --seed X [--mutant M] [--coding-mutant M] [--verbose]   one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
- *     sim --mutants                                               planted bugs must be found in time
+ *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: also those that a
+ *                                                                 stored seed shows, without it
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from: staleness.c
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
@@ -17,7 +18,8 @@
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips, in
- * followers, too; then some schedules of each other engine, and its planted bugs.
+ * followers, too; then some schedules of each other engine, and its planted bugs. The schedules are others each day: the first
+ * line says which, and DAY=N in the environment plays those of day N since 1970 again.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
 #include <glob.h>
@@ -25,6 +27,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/sim/engine.h"
 #include "tests/sim/run.h"
@@ -43,7 +46,13 @@ run_failure(const struct sim *sim)
            sim->mutant, sim->coding_mutant, many, followers, staged, sim->trace);
 }
 
-enum { SMOKE_SEEDS = 2000, SMOKE_SEEDS_OTHERS = 1000, SMOKE_SEEDS_FLIPS = 1500, SMOKE_SEEDS_CODED = 500 };
+enum {
+    SMOKE_SEEDS = 2000,
+    SMOKE_SEEDS_OTHERS = 1000,
+    SMOKE_SEEDS_FLIPS = 1500,
+    SMOKE_SEEDS_CODED = 500,
+    DAY_SEEDS = 100000
+};
 
 static const struct sim *running;
 
@@ -167,6 +176,8 @@ parse(struct sim_options *options, int argc, char **argv)
         const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(arg, "--mutants") == 0) {
             options->mutants = true;
+        } else if (strcmp(arg, "--fresh") == 0) {
+            options->fresh = true;
         } else if (strcmp(arg, "--drill") == 0) {
             options->drill = true;
         } else if (strcmp(arg, "--verbose") == 0) {
@@ -287,6 +298,15 @@ run_staged_founds(struct sim *sim)
     return rc;
 }
 
+/* Fresh schedules of the day, and a rare planted bug in some. */
+static int
+run_day(struct sim *sim, struct sim_options options)
+{
+    options.first = options.day * DAY_SEEDS;
+    return run_many(sim, &options) |
+           (sim->many_flips || sim->coded ? 0 : run_plant_of_day(sim, &options));
+}
+
 static int
 run_engine(const char *name, struct sim_options options)
 {
@@ -294,7 +314,7 @@ run_engine(const char *name, struct sim_options options)
     running = sim;
     sim_engine(sim, name);
     options.seeds = SMOKE_SEEDS_OTHERS;
-    int rc = run_many(sim, &options) | run_founds(sim, name) | run_plants(sim, &options);
+    int rc = run_day(sim, options) | run_founds(sim, name) | run_plants(sim, &options);
     sim_destroy(&sim);
     return rc;
 }
@@ -307,7 +327,7 @@ run_flips(struct sim_options options)
     running = sim;
     sim->many_flips = sim->followers_flip = true;
     options.seeds = SMOKE_SEEDS_FLIPS;
-    int rc = run_many(sim, &options);
+    int rc = run_day(sim, options);
     sim_destroy(&sim);
     return rc;
 }
@@ -320,9 +340,20 @@ run_coded(struct sim_options options)
     running = sim;
     sim->coded = true;
     options.seeds = SMOKE_SEEDS_CODED;
-    int rc = run_many(sim, &options);
+    int rc = run_day(sim, options);
     sim_destroy(&sim);
     return rc;
+}
+
+static uint64_t
+day_now(void)
+{
+    const char *text = getenv("DAY");
+    uint64_t day = text && *text ? strtoull(text, NULL, 10) : (uint64_t)time(NULL) / 86400;
+    printf("sim: fresh schedules of day %" PRIu64 ", from seed %" PRIu64 " on; again: DAY=%" PRIu64
+           " sim\n",
+           day, day * DAY_SEEDS, day);
+    return day;
 }
 
 int
@@ -331,18 +362,19 @@ main(int argc, char **argv)
     struct sim_options options = {.first = 1, .jobs = 1};
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!parse(&options, argc, argv)) {
-        fprintf(
-            stderr,
-            "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
-            "[--seed X] [--mutant BITS] [--coding-mutant BITS] [--mutants] [--drill] [--verbose] "
-            "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
-            "[--followers-flip] "
-            "[--many-flips] [--staged] [--coded]\n");
+        fprintf(stderr,
+                "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
+                "[--seed X] [--mutant BITS] [--coding-mutant BITS] [--mutants] [--fresh] [--drill] "
+                "[--verbose] "
+                "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
+                "[--followers-flip] "
+                "[--many-flips] [--staged] [--coded]\n");
         return 2;
     }
     if (options.print)
         return run_print(&options);
     bool all = argc == 1;
+    options.day = all ? day_now() : 0;
     if (!options.staleness && !options.seconds && !options.seeds && !options.events)
         options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
@@ -363,6 +395,7 @@ main(int argc, char **argv)
              : options.one      ? run_one(sim, &options)
              : options.drill    ? run_drill(sim, &options)
              : options.mutants  ? run_plants(sim, &options)
+             : all              ? run_day(sim, options)
                                 : run_many(sim, &options);
     if (all)
         rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options) |

@@ -27,13 +27,16 @@
  * A total for who follows has a checksum of its bytes alone: there a width too small makes a wrong sum.
  *
  * The budgets are some ten times what was needed when they were set, but no more than the 4,000 schedules of
- * make check where that is enough. */
+ * make check where that is enough. A rare one has a seed that shows it, which takes no time. Each day one of them is looked
+ * for in fresh schedules, too, and each night all plants are (--mutants --fresh). */
 #include <inttypes.h>
 #include <string.h>
 
 #include "tests/sim/engine.h"
 #include "tests/sim/run.h"
 #include "tests/support/mutant.h"
+
+enum { FRESH_MAX = 100000 };
 
 static const struct plant {
     const char *name;
@@ -197,18 +200,19 @@ static const struct list {
     {"push", plants_push, sizeof plants_push / sizeof *plants_push},
 };
 
+/* A rare one is looked for by the schedule that is known to show it; `fresh`: by none, and as long as it takes. */
 static bool
-found_by_seeds(struct sim *sim, uint64_t first, const struct plant *plant)
+found_by_seeds(struct sim *sim, uint64_t first, const struct plant *plant, bool fresh)
 {
-    uint64_t k = 0;
+    uint64_t k = 0, budget = fresh ? FRESH_MAX : plant->budget;
     sim->many_flips = plant->scenario != NULL;
     sim->followers_flip = plant->scenario && strstr(plant->scenario, "--followers-flip");
-    bool known = plant->seed != 0 && !sim_run(sim, plant->seed, plant->bits);
-    while (!known && k < plant->budget && sim_run(sim, first + k, plant->bits))
+    bool known = plant->seed != 0 && !fresh && !sim_run(sim, plant->seed, plant->bits);
+    while (!known && k < budget && sim_run(sim, first + k, plant->bits))
         k++;
-    bool found = known || k < plant->budget;
+    bool found = known || k < budget;
     sim->many_flips = sim->followers_flip = false;
-    printf("mutant %12" PRIx64 " %" PRIx64 " %-9s %6" PRIu64 " of %" PRIu64 ": %s%s%s\n",
+    printf("mutant %12" PRIx64 " %" PRIx64 " %-9s %6" PRIu64 " of %" PRIu64 "%s: %s%s%s\n",
            plant->bits, sim->coding_mutant,
            known   ? "found by seed"
            : found ? "found at"
@@ -216,7 +220,8 @@ found_by_seeds(struct sim *sim, uint64_t first, const struct plant *plant)
            known   ? plant->seed
            : found ? k + 1
                    : k,
-           plant->budget, plant->name, found ? " -> " : "", found ? sim->failure : "");
+           budget, fresh ? " fresh ones" : "", plant->name, found ? " -> " : "",
+           found ? sim->failure : "");
     return found;
 }
 
@@ -233,28 +238,64 @@ found_by_time(struct sim *sim, uint64_t first, const struct plant *plant)
     return found;
 }
 
+static bool
+found_in_any_way(struct sim *sim, const struct sim_options *options, const struct plant *plant)
+{
+    return plant->budget ? found_by_seeds(sim, options->first, plant, options->fresh)
+                         : found_by_time(sim, options->first, plant);
+}
+
 static unsigned
-coding_missed(struct sim *sim, uint64_t first)
+coding_missed(struct sim *sim, const struct sim_options *options)
 {
     unsigned missed = 0;
     for (size_t m = 0; m < sizeof plants_coding / sizeof *plants_coding; m++) {
         sim->coding_mutant = plants_coding[m].bits;
-        missed += !found_by_seeds(sim, first, &plants_coding[m].plant);
+        missed += !found_in_any_way(sim, options, &plants_coding[m].plant);
     }
     sim->coding_mutant = 0;
     return missed;
 }
 
+static const struct list *
+list_of(const struct sim *sim)
+{
+    size_t l = 0;
+    while (strcmp(lists[l].engine, sim->engine->name) != 0)
+        l++;
+    return &lists[l];
+}
+
+/* Those of compress/ come after the others. */
+static const struct plant *
+plant_of(const struct list *list, size_t m)
+{
+    return m < list->count ? &list->plant[m] : &plants_coding[m - list->count].plant;
+}
+
 int
 run_plants(struct sim *sim, const struct sim_options *options)
 {
-    unsigned missed = sim->engine == &sim_engine_rounds ? coding_missed(sim, options->first) : 0;
-    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
-        const struct list *list = &lists[l];
-        for (size_t m = 0; m < list->count && strcmp(list->engine, sim->engine->name) == 0; m++)
-            missed +=
-                !(list->plant[m].budget ? found_by_seeds(sim, options->first, &list->plant[m])
-                                        : found_by_time(sim, options->first, &list->plant[m]));
-    }
+    const struct list *list = list_of(sim);
+    unsigned missed = list->plant == plants ? coding_missed(sim, options) : 0;
+    for (size_t m = 0; m < list->count; m++)
+        missed += !found_in_any_way(sim, options, &list->plant[m]);
     return missed == 0 ? 0 : 1;
+}
+
+/* The one of an engine's rare plants whose turn it is. */
+int
+run_plant_of_day(struct sim *sim, const struct sim_options *options)
+{
+    const struct list *list = list_of(sim);
+    size_t coding = list->plant == plants ? sizeof plants_coding / sizeof *plants_coding : 0,
+           all = list->count + coding, at = 0, rare = 0;
+    for (size_t m = 0; m < all; m++)
+        rare += plant_of(list, m)->seed != 0;
+    for (size_t turn = options->day % rare; plant_of(list, at)->seed == 0 || turn-- > 0;)
+        at++;
+    sim->coding_mutant = at < list->count ? 0 : plants_coding[at - list->count].bits;
+    bool found = found_by_seeds(sim, options->first, plant_of(list, at), true);
+    sim->coding_mutant = 0;
+    return found ? 0 : 1;
 }

@@ -11,7 +11,8 @@ struct sim_options {
     unsigned jobs;
     uint64_t mutant, coding_mutant;
     const char *print, *scenario, *engine, *staleness;
-    bool one, mutants, drill, verbose, followers_flip, many_flips, staged, coded;
+    uint64_t day; /* since 1970 */
+    bool one, mutants, fresh, drill, verbose, followers_flip, many_flips, staged, coded;
 };
 
 /* main.c */
@@ -42,5 +43,7 @@ bool stages_passed(struct sim *sim, uint64_t first);
 int run_staleness(struct sim *sim, const struct sim_options *options);
 /* plants.c: planted bugs must be found. */
 int run_plants(struct sim *sim, const struct sim_options *options);
+/* One of those that a stored seed shows, in schedules from options->first on. */
+int run_plant_of_day(struct sim *sim, const struct sim_options *options);
 
 #endif
