@@ -124,7 +124,7 @@ core_lost(struct core *core, int i, const char *why)
 
 /* Sessions began and ended: the parts are told. */
 static void
-core_news(struct core *core)
+core_sessions(struct core *core)
 {
     const struct peers_news news = peers_take_news(&core->peers);
     for (uint64_t left = news.gone; left; left &= left - 1) {
@@ -143,6 +143,12 @@ core_news(struct core *core)
         heartbeat_up(&core->view, core, i);
         core->engine->peer_up(core, i);
     }
+}
+
+static void
+core_news(struct core *core)
+{
+    core_sessions(core);
     if (wall_reached(core->now, core->view.beat_at))
         core_tell(core);
 }
@@ -181,6 +187,7 @@ core_settle(struct core *core)
     if (core->engine->equal_states)
         page_repair_step(&core->repair, core);
     core->engine->step(core);
+    core_sessions(core); /* a step may end a session: with who computes other gradients */
     core->finished = core->finished || core->engine->may_end(core);
     if (core->view.pause_us > CORE_HEARTBEAT_US && core_pause_us(core) == CORE_HEARTBEAT_US)
         core_tell(core); /* what it waited for has come: from now on others depend on it */

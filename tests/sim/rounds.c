@@ -389,6 +389,7 @@ state_flips(struct sim *sim, struct sim_node *node)
     node->flip = false;
     sim->counts.flips++;
     sim->counts.states++;
+    sim->state_flips++;
     node->strayed = sim->alone;
     sim->astray_since = node->round;
     return !sim->alone;

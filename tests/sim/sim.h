@@ -383,6 +383,7 @@ struct sim {
     struct sim_state *reference; /* [rounds + 1] */
     uint64_t *reference_sum;
     struct sim_state *astray; /* [rounds + 1], the last one that was wrong there, 0 none */
+    unsigned state_flips;     /* of this schedule */
     uint64_t astray_since;    /* the round before which a bit of a state flipped last */
     uint64_t *liar_hash;      /* [rounds + 1], of its states; 0 none */
     uint64_t *liar_sum;       /* [rounds + 1], of what it commits */

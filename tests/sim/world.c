@@ -251,6 +251,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         sim->address[i] = i;
     sim->flipped = 0;
+    sim->state_flips = 0;
     memset(sim->moved, 0, sizeof sim->moved);
     memset(sim->claimed, 0, sizeof sim->claimed);
     sim->chose_us = 0;

@@ -761,6 +761,26 @@ a_total_of_another_size_tells_its_state(void **state)
     lone_destroy(&lone);
 }
 
+/* As when this node has begun a plan of its own meanwhile. */
+static void
+a_total_of_who_is_not_followed_tells_its_state(void **state)
+{
+    (void)state;
+    struct lone *lone = following();
+    lone_meet(lone, 8);
+    lone_beat(lone, 7, 10, false);
+    lone_beat(lone, 8, 10, false);
+    give_total_to(lone, 8, 9, 77 + 9, 0);
+    give_total_to(lone, 8, 8, 1234, 0);
+    assert_int_equal(lone_logged(lone, "different weights"), 0);
+    give_total_to(lone, 8, 9, 1234, 0);
+    assert_false(lone->back);
+    assert_false(lone->commit);
+    assert_int_equal(lone_logged(lone, "more nodes agree with this one"),
+                     1); /* 7 gave it its own */
+    lone_destroy(&lone);
+}
+
 /* It has no totals, but says which state it had: another one. */
 static void
 an_empty_total_of_another_state_is_not_copied(void **state)
@@ -908,6 +928,7 @@ main(void)
         cmocka_unit_test(who_follows_one_of_another_state_stops),
         cmocka_unit_test(who_differs_from_more_goes_back_and_follows),
         cmocka_unit_test(a_total_of_another_size_tells_its_state),
+        cmocka_unit_test(a_total_of_who_is_not_followed_tells_its_state),
         cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
         cmocka_unit_test(a_damaged_total_is_asked_for_again),
         cmocka_unit_test(only_who_is_up_says_ready),

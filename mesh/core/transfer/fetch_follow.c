@@ -258,13 +258,27 @@ total_absent(struct fetch *fetch, const struct core *core, const struct proto_to
     return verdict;
 }
 
+/* Of a node that is not followed, or no more: which state it had before this round. */
+static struct fetch_verdict
+total_tells(const struct core *core, int from, const struct proto_total *total,
+            const struct core_frame *frame)
+{
+    struct fetch_verdict verdict = {.from = from, .hash = total->state_hash};
+    verdict.told =
+        total->round == core->round && total->state_hash != 0 &&
+        total->state_hash != core->state_hash && !core->config.inexact &&
+        !core_mutant(MUTANT_FOLLOW_STATE) &&
+        transfer_total_check(total, core->holds, frame->data, frame->size) == total->check;
+    return verdict;
+}
+
 struct fetch_verdict
 fetch_on_total(struct fetch *fetch, const struct core *core, int from,
                const struct proto_total *total, struct core_frame *frame)
 {
     struct fetch_verdict nothing = {.commit = false};
     if (fetch->state != FETCH_FOLLOWING || fetch->from != from)
-        return nothing;
+        return total_tells(core, from, total, frame);
     if (frame->size == 0)
         return total_is_next(core, total) ? total_absent(fetch, core, total) : nothing;
     if (may_take_total(core) && total_is_next(core, total))
