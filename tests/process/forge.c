@@ -6,7 +6,8 @@
  *     forge skip DIR...      gossip: step 6 is left out, and one more is made at the end
  *     forge alone DIR...     gossip: each node says that it had a plan of its own, in which the others did nothing
  *
- * less and same change only steps in plans of several nodes, and print of each folder what is to be said of the first one. */
+ * less and same change only steps in plans of several nodes, and print of each folder what is to be said of the
+ * first one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -67,8 +67,8 @@ audit_lie(const struct sim *sim, struct sim_node *node, size_t bucket, size_t fi
     }
 }
 
-/* At the end: who was expelled, by whom? Where bits of so many states flipped, two nodes may have been equally many against each
- * other so often that they part: for them it looks as if they computed different gradients. */
+/* At the end: who was expelled, by whom? Where bits of so many states flipped, two nodes may have been equally many
+ * against each other so often that they part: for them it looks as if they computed different gradients. */
 void
 audit_judge(struct sim *sim, const struct sim_node *node, unsigned expulsions)
 {
