@@ -3,8 +3,8 @@
  *     sim [--seconds S | --seeds N | --events N] [--first SEED] [--jobs J]   until one of them is reached
  *     sim --seed X [--mutant M] [--coding-mutant M] [--verbose]   one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
- *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: also those that a
- *                                                                 stored seed shows, without it
+ *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: by no
+ *                                                                 stored seed
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
  *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from: staleness.c
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
@@ -18,8 +18,8 @@
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
  * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips, in
- * followers, too; then some schedules of each other engine, and its planted bugs. The schedules are others each day: the first
- * line says which, and DAY=N in the environment plays those of day N since 1970 again.
+ * followers, too; then some schedules of each other engine, and its planted bugs. The schedules are others each day:
+ * the first line says which, and DAY=N in the environment plays those of day N since 1970 again.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */
 #include <glob.h>

@@ -27,8 +27,8 @@
  * A total for who follows has a checksum of its bytes alone: there a width too small makes a wrong sum.
  *
  * The budgets are some ten times what was needed when they were set, but no more than the 4,000 schedules of
- * make check where that is enough. A rare one has a seed that shows it, which takes no time. Each day one of them is looked
- * for in fresh schedules, too, and each night all plants are (--mutants --fresh). */
+ * make check where that is enough. A rare one has a seed that shows it, which takes no time. Each day one of them is
+ * looked for in fresh schedules, too, and each night all plants are (--mutants --fresh). */
 #include <inttypes.h>
 #include <string.h>
 
