@@ -450,7 +450,7 @@ decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
 
 /* Who has no shard gives its place to who could have one. */
 static enum straggler_verdict
-make_room(struct straggler *s, const struct core *core)
+free_places(struct straggler *s, const struct core *core)
 {
     struct cost_view view;
     if (!may_decide(core))
@@ -496,7 +496,7 @@ lead(struct straggler *s, const struct core *core, uint64_t us)
         s->before_us = 0;
     }
     enum straggler_verdict verdict = decide(s, core, us, true);
-    return verdict == STRAGGLER_GO_ON && least_us > 0 ? make_room(s, core) : verdict;
+    return verdict == STRAGGLER_GO_ON && least_us > 0 ? free_places(s, core) : verdict;
 }
 
 enum straggler_verdict
