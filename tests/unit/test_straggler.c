@@ -632,6 +632,35 @@ who_has_no_shard_takes_the_place_of_a_node_that_is_left_out(void **state)
     lone_destroy(&lone);
 }
 
+/* 5 leads 6, and has been alone, which took 4 ms a round. */
+static enum straggler_verdict
+verdict_after(uint64_t first_us, uint64_t second_us)
+{
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    struct core *core = lone->core;
+    struct straggler *s = &core->straggler;
+    lone_meet(lone, 6);
+    lone->speed = 1000000;
+    lone_run_with(lone, 100, (unsigned[]){6}, 1, 0, true);
+    assert_true(plan_leads(core) && core->plan.now.count == 2);
+    core->contribution.speed = 1000000;
+    s->times[0] = (struct cost_time){UINT64_C(1) << PEERS_MAX, 4 * MS, core->awake};
+    s->full = true;
+    enum straggler_verdict verdict = straggler_round(s, core, first_us);
+    if (verdict == STRAGGLER_GO_ON)
+        verdict = straggler_round(s, core, second_us);
+    lone_destroy(&lone);
+    return verdict;
+}
+
+static void
+one_long_round_among_the_first_leaves_nobody_out(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_after(100 * MS, 100 * MS), STRAGGLER_ABORT);
+    assert_int_equal(verdict_after(3 * MS, 100 * MS), STRAGGLER_GO_ON);
+}
+
 /* 5 leads 6, which is too slow for one of the two shards. 7 watches, or `watches` is false: nobody does. */
 static enum straggler_verdict
 verdict_beside(bool watches, struct lone **out)
@@ -785,6 +814,7 @@ main(void)
         cmocka_unit_test(a_plan_has_no_more_members_than_shards),
         cmocka_unit_test(who_has_no_shard_watches_until_there_is_one),
         cmocka_unit_test(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out),
+        cmocka_unit_test(one_long_round_among_the_first_leaves_nobody_out),
         cmocka_unit_test(who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one),
         cmocka_unit_test(who_has_no_shard_goes_on_when_nobody_else_does),
         cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),

@@ -217,17 +217,22 @@ round_note(struct straggler *s, uint64_t us)
     s->window_us = s->window_rounds = 0;
 }
 
-/* The shortest of the last rounds, 0 when there were not enough. */
+/* The shortest of the last rounds; UINT64_MAX: there was none. */
 static uint64_t
-shortest_us(const struct straggler *s)
+shortest_so_far_us(const struct straggler *s)
 {
     uint64_t least_us = UINT64_MAX;
-    if (s->rounds < STRAGGLER_ROUNDS)
-        return 0;
     for (unsigned k = 0; k < s->rounds && k < STRAGGLER_RECENT; k++)
         if (s->round_us[k] < least_us)
             least_us = s->round_us[k];
     return least_us;
+}
+
+/* The same, 0 when there were not enough. */
+static uint64_t
+shortest_us(const struct straggler *s)
+{
+    return s->rounds < STRAGGLER_ROUNDS ? 0 : shortest_so_far_us(s);
 }
 
 /* The members of the plan, a bitmap of peers. */
@@ -424,6 +429,8 @@ decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
     enum straggler_verdict apart = part(s, core, us);
     if (apart != STRAGGLER_GO_ON)
         return apart;
+    if (first && shortest_so_far_us(s) < us) /* that this one is long says nothing */
+        us = shortest_so_far_us(s);
     if (!may_decide(core) ||
         (first ? !cost_far_less(0, 2 * us) : awake_before(core->awake, s->look_at)))
         return STRAGGLER_GO_ON;
