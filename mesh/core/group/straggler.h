@@ -15,8 +15,8 @@
  * another one counts only from then on. The best of the last rounds counts: who was busy for a moment is not slow.
  *
  * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
- * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan all of these must take COST_FAR times as long, or half
- * of that if the round is over, and measured, or the prediction for all explains the time: then the round is aborted.
+ * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan each must take COST_FAR times as long, or half of
+ * that if the round is over, and measured, or the prediction for all explains the time: then the round is aborted.
  *
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
