@@ -241,6 +241,20 @@ hang_trainer(struct sim *sim, struct sim_node *node)
         node->hung_until = sim->now + (sim->drill ? 3000000 : pick(sim, 3000000));
 }
 
+/* Who watches is not timed: nobody waits for it, and it believes in the others until their sessions end, as what it
+ * fetches may be in the way of their heartbeats. */
+static void
+drill_begin(struct sim *sim)
+{
+    sim->drill_at_us = sim->now;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        struct core_stats stats = {.benched = false};
+        if (sim->nodes[i].up)
+            core_stats(sim->nodes[i].core, &stats);
+        sim->nodes[i].recovered_us = stats.benched ? SIM_WATCHES : 0;
+    }
+}
+
 void
 fault_do(struct sim *sim, enum sim_fault kind)
 {
@@ -248,7 +262,7 @@ fault_do(struct sim *sim, enum sim_fault kind)
     sim->counts.faults[kind]++;
     sim->fault_us = sim->now;
     if (sim->drill || sim->lost.stages) {
-        sim->drill_at_us = sim->now;
+        drill_begin(sim);
         i = kind == SIM_RESTART ? n - 1 : sim->lost.stages ? sim->lost.node : i;
     }
     sim->trace = sim->trace * 31 + kind;

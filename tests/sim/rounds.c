@@ -317,7 +317,7 @@ returned(struct sim *sim, struct sim_node *node)
 }
 
 /* Who lost a member goes on; who came late counts once it computes together with others. Who watches when it commits next is
- * not timed: nobody waits for it. */
+ * not timed, as in drill_begin. */
 static void
 drill_note(struct sim *sim, struct sim_node *node)
 {
