@@ -269,6 +269,9 @@ static const uint64_t staged_founds[] = {
     2000199547, 2000528554, 2100181026, 2300446093, 2400025727, 2500546131, 2700951135, 2800012846,
     2900377122, 2900398883, 3000517715, 3000729545, 3000741570};
 
+/* With --many-flips --followers-flip. */
+static const uint64_t flips_founds[] = {2078600443, 300006245};
+
 static int
 run_found(struct sim *sim, uint64_t seed)
 {
@@ -328,6 +331,8 @@ run_flips(struct sim_options options)
     sim->many_flips = sim->followers_flip = true;
     options.seeds = SMOKE_SEEDS_FLIPS;
     int rc = run_day(sim, options);
+    for (size_t k = 0; k < sizeof flips_founds / sizeof *flips_founds; k++)
+        rc |= run_found(sim, flips_founds[k]);
     sim_destroy(&sim);
     return rc;
 }
