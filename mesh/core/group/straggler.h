@@ -26,9 +26,9 @@
  * Until a codec begins (core_state.warms) sums are long. Who is left out then computes all shards by itself, as all do:
  * all come to the same state without a byte, and meet there. So no line need be known to give up a long round.
  *
- * A node watches, too, when as many nodes with lower ids take part as there are shards. When one is gone or left out, it
- * comes back at once. A member that is too slow for one shard makes room. A node that catches up, is ready, and makes a
- * held plan wait in vain again and again, is left out, too, but not when no other node makes progress. */
+ * A node watches, too, when as many nodes with lower ids take part as there are shards. When one is gone or left out,
+ * it comes back at once. A member too slow for one shard makes room. A node that catches up, is ready, and makes
+ * a held plan wait in vain again and again, is left out, too, but not when no other node makes progress. */
 #ifndef MESH_STRAGGLER_H
 #define MESH_STRAGGLER_H
 
