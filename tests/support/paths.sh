@@ -10,7 +10,7 @@ missing() { # WHERE WHAT
     echo "$1: there is no $2" >&2
     bad=1
 }
-texts='README.md DEVELOPERS.md configs/README.md proto/PROTOCOL.md tests/README.md tests/bench/README.md tests/chaos/README.md'
+texts='README.md CONTRIBUTING.md configs/README.md proto/PROTOCOL.md tests/README.md tests/bench/README.md tests/chaos/README.md'
 # shellcheck disable=SC2086 # a list
 all="$texts $(find proto compress mesh nn node tests -name '*.[ch]')"
 # shellcheck disable=SC2086
