@@ -378,6 +378,18 @@ who_waited_for_a_processor_blames_no_line(void **state)
 {
     (void)state;
     struct lone *lone = third_of_three(0);
+    lone->core->straggler.busy_us = 800 * MS; /* chunks took so long */
+    core_on_starved(lone->core, lone->now, 300 * MS);
+    benches(lone, 5, 80 * MS, 50 * MS, true);
+    assert_int_equal(lone_logged(lone, "watching: this line is too slow to help"), 1);
+    lone_destroy(&lone);
+    lone = third_of_three(0);
+    core_on_starved(lone->core, lone->now, 300 * MS); /* no chunk came */
+    benches(lone, 5, 80 * MS, 50 * MS, true);
+    assert_int_equal(lone_logged(lone, "watching: this line is too slow to help"), 1);
+    lone_destroy(&lone);
+    lone = third_of_three(0);
+    lone->core->straggler.busy_us = 800 * MS;
     core_on_starved(lone->core, lone->now, 500 * MS);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_int_equal(

@@ -114,11 +114,11 @@ straggler_starved(struct straggler *s, uint64_t us)
     s->starved_us += us;
 }
 
-/* Were lines busy because of this machine? */
+/* Were lines busy because of this machine? While nothing came nobody knows. */
 static bool
 starves(const struct straggler *s)
 {
-    return 2 * s->starved_us > s->busy_us;
+    return s->busy_us > 0 && 2 * s->starved_us > s->busy_us;
 }
 
 /* Of so many bytes per second, those of sums, before they are packed: as in the last round. */
