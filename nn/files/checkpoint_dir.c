@@ -44,9 +44,8 @@ is_checkpoint(const struct dirent *entry)
     return step_of(entry->d_name, &step);
 }
 
-/* Steps of all checkpoints in dir, newest first; *steps is the caller's to free. */
-static int
-list(const char *dir, uint64_t **steps, size_t *count)
+int
+checkpoint_list(const char *dir, uint64_t **steps, size_t *count)
 {
     struct dirent **entry;
     int found = scandir(dir, &entry, is_checkpoint, NULL);
@@ -87,7 +86,7 @@ checkpoint_read_newest(const char *dir, uint64_t step_max, struct checkpoint *ch
     bool any = false; /* a line in `why` */
     why_set(why, "%s", "");
     *found = (struct checkpoint_found){.whole = false};
-    int rc = list(dir, &steps, &count);
+    int rc = checkpoint_list(dir, &steps, &count);
     if (rc && rc != -ENOENT)
         why_set(why, "%s: %s", dir, strerror(-rc));
     for (size_t i = 0; !rc && !found->whole && i < count; i++) {
@@ -180,7 +179,7 @@ checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified)
     size_t count, candidates = 0;
     delete_temporaries(dir);
     struct candidate *candidate = NULL;
-    if (list(dir, &steps, &count) == 0 && count)
+    if (checkpoint_list(dir, &steps, &count) == 0 && count)
         candidate = calloc(count, sizeof *candidate);
     for (size_t i = 0; candidate && i < count; i++) {
         char path[DISK_PATH_MAX];
@@ -203,7 +202,7 @@ checkpoint_forget(const char *dir, uint64_t job_hash, bool others)
 {
     uint64_t *steps;
     size_t count;
-    int rc = list(dir, &steps, &count);
+    int rc = checkpoint_list(dir, &steps, &count);
     for (size_t i = 0; !rc && i < count; i++) {
         char path[DISK_PATH_MAX];
         struct checkpoint_head head;
@@ -221,7 +220,7 @@ checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step)
     uint64_t *steps;
     size_t count;
     bool found = false;
-    int rc = list(dir, &steps, &count);
+    int rc = checkpoint_list(dir, &steps, &count);
     for (size_t i = 0; !rc && !found && i < count; i++) {
         char path[DISK_PATH_MAX];
         struct checkpoint_head head;

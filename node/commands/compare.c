@@ -14,42 +14,68 @@
 
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 
-static double
-number(const json_t *object, const char *name)
+static void
+read_text(struct verify_reading *reading, const char *name, char *out, size_t size)
 {
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+    const char *text = json_string_value(json_object_get(reading->object, name));
+    if (!text || strlen(text) >= size)
+        reading->wrong = reading->wrong ? reading->wrong : name;
+    else
+        memcpy(out, text, strlen(text) + 1);
+}
+
+static bool
+read_bool(struct verify_reading *reading, const char *name)
+{
+    const json_t *value = json_object_get(reading->object, name);
+    if (!json_is_boolean(value))
+        reading->wrong = reading->wrong ? reading->wrong : name;
+    return json_is_true(value);
+}
+
+static void
+read_numbers(struct verify_reading *reading, struct compare_result *out)
+{
+    static const char *const counts[] = {"peers_max", "plans",    "aborts",   "damages", "audits",
+                                         "expelled",  "tx_bytes", "rx_bytes", "warnings"};
+    out->steps = verify_number(reading, "steps");
+    out->epochs = verify_number(reading, "epochs");
+    out->samples = verify_number(reading, "samples");
+    out->lost = verify_number(reading, "lost");
+    out->train_loss = verify_figure(reading, "train_loss");
+    out->test_loss = verify_figure(reading, "test_loss");
+    out->test_accuracy = verify_figure(reading, "test_accuracy");
+    out->wall_s = verify_figure(reading, "wall_s");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        verify_number(reading, counts[i]);
 }
 
 int
 compare_parse(struct compare_result *out, const char *name, const char *text, size_t size,
               struct why *why)
 {
-    char reason[64];
+    struct why reason;
     json_t *object = verify_object(text, size, COMPARE_SIZE_MAX, NULL);
     if (!object)
         return parse_refuse(name, EBADMSG, "is not a JSON object", why);
-    struct verify_reading reading = {object, NULL};
-    out->steps = verify_number(&reading, "steps");
-    verify_number(&reading, "epochs");
-    verify_number(&reading, "samples");
-    if (!reading.wrong && !json_is_string(json_object_get(object, "run")))
-        reading.wrong = "run";
-    if (!reading.wrong && !json_is_string(json_object_get(object, "node")))
-        reading.wrong = "node";
+    struct verify_reading reading = {.object = object};
+    read_numbers(&reading, out);
+    read_text(&reading, "run", out->run, sizeof out->run);
+    read_text(&reading, "node", out->id, sizeof out->id);
+    out->exact = read_bool(&reading, "exact");
+    out->alone = read_bool(&reading, "alone");
     out->params_sha256[0] = out->state_sha256[0] = '\0';
     if (!json_is_string(json_object_get(object, "no_model"))) {
         snprintf(out->params_sha256, 65, "%s", verify_hex(&reading, "params_sha256", 64));
         snprintf(out->state_sha256, 65, "%s", verify_hex(&reading, "state_sha256", 64));
     }
-    out->test_accuracy = number(object, "test_accuracy");
-    out->test_loss = number(object, "test_loss");
-    out->wall_s = number(object, "wall_s");
+    verify_keys(&reading,
+                "run|node|steps|epochs|samples|train_loss|test_loss|test_accuracy|wall_s|exact|"
+                "params_sha256|state_sha256|no_model|peers_max|alone|unmet|plans|aborts|damages|"
+                "audits|expelled|lost|tx_bytes|rx_bytes|warnings");
+    int rc = verify_reading_end(&reading, &reason);
     json_decref(object);
-    if (!reading.wrong)
-        return 0;
-    snprintf(reason, sizeof reason, "%s is missing or of the wrong kind", reading.wrong);
-    return parse_refuse(name, EBADMSG, reason, why);
+    return rc ? parse_refuse(name, EBADMSG, reason.line, why) : 0;
 }
 
 int

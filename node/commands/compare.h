@@ -11,8 +11,10 @@
 
 struct compare_result {
     unsigned node; /* 1.. */
-    uint64_t steps;
-    double test_accuracy, test_loss, wall_s;  /* NaN: none */
+    uint64_t steps, epochs, samples, lost;
+    double train_loss, test_accuracy, test_loss, wall_s; /* NaN: none */
+    bool exact, alone;
+    char run[512], id[17];                    /* name of the run; id of the node */
     char params_sha256[65], state_sha256[65]; /* "": the node had no room for all weights */
 };
 

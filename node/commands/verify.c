@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #include "node/cli/term.h"
-#include "node/commands/verify_folders.h"
+#include "node/commands/verify_checkpoints.h"
+#include "node/commands/verify_pieces.h"
 #include "node/job/config_key.h"
 #include "node/job/parse.h"
 #include "node/train/ledger.h"
@@ -32,6 +33,7 @@ struct proof {
     size_t entry_count, room;
     uint64_t results_steps; /* that the results speak of; 0 none */
     uint64_t gaps, redone, known, cut;
+    struct verify_epoch epoch;
     bool memory; /* ran out of it */
 };
 
@@ -185,6 +187,40 @@ all_known(const struct entry *entry, size_t n, size_t i, uint64_t all)
     return known;
 }
 
+/* What a line says of the nodes of its plan, against the others of it. */
+static void
+judge_members(struct proof *proof, const struct entry *entry, size_t n, size_t i, const char *at,
+              uint64_t all)
+{
+    char other[PLACE_SIZE];
+    const struct verify_line *said = &entry[i].said;
+    const struct verify_folder *folder = &proof->folders->folder[entry[i].dir];
+    bool last = folder->ended && folder->result.steps == said->step, alone = true;
+    uint64_t members = 1;
+    for (size_t k = 0; k < n && said->plan; k++) {
+        if (!together(&entry[k], &entry[i]))
+            continue;
+        place(proof, &entry[k], other);
+        members++;
+        alone = alone && !entry[k].said.shards;
+        if (entry[k].said.peers != said->peers && k < i)
+            verify_find(proof->folders, at, "",
+                        "step %llu: peers is %llu, but %llu at %s, in the same plan",
+                        (unsigned long long)said->step, (unsigned long long)said->peers,
+                        (unsigned long long)entry[k].said.peers, other);
+    }
+    if (said->plan && members == said->peers && !all_known(entry, n, i, all))
+        verify_find(proof->folders, at, "",
+                    "step %llu: of the %llu nodes of its plan, which are all here, none says that "
+                    "it computed some of shards %llx",
+                    (unsigned long long)said->step, (unsigned long long)members,
+                    (unsigned long long)all);
+    if (last && folder->result.alone && said->shards && !alone)
+        verify_find(proof->folders, folder->dir, "result.json",
+                    "alone is true, but another node computed a part of step %llu: %s",
+                    (unsigned long long)said->step, at);
+}
+
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan and stage. */
 static void
 judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t all)
@@ -196,6 +232,8 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
         place(proof, &entry[i], at);
         const struct entry *first = &entry[same_state(proof, entry, i)];
         place(proof, first, other);
+        if (said->state_hash == first->said.state_hash && first != &entry[i])
+            verify_figures_lines(proof->folders, at, said, &first->said, other);
         if (said->state_hash != first->said.state_hash)
             verify_find(proof->folders, at, "",
                         "epoch %llu, step %llu: state %016llx, but %016llx at %s",
@@ -203,6 +241,7 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
                         (unsigned long long)said->state_hash,
                         (unsigned long long)first->said.state_hash, other);
         proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
+        judge_members(proof, entry, n, i, at, all);
         for (size_t k = 0; k < i && said->plan; k++) {
             uint64_t both =
                 entry[k].said.mine & said->mine ? entry[k].said.shards & said->shards : 0;
@@ -218,6 +257,24 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
         known |= all_known(entry, n, i, all);
     }
     proof->known += known;
+}
+
+/* What the lines of a step say against results and checkpoints. */
+static void
+judge_figures(struct proof *proof, const struct entry *entry, size_t n, uint64_t before, bool gap)
+{
+    const struct config *config = proof->folders->left.config;
+    char at[PLACE_SIZE];
+    size_t i = 0;
+    if (!config || !config->train.exact)
+        return;
+    while (i + 1 < n && !entry[i].said.tested)
+        i++;
+    const struct entry *one = &entry[i];
+    verify_epoch_add(&proof->epoch, &proof->job, &one->said, before, gap);
+    place(proof, one, at);
+    verify_figures_end(proof->folders, &one->said, &proof->epoch, at);
+    verify_checkpoints_step(proof->folders, &one->said, &proof->epoch, at);
 }
 
 /* Steps first..last are in no file. */
@@ -278,6 +335,7 @@ judge_entries(struct proof *proof)
         for (size_t k = 0; k < n; k++)
             judge_line(proof, &proof->entry[i + k], &due, rows, ledger);
         judge_step(proof, proof->entry + i, n, all);
+        judge_figures(proof, proof->entry + i, n, before, gap <= before);
     }
     for (size_t k = 0; k < proof->entry_count; k++) {
         uint64_t said = proof->entry[k].said.step;
@@ -325,6 +383,38 @@ verdict(const struct proof *proof, uint64_t steps)
     fprintf(out, " it is known who computed each shard\n");
 }
 
+static void
+read_lines(struct proof *proof, unsigned d)
+{
+    struct verify_folders *folders = proof->folders;
+    bool cut = verify_each_line(folders, folders->folder[d].dir, keep_line, proof);
+    proof->cut += cut;
+    if (cut && folders->folder[d].ended)
+        verify_find(folders, folders->folder[d].dir, "metrics.jsonl",
+                    "its last line is cut off, and the run ended");
+}
+
+/* For verify_pieces. The entries are sorted by step, then folder. */
+static const struct verify_line *
+next_line(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
+{
+    const struct proof *proof = ctx;
+    const struct entry key = {.said.step = step, .dir = folder};
+    size_t low = 0, high = proof->entry_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (by_step(&proof->entry[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (after)
+        low = (size_t)((const struct entry *)(const void *)after - proof->entry) + 1;
+    const struct entry *entry = &proof->entry[low];
+    bool found = low < proof->entry_count && entry->said.step == step && entry->dir == folder;
+    return found ? &entry->said : NULL;
+}
+
 static int
 prove(struct verify_folders *folders)
 {
@@ -332,7 +422,7 @@ prove(struct verify_folders *folders)
     for (unsigned d = 0; d < folders->count; d++) {
         proof.dir = d;
         if (!folders->folder[d].stepless)
-            proof.cut += verify_each_line(folders, folders->folder[d].dir, keep_line, &proof);
+            read_lines(&proof, d);
         if (folders->folder[d].ended && proof.results_steps == 0)
             proof.results_steps = folders->folder[d].result.steps;
     }
@@ -340,6 +430,8 @@ prove(struct verify_folders *folders)
         verify_find(folders, "meshnode", "", "out of memory after %zu lines", proof.entry_count);
     if (proof.entry_count)
         qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
+    for (unsigned d = 0; d < folders->count; d++)
+        verify_pieces(folders, d, next_line, &proof);
     uint64_t steps = judge_entries(&proof);
     if (steps == proof.job.begun)
         verify_find(folders, folders->folder[folders->first].dir, "", "no step was made");

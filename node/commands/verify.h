@@ -23,6 +23,7 @@
 #ifndef NODE_VERIFY_H
 #define NODE_VERIFY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ enum {
 };
 
 struct verify_job {
-    uint64_t job; /* hash */
+    char run[512]; /* its name */
+    uint64_t job;  /* hash */
     uint64_t seed, train, batch, steps, local_steps;
     uint64_t begun;      /* steps before the first one, of another run: train.from */
     uint64_t data, from; /* hashes of the data and of model.from or train.from; 0: none */
@@ -53,7 +55,11 @@ struct verify_line {
     unsigned stages;           /* of the plan; 1: the model is not divided */
     uint64_t mine;             /* stages through which this node computed its shards, bitmap */
     uint64_t rows, ledger, state_hash, plan;
-    double loss; /* NaN: none */
+    uint64_t peers;
+    double loss, accuracy; /* NaN: none */
+    bool skipped;          /* its gradient was not finite */
+    bool tested;           /* the state after it was evaluated: */
+    double test_loss, test_accuracy;
 };
 
 struct json_t;
@@ -63,10 +69,17 @@ struct json_t *verify_object(const char *text, size_t size, size_t most, struct 
 struct verify_reading {
     const struct json_t *object;
     const char *wrong; /* the first key that is missing or of another kind; NULL: none is */
+    bool unknown;      /* there is a key that is not known */
 };
 uint64_t verify_number(struct verify_reading *reading, const char *name); /* whole, 0.. */
+/* A number, or null: NaN. */
+double verify_figure(struct verify_reading *reading, const char *name);
+/* Sets `unknown` if a key is none of these, which have | between them. */
+void verify_keys(struct verify_reading *reading, const char *keys);
 /* So many hexadecimal digits; else "". */
 const char *verify_hex(struct verify_reading *reading, const char *name, size_t digits);
+/* Writes what is wrong, if anything is: returns 0 or -EBADMSG. */
+int verify_reading_end(const struct verify_reading *reading, struct why *why);
 /* Reads the object of a job.json. Returns 0, or -EBADMSG with `why`. */
 int verify_read_job(struct verify_job *out, const struct json_t *object, struct why *why);
 /* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */

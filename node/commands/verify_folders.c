@@ -2,6 +2,7 @@
 #include "node/commands/verify_folders.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,9 @@
 
 #include <jansson.h>
 
-#include "nn/files/checkpoint.h"
+#include "nn/files.h"
 #include "nn/files/disk.h"
+#include "node/commands/verify_checkpoints.h"
 #include "node/job/parse.h"
 #include "node/results/model_file.h"
 
@@ -111,6 +113,9 @@ check_numbers(struct verify_folders *folders, const char *dir, const struct left
             verify_find(folders, dir, "job.json", "%s is %llu, but %llu in its text",
                         number[i].name, (unsigned long long)number[i].said,
                         (unsigned long long)number[i].due);
+    if (strcmp(job->run, config->run.name) != 0)
+        verify_find(folders, dir, "job.json", "run is %s, but %s in its text", job->run,
+                    config->run.name);
 }
 
 /* How this job differs from that of the first folder, for people. */
@@ -150,9 +155,14 @@ read_job(struct verify_folders *folders, struct verify_folder *folder)
     struct why why;
     struct left left;
     folder->stepless = !folder_has(folder->dir, "job.json") && !has_steps(folder->dir);
-    if (folder->stepless) {
+    if (folder->stepless && folder_has(folder->dir, "metrics.jsonl")) {
         verify_say(folders, folder->dir, "",
                    "has no job.json: its node died before its first step");
+        return;
+    }
+    if (folder->stepless) {
+        verify_find(folders, folder->dir, "",
+                    "no results of a node are here: expected job.json and metrics.jsonl");
         return;
     }
     if (left_read(&left, folder->dir, &why)) {
@@ -220,13 +230,6 @@ read_result(struct verify_folders *folders, struct verify_folder *folder)
 
 /* --- model.safetensors --------------------------------------------------------------------------- */
 
-/* What the metadata say of the file: texts, "" if there are none. */
-struct note {
-    char job[17], params_sha256[HEX_SIZE];
-    uint64_t step;
-    struct nn_shape input;
-};
-
 static void
 copy_text(char *out, size_t size, const json_t *metadata, const char *name)
 {
@@ -234,22 +237,58 @@ copy_text(char *out, size_t size, const json_t *metadata, const char *name)
     snprintf(out, size, "%s", text && strlen(text) < size ? text : "");
 }
 
-static int
-read_note(struct note *out, const char *path, struct why *why)
+static uint64_t
+whole_text(const json_t *metadata, const char *name)
 {
-    char step[21];
+    char text[21];
+    uint64_t value;
+    copy_text(text, sizeof text, metadata, name);
+    return parse_uint(text, &value) ? 0 : value;
+}
+
+static double
+number_text(const json_t *metadata, const char *name)
+{
+    char text[32], *end;
+    copy_text(text, sizeof text, metadata, name);
+    double value = strtod(text, &end);
+    return *text && !*end ? value : (double)NAN;
+}
+
+/* The job of the text in its metadata. */
+static bool
+text_of_job(const struct left *left, const char *text)
+{
+    struct config *config = NULL;
+    struct why why;
+    int rc = text ? config_parse(&config, "config", text, strlen(text), &why) : -EBADMSG;
+    rc = rc ? rc : config_check(config, &why);
+    uint64_t hash = rc ? 0 : config_job_hash(config, left->job.data, left->job.from);
+    config_destroy(&config);
+    return !rc && (hash == left->job.job || verify_of_part(left, hash));
+}
+
+static int
+read_note(struct verify_note *out, const struct left *left, const char *path, struct why *why)
+{
     json_t *metadata = NULL;
     struct model_note model = {.config = NULL};
     int rc = safetensors_metadata(path, &metadata, why);
     rc = rc ? rc : model_note_take(&model, path, metadata, why);
-    *out = (struct note){.input = model.scaling.input};
+    *out = (struct verify_note){
+        .metadata = metadata,
+        .input = model.scaling.input,
+        .of_job = text_of_job(left, model.config),
+        .step = whole_text(metadata, "step"),
+        .epoch = whole_text(metadata, "epoch"),
+        .train_loss = number_text(metadata, "train_loss"),
+        .test_loss = number_text(metadata, "test_loss"),
+        .test_accuracy = number_text(metadata, "test_accuracy"),
+    };
     copy_text(out->job, sizeof out->job, metadata, "job");
     copy_text(out->params_sha256, sizeof out->params_sha256, metadata, "params_sha256");
-    copy_text(step, sizeof step, metadata, "step");
-    if (parse_uint(step, &out->step))
-        out->step = 0;
+    copy_text(out->run, sizeof out->run, metadata, "run");
     model_note_fini(&model);
-    json_decref(metadata);
     return rc;
 }
 
@@ -274,36 +313,66 @@ hash_weights(const struct config *config, const struct nn_shape *input, const ch
     return rc;
 }
 
-/* Is it of this job, or of an earlier part of it (config_parts.h), as long as the run has not ended? */
-static bool
-of_job(const struct left *left, bool ended, const char *said)
+bool
+verify_of_part(const struct left *left, uint64_t hash)
 {
-    char hex[17];
     struct config_parts parts;
     struct why why;
-    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)left->job.job);
-    bool same = strcmp(said, hex) == 0;
-    if (same || ended || config_parts_init(&parts, left->config, &why))
-        return same;
-    for (size_t i = 0; i < parts.count && !same; i++) {
-        uint64_t hash = config_job_hash(parts.config[i], left->job.data, left->job.from);
-        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
-        same = strcmp(said, hex) == 0;
-    }
+    bool same = false;
+    if (!left->config || config_parts_init(&parts, left->config, &why))
+        return false;
+    for (size_t i = 0; i < parts.count && !same; i++)
+        same = hash == config_job_hash(parts.config[i], left->job.data, left->job.from);
     config_parts_fini(&parts);
     return same;
 }
 
+/* Is it of this job, or of an earlier part of it, as long as the run has not ended? */
+static bool
+of_job(const struct left *left, bool ended, const char *said)
+{
+    uint64_t hash = strtoull(said, NULL, 16);
+    return strlen(said) == 16 && (hash == left->job.job || (!ended && verify_of_part(left, hash)));
+}
+
+/* Nodes with the same weights write the same of them, but for what a node alone has set. */
 static void
-judge_model(struct verify_folders *folders, const struct verify_folder *folder,
-            const struct note *note, const char *hex)
+judge_metadata(struct verify_folders *folders, const struct verify_folder *folder)
+{
+    const struct verify_folder *first = folders->folder;
+    const char *key;
+    json_t *value;
+    while (first < folder && !first->noted)
+        first++;
+    if (first == folder || json_object_size(first->note.metadata) == 0)
+        return;
+    json_object_foreach(folder->note.metadata, key,
+                        value) if (strcmp(key, "config") != 0 &&
+                                   !json_equal(value, json_object_get(first->note.metadata, key)))
+    {
+        char shown[64];
+        parse_escape(shown, sizeof shown, key);
+        verify_find(folders, folder->dir, "model.safetensors",
+                    "%s in its metadata is not that of %s/model.safetensors", shown, first->dir);
+    }
+}
+
+static void
+judge_model(struct verify_folders *folders, struct verify_folder *folder, const char *hex)
 {
     static const char file[] = "model.safetensors";
     const struct compare_result *result = &folder->result;
+    const struct verify_note *note = &folder->note;
     if (!of_job(&folders->left, folder->ended, note->job))
         verify_find(folders, folder->dir, file, "is of job %s, expected %016llx as in job.json",
                     note->job[0] ? note->job : "unknown",
                     (unsigned long long)folders->left.job.job);
+    else if (!note->of_job)
+        verify_find(folders, folder->dir, file,
+                    "config in its metadata is not the text of its job");
+    if (strcmp(note->run, folders->left.config->run.name) != 0)
+        verify_find(folders, folder->dir, file, "is of run %s, expected %s as in job.json",
+                    note->run, folders->left.config->run.name);
     if (strcmp(hex, note->params_sha256) != 0)
         verify_find(folders, folder->dir, file,
                     "its weights have SHA-256 %s, but its metadata say %s", hex,
@@ -317,14 +386,16 @@ judge_model(struct verify_folders *folders, const struct verify_folder *folder,
     if (note->step != result->steps)
         verify_find(folders, folder->dir, file, "is of step %llu, but steps in result.json is %llu",
                     (unsigned long long)note->step, (unsigned long long)result->steps);
+    folder->noted = strcmp(hex, result->params_sha256) == 0;
+    if (folder->noted)
+        judge_metadata(folders, folder);
 }
 
 static void
-read_model(struct verify_folders *folders, const struct verify_folder *folder)
+read_model(struct verify_folders *folders, struct verify_folder *folder)
 {
     static const char file[] = "model.safetensors";
     char path[DISK_PATH_MAX], hex[HEX_SIZE];
-    struct note note;
     struct why why;
     if (!folder_has(folder->dir, file) || folder->stepless)
         return;
@@ -334,129 +405,89 @@ read_model(struct verify_folders *folders, const struct verify_folder *folder)
                     "cannot be checked: no job.json has the text of the job");
         return;
     }
-    int rc = read_note(&note, path, &why);
-    rc = rc ? rc : hash_weights(folders->left.config, &note.input, path, hex, &why);
+    int rc = read_note(&folder->note, &folders->left, path, &why);
+    rc = rc ? rc : hash_weights(folders->left.config, &folder->note.input, path, hex, &why);
     if (rc) {
         verify_find_why(folders, folder->dir, file, &why);
         return;
     }
     folders->models++;
-    judge_model(folders, folder, &note, hex);
-}
-
-/* --- The last checkpoint ------------------------------------------------------------------------- */
-
-static int
-hash_state(const struct config *config, const struct nn_shape *input, const char *path,
-           char hex[HEX_SIZE], uint64_t *job_hash, struct why *why)
-{
-    struct checkpoint_head head = {0};
-    struct job job = {0};
-    uint8_t *block = NULL;
-    int rc = checkpoint_probe(path, &head, why);
-    rc = rc ? rc : job_open_input(&job, config, input, why);
-    const struct optim_spec outer = job_outer(config);
-    size_t size = rc ? 0
-                     : state_size(state_slots(&outer, job.bases), nn_param_count(job.model),
-                                  exact_blocks(job.exact));
-    if (!rc && !(block = calloc(1, size)))
-        rc = why_error(why, -ENOMEM, "not enough memory");
-    struct checkpoint checkpoint = {.job_hash = head.job_hash,
-                                    .numerics = head.numerics,
-                                    .count = 1,
-                                    .part = true,
-                                    .section[0] = {"state", block, size}};
-    rc = rc ? rc : checkpoint_read(path, &checkpoint, why);
-    if (!rc) {
-        model_file_sha256(block, size, hex);
-        *job_hash = head.job_hash;
-    }
-    free(block);
-    job_close(&job);
-    return rc;
-}
-
-/* The shape of a sample: as configured, or as the folder's model says. */
-static struct nn_shape
-input_of(const struct config *config, const char *dir)
-{
-    char path[DISK_PATH_MAX];
-    struct note note;
-    struct why why;
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (config->model.input.dims)
-        return config->model.input;
-    return read_note(&note, path, &why) ? (struct nn_shape){.dims = 0} : note.input;
-}
-
-static bool
-is_of_parts(const char *path)
-{
-    struct checkpoint has;
-    struct why why;
-    return checkpoint_sections(path, &has, &why) == 0 && checkpoint_in_parts(&has);
-}
-
-static void
-read_checkpoint(struct verify_folders *folders, const struct verify_folder *folder)
-{
-    char path[DISK_PATH_MAX], file[40], hex[HEX_SIZE];
-    const struct compare_result *result = &folder->result;
-    const struct left *left = &folders->left;
-    uint64_t job_hash = 0;
-    struct why why;
-    snprintf(file, sizeof file, "checkpoint-%llu", (unsigned long long)result->steps);
-    if (!folder->ended || !left->config || !folder_has(folder->dir, file))
-        return;
-    checkpoint_path(path, folder->dir, result->steps);
-    if (is_of_parts(path)) { /* other nodes have the rest of what the hash is of */
-        if (!checkpoint_valid(path, result->steps))
-            verify_find(folders, folder->dir, file, "is damaged");
-        else
-            folders->checkpoints++;
-        return;
-    }
-    struct nn_shape input = input_of(left->config, folder->dir);
-    if (input.dims == 0)
-        return;
-    if (hash_state(left->config, &input, path, hex, &job_hash, &why)) {
-        verify_find_why(folders, folder->dir, file, &why);
-        return;
-    }
-    folders->checkpoints++;
-    if (job_hash != left->job.job)
-        verify_find(folders, folder->dir, file,
-                    "is of job %016llx, expected %016llx as in job.json",
-                    (unsigned long long)job_hash, (unsigned long long)left->job.job);
-    else if (*result->state_sha256 && strcmp(hex, result->state_sha256) != 0)
-        verify_find(folders, folder->dir, "result.json", "state_sha256 is %s, but that of %s is %s",
-                    result->state_sha256, file, hex);
+    judge_model(folders, folder, hex);
 }
 
 /* --- Life ---------------------------------------------------------------------------------------- */
+
+/* Adds a folder that is there, once. */
+static void
+add(struct verify_folders *folders, const char *dir)
+{
+    struct stat status, other;
+    if (stat(dir, &status) != 0) {
+        verify_find(folders, dir, "", "%s", strerror(errno));
+        return;
+    }
+    for (size_t d = 0; d < folders->count; d++)
+        if (stat(folders->folder[d].dir, &other) == 0 && other.st_dev == status.st_dev &&
+            other.st_ino == status.st_ino) {
+            verify_say(folders, dir, "", "is named twice, and read once");
+            return;
+        }
+    if (folders->count == VERIFY_DIRS_MAX)
+        verify_find(folders, dir, "", "is one folder too many, expected at most %d",
+                    VERIFY_DIRS_MAX);
+    else
+        folders->folder[folders->count++].dir = dir;
+}
+
+/* Of the nodes that `meshnode local` started: DIR/node-1, node-2, .. Returns whether there is one. */
+static bool
+add_nodes(struct verify_folders *folders, const char *dir)
+{
+    char path[DISK_PATH_MAX];
+    unsigned n = 1;
+    if (folder_has(dir, "job.json") || has_steps(dir))
+        return false;
+    for (; n <= VERIFY_DIRS_MAX; n++) {
+        snprintf(path, sizeof path, "%s/node-%u", dir, n);
+        if (access(path, F_OK) != 0)
+            break;
+        char *owned = strdup(path);
+        folders->owned[folders->owned_count] = owned;
+        if (!owned || folders->owned_count + 1 == VERIFY_DIRS_MAX)
+            break;
+        folders->owned_count++;
+        add(folders, owned);
+    }
+    return n > 1;
+}
 
 void
 verify_folders_init(struct verify_folders *folders, FILE *out, const char *const *dir, size_t count)
 {
     *folders = (struct verify_folders){.out = out, .first = -1};
     for (size_t d = 0; d < count; d++)
-        if (access(dir[d], F_OK) == 0)
-            folders->folder[folders->count++].dir = dir[d];
-        else
-            verify_find(folders, dir[d], "", "%s", strerror(errno));
+        if (!add_nodes(folders, dir[d]))
+            add(folders, dir[d]);
     for (size_t d = 0; d < folders->count; d++)
         read_job(folders, &folders->folder[d]);
     folders->differ = folders->findings;
     for (size_t d = 0; d < folders->count && !folders->differ; d++) {
         read_result(folders, &folders->folder[d]);
         read_model(folders, &folders->folder[d]);
-        read_checkpoint(folders, &folders->folder[d]);
+        verify_checkpoints_read(folders, &folders->folder[d]);
     }
+    if (!folders->differ)
+        verify_figures_results(folders);
 }
 
 void
 verify_folders_fini(struct verify_folders *folders)
 {
+    for (size_t d = 0; d < folders->count; d++)
+        json_decref(folders->folder[d].note.metadata);
+    for (size_t i = 0; i < folders->owned_count; i++)
+        free(folders->owned[i]);
+    verify_checkpoints_fini(folders);
     left_fini(&folders->left);
 }
 
@@ -491,8 +522,7 @@ verify_folders_tell(const struct verify_folders *folders)
         return;
     verify_amount(folders->out, "", folders->results, "result", "results");
     verify_amount(folders->out, ", ", folders->models, "model", "models");
-    verify_amount(folders->out, " and ", folders->checkpoints, "last checkpoint",
-                  "last checkpoints");
+    verify_amount(folders->out, " and ", folders->checkpoints, "checkpoint", "checkpoints");
     fprintf(folders->out, " %s: weights sha256 %s\n", folders->findings ? "compared" : "agree",
             folders->folder[d].result.params_sha256);
 }

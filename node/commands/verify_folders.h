@@ -4,8 +4,9 @@
  *     job.json            the same job in every folder; its text has the hash and the numbers that it says. Else the rest is not
  *                         looked at
  *     result.json         whole, of this job, with the same steps and hashes in every folder
- *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say
- *     checkpoint-STEP     if it is of the last step: its state has the SHA-256 that result.json says
+ *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say, and these the same
+ *                         figures (verify_figures.h)
+ *     checkpoint-STEP     whole, of this job, and what verify_checkpoints.h says
  *
  * A folder without a step is no contradiction: its node died before it had made one. Nor is one without a result (its
  * node was killed or interrupted), or without a model or checkpoint (they were not copied): nothing is said about them. */
@@ -19,12 +20,26 @@
 #include "node/commands/verify.h"
 #include "node/train/left.h"
 
+/* What the metadata of a model say of it: texts, "" if there are none. */
+struct verify_note {
+    char job[17], params_sha256[65], run[512];
+    uint64_t step, epoch;
+    double train_loss, test_loss, test_accuracy; /* NaN: nothing */
+    struct nn_shape input;
+    bool of_job;             /* its text is that of the job, or of an earlier part */
+    struct json_t *metadata; /* owned */
+};
+
 struct verify_folder {
     const char *dir; /* borrowed */
     bool stepless;   /* no job.json, and no line of metrics.jsonl: its node made no step */
     bool ended;      /* it has a whole result: */
     struct compare_result result;
+    bool noted; /* it has a model with the weights of the result: */
+    struct verify_note note;
 };
+
+struct verify_checkpoint;
 
 struct verify_folders {
     FILE *out;
@@ -34,10 +49,15 @@ struct verify_folders {
     int first;        /* the folder whose job.json says what the job is; -1: none */
     struct left left; /* what it says */
     uint64_t differ;  /* findings in folders and job.json: there is not one job to replay */
-    size_t results, models, checkpoints; /* that were read and are right, apart from findings */
+    size_t results, models, checkpoints;  /* that were read and are right, apart from findings */
+    struct verify_checkpoint *checkpoint; /* [checkpoint_count] of all folders */
+    size_t checkpoint_count;
+    char *owned[VERIFY_DIRS_MAX]; /* [owned_count] names of folders */
+    size_t owned_count;
 };
 
-/* Reads all of it and prints findings to `out`. verify_folders_fini follows. */
+/* Reads all of it and prints findings to `out`. A folder that only has node-1, node-2, .. stands for these. verify_folders_fini
+ * follows. */
 void verify_folders_init(struct verify_folders *folders, FILE *out, const char *const *dir,
                          size_t count);
 void verify_folders_fini(struct verify_folders *folders);
@@ -54,6 +74,8 @@ void verify_find_why(struct verify_folders *folders, const char *dir, const char
 typedef void verify_visit(void *ctx, const struct verify_line *said, uint64_t line);
 bool verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit,
                       void *ctx);
+/* Is this the hash of the job, or of an earlier part of it (config_parts.h)? */
+bool verify_of_part(const struct left *left, uint64_t hash);
 /* Is there not one run to replay? Then prints so. */
 bool verify_folders_differ(const struct verify_folders *folders);
 /* The same of what is no finding. */

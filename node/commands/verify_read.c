@@ -37,6 +37,47 @@ verify_number(struct verify_reading *reading, const char *name)
     return 0;
 }
 
+double
+verify_figure(struct verify_reading *reading, const char *name)
+{
+    const json_t *value = json_object_get(reading->object, name);
+    if (json_is_number(value))
+        return json_number_value(value);
+    if (!json_is_null(value))
+        reading->wrong = reading->wrong ? reading->wrong : name;
+    return (double)NAN;
+}
+
+/* Is `key` one of the words of `keys`, which have | between them? */
+static bool
+one_of(const char *keys, const char *key)
+{
+    size_t size = strlen(key);
+    while (!(strncmp(keys, key, size) == 0 && (keys[size] == '|' || keys[size] == '\0')))
+        if (!(keys = strchr(keys, '|')))
+            return false;
+        else
+            keys++;
+    return size > 0 && !strchr(key, '|');
+}
+
+void
+verify_keys(struct verify_reading *reading, const char *keys)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)reading->object, key, value) if (!one_of(keys, key))
+        reading->unknown = true;
+}
+
+int
+verify_reading_end(const struct verify_reading *reading, struct why *why)
+{
+    if (reading->wrong)
+        return why_error(why, -EBADMSG, "%s is missing or of the wrong kind", reading->wrong);
+    return reading->unknown ? why_error(why, -EBADMSG, "has a key that is not known") : 0;
+}
+
 const char *
 verify_hex(struct verify_reading *reading, const char *name, size_t digits)
 {
@@ -51,18 +92,6 @@ static uint64_t
 hash(struct verify_reading *reading, const char *name)
 {
     return strtoull(verify_hex(reading, name, 16), NULL, 16);
-}
-
-static int
-finish_line(const struct verify_reading *reading, const char *wrong, struct why *why)
-{
-    if (reading->wrong)
-        why_set(why, "%s is missing or of the wrong kind", reading->wrong);
-    else if (wrong)
-        why_set(why, "%s", wrong);
-    else
-        return 0;
-    return -EBADMSG;
 }
 
 json_t *
@@ -98,7 +127,7 @@ read_parts(const json_t *object, struct verify_job *out)
 int
 verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
 {
-    struct verify_reading reading = {object, NULL};
+    struct verify_reading reading = {.object = object};
     uint64_t shards = verify_number(&reading, "shards");
     *out = (struct verify_job){
         .job = hash(&reading, "job"),
@@ -113,6 +142,10 @@ verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
         .data = json_object_get(object, "data") ? hash(&reading, "data") : 0,
         .from = json_object_get(object, "from") ? hash(&reading, "from") : 0,
     };
+    const char *run = json_string_value(json_object_get(object, "run"));
+    snprintf(out->run, sizeof out->run, "%s", run && strlen(run) < sizeof out->run ? run : "");
+    verify_keys(&reading,
+                "run|job|seed|train|batch|shards|steps|local_steps|begun|parts|data|from|text");
     const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
                         : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
                         : out->batch < shards || out->batch > out->train ? "batch is out of range"
@@ -121,7 +154,8 @@ verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
                         : out->begun >= out->steps ? "begun is out of range"
                         : !read_parts(object, out) ? "parts are not steps that rise"
                                                    : NULL;
-    return finish_line(&reading, wrong, why);
+    int rc = verify_reading_end(&reading, why);
+    return rc || !wrong ? rc : why_error(why, -EBADMSG, "%s", wrong);
 }
 
 /* "pipeline": {"stages": 3, "mine": [0, 2], ..}, where the model is divided. */
@@ -149,21 +183,41 @@ read_pipeline(const json_t *object, struct verify_line *out)
     return true;
 }
 
+static const char line_keys[] =
+    "step|time_s|epoch|loss|accuracy|peers|followed|plan|servers|served_bytes|samples|first|"
+    "coverage|shards|rows|ledger|samples_per_s|compute_s|wait_s|tx_bytes|rx_bytes|wire_ratio|"
+    "clipped|residual_norm|replayed_steps|pipeline|state_hash|distance|skipped|test_loss|"
+    "test_accuracy|test_of|test_step|alarm";
+
+/* The figures of an evaluation, where there are some. */
+static void
+read_test(struct verify_line *out, struct verify_reading *reading)
+{
+    out->test_loss = out->test_accuracy = (double)NAN;
+    if (!json_object_get(reading->object, "test_loss") &&
+        !json_object_get(reading->object, "test_accuracy"))
+        return;
+    out->tested = !json_object_get(reading->object, "test_of");
+    out->test_loss = verify_figure(reading, "test_loss");
+    out->test_accuracy = verify_figure(reading, "test_accuracy");
+}
+
 int
 verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why)
 {
     json_t *object = verify_object(text, size, VERIFY_LINE_MAX, why);
     if (!object)
         return -EBADMSG;
-    struct verify_reading reading = {object, NULL};
+    struct verify_reading reading = {.object = object};
     *out = (struct verify_line){
         .step = verify_number(&reading, "step"),
         .samples = verify_number(&reading, "samples"),
-        .loss = (double)NAN,
+        .loss = verify_figure(&reading, "loss"),
+        .accuracy = verify_figure(&reading, "accuracy"),
+        .peers = verify_number(&reading, "peers"),
+        .skipped = json_is_true(json_object_get(object, "skipped")),
     };
-    const json_t *loss = json_object_get(object, "loss");
-    if (json_is_number(loss))
-        out->loss = json_number_value(loss);
+    read_test(out, &reading);
     bool none = !reading.wrong && out->samples == 0; /* an evaluation; its step's line was lost */
     if (!none) {
         out->epoch = verify_number(&reading, "epoch");
@@ -178,7 +232,8 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
         if (!read_pipeline(object, out) && !reading.wrong)
             reading.wrong = "pipeline";
     }
-    int rc = finish_line(&reading, NULL, why);
+    verify_keys(&reading, line_keys);
+    int rc = verify_reading_end(&reading, why);
     json_decref(object);
     return rc ? rc : none;
 }

@@ -212,7 +212,7 @@ take_pieces(struct recorded *out, const json_t *pieces, struct why *why)
 static int
 take_step(struct recorded *out, const json_t *object, struct why *why)
 {
-    struct verify_reading reading = {object, NULL};
+    struct verify_reading reading = {.object = object};
     uint64_t members = verify_number(&reading, "members"),
              stages = verify_number(&reading, "stages");
     const char *name = json_string_value(json_object_get(object, "name"));
