@@ -47,6 +47,7 @@ struct train_meter {
     double compute_s, wait_s; /* since the last step */
     uint64_t tx, rx;          /* at the last step */
     unsigned peers_max;
+    unsigned members; /* nodes of the last step in which this one had a part */
     bool last_alone; /* the last round was this node's alone */
 };
 

@@ -87,16 +87,32 @@ tell_alone(struct run *run, const struct mesh_status *status)
                   unmet, count == 1 ? "it" : "them");
 }
 
-/* Only nodes that train together to the end have the same inexact weights. Did this node train with others, or an earlier
- * start of it perhaps, and nobody has them? */
-static void
-tell_apart(struct run *run, const struct mesh_stats *stats)
+/* Has no other node this model? An exact one is the same whoever computed it, so there it is alone who did all by itself. Else only nodes
+ * that end together have the same. */
+static bool
+ended_alone(const struct run *run, const struct core_stats *stats)
 {
-    if (!run->config->train.exact && run->meter.last_alone && stats->core.equal == 0 &&
-        (stats->core.shared > 0 || run->folder.resumed))
+    bool rounds = !run->way->free;
+    if (stats->equal > 0)
+        return false;
+    if (rounds && run->config->train.exact)
+        return stats->shared == 0;
+    return !rounds || run->meter.last_alone || stats->shared == 0;
+}
+
+/* Did this node train with others, or an earlier start of it perhaps, and nobody has its model? */
+static void
+tell_apart(struct run *run, const struct core_stats *stats)
+{
+    bool exact = run->config->train.exact && !run->way->free;
+    char kind[160] = "  train.exact no";
+    if (run->way->free)
+        config_way_tell(run->config, kind, sizeof kind);
+    if (!exact && ended_alone(run, stats) && (stats->shared > 0 || run->folder.resumed))
         train_say(run, 4,
-                  "no other node ended together with this one. With train.exact: no, any others of "
-                  "this run have other weights: compare their sha256");
+                  "no other node ended together with this one. With %s, any others of this run "
+                  "have other weights: compare their sha256",
+                  kind + 2);
 }
 
 /* Of the weights and of the state. */
@@ -137,7 +153,7 @@ train_results(struct run *run)
         .wall_s = clock_s() - run->meter.started,
         .exact = run->config->train.exact && !run->way->free,
         .peers_max = run->meter.peers_max,
-        .alone = stats.core.shared == 0,
+        .alone = ended_alone(run, &stats.core),
         .mesh = &status.core,
         .plans = stats.core.plans,
         .aborts = stats.core.aborts,
@@ -152,9 +168,9 @@ train_results(struct run *run)
         run->way->report(run, &result);
     hash_all(run, &result);
     run->told.model = true; /* the last lines say where it is */
-    if (result.alone)
+    if (result.alone && stats.core.shared == 0)
         tell_alone(run, &status);
-    tell_apart(run, &stats);
+    tell_apart(run, &stats.core);
     int rc = insist(run, &result);
     if (!rc)
         metrics_show_result(run->metrics, &result);

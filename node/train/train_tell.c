@@ -114,6 +114,21 @@ ring_bytes(const struct run *run, unsigned members)
     return 2.0 * (members - 1) / members * (double)run->state.param_count * sizeof(int32_t);
 }
 
+/* Where nodes go their own ways, who goes on without the others ends with another model than they. */
+static void
+tell_left_alone(struct run *run, uint64_t step, unsigned members)
+{
+    bool exact = run->config->train.exact && !run->way->free;
+    uint64_t total = state_steps_total(&run->state);
+    if (!exact && members == 1 && run->meter.members > 1 && step < total)
+        train_say(
+            run, 4,
+            "step %llu of %llu: all other nodes are gone, and this one goes on alone. If they "
+            "go on, too, or have ended, it ends with another model than they",
+            (unsigned long long)step, (unsigned long long)total);
+    run->meter.members = members ? members : run->meter.members;
+}
+
 void
 train_write(struct run *run, struct metrics_step *line, unsigned members, double reached)
 {
@@ -121,6 +136,7 @@ train_write(struct run *run, struct metrics_step *line, unsigned members, double
     mesh_stats(run->mesh, &stats);
     if (members > run->meter.peers_max)
         run->meter.peers_max = members;
+    tell_left_alone(run, line->step, run->way->free ? stats.core.members : members);
     line->steps_total = state_steps_total(&run->state);
     line->peers = members ? members : stats.core.peers + 1;
     line->unreached = stats.core.unreached;

@@ -189,6 +189,8 @@ fetch(struct core *core)
         joined(core, g->copy.from, step, total > g->count.total ? total : g->count.total);
         break;
     case GOSSIP_FETCH_RESULT:
+        g->together = true;
+        /* fall through */
     case GOSSIP_FETCH_MEAN:
         g->run.on = false;
         g->status = GOSSIP_ENDING;
@@ -311,6 +313,14 @@ refuse(struct core *core, int i, const struct proto_replica *said)
              (unsigned long long)gossip_count_most(core));
 }
 
+/* It has the result of this node. */
+static void
+hear_result(struct gossip *g, const struct proto_replica *said)
+{
+    g->together |=
+        g->status == GOSSIP_DONE && said->status == GOSSIP_DONE && said->result == g->result;
+}
+
 static void
 on_replica(struct core *core, int i, const struct proto_replica *said)
 {
@@ -325,6 +335,7 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
     }
     g->of[i].said = *said;
     core->others_train |= said->status > GOSSIP_NEW;
+    hear_result(g, said);
     g->of[i].known = true;
     gossip_count_hear(&g->count, core, core->peers.peers[i].node, said->computed);
     gossip_count_hear(&g->count, core, (struct proto_node){said->start_id, said->start_incarnation},
@@ -436,6 +447,9 @@ gossip_on_applied(struct core *core, const struct core_state *now)
     if (g->status == GOSSIP_ENDING) {
         g->status = GOSSIP_DONE;
         g->result = now->hash;
+        for (int i = 0; i < core->peers.high; i++)
+            if (g->of[i].known)
+                hear_result(g, &g->of[i].said);
         return;
     }
     if (core->config.gossip->saved)
@@ -558,6 +572,7 @@ gossip_stats(const struct core *core, struct core_stats *out)
     out->aborts = g->plan.aborts;
     out->step_us = g->run.compute_us;
     out->shared = g->links.shared;
+    out->equal = g->together;
     out->distance = g->replica.distance;
     out->catching_up = g->status == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
     if (!g->plan.active)

@@ -50,6 +50,7 @@ struct gossip {
     size_t range_count;
     uint64_t result; /* its hash */
     uint64_t begun;  /* count.total when this node began */
+    bool together;   /* another node has this result, or had it when it was heard last */
     struct gossip_peer of[PEERS_MAX];
     struct gossip_told told;
     struct gossip_replica replica;

@@ -173,6 +173,14 @@ push_on_bucket(struct core *core, size_t bucket)
     push_work_computed(&core->push, core);
 }
 
+/* Does a peer have the model of this node? */
+static void
+hear_final(struct push *push, int i)
+{
+    const struct push_claim *of = &push->group.of[i];
+    push->together |= push->final_hash && of->known && of->said.final_hash == push->final_hash;
+}
+
 /* The trainer begins, or it has the final model. */
 static void
 push_on_applied(struct core *core, const struct core_state *now)
@@ -189,8 +197,11 @@ push_on_applied(struct core *core, const struct core_state *now)
         return;
     }
     push->started = core->done = true;
+    push->together = push->work.source >= 0;
     push_copy_keep(push);
     push_work_finished(push, now->hash);
+    for (int i = 0; i < core->peers.high; i++)
+        hear_final(push, i);
     core_tell(core);
 }
 
@@ -235,6 +246,7 @@ push_on_beat(struct core *core, int i, const struct heartbeat_news *news)
     if (!said->claim_count)
         return;
     enum push_verdict verdict = push_group_on_claim(&core->push.group, core, i, &said->claims[0]);
+    hear_final(&core->push, i);
     if (push_group_all_done(core, i))
         push_set_raise(&core->push.leases.done, core->push.config.tickets);
     carry_out(core, verdict);
@@ -299,6 +311,7 @@ push_stats(const struct core *core, struct core_stats *out)
     out->catching_up = push->started && push->group.base == 0 && push->group.groups > 0;
     out->lost = push->final_hash ? push->ranges.missing : push->ranges.lost;
     out->shared = push->group.shared;
+    out->equal = push->together;
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > out->ahead)
             out->ahead = core->view.of[i].beat.round;

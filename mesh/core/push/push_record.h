@@ -20,6 +20,7 @@ struct push {
     struct push_work work;
     struct push_snapshot snapshot;
     uint64_t final_hash; /* of the model when this node has all of it; 0: not yet */
+    bool together;       /* another node has it, or had it when it was heard last */
     uint8_t *body;       /* one message's */
 };
 
