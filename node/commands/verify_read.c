@@ -209,14 +209,12 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     if (!object)
         return -EBADMSG;
     struct verify_reading reading = {.object = object};
-    *out = (struct verify_line){
-        .step = verify_number(&reading, "step"),
-        .samples = verify_number(&reading, "samples"),
-        .loss = verify_figure(&reading, "loss"),
-        .accuracy = verify_figure(&reading, "accuracy"),
-        .peers = verify_number(&reading, "peers"),
-        .skipped = json_is_true(json_object_get(object, "skipped")),
-    };
+    *out = (struct verify_line){.skipped = json_is_true(json_object_get(object, "skipped"))};
+    out->step = verify_number(&reading, "step");
+    out->samples = verify_number(&reading, "samples");
+    out->loss = verify_figure(&reading, "loss");
+    out->accuracy = verify_figure(&reading, "accuracy");
+    out->peers = verify_number(&reading, "peers");
     read_test(out, &reading);
     bool none = !reading.wrong && out->samples == 0; /* an evaluation; its step's line was lost */
     if (!none) {

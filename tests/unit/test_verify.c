@@ -52,7 +52,13 @@ truth_from(uint64_t begun, uint64_t step)
                                 .rows = rows,
                                 .ledger = ledger,
                                 .state_hash = 1000 + step,
-                                .plan = 77};
+                                .plan = 77,
+                                .peers = 2,
+                                .loss = 1.0 / (double)step,
+                                .accuracy = 0.5,
+                                .tested = step % EPOCH_STEPS == 0,
+                                .test_loss = 0.25,
+                                .test_accuracy = 0.75};
 }
 
 static struct verify_line
@@ -64,16 +70,21 @@ truth(uint64_t step)
 static size_t
 put(char *text, size_t size, const struct verify_line *line)
 {
+    char tested[96] = "";
+    if (line->tested)
+        snprintf(tested, sizeof tested, ",\"test_loss\":%.12g,\"test_accuracy\":%.12g",
+                 line->test_loss, line->test_accuracy);
     return (size_t)snprintf(
         text, size,
         "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
         "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
-        "\"%016llx\",\"plan\":\"%016llx\"%s}\n",
+        "\"%016llx\",\"plan\":\"%016llx\",\"peers\":%llu,\"loss\":%.12g,\"accuracy\":%.12g%s%s}\n",
         (unsigned long long)line->step, (unsigned long long)line->epoch,
         (unsigned long long)line->samples, (unsigned long long)line->first,
         (unsigned long long)line->coverage, (unsigned long long)line->shards,
         (unsigned long long)line->rows, (unsigned long long)line->ledger,
         (unsigned long long)line->state_hash, (unsigned long long)line->plan,
+        (unsigned long long)line->peers, line->loss, line->accuracy, tested,
         line->stages == 0 ? ""
         : line->mine == 1 ? ",\"pipeline\":{\"stages\":2,\"mine\":[0]}"
         : line->mine == 2 ? ",\"pipeline\":{\"stages\":2,\"mine\":[1]}"
@@ -89,7 +100,7 @@ static void
 write_lines(const struct folder *folder, const struct verify_line *line, size_t count,
             const char *behind)
 {
-    static char text[2 * STEPS * 512 + 512];
+    static char text[2 * STEPS * 640 + 640];
     size_t size = 0;
     for (size_t i = 0; i < count; i++)
         size += put(text + size, sizeof text - size, &line[i]);
@@ -157,7 +168,9 @@ right_files_are_proved(void **state)
         "are cut off; for 9 steps it is known who computed each shard\n");
     assert_int_equal(judged("{\"step\":10,\"epo", 2), 0); /* cut off */
     assert_non_null(strstr(said, "1 line is cut off"));
-    assert_int_equal(judged("{\"step\":9,\"samples\":0}\n", 2), 0); /* an evaluation alone */
+    assert_int_equal(
+        judged("{\"step\":9,\"samples\":0,\"loss\":null,\"accuracy\":null,\"peers\":2}\n", 2),
+        0); /* an evaluation alone */
     assert_int_equal(judged("", 1), 0);
     assert_non_null(strstr(said, "for 0 steps it is known"));
 }
@@ -186,7 +199,11 @@ a_run_that_is_not_over_is_proved_so_far(void **state)
     count_a = count_b = 4;
     expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
     static const char result[] =
-        "{\"run\":\"x\",\"node\":\"1\",\"epochs\":1,\"samples\":140,\"steps\":5,\"params_sha256\":"
+        "{\"run\":\"x\",\"node\":\"1\",\"epochs\":1,\"samples\":140,\"steps\":5,\"train_loss\":"
+        "null,"
+        "\"test_loss\":null,\"test_accuracy\":null,\"wall_s\":1.5,\"exact\":true,\"alone\":false,"
+        "\"peers_max\":2,\"plans\":1,\"aborts\":0,\"damages\":0,\"audits\":0,\"expelled\":0,"
+        "\"lost\":0,\"tx_bytes\":1,\"rx_bytes\":1,\"warnings\":0,\"unmet\":[],\"params_sha256\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\",\"state_sha256\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\"}";
     folder_write(&a, "result.json", result, strlen(result));
@@ -219,7 +236,8 @@ shards_are_computed_once_in_each_stage(void **state)
     }
     expect(0, "for 9 steps it is known");
     lines_b[3].shards = 7;
-    expect(0, "for 8 steps it is known");
+    expect(1, "step 4: of the 2 nodes of its plan, which are all here, none says that it computed "
+              "some of shards f");
     lines_b[3].mine = 3;
     expect(1, "shards 7 were computed here and at ");
     lines_b[3].mine = 4;
@@ -263,6 +281,32 @@ every_wrong_field_is_a_finding(void **state)
 }
 
 static void
+a_state_has_one_loss_and_one_evaluation(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STEPS; i++) {
+        struct verify_line right = lines_b[i];
+        char words[96];
+        lines_b[i].loss *= 1 + 1e-11;
+        snprintf(words, sizeof words, "metrics.jsonl:%zu: loss is %.12g, but %.12g at ", i + 1,
+                 lines_b[i].loss, right.loss);
+        expect(1, words);
+        lines_b[i] = right, lines_b[i].accuracy = 0.625;
+        expect(1, ": accuracy is 0.625, but 0.5 at ");
+        lines_b[i] = right, lines_b[i].peers = 3;
+        expect(1, "peers is 3, but 2 at ");
+        lines_b[i] = right, lines_b[i].test_loss = 0.375;
+        expect(right.tested, right.tested ? ": test_loss is 0.375, but 0.25 at " : "proved");
+        lines_b[i] = right, lines_b[i].test_accuracy = 1;
+        expect(right.tested, right.tested ? ": test_accuracy is 1, but 0.75 at " : "proved");
+        lines_b[i] = right, lines_b[i].tested = false; /* it was killed before the evaluation */
+        expect(0, "proved");
+        lines_b[i] = right;
+    }
+    expect(0, "proved");
+}
+
+static void
 wrong_text_is_a_finding(void **state)
 {
     (void)state;
@@ -274,7 +318,12 @@ wrong_text_is_a_finding(void **state)
     assert_int_equal(judged("[]\n", 2), 1);
     assert_non_null(strstr(said, "metrics.jsonl:10: is not a JSON object"));
     assert_int_equal(judged("{\"step\":9,\"samples\":1}\n", 2), 1);
-    assert_non_null(strstr(said, "metrics.jsonl:10: epoch is missing or of the wrong kind"));
+    assert_non_null(strstr(said, "metrics.jsonl:10: loss is missing or of the wrong kind"));
+    assert_int_equal(judged("{\"step\":9,\"samples\":0,\"loss\":null,\"accuracy\":null,"
+                            "\"peers\":2,\"losr\":1}\n",
+                            2),
+                     1);
+    assert_non_null(strstr(said, "metrics.jsonl:10: has a key that is not known"));
     const char *const nowhere[] = {"/nowhere\033"};
     char *text;
     size_t size;
@@ -366,7 +415,7 @@ a_huge_step_costs_no_time(void **state)
         "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
         "\"batch\":40,\"shards\":4,\"steps\":9000000000000000000}";
     const char *const dir[] = {a.path};
-    char text[512], *words;
+    char text[640], *words;
     size_t size;
     struct verify_line far = lines_a[8];
     far.step = UINT64_C(8999999999999999999);
@@ -390,6 +439,7 @@ main(void)
         CASE(a_step_redone_must_be_the_same),
         CASE(shards_are_computed_once_in_each_stage),
         CASE(every_wrong_field_is_a_finding),
+        CASE(a_state_has_one_loss_and_one_evaluation),
         CASE(wrong_text_is_a_finding),
         CASE(rounds_of_several_steps_are_proved),
         CASE(a_run_that_started_from_a_checkpoint_is_proved_from_there_on),
