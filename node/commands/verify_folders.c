@@ -344,7 +344,7 @@ judge_metadata(struct verify_folders *folders, const struct verify_folder *folde
     json_t *value;
     while (first < folder && !first->noted)
         first++;
-    if (first == folder || json_object_size(first->note.metadata) == 0)
+    if (first == folder || strcmp(first->note.params_sha256, folder->note.params_sha256) != 0)
         return;
     json_object_foreach(folder->note.metadata, key,
                         value) if (strcmp(key, "config") != 0 &&
