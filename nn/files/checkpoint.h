@@ -46,7 +46,8 @@ int checkpoint_read_step(const char *path, const uint64_t *step, struct checkpoi
                          struct why *why);
 /* True for an undamaged checkpoint of this step, of any job. */
 bool checkpoint_valid(const char *path, uint64_t step);
-/* Steps of all files dir/checkpoint-STEP, newest first; *steps is the caller's to free, in any case. Returns 0 or -errno. */
+/* Steps of all files dir/checkpoint-STEP, newest first; *steps is the caller's to free, in any case. Returns 0 or
+ * -errno. */
 int checkpoint_list(const char *dir, uint64_t **steps, size_t *count);
 /* Writes dir/checkpoint-STEP to path[DISK_PATH_MAX]. */
 void checkpoint_path(char *path, const char *dir, uint64_t step);

@@ -252,7 +252,8 @@ verify_checkpoints_fini(struct verify_folders *folders)
 
 /* --- Against the lines ---------------------------------------------------------------------------- */
 
-/* The hash of its header is that of the line, or it is the state after an evaluation, which has the hash of all of that. */
+/* The hash of its header is that of the line, or it is the state after an evaluation, which has the hash of all of
+ * that. */
 static bool
 follows(const struct verify_checkpoint *checkpoint, uint64_t hash)
 {

@@ -1,8 +1,11 @@
-/* verify_checkpoints.h - every checkpoint of a run's folders: whole, of this job, the same in all folders, and with what the lines of
+/* verify_checkpoints.h - every checkpoint of a run's folders: whole, of this job, the same in all folders, and with
+ * what the lines of
  * its step say. For verify.c and the replays.
  *
- * A line has the hash of the header of the state after its step; the header of a later round has the hash of all of the state before
- * it. So the weights of a checkpoint behind an evaluation are proved by the line of its step, those of others by the checkpoints of
+ * A line has the hash of the header of the state after its step; the header of a later round has the hash of all of
+ * the state before
+ * it. So the weights of a checkpoint behind an evaluation are proved by the line of its step, those of others by the
+ * checkpoints of
  * other nodes, and those of the last one by the hash in result.json. */
 #ifndef NODE_VERIFY_CHECKPOINTS_H
 #define NODE_VERIFY_CHECKPOINTS_H

@@ -1,7 +1,9 @@
 /* verify_figures.h - what the files of a run say of losses and accuracies, against one another.
  *
- * A step has one loss, whoever reports it, and the steps of an epoch give its train_loss. A result has the figures of the state that
- * it ends with, and so have the metadata of its model and its last checkpoint. Texts have twelve digits: all are compared as they
+ * A step has one loss, whoever reports it, and the steps of an epoch give its train_loss. A result has the figures
+ * of the state that
+ * it ends with, and so have the metadata of its model and its last checkpoint. Texts have twelve digits: all are
+ * compared as they
  * would be written. */
 #ifndef NODE_VERIFY_FIGURES_H
 #define NODE_VERIFY_FIGURES_H

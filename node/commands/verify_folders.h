@@ -4,7 +4,8 @@
  *     job.json            the same job in every folder; its text has the hash and the numbers that it says. Else the rest is not
  *                         looked at
  *     result.json         whole, of this job, with the same steps and hashes in every folder
- *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say, and these the same
+ *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say, and these
+ * the same
  *                         figures (verify_figures.h)
  *     checkpoint-STEP     whole, of this job, and what verify_checkpoints.h says
  *
@@ -56,7 +57,8 @@ struct verify_folders {
     size_t owned_count;
 };
 
-/* Reads all of it and prints findings to `out`. A folder that only has node-1, node-2, .. stands for these. verify_folders_fini
+/* Reads all of it and prints findings to `out`. A folder that only has node-1, node-2, .. stands for these.
+ * verify_folders_fini
  * follows. */
 void verify_folders_init(struct verify_folders *folders, FILE *out, const char *const *dir,
                          size_t count);

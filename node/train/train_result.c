@@ -87,7 +87,8 @@ tell_alone(struct run *run, const struct mesh_status *status)
                   unmet, count == 1 ? "it" : "them");
 }
 
-/* Has no other node this model? An exact one is the same whoever computed it, so there it is alone who did all by itself. Else only nodes
+/* Has no other node this model? An exact one is the same whoever computed it, so there it is alone who did all by
+ * itself. Else only nodes
  * that end together have the same. */
 static bool
 ended_alone(const struct run *run, const struct core_stats *stats)
@@ -108,7 +109,8 @@ tell_apart(struct run *run, const struct core_stats *stats)
     char kind[160] = "  train.exact no";
     if (run->way->free)
         config_way_tell(run->config, kind, sizeof kind);
-    if (!exact && ended_alone(run, stats) && (stats->shared > 0 || run->folder.resumed))
+    if (!exact && ended_alone(run, stats) &&
+        (stats->shared > 0 || run->folder.resumed || run->folder.restarts))
         train_say(run, 4,
                   "no other node ended together with this one. With %s, any others of this run "
                   "have other weights: compare their sha256",
