@@ -15,7 +15,7 @@
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 
 static void
-read_text(struct verify_reading *reading, const char *name, char *out, size_t size)
+result_text(struct verify_reading *reading, const char *name, char *out, size_t size)
 {
     const char *text = json_string_value(json_object_get(reading->object, name));
     if (!text || strlen(text) >= size)
@@ -60,8 +60,8 @@ compare_parse(struct compare_result *out, const char *name, const char *text, si
         return parse_refuse(name, EBADMSG, "is not a JSON object", why);
     struct verify_reading reading = {.object = object};
     read_numbers(&reading, out);
-    read_text(&reading, "run", out->run, sizeof out->run);
-    read_text(&reading, "node", out->id, sizeof out->id);
+    result_text(&reading, "run", out->run, sizeof out->run);
+    result_text(&reading, "node", out->id, sizeof out->id);
     out->exact = read_bool(&reading, "exact");
     out->alone = read_bool(&reading, "alone");
     out->params_sha256[0] = out->state_sha256[0] = '\0';

@@ -384,7 +384,7 @@ verdict(const struct proof *proof, uint64_t steps)
 }
 
 static void
-read_lines(struct proof *proof, unsigned d)
+keep_lines(struct proof *proof, unsigned d)
 {
     struct verify_folders *folders = proof->folders;
     bool cut = verify_each_line(folders, folders->folder[d].dir, keep_line, proof);
@@ -396,7 +396,7 @@ read_lines(struct proof *proof, unsigned d)
 
 /* For verify_pieces. The entries are sorted by step, then folder. */
 static const struct verify_line *
-next_line(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
+line_of_step(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
 {
     const struct proof *proof = ctx;
     const struct entry key = {.said.step = step, .dir = folder};
@@ -422,7 +422,7 @@ prove(struct verify_folders *folders)
     for (unsigned d = 0; d < folders->count; d++) {
         proof.dir = d;
         if (!folders->folder[d].stepless)
-            read_lines(&proof, d);
+            keep_lines(&proof, d);
         if (folders->folder[d].ended && proof.results_steps == 0)
             proof.results_steps = folders->folder[d].result.steps;
     }
@@ -431,7 +431,7 @@ prove(struct verify_folders *folders)
     if (proof.entry_count)
         qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
     for (unsigned d = 0; d < folders->count; d++)
-        verify_pieces(folders, d, next_line, &proof);
+        verify_pieces(folders, d, line_of_step, &proof);
     uint64_t steps = judge_entries(&proof);
     if (steps == proof.job.begun)
         verify_find(folders, folders->folder[folders->first].dir, "", "no step was made");

@@ -17,7 +17,7 @@ enum { FILE_SIZE = 40, CHECKPOINTS_MAX = 64 /* of a folder; a node keeps three *
 static const double SUM_DIGITS = 1e-10;
 
 static void
-name_of(char out[FILE_SIZE], uint64_t step)
+checkpoint_name(char out[FILE_SIZE], uint64_t step)
 {
     snprintf(out, FILE_SIZE, "checkpoint-%llu", (unsigned long long)step);
 }
@@ -26,7 +26,7 @@ name_of(char out[FILE_SIZE], uint64_t step)
 
 /* All of a state, into memory like that of a run. */
 static int
-read_state(struct verify_checkpoint *out, const struct config *config, const struct nn_shape *input,
+read_whole(struct verify_checkpoint *out, const struct config *config, const struct nn_shape *input,
            struct checkpoint_file *file, struct why *why)
 {
     struct job job = {0};
@@ -89,7 +89,7 @@ input_of(const struct config *config, const struct verify_folder *folder)
 }
 
 static bool
-keep(struct verify_folders *folders, const struct verify_checkpoint *checkpoint)
+checkpoint_keep(struct verify_folders *folders, const struct verify_checkpoint *checkpoint)
 {
     struct verify_checkpoint *grown =
         realloc(folders->checkpoint, (folders->checkpoint_count + 1) * sizeof *grown);
@@ -101,8 +101,8 @@ keep(struct verify_folders *folders, const struct verify_checkpoint *checkpoint)
 }
 
 static int
-read_file(struct verify_folders *folders, const struct verify_folder *folder,
-          struct verify_checkpoint *out, uint64_t *job, struct why *why)
+read_checkpoint(struct verify_folders *folders, const struct verify_folder *folder,
+                struct verify_checkpoint *out, uint64_t *job, struct why *why)
 {
     char path[DISK_PATH_MAX];
     struct checkpoint has = {.count = 0};
@@ -119,7 +119,7 @@ read_file(struct verify_folders *folders, const struct verify_folder *folder,
         *job = checkpoint_head(file)->job_hash;
         out->whole = !checkpoint_in_parts(&has) && input.dims > 0;
         rc = *job != folders->left.job.job && !verify_of_part(&folders->left, *job) ? 0
-             : out->whole ? read_state(out, config, &input, file, why)
+             : out->whole ? read_whole(out, config, &input, file, why)
                           : read_header(out, file, &has, why);
     }
     checkpoint_close(&file);
@@ -129,8 +129,8 @@ read_file(struct verify_folders *folders, const struct verify_folder *folder,
 /* --- Against the result, and other folders --------------------------------------------------------- */
 
 static void
-compare(struct verify_folders *folders, const char *dir, const char *name, double said, double due,
-        const char *file)
+judge_figure(struct verify_folders *folders, const char *dir, const char *name, double said,
+             double due, const char *file)
 {
     if (!verify_same(said, due))
         verify_find(folders, dir, "result.json", "%s is %.12g, but %.12g in %s", name, said, due,
@@ -147,7 +147,7 @@ judge_last(struct verify_folders *folders, const struct verify_folder *folder,
     const struct state_header *h = &checkpoint->header;
     const struct config *config = folders->left.config;
     bool labels = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
-    name_of(file, checkpoint->step);
+    checkpoint_name(file, checkpoint->step);
     if (checkpoint->whole && *result->state_sha256 &&
         strcmp(checkpoint->sha256, result->state_sha256) != 0) {
         verify_find(folders, folder->dir, "result.json", "state_sha256 is %s, but that of %s is %s",
@@ -160,12 +160,13 @@ judge_last(struct verify_folders *folders, const struct verify_folder *folder,
                     (unsigned long long)result->epochs, (unsigned long long)result->samples,
                     (unsigned long long)h->epoch, (unsigned long long)h->samples, file);
     if (config_way(config) != CONFIG_GOSSIP)
-        compare(folders, folder->dir, "train_loss", result->train_loss, state_train_loss(h), file);
-    compare(folders, folder->dir, "test_loss", result->test_loss,
-            h->evaluations ? h->test_loss : (double)NAN, file);
+        judge_figure(folders, folder->dir, "train_loss", result->train_loss, state_train_loss(h),
+                     file);
+    judge_figure(folders, folder->dir, "test_loss", result->test_loss,
+                 h->evaluations ? h->test_loss : (double)NAN, file);
     if (labels || !isnan(result->test_accuracy))
-        compare(folders, folder->dir, "test_accuracy", result->test_accuracy,
-                h->evaluations && labels ? h->test_accuracy : (double)NAN, file);
+        judge_figure(folders, folder->dir, "test_accuracy", result->test_accuracy,
+                     h->evaluations && labels ? h->test_accuracy : (double)NAN, file);
 }
 
 /* In an exact run there is one state after each round. */
@@ -174,7 +175,7 @@ judge_others(struct verify_folders *folders, const struct verify_checkpoint *che
 {
     char file[FILE_SIZE];
     const struct config *config = folders->left.config;
-    name_of(file, checkpoint->step);
+    checkpoint_name(file, checkpoint->step);
     if (!config->train.exact || way_of(config)->free || !checkpoint->whole)
         return;
     for (size_t i = 0; i < folders->checkpoint_count; i++) {
@@ -198,8 +199,8 @@ read_one(struct verify_folders *folders, const struct verify_folder *folder, uin
     bool last = folder->ended && step == folder->result.steps;
     uint64_t job = 0;
     struct why why;
-    name_of(file, step);
-    if (read_file(folders, folder, &checkpoint, &job, &why)) {
+    checkpoint_name(file, step);
+    if (read_checkpoint(folders, folder, &checkpoint, &job, &why)) {
         verify_find_why(folders, folder->dir, file, &why);
         return;
     }
@@ -221,7 +222,7 @@ read_one(struct verify_folders *folders, const struct verify_folder *folder, uin
         judge_last(folders, folder, &checkpoint);
     judge_others(folders, &checkpoint);
     folders->checkpoints++;
-    if (!keep(folders, &checkpoint))
+    if (!checkpoint_keep(folders, &checkpoint))
         verify_find(folders, folder->dir, file, "not enough memory");
 }
 
@@ -277,7 +278,7 @@ judge_sums(struct verify_folders *folders, const struct verify_checkpoint *check
     char file[FILE_SIZE];
     const struct state_header *h = &checkpoint->header;
     bool within = h->epoch_step > 0 && !epoch->gap;
-    name_of(file, checkpoint->step);
+    checkpoint_name(file, checkpoint->step);
     if (h->epoch_step == 0 && isfinite(epoch->mean) && !same_sum(h->train_loss, epoch->mean))
         verify_find(folders, checkpoint->dir, file,
                     "its train_loss is %.12g, but the steps of its epoch give %.12g", h->train_loss,
@@ -296,7 +297,7 @@ verify_checkpoints_step(struct verify_folders *folders, const struct verify_line
                         const struct verify_epoch *epoch, const char *at)
 {
     char file[FILE_SIZE];
-    name_of(file, said->step);
+    checkpoint_name(file, said->step);
     for (size_t i = 0; i < folders->checkpoint_count; i++) {
         const struct verify_checkpoint *checkpoint = &folders->checkpoint[i];
         const struct state_header *h = &checkpoint->header;

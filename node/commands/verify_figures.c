@@ -38,8 +38,8 @@ shown(char out[32], double value)
 }
 
 static void
-compare(struct verify_folders *folders, const char *dir, const char *file, const char *name,
-        double said, double due, const char *where)
+same_figure(struct verify_folders *folders, const char *dir, const char *file, const char *name,
+            double said, double due, const char *where)
 {
     char a[32], b[32];
     if (!verify_same(said, due))
@@ -114,10 +114,10 @@ verify_figures_end(struct verify_folders *folders, const struct verify_line *sai
         if (!folder->ended || result->steps != said->step)
             continue;
         if (said->tested) {
-            compare(folders, folder->dir, "result.json", "test_loss", result->test_loss,
-                    said->test_loss, at);
-            compare(folders, folder->dir, "result.json", "test_accuracy", result->test_accuracy,
-                    said->test_accuracy, at);
+            same_figure(folders, folder->dir, "result.json", "test_loss", result->test_loss,
+                        said->test_loss, at);
+            same_figure(folders, folder->dir, "result.json", "test_accuracy", result->test_accuracy,
+                        said->test_accuracy, at);
         }
         double due = epoch->mean;
         if (isfinite(due) && !(fabs(result->train_loss - due) <= SUM_DIGITS * fmax(1, fabs(due))))
@@ -182,11 +182,11 @@ judge_note(struct verify_folders *folders, const struct verify_folder *folder)
         verify_find(folders, folder->dir, file, "is of epoch %llu, but epochs in %s is %llu",
                     (unsigned long long)note->epoch, other, (unsigned long long)result->epochs);
     if (common_loss(folders))
-        compare(folders, folder->dir, file, "train_loss", note->train_loss, result->train_loss,
-                other);
-    compare(folders, folder->dir, file, "test_loss", note->test_loss, result->test_loss, other);
-    compare(folders, folder->dir, file, "test_accuracy", note->test_accuracy, result->test_accuracy,
-            other);
+        same_figure(folders, folder->dir, file, "train_loss", note->train_loss, result->train_loss,
+                    other);
+    same_figure(folders, folder->dir, file, "test_loss", note->test_loss, result->test_loss, other);
+    same_figure(folders, folder->dir, file, "test_accuracy", note->test_accuracy,
+                result->test_accuracy, other);
 }
 
 /* Two nodes with the same state. */
@@ -203,11 +203,12 @@ judge_two(struct verify_folders *folders, const struct verify_folder *folder,
         verify_find(folders, folder->dir, "result.json", "epochs is %llu, but %llu in %s",
                     (unsigned long long)a->epochs, (unsigned long long)b->epochs, other);
     if (common_loss(folders))
-        compare(folders, folder->dir, "result.json", "train_loss", a->train_loss, b->train_loss,
+        same_figure(folders, folder->dir, "result.json", "train_loss", a->train_loss, b->train_loss,
+                    other);
+    same_figure(folders, folder->dir, "result.json", "test_loss", a->test_loss, b->test_loss,
                 other);
-    compare(folders, folder->dir, "result.json", "test_loss", a->test_loss, b->test_loss, other);
-    compare(folders, folder->dir, "result.json", "test_accuracy", a->test_accuracy,
-            b->test_accuracy, other);
+    same_figure(folders, folder->dir, "result.json", "test_accuracy", a->test_accuracy,
+                b->test_accuracy, other);
 }
 
 void

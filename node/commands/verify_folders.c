@@ -419,7 +419,7 @@ read_model(struct verify_folders *folders, struct verify_folder *folder)
 
 /* Adds a folder that is there, once. */
 static void
-add(struct verify_folders *folders, const char *dir)
+folder_add(struct verify_folders *folders, const char *dir)
 {
     struct stat status, other;
     if (stat(dir, &status) != 0) {
@@ -441,7 +441,7 @@ add(struct verify_folders *folders, const char *dir)
 
 /* Of the nodes that `meshnode local` started: DIR/node-1, node-2, .. Returns whether there is one. */
 static bool
-add_nodes(struct verify_folders *folders, const char *dir)
+folder_add_nodes(struct verify_folders *folders, const char *dir)
 {
     char path[DISK_PATH_MAX];
     unsigned n = 1;
@@ -456,7 +456,7 @@ add_nodes(struct verify_folders *folders, const char *dir)
         if (!owned || folders->owned_count + 1 == VERIFY_DIRS_MAX)
             break;
         folders->owned_count++;
-        add(folders, owned);
+        folder_add(folders, owned);
     }
     return n > 1;
 }
@@ -466,8 +466,8 @@ verify_folders_init(struct verify_folders *folders, FILE *out, const char *const
 {
     *folders = (struct verify_folders){.out = out, .first = -1};
     for (size_t d = 0; d < count; d++)
-        if (!add_nodes(folders, dir[d]))
-            add(folders, dir[d]);
+        if (!folder_add_nodes(folders, dir[d]))
+            folder_add(folders, dir[d]);
     for (size_t d = 0; d < folders->count; d++)
         read_job(folders, &folders->folder[d]);
     folders->differ = folders->findings;

@@ -20,7 +20,7 @@ struct reading {
 };
 
 static void
-find(struct reading *r, const char *what)
+find_piece(struct reading *r, const char *what)
 {
     verify_find(r->folders, r->folders->folder[r->folder].dir, r->file, "step %llu: %s",
                 (unsigned long long)r->step.step, what);
@@ -74,11 +74,11 @@ judge_pieces(struct reading *r, const struct verify_line *said)
     struct stage stage[PROTO_STAGES_MAX] = {{{0}}};
     unsigned tails = 0;
     if (r->step.stages != said->stages || r->step.members != said->peers)
-        find(r, "stages and members are not those of metrics.jsonl");
+        find_piece(r, "stages and members are not those of metrics.jsonl");
     else if (!sort_pieces(&r->step, stage, &tails))
-        find(r, "a piece is there twice");
+        find_piece(r, "a piece is there twice");
     else if (!stages_whole(&r->step, stage, said))
-        find(r, "its pieces are not the shards and stages of metrics.jsonl");
+        find_piece(r, "its pieces are not the shards and stages of metrics.jsonl");
 }
 
 /* May a step have been computed whose line was deleted again, as it was computed once more in another plan? */
@@ -89,17 +89,17 @@ may_go_back(const struct config *config)
 }
 
 static void
-judge_step(struct reading *r)
+judge_recorded(struct reading *r)
 {
     const struct verify_folders *folders = r->folders;
     const struct verify_line *said = NULL;
     const struct verify_job *job = &folders->left.job;
     if (r->step.job != job->job && !verify_of_part(&folders->left, r->step.job)) {
-        find(r, "is of another job");
+        find_piece(r, "is of another job");
         return;
     }
     if (r->step.step <= job->begun || r->step.step > job->steps) {
-        find(r, "the job has no such step");
+        find_piece(r, "the job has no such step");
         return;
     }
     do
@@ -108,11 +108,11 @@ judge_step(struct reading *r)
     if (said)
         judge_pieces(r, said);
     else if (folders->left.config && !may_go_back(folders->left.config))
-        find(r, "no line of metrics.jsonl is of this step and plan");
+        find_piece(r, "no line of metrics.jsonl is of this step and plan");
 }
 
 static void
-read_lines(struct reading *r, const char *text, size_t size)
+read_recorded(struct reading *r, const char *text, size_t size)
 {
     struct why why;
     const char *dir = r->folders->folder[r->folder].dir;
@@ -126,7 +126,7 @@ read_lines(struct reading *r, const char *text, size_t size)
         if (recording_read(&r->step, text + at, (size_t)(end - text) - at, &why))
             verify_find(r->folders, dir, r->file, "%s", why.line);
         else
-            judge_step(r);
+            judge_recorded(r);
         at = (size_t)(end - text) + 1;
     }
     if (at < size && r->folders->folder[r->folder].ended)
@@ -151,7 +151,7 @@ verify_pieces(struct verify_folders *folders, unsigned folder, verify_pieces_lin
         verify_find_why(folders, dir, RECORDING_FILE, &why);
     } else {
         *r = (struct reading){.folders = folders, .folder = folder, .line = line, .ctx = ctx};
-        read_lines(r, (const char *)text, size);
+        read_recorded(r, (const char *)text, size);
     }
     free(text);
     free(r);
