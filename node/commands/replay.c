@@ -2,6 +2,7 @@
 #include "node/commands/replay.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,9 @@ compute_ticket(struct replay *replay, struct replay_computed *c)
                        c->ticket, replay->base.own);
     const int32_t *tail = replay->base.own + ranges->param_count;
     c->loss = replay_lines_loss(state_tail_mean(tail));
+    c->samples = (uint64_t)tail[TAIL_SAMPLES];
+    double labels = (double)c->samples * (double)replay->state.job.labels;
+    c->accuracy = labels > 0 ? tail[TAIL_CORRECT] / labels : (double)NAN;
     int rc = keep_gradient(replay, c);
     free(c->params);
     free(c->exponent);
@@ -224,6 +228,19 @@ count_tickets(const struct replay_index *index, unsigned range, uint8_t *seen, u
     *missing += tickets - taken;
 }
 
+/* What the results say is lost of the model. */
+static void
+judge_lost(struct verify_folders *folders, uint64_t missing)
+{
+    for (size_t d = 0; d < folders->count; d++) {
+        const struct verify_folder *folder = &folders->folder[d];
+        if (folder->ended && folder->result.lost != missing)
+            verify_find(folders, folder->dir, "result.json",
+                        "lost is %llu, but %llu tickets are not in the model",
+                        (unsigned long long)folder->result.lost, (unsigned long long)missing);
+    }
+}
+
 /* Says whether each ticket is in the model, once. False: there is no memory for it. */
 static bool
 tell_tickets(const struct replay *replay, struct verify_folders *folders)
@@ -248,6 +265,8 @@ tell_tickets(const struct replay *replay, struct verify_folders *folders)
         fprintf(folders->out, "replay: %llu tickets, each once in each of %u ranges\n",
                 (unsigned long long)(tickets - first), ranges);
     folders->findings += doubled > 0;
+    if (!doubled)
+        judge_lost(folders, missing);
     return true;
 }
 
@@ -330,6 +349,22 @@ close_replay(struct replay *replay)
     free(replay->served);
 }
 
+static struct verify_line
+due_of(const struct replay *replay, const struct replay_computed *c)
+{
+    uint64_t step = c->ticket / replay->ranges.step.tickets;
+    return (struct verify_line){.epoch = step / state_epoch_steps(&replay->store.job),
+                                .samples = c->samples,
+                                .accuracy = c->accuracy};
+}
+
+/* By the last start of its node? */
+static bool
+is_last(const struct replay_index *index, const struct replay_computed *c)
+{
+    return proto_node_equal(index->last[c->journal], c->who);
+}
+
 static void
 judge_lines(const struct replay *replay, struct verify_folders *folders)
 {
@@ -341,7 +376,10 @@ judge_lines(const struct replay *replay, struct verify_folders *folders)
                                          .step = c->ticket / replay->ranges.step.tickets + 1,
                                          .shards =
                                              push_step_shards(&replay->ranges.step, c->ticket),
-                                         .loss = c->loss};
+                                         .loss = c->loss,
+                                         .whole = !isnan(c->loss),
+                                         .due = due_of(replay, c),
+                                         .last = is_last(index, c)};
         replay_lines_add(&lines, &step);
     }
     replay_lines_judge(&lines, &replay->journals, folders);

@@ -70,6 +70,7 @@ add_record(struct replay_index *index, size_t journal, const struct journal_reco
     bool good = r->type == JOURNAL_START;
     if (r->type == JOURNAL_START) {
         index->starts++;
+        index->last[journal] = (struct proto_node){r->id, r->incarnation};
         push_journal_start(&index->said);
     } else if (r->type == PUSH_NOTE_COMPUTED) {
         good = add_computed(index, journal, r);

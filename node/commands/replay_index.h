@@ -19,7 +19,9 @@ struct replay_computed {
     int16_t *exponent;
     uint8_t *gradient; /* NULL: not yet, or not any more; */
     size_t *at;        /* [ranges + 1] where that of each range begins */
-    double loss;       /* NaN: not yet */
+    double loss;       /* NaN: not yet; with it */
+    double accuracy;   /* and */
+    uint64_t samples;  /* of these */
 };
 
 struct replay_link {
@@ -47,10 +49,11 @@ struct replay_index {
     size_t link_count;
     struct replay_computed *computed; /* [computed_count], by who and number */
     size_t computed_count;
-    size_t starts;            /* of programs */
-    struct push_journal said; /* by the records of a journal so far */
-    uint64_t *final;          /* [ranges], of the last PUSH_NOTE_FINAL of this job; */
-    const uint8_t **earlier;  /* [earlier_count] those of earlier parts, u64 in the journals */
+    size_t starts;                           /* of programs */
+    struct proto_node last[VERIFY_DIRS_MAX]; /* [journals->count] the last one of each journal */
+    struct push_journal said;                /* by the records of a journal so far */
+    uint64_t *final;         /* [ranges], of the last PUSH_NOTE_FINAL of this job; */
+    const uint8_t **earlier; /* [earlier_count] those of earlier parts, u64 in the journals */
     size_t earlier_count;
     bool ended[VERIFY_DIRS_MAX]; /* [journals->count] that has one */
     struct replay_link ***chain; /* [ranges][length[range]] */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "node/commands/verify_figures.h"
+
 static const double DIGITS = 1e-10; /* metrics.jsonl has twelve */
 
 void
@@ -64,6 +66,26 @@ find_steps(const struct replay_lines *lines, const struct replay_step *key, size
         ++*end;
 }
 
+/* The first field that is not the replay's; NULL: none. */
+static const char *
+other_field(const struct verify_line *said, const struct replay_step *step)
+{
+    const struct verify_line *due = &step->due;
+    if (!same_loss(said->loss, step->loss))
+        return "loss";
+    if (!step->whole)
+        return NULL;
+    return said->epoch != due->epoch                     ? "epoch"
+           : said->samples != due->samples               ? "samples"
+           : said->first != due->first                   ? "first"
+           : said->coverage != due->coverage             ? "coverage"
+           : said->rows != due->rows                     ? "rows"
+           : said->ledger != due->ledger                 ? "ledger"
+           : said->state_hash != due->state_hash         ? "state_hash"
+           : !verify_same(said->accuracy, due->accuracy) ? "accuracy"
+                                                         : NULL;
+}
+
 /* The lines of a folder. */
 struct judging {
     const struct replay_lines *lines;
@@ -81,22 +103,26 @@ judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
     const struct replay_step key = {.journal = j->journal, .step = said->step};
     char file[40];
     size_t first, end;
-    double due = (double)NAN;
-    bool any = false;
+    struct replay_step *match = NULL, *near = NULL;
     find_steps(j->lines, &key, &first, &end);
     for (size_t k = first; k < end; k++) {
-        const struct replay_step *step = &j->lines->step[k];
+        struct replay_step *step = &j->lines->step[k];
         if (step->shards && step->shards != said->shards)
             continue;
-        if (same_loss(said->loss, step->loss))
-            return;
-        any = true;
-        due = step->loss;
+        if (!other_field(said, step) && (!match || match->told))
+            match = step;
+        if (!near || same_loss(said->loss, step->loss))
+            near = step;
     }
     snprintf(file, sizeof file, "metrics.jsonl:%llu", (unsigned long long)line);
-    if (any)
+    if (match)
+        match->told = true;
+    else if (near && same_loss(said->loss, near->loss))
+        verify_find(j->folders, j->folder->dir, file, "step %llu: %s is not that of the replay",
+                    (unsigned long long)said->step, other_field(said, near));
+    else if (near)
         verify_find(j->folders, j->folder->dir, file, "step %llu: loss %.12g, the replay's %.12g",
-                    (unsigned long long)said->step, said->loss, due);
+                    (unsigned long long)said->step, said->loss, near->loss);
     else if (j->folder->ended)
         verify_find(j->folders, j->folder->dir, file,
                     "step %llu with shards %llx, which is not in the journal",
@@ -105,12 +131,32 @@ judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
         j->lost++;
 }
 
+/* Steps that the node computed since it was started last, and has no line of. */
+static void
+judge_untold(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
+             struct verify_folders *folders)
+{
+    uint64_t count = 0, first = 0;
+    for (size_t k = 0; k < lines->count; k++) {
+        const struct replay_step *step = &lines->step[k];
+        if (step->journal != journal || !step->last || step->told || !step->whole)
+            continue;
+        first = count++ ? first : step->step;
+    }
+    if (count)
+        verify_find(folders, folder->dir, "metrics.jsonl",
+                    "has no line of %llu of what its node computed; the first is of step %llu",
+                    (unsigned long long)count, (unsigned long long)first);
+}
+
 static void
 judge_file(const struct replay_lines *lines, size_t journal, const struct verify_folder *folder,
            struct verify_folders *folders)
 {
     struct judging j = {lines, journal, folder, folders, 0};
     verify_each_line(folders, folder->dir, judge_journal_line, &j);
+    if (folder->ended)
+        judge_untold(lines, journal, folder, folders);
     if (j.lost)
         verify_say(folders, folder->dir, "metrics.jsonl",
                    "%llu lines are of steps that are not in the journal",

@@ -1,7 +1,9 @@
 /* replay_lines.h - the lines of metrics.jsonl against the steps that a replay has computed. For replay.c and replay_gossip.c.
  *
  * A line is about a step, or a ticket, that the node computed, and has its loss. The replay comes to the same loss, to the
- * digits that the line has. Of what it did not need, it only knows that the node's journal has it. */
+ * digits that the line has, and to all else that the line says of it. Of what it did not need, it only knows that the
+ * node's journal has it. A node that ended has a line of all that it computed since it was started last: before that,
+ * a start that goes on from a checkpoint deletes the lines behind it. */
 #ifndef NODE_REPLAY_LINES_H
 #define NODE_REPLAY_LINES_H
 
@@ -12,6 +14,10 @@ struct replay_step {
     uint64_t step;   /* from 1, as in the line */
     uint64_t shards; /* 0: any */
     double loss;     /* NaN: not computed again; infinite: not finite, so the line has none */
+    bool whole;      /* so is all that is in `due` but step, shards, loss, plan and peers: */
+    struct verify_line due;
+    bool last; /* by the last start of the node */
+    bool told; /* there is a line */
 };
 
 struct replay_lines { /* zeros: none */
