@@ -24,6 +24,7 @@
 #include "node/commands/replay.h"
 #include "node/commands/search.h"
 #include "node/commands/verify.h"
+#include "node/commands/verify_figures.h"
 #include "node/job/config.h"
 #include "node/job/kind.h"
 #include "node/job/parse.h"
@@ -201,9 +202,9 @@ run_health(const struct options *options, const char *const *args)
     return health_print(args[0] ? args[0] : "runs");
 }
 
-/* --data and --threads may be given. */
+/* What is computed again: --data and --threads may be given. */
 static int
-replay(struct verify_folders *folders, const struct options *options)
+verify_again(struct verify_folders *folders, const struct options *options)
 {
     struct config *config = folders->left.config;
     struct why why;
@@ -212,9 +213,10 @@ replay(struct verify_folders *folders, const struct options *options)
     int rc = config ? 0 : why_error(&why, -ENOENT, "no folder has a job.json with the job's text");
     rc = rc ? rc : options_apply(options, config, &why);
     rc = rc ? rc : config_check(config, &why);
+    rc = rc || !options->evaluate ? rc : verify_figures_evaluate(folders, config, &why);
     if (rc)
         term_fail("%s", why.line);
-    return rc ? 2 : replay_run(folders, config);
+    return rc ? 2 : options->replay ? replay_run(folders, config) : verify_judge(folders);
 }
 
 static bool
@@ -260,10 +262,10 @@ run_verify(const struct options *options, const char *const *args)
             term_fail("%s: is a file, expected a results folder, such as runs/digits", args[i]);
             return EXIT_BAD;
         }
-    if (!options->replay)
+    if (!options->replay && !options->evaluate)
         return verify_run(stdout, args, count);
     verify_folders_init(&folders, stdout, args, count);
-    int status = replay(&folders, options);
+    int status = verify_again(&folders, options);
     verify_folders_fini(&folders);
     return status;
 }
@@ -289,7 +291,7 @@ static const struct command commands[] = {
      convert_run},
     {"convert", 2, 3, "convert JOB.yaml CHECKPOINT MODEL",
      "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, convert_run},
-    {"verify", 1, VERIFY_DIRS_MAX, "verify [--replay] DIR...",
+    {"verify", 1, VERIFY_DIRS_MAX, "verify [--replay] [--evaluate] DIR...",
      "prove from results that every sample was used once per epoch", run_verify, NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},

@@ -56,6 +56,9 @@ static const struct option table[] = {
      "verify: compute a run of ssp, softsync, async or gossip again from its journals", "verify"},
     {"--scaled", NULL, NULL, NULL,
      "eval, predict: the data's numbers are scaled already, as by convert", "eval or predict"},
+    {"--evaluate", NULL, NULL, NULL,
+     "verify: compute the test loss and accuracy of the models again, from the job's data",
+     "verify"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: number of bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL, "sample: below 1 more likely bytes; 0 the likeliest (1)",
@@ -201,6 +204,7 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
     options->fresh = options->fresh || strcmp(option->name, "--fresh") == 0;
     options->scaled = options->scaled || strcmp(option->name, "--scaled") == 0;
     options->replay = options->replay || strcmp(option->name, "--replay") == 0;
+    options->evaluate = options->evaluate || strcmp(option->name, "--evaluate") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
     options->version = options->version || strcmp(option->name, "--version") == 0;
     return 0;

@@ -22,6 +22,11 @@ typedef int command_run(struct config *config, const struct options *options,
  * convert  the job's data to the folder args[1]; or the checkpoint args[1] to the model args[2] */
 command_run local_run, eval_check, eval_run, sample_run, predict_run, convert_run;
 
+struct job;
+/* Of the model in `path`, on the test part of the job's data. Returns 0 or a negative errno with `why`. */
+int eval_model(const struct config *config, const struct job *job, const char *path, double *loss,
+               double *accuracy, struct why *why);
+
 int python_print(struct config *config, const char *model_path, struct why *why);
 
 /* The byte that z[256] gives for u in (0, 1); -1 if z has NaN or infinity. */

@@ -174,12 +174,12 @@ eval_check(struct config *config, const struct options *options, const char *con
     return rc ? rc : !fits;
 }
 
-static int
-evaluate(const struct config *config, const struct job *job, const char *path, struct why *why)
+int
+eval_model(const struct config *config, const struct job *job, const char *path, double *loss,
+           double *accuracy, struct why *why)
 {
     struct pool *pool = NULL;
     struct work *work = NULL;
-    double loss = 0, accuracy = 0;
     float *params = calloc(nn_param_count(job->model) + 1, sizeof *params);
     struct work_setup setup = job_work(job, config);
     int rc = params ? pool_new(&pool, config->threads) : -1;
@@ -191,7 +191,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     } else if (!(rc = safetensors_read(path, job->model, params, why))) {
         if (why->line[0])
             term_fail("%s", why->line);
-        bool finite = work_evaluate(work, params, &loss, &accuracy);
+        bool finite = work_evaluate(work, params, loss, accuracy);
         const char *failed = data_failed(job->data);
         rc = failed || !finite ? -EIO : 0;
         why_set(why, "%s%s", failed ? failed : path,
@@ -199,16 +199,24 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
                        : ": its outputs are not finite (NaN or infinity) for some test samples: "
                          "there is no loss");
     }
-    if (!rc) {
-        printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
-        if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
-            printf(", accuracy %.2f %%", 100 * accuracy);
-        printf("\n");
-    }
     work_destroy(&work);
     pool_destroy(&pool);
     free(params);
     return rc;
+}
+
+static int
+evaluate(const struct config *config, const struct job *job, const char *path, struct why *why)
+{
+    double loss = 0, accuracy = 0;
+    int rc = eval_model(config, job, path, &loss, &accuracy, why);
+    if (rc)
+        return rc;
+    printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
+    if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
+        printf(", accuracy %.2f %%", 100 * accuracy);
+    printf("\n");
+    return 0;
 }
 
 int

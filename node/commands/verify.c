@@ -460,19 +460,25 @@ compare_only(const struct verify_folders *folders)
 }
 
 int
+verify_judge(struct verify_folders *folders)
+{
+    const struct config *config = folders->left.config;
+    if (folders->first < 0)
+        fprintf(folders->out, "NOT proved: no job.json says what the job is\n");
+    else if (config && way_of(config)->free)
+        return compare_only(folders);
+    else
+        return prove(folders);
+    return 1;
+}
+
+int
 verify_run(FILE *out, const char *const *dir, size_t count)
 {
     assert(count >= 1 && count <= VERIFY_DIRS_MAX);
     struct verify_folders folders;
-    int status = 1;
     verify_folders_init(&folders, out, dir, count);
-    const struct config *config = folders.left.config;
-    if (folders.first < 0)
-        fprintf(out, "NOT proved: no job.json says what the job is\n");
-    else if (config && way_of(config)->free)
-        status = compare_only(&folders);
-    else
-        status = prove(&folders);
+    int status = verify_judge(&folders);
     verify_folders_fini(&folders);
     return status;
 }

@@ -88,5 +88,8 @@ int verify_read_line(struct verify_line *out, const char *text, size_t size, str
 /* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict
  * to `out`. Returns 0 when everything is proved, else 1. */
 int verify_run(FILE *out, const char *const *dir, size_t count);
+struct verify_folders;
+/* The same of folders that were read. */
+int verify_judge(struct verify_folders *folders);
 
 #endif

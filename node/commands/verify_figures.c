@@ -1,14 +1,18 @@
 /* verify_figures.c - see verify_figures.h. */
 #include "node/commands/verify_figures.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/commands/command.h"
+#include "node/job/job.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
 
-static const double SUM_DIGITS = 1e-10; /* of a mean of numbers with twelve */
+static const double EVALUATED_DIGITS = 1e-6; /* other kernels round otherwise */
+static const double SUM_DIGITS = 1e-10;      /* of a mean of numbers with twelve */
 
 /* As a text has it. */
 static double
@@ -226,4 +230,61 @@ verify_figures_results(struct verify_folders *folders)
             judge_two(folders, folder, first);
         first = first ? first : folder;
     }
+}
+
+/* --- Evaluating -------------------------------------------------------------------------------------- */
+
+static void
+judge_evaluated(struct verify_folders *folders, const struct verify_folder *folder,
+                const char *name, double said, double due)
+{
+    char a[32];
+    if (!(fabs(said - due) <= EVALUATED_DIGITS * fmax(1, fabs(due))))
+        verify_find(folders, folder->dir, "result.json",
+                    "%s is %s, but evaluating model.safetensors gives %.12g", name, shown(a, said),
+                    due);
+}
+
+static int
+evaluate_folder(struct verify_folders *folders, const struct verify_folder *folder,
+                const struct config *config, const struct job *job, struct why *why)
+{
+    char path[1200];
+    double loss, accuracy;
+    bool labels = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder->dir);
+    why_set(why, "%s", "");
+    int rc = eval_model(config, job, path, &loss, &accuracy, why);
+    if (rc)
+        return rc;
+    judge_evaluated(folders, folder, "test_loss", folder->result.test_loss, loss);
+    if (labels)
+        judge_evaluated(folders, folder, "test_accuracy", folder->result.test_accuracy, accuracy);
+    fprintf(folders->out, "%s: its model has a test loss of %.12g", folder->dir, loss);
+    if (labels)
+        fprintf(folders->out, " and an accuracy of %.2f %%", 100 * accuracy);
+    fputc('\n', folders->out);
+    return 0;
+}
+
+int
+verify_figures_evaluate(struct verify_folders *folders, const struct config *config,
+                        struct why *why)
+{
+    struct job job = {0};
+    int rc = job_open(&job, config, why);
+    if (!rc && data_info(job.data)->hash != folders->left.job.data)
+        rc = why_error(why, -EINVAL,
+                       "the data are not those of the run: name their folder with "
+                       "--data");
+    bool any = rc || data_info(job.data)->test == 0;
+    for (size_t d = 0; d < folders->count && !rc; d++)
+        if (folders->folder[d].noted) {
+            rc = evaluate_folder(folders, &folders->folder[d], config, &job, why);
+            any = true;
+        }
+    if (!any)
+        rc = why_error(why, -ENOENT, "no folder has a result and its model");
+    job_close(&job);
+    return rc;
 }

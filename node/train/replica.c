@@ -139,6 +139,7 @@ replica_result(struct state *state, const int32_t *values)
     uint64_t total = state_steps_total(state);
     state_start(state);
     take_values(state, values);
+    h->train_loss = (double)NAN; /* each node has one of its own */
     h->step = total;
     h->epoch = total / state_epoch_steps(job);
     h->samples = state_samples(job, total);

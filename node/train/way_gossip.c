@@ -412,7 +412,8 @@ finish(struct run *run)
     struct evaluation_news news;
     if (evaluation_last(&run->free.evaluation, run, &news))
         report_news(run, &news, run->meter.peers_max);
-    gossip->train_loss = state_train_loss(state->header); /* what this node's steps were like */
+    if (!state->header->done)                                 /* else a result was taken before */
+        gossip->train_loss = state_train_loss(state->header); /* what this node's steps were like */
     replica_result(state, sum);
     gossip->more[SNAPSHOT] = 0;
     state->header->done = 1;

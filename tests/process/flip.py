@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""flip.py MESHNODE SEED DIR OTHER ... -- changes one thing at a time in each file of DIR, the results folder of a node: every field of
+"""flip.py MESHNODE SEED BITS DIR OTHER ... -- changes one thing at a time in each file of DIR, the results folder of a node: every field of
 a JSON text, every field of some lines, the metadata of the model, and single bits. `meshnode verify` of DIR and the other folders of the
 run must notice each. Prints for each file how many it noticed of how many, and what it did not. Status 1: it did not notice all.
 
@@ -17,12 +17,11 @@ import tempfile
 UNKNOWN = {  # of each file: what a node alone measured
     "result.json": "node wall_s peers_max unmet plans aborts damages audits expelled tx_bytes rx_bytes warnings".split(),
     "metrics.jsonl": """time_s samples_per_s compute_s wait_s tx_bytes rx_bytes served_bytes wire_ratio residual_norm round_s busy_s
-        sent_bytes idle idle_formula nodes distance alarm replayed_steps""".split(),
+        sent_bytes idle idle_formula nodes distance alarm replayed_steps plan""".split(),
     "pieces.jsonl": ["node", "name", "begin_us", "end_us", "time"],
     "job.json": [],
 }
-BITS = 12  # flipped in each file
-LINES = 4  # of a file
+UNKNOWN_FREE = "peers shards test_loss test_accuracy test_of test_step".split()  # where each node trains as it can: of a line
 
 
 def known(value, unknown, pieces=False):
@@ -78,9 +77,9 @@ def parse(data, lines):
     return [json.loads(part) for part in parts if part]
 
 
-def bit_changes(data, rng, same):
+def bit_changes(data, rng, bits, same):
     done = 0
-    while done < BITS:
+    while done < bits:
         at, bit = rng.randrange(len(data)), 1 << rng.randrange(8)
         flipped = data[:at] + bytes([data[at] ^ bit]) + data[at + 1:]
         if not same(flipped):
@@ -120,27 +119,52 @@ def other_text(text):
         return other(text)
 
 
-def changes(name, data, rng):
-    unknown = UNKNOWN.get(name, [])
+def steps_of(folder):
+    try:
+        with open(os.path.join(folder, "metrics.jsonl"), "rb") as file:
+            return {(line["step"], line.get("plan")) for line in map(json.loads, file)}
+    except FileNotFoundError:
+        return set()
+
+
+def chosen(name, parts, others, free):
+    """Lines of a file whose fields are changed: in rounds those of steps of which another node says the same."""
+    known_there = set().union(*map(steps_of, others)) if others and not free else None
+    places = []
+    for i, part in enumerate(parts):
+        line = json.loads(part)
+        if line.get("samples") != 0 and (not known_there or (line["step"], line.get("plan")) in known_there):
+            places.append(i)
+    if not places:
+        sys.exit(f"{name}: the nodes have no step in common")
+    return sorted({places[0], places[len(places) // 2], places[-1]})
+
+
+def changes(name, data, rng, bits, others, free):
+    unknown = UNKNOWN.get(name, []) + (UNKNOWN_FREE if free and name == "metrics.jsonl" else [])
+    unknown += ["alone"] if free or not others else []
+    unknown += ["train_loss"] if free and name == "result.json" else []
     lines = name.endswith(".jsonl")
     if name.endswith(".json"):
         yield from object_changes(data, unknown, rng)
     if lines:
         parts = data.splitlines()
-        for i in sorted({0, len(parts) // 3, len(parts) * 2 // 3, len(parts) - 1}):
+        for i in chosen(name, parts, others, free):
             for field, text in object_changes(parts[i], unknown, rng, 16):
                 yield f"line {i + 1} {field}", b"\n".join(parts[:i] + [text] + parts[i + 1:]) + b"\n"
+    if free and lines:
         yield "half of it", b"\n".join(parts[:len(parts) // 2]) + b"\n"
     if name == "model.safetensors":
         yield from metadata_changes(data)
-    yield from bit_changes(data, rng, text_same(data, unknown, lines) if ".json" in name else lambda flipped: False)
+    yield from bit_changes(data, rng, bits, text_same(data, unknown, lines) if ".json" in name else lambda flipped: False)
     yield "the second half is missing", data[:len(data) // 2 - 1]
 
 
 def main():
     args = [arg for arg in sys.argv[1:] if arg != "--replay"]
-    program, rng, folder, others = args[0], random.Random(int(args[1])), args[2], args[3:]
-    command = [program, "verify"] + (["--replay"] if "--replay" in sys.argv else [])
+    program, rng, bits, folder, others = args[0], random.Random(int(args[1])), int(args[2]), args[3], args[4:]
+    free = "--replay" in sys.argv
+    command = [program, "verify"] + (["--replay"] if free else [])
     good = True
     with tempfile.TemporaryDirectory() as work:
         copied = os.path.join(work, "x")
@@ -158,7 +182,7 @@ def main():
             with open(path, "rb") as file:
                 data = file.read()
             count, missed = 0, []
-            for what, text in changes(name, data, rng):
+            for what, text in changes(name, data, rng, bits, others, free):
                 with open(path, "wb") as file:
                     file.write(text)
                 count += 1
