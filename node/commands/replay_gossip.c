@@ -53,9 +53,9 @@ allocate(const struct replay *r, struct actor *a)
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
 
-/* What a line says of a step of a replica, whose state has this hash then. */
+/* What a line says of a step of a replica, but for the hash of its state, which has the last evaluation in it. */
 static struct verify_line
-due_line(const struct state_header *h, const struct state_event *event, uint64_t hash)
+due_line(const struct state_header *h, const struct state_event *event)
 {
     return (struct verify_line){.epoch = h->epoch_step ? h->epoch : h->epoch - 1,
                                 .first = event->first,
@@ -63,7 +63,6 @@ due_line(const struct state_header *h, const struct state_event *event, uint64_t
                                 .coverage = event->coverage,
                                 .rows = event->rows,
                                 .ledger = h->ledger,
-                                .state_hash = hash,
                                 .accuracy = event->accuracy < 0 ? (double)NAN : event->accuracy};
 }
 
@@ -81,7 +80,6 @@ compute_update(struct replay *r, struct actor *a)
     const struct replica replica = {&a->state,    &r->next,  r->base.work,
                                     r->base.pool, r->before, r->async};
     struct state_event event;
-    uint64_t hash;
     const int32_t *values = a->read;
     if (r->push_sum) {
         gossip_flow_debias(r->scratch, a->read, a->read_weight, r->range_size, r->count);
@@ -89,18 +87,17 @@ compute_update(struct replay *r, struct actor *a)
     }
     replica_begin(&replica, &a->task, values);
     do
-        hash = replica_round(&replica, replica_shards(&replica, &a->task), r->base.own, &event,
-                             NULL, NULL);
+        replica_round(&replica, replica_shards(&replica, &a->task), r->base.own, &event, NULL,
+                      NULL);
     while (!event.stepped);
     replica_update(&replica, r->update);
     a->computing = false;
-    replay_lines_add(&r->lines,
-                     &(struct replay_step){.journal = a->start->folder,
-                                           .step = a->state.header->step,
-                                           .loss = replay_lines_loss(event.loss),
-                                           .whole = true,
-                                           .due = due_line(a->state.header, &event, hash),
-                                           .last = is_last_start(r, a->start)});
+    replay_lines_add(&r->lines, &(struct replay_step){.journal = a->start->folder,
+                                                      .step = a->state.header->step,
+                                                      .loss = replay_lines_loss(event.loss),
+                                                      .whole = true,
+                                                      .due = due_line(a->state.header, &event),
+                                                      .last = is_last_start(r, a->start)});
     replay_progress(&r->base, ++r->steps, r->pieces.read_count, "steps");
 }
 

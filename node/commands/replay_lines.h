@@ -14,7 +14,7 @@ struct replay_step {
     uint64_t step;   /* from 1, as in the line */
     uint64_t shards; /* 0: any */
     double loss;     /* NaN: not computed again; infinite: not finite, so the line has none */
-    bool whole;      /* so is all that is in `due` but step, shards, loss, plan and peers: */
+    bool whole; /* so is all that is in `due` but step, shards, loss, plan, peers, state_hash: */
     struct verify_line due;
     bool last; /* by the last start of the node */
     bool told; /* there is a line */

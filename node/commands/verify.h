@@ -57,6 +57,7 @@ struct verify_line {
     uint64_t rows, ledger, state_hash, plan;
     uint64_t peers;
     double loss, accuracy; /* NaN: none */
+    double clipped;        /* elements that did not fit in the codec */
     bool skipped;          /* its gradient was not finite */
     bool tested;           /* the state after it was evaluated: */
     double test_loss, test_accuracy;

@@ -100,6 +100,8 @@ verify_figures_lines(struct verify_folders *folders, const char *at, const struc
     bool tested = said->tested && first->tested;
     compare_line(folders, at, "loss", said->loss, first->loss, other);
     compare_line(folders, at, "accuracy", said->accuracy, first->accuracy, other);
+    if (said->clipped != first->clipped && said->peers > 1 && first->peers > 1)
+        compare_line(folders, at, "clipped", said->clipped, first->clipped, other);
     if (tested)
         compare_line(folders, at, "test_loss", said->test_loss, first->test_loss, other);
     if (tested)

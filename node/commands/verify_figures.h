@@ -26,7 +26,8 @@ void verify_epoch_add(struct verify_epoch *epoch, const struct verify_job *job,
 
 /* Results against each other, their job, and the metadata of their models. */
 void verify_figures_results(struct verify_folders *folders);
-/* The test loss and accuracy of the models that nodes ended with, computed again: the data are those of `config`. Returns
+/* The test loss and accuracy of the models that nodes ended with, computed again: the data are those of `config`.
+ * Returns
  * 0, or a negative errno with `why` if that cannot be done. */
 int verify_figures_evaluate(struct verify_folders *folders, const struct config *config,
                             struct why *why);

@@ -14,7 +14,8 @@ struct reading {
     unsigned folder;
     verify_pieces_line *line;
     void *ctx;
-    char file[40]; /* and the line that is read */
+    char file[40];                /* and the line that is read */
+    uint64_t before, before_plan; /* of the line before */
     struct recorded step;
     struct steptime_piece pieces[RECORDING_PIECES_MAX];
 };
@@ -85,6 +86,8 @@ judge_pieces(struct reading *r, const struct verify_line *said)
 static bool
 may_go_back(const struct config *config)
 {
+    if (!config)
+        return true;
     return config->mesh.compress != CODEC_none && config->mesh.compress != CODEC_int8;
 }
 
@@ -102,12 +105,17 @@ judge_recorded(struct reading *r)
         find_piece(r, "the job has no such step");
         return;
     }
+    if (r->step.step == r->before && r->step.plan == r->before_plan &&
+        !may_go_back(folders->left.config))
+        find_piece(r, "is there twice, in the same plan");
+    r->before = r->step.step;
+    r->before_plan = r->step.plan;
     do
         said = r->line(r->ctx, r->folder, r->step.step, said);
     while (said && said->plan != r->step.plan);
     if (said)
         judge_pieces(r, said);
-    else if (folders->left.config && !may_go_back(folders->left.config))
+    else if (!may_go_back(folders->left.config))
         find_piece(r, "no line of metrics.jsonl is of this step and plan");
 }
 

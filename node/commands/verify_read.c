@@ -164,12 +164,14 @@ read_pipeline(const json_t *object, struct verify_line *out)
 {
     const json_t *pipeline = json_object_get(object, "pipeline"),
                  *mine = json_object_get(pipeline, "mine");
+    struct verify_reading reading = {.object = pipeline};
     json_int_t stages = json_integer_value(json_object_get(pipeline, "stages"));
     out->stages = 1;
     out->mine = 1;
     if (!pipeline)
         return true;
-    if (stages < 1 || stages > PROTO_STAGES_MAX || !json_is_array(mine))
+    verify_keys(&reading, "stages|mine|round_s|busy_s|wait_s|sent_bytes|idle|idle_formula|nodes");
+    if (stages < 1 || stages > PROTO_STAGES_MAX || !json_is_array(mine) || reading.unknown)
         return false;
     out->stages = (unsigned)stages;
     out->mine = 0;
@@ -215,6 +217,8 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     out->loss = verify_figure(&reading, "loss");
     out->accuracy = verify_figure(&reading, "accuracy");
     out->peers = verify_number(&reading, "peers");
+    if (json_object_get(object, "clipped"))
+        out->clipped = (double)verify_number(&reading, "clipped");
     read_test(out, &reading);
     bool none = !reading.wrong && out->samples == 0; /* an evaluation; its step's line was lost */
     if (!none) {

@@ -21,7 +21,7 @@ UNKNOWN = {  # of each file: what a node alone measured
     "pieces.jsonl": ["node", "name", "begin_us", "end_us", "time"],
     "job.json": [],
 }
-UNKNOWN_FREE = "peers shards test_loss test_accuracy test_of test_step".split()  # where each node trains as it can: of a line
+UNKNOWN_FREE = "peers shards state_hash test_loss test_accuracy test_of test_step".split()  # where each node trains as it can: of a line
 
 
 def known(value, unknown, pieces=False):
