@@ -194,15 +194,12 @@ judge_members(struct proof *proof, const struct entry *entry, size_t n, size_t i
 {
     char other[PLACE_SIZE];
     const struct verify_line *said = &entry[i].said;
-    const struct verify_folder *folder = &proof->folders->folder[entry[i].dir];
-    bool last = folder->ended && folder->result.steps == said->step, alone = true;
     uint64_t members = 1;
     for (size_t k = 0; k < n && said->plan; k++) {
         if (!together(&entry[k], &entry[i]))
             continue;
         place(proof, &entry[k], other);
         members++;
-        alone = alone && !entry[k].said.shards;
         if (entry[k].said.peers != said->peers && k < i)
             verify_find(proof->folders, at, "",
                         "step %llu: peers is %llu, but %llu at %s, in the same plan",
@@ -215,10 +212,6 @@ judge_members(struct proof *proof, const struct entry *entry, size_t n, size_t i
                     "it computed some of shards %llx",
                     (unsigned long long)said->step, (unsigned long long)members,
                     (unsigned long long)all);
-    if (last && folder->result.alone && said->shards && !alone)
-        verify_find(proof->folders, folder->dir, "result.json",
-                    "alone is true, but another node computed a part of step %llu: %s",
-                    (unsigned long long)said->step, at);
 }
 
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan and stage. */

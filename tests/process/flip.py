@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 UNKNOWN = {  # of each file: what a node alone measured
-    "result.json": "node wall_s peers_max unmet plans aborts damages audits expelled tx_bytes rx_bytes warnings".split(),
+    "result.json": "node wall_s alone peers_max unmet plans aborts damages audits expelled tx_bytes rx_bytes warnings".split(),
     "metrics.jsonl": """time_s samples_per_s compute_s wait_s tx_bytes rx_bytes served_bytes wire_ratio residual_norm round_s busy_s
         sent_bytes idle idle_formula nodes distance alarm replayed_steps plan""".split(),
     "pieces.jsonl": ["node", "name", "begin_us", "end_us", "time"],
@@ -142,7 +142,6 @@ def chosen(name, parts, others, free):
 
 def changes(name, data, rng, bits, others, free):
     unknown = UNKNOWN.get(name, []) + (UNKNOWN_FREE if free and name == "metrics.jsonl" else [])
-    unknown += ["alone"] if free or not others else []
     unknown += ["train_loss"] if free and name == "result.json" else []
     lines = name.endswith(".jsonl")
     if name.endswith(".json"):
