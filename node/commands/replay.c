@@ -360,7 +360,7 @@ due_of(const struct replay *replay, const struct replay_computed *c)
 
 /* By the last start of its node? */
 static bool
-is_last(const struct replay_index *index, const struct replay_computed *c)
+by_last_start(const struct replay_index *index, const struct replay_computed *c)
 {
     return proto_node_equal(index->last[c->journal], c->who);
 }
@@ -379,7 +379,7 @@ judge_lines(const struct replay *replay, struct verify_folders *folders)
                                          .loss = c->loss,
                                          .whole = !isnan(c->loss),
                                          .due = due_of(replay, c),
-                                         .last = is_last(index, c)};
+                                         .last = by_last_start(index, c)};
         replay_lines_add(&lines, &step);
     }
     replay_lines_judge(&lines, &replay->journals, folders);

@@ -195,11 +195,14 @@ judge_members(struct proof *proof, const struct entry *entry, size_t n, size_t i
     char other[PLACE_SIZE];
     const struct verify_line *said = &entry[i].said;
     uint64_t members = 1;
+    unsigned counted =
+        VERIFY_DIRS_MAX; /* the folder of the last one: it may have done the step twice */
     for (size_t k = 0; k < n && said->plan; k++) {
         if (!together(&entry[k], &entry[i]))
             continue;
         place(proof, &entry[k], other);
-        members++;
+        members += entry[k].dir != counted;
+        counted = entry[k].dir;
         if (entry[k].said.peers != said->peers && k < i)
             verify_find(proof->folders, at, "",
                         "step %llu: peers is %llu, but %llu at %s, in the same plan",

@@ -26,8 +26,8 @@ checkpoint_name(char out[FILE_SIZE], uint64_t step)
 
 /* All of a state, into memory like that of a run. */
 static int
-read_whole(struct verify_checkpoint *out, const struct config *config, const struct nn_shape *input,
-           struct checkpoint_file *file, struct why *why)
+read_whole_state(struct verify_checkpoint *out, const struct config *config,
+                 const struct nn_shape *input, struct checkpoint_file *file, struct why *why)
 {
     struct job job = {0};
     struct state state = {.block = NULL};
@@ -119,7 +119,7 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
         *job = checkpoint_head(file)->job_hash;
         out->whole = !checkpoint_in_parts(&has) && input.dims > 0;
         rc = *job != folders->left.job.job && !verify_of_part(&folders->left, *job) ? 0
-             : out->whole ? read_whole(out, config, &input, file, why)
+             : out->whole ? read_whole_state(out, config, &input, file, why)
                           : read_header(out, file, &has, why);
     }
     checkpoint_close(&file);
