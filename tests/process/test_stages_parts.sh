@@ -50,4 +50,7 @@ kill_node e
 MESHNODE_FAIL=start:1:sleep=1500 MESHNODE=$FAILNODE node e "$WORK/job.yaml" $PARTS --set train.checkpoint_every=4
 finished 60 d e f
 same_hash reference d e f
+for name in d f; do
+    grep -q "may be wrong" "$WORK/$name.log" && fail "$name says that the weights may be wrong"
+done
 echo "the only node with a part was killed, and came back: the same"

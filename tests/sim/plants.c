@@ -99,6 +99,9 @@ static const struct plant {
     {"who only holds a segment applies the total before", MUTANT_MIRROR, 400, 0, NULL, 0},
     {"a copy of a segment lies a word too early", MUTANT_SPAN, 1000, 0, NULL, 0},
     {"more segments are taken of a state of any round", MUTANT_GROWN, 4000, 0, NULL, 644},
+    {"what nobody holds is never chosen while somebody trains", MUTANT_LOST, 2000, 0, "--staged",
+     177},
+    {"who is done does not stay for a part that was lost", MUTANT_ENDS, 8000, 0, "--staged", 5453},
     {"silent peers are never suspected", MUTANT_SILENCE, 0, 1, NULL, 0},
     {"no plan is held for a joiner", MUTANT_HOLD, 0, 3, NULL, 0},
     {"a hung trainer is given shards again and again", MUTANT_STUCK, 0, 4, NULL, 0},
@@ -205,13 +208,14 @@ static bool
 found_by_seeds(struct sim *sim, uint64_t first, const struct plant *plant, bool fresh)
 {
     uint64_t k = 0, budget = fresh ? FRESH_MAX : plant->budget;
-    sim->many_flips = plant->scenario != NULL;
+    sim->many_flips = plant->scenario && strstr(plant->scenario, "--many-flips");
+    sim->staged = plant->scenario && strstr(plant->scenario, "--staged");
     sim->followers_flip = plant->scenario && strstr(plant->scenario, "--followers-flip");
     bool known = plant->seed != 0 && !fresh && !sim_run(sim, plant->seed, plant->bits);
     while (!known && k < budget && sim_run(sim, first + k, plant->bits))
         k++;
     bool found = known || k < budget;
-    sim->many_flips = sim->followers_flip = false;
+    sim->many_flips = sim->followers_flip = sim->staged = false;
     printf("mutant %12" PRIx64 " %" PRIx64 " %-9s %6" PRIu64 " of %" PRIu64 "%s: %s%s%s\n",
            plant->bits, sim->coding_mutant,
            known   ? "found by seed"

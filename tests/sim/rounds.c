@@ -61,6 +61,7 @@ tell(struct sim *sim, struct sim_node *node)
     sim->claimed[node->index][node->round % 64] |= node->held;
     node->committing = 0;
     node->done = node->round == sim->profile.rounds;
+    node->was_done = node->was_done || node->done;
     if (node->done && !node->done_us)
         node->done_us = sim->now;
     node->busy = SIM_FREE;

@@ -347,7 +347,9 @@ sim_rounds_judge_end(struct sim *sim)
 {
     sim->limit = sim->limit || segments_alone(sim);
     for (unsigned i = 0; i < sim->profile.nodes && !sim->limit; i++)
-        if (segments_idles(sim, &sim->nodes[i]))
+        if (segments_left_alone(sim, &sim->nodes[i]))
+            sim_fail(sim, "node %u came back, and others had ended without it", i);
+        else if (segments_idles(sim, &sim->nodes[i]))
             sim_fail(sim, "node %u does not take what nobody holds", i);
     sim->limit =
         sim->limit || !segments_held(sim); /* who chose before cannot know what would be lost */

@@ -345,7 +345,7 @@ segments_hold(void *ctx, uint64_t segments)
     uint64_t lost = lost_for(sim, node, SURE_US);
     bool at_once = sim->chose_us && sim->now < sim->chose_us + SURE_US / 2; /* with another node */
     sim->chose_us = sim->now;
-    if (!at_once && fits_some(p, node, lost) && !(segments & lost))
+    if (!at_once && fits_some(p, node, lost) && !(segments & lost_for(sim, node, 0)))
         sim_fail(sim, "node %u: takes segments %" PRIx64 ", though nobody holds %" PRIx64,
                  node->index, segments, lost);
     node->busy = SIM_HOLDING;
@@ -400,6 +400,19 @@ segments_alone(const struct sim *sim)
     for (unsigned i = 0; i < sim->profile.nodes; i++)
         up += sim->nodes[i].up;
     return sim->profile.leave && sim->profile.stages.strike.done && up == 1;
+}
+
+bool
+segments_left_alone(const struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_stages *s = &sim->profile.stages;
+    bool left = false, others = false;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        left = left || sim->nodes[i].left;
+        others = others || (i != node->index && sim->nodes[i].incarnation > 1);
+    }
+    return left && !others && node->up && !node->was_done && s->strike.phase == SIM_CAME_BACK &&
+           node->index == s->strike.node && s->strike.round > 0;
 }
 
 bool

@@ -257,8 +257,8 @@ struct sim_node {
     size_t lent_bucket;
     uint64_t lent_until;
     int32_t lent_copy[SIM_VECTOR_MAX];
-    bool done, left;
-    uint64_t bits_per_s; /* of what it sends; 0 without limit */
+    bool done, left, was_done; /* was_done: in an earlier life, too */
+    uint64_t bits_per_s;       /* of what it sends; 0 without limit */
     uint64_t slow_until;
     uint64_t sent_us;      /* when its line is free again */
     uint64_t received_us;  /* the same the other way */

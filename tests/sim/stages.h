@@ -73,6 +73,9 @@ void segments_struck(struct sim *sim, bool falls);
 bool segments_awaited(const struct sim *sim);
 /* It was done when it died, and the others ended meanwhile: nobody is there. */
 bool segments_alone(const struct sim *sim);
+/* It came back and is not done, and has never been; but others have ended. Only where no other node came back: whoever
+ * comes counts for one that was lost (holding.h). */
+bool segments_left_alone(const struct sim *sim, const struct sim_node *node);
 /* A node that is done has what it asked for, or knows that nobody has it: what else does it need for its file? */
 void segments_gather(struct sim *sim, struct sim_node *node);
 
