@@ -166,7 +166,7 @@ straggler_packs(const struct straggler *s, const struct core *core, bool *quick)
     uint32_t least = slowest_line(s, core);
     *quick = least >= STRAGGLER_CODES;
     if (least == 0)
-        return core->warms > 0 ? 4 : 0;
+        return core->warms > 0 || core->alone ? 4 : 0; /* what is packed does not lend own[] */
     return least >= STRAGGLER_QUICK ? 3 : 4;
 }
 
@@ -659,6 +659,8 @@ enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
     s->slowest = slowest_known(s, core);
+    if (plan_leads(core) && core->alone && !s->parted) /* before anything is sent */
+        return part(s, core, 0);
     /* in the first rounds of a plan: no need to see the round's end */
     if (plan_leads(core) && s->full && s->rounds < STRAGGLER_ROUNDS &&
         core->contribution.state == TRAINER_FREE)
