@@ -274,7 +274,7 @@ test_half_a_file_and_that_of_another_run_are_passed_over(void **unused)
         assert_int_equal(save_ranges(save, JOB, &state, range), 1);
         assert_int_equal(range[0].end, 50000);
         assert_int_equal(find(0x03, 5, &why), 0);
-        assert_non_null(strstr(why.line, "damaged"));
+        assert_true(strstr(why.line, "is cut off at byte") || strstr(why.line, "damaged"));
     }
     write_part(OTHER, 9, JOB + 1);
     assert_int_equal(save_ranges(save, JOB, &state, range), 0);
