@@ -115,17 +115,19 @@ chases(const struct core *core, int i)
            awake_reached(core->awake, peer->chase_at) && plan_recent_max(core) < PLAN_SHORT_US;
 }
 
-/* Where those meet who computed by themselves: does one of them come soon? */
+/* Where those meet who computed by themselves: does one of them come soon? Who led is waited for four times as long:
+ * what is chosen there is to be chosen once. */
 static bool
 meets_soon(const struct core *core)
 {
-    uint64_t most_us = CORE_WAIT_US + MEET_ROUNDS * plan_recent_max(core);
-    if (!core->meets || awake_since(core->awake, core->plan.idle_at) >= most_us)
-        return false;
-    for (int i = 0; i < core->peers.high; i++) {
-        uint64_t round = core->view.of[i].beat.round;
-        if (view_usable(core, i) && !core->plan.of[i].stuck && round < core->round &&
-            round + MEET_ROUNDS >= core->round)
+    uint64_t waited_us = awake_since(core->awake, core->plan.idle_at);
+    for (int i = 0; i < core->peers.high && core->meets; i++) {
+        const struct proto_heartbeat *said = &core->view.of[i].beat;
+        bool led = core->peers.peers[i].node.id < core->config.self.id && !said->benched;
+        uint64_t rounds = led ? 4 * MEET_ROUNDS : MEET_ROUNDS;
+        if (view_usable(core, i) && !core->plan.of[i].stuck && said->round < core->round &&
+            said->round + rounds >= core->round &&
+            waited_us < CORE_WAIT_US + rounds * plan_recent_max(core))
             return true;
     }
     return false;
