@@ -101,8 +101,8 @@ judge_recorded(struct reading *r)
         find_piece(r, "is of another job");
         return;
     }
-    if (r->step.step <= job->begun || r->step.step > job->steps) {
-        find_piece(r, "the job has no such step");
+    if (r->step.step <= job->begun || r->step.step > job->steps || !recording_has(r->step.step)) {
+        find_piece(r, "no such step is recorded");
         return;
     }
     if (r->step.step == r->before && r->step.plan == r->before_plan &&

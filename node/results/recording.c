@@ -98,8 +98,8 @@ recording_times(const struct recording *recording, uint64_t now_us)
                                     recording->done_us - begin_us - recording->busy_us};
 }
 
-static bool
-is_recorded(uint64_t step)
+bool
+recording_has(uint64_t step)
 {
     unsigned digits = step ? 64 - (unsigned)__builtin_clzll(step) : 0;
     return step && (digits <= DIGITS || step % (UINT64_C(1) << (digits - DIGITS)) == 0);
@@ -146,7 +146,7 @@ const char *
 recording_end(struct recording *recording, const struct recorded *step, size_t *size)
 {
     bool other = recording->count > 0 && recording->plan != step->plan;
-    if (!is_recorded(step->step) || recording->broken || other)
+    if (!recording_has(step->step) || recording->broken || other)
         return NULL;
     size_t used = write_step(recording, step);
     for (size_t i = 0; i < recording->count; i++)

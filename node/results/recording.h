@@ -61,6 +61,8 @@ const char *recording_end(struct recording *recording, const struct recorded *st
 
 /* --- Reading ------------------------------------------------------------------------------------ */
 
+/* Is this step one of those that all nodes record? */
+bool recording_has(uint64_t step);
 /* Reads a line, without its line break. pieces[RECORDING_PIECES_MAX] of `out` is the caller's. Returns 0, or -EBADMSG with
  * `why`. */
 int recording_read(struct recorded *out, const char *text, size_t size, struct why *why);
