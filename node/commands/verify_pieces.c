@@ -40,6 +40,8 @@ sort_pieces(const struct recorded *step, struct stage stage[PROTO_STAGES_MAX], u
         const struct schedule_piece *piece = &step->pieces[i].piece;
         uint64_t bit = UINT64_C(1) << piece->shard;
         if (piece->kind == SCHEDULE_TAIL) {
+            if (piece->stage || piece->shard)
+                return false;
             ++*tails;
             continue;
         }
@@ -77,7 +79,7 @@ judge_pieces(struct reading *r, const struct verify_line *said)
     if (r->step.stages != said->stages || r->step.members != said->peers)
         find_piece(r, "stages and members are not those of metrics.jsonl");
     else if (!sort_pieces(&r->step, stage, &tails))
-        find_piece(r, "a piece is there twice");
+        find_piece(r, "a piece is there twice, or is none");
     else if (!stages_whole(&r->step, stage, said))
         find_piece(r, "its pieces are not the shards and stages of metrics.jsonl");
 }
