@@ -64,8 +64,8 @@ refuses 'health of two' 'usage: meshnode health' health a b
 refuses 'many arguments' 'expected one job, not 4$' ../jobs/good.yaml b c d
 refuses 'local without a job' 'usage: meshnode local' local
 refuses 'check without a job' 'usage: meshnode check' check
-refuses 'verify without a folder' 'usage: meshnode verify .--replay. DIR' verify
-refuses 'audit, the old name of verify' 'usage: meshnode verify .--replay. DIR' audit
+refuses 'verify without a folder' 'usage: meshnode verify .--replay. .--evaluate. DIR' verify
+refuses 'audit, the old name of verify' 'usage: meshnode verify .--replay. .--evaluate. DIR' audit
 refuses 'eval without a model' 'usage: meshnode eval' eval ../jobs/good.yaml
 refuses 'a command that does not exist' 'unknown command keygen, expected local, check, .*, health, help, or a job file: meshnode JOB.yaml trains$' keygen
 refuses 'train' 'unknown command train, expected .*: meshnode ../jobs/good.yaml trains$' train ../jobs/good.yaml
