@@ -94,6 +94,13 @@ struct judging {
     uint64_t lost; /* of steps that the journal has not */
 };
 
+/* Of steps that are equal: a start that was killed has computed steps without a line, which the next one does again. */
+static bool
+owes_line_more(const struct replay_step *step, const struct replay_step *than)
+{
+    return step->told != than->told ? !step->told : step->last && !than->last;
+}
+
 /* Of a node that did not end the journal may have lost its end (journal.h): then that is only said. */
 static void
 judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
@@ -108,7 +115,7 @@ judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
         struct replay_step *step = &j->lines->step[k];
         if (step->shards && step->shards != said->shards)
             continue;
-        if (!other_field(said, step) && (!match || match->told))
+        if (!other_field(said, step) && (!match || owes_line_more(step, match)))
             match = step;
         if (!near || same_loss(said->loss, step->loss))
             near = step;
