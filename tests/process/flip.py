@@ -26,6 +26,8 @@ UNKNOWN_FREE = "peers shards state_hash test_loss test_accuracy test_of test_ste
 
 def known(value, unknown, pieces=False):
     """Without what is unknown; of a piece of pieces.jsonl its times."""
+    if isinstance(value, dict) and value.get("samples") == 0:
+        return {"samples": 0}  # a line of an evaluation alone: it proves no step, and verify takes nothing from it
     if isinstance(value, dict):
         return {key: known(inner, unknown, key == "pieces") for key, inner in value.items() if key not in unknown}
     if isinstance(value, list):

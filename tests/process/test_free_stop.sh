@@ -1,7 +1,8 @@
 #!/bin/bash
 # test_free_stop.sh - Ctrl-C in the ways to train that do not wait: who is told to end saves a checkpoint first, and the others
 # save it, too, and go on. When all are told, all save, and the same commands go on from there. A replay of all lives gives the
-# model. Tickets take 0.1 s (failpoint build), so no run ends before it is told.
+# model. Tickets take 0.1 s (failpoint build), so no run ends before it is told. Who is silent while the others end goes on
+# alone, ends with another model than they, and says so.
 . "$(dirname "$0")/../support/process.sh"
 
 SLOW="env MESHNODE_FAIL=compute:1+:sleep=100"
@@ -46,6 +47,17 @@ stopped() { # SAYS NAME ...: all were told to end, and say where they go on; STE
 SERVERS_SAY="stopped at step STEP of 60; saved in OUT. The same command goes on from there"
 REPLICAS_SAY="the same command goes on from the checkpoint of step STEP in OUT"
 
+# Who has the model of another node is not alone, and warns of nothing, unless it had lost all others on the way.
+ended_together() { # NAME ...
+    local name
+    for name; do
+        [ "$(result "$name" alone)" = false ] || fail "$name says that it ended alone"
+        ! grep "no other node ended together" "$WORK/$name.log" || fail "$name has the model of the others"
+        grep -q "going on without it, 1 node" "$WORK/$name.log" || ! grep "this one goes on alone" "$WORK/$name.log" ||
+            fail "$name was not alone"
+    done
+}
+
 stops() { # WAY OPTION ...
     local way=$1 a=$1-a b=$1-b c=$1-c first second computed name
     shift
@@ -66,6 +78,7 @@ stops() { # WAY OPTION ...
     for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 "$@"; done
     finished 120 $a $b $c
     same_hash $a $b $c
+    ended_together $a $b $c
     ! grep -h "nodes were separated" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" || fail "$way: nothing was lost"
     grep -q "resumed at step $second\b" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" ||
         fail "$way: nobody goes on from step $second"
@@ -93,6 +106,7 @@ replicas_stop() { # WAY OPTION ...
     for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 --set mesh.topology=gossip "$@"; done
     finished 120 $a $b $c
     same_hash $a $b $c
+    ended_together $a $b $c
     grep -q "resumed at step ${AT[$a]}\b" "$WORK/$a.log" || fail "$way: $a goes on from another step: $(cat "$WORK/$a.log")"
     timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
         fail "replay: $(cat "$WORK/out")"
@@ -115,3 +129,29 @@ for sync in async ssp softsync; do
     stops $sync --set mesh.topology=server --set mesh.sync=$sync $short
     grep -Eq "^replay: 360 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
 done
+
+# c is silent from its sixth ticket or step on, until a and b have ended.
+goes_on_alone() { # WAY OPTION ...
+    local way=$1 a=alone-$1-a b=alone-$1-b c=alone-$1-c name
+    shift
+    GROUP=t$$-alone-$way
+    for name in $a $b; do WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=40"; done
+    WHERE[$c]="env MESHNODE_FAIL=compute:6:stop"
+    for name in $a $b $c; do MESHNODE=$FAILNODE node $name "$WORK/job.yaml" --peers 3 --set train.steps=20 "$@"; done
+    wait_until 60 "$way: c to be silent" held $c
+    finished 60 $a $b
+    ended_together $a $b
+    kill -CONT "${PID[$c]}"
+    finished 60 $c
+    grep -q "^warning: step [0-9]* of 20: all other nodes are gone, and this one goes on alone. If they go on, too, or have ended, it ends with another model than they$" \
+        "$WORK/$c.log" || fail "$way: c does not say that it goes on alone"
+    grep -q "^warning: no other node ended together with this one. With topology .*, any others of this run have other weights: compare their sha256$" \
+        "$WORK/$c.log" || fail "$way: c does not say at its end that it was alone"
+    [ "$(result $c alone)" = true ] || fail "$way: c says that it was not alone"
+    [ "$(result $c params_sha256)" != "$(result $a params_sha256)" ] || fail "$way: c has the model of the others"
+    echo "$way: who was silent ends alone, and says so"
+}
+goes_on_alone async --set mesh.topology=server --set mesh.sync=async
+way=$(today 1 gossip.graph=ring gossip.method=push_sum mesh.sync=async "mesh.compress=topk --set gossip.graph=ring")
+# shellcheck disable=SC2086 # words
+goes_on_alone gossip --set mesh.topology=gossip --set $way

@@ -55,6 +55,8 @@ says whole '^(step [0-9]+: test loss |\[1\] caught up: at step 40 )' # who was t
 [ "$(grep -c ' joined, ' "$WORK/whole.log")" = 0 ] || fail "each node tells of each other"
 says whole '^all 3 nodes hold the same weights: sha256 [0-9a-f]{64}$'
 same_hash whole/node-1 whole/node-2 whole/node-3
+"$MESHNODE" verify "$WORK/whole" >"$WORK/out" 2>&1 || fail "verify: $(cat "$WORK/out")"
+grep -q "^read: 3 folders, " "$WORK/out" || fail "verify: $(cat "$WORK/out")"
 echo "three nodes: $(tail -n 1 "$WORK/whole.log")"
 
 # Long enough to be killed in; the job ends by itself after the survivors are alone.

@@ -109,19 +109,34 @@ write_lines(const struct folder *folder, const struct verify_line *line, size_t 
     folder_write(folder, "job.json", job_said, strlen(job_said));
 }
 
-/* Judges both folders as they stand; the words that it prints are in `said`. */
+/* Judges folders; the words that it prints are in `said`. */
 static int
-judged(const char *behind, size_t dirs)
+judged_dirs(const char *const *dir, size_t dirs)
 {
-    const char *const dir[] = {a.path, b.path};
     size_t size;
-    write_lines(&a, lines_a, count_a, behind);
-    write_lines(&b, lines_b, count_b, "");
     free(said);
     FILE *out = open_memstream(&said, &size);
     int status = verify_run(out, dir, dirs);
     fclose(out);
     return status;
+}
+
+/* Both as they stand. */
+static int
+judged(const char *behind, size_t dirs)
+{
+    const char *const dir[] = {a.path, b.path};
+    write_lines(&a, lines_a, count_a, behind);
+    write_lines(&b, lines_b, count_b, "");
+    return judged_dirs(dir, dirs);
+}
+
+static void
+expect_dirs(const char *const *dir, size_t dirs, int status, const char *words)
+{
+    int got = judged_dirs(dir, dirs);
+    if (got != status || !strstr(said, words))
+        fail_msg("expected %d and \"%s\", got %d: %s", status, words, got, said);
 }
 
 static void
@@ -190,6 +205,28 @@ files_of_late_joiners_add_up(void **state)
            "files, but the running hash behind them says that they were counted once\n");
     lines_b[0].ledger ^= 1;
     expect(1, "step 7, sample 39: not proved by these files\n");
+}
+
+/* The folder above node-1 and node-2 stands for both; one that is named twice, in whatever way, is read once. */
+static void
+folders_are_found_and_read_once(void **state)
+{
+    (void)state;
+    struct folder node[2];
+    char again[FOLDER_PATH_MAX];
+    const char *dir[] = {a.path, again};
+    expect_dirs(dir, 1, 1,
+                ": no results of a node are here: expected job.json and metrics.jsonl\n");
+    for (int n = 0; n < 2; n++) {
+        snprintf(node[n].path, sizeof node[n].path, "%.200s/node-%d", a.path, n + 1);
+        assert_int_equal(mkdir(node[n].path, 0700), 0);
+        write_lines(&node[n], n ? lines_b : lines_a, STEPS, "");
+    }
+    expect_dirs(dir, 1, 0, "\nread: 2 folders, 18 lines; ");
+    assert_null(strstr(said, "named twice"));
+    snprintf(again, sizeof again, "%.200s/node-1/../node-2", a.path);
+    expect_dirs(dir, 2, 0, "/node-1/../node-2: is named twice, and read once\n");
+    assert_non_null(strstr(said, "\nread: 2 folders, 18 lines; "));
 }
 
 static void
@@ -435,6 +472,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(right_files_are_proved),
         CASE(files_of_late_joiners_add_up),
+        CASE(folders_are_found_and_read_once),
         CASE(a_run_that_is_not_over_is_proved_so_far),
         CASE(a_step_redone_must_be_the_same),
         CASE(shards_are_computed_once_in_each_stage),
