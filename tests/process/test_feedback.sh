@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_feedback.sh - codecs with memory (topk, onebit, randk, powersgd): one hash for any number of nodes and through deaths within a span, which
-# is then computed again; a power cut within a span; a join.
+# test_feedback.sh - codecs with memory (topk, onebit, randk, powersgd): one hash for any number of nodes and through
+# deaths within a span, which is then computed again; what people are told of that; a power cut within a span; a join.
 . "$(dirname "$0")/../support/process.sh"
 
 STEPS=120
@@ -70,6 +70,35 @@ last=$(grep '"step":' "$WORK/d/metrics.jsonl" | tail -1 | sed -n 's/.*"replayed_
 [ "${last:-0}" -ge "$again" ] || fail "d computed $again steps again, its metrics say ${last:-0}"
 "$MESHNODE" verify "$WORK/d" "$WORK/f" >"$WORK/verify" || fail "verify: $(cat "$WORK/verify")"
 echo "a node was killed within a span: $(grep -h -o "a node that had shards.*" "$WORK/d.log" | head -1)"
+
+# Four with shards of a long span are gone, one after the other: then the remedy is told, once. Who comes computes from
+# the next span on.
+LONG="--set mesh.division=even --set train.steps=100000 --set mesh.compress_span=5000"
+AGAIN="^a node that had shards since step 4 is gone: computing [0-9]* steps* again"
+again() { # COUNT
+    [ "$(grep -c "$AGAIN" "$WORK/m.log")" -ge "$1" ]
+}
+# shellcheck disable=SC2086
+for name in m n o p q; do
+    slow $name topk --peers 5 $LONG
+done
+times=0
+for name in n o p q; do
+    wait_until 60 "a step within the long span" reached 6 m $name
+    kill_node $name
+    wait_until 60 "the span to be computed again" again $((++times))
+done
+# shellcheck disable=SC2086
+slow r topk $LONG
+for name in m r; do
+    wait_until 60 "$name to say when r computes" grep -q "^[^ ]* (.*) computes from step 5005 on$" "$WORK/$name.log"
+done
+REMEDY="^4 times steps were computed again: with a smaller mesh.compress_span (5000)"
+[ "$(grep "$AGAIN\|$REMEDY" "$WORK/m.log" | grep -n "$REMEDY" | cut -d : -f 1)" = 5 ] ||
+    fail "mesh.compress_span is not named after the fourth time, and only then"
+kill_node m
+kill_node r
+echo "four were killed within a span, one came: $(grep "computes from step" "$WORK/m.log")"
 
 # All at once, as by a power cut, within a span.
 for name in h i; do
