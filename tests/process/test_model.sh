@@ -170,7 +170,7 @@ free_model() { # NAME WHOSE SET ...
     node "$name" "$WORK/small.yaml" --peers 2 "$@"
     node "$name-2" "$WORK/small.yaml" --peers 2 "$@"
     wait_until 120 "a model of $name while it trains" has_model "$name"
-    wait_until 120 "$name to say so" grep -q "^epoch 1: test loss" "$WORK/$name.log"
+    wait_until 120 "$name to say so" grep -q "^epoch [0-9]*: test loss" "$WORK/$name.log"
     [ "$(metadata "$model" weights)" = "$whose" ] || fail "$name: the model is '$(metadata "$model" weights)', not '$whose'"
     [ $(($(metadata "$model" step) % 20)) = 0 ] || fail "$name: the model is of step $(metadata "$model" step), not of the end of an epoch"
     run "eval while $name trains" eval "$WORK/small.yaml" "$model"
