@@ -156,10 +156,10 @@ struct data_set;
 
 int data_open(struct data_set **out, const struct data_spec *spec, struct why *why);
 /* Opens the rows of a file: NumPy's array if its name ends in .npy, an image if it ends in .png, .jpg or .jpeg, else a
- * table of numbers. Of a folder, all its images. The set is bare. Its samples have the size of like->input and are
- * scaled as `like` says, or not at all if they are `scaled`. */
+ * table, which may have a header. Of a folder, all its images. The set is bare. Its samples have the size of
+ * like->input and are scaled as `like` says, or not at all if they are `scaled`. */
 int data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
-                   bool scaled, struct why *why);
+                   enum data_header header, bool scaled, struct why *why);
 void data_close(struct data_set **set);
 const struct data_info *data_info(const struct data_set *set);
 /* Borrowed from the set. Classes that have no names in the files have none here. */

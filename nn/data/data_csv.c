@@ -72,6 +72,8 @@ refuse_number(struct csv *csv, size_t i)
     const struct csv_column *column = &csv->column[i];
     bool comma = csv->cell[i].size && memchr(csv->cell[i].at, ',', csv->cell[i].size);
     csv_refuse_cell(csv, i, comma ? "a number with a decimal point" : "a number");
+    if (csv->spec->like && csv->spec->header == DATA_HEADER_NO && csv->in.line == 1)
+        why_append(csv->in.why, ": with data.header: no the first row is a sample");
     if (column->texts > 1 && !csv->spec->like)
         why_append(csv->in.why,
                    "; %zu cells of column %zu are words and %zu numbers: data.ignore leaves a "
@@ -404,8 +406,9 @@ note_unknown(struct csv *csv, size_t i, const char *text)
 {
     char name[2 * DATA_NAME_SIZE];
     if (csv->unknown++ == 0)
-        why_set(csv->remark, "%s: line %zu, %s: \"%s\" is in no training row", csv->in.name,
-                csv->in.line, csv_column_name(csv, i, name, sizeof name), text);
+        why_append(csv->remark, "%s%s: line %zu, %s: \"%s\" is in no training row",
+                   csv->remark->line[0] ? "; " : "", csv->in.name, csv->in.line,
+                   csv_column_name(csv, i, name, sizeof name), text);
 }
 
 static void
@@ -465,6 +468,18 @@ fill_row(struct csv *csv, size_t row, void *ctx)
     return rc;
 }
 
+/* What stands for a missing cell among the numbers of the files. */
+static float
+filling(const struct csv *csv, size_t f)
+{
+    const struct data_scaling *like = csv->spec->like;
+    float fill = csv->table->field[f].fill;
+    size_t i = csv->feature[f];
+    if (!csv->spec->scaled || !like->column || i >= nn_shape_size(&like->input))
+        return fill;
+    return (float)(((double)fill - like->column[i].mean) * like->column[i].scale);
+}
+
 /* The mean of the cells that are there, and what stands for the others. */
 static int
 fill_gaps(struct csv *csv, struct data_set *set, size_t f)
@@ -485,10 +500,11 @@ fill_gaps(struct csv *csv, struct data_set *set, size_t f)
             csv->in.name, f + 1);
     if (!csv_like(csv))
         field->fill = (float)(sum / (double)there);
+    const float fill = filling(csv, f);
     for (int p = 0; p < DATA_PARTS; p++)
         for (size_t i = 0; i < set->part[p].count; i++) {
             float *x = &set->part[p].value[i * csv->features + csv->feature[f]];
-            *x = isnan(*x) ? field->fill : *x;
+            *x = isnan(*x) ? fill : *x;
         }
     return 0;
 }

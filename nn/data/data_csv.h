@@ -65,10 +65,13 @@ int csv_scan_file(struct csv *csv, size_t file);
 int csv_judge_files(struct csv *csv);
 /* How the model reads its tables; NULL: there is no model. */
 const struct data_table *csv_like(const struct csv *csv);
+/* column->field by place in a table: the columns that it takes, or with those that it ignores, or all. False: these are
+ * too many columns, or too few. */
+bool csv_match_places(struct csv *csv, const struct data_table *table);
 /* Of the row that was read last. */
 struct csv_run csv_run_of(const struct csv *csv);
 /* Is the row that was read last, the first one of `file`, a header? 1, 0, or -EBADMSG: nobody can tell. */
-int csv_judge_header(const struct csv *csv);
+int csv_judge_header(struct csv *csv);
 /* From what the first pass has counted to csv->table, csv->feature and column->field. Returns 0 or a negative errno. */
 int csv_plan(struct csv *csv);
 /* Refuses cell `i` of the row that was read last. */

@@ -2,7 +2,10 @@
  *
  * Names are words above columns of numbers, or words that none of the rows has. Names may also be numbers, as pandas
  * writes them for columns without names (0, 1, 2), or years. Then they are whole, each one more than that before it,
- * and no other row is so. What could be either is refused: a sample too many or too few is a wrong number. */
+ * and no other row is so. What could be either is refused: a sample too many or too few is a wrong number.
+ *
+ * A model knows more of its rows: a first row that has the model's names is one of names, and one with numbers and
+ * words where the model has learned numbers and words is a sample. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +52,20 @@ struct evidence {
     size_t fresh; /* words that no other row has, though those of the other rows come again */
 };
 
-/* Has the model a category of this name? Only for a table that has as many columns as the model takes. */
+/* The model's column that is in this place. NULL: its table, or the model, has none. */
+static const struct data_field *
+model_field(const struct csv *csv, size_t i)
+{
+    const struct data_table *like = csv_like(csv);
+    size_t f = csv->column[i].field;
+    return like && f != CSV_NO_FIELD ? &like->field[f] : NULL;
+}
+
+/* Has the model a category of this name? */
 static bool
 plan_knows(const struct csv *csv, size_t i, const char *text)
 {
-    const struct data_table *like = csv_like(csv);
-    const struct data_field *field = like && like->count == csv->columns ? &like->field[i] : NULL;
+    const struct data_field *field = model_field(csv, i);
     for (size_t w = 0; field && w < field->words; w++)
         if (strcmp(field->word[w], text) == 0)
             return true;
@@ -109,6 +120,13 @@ is_year(uint64_t value)
     return value >= YEAR_MIN && value <= YEAR_MAX;
 }
 
+/* 0, 1, 2 or years, one after the other. */
+static bool
+is_likely(const struct csv_run *run)
+{
+    return run->next && (run->first == 0 || is_year(run->first));
+}
+
 /* No other cell is a whole number, so that one in the first row is of another kind. */
 static bool
 others_have_fractions(const struct csv *csv)
@@ -121,7 +139,21 @@ others_have_fractions(const struct csv *csv)
     return numbers > 0 && whole == 0;
 }
 
-/* Rows for a model are not what decides: it says which columns are numbers, and what their names are. */
+/* For rows for a model there is an answer: what is said then. */
+static int
+tell(const struct csv *csv, bool names)
+{
+    why_set(csv->remark, "%s: its first row (", csv->in.name);
+    for (size_t i = 0; i < csv->columns && i < CHANCE; i++) {
+        char text[DATA_NAME_SIZE];
+        csv_unquote(csv->cell[i], text, sizeof text);
+        why_append(csv->remark, "%s%s", i ? ", " : "", text);
+    }
+    why_append(csv->remark, "%s) is read as %s", csv->columns > CHANCE ? ", ..." : "",
+               names ? "names, not as a sample" : "a sample, not as names");
+    return names;
+}
+
 static int
 unsure(const struct csv *csv)
 {
@@ -141,9 +173,8 @@ unsure(const struct csv *csv)
 static int
 judge_numbers(const struct csv *csv, const struct csv_run *run)
 {
-    bool likely = run->first == 0 || is_year(run->first);
     if (run->next && run->cells >= 2 && csv->runs == 0) {
-        if ((likely && run->cells >= 3) || others_have_fractions(csv))
+        if ((is_likely(run) && run->cells >= 3) || others_have_fractions(csv))
             return 1;
         return run->cells > 3 ? unsure(csv) : 0;
     }
@@ -154,20 +185,82 @@ judge_numbers(const struct csv *csv, const struct csv_run *run)
 static int
 judge_both(const struct csv *csv, const struct csv_run *run, const struct evidence *e)
 {
-    bool likely = run->first == 0 || is_year(run->first);
     if (e->known > 0 || !run->rising)
         return 0;
     if (e->odd > 0)
-        return run->cells == 1 || (run->next && likely) ? 1 : unsure(csv);
+        return run->cells == 1 || is_likely(run) ? 1 : unsure(csv);
     if (e->fresh == 0)
         return 0;
-    if (run->cells >= 3 || (run->cells == 2 && run->next && likely))
+    if (run->cells >= 3 || (run->cells == 2 && is_likely(run)))
         return 1;
-    return run->next && likely ? unsure(csv) : 0;
+    return is_likely(run) ? unsure(csv) : 0;
+}
+
+static int
+judge_by_looks(const struct csv *csv, const struct csv_run *run, struct evidence *e)
+{
+    for (size_t i = 0; i < csv->columns; i++)
+        weigh_cell(csv, i, e);
+    if (run->cells == 0)
+        return e->texts > 0 && (e->odd > 0 || e->known == 0);
+    return e->texts > 0 ? judge_both(csv, run, e) : judge_numbers(csv, run);
+}
+
+/* What the cells of the first row are to the model. */
+struct fit {
+    size_t numbers, known,
+        unknown; /* numbers where it learned numbers; words where it learned words */
+    bool bad;    /* something else */
+};
+
+static void
+fit_cell(const struct csv *csv, size_t i, struct fit *fit)
+{
+    const struct data_field *field = model_field(csv, i);
+    bool number = csv_is_number(csv->cell[i]);
+    char text[DATA_NAME_SIZE];
+    csv_unquote(csv->cell[i], text, sizeof text);
+    if (!field || field->kind == DATA_NUMBERS) {
+        fit->numbers += number;
+        fit->bad = fit->bad || !(number || csv_is_missing(csv->cell[i]));
+    } else if (field->kind == DATA_WORDS && !csv_is_missing(csv->cell[i])) {
+        bool known = plan_knows(csv, i, text);
+        fit->known += known;
+        fit->unknown += !known;
+    } else if (field->kind == DATA_LABEL) {
+        fit->bad =
+            fit->bad || !(number || data_like_class(csv->spec->like, text, strlen(text)) >= 0);
+    }
+}
+
+/* A model of arrays has no table: it takes numbers. */
+static bool
+fits_model(struct csv *csv, const struct csv_run *run)
+{
+    const struct data_table *like = csv_like(csv);
+    struct fit fit = {.bad = !csv->spec->like};
+    for (size_t i = 0; i < csv->columns; i++)
+        csv->column[i].field = CSV_NO_FIELD;
+    if (like && !csv_match_places(csv, like))
+        return false;
+    for (size_t i = 0; i < csv->columns && !fit.bad; i++)
+        fit_cell(csv, i, &fit);
+    bool strange = fit.unknown > 0 && run->cells > 1 && is_likely(run);
+    return !fit.bad && (fit.known > 0 || (fit.numbers > 0 && !strange));
+}
+
+/* The first row fits the model; but many columns that are numbered from 0 are what pandas writes without names. */
+static int
+judge_fitting(const struct csv *csv, const struct csv_run *run)
+{
+    bool numbered = run->cells == csv->columns && is_likely(run) && csv->runs == 0;
+    if (!numbered || run->cells < 3 || csv->rows == 0)
+        return 0;
+    return tell(csv, run->first == 0 && run->cells >= CHANCE);
 }
 
 int
-csv_judge_header(const struct csv *csv)
+csv_judge_header(struct csv *csv)
 {
     struct evidence e = {0};
     const struct csv_run run = csv_run_of(csv);
@@ -175,9 +268,8 @@ csv_judge_header(const struct csv *csv)
         return csv->spec->header == DATA_HEADER_YES;
     if (has_names(csv))
         return 1;
-    for (size_t i = 0; i < csv->columns; i++)
-        weigh_cell(csv, i, &e);
-    if (run.cells == 0)
-        return e.texts > 0 && (e.odd > 0 || e.known == 0);
-    return e.texts > 0 ? judge_both(csv, &run, &e) : judge_numbers(csv, &run);
+    if (fits_model(csv, &run))
+        return judge_fitting(csv, &run);
+    int rc = judge_by_looks(csv, &run, &e);
+    return rc == 1 && csv->spec->like && e.odd == 0 ? tell(csv, true) : rc;
 }

@@ -208,22 +208,24 @@ match_names(struct csv *csv)
     return 0;
 }
 
-/* The columns that the model takes, or with those that it ignores, or all. */
-static int
-match_places(struct csv *csv)
+static size_t
+count_kind(const struct data_table *table, enum data_field_kind kind)
 {
-    const struct data_table *table = csv->table;
-    size_t taken = 0, ignored = 0;
-    for (size_t f = 0; f < table->count; f++) {
-        taken += is_taken(&table->field[f]);
-        ignored += table->field[f].kind == DATA_IGNORED;
-    }
-    size_t labels = csv->spec->bare ? 0 : table->count - taken - ignored;
+    size_t count = 0;
+    for (size_t f = 0; f < table->count; f++)
+        count += table->field[f].kind == kind;
+    return count;
+}
+
+bool
+csv_match_places(struct csv *csv, const struct data_table *table)
+{
+    size_t ignored = count_kind(table, DATA_IGNORED), labels = count_kind(table, DATA_LABEL);
+    size_t taken = table->count - ignored - labels;
+    labels = csv->spec->bare ? 0 : labels;
     bool all = csv->columns == taken + ignored + labels;
     if (!all && csv->columns != taken + labels)
-        return why_error(csv->in.why, -EINVAL, "%s: %zu columns, expected %zu as the model takes%s",
-                         csv->in.name, csv->columns, taken + labels,
-                         csv->columns == taken + 1 ? ": without the label" : "");
+        return false;
     for (size_t f = 0, i = 0; f < table->count; f++) {
         const struct data_field *field = &table->field[f];
         bool here = is_taken(field) || (field->kind == DATA_IGNORED && all) ||
@@ -231,7 +233,19 @@ match_places(struct csv *csv)
         if (here)
             csv->column[i++].field = f;
     }
-    return 0;
+    return true;
+}
+
+static int
+match_places(struct csv *csv)
+{
+    if (csv_match_places(csv, csv->table))
+        return 0;
+    size_t labels = count_kind(csv->table, DATA_LABEL);
+    size_t taken = csv->table->count - count_kind(csv->table, DATA_IGNORED) - labels;
+    return why_error(csv->in.why, -EINVAL, "%s: %zu columns, expected %zu as the model takes%s",
+                     csv->in.name, csv->columns, csv->spec->bare ? taken : taken + labels,
+                     csv->columns == taken + 1 ? ": without the label" : "");
 }
 
 static bool

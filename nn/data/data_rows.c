@@ -22,7 +22,7 @@ square(const struct nn_shape *shape)
 
 int
 data_open_rows(struct data_set **out, const struct data_scaling *like, const char *path,
-               bool scaled, struct why *why)
+               enum data_header header, bool scaled, struct why *why)
 {
     size_t size = strlen(path);
     bool npy = size > 4 && strcmp(path + size - 4, ".npy") == 0;
@@ -30,6 +30,7 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
                              .file = path,
                              .bare = true,
                              .like = like,
+                             .header = header,
                              .scaled = scaled};
     if (data_is_other_image(path))
         return why_error(why, -EINVAL,

@@ -251,7 +251,7 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
     if (!rc && p->own)
         data_scaling(job->data, like);
     if (!rc && path)
-        rc = data_open_rows(rows, like, path, scaled, why);
+        rc = data_open_rows(rows, like, path, p->config->data.header, scaled, why);
     p->data = *rows ? *rows : job->data;
     if (!rc && data_remark(p->data))
         term_fail("%s", data_remark(p->data));

@@ -780,6 +780,96 @@ a_table_of_the_model_is_read_as_it_learned(void **state)
     set_free(&set);
 }
 
+#define WORDS_ALONE "x,o,pos\no,b,neg\nb,x,pos\nx,o,neg\no,b,pos\nb,x,neg\n"
+#define MIXED       "m,1,24,no\nf,2,77,yes\nf,3,21,yes\nm,2,35,no\nf,1,9,no\nm,1,3,yes\n"
+#define NUMBERS     "5,1,7,a\n8,8,1,b\n2,3,3,a\n0,4,4,b\n"
+
+/* A first row that has what the model has learned is no header, whatever it looks like. */
+static void
+the_first_row_for_a_model_is_a_sample_if_it_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model; /* NULL: of arrays */
+        const char *text;
+        enum data_header header;
+        size_t rows; /* 0: refused */
+        const char *line;
+    } row[] = {
+        {MIXED, "m,1,40\nf,3,20\nf,2,21\n", DATA_HEADER_AUTO, 3, ""},
+        {MIXED, "m,1,2\nf,3,20\nf,2,21\n", DATA_HEADER_NO, 3, ""},
+        {MIXED, "m,0,1\nf,3,20\n", DATA_HEADER_AUTO, 2, ""},
+        {MIXED, "z,3,40\nf,3,20\nf,2,21\n", DATA_HEADER_AUTO, 3,
+         "t.csv: line 1, column 1: \"z\" is in no training row: it counts as none of the "
+         "categories"},
+        {MIXED, "sex,2019,2020\nf,3,20\nf,2,21\n", DATA_HEADER_AUTO, 2,
+         "t.csv: its first row (sex, 2019, 2020) is read as names, not as a sample"},
+        {MIXED, "sex,class,age\nf,3,20\n", DATA_HEADER_AUTO, 1, ""},
+        {MIXED, "sex,class,age\nf,3,20\n", DATA_HEADER_NO, 0,
+         "line 1, column 2 (byte 4): \"class\", expected a number: with data.header: no the first"},
+        {MIXED, "m,1,40\nf,3,20\n", DATA_HEADER_YES, 1, ""},
+        {WORDS_ALONE, "x,o\no,x\n", DATA_HEADER_AUTO, 2, ""},
+        {WORDS_ALONE, "x,o\n", DATA_HEADER_AUTO, 1, ""},
+        {WORDS_ALONE, "c,d\nx,o\n", DATA_HEADER_AUTO, 1,
+         "t.csv: its first row (c, d) is read as names, not as a sample"},
+        {NUMBERS, "0,1,2\n5,1,7\n8,8,1\n", DATA_HEADER_AUTO, 3,
+         "t.csv: its first row (0, 1, 2) is read as a sample, not as names"},
+        {NUMBERS, "1,2,3\n5.5,1.5,7.5\n", DATA_HEADER_AUTO, 2, ""},
+        {NUMBERS, "a,b,c\n0,1,2\n", DATA_HEADER_AUTO, 1, ""},
+        {"a,b,c,d\n" NUMBERS, "0,1,2\n5,1,7\n", DATA_HEADER_NO, 2, ""},
+        {"a,b,c,d\n" NUMBERS, "0,1,2\n5,1,7\n", DATA_HEADER_AUTO, 2,
+         "t.csv: its first row (0, 1, 2) is read as a sample, not as names"},
+        {"0,1,2,d\n" NUMBERS, "0,1,2\n5,1,7\n", DATA_HEADER_AUTO, 1, ""},
+        {NULL, "0,1,2\n5,1,7\n8,8,1\n", DATA_HEADER_AUTO, 3,
+         "t.csv: its first row (0, 1, 2) is read as a sample, not as names"},
+        {NULL, "0,1,2,3,4,5\n5,1,7,8,8,1\n", DATA_HEADER_AUTO, 1,
+         "t.csv: its first row (0, 1, 2, 3, 4, 5) is read as names, not as a sample"},
+        {NULL, "0,1,2,3,4,5\n", DATA_HEADER_AUTO, 1, ""},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct data_set set = {0}, rows;
+        if (row[i].model)
+            assert_int_equal(parse_bytes(&set, row[i].model, strlen(row[i].model), &plain), 0);
+        const struct data_scaling scaling = {.table = row[i].model ? &set.table : NULL};
+        const struct data_spec like = {.bare = true, .like = &scaling, .header = row[i].header};
+        int rc = parse_bytes(&rows, row[i].text, strlen(row[i].text), &like);
+        const char *line = rc ? why.line : rows.remark.line;
+        bool right = rc ? strstr(line, row[i].line) != NULL : strcmp(line, row[i].line) == 0;
+        size_t count = rc ? 0 : rows.part[DATA_TEST].count;
+        if (count != row[i].rows || !right)
+            fail_msg("%zu: %zu rows, expected %zu: %s", i, count, row[i].rows, line);
+        set_free(&rows);
+        set_free(&set);
+    }
+}
+
+/* With its label, as eval reads it. */
+static void
+a_table_with_labels_fits_a_model_too(void **state)
+{
+    (void)state;
+    struct data_set set, rows;
+    const struct data_spec spec = {.ignored = "1"};
+    static const char model[] = "7,2,3,a\n8,8,1,b\n2,3,3,a\n0,4,4,b\n";
+    assert_int_equal(parse_bytes(&set, model, strlen(model), &spec), 0);
+    static const char name[][DATA_NAME_SIZE] = {"a", "b"};
+    const struct data_scaling scaling = {.table = &set.table, .class_name = name, .class_count = 2};
+    const struct data_spec like = {.like = &scaling};
+    static const struct {
+        const char *text;
+        size_t rows;
+    } row[] = {{"0,1,2,a\n5,1,7,b\n8,8,1,b\n", 3},
+               {"0,1,a\n5,7,b\n8,1,b\n", 3},
+               {"0,1,2,kind\n5,1,7,b\n8,8,1,b\n5,1,7,b\n", 3}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        if (parse_bytes(&rows, row[i].text, strlen(row[i].text), &like))
+            fail_msg("%s: %s", row[i].text, why.line);
+        assert_int_equal(rows.part[DATA_TRAIN].count + rows.part[DATA_TEST].count, row[i].rows);
+        set_free(&rows);
+    }
+    set_free(&set);
+}
+
 static void
 labels_and_ignored_columns_are_chosen(void **state)
 {
@@ -873,6 +963,8 @@ main(void)
         cmocka_unit_test(separators_follow_both_lines_and_excel),
         cmocka_unit_test(words_become_categories_and_gaps_the_mean),
         cmocka_unit_test(a_table_of_the_model_is_read_as_it_learned),
+        cmocka_unit_test(the_first_row_for_a_model_is_a_sample_if_it_fits),
+        cmocka_unit_test(a_table_with_labels_fits_a_model_too),
         cmocka_unit_test(labels_and_ignored_columns_are_chosen),
         cmocka_unit_test(ids_and_mistakes_are_no_categories),
     };

@@ -300,19 +300,23 @@ rows_to_predict_are_an_image_or_a_folder(void **state)
     struct data_set *set = open_set(&spec);
     data_scaling(set, &like);
     data_close(&set);
-    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "dog/3.PNG"), false, &why),
+    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "dog/3.PNG"),
+                                    DATA_HEADER_AUTO, false, &why),
                      0);
     assert_int_equal(data_info(rows)->test, 1);
     assert_int_equal(sample(rows, DATA_TEST, 0, NULL), 103);
     data_close(&rows);
-    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), false, &why), 0);
+    assert_int_equal(
+        data_open_rows(&rows, &like, folder_path(&folder, "cat"), DATA_HEADER_AUTO, false, &why),
+        0);
     assert_int_equal(data_info(rows)->test, 4);
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(sample(rows, DATA_TEST, i, NULL), i);
     data_close(&rows);
     like.input = (struct nn_shape){1, {9}};
-    assert_int_equal(data_open_rows(&rows, &like, folder_path(&folder, "cat"), false, &why),
-                     -EINVAL);
+    assert_int_equal(
+        data_open_rows(&rows, &like, folder_path(&folder, "cat"), DATA_HEADER_AUTO, false, &why),
+        -EINVAL);
     assert_non_null(strstr(why.line, "/cat: images, but a sample of the data is no square image"));
     folder_fini(&folder);
 }

@@ -71,7 +71,7 @@ static void
 check_rows(const char *name, const struct data_scaling *like)
 {
     struct data_set *set;
-    if (data_open_rows(&set, like, folder_path(&folder, name), false, &why))
+    if (data_open_rows(&set, like, folder_path(&folder, name), DATA_HEADER_AUTO, false, &why))
         fail_msg("%s: %s", name, why.line);
     assert_int_equal(data_info(set)->test, ROWS);
     assert_int_equal(data_remark(set) != NULL, like->column && strstr(name, ".npy"));
@@ -157,7 +157,7 @@ what_cannot_be_known_is_refused(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct data_set *set;
         const char *path = folder_path(&folder, row[i].file);
-        int rc = data_open_rows(&set, row[i].like, path, false, &why);
+        int rc = data_open_rows(&set, row[i].like, path, DATA_HEADER_AUTO, false, &why);
         if (row[i].why ? rc != -EINVAL || !strstr(why.line, row[i].why) : rc != 0)
             fail_msg("%zu: %s: %d, %s", i, row[i].file, rc, rc ? why.line : "taken");
         data_close(&set);
@@ -166,7 +166,7 @@ what_cannot_be_known_is_refused(void **state)
         float x[WIDTH];
         uint32_t first = 0;
         struct nn_batch batch = {.x = x};
-        assert_int_equal(data_open_rows(&set, row[i].like, path, true, &why), 0);
+        assert_int_equal(data_open_rows(&set, row[i].like, path, DATA_HEADER_AUTO, true, &why), 0);
         data_fill(set, DATA_TEST, &first, 1, &batch, 1);
         assert_true(x[3] == (strncmp(row[i].file, "high", 4) == 0    ? 2
                              : strncmp(row[i].file, "share", 5) == 0 ? 0
@@ -181,7 +181,8 @@ bytes_are_not_scaled_already(void **state)
     struct data_set *set;
     (void)state;
     npy_make_file(&folder, "u1.npy", &(struct npy_make){"|u1", 2, {ROWS, WIDTH}}, value);
-    assert_int_equal(data_open_rows(&set, &by_bytes, folder_path(&folder, "u1.npy"), true, &why),
+    assert_int_equal(data_open_rows(&set, &by_bytes, folder_path(&folder, "u1.npy"),
+                                    DATA_HEADER_AUTO, true, &why),
                      -EINVAL);
     assert_non_null(strstr(why.line, "has bytes, which are not scaled: leave --scaled out"));
     struct data_spec spec = {.source = DATA_GLYPHS, .train = 10, .test = 10, .like = &as_it_is};
@@ -189,6 +190,33 @@ bytes_are_not_scaled_already(void **state)
     square.input = (struct nn_shape){1, {784}};
     spec.like = &square;
     expect_refused(&spec, -EINVAL, "pixels, but the model learned from numbers");
+}
+
+/* A missing cell among numbers that are scaled already is the same sample as among those that are not. */
+static void
+a_missing_cell_is_the_scaled_mean(void **state)
+{
+    static struct data_field field[WIDTH] = {
+        {.fill = 5}, {.fill = 17.5f}, {.fill = 1000.25f}, {.fill = 2}};
+    static const struct data_table table = {.field = field, .count = WIDTH, .fills = true};
+    static const char *const text[] = {"9,NA,,3\n", "3,NA,,3\n"}; /* (9 - 3) * 0.5 = 3 */
+    struct data_scaling like = by_columns;
+    float x[2][WIDTH];
+    (void)state;
+    like.table = &table;
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct data_set *set;
+        uint32_t first = 0;
+        struct nn_batch batch = {.x = x[scaled]};
+        folder_write(&folder, "gap.csv", text[scaled], strlen(text[scaled]));
+        if (data_open_rows(&set, &like, folder_path(&folder, "gap.csv"), DATA_HEADER_AUTO, scaled,
+                           &why))
+            fail_msg("%s", why.line);
+        data_fill(set, DATA_TEST, &first, 1, &batch, 1);
+        data_close(&set);
+    }
+    assert_memory_equal(x[0], x[1], sizeof x[0]);
+    assert_true(x[1][1] == (17.5f + 70.25f) * 2);
 }
 
 static int
@@ -290,6 +318,7 @@ main(void)
         cmocka_unit_test(a_row_is_the_same_sample_in_any_file),
         cmocka_unit_test(what_cannot_be_known_is_refused),
         cmocka_unit_test(bytes_are_not_scaled_already),
+        cmocka_unit_test(a_missing_cell_is_the_scaled_mean),
         cmocka_unit_test(names_are_classes_of_the_model),
         cmocka_unit_test(labels_of_every_source_are_those_of_the_model),
     };
