@@ -114,12 +114,15 @@ ring_bytes(const struct run *run, unsigned members)
     return 2.0 * (members - 1) / members * (double)run->state.param_count * sizeof(int32_t);
 }
 
-/* Where nodes go their own ways, who goes on without the others ends with another model than they. */
+/* Where nodes go their own ways, who goes on without the others ends with another model than they. Peers that are here
+ * and in no plan have made their last step, and wait for this node. */
 static void
-tell_left_alone(struct run *run, uint64_t step, unsigned members)
+tell_left_alone(struct run *run, uint64_t step, unsigned members, unsigned peers)
 {
     bool exact = run->config->train.exact && !run->way->free;
     uint64_t total = state_steps_total(&run->state);
+    if (members == 1 && peers > 0)
+        return;
     if (!exact && members == 1 && run->meter.members > 1 && step < total)
         train_say(
             run, 4,
@@ -136,7 +139,8 @@ train_write(struct run *run, struct metrics_step *line, unsigned members, double
     mesh_stats(run->mesh, &stats);
     if (members > run->meter.peers_max)
         run->meter.peers_max = members;
-    tell_left_alone(run, line->step, run->way->free ? stats.core.members : members);
+    tell_left_alone(run, line->step, run->way->free ? stats.core.members : members,
+                    stats.core.peers);
     line->steps_total = state_steps_total(&run->state);
     line->peers = members ? members : stats.core.peers + 1;
     line->unreached = stats.core.unreached;

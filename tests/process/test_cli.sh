@@ -247,7 +247,7 @@ grep -q 'meshnode local' out || complain 'help' 'does not name local'
 [ ! -s err ] || complain 'help' 'wrote to standard error'
 answers 'help despite a bad job' 0 '' '"$M" jobs/binary.yaml --help'
 answers 'help of a command' 0 '' '"$M" verify --help'
-grep -q 'meshnode verify \[--replay\] DIR' out && grep -q -e '^  --replay' out && ! grep -q -e '--prompt' out ||
+grep -q 'meshnode verify \[--replay\] \[--evaluate\] DIR' out && grep -q -e '^  --replay' out && ! grep -q -e '--prompt' out ||
     complain 'help of a command' "$(cat out)"
 answers 'version' 0 '' '"$M" --version'
 grep -q '^meshnode [0-9]' out || complain 'version' 'says no version'

@@ -19,8 +19,10 @@ killed_whole() { # WAY OPTION ...: nodes WAY-a, b, c are killed at once; a and b
     local way=$1 a=$1-a b=$1-b c=$1-c newest
     shift
     GROUP=t$$-$way
-    for name in $a $b $c; do
-        node "$name" "$WORK/job.yaml" --peers 3 "$@"
+    for name in $a $b $c; do # slow enough to be killed before their end
+        WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=10"
+        MESHNODE=$FAILNODE node "$name" "$WORK/job.yaml" --peers 3 "$@"
+        unset "WHERE[$name]"
     done
     wait_until 60 "$way: two checkpoints" saved 8 $a $b $c
     kill -9 "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
