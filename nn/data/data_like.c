@@ -15,7 +15,7 @@
 #include "nn/data/data_set.h"
 #include "proto/text.h"
 
-enum { CLASSES_SHOWN = 8 };
+enum { CLASSES_SHOWN = 8, SHAPE_TEXT = 96 };
 
 /* Classes ----------------------------------------------------------------------------------------- */
 
@@ -127,6 +127,7 @@ source_name(const struct data_spec *spec)
 {
     return spec->file && *spec->file                   ? spec->file
            : spec->train_images && *spec->train_images ? spec->train_images
+           : spec->source == DATA_NPY                  ? "features.npy"
                                                        : "the data";
 }
 
@@ -245,12 +246,55 @@ check_width(const struct data_set *set, const struct data_spec *spec, struct why
                      spec->bare && set->width == wanted + 1 ? " (without the label)" : "");
 }
 
+static struct nn_shape
+without_ones(const struct nn_shape *shape)
+{
+    struct nn_shape out = {.dims = 0};
+    for (size_t i = 0; i < shape->dims; i++)
+        if (shape->dim[i] != 1)
+            out.dim[out.dims++] = shape->dim[i];
+    return out;
+}
+
+/* "[3, 32, 32]" */
+static void
+show_shape(const struct nn_shape *shape, char out[SHAPE_TEXT])
+{
+    size_t used = 0;
+    for (size_t i = 0; i < shape->dims && used < SHAPE_TEXT; i++)
+        used += (size_t)snprintf(out + used, SHAPE_TEXT - used, "%s%zu%s", i ? ", " : "[",
+                                 shape->dim[i], i + 1 < shape->dims ? "" : "]");
+}
+
+/* As many elements in another order, such as pictures whose channels come last? A flat row may be anything. So may be pixels
+ * for a model of flat rows: their order is known here. */
+static int
+check_order(const struct data_set *set, const struct data_spec *spec, struct why *why)
+{
+    const struct nn_shape *own = &set->info.input, *wanted = &spec->like->input;
+    const struct nn_shape left = without_ones(own), right = without_ones(wanted);
+    char is[SHAPE_TEXT], expected[SHAPE_TEXT];
+    if (left.dims < 2 || nn_shape_equal(&left, &right) ||
+        (right.dims < 2 && has_pixels(spec->source)))
+        return 0;
+    bool last = own->dims == 3 && wanted->dims == 3 && own->dim[2] == wanted->dim[0] &&
+                own->dim[0] == wanted->dim[1] && own->dim[1] == wanted->dim[2];
+    show_shape(own, is);
+    show_shape(wanted, expected);
+    return why_error(why, -EINVAL,
+                     "%s: samples of shape %s, but the model learned from %s: expected %s",
+                     source_name(spec), is, expected,
+                     last ? "channels first: save numpy.moveaxis(x, -1, 1)"
+                          : "that shape, or flat rows in that order");
+}
+
 int
 data_like(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
     const struct data_scaling *like = spec->like;
     const struct data_scaling none = {.input = like->input, .unit = DATA_UNIT_NUMBER};
     int rc = check_width(set, spec, why);
+    rc = rc ? rc : check_order(set, spec, why);
     rc = rc ? rc : check_unit(set, spec, why);
     if (!rc && !spec->scaled && has_norm(like) && set->unit != DATA_UNIT_BYTE) {
         float *x = calloc(set->width, sizeof *x);

@@ -11,6 +11,7 @@
 #include "node/job/data_text.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
+#include "node/train/from.h"
 #include "node/train/memory.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
@@ -86,6 +87,13 @@ print_data(const struct job *job)
 }
 
 static void
+print_from(void *ctx, const char *line)
+{
+    (void)ctx;
+    printf("        %s\n", line);
+}
+
+static void
 print_job(const struct config *config, const struct job *job, const struct memory *memory)
 {
     const struct data_info *data = data_info(job->data);
@@ -98,6 +106,7 @@ print_job(const struct config *config, const struct job *job, const struct memor
                (unsigned long long)job->from_hash);
     if (job->from && safetensors_said(job->from)[0])
         printf("        %s\n", safetensors_said(job->from));
+    from_tell(job, config, print_from, NULL);
     if (job->start)
         printf("from    %s, after step %llu, state %016llx\n", config->train.from,
                (unsigned long long)job->begun, (unsigned long long)job->from_hash);

@@ -239,7 +239,7 @@ open_rows(struct predicting *p, struct job *job, struct data_set **rows, const c
 {
     const char *path = args[2];
     struct data_scaling *like = &p->note.scaling;
-    int rc = model_note_read(&p->note, args[1], why);
+    int rc = model_note_of(&p->note, p->config, args[1], why);
     if (!rc && path && p->note.told) {
         rc = job_open_input(job, p->config, &like->input, why);
     } else if (!rc) {

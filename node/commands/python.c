@@ -308,24 +308,47 @@ print_text(const char *text)
     putchar('"');
 }
 
+/* The scaling of the job's data, which the file does not have. */
+static void
+print_own(const struct data_scaling *scaling)
+{
+    printf("# The file does not say how its data were scaled: as this job's data are.\n");
+    for (int list = 0; scaling->column && list < 2; list++) {
+        printf(list ? "scale = [" : "# x = (x - mean) * scale, one number per column.\nmean = [");
+        for (size_t i = 0; i < nn_shape_size(&scaling->input); i++)
+            printf("%s%.17g", i ? ", " : "",
+                   list ? scaling->column[i].scale : scaling->column[i].mean);
+        printf("]\n");
+    }
+    if (scaling->planes)
+        printf("# x = x * scale + shift, of bytes 0..255, with [scale, shift] of each colour in "
+               "norm.\nnorm = [");
+    for (size_t i = 0; i < scaling->planes; i++)
+        printf("[%.9g, %.9g]%s", (double)scaling->norm[i].scale, (double)scaling->norm[i].shift,
+               i + 1 < scaling->planes ? ", " : "]\n");
+}
+
 /* What the net takes, of a sample as it is in the files. */
 static void
-print_scaling(const struct data_scaling *scaling)
+print_scaling(const struct data_scaling *scaling, bool own)
 {
     printf("], %s.\n", scaling->unit == DATA_UNIT_SCALED    ? "as convert wrote them"
                        : scaling->planes || scaling->column ? "scaled"
                                                             : "as they are in the data");
-    if (scaling->column)
+    if (own)
+        print_own(scaling);
+    if (scaling->column && !own)
         printf("# x = (x - mean) * scale, with the lists mean and scale of metadata, one number "
                "per column.\n");
-    if (scaling->planes)
+    if (scaling->planes && !own)
         printf("# x = x * scale + shift, of bytes 0..255, with [scale, shift] of each colour in "
                "metadata's norm.\n");
 }
 
 static void
 print_program(const struct config *config, const struct nn_model *model,
-              const struct nn_shape *input, const struct data_scaling *scaling, const char *path)
+              const struct nn_shape *input, const struct data_scaling *scaling, bool own,
+              const char *path)
 {
     fputs(reader, stdout);
     print_helpers(config);
@@ -345,7 +368,7 @@ print_program(const struct config *config, const struct nn_model *model,
                              : "");
     for (size_t i = 0; i < input->dims; i++)
         printf(", %zu", input->dim[i]);
-    print_scaling(scaling);
+    print_scaling(scaling, own);
     printf("# %s\n",
            config->train.loss == NN_CROSS_ENTROPY ? "net(x).softmax(-1) are the probabilities."
            : config->train.loss == NN_LOGISTIC ? "net(x).sigmoid() is the probability of class 1."
@@ -359,8 +382,8 @@ python_print(struct config *config, const char *model_path, struct why *why)
     struct model_note note;
     struct nn_shape input;
     float *params = NULL;
-    int rc = model_note_read(&note, model_path, why);
-    bool alone = !rc && note.scaling.input.dims > 0;
+    int rc = model_note_of(&note, config, model_path, why);
+    bool alone = !rc && note.told;
     rc = rc      ? rc
          : alone ? job_open_input(&job, config, &note.scaling.input, why)
                  : job_open(&job, config, why);
@@ -373,8 +396,10 @@ python_print(struct config *config, const char *model_path, struct why *why)
         if (!params)
             why_set(why, "not enough memory for the model");
     }
+    if (!rc && !alone)
+        data_scaling(job.data, &note.scaling);
     if (!rc)
-        print_program(config, job.model, &input, &note.scaling, model_path);
+        print_program(config, job.model, &input, &note.scaling, !alone, model_path);
     if (!rc && note.table)
         fputs(features, stdout);
     free(params);

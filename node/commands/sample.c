@@ -24,6 +24,7 @@
 #include "nn/rng.h"
 #include "node/cli/term.h"
 #include "node/job/job.h"
+#include "node/results/model_file.h"
 
 enum { BYTES = 256 };
 
@@ -150,9 +151,12 @@ sample_run(struct config *config, const struct options *options, const char *con
            struct why *why)
 {
     struct job job = {0};
+    struct model_note note = {.config = NULL};
     struct sampling s = {.config = config, .options = options, .context = config->data.context};
     int status = 0, rc = job_open_bytes(&job, config, why);
     s.model = job.model;
+    rc = rc ? rc : model_note_of(&note, config, args[1], why);
+    model_note_fini(&note);
     rc = rc ? rc : open_sampling(&s, args[1], why);
     if (!rc)
         status = write_sample(&s);

@@ -39,21 +39,27 @@ is_there(const struct config_key *key, const struct config *config, unsigned sco
            !config_key_unchosen(key, config) && key != config_key_find(NULL, past_key);
 }
 
-/* "conv: {filters: 16, ...}" of layer `index`, "none" behind the last. */
+/* "conv: {filters: 16, ...}"; "none" of NULL. */
 static void
-show_layer(const struct config *config, size_t index, char out[CONFIG_SHOWN_MAX])
+show_spec(const struct nn_layer_spec *layer, char out[CONFIG_SHOWN_MAX])
 {
     snprintf(out, CONFIG_SHOWN_MAX, "none");
-    if (index < config->model.count && config->model.layer[index].kind == NN_RESIDUAL_END)
+    if (layer && layer->kind == NN_RESIDUAL_END)
         snprintf(out, CONFIG_SHOWN_MAX, "the end of a residual");
-    else if (index < config->model.count)
-        config_key_print(config_key_find("model", "layer"), &config->model.layer[index], out,
-                         CONFIG_SHOWN_MAX);
+    else if (layer)
+        config_key_print(config_key_find("model", "layer"), layer, out, CONFIG_SHOWN_MAX);
     size_t length = strlen(out);
     if (out[0] == '{' && out[length - 1] == '}') {
         memmove(out, out + 1, length - 2);
         out[length - 2] = '\0';
     }
+}
+
+/* Behind the last layer it shows none. */
+static void
+show_layer(const struct config *config, size_t index, char out[CONFIG_SHOWN_MAX])
+{
+    show_spec(index < config->model.count ? &config->model.layer[index] : NULL, out);
 }
 
 /* The model: its input, and its layers from the first on. */
@@ -118,6 +124,50 @@ config_differ_together(const struct config *left, const struct config *right, si
                        struct config_difference *out)
 {
     return differ(left, right, CONFIG_JOB | CONFIG_EXCHANGE, at, out);
+}
+
+/* The first layer from `index` on that does something in use: dropout does not. */
+static size_t
+used_layer(const struct config *config, size_t index)
+{
+    while (index < config->model.count && config->model.layer[index].kind == NN_DROPOUT)
+        index++;
+    return index;
+}
+
+/* Without what only training needs. */
+static void
+show_used(const struct config *config, size_t index, char out[CONFIG_SHOWN_MAX])
+{
+    struct nn_layer_spec layer = {.kind = NN_DENSE};
+    bool one = index < config->model.count;
+    if (one)
+        layer = config->model.layer[index];
+    layer.momentum = 0;
+    layer.init = (enum nn_init)0;
+    show_spec(one ? &layer : NULL, out);
+}
+
+bool
+config_differ_use(const struct config *left, const struct config *right,
+                  struct config_difference *out)
+{
+    for (size_t i = 0, k = 0;; i++, k++) {
+        i = used_layer(left, i);
+        k = used_layer(right, k);
+        if (i == left->model.count && k == right->model.count)
+            return false;
+        show_used(left, i, out->left);
+        show_used(right, k, out->right);
+        if (strcmp(out->left, out->right) == 0)
+            continue;
+        out->fixed = true;
+        snprintf(out->key, sizeof out->key,
+                 "model, layer %zu:", (i < left->model.count ? i : k) + 1);
+        show_layer(left, i, out->left);
+        show_layer(right, k, out->right);
+        return true;
+    }
 }
 
 static size_t

@@ -13,6 +13,7 @@
 
 #include "nn/files.h"
 #include "nn/files/disk.h"
+#include "node/job/config_key.h"
 #include "node/job/parse.h"
 #include "node/results/table_note.h"
 #include "proto/fail.h"
@@ -531,11 +532,54 @@ model_note_read(struct model_note *out, const char *path, struct why *why)
     return rc;
 }
 
+/* Does a sample have another shape in this job than in that of the model, before the first layer? */
+static bool
+differ_input(const struct model_note *note, const struct config *writer,
+             const struct config *config, struct config_difference *out)
+{
+    const struct config_key *key = config_key_find("model", "input");
+    const struct nn_shape *data = &note->scaling.input;
+    const struct nn_shape *left = writer->model.input.dims ? &writer->model.input : data;
+    const struct nn_shape *right = config->model.input.dims ? &config->model.input : data;
+    snprintf(out->key, sizeof out->key, "model.input");
+    config_key_show(key, writer, out->left, sizeof out->left);
+    config_key_show(key, config, out->right, sizeof out->right);
+    return left->dims && right->dims && !nn_shape_equal(left, right);
+}
+
+bool
+model_note_differ(const struct model_note *note, const struct config *config,
+                  struct config_difference *out)
+{
+    struct config *writer = NULL;
+    struct why why;
+    size_t size = note->config ? strlen(note->config) : 0;
+    if (size == 0 || size >= PROTO_JOB_MAX ||
+        config_parse(&writer, "the model's job", note->config, size, &why))
+        return false;
+    bool differ = differ_input(note, writer, config, out) || config_differ_use(writer, config, out);
+    config_destroy(&writer);
+    return differ;
+}
+
+int
+model_note_of(struct model_note *out, const struct config *config, const char *path,
+              struct why *why)
+{
+    struct config_difference difference;
+    int rc = model_note_read(out, path, why);
+    if (!rc && model_note_differ(out, config, &difference))
+        rc = why_error(why, -EINVAL,
+                       "%s: %s is %s there, %s here; expected the model that was trained", path,
+                       difference.key, difference.left, difference.right);
+    return rc;
+}
+
 int
 model_note_open(struct model_note *out, struct job *job, const struct config *config,
                 const char *path, bool scaled, bool *own, struct why *why)
 {
-    int rc = model_note_read(out, path, why);
+    int rc = model_note_of(out, config, path, why);
     *own = !rc && !out->told;
     return rc ? rc : job_open_like(job, config, *own ? NULL : &out->scaling, scaled, why);
 }

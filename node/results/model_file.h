@@ -72,6 +72,13 @@ int model_note_read(struct model_note *out, const char *path, struct why *why);
 int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
                     struct why *why);
 void model_note_fini(struct model_note *note);
+/* Is the model of the job another one than the file's, so that the same weights give other outputs? Sets the first difference: left
+ * the file's. False where the note does not have a job that can be read. */
+bool model_note_differ(const struct model_note *note, const struct config *config,
+                       struct config_difference *out);
+/* model_note_read, which also refuses a model of other layers than the job's. */
+int model_note_of(struct model_note *out, const struct config *config, const char *path,
+                  struct why *why);
 /* Opens the job for the model in `path`, whose note it reads: its data are scaled, and their classes numbered, as
  * that model learned them, or as the job says where the note does not tell; then `own` is true. job_close and
  * model_note_fini may follow either way. */

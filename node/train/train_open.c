@@ -11,6 +11,7 @@
 
 #include "node/commands/host.h"
 #include "node/job/data_text.h"
+#include "node/train/from.h"
 #include "node/train/gather.h"
 #include "node/train/left.h"
 #include "proto/mix.h"
@@ -367,6 +368,12 @@ tell_self(struct run *run)
                   status.names, status.address, status.control_port);
 }
 
+static void
+tell_from(void *ctx, const char *line)
+{
+    train_say(ctx, 4, "%s", line);
+}
+
 /* `skipped`: checkpoints that were of no use, or "". */
 static void
 tell_start(struct run *run, enum train_start start, const char *skipped)
@@ -421,6 +428,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                   (unsigned long long)run->job.from_hash);
     if (run->job.from && safetensors_said(run->job.from)[0])
         train_say(run, 6, "%s: %s", config->model.from, safetensors_said(run->job.from));
+    from_tell(&run->job, run->config, tell_from, run);
     if (run->job.start)
         train_say(run, 6, "the job starts from %s, after step %llu, state %016llx",
                   config->train.from, (unsigned long long)run->job.begun,

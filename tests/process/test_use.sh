@@ -129,6 +129,31 @@ refused "another class" 'other.csv: line 41, column 3 .*: "w", expected a class 
     eval "$WORK/kinds.yaml" "$model" --data "$WORK" --set data.file=other.csv
 run "python" check "$WORK/kinds.yaml" --data "$WORK" --python "$model"
 grep -q "x = (x - mean) \* scale" "$WORK/out" || fail "python: $(tail -n 5 "$WORK/out")"
+
+# --- the job differs from that of the model ---
+sed 's/\[dense: 3\]/[dense: 8, tanh, dense: 3]/' "$WORK/kinds.yaml" >"$WORK/tanh.yaml"
+sed 's/tanh/relu/' "$WORK/tanh.yaml" >"$WORK/relu.yaml"
+reference "$WORK/tanh.yaml" --data "$WORK"
+layer='model.safetensors: model, layer 2: is tanh there, relu here'
+refused "eval with other layers" "$layer" eval "$WORK/relu.yaml" "$model" --data "$WORK"
+refused "predict with other layers" "$layer" predict "$WORK/relu.yaml" "$model" --data "$WORK"
+refused "rows with other layers" "$layer" predict "$WORK/relu.yaml" "$model" "$WORK/grown-rows.csv"
+refused "python with other layers" "$layer" check "$WORK/relu.yaml" --data "$WORK" --python "$model"
+sed 's/a,b,kind/b,c,kind/; s/,y$/,v/; s/,x$/,w/' "$WORK/kinds.csv" >"$WORK/swapped.csv"
+run "start from another job" check "$WORK/relu.yaml" --data "$WORK" --set data.file=swapped.csv --set "model.from=$model"
+for line in "model, layer 2: is tanh there, relu here" "its input column 1 was a, here it is b" \
+    "its output 0 was class x, here it is v"; do
+    grep -q "^ *model.from $model: $line\$" "$WORK/out" || fail "model.from does not say: $line: $(cat "$WORK/out")"
+done
+run "train from another job" "$WORK/tanh.yaml" --data "$WORK" --set data.file=swapped.csv --set mesh.gather_ms=0 \
+    --set train.epochs=40 --set "train.from=$WORK/reference/checkpoint-240" --out "$WORK/swapped"
+cat "$WORK/out" "$WORK/err" >"$WORK/said"
+grep -q "train.from .*: its output 0 was class x, here it is v" "$WORK/said" || fail "train.from: $(cat "$WORK/said")"
+LC_ALL=C sed '1s/"input":/"other":/' "$model" >"$WORK/bare.safetensors"
+run "python of an unknown scaling" check "$WORK/tanh.yaml" --data "$WORK" --python "$WORK/bare.safetensors"
+grep -q "^# The file does not say how its data were scaled: as this job's data are" "$WORK/out" &&
+    grep -q "^mean = \[" "$WORK/out" && grep -q "^scale = \[" "$WORK/out" && grep -q "\], scaled\.$" "$WORK/out" ||
+    fail "python of an unknown scaling: $(tail -n 8 "$WORK/out")"
 echo "classes and scaling: as the model's"
 
 # --- a text ---
@@ -161,7 +186,7 @@ text --prompt "0123456789abcdefthe quick brown "
 tail -c 81 "$WORK/out" >"$WORK/first"
 text --prompt "FEDCBA9876543210the quick brown "
 tail -c 81 "$WORK/out" | cmp -s - "$WORK/first" || fail "it looks back further than the context"
-refused "sample with another model" "missing tensor" sample "$WORK/text.yaml" "$WORK/images/model.safetensors"
+refused "sample with another model" "model, layer 1: is maxpool: .* there, embedding: .* here" sample "$WORK/text.yaml" "$WORK/images/model.safetensors"
 refused "predict a text" "each position of a sequence" predict "$WORK/text.yaml" "$model" --data "$WORK"
 refused "convert a text" "16 labels per sample, expected 1" convert "$WORK/text.yaml" "$WORK/none" --data "$WORK"
 refused "empty prompt" "prompt is empty" sample "$WORK/text.yaml" "$model" --prompt ""

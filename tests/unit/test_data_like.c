@@ -175,6 +175,45 @@ what_cannot_be_known_is_refused(void **state)
     }
 }
 
+/* Pictures whose channels come last have as many elements. */
+static void
+samples_of_another_shape_are_refused(void **state)
+{
+    static const struct data_scaling colours = {.input = {3, {2, 3, 4}}},
+                                     square = {.input = {3, {2, 2, 2}}},
+                                     grey = {.input = {3, {1, 4, 6}}}, flat = {.input = {1, {24}}};
+    static const struct {
+        struct npy_make make;
+        const struct data_scaling *like;
+        const char *why; /* NULL: taken */
+    } row[] = {
+        {{"|u1", 4, {1, 3, 4, 2}},
+         &colours,
+         "s.npy: samples of shape [3, 4, 2], but the model learned from "
+         "[2, 3, 4]: expected channels first: save numpy.moveaxis(x, -1, 1)"},
+        {{"|u1", 4, {1, 2, 3, 4}}, &colours, NULL},
+        {{"|u1", 2, {1, 24}}, &colours, NULL},
+        {{"|u1", 4, {1, 4, 3, 2}},
+         &colours,
+         "[4, 3, 2], but the model learned from [2, 3, 4]: expected that shape"},
+        {{"|u1", 4, {1, 2, 2, 2}}, &square, NULL},
+        {{"<f4", 3, {1, 4, 6}}, &grey, NULL},
+        {{"<f4", 4, {1, 4, 6, 1}}, &grey, NULL},
+        {{"<f4", 3, {1, 6, 4}}, &grey, "or flat rows in that order"},
+        {{"<f4", 3, {1, 4, 6}}, &flat, "[1, 4, 6], but the model learned from [24]"},
+    };
+    static const double x[24] = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct data_set *set;
+        npy_make_file(&folder, "s.npy", &row[i].make, x);
+        int rc = data_open_rows(&set, row[i].like, folder_path(&folder, "s.npy"), false, &why);
+        if (row[i].why ? rc != -EINVAL || !strstr(why.line, row[i].why) : rc != 0)
+            fail_msg("%zu: %d, %s", i, rc, rc ? why.line : "taken");
+        data_close(&set);
+    }
+}
+
 static void
 bytes_are_not_scaled_already(void **state)
 {
@@ -317,6 +356,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_the_same_sample_in_any_file),
         cmocka_unit_test(what_cannot_be_known_is_refused),
+        cmocka_unit_test(samples_of_another_shape_are_refused),
         cmocka_unit_test(bytes_are_not_scaled_already),
         cmocka_unit_test(a_missing_cell_is_the_scaled_mean),
         cmocka_unit_test(names_are_classes_of_the_model),

@@ -414,6 +414,46 @@ huge_lists_are_refused_before_they_take_memory(void **state)
     free(text);
 }
 
+/* The job with another list of layers is refused in a line; NULL: it is taken. */
+static void
+with_layers(const char *layers, const char *expected)
+{
+    char text[256];
+    struct config *config;
+    struct model_note note;
+    const char *path = folder_path(&folder, "model.safetensors");
+    snprintf(text, sizeof text, "data: {source: csv, file: u.csv}\nmodel: %s\n", layers);
+    assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
+    int rc = model_note_of(&note, config, path, &why);
+    if (expected ? rc != -EINVAL || !strstr(why.line, expected) : rc != 0)
+        fail_msg("%s: %d, %s", layers, rc, rc ? why.line : "taken");
+    model_note_fini(&note);
+    config_destroy(&config);
+}
+
+static void
+a_job_with_other_layers_is_refused(void **state)
+{
+    static const char rows[] = "a,b,kind\n1,2,x\n2,3,y\n3,4,x\n5,4,y\n4,4,x\n6,4,y\n";
+    struct job job = {0};
+    struct model_note note;
+    (void)state;
+    folder_write(&folder, "u.csv", rows, strlen(rows));
+    struct config *config = round_trip("data: {source: csv, file: u.csv}\n"
+                                       "model: [dense: 4, tanh, dropout: 0.5, dense: 2]\n"
+                                       "train: {batch: 2, shards: 1}\n",
+                                       &job, &note);
+    with_layers("[dense: 4, tanh, dropout: 0.5, dense: 2]", NULL);
+    with_layers("[dense: 4, tanh, dropout: 0.1, dense: 2]", NULL);
+    with_layers("[dense: {units: 4, init: he}, tanh, dropout: 0.5, dense: 2]", NULL);
+    with_layers("[dense: 4, relu, dropout: 0.5, dense: 2]",
+                "model.safetensors: model, layer 2: is tanh there, relu here");
+    with_layers("[dense: 4, tanh, dropout: 0.5, dense: 2, sigmoid]",
+                "model, layer 5: is none there, sigmoid here");
+    with_layers("[input: [2, 1], flatten, dense: 4, tanh, dense: 2]", "model.input is ");
+    close_all(config, &job, &note);
+}
+
 int
 main(void)
 {
@@ -424,6 +464,7 @@ main(void)
         cmocka_unit_test(weights_that_come_in_pieces_give_the_same_file),
         cmocka_unit_test(a_stream_that_fails_leaves_the_old_file),
         cmocka_unit_test(what_was_made_up_is_refused),
+        cmocka_unit_test(a_job_with_other_layers_is_refused),
         cmocka_unit_test(huge_lists_are_refused_before_they_take_memory),
     };
     return cmocka_run_group_tests(tests, make, unmake);
