@@ -266,8 +266,8 @@ show_shape(const struct nn_shape *shape, char out[SHAPE_TEXT])
                                  shape->dim[i], i + 1 < shape->dims ? "" : "]");
 }
 
-/* As many elements in another order, such as pictures whose channels come last? A flat row may be anything. So may be pixels
- * for a model of flat rows: their order is known here. */
+/* As many elements in another order, such as pictures whose channels come last? A flat row may be anything. So may be
+ * pixels for a model of flat rows: their order is known here. */
 static int
 check_order(const struct data_set *set, const struct data_spec *spec, struct why *why)
 {

@@ -72,8 +72,8 @@ int model_note_read(struct model_note *out, const char *path, struct why *why);
 int model_note_take(struct model_note *out, const char *name, const struct json_t *metadata,
                     struct why *why);
 void model_note_fini(struct model_note *note);
-/* Is the model of the job another one than the file's, so that the same weights give other outputs? Sets the first difference: left
- * the file's. False where the note does not have a job that can be read. */
+/* Is the model of the job another one than the file's, so that the same weights give other outputs? Sets the first
+ * difference: left the file's. False where the note does not have a job that can be read. */
 bool model_note_differ(const struct model_note *note, const struct config *config,
                        struct config_difference *out);
 /* model_note_read, which also refuses a model of other layers than the job's. */

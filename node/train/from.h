@@ -20,9 +20,9 @@ int from_read(struct job *job, const struct config *config, struct why *why);
 /* What the state holds is read from it. Returns as from_read. */
 int from_state(const struct job *job, struct state *state, struct why *why);
 
-/* Says in which layer, class and column the model that the job starts from differs from the job, one line each: the first of
- * each kind. Of a checkpoint, the model.safetensors beside it knows the classes and columns. What is not known is not
- * said. */
+/* Says in which layer, class and column the model that the job starts from differs from the job, one line each: the
+ * first of each kind. Of a checkpoint, the model.safetensors beside it knows the classes and columns. What is not known
+ * is not said. */
 typedef void from_say(void *ctx, const char *line);
 void from_tell(const struct job *job, const struct config *config, from_say *say, void *ctx);
 
