@@ -207,7 +207,8 @@ samples_of_another_shape_are_refused(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct data_set *set;
         npy_make_file(&folder, "s.npy", &row[i].make, x);
-        int rc = data_open_rows(&set, row[i].like, folder_path(&folder, "s.npy"), false, &why);
+        int rc = data_open_rows(&set, row[i].like, folder_path(&folder, "s.npy"), DATA_HEADER_AUTO,
+                                false, &why);
         if (row[i].why ? rc != -EINVAL || !strstr(why.line, row[i].why) : rc != 0)
             fail_msg("%zu: %d, %s", i, rc, rc ? why.line : "taken");
         data_close(&set);
