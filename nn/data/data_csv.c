@@ -27,6 +27,7 @@
 #include "nn/data/data_csv.h"
 #include "proto/text.h"
 
+#define COARSE     0.01 /* of the deviation of a column: what its numbers may be rounded by */
 #define VALUES_MAX ((uint64_t)4 << 30) /* bytes of all samples */
 
 const struct data_table *
@@ -535,22 +536,79 @@ column_of(const struct data_rows *train, size_t features, size_t index)
     return (struct data_column){mean, variance > 0 ? 1 / sqrt(variance) : 1};
 }
 
+/* --- numbers that float is too coarse for --- */
+
+/* Of the training rows. */
+struct range {
+    const struct split *split;
+    size_t column;
+    double low, high;
+};
+
+static int
+take_range(struct csv *csv, size_t row, void *ctx)
+{
+    struct range *range = ctx;
+    struct csv_text s = csv->cell[range->column];
+    if (part_of_row(csv, range->split, row) == DATA_TRAIN && !csv_is_missing(s)) {
+        double x = strtod(s.at, NULL);
+        range->low = fmin(range->low, x);
+        range->high = fmax(range->high, x);
+    }
+    return 0;
+}
+
+/* Is float too coarse for their differences? Here the table has a field for each column. */
+static int
+remark_coarse(struct csv *csv, const struct split *split, size_t f, double scale)
+{
+    const struct data_rows *train = &split->set->part[DATA_TRAIN];
+    struct range range = {split, f, INFINITY, -INFINITY};
+    float low = INFINITY, high = -INFINITY;
+    char name[2 * DATA_NAME_SIZE];
+    for (size_t i = 0; i < train->count; i++) {
+        float x = train->value[i * csv->features + csv->feature[f]];
+        low = fminf(low, x);
+        high = fmaxf(high, x);
+    }
+    float most = fmaxf(fabsf(low), fabsf(high));
+    double step = (double)nextafterf(most, INFINITY) - (double)most;
+    int rc = low < high ? 0 : each_row(csv, take_range, &range);
+    if (rc || (low < high ? step * scale <= COARSE : range.low >= range.high) || csv->coarse++ > 0)
+        return rc;
+    why_append(csv->remark, "%s%s, %s: numbers up to %.9g are rounded to steps of %.3g, and ",
+               csv->remark->line[0] ? "; " : "", csv->in.name,
+               csv_column_name(csv, f, name, sizeof name), (double)most, step);
+    if (low < high)
+        why_append(csv->remark, "their deviation is %.3g", 1 / scale);
+    else
+        why_append(csv->remark, "all become the same");
+    return 0;
+}
+
 /* Features that are 0 or 1 stay so. */
 static int
-standardise(const struct csv *csv, struct data_set *set)
+standardise(struct csv *csv, const struct split *split)
 {
+    struct data_set *set = split->set;
+    int rc = 0;
     set->column = calloc(csv->features, sizeof *set->column);
     for (size_t i = 0; set->column && i < csv->features; i++)
         set->column[i].scale = 1;
-    for (size_t f = 0; set->column && f < csv->table->count; f++) {
+    for (size_t f = 0; set->column && f < csv->table->count && !rc; f++) {
         size_t i = csv->feature[f];
         if (csv->table->field[f].kind != DATA_NUMBERS)
             continue;
         set->column[i] = column_of(&set->part[DATA_TRAIN], csv->features, i);
+        rc = remark_coarse(csv, split, f, set->column[i].scale);
         for (int p = 0; p < DATA_PARTS; p++)
             data_scale_column(&set->part[p], csv->features, i, &set->column[i]);
     }
-    return set->column ? 0 : -ENOMEM;
+    if (csv->coarse > 1)
+        why_append(csv->remark, ", and so in %zu more columns", csv->coarse - 1);
+    if (csv->coarse)
+        why_append(csv->remark, ": subtract a constant from them in the file");
+    return rc ? rc : set->column ? 0 : -ENOMEM;
 }
 
 /* With data.classes the labels are numbers. */
@@ -585,9 +643,9 @@ split_and_read(struct csv *csv, struct data_set *set)
     rc = rc ? rc : each_row(csv, fill_row, &split);
     rc = rc ? rc : fill_all_gaps(csv, set);
     rc = rc ? rc : name_classes(csv, set);
-    if (!rc && spec->standardise && !spec->like)
-        rc = standardise(csv, set);
     remark_unknown(csv);
+    if (!rc && spec->standardise && !spec->like)
+        rc = standardise(csv, &split);
     set->info.input = (struct nn_shape){1, {csv->features}};
     set->info.classes = spec->regression     ? 0
                         : known_classes(csv) ? known_classes(csv)

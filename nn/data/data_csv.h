@@ -54,6 +54,7 @@ struct csv {
     bool drops;
     struct words label;
     size_t unknown; /* cells with words that have no category */
+    size_t coarse;  /* columns whose numbers are too large for float, beside their deviation */
     struct why *remark;
 };
 

@@ -343,6 +343,41 @@ standardised_features_have_mean_0_and_variance_1_in_training(void **state)
     set_free(&set);
 }
 
+/* A column of 000..199 between two texts: what is said of it. */
+static void
+check_coarse(const char *before, const char *after, const char *remark)
+{
+    char text[16384];
+    struct data_set set;
+    const struct data_spec spec = {.standardise = true};
+    for (int i = 0, at = 0; i < 200; i++)
+        at += snprintf(text + at, 80, "%s%03d%s,%d\n", before, i, after, i % 2);
+    assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
+    assert_string_equal(set.remark.line, remark);
+    set_free(&set);
+}
+
+static void
+numbers_that_float_is_too_coarse_for_are_told(void **state)
+{
+    (void)state;
+    check_coarse("1700000", "",
+                 "t.csv, column 1: numbers up to 1.70000026e+09 are rounded to "
+                 "steps of 128, and their deviation is 67.1: subtract a constant "
+                 "from them in the file");
+    check_coarse("9,1.0000000000", ",3",
+                 "t.csv, column 2: numbers up to 1 are rounded to steps of "
+                 "1.19e-07, and all become the same: subtract a constant "
+                 "from them in the file");
+    check_coarse("16777216.0,16777216.0", "",
+                 "t.csv, column 2: numbers up to 16777216 are rounded "
+                 "to steps of 2, and all become the same: subtract a constant "
+                 "from them in the file");
+    check_coarse("", ",1700000001", "");
+    check_coarse("1700", "000", "");
+    check_coarse("-", ".5", "");
+}
+
 /* Make the locale "comma", of which only the decimal comma matters, in a folder where glibc then looks. */
 static bool
 locale_make(const struct folder *folder)
@@ -952,6 +987,7 @@ main(void)
         cmocka_unit_test(a_million_columns_are_read),
         cmocka_unit_test(the_split_is_exact_and_follows_the_seed),
         cmocka_unit_test(standardised_features_have_mean_0_and_variance_1_in_training),
+        cmocka_unit_test(numbers_that_float_is_too_coarse_for_are_told),
         cmocka_unit_test(numbers_are_the_same_in_a_locale_with_a_decimal_comma),
         cmocka_unit_test(numbers_are_rounded_exactly),
         cmocka_unit_test(every_truncation_and_random_damage_is_survived),
