@@ -563,7 +563,7 @@ static int
 remark_coarse(struct csv *csv, const struct split *split, size_t f, double scale)
 {
     const struct data_rows *train = &split->set->part[DATA_TRAIN];
-    struct range range = {split, f, INFINITY, -INFINITY};
+    struct range range = {split, f, HUGE_VAL, -HUGE_VAL};
     float low = INFINITY, high = -INFINITY;
     char name[2 * DATA_NAME_SIZE];
     for (size_t i = 0; i < train->count; i++) {

@@ -158,7 +158,8 @@ def changes(name, data, rng, bits, others, free):
     if name == "model.safetensors":
         yield from metadata_changes(data)
     yield from bit_changes(data, rng, bits, text_same(data, unknown, lines) if ".json" in name else lambda flipped: False)
-    yield "the second half is missing", data[:len(data) // 2 - 1]
+    if name != "pieces.jsonl":  # its end may be missing, by steps: it is a sample of them
+        yield "the second half is missing", data[:len(data) // 2 - 1]
 
 
 def main():
