@@ -73,6 +73,7 @@ pair h --set mesh.topology=server --set mesh.sync=async
 names_it() { # NAME
     says $1 '^slow PC slow \(127.0.0.1(:[0-9]+)?\): [0-9]+ % of the work$' && says $1-slow '^slow PC slow \(this one\): [0-9]+ % of the work$' ||
         says $1-slow '^warning: watching: this CPU is too slow to help \(1 node [0-9.]+ s a step, 2 nodes [0-9.]+ s\)$' ||
+        { [ $1 = g ] && tail -n 1 "$WORK/g-slow/metrics.jsonl" | grep -q '"shards":"0000000000000000"'; } || # not said yet: it has no shard
         says $1 '^warning: slow \(127.0.0.1(:[0-9]+)?\) is too slow \(no work for [0-9.]+ s\): going on without it until it is faster$'
 }
 for name in g h; do
