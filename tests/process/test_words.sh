@@ -69,12 +69,9 @@ pair() { # NAME SET...: slow computes for half a second more each time
 }
 pair g
 pair h --set mesh.topology=server --set mesh.sync=async
-# Both name the slow PC; or it is so slow that it is left out before, and it or the other one says so.
-names_it() { # NAME
+names_it() { # NAME: both name the slow PC; or it is so slow that it is left out, before it is named, and is told so
     says $1 '^slow PC slow \(127.0.0.1(:[0-9]+)?\): [0-9]+ % of the work$' && says $1-slow '^slow PC slow \(this one\): [0-9]+ % of the work$' ||
-        says $1-slow '^warning: watching: this CPU is too slow to help \(1 node [0-9.]+ s a step, 2 nodes [0-9.]+ s\)$' ||
-        { [ $1 = g ] && tail -n 1 "$WORK/g-slow/metrics.jsonl" | grep -q '"shards":"0000000000000000"'; } || # not said yet: it has no shard
-        says $1 '^warning: slow \(127.0.0.1(:[0-9]+)?\) is too slow \(no work for [0-9.]+ s\): going on without it until it is faster$'
+        says $1-slow '^warning: watching: this CPU is too slow to help \(1 node [0-9.]+ s a step, 2 nodes [0-9.]+ s\)$'
 }
 for name in g h; do
     wait_until 120 "$name and the slow PC of $name to name it" names_it $name

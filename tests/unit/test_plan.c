@@ -490,7 +490,7 @@ where_shards_must_not_change_hands_and_some_are_gone_all_go_back(void **state)
 
 /* The second of three has nothing to compute: it holds a part for others, or waits for the end of a span. */
 static void
-who_has_nothing_to_compute_is_not_slow(void **state)
+in_stages_who_has_nothing_to_compute_is_not_slow(void **state)
 {
     (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
@@ -501,6 +501,10 @@ who_has_nothing_to_compute_is_not_slow(void **state)
     plan->members[0].shards = 0x1ff;
     plan->members[1].shards = 0;
     plan->members[2].shards = 0x200;
+    core_stats(lone->core, &stats);
+    assert_int_equal(stats.slow, lone->core->plan.peer[1]); /* too slow for one shard */
+    assert_true(stats.slow_share == 0);
+    plan->cut_count = 1;
     core_stats(lone->core, &stats);
     assert_int_equal(stats.slow, lone->core->plan.peer[2]); /* a tenth of the work */
     assert_true(stats.slow_share == 0.1);
@@ -1020,7 +1024,7 @@ main(void)
         cmocka_unit_test(who_has_nothing_to_compute_gets_something_and_shows_its_speed),
         cmocka_unit_test(where_shards_must_not_change_hands_members_keep_what_they_had),
         cmocka_unit_test(where_shards_must_not_change_hands_and_some_are_gone_all_go_back),
-        cmocka_unit_test(who_has_nothing_to_compute_is_not_slow),
+        cmocka_unit_test(in_stages_who_has_nothing_to_compute_is_not_slow),
         cmocka_unit_test(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better),
         cmocka_unit_test(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied),
         cmocka_unit_test(chunks_may_come_before_their_plan),

@@ -336,8 +336,8 @@ rounds_may_end(const struct core *core)
     return true;
 }
 
-/* Nobody does much less than an equal share of shards but for its speed. Who has none may hold a part for others, or
- * wait for a round in which shards may change hands. */
+/* Nobody does much less than an equal share of shards but for its speed. In stages who has none may hold a part for
+ * others. Where shards may not change hands it waits for a round in which they may: the trainer knows (core.h). */
 static void
 find_slow(const struct core *core, struct core_stats *out)
 {
@@ -348,7 +348,7 @@ find_slow(const struct core *core, struct core_stats *out)
     for (size_t m = 0; m < plan->now.count; m++) {
         peer[n] = plan->peer[m];
         work[n] = (uint64_t)__builtin_popcountll(plan->now.members[m].shards);
-        n += work[n] > 0 || core->pinned;
+        n += work[n] > 0 || core->pinned || plan->now.cut_count == 0;
     }
     core_stats_slow(out, n, peer, work);
 }
