@@ -10,8 +10,9 @@ import struct
 import sys
 from fractions import Fraction
 
+from shuffled import mix64, shuffle
+
 ROWS, WIDTH, BATCH, SHARDS, EPOCHS, SEED, RATE = 50, 5, 33, 3, 3, 11, 6.1
-MASK = (1 << 64) - 1
 
 
 def f32(x):
@@ -37,29 +38,6 @@ def chain(left, right):
     for a, b in zip(left, right):
         total = fma(a, b, total)
     return total
-
-
-def mix64(x):
-    x = (x + 0x9e3779b97f4a7c15) & MASK
-    x = ((x ^ x >> 30) * 0xbf58476d1ce4e5b9) & MASK
-    x = ((x ^ x >> 27) * 0x94d049bb133111eb) & MASK
-    return x ^ x >> 31
-
-
-def shuffle(seed, epoch, i, count):
-    key, a = mix64(mix64(seed) ^ epoch), 1
-    while a * a < count:
-        a += 1
-    a = max(a, 16)
-    b = max(-(-count // a), 16)
-    while True:
-        left, right = divmod(i, b)
-        for r in range(0, 8, 2):
-            left = (left + ((mix64(key ^ (r << 32 | right)) >> 32) * a >> 32)) % a
-            right = (right + ((mix64(key ^ (r + 1 << 32 | left)) >> 32) * b >> 32)) % b
-        i = left * b + right
-        if i < count:
-            return i
 
 
 class Exact:

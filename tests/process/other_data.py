@@ -13,40 +13,11 @@ import sys
 
 import numpy as np
 
+from shuffled import test_rows
+
 PROGRAM, FOLDER = sys.argv[1:3]
-MASK = (1 << 64) - 1
 failed, count = [], 0
 draw = np.random.default_rng(7)
-
-
-def mix64(x):
-    x = (x + 0x9e3779b97f4a7c15) & MASK
-    x = ((x ^ x >> 30) * 0xbf58476d1ce4e5b9) & MASK
-    x = ((x ^ x >> 27) * 0x94d049bb133111eb) & MASK
-    return x ^ x >> 31
-
-
-def shuffle(seed, i, rows):
-    """As nn/data.h says, in the epoch that no training has."""
-    key, a = mix64(mix64(seed) ^ MASK), 1
-    while a * a < rows:
-        a += 1
-    a = max(a, 16)
-    b = max(-(-rows // a), 16)
-    while True:
-        left, right = divmod(i, b)
-        for r in range(0, 8, 2):
-            left = (left + ((mix64(key ^ (r << 32 | right)) >> 32) * a >> 32)) % a
-            right = (right + ((mix64(key ^ (r + 1 << 32 | left)) >> 32) * b >> 32)) % b
-        i = left * b + right
-        if i < rows:
-            return i
-
-
-def test_rows(rows, seed=1):
-    """Which rows of a table are its test part."""
-    test = min(max(int(0.2 * rows + 0.5), 1), rows - 1)
-    return np.array([shuffle(seed, i, rows) < test for i in range(rows)])
 
 
 def run(*words, status=0):
@@ -190,7 +161,7 @@ def tables(standardise):
 
     def others(what, x, labels):
         table(os.path.join(folder, what + '.csv'), x, labels)
-        test = test_rows(len(x))
+        test = np.array(test_rows(len(x)))
         case(f'{name}: eval, {what}', evaluates, path, model, x[test], labels[test], '--data', folder, '--set', f'data.file={what}.csv')
     others('same', x, names[k])
     more, l = kinds(200, far=150)

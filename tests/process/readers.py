@@ -16,40 +16,11 @@ import zlib
 import numpy as np
 import pandas as pd
 
+from shuffled import SPLIT, shuffle, test_rows
+
 PROGRAM, FOLDER = sys.argv[1:3]
-MASK = (1 << 64) - 1
 GAPS = ['', '?', 'NA', 'N/A', 'n/a', '#N/A', '<NA>', 'NaN', 'nan', '-NaN', '-nan', 'NULL', 'null', 'None']
 failed, count = [], 0
-
-
-def mix64(x):
-    x = (x + 0x9e3779b97f4a7c15) & MASK
-    x = ((x ^ x >> 30) * 0xbf58476d1ce4e5b9) & MASK
-    x = ((x ^ x >> 27) * 0x94d049bb133111eb) & MASK
-    return x ^ x >> 31
-
-
-def shuffle(seed, i, rows):
-    """As nn/data.h says, in the epoch that no training has."""
-    key, a = mix64(mix64(seed) ^ MASK), 1
-    while a * a < rows:
-        a += 1
-    a = max(a, 16)
-    b = max(-(-rows // a), 16)
-    while True:
-        left, right = divmod(i, b)
-        for r in range(0, 8, 2):
-            left = (left + ((mix64(key ^ (r << 32 | right)) >> 32) * a >> 32)) % a
-            right = (right + ((mix64(key ^ (r + 1 << 32 | left)) >> 32) * b >> 32)) % b
-        i = left * b + right
-        if i < rows:
-            return i
-
-
-def split(rows, seed=1):
-    """True: a test row."""
-    test = min(max(int(0.2 * rows + 0.5), 1), rows - 1)
-    return np.array([shuffle(seed, i, rows) < test for i in range(rows)])
 
 
 def run(*words, status=0):
@@ -112,7 +83,7 @@ class Table:
             keep = ~gaps[used + [label]].any(axis=1)
             frame, gaps = frame[keep].reset_index(drop=True), gaps[keep].reset_index(drop=True)
         self.used, self.label, self.fills = used, label, missing == 'mean'
-        self.frame, self.gaps, self.test = frame, gaps, split(len(frame))
+        self.frame, self.gaps, self.test = frame, gaps, np.array(test_rows(len(frame)))
         self.words, self.mean, self.flag, self.scale = {}, {}, {}, {}
         for c in used:
             there, train = frame[c][~gaps[c]], ~self.test & ~gaps[c]
@@ -389,7 +360,7 @@ def array_case(folder, x, y, regression=False):
     path = job(folder, data, [{'dense': outputs}] if x.ndim < 3 else ['flatten', {'dense': outputs}],
                ', loss: squared_error' if regression else '')
     rows, test = len(x), min(max(int(0.2 * len(x) + 0.5), 1), len(x) - 1)
-    order = [shuffle(1, i, rows) for i in range(rows)]
+    order = [shuffle(1, SPLIT, i, rows) for i in range(rows)]
     want = x.astype(np.float32) if x.dtype != np.uint8 else x.astype(np.float32) * np.float32(1 / 255) - np.float32(0.5)
     tx, ty, sx, sy = converted(folder, path)
     far = 1e-6 if x.dtype == np.uint8 else 0
