@@ -178,13 +178,19 @@ straggler_applied(struct straggler *s, const struct core *core)
     s->apply_us = s->apply_us == 0 ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
 }
 
+static void
+forget_rounds(struct straggler *s)
+{
+    s->rounds = 0;
+    s->window_us = s->window_rounds = 0;
+    s->average_us = 0;
+}
+
 void
 straggler_plan(struct straggler *s, const struct core *core)
 {
     s->full = core->first_bucket == 0;
-    s->rounds = 0;
-    s->window_us = s->window_rounds = 0;
-    s->average_us = 0;
+    forget_rounds(s);
     s->starved_us = s->busy_us = 0;
     s->best = 0;
     for (size_t m = 0; m < core->plan.now.count; m++)
@@ -559,9 +565,7 @@ straggler_changes(struct straggler *s, const struct core *core)
 {
     memset(s->times, 0, sizeof s->times);
     s->before_us = s->rest_us = 0;
-    s->rounds = 0;
-    s->window_us = s->window_rounds = 0;
-    s->average_us = 0;
+    forget_rounds(s);
     s->distrust_at.us = 0;
     for (int i = 0; i < core->peers.high; i++)
         s->of[i].told_at.us = 0;
