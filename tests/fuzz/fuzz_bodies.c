@@ -13,15 +13,11 @@
 #include "node/train/push_ranges.h"
 #include "node/train/push_shard.h"
 #include "node/train/replica.h"
+#include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SHARDS = 3, BATCH = 6, TRAIN = 24, ACTIONS_MAX = 64, ROUNDS_MAX = 64, POKES_MAX = 8 };
-
-struct input {
-    const uint8_t *at;
-    size_t left;
-};
+enum { SHARDS = 3, BATCH = 6, TRAIN = 24, ACTIONS_MAX = 64, ROUNDS_MAX = 64 };
 
 /* Opened once: none of it changes. */
 static struct {
@@ -47,15 +43,6 @@ struct trainers {
     size_t body_size;
 };
 
-static unsigned
-byte(struct input *in)
-{
-    if (in->left == 0)
-        return 0;
-    in->left--;
-    return *in->at++;
-}
-
 static uint64_t
 number(struct input *in)
 {
@@ -63,21 +50,6 @@ number(struct input *in)
     for (unsigned n = byte(in) % 9; n > 0; n--)
         x = x << 8 | byte(in);
     return x;
-}
-
-static void
-fill(struct input *in, void *to, size_t size)
-{
-    uint8_t pattern[16] = {0}, *out = to;
-    size_t length = 1 + byte(in) % sizeof pattern, pokes = byte(in) % POKES_MAX;
-    for (size_t k = 0; k < length; k++)
-        pattern[k] = (uint8_t)byte(in);
-    for (size_t k = 0; k < size; k++)
-        out[k] = pattern[k % length];
-    for (size_t k = 0; k < pokes && size > 0; k++) {
-        size_t place = (byte(in) << 8 | byte(in)) % size;
-        out[place] = (uint8_t)byte(in);
-    }
 }
 
 static void

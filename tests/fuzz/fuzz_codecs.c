@@ -18,19 +18,15 @@
 #include "node/train/state_internal.h"
 #include "node/train/work_pieces.h"
 #include "proto/bits.h"
+#include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SHARDS = 3, ITEM = 1024, ACTIONS_MAX = 24, POKES_MAX = 8, WORDS = 2 };
+enum { SHARDS = 3, ITEM = 1024, ACTIONS_MAX = 24, WORDS = 2 };
 
 static const char *const codecs[] = {"int8", "fp16",   "qsgd",  "terngrad", "sparse",
                                      "topk", "onebit", "randk", "powersgd", "auto"};
 enum { KINDS = sizeof codecs / sizeof *codecs, MEMORY = 5 /* those from here on */ };
-
-struct input {
-    const uint8_t *at;
-    size_t left;
-};
 
 /* A job, opened once: none of it changes but what `work` remembers of shards. */
 struct set {
@@ -46,30 +42,6 @@ struct set {
 
 static struct set *sets[2 * KINDS];
 static struct pool *pool;
-
-static unsigned
-byte(struct input *in)
-{
-    if (in->left == 0)
-        return 0;
-    in->left--;
-    return *in->at++;
-}
-
-static void
-fill(struct input *in, void *to, size_t size)
-{
-    uint8_t pattern[16] = {0}, *out = to;
-    size_t length = 1 + byte(in) % sizeof pattern, pokes = byte(in) % POKES_MAX;
-    for (size_t k = 0; k < length; k++)
-        pattern[k] = (uint8_t)byte(in);
-    for (size_t k = 0; k < size; k++)
-        out[k] = pattern[k % length];
-    for (size_t k = 0; k < pokes && size > 0; k++) {
-        size_t place = (byte(in) << 8 | byte(in)) % size;
-        out[place] = (uint8_t)byte(in);
-    }
-}
 
 /* --- The job ------------------------------------------------------------------------------------------ */
 
