@@ -560,6 +560,14 @@ lone_logged(const struct lone *lone, const char *text)
     return count;
 }
 
+unsigned
+lone_members(const struct lone *lone)
+{
+    struct core_stats stats;
+    core_stats(lone->core, &stats);
+    return stats.members;
+}
+
 void
 lone_return(struct lone *lone)
 {

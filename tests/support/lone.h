@@ -128,6 +128,8 @@ size_t lone_sent_count(const struct lone *lone, unsigned id, enum proto_type typ
 void lone_forget_sent(struct lone *lone);
 /* How often `text` is in the log. */
 size_t lone_logged(const struct lone *lone, const char *text);
+/* Of the present plan; 0: there is none. */
+unsigned lone_members(const struct lone *lone);
 struct proto_node lone_node(const struct lone *lone, unsigned id);
 /* Everything handed over without a copy has left. */
 void lone_return(struct lone *lone);

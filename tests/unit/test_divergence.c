@@ -66,14 +66,6 @@ the_odd_one_of_three_is_left_out(void **state)
     lone_destroy(&lone);
 }
 
-static unsigned
-members(const struct lone *lone)
-{
-    struct core_stats stats;
-    core_stats(lone->core, &stats);
-    return stats.members;
-}
-
 /* A heartbeat from before node 7 went back and computed again comes after newer ones. */
 static void
 what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
@@ -87,9 +79,9 @@ what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
     lone_train(lone);
     lone_train(lone);
     lone_run(lone, 10);
-    assert_int_equal(members(lone), 2);
+    assert_int_equal(lone_members(lone), 2);
     tell(lone, 7, 1, 66);
-    assert_int_equal(members(lone), 2);
+    assert_int_equal(lone_members(lone), 2);
     struct proto_msg drop = {
         .type = PROTO_ABORT,
         .abort = {.plan_hash = proto_plan_hash(&lone_sent(lone, 7, PROTO_PLAN)->msg.plan)}};
@@ -282,7 +274,7 @@ dropped_and_deaf(uint64_t mutant)
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.state_hash = 77}};
     lone_say_beat(lone, 7, &deaf, &(struct proto_hears){0});
     lone_say_beat(lone, 8, &deaf, &(struct proto_hears){0});
-    assert_int_equal(members(lone), 3);
+    assert_int_equal(lone_members(lone), 3);
     lone_train(lone); /* its own part of the round */
     lone_return(lone);
     struct proto_msg drop = {.type = PROTO_ABORT,
@@ -297,9 +289,9 @@ members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
     (void)state;
     struct lone *lone = dropped_and_deaf(0);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
-    assert_int_equal(members(lone), 0);
+    assert_int_equal(lone_members(lone), 0);
     lone_run(lone, 40);
-    assert_int_equal(members(lone), 1);
+    assert_int_equal(lone_members(lone), 1);
     lone_destroy(&lone);
 }
 
@@ -311,7 +303,7 @@ without_waiting_for_them_the_past_tells(void **state)
     (void)state;
     struct lone *lone = dropped_and_deaf(MUTANT_UNTOLD);
     lone_run(lone, 20);
-    assert_int_equal(members(lone), 1);
+    assert_int_equal(lone_members(lone), 1);
     lone_forget_sent(lone);
     for (int k = 0; k < 3; k++, lone_run(lone, 10)) {
         lone_train(lone);

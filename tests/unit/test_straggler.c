@@ -400,14 +400,6 @@ who_waited_for_a_processor_blames_no_line(void **state)
     lone_destroy(&lone);
 }
 
-static unsigned
-members(const struct lone *lone)
-{
-    struct core_stats stats;
-    core_stats(lone->core, &stats);
-    return stats.members;
-}
-
 static void
 one_round(struct lone *lone)
 {
@@ -432,7 +424,7 @@ until_a_codec_begins_who_is_left_out_computes_by_itself(void **state)
     for (uint64_t round = 1; round < 4; round++) {
         lone_beat(lone, 5, 3, false); /* it is ahead, but no more than it may be */
         lone_run(lone, 50);
-        assert_int_equal(members(lone), 1);
+        assert_int_equal(lone_members(lone), 1);
         assert_true(lone->compute);
         assert_int_equal(__builtin_popcountll(lone->core->contribution.computing),
                          lone->core->config.shards);
@@ -456,13 +448,13 @@ who_is_slow_by_itself_is_fetched_for(void **state)
     struct lone *lone = third_before_codec(0, 4);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     lone_run(lone, 20);
-    assert_int_equal(members(lone), 1);
+    assert_int_equal(lone_members(lone), 1);
     for (int k = 0; k < 8; k++) {
         lone_beat(lone, 5, 9, false);
         lone_beat(lone, 6, 9, false);
         lone_run(lone, 50);
     }
-    assert_int_equal(members(lone), 0);
+    assert_int_equal(lone_members(lone), 0);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 5, PROTO_FOLLOW) +
                     lone_sent_count(lone, 6, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FOLLOW) >
@@ -484,7 +476,7 @@ first_of_three(uint64_t coded_from, bool alone)
         for (unsigned id = 6; id <= 7; id++)
             lone_beat(lone, id, 0, true);
     lone_run(lone, 10);
-    assert_int_equal(members(lone), 3);
+    assert_int_equal(lone_members(lone), 3);
     assert_true(lone->compute);
     lone->speed = 1000000;
     return lone;
@@ -505,7 +497,7 @@ a_long_round_before_a_codec_parts_all(void **state)
     }
     lone_return(lone);
     lone_run(lone, 20);
-    assert_int_equal(members(lone), 1);
+    assert_int_equal(lone_members(lone), 1);
     lone_destroy(&lone);
     lone = first_of_three(0, false); /* without a codec they stay: their line may be busy */
     lone_run(lone, 20);
@@ -544,17 +536,17 @@ who_is_soon_there_is_waited_for(void **state)
         lone->benched = true;
         lone_beat(lone, 6, 7, false);
         lone_run_with(lone, 700, (unsigned[]){6}, 1, 7, false);
-        assert_int_equal(members(lone), 1);
+        assert_int_equal(lone_members(lone), 1);
         one_round(lone); /* it took a second */
         assert_int_equal(lone->core->round, 9);
-        assert_int_equal(members(lone), 0);
+        assert_int_equal(lone_members(lone), 0);
         lone_run_with(lone, 200, (unsigned[]){6}, 1, late ? 2 : 7, false);
-        assert_int_equal(members(lone), late);
+        assert_int_equal(lone_members(lone), late);
         lone->benched = false;
         if (!late) {
             lone_beat(lone, 6, 9, true);
             lone_run(lone, 20);
-            assert_int_equal(members(lone), 2);
+            assert_int_equal(lone_members(lone), 2);
         }
         lone_destroy(&lone);
     }
