@@ -173,7 +173,8 @@ struct mesh_status {
     char name[PROTO_NAME_MAX]; /* hello.name */
     /* of this node, on the best interface in use; "" none at present */
     char address[INET6_ADDRSTRLEN];
-    bool mute; /* it carries no beacons: others must name that address, or this node one of theirs */
+    bool
+        mute; /* it carries no beacons: others must name that address, or this node one of theirs */
     uint16_t control_port; /* TCP; others reach this node at address:control_port, */
     uint16_t bulk_port;    /* TCP; and there */
     uint16_t beacon_port;  /* UDP */

@@ -112,7 +112,8 @@ enum data_field_kind { DATA_NUMBERS, DATA_WORDS, DATA_LABEL, DATA_IGNORED };
 struct data_field {
     enum data_field_kind kind;
     char *name; /* in the header, less than DATA_NAME_SIZE bytes; NULL: there is none */
-    char **word; /* [words] of DATA_WORDS: the categories of the training part, in the order of their bytes */
+    char **
+        word; /* [words] of DATA_WORDS: the categories of the training part, in the order of their bytes */
     size_t words;
     size_t gaps;  /* missing cells in the training part */
     bool missing; /* the training part has missing cells here, and they are a feature */
@@ -124,7 +125,8 @@ struct data_table {
     struct data_field *field;
     size_t count;
     bool fills; /* missing cells become the mean; else they are refused */
-    size_t rows, dropped; /* of the file, without its header; of these, left out for missing cells */
+    size_t rows,
+        dropped; /* of the file, without its header; of these, left out for missing cells */
 };
 
 size_t data_field_features(const struct data_field *field);

@@ -295,7 +295,7 @@ struct core_stats {
     unsigned members; /* of the present plan; 0 when idle */
     uint64_t round;
     uint64_t ahead; /* highest round of a usable peer; 0: none */
-    unsigned equal; /* other nodes that have, or had when they were heard last, this node's state; or one: its result */
+    unsigned equal; /* other nodes that have, or had when heard last, this state, or this result */
     uint64_t plan;  /* hash of the present plan; 0 when idle */
     uint64_t mine;  /* the shards that the present plan gives to this node */
     uint32_t line;  /* bytes per second of the slowest line; 0: unknown */

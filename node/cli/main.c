@@ -433,8 +433,7 @@ run_command(const struct options *options)
     for (size_t i = 0; i < options->set_count; i++)
         if (strcmp(options->set[i].option, "--out") == 0 &&
             options_has("eval, predict and sample", command->name)) {
-            snprintf(why, sizeof why,
-                     "%s writes to standard output: use > FILE, not --out",
+            snprintf(why, sizeof why, "%s writes to standard output: use > FILE, not --out",
                      command->name);
             return fail(EXIT_BAD, why);
         }

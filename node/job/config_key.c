@@ -48,8 +48,8 @@ static const struct config_word channels[] = {{"1", 1}, {"3", 3}, {NULL, 0}};
 static const struct config_word augmentations[] = {{"none", 0}, {"shift", 1}, {NULL, 0}};
 static const struct config_word targets[] = {{"label", 0}, {"input", 1}, {NULL, 0}};
 static const struct config_word headers[] = {
-    {"yes", DATA_HEADER_YES},   {"no", DATA_HEADER_NO},    {"auto", DATA_HEADER_AUTO},
-    {"true", DATA_HEADER_YES},  {"false", DATA_HEADER_NO}, {NULL, 0},
+    {"yes", DATA_HEADER_YES},  {"no", DATA_HEADER_NO},    {"auto", DATA_HEADER_AUTO},
+    {"true", DATA_HEADER_YES}, {"false", DATA_HEADER_NO}, {NULL, 0},
 };
 static const struct config_word missing[] = {
     {"refuse", DATA_MISSING_REFUSE},

@@ -93,7 +93,7 @@ struct metrics_result {
     const char *
         no_model; /* why this node could not get all of it: then there are no hashes, and no model; NULL: it has it */
     unsigned peers_max;
-    bool alone;                     /* nobody else had a part in this process's steps, or has its model */
+    bool alone; /* nobody else had a part in this process's steps, or has its model */
     const struct core_status *mesh; /* who was met and who was only heard; NULL nobody */
     uint64_t plans, aborts, damages, audits, expelled, lost, tx_bytes, rx_bytes;
 };

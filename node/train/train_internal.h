@@ -48,7 +48,7 @@ struct train_meter {
     uint64_t tx, rx;          /* at the last step */
     unsigned peers_max;
     unsigned members; /* nodes of the last step in which this one had a part */
-    bool last_alone; /* the last round was this node's alone */
+    bool last_alone;  /* the last round was this node's alone */
 };
 
 /* What people were told, and need not be told again. */

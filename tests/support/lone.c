@@ -391,18 +391,18 @@ void
 lone_applied(struct lone *lone, uint64_t round, uint64_t hash, bool done)
 {
     const uint64_t parts[PROTO_STAGES_MAX] = {lone_part_hash(round, 0), lone_part_hash(round, 1)};
-    core_on_applied(lone->core, lone->now,
-                    &(struct core_state){.round = round,
-                                         .hash = hash,
-                                         .done = done,
-                                         .pinned = lone->pinned,
-                                         .warms =
-                                             round < lone->coded_from ? lone->coded_from - round : 0,
-                                         .coded = lone->coded_from && round >= lone->coded_from,
-                                         .alone = lone->alone,
-                                         .rows = lone->core->config.shards,
-                                         .holds = lone->holds,
-                                         .parts = lone->holds ? parts : NULL});
+    core_on_applied(
+        lone->core, lone->now,
+        &(struct core_state){.round = round,
+                             .hash = hash,
+                             .done = done,
+                             .pinned = lone->pinned,
+                             .warms = round < lone->coded_from ? lone->coded_from - round : 0,
+                             .coded = lone->coded_from && round >= lone->coded_from,
+                             .alone = lone->alone,
+                             .rows = lone->core->config.shards,
+                             .holds = lone->holds,
+                             .parts = lone->holds ? parts : NULL});
 }
 
 void

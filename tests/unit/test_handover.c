@@ -694,7 +694,7 @@ what_came_early_is_released_when_nobody_wants_it(void **state)
         handover_made(w->member[0].handover, item);
         while (w->mails > 0)
             deliver(w, w->mails - 1, false);
-        assert_int_equal(w->member[1].kept, 2); /* 6 words */
+        assert_int_equal(w->member[1].kept, 2);  /* 6 words */
         handover_past(w->member[1].handover, 1); /* its own: what came is of the next one */
         handover_past(w->member[1].handover, 2); /* and of this one, which begins */
         assert_int_equal(w->member[1].kept, 2);
