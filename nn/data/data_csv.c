@@ -412,23 +412,24 @@ note_unknown(struct csv *csv, size_t i, const char *text)
                    csv_column_name(csv, i, name, sizeof name), text);
 }
 
+static int
+word_order(const void *text, const void *word)
+{
+    return strcmp(text, *(char *const *)word);
+}
+
 static void
 fill_words(struct csv *csv, size_t i, const struct data_field *field, float *x)
 {
     char text[DATA_NAME_SIZE];
-    size_t low = 0, high = field->words;
     csv_unquote(csv->cell[i], text, sizeof text);
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(text, field->word[middle]);
-        if (order == 0) {
-            x[middle] = 1;
-            return;
-        }
-        low = order > 0 ? middle + 1 : low;
-        high = order < 0 ? middle : high;
-    }
-    note_unknown(csv, i, text);
+    char *const *word =
+        field->words ? bsearch(text, field->word, field->words, sizeof *field->word, word_order)
+                     : NULL;
+    if (word)
+        x[word - field->word] = 1;
+    else
+        note_unknown(csv, i, text);
 }
 
 /* A number that is missing is NaN until the mean is known. */
@@ -540,50 +541,92 @@ column_of(const struct data_rows *train, size_t features, size_t index)
 
 /* Of the training rows. */
 struct range {
-    const struct split *split;
-    size_t column;
     double low, high;
+    bool read; /* from the text: as float all numbers are the same */
 };
 
-static int
-take_range(struct csv *csv, size_t row, void *ctx)
+/* [columns] The table has a field for each column here. */
+struct ranges {
+    const struct split *split;
+    struct range *of;
+};
+
+static bool
+has_numbers(const struct csv *csv, size_t f)
 {
-    struct range *range = ctx;
-    struct csv_text s = csv->cell[range->column];
-    if (part_of_row(csv, range->split, row) == DATA_TRAIN && !csv_is_missing(s)) {
-        double x = strtod(s.at, NULL);
+    return csv->table->field[f].kind == DATA_NUMBERS;
+}
+
+static int
+read_ranges(struct csv *csv, size_t row, void *ctx)
+{
+    struct ranges *ranges = ctx;
+    if (part_of_row(csv, ranges->split, row) != DATA_TRAIN)
+        return 0;
+    for (size_t f = 0; f < csv->columns; f++) {
+        struct range *range = &ranges->of[f];
+        if (!range->read || csv_is_missing(csv->cell[f]))
+            continue;
+        double x = strtod(csv->cell[f].at, NULL);
         range->low = fmin(range->low, x);
         range->high = fmax(range->high, x);
     }
     return 0;
 }
 
-/* Is float too coarse for their differences? Here the table has a field for each column. */
-static int
-remark_coarse(struct csv *csv, const struct split *split, size_t f, double scale)
+static struct range
+stored_range(const struct data_rows *train, size_t features, size_t index)
 {
-    const struct data_rows *train = &split->set->part[DATA_TRAIN];
-    struct range range = {split, f, HUGE_VAL, -HUGE_VAL};
-    float low = INFINITY, high = -INFINITY;
-    char name[2 * DATA_NAME_SIZE];
+    struct range range = {HUGE_VAL, -HUGE_VAL, false};
     for (size_t i = 0; i < train->count; i++) {
-        float x = train->value[i * csv->features + csv->feature[f]];
-        low = fminf(low, x);
-        high = fmaxf(high, x);
+        double x = (double)train->value[i * features + index];
+        range.low = fmin(range.low, x);
+        range.high = fmax(range.high, x);
     }
-    float most = fmaxf(fabsf(low), fabsf(high));
+    return range.low < range.high ? range : (struct range){HUGE_VAL, -HUGE_VAL, true};
+}
+
+/* Is float too coarse for the differences of a column? */
+static void
+remark_coarse(struct csv *csv, const struct range *range, size_t f, double scale)
+{
+    char name[2 * DATA_NAME_SIZE];
+    float most = (float)fmax(fabs(range->low), fabs(range->high));
     double step = (double)nextafterf(most, INFINITY) - (double)most;
-    int rc = low < high ? 0 : each_row(csv, take_range, &range);
-    if (rc || (low < high ? step * scale <= COARSE : range.low >= range.high) || csv->coarse++ > 0)
-        return rc;
+    if ((range->read ? range->low >= range->high : step * scale <= COARSE) || csv->coarse++ > 0)
+        return;
     why_append(csv->remark, "%s%s, %s: numbers up to %.9g are rounded to steps of %.3g, and ",
                csv->remark->line[0] ? "; " : "", csv->in.name,
                csv_column_name(csv, f, name, sizeof name), (double)most, step);
-    if (low < high)
-        why_append(csv->remark, "their deviation is %.3g", 1 / scale);
-    else
+    if (range->read)
         why_append(csv->remark, "all become the same");
-    return 0;
+    else
+        why_append(csv->remark, "their deviation is %.3g", 1 / scale);
+}
+
+static int
+remark_all_coarse(struct csv *csv, const struct split *split)
+{
+    const struct data_set *set = split->set;
+    struct ranges ranges = {split, calloc(csv->columns, sizeof *ranges.of)};
+    bool reads = false;
+    if (!ranges.of)
+        return -ENOMEM;
+    for (size_t f = 0; f < csv->columns; f++)
+        if (has_numbers(csv, f)) {
+            ranges.of[f] = stored_range(&set->part[DATA_TRAIN], csv->features, csv->feature[f]);
+            reads = reads || ranges.of[f].read;
+        }
+    int rc = reads ? each_row(csv, read_ranges, &ranges) : 0;
+    for (size_t f = 0; f < csv->columns && !rc; f++)
+        if (has_numbers(csv, f))
+            remark_coarse(csv, &ranges.of[f], f, set->column[csv->feature[f]].scale);
+    if (csv->coarse > 1)
+        why_append(csv->remark, ", and so in %zu more columns", csv->coarse - 1);
+    if (csv->coarse)
+        why_append(csv->remark, ": subtract a constant from them in the file");
+    free(ranges.of);
+    return rc;
 }
 
 /* Features that are 0 or 1 stay so. */
@@ -591,24 +634,21 @@ static int
 standardise(struct csv *csv, const struct split *split)
 {
     struct data_set *set = split->set;
-    int rc = 0;
     set->column = calloc(csv->features, sizeof *set->column);
-    for (size_t i = 0; set->column && i < csv->features; i++)
+    if (!set->column)
+        return -ENOMEM;
+    for (size_t i = 0; i < csv->features; i++)
         set->column[i].scale = 1;
-    for (size_t f = 0; set->column && f < csv->table->count && !rc; f++) {
-        size_t i = csv->feature[f];
-        if (csv->table->field[f].kind != DATA_NUMBERS)
-            continue;
-        set->column[i] = column_of(&set->part[DATA_TRAIN], csv->features, i);
-        rc = remark_coarse(csv, split, f, set->column[i].scale);
-        for (int p = 0; p < DATA_PARTS; p++)
-            data_scale_column(&set->part[p], csv->features, i, &set->column[i]);
-    }
-    if (csv->coarse > 1)
-        why_append(csv->remark, ", and so in %zu more columns", csv->coarse - 1);
-    if (csv->coarse)
-        why_append(csv->remark, ": subtract a constant from them in the file");
-    return rc ? rc : set->column ? 0 : -ENOMEM;
+    for (size_t f = 0; f < csv->columns; f++)
+        if (has_numbers(csv, f))
+            set->column[csv->feature[f]] =
+                column_of(&set->part[DATA_TRAIN], csv->features, csv->feature[f]);
+    int rc = remark_all_coarse(csv, split);
+    for (size_t f = 0; f < csv->columns && !rc; f++)
+        for (int p = 0; p < DATA_PARTS && has_numbers(csv, f); p++)
+            data_scale_column(&set->part[p], csv->features, csv->feature[f],
+                              &set->column[csv->feature[f]]);
+    return rc;
 }
 
 /* With data.classes the labels are numbers. */
