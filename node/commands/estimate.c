@@ -14,6 +14,7 @@
 #include "node/commands/bench.h"
 #include "node/commands/estimate_codecs.h"
 #include "node/commands/estimate_stages.h"
+#include "node/train/choice.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
 #include "proto/bits.h"
@@ -192,7 +193,7 @@ free_rows(const struct config *config, const struct job *job, const struct estim
     row_s[ROW_GOSSIP] = none->few_s + none->apply_s + bytes / line;
 }
 
-/* Codecs of auto must save a tenth, and another one with a memory, as in choice.c. Returns the row of the best. */
+/* Of the codecs that auto may take. Returns the row of the best. */
 static unsigned
 auto_row(double row_s[ROWS])
 {
@@ -200,7 +201,7 @@ auto_row(double row_s[ROWS])
     unsigned best = row_s[CODEC_none] < row_s[ROW_ALONE] ? CODEC_none : ROW_ALONE;
     double best_s = row_s[best];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        double s = row_s[kinds[i]] * (codec_of(kinds[i])->memory ? 1.2 : 1.1);
+        double s = choice_counts(codec_of(kinds[i]), row_s[kinds[i]]);
         if (s > 0 && s < best_s) {
             best = kinds[i];
             best_s = s;

@@ -316,12 +316,11 @@ units(double seconds)
     return units < 1 ? 1 : units < COST_MAX ? (int32_t)units : COST_MAX;
 }
 
-/* A codec must save a tenth, and another one with a memory: that takes room, and who joins waits for the end of a span. */
-static int32_t
-units_of(double seconds, const struct measured *of)
+double
+choice_counts(const struct codec *codec, double seconds)
 {
-    int tenths = !of->codec ? 10 : of->codec->memory ? 12 : 11;
-    return units(seconds * tenths / 10);
+    int tenths = !codec ? 10 : codec->memory ? 12 : 11;
+    return seconds * tenths / 10;
 }
 
 /* What is in use must be a tenth slower to be given up. */
@@ -372,8 +371,8 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
         double crowded = (clock_s() - start) / (used_s() - used);
         for (unsigned kind = 0; tried && kind < CODECS; kind++)
             if (kind == CODEC_none || job->codec[kind].coded)
-                cost[kind] =
-                    units_of(seconds_of(choice, &of[kind], &of[CODEC_none], crowded), &of[kind]);
+                cost[kind] = units(choice_counts(
+                    of[kind].codec, seconds_of(choice, &of[kind], &of[CODEC_none], crowded)));
         if (tried && choice->alone_s > 0)
             cost[CODEC_ALONE] = units(choice->alone_s);
     }

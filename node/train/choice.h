@@ -33,6 +33,9 @@ struct choice {
     double alone_s;          /* what the other shards would take here; 0: unknown */
 };
 
+/* A codec must save a tenth, and another one with a memory: that takes room, and who joins waits for the end of a span.
+ * So what steps of so many seconds with it count; `codec` NULL: without one. */
+double choice_counts(const struct codec *codec, double seconds);
 /* cost[CODEC_COSTS] of this node, as state_costs says; own: what it computed for the step before. Takes some 0.1 s and
  * 10 MiB. Without memory, a line, shards or a weight: nothing costs anything, so nothing is chosen. */
 void choice_costs(const struct choice *choice, const struct job *job, const struct state *state,
