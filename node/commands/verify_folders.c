@@ -447,15 +447,17 @@ folder_add_nodes(struct verify_folders *folders, const char *dir)
     unsigned n = 1;
     if (folder_has(dir, "job.json") || has_steps(dir))
         return false;
-    for (; n <= VERIFY_DIRS_MAX; n++) {
+    for (;; n++) {
         snprintf(path, sizeof path, "%s/node-%u", dir, n);
         if (access(path, F_OK) != 0)
             break;
-        char *owned = strdup(path);
-        folders->owned[folders->owned_count] = owned;
-        if (!owned || folders->owned_count + 1 == VERIFY_DIRS_MAX)
-            break;
-        folders->owned_count++;
+        char *owned = folders->owned_count < VERIFY_DIRS_MAX ? strdup(path) : NULL;
+        if (!owned) {
+            verify_find(folders, path, "", "is one folder too many, expected at most %d",
+                        VERIFY_DIRS_MAX);
+            continue;
+        }
+        folders->owned[folders->owned_count++] = owned;
         folder_add(folders, owned);
     }
     return n > 1;

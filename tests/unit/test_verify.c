@@ -227,6 +227,12 @@ folders_are_found_and_read_once(void **state)
     snprintf(again, sizeof again, "%.200s/node-1/../node-2", a.path);
     expect_dirs(dir, 2, 0, "/node-1/../node-2: is named twice, and read once\n");
     assert_non_null(strstr(said, "\nread: 2 folders, 18 lines; "));
+    for (int n = 2; n <= VERIFY_DIRS_MAX; n++) {
+        snprintf(again, sizeof again, "%.200s/node-%d", a.path, n + 1);
+        assert_int_equal(mkdir(again, 0700), 0);
+    }
+    expect_dirs(dir, 1, 1, "/node-65: is one folder too many, expected at most 64\n");
+    assert_non_null(strstr(said, "/node-64: no results of a node are here"));
 }
 
 static void
