@@ -14,8 +14,6 @@
 
 enum { FILE_SIZE = 40, CHECKPOINTS_MAX = 64 /* of a folder; a node keeps three */ };
 
-static const double SUM_DIGITS = 1e-10;
-
 static void
 checkpoint_name(char out[FILE_SIZE], uint64_t step)
 {
@@ -128,15 +126,6 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
 
 /* --- Against the result, and other folders --------------------------------------------------------- */
 
-static void
-judge_figure(struct verify_folders *folders, const char *dir, const char *name, double said,
-             double due, const char *file)
-{
-    if (!verify_same(said, due))
-        verify_find(folders, dir, "result.json", "%s is %.12g, but %.12g in %s", name, said, due,
-                    file);
-}
-
 /* The state that the node ended with. */
 static void
 judge_last(struct verify_folders *folders, const struct verify_folder *folder,
@@ -160,13 +149,14 @@ judge_last(struct verify_folders *folders, const struct verify_folder *folder,
                     (unsigned long long)result->epochs, (unsigned long long)result->samples,
                     (unsigned long long)h->epoch, (unsigned long long)h->samples, file);
     if (config_way(config) != CONFIG_GOSSIP)
-        judge_figure(folders, folder->dir, "train_loss", result->train_loss, state_train_loss(h),
-                     file);
-    judge_figure(folders, folder->dir, "test_loss", result->test_loss,
-                 h->evaluations ? h->test_loss : (double)NAN, file);
+        verify_same_figure(folders, folder->dir, "result.json", "train_loss", result->train_loss,
+                           state_train_loss(h), file);
+    verify_same_figure(folders, folder->dir, "result.json", "test_loss", result->test_loss,
+                       h->evaluations ? h->test_loss : (double)NAN, file);
     if (labels || !isnan(result->test_accuracy))
-        judge_figure(folders, folder->dir, "test_accuracy", result->test_accuracy,
-                     h->evaluations && labels ? h->test_accuracy : (double)NAN, file);
+        verify_same_figure(folders, folder->dir, "result.json", "test_accuracy",
+                           result->test_accuracy,
+                           h->evaluations && labels ? h->test_accuracy : (double)NAN, file);
 }
 
 /* In an exact run there is one state after each round. */
@@ -264,12 +254,6 @@ follows(const struct verify_checkpoint *checkpoint, uint64_t hash)
     return h->evaluations > 0 && (!checkpoint->whole || h->parent == hash + checkpoint->parts);
 }
 
-static bool
-same_sum(double said, double due)
-{
-    return fabs(said - due) <= SUM_DIGITS * fmax(1, fabs(due));
-}
-
 /* Its sums are those of the lines of its epoch. */
 static void
 judge_sums(struct verify_folders *folders, const struct verify_checkpoint *checkpoint,
@@ -279,12 +263,13 @@ judge_sums(struct verify_folders *folders, const struct verify_checkpoint *check
     const struct state_header *h = &checkpoint->header;
     bool within = h->epoch_step > 0 && !epoch->gap;
     checkpoint_name(file, checkpoint->step);
-    if (h->epoch_step == 0 && isfinite(epoch->mean) && !same_sum(h->train_loss, epoch->mean))
+    if (h->epoch_step == 0 && isfinite(epoch->mean) && !verify_same_sum(h->train_loss, epoch->mean))
         verify_find(folders, checkpoint->dir, file,
                     "its train_loss is %.12g, but the steps of its epoch give %.12g", h->train_loss,
                     epoch->mean);
-    if (within && (h->epoch_samples != epoch->samples ||
-                   !same_sum(h->epoch_loss / h->epoch_samples, epoch->loss / epoch->samples)))
+    if (within &&
+        (h->epoch_samples != epoch->samples ||
+         !verify_same_sum(h->epoch_loss / h->epoch_samples, epoch->loss / epoch->samples)))
         verify_find(folders, checkpoint->dir, file,
                     "its mean loss so far is %.12g of %.0f samples, but the steps of its epoch "
                     "give %.12g of %.0f",

@@ -41,14 +41,28 @@ shown(char out[32], double value)
     return out;
 }
 
+bool
+verify_same_sum(double said, double due)
+{
+    return fabs(said - due) <= SUM_DIGITS * fmax(1, fabs(due));
+}
+
+/* `in`: "in" a file, or "at" a line. */
 static void
-same_figure(struct verify_folders *folders, const char *dir, const char *file, const char *name,
-            double said, double due, const char *where)
+compare_figure(struct verify_folders *folders, const char *dir, const char *file, const char *name,
+               double said, double due, const char *in, const char *where)
 {
     char a[32], b[32];
     if (!verify_same(said, due))
-        verify_find(folders, dir, file, "%s is %s, but %s in %s", name, shown(a, said),
-                    shown(b, due), where);
+        verify_find(folders, dir, file, "%s is %s, but %s %s %s", name, shown(a, said),
+                    shown(b, due), in, where);
+}
+
+void
+verify_same_figure(struct verify_folders *folders, const char *dir, const char *file,
+                   const char *name, double said, double due, const char *where)
+{
+    compare_figure(folders, dir, file, name, said, due, "in", where);
 }
 
 /* --- An epoch ------------------------------------------------------------------------------------ */
@@ -87,10 +101,7 @@ static void
 compare_line(struct verify_folders *folders, const char *at, const char *name, double said,
              double due, const char *other)
 {
-    char a[32], b[32];
-    if (!verify_same(said, due))
-        verify_find(folders, at, "", "%s is %s, but %s at %s", name, shown(a, said), shown(b, due),
-                    other);
+    compare_figure(folders, at, "", name, said, due, "at", other);
 }
 
 void
@@ -120,13 +131,13 @@ verify_figures_end(struct verify_folders *folders, const struct verify_line *sai
         if (!folder->ended || result->steps != said->step)
             continue;
         if (said->tested) {
-            same_figure(folders, folder->dir, "result.json", "test_loss", result->test_loss,
-                        said->test_loss, at);
-            same_figure(folders, folder->dir, "result.json", "test_accuracy", result->test_accuracy,
-                        said->test_accuracy, at);
+            verify_same_figure(folders, folder->dir, "result.json", "test_loss", result->test_loss,
+                               said->test_loss, at);
+            verify_same_figure(folders, folder->dir, "result.json", "test_accuracy",
+                               result->test_accuracy, said->test_accuracy, at);
         }
         double due = epoch->mean;
-        if (isfinite(due) && !(fabs(result->train_loss - due) <= SUM_DIGITS * fmax(1, fabs(due))))
+        if (isfinite(due) && !verify_same_sum(result->train_loss, due))
             verify_find(folders, folder->dir, "result.json",
                         "train_loss is %s, but the steps of the last epoch give %s",
                         shown(a, result->train_loss), shown(b, due));
@@ -188,11 +199,12 @@ judge_note(struct verify_folders *folders, const struct verify_folder *folder)
         verify_find(folders, folder->dir, file, "is of epoch %llu, but epochs in %s is %llu",
                     (unsigned long long)note->epoch, other, (unsigned long long)result->epochs);
     if (common_loss(folders))
-        same_figure(folders, folder->dir, file, "train_loss", note->train_loss, result->train_loss,
-                    other);
-    same_figure(folders, folder->dir, file, "test_loss", note->test_loss, result->test_loss, other);
-    same_figure(folders, folder->dir, file, "test_accuracy", note->test_accuracy,
-                result->test_accuracy, other);
+        verify_same_figure(folders, folder->dir, file, "train_loss", note->train_loss,
+                           result->train_loss, other);
+    verify_same_figure(folders, folder->dir, file, "test_loss", note->test_loss, result->test_loss,
+                       other);
+    verify_same_figure(folders, folder->dir, file, "test_accuracy", note->test_accuracy,
+                       result->test_accuracy, other);
 }
 
 /* Two nodes with the same state. */
@@ -209,12 +221,12 @@ judge_two(struct verify_folders *folders, const struct verify_folder *folder,
         verify_find(folders, folder->dir, "result.json", "epochs is %llu, but %llu in %s",
                     (unsigned long long)a->epochs, (unsigned long long)b->epochs, other);
     if (common_loss(folders))
-        same_figure(folders, folder->dir, "result.json", "train_loss", a->train_loss, b->train_loss,
-                    other);
-    same_figure(folders, folder->dir, "result.json", "test_loss", a->test_loss, b->test_loss,
-                other);
-    same_figure(folders, folder->dir, "result.json", "test_accuracy", a->test_accuracy,
-                b->test_accuracy, other);
+        verify_same_figure(folders, folder->dir, "result.json", "train_loss", a->train_loss,
+                           b->train_loss, other);
+    verify_same_figure(folders, folder->dir, "result.json", "test_loss", a->test_loss, b->test_loss,
+                       other);
+    verify_same_figure(folders, folder->dir, "result.json", "test_accuracy", a->test_accuracy,
+                       b->test_accuracy, other);
 }
 
 void

@@ -12,6 +12,11 @@
 
 /* Does `said`, a number of a text, stand for `due`? NaN for NaN. */
 bool verify_same(double said, double due);
+/* The same of a mean of numbers of texts. */
+bool verify_same_sum(double said, double due);
+/* Prints a finding if not: "test_loss is 0.5, but 0.25 in WHERE". */
+void verify_same_figure(struct verify_folders *folders, const char *dir, const char *file,
+                        const char *name, double said, double due, const char *where);
 
 /* The mean loss of an epoch, from its steps: zeros at the beginning of the run. */
 struct verify_epoch {
