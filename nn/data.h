@@ -91,7 +91,7 @@ struct data_info {
     size_t targets;        /* targets of a squared error, per sample */
     size_t labels;         /* labels per sample: 1, or one per position of a sequence */
     size_t train, test;    /* samples */
-    uint64_t hash;         /* of all contents: nodes with other data are refused */
+    uint64_t hash; /* of all contents, names and scaling: nodes with other data are refused */
 };
 
 enum { DATA_PLANES_MAX = 3, DATA_NAME_SIZE = 128 };
@@ -174,7 +174,7 @@ const char *data_remark(const struct data_set *set);
 bool data_class_counts(const struct data_set *set, size_t *count);
 /* Name of a class 0..classes-1 in the files: a label of csv, the folder of an image, a word of CIFAR's list. Printable
  * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
- * text, and csv with data.classes). Names are not part of info.hash. */
+ * text, and csv with data.classes). */
 const char *data_class_name(const struct data_set *set, size_t class);
 /* The file of a sample, borrowed; NULL: it has none of its own. */
 const char *data_sample_name(const struct data_set *set, enum data_part part, uint32_t sample);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,7 +103,27 @@ hash_more(uint64_t hash, const void *data, size_t size)
     return data ? XXH3_64bits_withSeed(data, size, hash) : hash;
 }
 
-/* XXH3-64 of shape, counts and contents, chained: each block's hash is the next one's seed. */
+/* Of columns with their zero, of words without it; and of classes, where they are not just numbered. */
+static uint64_t
+hash_names(uint64_t hash, const struct data_set *set)
+{
+    char number[24];
+    for (size_t f = 0; f < set->table.count; f++) {
+        const struct data_field *field = &set->table.field[f];
+        hash = hash_more(hash, field->name, field->name ? strlen(field->name) + 1 : 0);
+        for (size_t w = 0; w < field->words; w++)
+            hash = hash_more(hash, field->word[w], strlen(field->word[w]));
+    }
+    for (size_t i = 0; set->class_name && i < set->info.classes; i++) {
+        snprintf(number, sizeof number, "%zu", i);
+        if (strcmp(set->class_name[i], number) != 0)
+            hash = hash_more(hash, set->class_name[i], strlen(set->class_name[i]));
+    }
+    return hash;
+}
+
+/* XXH3-64 of shape, counts and contents, and of all that a model's file says of the data, chained: each block's hash is
+ * the next one's seed. */
 static uint64_t
 set_hash(const struct data_set *set)
 {
@@ -121,7 +142,10 @@ set_hash(const struct data_set *set)
         hash = hash_more(hash, rows->label, rows->count * info->labels * sizeof(int32_t));
         hash = hash_more(hash, rows->target, rows->count * sizeof(float));
     }
-    return hash;
+    hash = hash_more(hash, set->column, set->width * sizeof *set->column);
+    if (set->unit == DATA_UNIT_SCALED)
+        hash = hash_more(hash, &set->unit, sizeof set->unit);
+    return hash_names(hash, set);
 }
 
 struct nn_shape

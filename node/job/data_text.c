@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
+#include "proto/proto.h"
+#include "proto/text.h"
+
 enum { ITEM = 160, ROOM = ITEM + 32, WORDS_SHOWN = 8, COLUMNS_SHOWN = 16 };
 
 /* A list that is cut where its line is full. */
@@ -148,4 +153,95 @@ data_text_table(const struct data_set *data, void (*say)(const char *name, const
         if (table->field[f].kind == DATA_WORDS && ++shown)
             say_words(table, f, say);
     say_gaps(table, say);
+}
+
+/* --- names, for other nodes --- */
+
+static const char names_mark[] = "\n# names: ";
+
+static void
+add_name(json_t *names, const char *what, size_t number, const char *name)
+{
+    char key[ITEM];
+    snprintf(key, sizeof key, "%s %zu", what, number);
+    if (name)
+        json_object_set_new(names, key, json_string(name));
+}
+
+/* {"column 1": "age", "word 1 of column 2": "f", "class 0": "cat"} */
+static json_t *
+list_names(const struct data_set *data)
+{
+    struct data_scaling scaling;
+    json_t *names = json_object();
+    data_scaling(data, &scaling);
+    for (size_t f = 0; scaling.table && f < scaling.table->count; f++) {
+        const struct data_field *field = &scaling.table->field[f];
+        char word[64];
+        add_name(names, "column", f + 1, field->name);
+        snprintf(word, sizeof word, "column %zu, word", f + 1);
+        for (size_t w = 0; w < field->words; w++)
+            add_name(names, word, w + 1, field->word[w]);
+    }
+    for (size_t c = 0; c < scaling.class_count; c++)
+        add_name(names, "class", c, scaling.class_name[c]);
+    return names;
+}
+
+char *
+data_text_offer(const char *job, const struct data_set *data)
+{
+    json_t *names = list_names(data);
+    /* ASCII: what ends a line, or is none of YAML's characters, is escaped */
+    char *list = json_dumps(names, JSON_COMPACT | JSON_ENSURE_ASCII);
+    size_t size = strlen(job) + sizeof names_mark + (list ? strlen(list) : 0) + 1;
+    bool fits = json_object_size(names) > 0 && list && size < PROTO_JOB_MAX;
+    char *offer = malloc(size);
+    if (offer)
+        snprintf(offer, size, "%s%s%s%s", job, fits ? names_mark : "", fits ? list : "",
+                 fits ? "\n" : "");
+    free(list);
+    json_decref(names);
+    return offer;
+}
+
+/* NULL: it has no names. */
+static json_t *
+names_of(const char *offer, size_t size)
+{
+    const size_t mark = sizeof names_mark - 1;
+    const char *at = offer, *end = offer + size;
+    while ((at = memchr(at, '\n', (size_t)(end - at))) &&
+           ((size_t)(end - at) < mark || memcmp(at, names_mark, mark) != 0))
+        at++;
+    return at ? json_loadb(at + mark, (size_t)(end - at) - mark, 0, NULL) : NULL;
+}
+
+static bool
+name_differs(const char *key, json_t *theirs, json_t *ours, char *out, size_t out_size)
+{
+    const char *left = json_string_value(json_object_get(theirs, key));
+    const char *right = json_string_value(json_object_get(ours, key));
+    char line[2 * DATA_NAME_SIZE + ITEM];
+    if (left && right && strcmp(left, right) == 0)
+        return false;
+    snprintf(line, sizeof line, "%s is '%.*s' there, '%.*s' here", key, DATA_NAME_SIZE,
+             left ? left : "", DATA_NAME_SIZE, right ? right : "");
+    text_copy(out, out_size, line);
+    return true;
+}
+
+bool
+data_text_differ(const char *theirs, size_t size, const char *ours, char *out, size_t out_size)
+{
+    json_t *left = names_of(theirs, size), *right = names_of(ours, strlen(ours)), *value;
+    const char *key;
+    bool differ = false;
+    json_object_foreach(left, key, value) differ =
+        differ || name_differs(key, left, right, out, out_size);
+    json_object_foreach(right, key, value) differ =
+        differ || name_differs(key, left, right, out, out_size);
+    json_decref(left);
+    json_decref(right);
+    return differ;
 }

@@ -81,6 +81,7 @@ struct run {
     struct config *config;
     struct job job; /* data, model, exponent blocks */
     uint64_t job_hash;
+    char *offer; /* what other nodes get of the job: data_text.h */
     const struct way *way;
     void *own;            /* the way's record */
     struct memory memory; /* how much there is, and how it is used */

@@ -104,6 +104,7 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     struct config *other = NULL;
     struct config_difference difference;
     struct why why;
+    char name[PROTO_TEXT_MAX];
     size_t at = 0;
     if (config_parse(&other, "the other job", theirs, size, &why))
         return;
@@ -113,6 +114,8 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     else if (strcmp(other->train.past, run->config->train.past) != 0)
         snprintf(out, out_size, "train.past is '%s' there, '%s' here", other->train.past,
                  run->config->train.past);
+    else if (data_text_differ(theirs, size, run->offer, name, sizeof name))
+        snprintf(out, out_size, "the same keys, but %s", name);
     else
         snprintf(out, out_size, "the same keys, but other data%s",
                  run->config->model.from[0]   ? " or other weights in model.from"
@@ -126,6 +129,9 @@ open_mesh(struct run *run, struct why *why)
 {
     struct config *config = run->config;
     size_t vector = work_vector_count(run->work);
+    run->offer = data_text_offer(config->text, run->job.data);
+    if (!run->offer)
+        return why_error(why, -ENOMEM, "not enough memory for the text of the job");
     struct mesh_setup setup = {
         .group = config->mesh.group,
         .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
@@ -140,7 +146,7 @@ open_mesh(struct run *run, struct why *why)
         .vector_count = vector,
         .state_size = run->state.size,
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
-        .job = config->text,
+        .job = run->offer,
         .program = {.differ = tell_other_job, .log = train_log},
         .ctx = run,
     };
@@ -516,5 +522,6 @@ train_close(struct run *run)
     state_fini(&run->next);
     state_fini(&run->state);
     spill_close(&run->spill);
+    free(run->offer);
     job_close(&run->job);
 }

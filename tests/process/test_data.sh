@@ -76,6 +76,14 @@ wait_until 20 "a to say that the contents differ" says a
 wait_until 20 "b to say that the contents differ" says b
 kill_node b
 echo "other contents: $(grep -h 'another job' "$WORK/a.log")"
+sed 's/;2$/;two/' "$WORK/good/kept.csv" >"$WORK/bad/table.csv" # the same numbers
+node b "$WORK/job.yaml" --data "$WORK/bad" --peers 2
+names() {
+    grep -q "trains another job: the same keys, but class 2 is '$2' there, '$3' here. Each trains its own" "$WORK/$1.log"
+}
+wait_until 20 "a to say that a class has another name" names a two 2
+wait_until 20 "b to say that a class has another name" names b 2 two
+kill_node b
 
 # Trained on what was there at the start.
 waits || fail "a did not wait for one with the same data"

@@ -148,6 +148,13 @@ the_hash_is_of_the_squares_and_their_order(void **state)
     set = open_set(&same[0]);
     assert_true(data_info(set)->hash != hash);
     data_close(&set);
+    write_image(&folder, "cat/3.PNG", 3);
+    char cow[FOLDER_PATH_MAX + 8];
+    snprintf(cow, sizeof cow, "%s/cow", folder.path);
+    assert_int_equal(rename(folder_path(&folder, "cat"), cow), 0);
+    set = open_set(&same[0]);
+    assert_true(data_info(set)->hash != hash);
+    data_close(&set);
     folder_fini(&folder);
 }
 

@@ -175,6 +175,25 @@ what_cannot_be_known_is_refused(void **state)
     }
 }
 
+static void
+the_hash_is_also_of_how_arrays_are_scaled(void **state)
+{
+    uint64_t hash[2];
+    (void)state;
+    write_marked("marked.npy", value);
+    npy_make_file(&folder, "plain.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, value);
+    for (int i = 0; i < 2; i++) {
+        const struct data_spec spec = {.source = DATA_NPY,
+                                       .dir = folder.path,
+                                       .file = i ? "marked.npy" : "plain.npy",
+                                       .bare = true};
+        struct data_set *set = open_set(&spec);
+        hash[i] = data_info(set)->hash;
+        data_close(&set);
+    }
+    assert_true(hash[0] != hash[1]);
+}
+
 /* Pictures whose channels come last have as many elements. */
 static void
 samples_of_another_shape_are_refused(void **state)
@@ -357,6 +376,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_the_same_sample_in_any_file),
         cmocka_unit_test(what_cannot_be_known_is_refused),
+        cmocka_unit_test(the_hash_is_also_of_how_arrays_are_scaled),
         cmocka_unit_test(samples_of_another_shape_are_refused),
         cmocka_unit_test(bytes_are_not_scaled_already),
         cmocka_unit_test(a_missing_cell_is_the_scaled_mean),

@@ -1,0 +1,80 @@
+/* test_data_names.c - which name differs between the data of two nodes, told from the texts of their jobs. */
+#include <stdlib.h>
+
+#include "node/job/config.h"
+#include "node/job/data_text.h"
+#include "tests/support/folder.h"
+#include "tests/support/sets.h"
+
+static const char job[] = "data: {source: csv, file: 't # names: x'}\nmodel: [{dense: 2}]\n";
+
+/* As a node with this table offers the job; the caller frees it. */
+static char *
+offer_of(const char *table)
+{
+    struct folder folder;
+    folder_init(&folder);
+    folder_write(&folder, "t", table, strlen(table));
+    struct data_set *set =
+        open_set(&(struct data_spec){.source = DATA_CSV, .dir = folder.path, .file = "t"});
+    char *offer = data_text_offer(job, set);
+    data_close(&set);
+    folder_fini(&folder);
+    assert_non_null(offer);
+    return offer;
+}
+
+static void
+the_first_name_that_differs_is_told(void **state)
+{
+    static const char table[] = "x,y,z\na,2,cat\nb,4,dog\na,6,cat\n";
+    static const struct {
+        const char *other, *words; /* NULL: no difference */
+    } row[] = {
+        {table, NULL},
+        {"x,y,z\na,2.5,cat\nb,4,dog\na,6,cat\n", NULL},
+        {"x,Y,z\na,2,cat\nb,4,dog\na,6,cat\n", "column 2 is 'Y' there, 'y' here"},
+        {"x,y,k\na,2,cat\nb,4,dog\na,6,cat\n", "column 3 is 'k' there, 'z' here"},
+        {"x,y,z\na,2,cat\nc,4,dog\na,6,cat\n", "column 1, word 2 is 'c' there, 'b' here"},
+        {"x,y,z\na,2,cat\nb,4,Köln\u2028\na,6,cat\n", "class 0 is 'Köln\u2028' there, 'cat' here"},
+        {"a,2,cat\nb,4,dog\na,6,cat\n", "column 1 is '' there, 'x' here"},
+        {"x,y,z\na,2,cat\nb,4,dog\na,6,eel\n", "class 2 is 'eel' there, '' here"},
+    };
+    (void)state;
+    char *ours = offer_of(table);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char words[256] = "none";
+        char *theirs = offer_of(row[i].other);
+        struct config *config;
+        if (data_text_differ(theirs, strlen(theirs), ours, words, sizeof words) != !!row[i].words ||
+            strcmp(words, row[i].words ? row[i].words : "none") != 0)
+            fail_msg("table %zu: %s", i, words);
+        assert_int_equal(config_parse(&config, "job", theirs, strlen(theirs), &why), 0);
+        config_destroy(&config);
+        free(theirs);
+    }
+    free(ours);
+}
+
+/* What another node sends may be anything. */
+static void
+a_text_without_names_differs_in_none(void **state)
+{
+    static const char *const texts[] = {
+        "", "\n#", "\n# names: ", "\n# names: {\"class 0\": 1", "\n# names: []", "\n\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char words[256];
+        assert_false(data_text_differ(texts[i], strlen(texts[i]), job, words, sizeof words));
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_name_that_differs_is_told),
+        cmocka_unit_test(a_text_without_names_differs_in_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
