@@ -222,7 +222,7 @@ evaluate(const struct config *config, const struct job *job, const char *path, s
     if (rc)
         return rc;
     printf("test samples %zu, loss %.6f", data_info(job->data)->test, loss);
-    if (config->train.loss != NN_SQUARED_ERROR && config->train.loss != NN_COUNT)
+    if (config_labelled(config))
         printf(", accuracy %.2f %%", 100 * accuracy);
     printf("\n");
     return 0;

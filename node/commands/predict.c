@@ -44,12 +44,6 @@ struct predicting {
     float *p; /* [outputs] */
 };
 
-static bool
-classifies(const struct predicting *p)
-{
-    return p->config->train.loss != NN_SQUARED_ERROR;
-}
-
 /* As a field of CSV: in quotes where it must be. */
 static void
 print_field(const char *text)
@@ -93,14 +87,14 @@ print_header(const struct predicting *p)
 {
     bool logistic = p->config->train.loss == NN_LOGISTIC;
     printf(data_sample_name(p->data, DATA_TEST, 0) ? "row,file" : "row");
-    if (!p->bare && classifies(p))
+    if (!p->bare && config_labelled(p->config))
         printf(",label");
-    for (size_t i = 0; !p->bare && !classifies(p) && i < p->outputs; i++)
+    for (size_t i = 0; !p->bare && !config_labelled(p->config) && i < p->outputs; i++)
         printf(",target%zu", i);
-    if (classifies(p))
+    if (config_labelled(p->config))
         printf(",class");
     for (size_t i = 0; i < p->outputs; i++)
-        if (classifies(p))
+        if (config_labelled(p->config))
             print_column(p, logistic ? 1 : i);
         else
             printf(",y%zu", i);
@@ -130,7 +124,7 @@ conclude_predictions(const struct predicting *p, const float *z)
     for (size_t i = 1; i < n; i++)
         if (z[i] > z[best])
             best = i;
-    if (!classifies(p))
+    if (!config_labelled(p->config))
         return best;
     for (size_t i = 0; i < n; i++)
         p->p[i] = z[i] - z[best];
@@ -159,13 +153,13 @@ print_row(const struct predicting *p, size_t row, const struct nn_batch *batch, 
         putchar(',');
         print_field(file);
     }
-    if (!p->bare && classifies(p)) {
+    if (!p->bare && config_labelled(p->config)) {
         putchar(',');
         print_class(p, (size_t)batch->label[i]);
     }
-    if (!p->bare && !classifies(p))
+    if (!p->bare && !config_labelled(p->config))
         print_numbers(batch->target + i * p->outputs, p->outputs);
-    if (classifies(p)) {
+    if (config_labelled(p->config)) {
         putchar(',');
         print_class(p, class);
     }

@@ -135,7 +135,7 @@ judge_last(struct verify_folders *folders, const struct verify_folder *folder,
     const struct compare_result *result = &folder->result;
     const struct state_header *h = &checkpoint->header;
     const struct config *config = folders->left.config;
-    bool labels = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    bool labels = config_labelled(config);
     checkpoint_name(file, checkpoint->step);
     if (checkpoint->whole && *result->state_sha256 &&
         strcmp(checkpoint->sha256, result->state_sha256) != 0) {

@@ -265,7 +265,7 @@ evaluate_folder(struct verify_folders *folders, const struct verify_folder *fold
 {
     char path[1200];
     double loss, accuracy;
-    bool labels = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+    bool labels = config_labelled(config);
     snprintf(path, sizeof path, "%s/model.safetensors", folder->dir);
     why_set(why, "%s", "");
     int rc = eval_model(config, job, path, &loss, &accuracy, why);

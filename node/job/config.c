@@ -42,6 +42,12 @@ config_servers(const struct config *config)
     return strcmp(config->mesh.topology, "server") == 0 ? config->mesh.servers : 0;
 }
 
+bool
+config_labelled(const struct config *config)
+{
+    return config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
+}
+
 void
 config_way_tell(const struct config *config, char *out, size_t size)
 {

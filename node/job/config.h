@@ -164,6 +164,8 @@ enum config_way config_way(const struct config *config);
 unsigned config_servers(const struct config *config);
 /* ", topology server, sync async": the way for people; "" with a ring. */
 void config_way_tell(const struct config *config, char *out, size_t size);
+/* Does each sample have a class, so that there is an accuracy? */
+bool config_labelled(const struct config *config);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

@@ -29,9 +29,8 @@ static int
 check_classes(const struct config *config, const struct data_set *data, struct why *why)
 {
     const struct data_info *info = data_info(data);
-    bool classes = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
-    const char *name = classes && info->classes == 1 ? data_class_name(data, 0) : NULL;
-    if (!classes || info->classes != 1)
+    const char *name = info->classes == 1 ? data_class_name(data, 0) : NULL;
+    if (!config_labelled(config) || info->classes != 1)
         return 0;
     return why_error(why, -EINVAL, "%s: the data has one class%s%s, expected at least 2",
                      config->file, name ? ": " : "", name ? name : "");
@@ -555,7 +554,6 @@ struct state_job
 job_rules(const struct job *job, const struct config *config)
 {
     const struct data_info *data = data_info(job->data);
-    bool labelled = config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
     return (struct state_job){
         .rules = rules_of(config, UINT64_MAX),
         .past = job->past,
@@ -577,7 +575,7 @@ job_rules(const struct job *job, const struct config *config)
                       : config->mesh.compress_warmup,
         .span = config->mesh.compress_span,
         .begun = job->begun,
-        .labels = labelled ? nn_label_count(job->model) : 0,
+        .labels = config_labelled(config) ? nn_label_count(job->model) : 0,
     };
 }
 
