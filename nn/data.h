@@ -129,6 +129,8 @@ struct data_table {
         dropped; /* of the file, without its header; of these, left out for missing cells */
 };
 
+/* Does the column become features? And how many. */
+bool data_field_taken(const struct data_field *field);
 size_t data_field_features(const struct data_field *field);
 void data_table_fini(struct data_table *table);
 

@@ -101,7 +101,7 @@ has_names(const struct csv *csv)
     for (size_t f = 0; like && f < like->count; f++) {
         const struct data_field *field = &like->field[f];
         bool has = false;
-        if (!field->name || field->kind == DATA_LABEL || field->kind == DATA_IGNORED)
+        if (!field->name || !data_field_taken(field))
             continue;
         for (size_t i = 0; i < csv->columns && !has; i++) {
             char text[DATA_NAME_SIZE];

@@ -174,12 +174,6 @@ data_table_copy(struct data_table *out, const struct data_table *from)
     return good ? 0 : -ENOMEM;
 }
 
-static bool
-is_taken(const struct data_field *field)
-{
-    return field->kind == DATA_NUMBERS || field->kind == DATA_WORDS;
-}
-
 /* A column that no field has taken and that has this name. */
 static size_t
 column_named(const struct csv *csv, const char *name)
@@ -197,7 +191,7 @@ match_names(struct csv *csv)
     for (size_t f = 0; f < csv->table->count; f++) {
         const struct data_field *field = &csv->table->field[f];
         size_t i = column_named(csv, field->name);
-        bool wanted = is_taken(field) || (field->kind == DATA_LABEL && !csv->spec->bare);
+        bool wanted = data_field_taken(field) || (field->kind == DATA_LABEL && !csv->spec->bare);
         if (i < csv->columns)
             csv->column[i].field = f;
         else if (wanted)
@@ -228,7 +222,7 @@ csv_match_places(struct csv *csv, const struct data_table *table)
         return false;
     for (size_t f = 0, i = 0; f < table->count; f++) {
         const struct data_field *field = &table->field[f];
-        bool here = is_taken(field) || (field->kind == DATA_IGNORED && all) ||
+        bool here = data_field_taken(field) || (field->kind == DATA_IGNORED && all) ||
                     (field->kind == DATA_LABEL && labels);
         if (here)
             csv->column[i++].field = f;
@@ -291,6 +285,12 @@ csv_plan(struct csv *csv)
     int rc = csv_like(csv) ? follow_model(csv) : derive(csv);
     csv->feature = rc ? NULL : calloc(csv->table->count + 1, sizeof *csv->feature);
     return rc ? rc : csv->feature ? 0 : -ENOMEM;
+}
+
+bool
+data_field_taken(const struct data_field *field)
+{
+    return field->kind == DATA_NUMBERS || field->kind == DATA_WORDS;
 }
 
 size_t

@@ -94,8 +94,7 @@ say_columns(const struct data_table *table, void (*say)(const char *name, const 
         say_fields(table, DATA_NUMBERS, true, line, strlen(line), "table", say);
     else
         say("table", line);
-    if (table->field[table->count - 1].kind == DATA_NUMBERS ||
-        table->field[table->count - 1].kind == DATA_WORDS)
+    if (data_field_taken(&table->field[table->count - 1]))
         say_fields(table, DATA_LABEL, false, line, 0, "label", say);
     say_fields(table, DATA_IGNORED, false, line, 0, "ignored", say);
 }
@@ -168,30 +167,47 @@ add_name(json_t *names, const char *what, size_t number, const char *name)
         json_object_set_new(names, key, json_string(name));
 }
 
-/* {"column 1": "age", "word 1 of column 2": "f", "class 0": "cat"} */
-static json_t *
-list_names(const struct data_set *data)
+static void
+write_columns(json_t *names, const struct data_table *table, bool taken)
 {
-    struct data_scaling scaling;
-    json_t *names = json_object();
-    data_scaling(data, &scaling);
-    for (size_t f = 0; scaling.table && f < scaling.table->count; f++) {
-        const struct data_field *field = &scaling.table->field[f];
+    size_t number = 0;
+    for (size_t f = 0; f < table->count; f++) {
+        const struct data_field *field = &table->field[f];
         char word[64];
-        add_name(names, "column", f + 1, field->name);
-        snprintf(word, sizeof word, "column %zu, word", f + 1);
+        if (data_field_taken(field) != taken)
+            continue;
+        const char *what = taken ? "column" : "label or ignored column";
+        add_name(names, what, ++number, field->name);
+        snprintf(word, sizeof word, "column %zu, word", number);
         for (size_t w = 0; w < field->words; w++)
             add_name(names, word, w + 1, field->word[w]);
     }
-    for (size_t c = 0; c < scaling.class_count; c++)
-        add_name(names, "class", c, scaling.class_name[c]);
+}
+
+/* {"class 0": "cat", "column 1": "age", "column 2, word 1": "f"}: what matters most comes first. */
+static json_t *
+write_names(const struct data_scaling *scaling)
+{
+    json_t *names = json_object();
+    for (size_t c = 0; c < scaling->class_count; c++)
+        add_name(names, "class", c, scaling->class_name[c]);
+    for (int others = 0; others < 2 && scaling->table; others++)
+        write_columns(names, scaling->table, !others);
     return names;
+}
+
+static json_t *
+names_here(const struct data_set *data)
+{
+    struct data_scaling here;
+    data_scaling(data, &here);
+    return write_names(&here);
 }
 
 char *
 data_text_offer(const char *job, const struct data_set *data)
 {
-    json_t *names = list_names(data);
+    json_t *names = names_here(data);
     /* ASCII: what ends a line, or is none of YAML's characters, is escaped */
     char *list = json_dumps(names, JSON_COMPACT | JSON_ENSURE_ASCII);
     size_t size = strlen(job) + sizeof names_mark + (list ? strlen(list) : 0) + 1;
@@ -217,31 +233,56 @@ names_of(const char *offer, size_t size)
     return at ? json_loadb(at + mark, (size_t)(end - at) - mark, 0, NULL) : NULL;
 }
 
+/* A class without a name has its number. `both`: only columns with a name on both sides. */
 static bool
-name_differs(const char *key, json_t *theirs, json_t *ours, char *out, size_t out_size)
+name_differs(const char *key, const json_t *theirs, const json_t *ours, bool both, char *out,
+             size_t size)
 {
     const char *left = json_string_value(json_object_get(theirs, key));
     const char *right = json_string_value(json_object_get(ours, key));
+    const char *none = strncmp(key, "class ", 6) == 0 ? key + 6 : "";
     char line[2 * DATA_NAME_SIZE + ITEM];
-    if (left && right && strcmp(left, right) == 0)
+    if (both && !*none && (!left || !right))
         return false;
-    snprintf(line, sizeof line, "%s is '%.*s' there, '%.*s' here", key, DATA_NAME_SIZE,
-             left ? left : "", DATA_NAME_SIZE, right ? right : "");
-    text_copy(out, out_size, line);
+    left = left ? left : none;
+    right = right ? right : none;
+    if (strcmp(left, right) == 0)
+        return false;
+    snprintf(line, sizeof line, "%.*s is '%.*s' there, '%.*s' here", ITEM / 2, key, DATA_NAME_SIZE,
+             left, DATA_NAME_SIZE, right);
+    text_copy(out, size, line);
     return true;
 }
 
-bool
-data_text_differ(const char *theirs, size_t size, const char *ours, char *out, size_t out_size)
+/* Takes both. */
+static bool
+names_differ(json_t *theirs, json_t *ours, bool both, char *out, size_t size)
 {
-    json_t *left = names_of(theirs, size), *right = names_of(ours, strlen(ours)), *value;
     const char *key;
+    json_t *value;
     bool differ = false;
-    json_object_foreach(left, key, value) differ =
-        differ || name_differs(key, left, right, out, out_size);
-    json_object_foreach(right, key, value) differ =
-        differ || name_differs(key, left, right, out, out_size);
-    json_decref(left);
-    json_decref(right);
+    json_object_foreach(theirs, key, value) differ =
+        differ || name_differs(key, theirs, ours, both, out, size);
+    json_object_foreach(ours, key, value) differ =
+        differ || name_differs(key, theirs, ours, both, out, size);
+    json_decref(theirs);
+    json_decref(ours);
     return differ;
+}
+
+bool
+data_text_differ(const char *theirs, size_t size, const struct data_set *data, char *out,
+                 size_t out_size)
+{
+    return names_differ(names_of(theirs, size), names_here(data), false, out, out_size);
+}
+
+bool
+data_text_differ_model(const struct data_scaling *model, const struct data_set *data, char *out,
+                       size_t out_size)
+{
+    struct data_scaling here;
+    data_scaling(data, &here);
+    here.class_count = model->class_count ? here.class_count : 0;
+    return names_differ(write_names(model), write_names(&here), true, out, out_size);
 }

@@ -19,8 +19,11 @@ void data_text_table(const struct data_set *data, void (*say)(const char *name, 
 /* The text of a job, and behind it a comment with the names of columns, words and classes, if there is room for them;
  * the caller frees it. NULL: there is no memory. */
 char *data_text_offer(const char *job, const struct data_set *data);
-/* "column 2 is 'age' there, 'Age' here": the first difference of such comments. False: they tell of none. */
-bool data_text_differ(const char *theirs, size_t size, const char *ours, char *out,
+/* "column 2 is 'age' there, 'Age' here": the first difference to the names in such a comment. False: there is none. */
+bool data_text_differ(const char *theirs, size_t size, const struct data_set *data, char *out,
                       size_t out_size);
+/* The same to those of a model, which may have none. */
+bool data_text_differ_model(const struct data_scaling *model, const struct data_set *data,
+                            char *out, size_t out_size);
 
 #endif

@@ -85,7 +85,7 @@ read_column_note(struct data_field *field, const json_t *from, bool *fills)
     const json_t *missing = json_object_get(from, "missing");
     if (!read_kind(field, from))
         return false;
-    bool feature = field->kind == DATA_NUMBERS || field->kind == DATA_WORDS;
+    bool feature = data_field_taken(field);
     field->fill = (float)json_number_value(fill);
     field->missing = json_is_true(missing);
     *fills = *fills || missing;

@@ -7,12 +7,12 @@
 
 #include <xxhash.h>
 
+#include "node/job/data_text.h"
 #include "node/job/kind.h"
 #include "node/results/model_file.h"
 
 enum {
     BUFFER = 1 << 20, /* bytes that are hashed at a time */
-    NUMBER = 24,
 };
 
 static int
@@ -245,101 +245,27 @@ from_state(const struct job *job, struct state *state, struct why *why)
     return rc;
 }
 
-/* --- what differs --- */
-
-/* A class without a name has its number, as in a model's file. */
-static const char *
-class_here(const struct data_set *data, size_t class, char number[NUMBER])
-{
-    const char *name = data_class_name(data, class);
-    snprintf(number, NUMBER, "%zu", class);
-    return name ? name : number;
-}
-
-static bool
-differ_class(const struct data_scaling *model, const struct data_set *data, struct why *line)
-{
-    char number[NUMBER];
-    size_t here = data_info(data)->classes, count = model->class_count;
-    if (data_info(data)->labels > 1)
-        return false;
-    for (size_t i = 0; i < count && i < here; i++) {
-        const char *name = class_here(data, i, number);
-        if (strcmp(model->class_name[i], name) != 0) {
-            why_set(line, "its output %zu was class %s, here it is %s", i, model->class_name[i],
-                    name);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The next column from *at on that becomes features. */
-static const struct data_field *
-next_column(const struct data_table *table, size_t *at)
-{
-    for (; *at < table->count; ++*at)
-        if (table->field[*at].kind == DATA_NUMBERS || table->field[*at].kind == DATA_WORDS)
-            return &table->field[(*at)++];
-    return NULL;
-}
-
-static bool
-differ_word(const struct data_field *there, const struct data_field *here, struct why *line)
-{
-    for (size_t w = 0; w < there->words && w < here->words; w++)
-        if (strcmp(there->word[w], here->word[w]) != 0) {
-            why_set(line, "its column %s had the word %s where here is %s", there->name,
-                    there->word[w], here->word[w]);
-            return true;
-        }
-    return false;
-}
-
-/* Tables without names are not compared. */
-static bool
-differ_column(const struct data_table *there, const struct data_table *here, struct why *line)
-{
-    size_t i = 0, k = 0, number = 1;
-    for (; there && here; number++) {
-        const struct data_field *a = next_column(there, &i), *b = next_column(here, &k);
-        if (!a || !b || !a->name || !b->name)
-            return false;
-        if (strcmp(a->name, b->name) != 0) {
-            why_set(line, "its input column %zu was %s, here it is %s", number, a->name, b->name);
-            return true;
-        }
-        if (differ_word(a, b, line))
-            return true;
-    }
-    return false;
-}
-
 void
 from_tell(const struct job *job, const struct config *config, from_say *say, void *ctx)
 {
     const char *from = job->from ? config->model.from : config->train.from;
     char dir[CONFIG_PATH_MAX], path[CONFIG_PATH_MAX + 32];
-    bool told[3] = {false};
     struct config_difference difference;
-    struct data_scaling here;
     struct model_note note;
-    struct why line[3], text;
+    struct why line[2] = {{""}, {""}}, text;
     if (!job->from && !job->start)
         return;
     folder_of(from, dir);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (model_note_read(&note, job->from ? from : path, &line[0]) == 0) {
-        data_scaling(job->data, &here);
-        told[0] = job->from && model_note_differ(&note, config, &difference);
-        if (told[0])
+    if (model_note_read(&note, job->from ? from : path, &text) == 0) {
+        if (job->from && model_note_differ(&note, config, &difference))
             why_set(&line[0], "%s is %s there, %s here", difference.key, difference.left,
                     difference.right);
-        told[1] = differ_column(note.scaling.table, here.table, &line[1]);
-        told[2] = differ_class(&note.scaling, job->data, &line[2]);
+        if (!data_text_differ_model(&note.scaling, job->data, line[1].line, sizeof line[1].line))
+            line[1].line[0] = '\0';
     }
-    for (int i = 0; i < 3; i++) {
-        if (!told[i])
+    for (int i = 0; i < 2; i++) {
+        if (!line[i].line[0])
             continue;
         why_set(&text, "%s %s: %s", job->from ? "model.from" : "train.from", from, line[i].line);
         say(ctx, text.line);

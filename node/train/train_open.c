@@ -114,7 +114,7 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     else if (strcmp(other->train.past, run->config->train.past) != 0)
         snprintf(out, out_size, "train.past is '%s' there, '%s' here", other->train.past,
                  run->config->train.past);
-    else if (data_text_differ(theirs, size, run->offer, name, sizeof name))
+    else if (data_text_differ(theirs, size, run->job.data, name, sizeof name))
         snprintf(out, out_size, "the same keys, but %s", name);
     else
         snprintf(out, out_size, "the same keys, but other data%s",

@@ -141,14 +141,13 @@ refused "rows with other layers" "$layer" predict "$WORK/relu.yaml" "$model" "$W
 refused "python with other layers" "$layer" check "$WORK/relu.yaml" --data "$WORK" --python "$model"
 sed 's/a,b,kind/b,c,kind/; s/,y$/,v/; s/,x$/,w/' "$WORK/kinds.csv" >"$WORK/swapped.csv"
 run "start from another job" check "$WORK/relu.yaml" --data "$WORK" --set data.file=swapped.csv --set "model.from=$model"
-for line in "model, layer 2: is tanh there, relu here" "its input column 1 was a, here it is b" \
-    "its output 0 was class x, here it is v"; do
+for line in "model, layer 2: is tanh there, relu here" "class 0 is 'x' there, 'v' here"; do
     grep -q "^ *model.from $model: $line\$" "$WORK/out" || fail "model.from does not say: $line: $(cat "$WORK/out")"
 done
 run "train from another job" "$WORK/tanh.yaml" --data "$WORK" --set data.file=swapped.csv --set mesh.gather_ms=0 \
     --set train.epochs=40 --set "train.from=$WORK/reference/checkpoint-240" --out "$WORK/swapped"
 cat "$WORK/out" "$WORK/err" >"$WORK/said"
-grep -q "train.from .*: its output 0 was class x, here it is v" "$WORK/said" || fail "train.from: $(cat "$WORK/said")"
+grep -q "train.from .*: class 0 is 'x' there, 'v' here" "$WORK/said" || fail "train.from: $(cat "$WORK/said")"
 LC_ALL=C sed '1s/"input":/"other":/' "$model" >"$WORK/bare.safetensors"
 run "python of an unknown scaling" check "$WORK/tanh.yaml" --data "$WORK" --python "$WORK/bare.safetensors"
 grep -q "^# The file does not say how its data were scaled: as this job's data are" "$WORK/out" &&

@@ -8,20 +8,16 @@
 
 static const char job[] = "data: {source: csv, file: 't # names: x'}\nmodel: [{dense: 2}]\n";
 
-/* As a node with this table offers the job; the caller frees it. */
-static char *
-offer_of(const char *table)
+static struct data_set *
+set_of(const char *table)
 {
     struct folder folder;
     folder_init(&folder);
     folder_write(&folder, "t", table, strlen(table));
     struct data_set *set =
         open_set(&(struct data_spec){.source = DATA_CSV, .dir = folder.path, .file = "t"});
-    char *offer = data_text_offer(job, set);
-    data_close(&set);
     folder_fini(&folder);
-    assert_non_null(offer);
-    return offer;
+    return set;
 }
 
 static void
@@ -34,17 +30,19 @@ the_first_name_that_differs_is_told(void **state)
         {table, NULL},
         {"x,y,z\na,2.5,cat\nb,4,dog\na,6,cat\n", NULL},
         {"x,Y,z\na,2,cat\nb,4,dog\na,6,cat\n", "column 2 is 'Y' there, 'y' here"},
-        {"x,y,k\na,2,cat\nb,4,dog\na,6,cat\n", "column 3 is 'k' there, 'z' here"},
+        {"x,y,k\na,2,cat\nb,4,dog\na,6,cat\n", "label or ignored column 1 is 'k' there, 'z' here"},
         {"x,y,z\na,2,cat\nc,4,dog\na,6,cat\n", "column 1, word 2 is 'c' there, 'b' here"},
         {"x,y,z\na,2,cat\nb,4,Köln\u2028\na,6,cat\n", "class 0 is 'Köln\u2028' there, 'cat' here"},
         {"a,2,cat\nb,4,dog\na,6,cat\n", "column 1 is '' there, 'x' here"},
-        {"x,y,z\na,2,cat\nb,4,dog\na,6,eel\n", "class 2 is 'eel' there, '' here"},
+        {"x,y,z\na,2,cat\nb,4,dog\na,6,eel\n", "class 2 is 'eel' there, '2' here"},
     };
     (void)state;
-    char *ours = offer_of(table);
+    struct data_set *ours = set_of(table);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char words[256] = "none";
-        char *theirs = offer_of(row[i].other);
+        struct data_set *other = set_of(row[i].other);
+        char *theirs = data_text_offer(job, other);
+        assert_non_null(theirs);
         struct config *config;
         if (data_text_differ(theirs, strlen(theirs), ours, words, sizeof words) != !!row[i].words ||
             strcmp(words, row[i].words ? row[i].words : "none") != 0)
@@ -52,8 +50,33 @@ the_first_name_that_differs_is_told(void **state)
         assert_int_equal(config_parse(&config, "job", theirs, strlen(theirs), &why), 0);
         config_destroy(&config);
         free(theirs);
+        data_close(&other);
     }
-    free(ours);
+    data_close(&ours);
+}
+
+static void
+a_model_is_compared_where_both_have_names(void **state)
+{
+    static const char table[] = "x,y,z\na,2,cat\nb,4,dog\na,6,cat\n";
+    static const char names[][DATA_NAME_SIZE] = {"cat", "eel", "owl"};
+    struct data_set *data = set_of(table), *plain = set_of("1,3,0\n2,4,1\n3,5,1\n");
+    struct data_scaling model, none;
+    char words[256];
+    (void)state;
+    data_scaling(data, &model);
+    data_scaling(plain, &none);
+    assert_false(data_text_differ_model(&model, data, words, sizeof words));
+    assert_true(data_text_differ_model(&model, plain, words, sizeof words));
+    assert_string_equal(words, "class 0 is 'cat' there, '0' here");
+    none.class_count = 0;
+    assert_false(data_text_differ_model(&none, data, words, sizeof words));
+    model.class_name = names;
+    model.class_count = 3;
+    assert_true(data_text_differ_model(&model, data, words, sizeof words));
+    assert_string_equal(words, "class 1 is 'eel' there, 'dog' here");
+    data_close(&plain);
+    data_close(&data);
 }
 
 /* What another node sends may be anything. */
@@ -62,11 +85,13 @@ a_text_without_names_differs_in_none(void **state)
 {
     static const char *const texts[] = {
         "", "\n#", "\n# names: ", "\n# names: {\"class 0\": 1", "\n# names: []", "\n\n"};
+    struct data_set *ours = set_of("1,0\n2,1\n3,1\n");
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char words[256];
-        assert_false(data_text_differ(texts[i], strlen(texts[i]), job, words, sizeof words));
+        assert_false(data_text_differ(texts[i], strlen(texts[i]), ours, words, sizeof words));
     }
+    data_close(&ours);
 }
 
 int
@@ -74,6 +99,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_name_that_differs_is_told),
+        cmocka_unit_test(a_model_is_compared_where_both_have_names),
         cmocka_unit_test(a_text_without_names_differs_in_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
