@@ -152,6 +152,12 @@ bool
 config_differ_use(const struct config *left, const struct config *right,
                   struct config_difference *out)
 {
+    const struct config_key *loss = config_key_find("train", "loss");
+    snprintf(out->key, sizeof out->key, "train.loss");
+    config_key_show(loss, left, out->left, sizeof out->left);
+    config_key_show(loss, right, out->right, sizeof out->right);
+    if (left->train.loss != right->train.loss)
+        return true;
     for (size_t i = 0, k = 0;; i++, k++) {
         i = used_layer(left, i);
         k = used_layer(right, k);

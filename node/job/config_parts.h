@@ -52,7 +52,8 @@ bool config_differ_together(const struct config *left, const struct config *righ
 /* Finds the first one on which it depends what a state consists of: model and optimizer. */
 bool config_differ_state(const struct config *left, const struct config *right,
                          struct config_difference *out);
-/* Finds the first layer for which the same weights give other outputs in use, where dropout does nothing. */
+/* Finds the loss, or else the first layer, for which the same weights give other outputs in use, where dropout does
+ * nothing. */
 bool config_differ_use(const struct config *left, const struct config *right,
                        struct config_difference *out);
 /* Finds the first one that must not differ between parts. */

@@ -138,6 +138,8 @@ layer='model.safetensors: model, layer 2: is tanh there, relu here'
 refused "eval with other layers" "$layer" eval "$WORK/relu.yaml" "$model" --data "$WORK"
 refused "predict with other layers" "$layer" predict "$WORK/relu.yaml" "$model" --data "$WORK"
 refused "rows with other layers" "$layer" predict "$WORK/relu.yaml" "$model" "$WORK/grown-rows.csv"
+refused "another loss" 'model.safetensors: train.loss is cross_entropy there, squared_error here; expected the model that' \
+    eval "$WORK/tanh.yaml" "$model" --data "$WORK" --set train.loss=squared_error
 refused "python with other layers" "$layer" check "$WORK/relu.yaml" --data "$WORK" --python "$model"
 sed 's/a,b,kind/b,c,kind/; s/,y$/,v/; s/,x$/,w/' "$WORK/kinds.csv" >"$WORK/swapped.csv"
 run "start from another job" check "$WORK/relu.yaml" --data "$WORK" --set data.file=swapped.csv --set "model.from=$model"
