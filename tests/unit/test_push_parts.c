@@ -29,6 +29,7 @@ static struct {
     struct proto_msg sent, bulk; /* the last ones; type 0: none */
     unsigned taken, copied, read, ended;
     bool saved;
+    char log[CORE_LINE_MAX]; /* the last line for people */
 } at;
 
 static uint64_t gradient = 3;
@@ -136,6 +137,13 @@ on_handle(void *ctx, void *handle)
     (void)ctx, (void)handle;
 }
 
+static void
+on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level;
+    snprintf(at.log, sizeof at.log, "%s", line);
+}
+
 /* This node is 1, and has rank 0 or 1; its range has taken 4 tickets; node 2 is its only peer. */
 static void
 open_as(unsigned rank, uint64_t mutant)
@@ -152,7 +160,7 @@ open_as(unsigned rank, uint64_t mutant)
     static const struct core_trainer trainer = {.commit = on_commit, .ended = on_ended};
     static const struct core_wire wire = {
         .send = on_send, .send_bulk = on_send_bulk, .keep = on_frame, .release = on_handle};
-    static const struct core_program program = {.log = NULL};
+    static const struct core_program program = {.log = on_log};
     static const struct push_size size = {sizeof gradient, sizeof gradient, sizeof gradient,
                                           sizeof gradient};
     static const struct push_config config = {.keeper = &keeper,
@@ -508,12 +516,14 @@ nobody_yields_to_what_was_served_before(void **state)
 }
 
 /* Node 3, of this node's group, went to another one, which node 4 leads. That has another history, in which more tickets are done
- * than this node knows of. */
+ * than the six that this node knows of; so many of them were done when its group began. */
 static enum push_verdict
-after_a_member_went(bool leads)
+after_a_member_went(bool leads, uint64_t apart)
 {
     open_as(1, 0);
     struct push_group *group = &at.push->group;
+    at.push->leases.done.floor = 6;
+    group->apart = apart;
     group->now.seats[group->now.count++].node = (struct proto_node){3, 1};
     group->base_group = group->now;
     group->told = 7;
@@ -545,8 +555,25 @@ static void
 the_leader_alone_compares_the_tickets_of_two_histories(void **state)
 {
     (void)state;
-    assert_int_equal(after_a_member_went(false), PUSH_AS_BEFORE);
-    assert_int_equal(after_a_member_went(true), PUSH_FORGET);
+    assert_int_equal(after_a_member_went(false, 0), PUSH_AS_BEFORE);
+    assert_int_equal(after_a_member_went(true, 0), PUSH_FORGET);
+}
+
+/* Of what was done before it was alone nothing is lost, and of what others had begun nobody knows. */
+static void
+who_yields_says_how_many_gradients_are_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(after_a_member_went(true, 2), PUSH_FORGET);
+    assert_non_null(
+        strstr(at.log, ": at least 4 gradients that were computed here meanwhile do not count"));
+    after_a_member_went(true, 5);
+    assert_non_null(
+        strstr(at.log, ": at least 1 gradient that was computed here meanwhile does not count"));
+    after_a_member_went(true, 6);
+    assert_string_equal(at.log, "another node has a newer model: this node continues from that");
+    after_a_member_went(true, UINT64_MAX);
+    assert_string_equal(at.log, "another node has a newer model: this node continues from that");
 }
 
 /* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make the next
@@ -860,6 +887,7 @@ main(void)
         cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
         cmocka_unit_test(nobody_yields_to_what_was_served_before),
         cmocka_unit_test(the_leader_alone_compares_the_tickets_of_two_histories),
+        cmocka_unit_test(who_yields_says_how_many_gradients_are_lost),
         cmocka_unit_test(group_is_sent_again_by_who_made_it),
         cmocka_unit_test(members_forget_tickets_of_which_a_range_came_to_nobody),
         cmocka_unit_test(who_was_starved_makes_no_group_when_all_is_done),

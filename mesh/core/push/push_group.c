@@ -637,9 +637,9 @@ tell_yields(const struct push_group *group, const struct core *core)
     if (lost)
         core_log(core, 4,
                  "the nodes were separated; the other group got further, so this node continues "
-                 "from its model: at least %llu %s that were computed here meanwhile do not "
-                 "count",
-                 lost, lost == 1 ? "gradient" : "gradients");
+                 "from its model: at least %llu %s computed here meanwhile %s not count",
+                 lost, lost == 1 ? "gradient that was" : "gradients that were",
+                 lost == 1 ? "does" : "do");
     else
         core_log(core, 6, "another node has a newer model: this node continues from that");
 }
