@@ -31,7 +31,8 @@ struct proof {
     unsigned dir; /* whose lines are read */
     struct entry *entry;
     size_t entry_count, room;
-    uint64_t results_steps; /* that the results speak of; 0 none */
+    size_t evaluation_count; /* those behind them are of evaluations alone */
+    uint64_t results_steps;  /* that the results speak of; 0 none */
     uint64_t gaps, redone, known, cut;
     struct verify_epoch epoch;
     bool memory; /* ran out of it */
@@ -70,6 +71,8 @@ static int
 by_step(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
+    if (x->said.evaluation != y->said.evaluation)
+        return x->said.evaluation ? 1 : -1;
     if (x->said.step != y->said.step)
         return x->said.step < y->said.step ? -1 : 1;
     if (x->dir != y->dir)
@@ -390,11 +393,10 @@ keep_lines(struct proof *proof, unsigned d)
                     "its last line is cut off, and the run ended");
 }
 
-/* For verify_pieces. The entries are sorted by step, then folder. */
-static const struct verify_line *
-line_of_step(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
+/* The entries are sorted by step, then folder. The first one from there on. */
+static size_t
+find_step(const struct proof *proof, uint64_t step, unsigned folder)
 {
-    const struct proof *proof = ctx;
     const struct entry key = {.said.step = step, .dir = folder};
     size_t low = 0, high = proof->entry_count;
     while (low < high) {
@@ -404,6 +406,52 @@ line_of_step(void *ctx, unsigned folder, uint64_t step, const struct verify_line
         else
             high = middle;
     }
+    return low;
+}
+
+/* The figures of evaluation `i` against other lines of its state, the first step of which that was evaluated is enough. */
+static void
+judge_evaluation(struct proof *proof, const struct entry *entry, const char *at)
+{
+    char other[PLACE_SIZE];
+    uint64_t each = epoch_steps(&proof->job), step = entry->said.step;
+    const struct entry *one = &proof->entry[find_step(proof, step, 0)];
+    const struct entry *end = proof->entry + proof->entry_count;
+    if (one < end && one->said.step == step && one->said.ledger != entry->said.ledger)
+        verify_find(proof->folders, at, "", "the running hash is %016llx, but %016llx in its step",
+                    (unsigned long long)entry->said.ledger, (unsigned long long)one->said.ledger);
+    while (one < end && one->said.step == step && !one->said.tested)
+        one++;
+    if (one == end || one->said.step != step)
+        for (one = end; one->said.step != step;)
+            one++;
+    place(proof, one, other);
+    verify_figures_evaluation(proof->folders, at, &entry->said,
+                              step % each ? entry->said.epoch : step / each, &one->said, other);
+}
+
+/* Lines of evaluations alone: those of their steps are others, or in no file. */
+static void
+judge_evaluations(struct proof *proof)
+{
+    const struct config *config = proof->folders->left.config;
+    const struct verify_epoch none = {.gap = true, .mean = (double)NAN};
+    char at[PLACE_SIZE];
+    for (size_t i = 0; i < proof->evaluation_count && (!config || config->train.exact); i++) {
+        const struct entry *entry = &proof->entry[proof->entry_count + i];
+        place(proof, entry, at);
+        judge_evaluation(proof, entry, at);
+        verify_figures_end(proof->folders, &entry->said, &none, at);
+        verify_checkpoints_step(proof->folders, &entry->said, &none, at);
+    }
+}
+
+/* For verify_pieces. */
+static const struct verify_line *
+line_of_step(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
+{
+    const struct proof *proof = ctx;
+    size_t low = find_step(proof, step, folder);
     if (after)
         low = (size_t)((const struct entry *)(const void *)after - proof->entry) + 1;
     const struct entry *entry = &proof->entry[low];
@@ -426,9 +474,12 @@ prove(struct verify_folders *folders)
         verify_find(folders, "meshnode", "", "out of memory after %zu lines", proof.entry_count);
     if (proof.entry_count)
         qsort(proof.entry, proof.entry_count, sizeof *proof.entry, by_step);
+    while (proof.entry_count && proof.entry[proof.entry_count - 1].said.evaluation)
+        proof.entry_count--, proof.evaluation_count++;
     for (unsigned d = 0; d < folders->count; d++)
         verify_pieces(folders, d, line_of_step, &proof);
     uint64_t steps = judge_entries(&proof);
+    judge_evaluations(&proof);
     if (steps == proof.job.begun)
         verify_find(folders, folders->folder[folders->first].dir, "", "no step was made");
     verdict(&proof, steps);

@@ -59,7 +59,9 @@ struct verify_line {
     double loss, accuracy; /* NaN: none */
     double clipped;        /* elements that did not fit in the codec */
     bool skipped;          /* its gradient was not finite */
-    bool tested;           /* the state after it was evaluated: */
+    bool
+        evaluation; /* of no sample: it tells of the evaluation of the state after this step alone */
+    bool tested;    /* the state after it was evaluated: */
     double test_loss, test_accuracy;
 };
 
@@ -83,7 +85,7 @@ const char *verify_hex(struct verify_reading *reading, const char *name, size_t 
 int verify_reading_end(const struct verify_reading *reading, struct why *why);
 /* Reads the object of a job.json. Returns 0, or -EBADMSG with `why`. */
 int verify_read_job(struct verify_job *out, const struct json_t *object, struct why *why);
-/* Reads a line of metrics.jsonl. Returns 0, 1 if it is about no step, or -EBADMSG with `why`. */
+/* Reads a line of metrics.jsonl. Returns 0, or -EBADMSG with `why`. */
 int verify_read_line(struct verify_line *out, const char *text, size_t size, struct why *why);
 
 /* Judges folders dir[count], 1..VERIFY_DIRS_MAX. Prints the findings, one per line, and then a line with the verdict

@@ -104,20 +104,48 @@ compare_line(struct verify_folders *folders, const char *at, const char *name, d
     compare_figure(folders, at, "", name, said, due, "at", other);
 }
 
+/* Of the same state. */
+static void
+compare_tests(struct verify_folders *folders, const char *at, const struct verify_line *said,
+              const struct verify_line *first, const char *other)
+{
+    if (!said->tested || !first->tested)
+        return;
+    compare_line(folders, at, "test_loss", said->test_loss, first->test_loss, other);
+    compare_line(folders, at, "test_accuracy", said->test_accuracy, first->test_accuracy, other);
+}
+
 void
 verify_figures_lines(struct verify_folders *folders, const char *at, const struct verify_line *said,
                      const struct verify_line *first, const char *other)
 {
-    bool tested = said->tested && first->tested;
     compare_line(folders, at, "loss", said->loss, first->loss, other);
     compare_line(folders, at, "accuracy", said->accuracy, first->accuracy, other);
     if (said->clipped != first->clipped && said->peers > 1 && first->peers > 1)
         compare_line(folders, at, "clipped", said->clipped, first->clipped, other);
-    if (tested)
-        compare_line(folders, at, "test_loss", said->test_loss, first->test_loss, other);
-    if (tested)
-        compare_line(folders, at, "test_accuracy", said->test_accuracy, first->test_accuracy,
-                     other);
+    compare_tests(folders, at, said, first, other);
+}
+
+void
+verify_figures_evaluation(struct verify_folders *folders, const char *at,
+                          const struct verify_line *said, uint64_t epoch,
+                          const struct verify_line *first, const char *other)
+{
+    const char *wrong = said->epoch != epoch                                ? "epoch"
+                        : said->first                                       ? "first"
+                        : said->coverage                                    ? "coverage"
+                        : said->rows                                        ? "rows"
+                        : !said->tested                                     ? NULL
+                        : !verify_same(said->loss, said->test_loss)         ? "loss"
+                        : !verify_same(said->accuracy, said->test_accuracy) ? "accuracy"
+                                                                            : NULL;
+    if (wrong)
+        verify_find(folders, at, "", "%s is not that of an evaluation", wrong);
+    if (said->tested && first->evaluation && said->state_hash != first->state_hash)
+        verify_find(folders, at, "", "step %llu, evaluated: state %016llx, but %016llx at %s",
+                    (unsigned long long)said->step, (unsigned long long)said->state_hash,
+                    (unsigned long long)first->state_hash, other);
+    compare_tests(folders, at, said, first, other);
 }
 
 void

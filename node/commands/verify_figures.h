@@ -40,6 +40,10 @@ int verify_figures_evaluate(struct verify_folders *folders, const struct config 
 void verify_figures_lines(struct verify_folders *folders, const char *at,
                           const struct verify_line *said, const struct verify_line *first,
                           const char *other);
+/* A line of an evaluation alone, in itself, and against one with the figures of the same state. */
+void verify_figures_evaluation(struct verify_folders *folders, const char *at,
+                               const struct verify_line *said, uint64_t epoch,
+                               const struct verify_line *first, const char *other);
 /* The results of this step against the last line of it, whose epoch has this mean. */
 void verify_figures_end(struct verify_folders *folders, const struct verify_line *said,
                         const struct verify_epoch *epoch, const char *at);

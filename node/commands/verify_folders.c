@@ -1,6 +1,7 @@
 /* verify_folders.c - see verify_folders.h. */
 #include "node/commands/verify_folders.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -513,10 +514,29 @@ verify_folders_verdict(const struct verify_folders *folders)
     return findings != 0;
 }
 
+static uint64_t
+count_events(const char *dir)
+{
+    static const char begin[] = "events.out.tfevents.";
+    uint64_t count = 0;
+    DIR *entries = opendir(dir);
+    for (const struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
+        count += strncmp(entry->d_name, begin, sizeof begin - 1) == 0;
+    if (entries)
+        closedir(entries);
+    return count;
+}
+
 void
 verify_folders_tell(const struct verify_folders *folders)
 {
     size_t d = 0;
+    uint64_t events = 0;
+    for (size_t i = 0; i < folders->count; i++)
+        events += count_events(folders->folder[i].dir);
+    if (events)
+        verify_amount(folders->out, "not read: ", events, "event file of TensorBoard\n",
+                      "event files of TensorBoard\n");
     while (d < folders->count &&
            !(folders->folder[d].ended && *folders->folder[d].result.params_sha256))
         d++;

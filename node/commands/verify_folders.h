@@ -71,8 +71,8 @@ __attribute__((format(printf, 4, 5))) void verify_find(struct verify_folders *fo
 /* The same, as a function of another file says it, with the name of the file before it or without. */
 void verify_find_why(struct verify_folders *folders, const char *dir, const char *file,
                      const struct why *why);
-/* Hands the lines of metrics.jsonl that are about a step to `visit`, each with its number, from 1. What cannot be read is a
- * finding. Returns whether the last line is cut off. */
+/* Hands the lines of metrics.jsonl to `visit`, each with its number, from 1. What cannot be read is a finding. Returns
+ * whether the last line is cut off. */
 typedef void verify_visit(void *ctx, const struct verify_line *said, uint64_t line);
 bool verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit,
                       void *ctx);
@@ -86,7 +86,7 @@ __attribute__((format(printf, 4, 5))) void verify_say(const struct verify_folder
                                                       const char *format, ...);
 /* Are there findings? Then prints that it is not proved, without the end of the line. */
 bool verify_folders_verdict(const struct verify_folders *folders);
-/* Prints how many results and models were compared. */
+/* Prints how many results and models were compared, and which files were not. */
 void verify_folders_tell(const struct verify_folders *folders);
 /* "3 folders", "1 line" behind `before` */
 void verify_amount(FILE *out, const char *before, uint64_t count, const char *one,

@@ -220,24 +220,22 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     if (json_object_get(object, "clipped"))
         out->clipped = (double)verify_number(&reading, "clipped");
     read_test(out, &reading);
-    bool none = !reading.wrong && out->samples == 0; /* an evaluation; its step's line was lost */
-    if (!none) {
-        out->epoch = verify_number(&reading, "epoch");
-        out->first = verify_number(&reading, "first");
-        out->coverage = hash(&reading, "coverage");
-        out->shards = hash(&reading, "shards");
-        out->rows = hash(&reading, "rows");
-        out->ledger = hash(&reading, "ledger");
-        out->state_hash = hash(&reading, "state_hash");
-        if (!json_is_true(json_object_get(object, "followed")))
-            out->plan = hash(&reading, "plan");
-        if (!read_pipeline(object, out) && !reading.wrong)
-            reading.wrong = "pipeline";
-    }
+    out->evaluation = out->samples == 0;
+    out->epoch = verify_number(&reading, "epoch");
+    out->first = verify_number(&reading, "first");
+    out->coverage = hash(&reading, "coverage");
+    out->shards = hash(&reading, "shards");
+    out->rows = hash(&reading, "rows");
+    out->ledger = hash(&reading, "ledger");
+    out->state_hash = hash(&reading, "state_hash");
+    if (!json_is_true(json_object_get(object, "followed")))
+        out->plan = hash(&reading, "plan");
+    if (!read_pipeline(object, out) && !reading.wrong)
+        reading.wrong = "pipeline";
     verify_keys(&reading, line_keys);
     int rc = verify_reading_end(&reading, why);
     json_decref(object);
-    return rc ? rc : none;
+    return rc;
 }
 
 bool
@@ -261,7 +259,7 @@ verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *
             verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
         else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
             verify_find(folders, dir, name, "%s", why.line);
-        else if (rc == 0)
+        else
             visit(ctx, &said, line);
     }
     fclose(file);
