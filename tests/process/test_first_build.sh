@@ -13,7 +13,8 @@ no_compiler="gcc is not installed: make deps first"
 
 # --- a real Debian ---
 in_debian() { # FOLDER COMMAND: with processes and mounts that end with the command
-    unshare --mount --pid --fork --kill-child --root="$1" --mount-proc --wd=/src sh -c "$2"
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS \
+        unshare --mount --pid --fork --kill-child --root="$1" --mount-proc --wd=/src sh -c "$2"
 }
 
 builds() { # FOLDER COMMAND ...: a first build there
