@@ -395,7 +395,7 @@ keep_lines(struct proof *proof, unsigned d)
 
 /* The entries are sorted by step, then folder. The first one from there on. */
 static size_t
-find_step(const struct proof *proof, uint64_t step, unsigned folder)
+entry_from(const struct proof *proof, uint64_t step, unsigned folder)
 {
     const struct entry key = {.said.step = step, .dir = folder};
     size_t low = 0, high = proof->entry_count;
@@ -415,7 +415,7 @@ judge_evaluation(struct proof *proof, const struct entry *entry, const char *at)
 {
     char other[PLACE_SIZE];
     uint64_t each = epoch_steps(&proof->job), step = entry->said.step;
-    const struct entry *one = &proof->entry[find_step(proof, step, 0)];
+    const struct entry *one = &proof->entry[entry_from(proof, step, 0)];
     const struct entry *end = proof->entry + proof->entry_count;
     if (one < end && one->said.step == step && one->said.ledger != entry->said.ledger)
         verify_find(proof->folders, at, "", "the running hash is %016llx, but %016llx in its step",
@@ -451,7 +451,7 @@ static const struct verify_line *
 line_of_step(void *ctx, unsigned folder, uint64_t step, const struct verify_line *after)
 {
     const struct proof *proof = ctx;
-    size_t low = find_step(proof, step, folder);
+    size_t low = entry_from(proof, step, folder);
     if (after)
         low = (size_t)((const struct entry *)(const void *)after - proof->entry) + 1;
     const struct entry *entry = &proof->entry[low];
