@@ -204,6 +204,8 @@ refuse_gaps(const struct csv *csv, const struct gaps *gaps)
     csv_refuse(&gaps->in, gaps->cell, kind_name(csv, gaps->kind));
     if (csv_like(csv))
         why_append(why, ": the model has learned without missing cells (data.missing: mean)");
+    else if (gaps->labels == csv->rows)
+        why_append(why, "; the column of labels is empty: data.label chooses another one");
     else if (gaps->labels)
         why_append(why,
                    "; %zu of %zu rows have no label: data.missing: drop leaves out each row with a "

@@ -27,11 +27,11 @@ struct csv_column {
 };
 #define CSV_NO_FIELD SIZE_MAX
 
-/* Whole numbers in a row, digits alone, from left to right. */
+/* Numbers in a row, from left to right; whole: digits alone. */
 struct csv_run {
     size_t cells; /* numbers of any kind */
     uint64_t first;
-    bool next, rising; /* each one more than that before it; each more */
+    bool whole, next, rising; /* all of them; each one more than that before it; each more */
 };
 
 struct csv {
@@ -46,8 +46,8 @@ struct csv {
     struct csv_column *column;
     char **name; /* [columns] in the header; NULL: there is none */
     size_t words_left;
-    size_t runs; /* rows that are runs: each number one more than that before it */
-    size_t risings;
+    size_t runs;       /* rows that are runs: each number one more than that before it */
+    size_t risings[2]; /* rows in which each is more: numbers of any kind; whole ones */
     struct data_table *table;
     size_t *feature; /* [fields] the first of each */
     size_t features;

@@ -2,7 +2,8 @@
  *
  * Names are words above columns of numbers, or words that none of the rows has. Names may also be numbers, as pandas
  * writes them for columns without names (0, 1, 2), or years. Then they are whole, each one more than that before it,
- * and no other row is so. What could be either is refused: a sample too many or too few is a wrong number.
+ * and no other row is so. What could be either, such as 1.5, 2.5, 3.5, is refused: a sample too many or too few is a
+ * wrong number.
  *
  * A model knows more of its rows: a first row that has the model's names is one of names, and one with numbers and
  * words where the model has learned numbers and words is a sample. */
@@ -30,16 +31,19 @@ is_whole(struct csv_text s, uint64_t *value)
 struct csv_run
 csv_run_of(const struct csv *csv)
 {
-    struct csv_run run = {.next = true, .rising = true};
-    uint64_t last = 0, value;
+    struct csv_run run = {.whole = true, .next = true, .rising = true};
+    double last = 0;
     for (size_t i = 0; i < csv->columns && run.rising; i++) {
         if (!text_is_number(csv->cell[i].at, csv->cell[i].size))
             continue;
-        bool whole = is_whole(csv->cell[i], &value), first = run.cells++ == 0;
+        uint64_t value;
+        bool first = run.cells++ == 0;
+        run.whole = is_whole(csv->cell[i], &value) && run.whole;
+        double x = run.whole ? (double)value : strtod(csv->cell[i].at, NULL);
         run.first = first ? value : run.first;
-        run.rising = whole && (first || value > last);
-        run.next = run.next && whole && (first || value == last + 1);
-        last = value;
+        run.rising = first || x > last;
+        run.next = run.next && run.whole && (first || x == last + 1);
+        last = x;
     }
     return run;
 }
@@ -169,6 +173,12 @@ unsure(const struct csv *csv)
     return -EBADMSG;
 }
 
+static size_t
+rows_that_rise(const struct csv *csv, const struct csv_run *run)
+{
+    return csv->risings[1] + (run->whole ? 0 : csv->risings[0]);
+}
+
 /* The first row has numbers alone. */
 static int
 judge_numbers(const struct csv *csv, const struct csv_run *run)
@@ -178,7 +188,7 @@ judge_numbers(const struct csv *csv, const struct csv_run *run)
             return 1;
         return run->cells > 3 ? unsure(csv) : 0;
     }
-    return run->rising && run->cells >= CHANCE && csv->risings == 0 ? unsure(csv) : 0;
+    return run->rising && run->cells >= CHANCE && rows_that_rise(csv, run) == 0 ? unsure(csv) : 0;
 }
 
 /* It has numbers and words. */
@@ -186,7 +196,9 @@ static int
 judge_both(const struct csv *csv, const struct csv_run *run, const struct evidence *e)
 {
     if (e->known > 0 || !run->rising)
-        return 0;
+        return e->known == 0 && e->odd > 0 ? unsure(csv) : 0;
+    if (!run->whole)
+        return e->fresh > 0 && run->cells >= 3 && rows_that_rise(csv, run) == 0 ? unsure(csv) : 0;
     if (e->odd > 0)
         return run->cells == 1 || is_likely(run) ? 1 : unsure(csv);
     if (e->fresh == 0)

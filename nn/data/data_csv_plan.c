@@ -107,7 +107,8 @@ refuse_words(const struct csv *csv, size_t i)
     char name[2 * DATA_NAME_SIZE], count[64];
     csv_column_name(csv, i, name, sizeof name);
     if (column->many)
-        snprintf(count, sizeof count, "long texts or over %d different words", CSV_WORDS_MAX);
+        snprintf(count, sizeof count, "long or unprintable texts, or over %d different words",
+                 CSV_WORDS_MAX);
     else
         snprintf(count, sizeof count, "a different word in each row");
     return why_error(csv->in.why, -EBADMSG,
@@ -230,11 +231,38 @@ csv_match_places(struct csv *csv, const struct data_table *table)
     return true;
 }
 
+/* Could what stands where the label would be, were the ignored column not there, be one? */
+static bool
+looks_labelled(const struct csv *csv)
+{
+    char text[DATA_NAME_SIZE];
+    size_t at = 0;
+    for (size_t f = 0; csv->table->field[f].kind != DATA_LABEL; f++)
+        at += csv->table->field[f].kind != DATA_IGNORED;
+    csv_unquote(csv->cell[at], text, sizeof text);
+    return csv->spec->like->class_count ? data_like_class(csv->spec->like, text, strlen(text)) >= 0
+                                        : csv_is_number(csv->cell[at]);
+}
+
+/* Rows without the ignored column, but with the label, have as many cells as those with it, and without a label. */
+static int
+check_ignored(const struct csv *csv)
+{
+    bool either = csv->spec->bare && count_kind(csv->table, DATA_IGNORED) == 1 &&
+                  count_kind(csv->table, DATA_LABEL) == 1 &&
+                  csv->columns + 1 == csv->table->count && looks_labelled(csv);
+    return !either ? 0
+                   : why_error(csv->in.why, -EINVAL,
+                               "%s: is one of its %zu columns that which the model ignores, or the "
+                               "label? Leave both out",
+                               csv->in.name, csv->columns);
+}
+
 static int
 match_places(struct csv *csv)
 {
     if (csv_match_places(csv, csv->table))
-        return 0;
+        return check_ignored(csv);
     size_t labels = count_kind(csv->table, DATA_LABEL);
     size_t taken = csv->table->count - count_kind(csv->table, DATA_IGNORED) - labels;
     return why_error(csv->in.why, -EINVAL, "%s: %zu columns, expected %zu as the model takes%s",

@@ -9,29 +9,36 @@
 
 enum { COLUMNS_MAX = 1 << 20 };
 
+static int
+refuse_columns(const struct csv *csv, const char *row, size_t columns)
+{
+    const char separator = csv->in.separator;
+    why_set(csv->in.why,
+            "%s: line %zu (byte %zu): %zu columns, expected %zu as in the first row, with %s "
+            "between them",
+            csv->in.name, csv->in.line, (size_t)(row - csv->in.text), columns, csv->columns,
+            separator == '\t'  ? "a tab"
+            : separator == ';' ? "a semicolon"
+                               : "a comma");
+    if (csv->rows == 0)
+        why_append(csv->in.why, "; if line %zu is no row of the table, take it out",
+                   csv->start[0].line);
+    return -EBADMSG;
+}
+
 /* The fields of the next row, whose first byte is `row`, into csv->cell. */
 int
 csv_read_cells(struct csv *csv, const char *row)
 {
     size_t columns = 0;
+    struct csv_text beyond;
     do {
-        int rc = csv_field(&csv->in, &csv->cell[columns]);
+        int rc = csv_field(&csv->in, columns < csv->columns ? &csv->cell[columns] : &beyond);
         if (rc)
             return rc;
         columns++;
-    } while (!csv->in.row_ends && columns < csv->columns);
-    if (columns == csv->columns && csv->in.row_ends)
-        return 0;
-    const char separator = csv->in.separator;
-    return why_error(
-        csv->in.why, -EBADMSG,
-        "%s: line %zu (byte %zu): %s%zu columns, expected %zu as in the first row, with "
-        "%s between them",
-        csv->in.name, csv->in.line, (size_t)(row - csv->in.text), csv->in.row_ends ? "" : "over ",
-        columns, csv->columns,
-        separator == '\t'  ? "a tab"
-        : separator == ';' ? "a semicolon"
-                           : "a comma");
+    } while (!csv->in.row_ends);
+    return columns == csv->columns ? 0 : refuse_columns(csv, row, columns);
 }
 
 static int
@@ -71,7 +78,7 @@ note_row(struct csv *csv)
         }
     }
     csv->runs += run.rising && run.next && run.cells > 1;
-    csv->risings += run.rising && run.cells > 1;
+    csv->risings[run.whole] += run.rising && run.cells > 1;
     csv->rows++;
     return rc ? why_error(csv->in.why, rc, "%s: no memory for its words", csv->in.name) : 0;
 }

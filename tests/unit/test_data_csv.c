@@ -214,12 +214,20 @@ what_is_no_table_is_refused(void **state)
          "t.csv: line 2 (byte 9): 0xe9 is not UTF-8: save the table as UTF-8"},
         {"x,y\n", "t.csv: fewer than two rows, expected one to train on and one to test on"},
         {"x,y\n1,2\n", "t.csv: fewer than two rows, expected one to train on and one to test on"},
-        {"1,2\n3,4,5\n",
-         "t.csv: line 2 (byte 4): over 2 columns, expected 2 as in the first row, with "
-         "a comma between them"},
+        {"1,2\n3,4,5\n", "t.csv: line 2 (byte 4): 3 columns, expected 2 as in the first row, with "
+                         "a comma between them; if line 1 is no row of the table, take it out"},
+        {"3,2,bad,good\n1,2,0\n3,4,1\n5,6,0\n", /* as scikit-learn has them */
+         "t.csv: line 2 (byte 13): 3 columns, expected 4 as in the first row, with a comma between "
+         "them; if line 1 is no row of the table, take it out"},
+        {"3,2,bad\n1,2,0\n3,4,1\n5,6,0\n",
+         "t.csv: is the first row one of names? 3, 2, bad; data.header: yes takes it for names, no "
+         "for a sample"},
+        {"1,a,\n2,b,\n3,a,\n",
+         "t.csv: line 1, column 3 (byte 4): \"\", expected a label; the column of labels is empty: "
+         "data.label chooses another one"},
         {"1,2,3\n\n4,5\n",
          "t.csv: line 3 (byte 7): 2 columns, expected 3 as in the first row, with "
-         "a comma between them"},
+         "a comma between them; if line 1 is no row of the table, take it out"},
         {"1,2\n3,\"a\n\nb\"\n4\n",
          "t.csv: line 5 (byte 13): 1 columns, expected 2 as in the first row, with a comma between "
          "them"},
@@ -650,7 +658,7 @@ a_file_that_differs_from_the_first_is_named(void **state)
     expect_second("x,y\n1,2\n", "1,2\n", "line 1: no header, expected that of ");
     expect_second("1,2\n", "x,y\n1,2\n", "line 1: another header than that of ");
     expect_second("1,2\n", "1,2,3\n", "line 1: another number of columns than in ");
-    expect_second("1,2\n3,4\n", "1,2\n3,4,5\n", "line 2 (byte 4): over 2 columns, expected 2");
+    expect_second("1,2\n3,4\n", "1,2\n3,4,5\n", "line 2 (byte 4): 3 columns, expected 2");
     expect_second("1,2\n3,4\n", "1,2\nx,4\n",
                   "line 2, column 1 (byte 4): \"x\", expected a number");
     expect_second("1,2\n3,4\n", "\n\n", "no rows");
@@ -694,6 +702,10 @@ headers_are_told_from_samples(void **state)
         {"10,20,30,40,50,60\n4,7,5,1,2,6\n", true, 0, 0},
         {"x,7,9\n1,2,3\n3,4,5\n", true, 0, 0},
         {"0,bird\n1,cat\n2,dog\n1,cat\n", false, 0, 0},
+        {"0.1,0.2,0.3,kind\n5,4,3,a\n3,2,1,b\n4,3,2,a\n", false, 0, 0},
+        {"0.1,0.2,0.3,kind\n5,4,3,a\n1,2,3,b\n4,3,2,a\n", false, 4, 3},
+        {"1.5,2.5,3.5,4.5,5.5,6.5\n4,7,5,1,2,6\n", true, 0, 0},
+        {"1.5,2.5,3.5,4.5,5.5,6.5\n4,7.5,5,1,2,6\n1,2,3,4,5,6.5\n", true, 3, 5},
     };
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         struct data_set set;
@@ -902,6 +914,12 @@ a_table_with_labels_fits_a_model_too(void **state)
         assert_int_equal(rows.part[DATA_TRAIN].count + rows.part[DATA_TEST].count, row[i].rows);
         set_free(&rows);
     }
+    const struct data_spec bare = {.bare = true, .like = &scaling};
+    assert_int_equal(parse_with("7,2,3\n8,8,1\n", &bare), 0);
+    assert_int_equal(parse_with("2,3\n8,1\n", &bare), 0);
+    assert_int_equal(parse_with("2,3,a\n8,1,b\n", &bare), -EINVAL);
+    assert_string_equal(why.line, "t.csv: is one of its 3 columns that which the model ignores, or "
+                                  "the label? Leave both out");
     set_free(&set);
 }
 
@@ -963,7 +981,8 @@ ids_and_mistakes_are_no_categories(void **state)
     for (int i = 0, at = 0; i < 600; i++)
         at += snprintf(text + at, 32, "u%d,%d\n", i % 257, i % 2);
     assert_int_equal(parse_with(text, &plain), -EBADMSG);
-    assert_non_null(strstr(why.line, "column 1 has long texts or over 256 different words"));
+    assert_non_null(
+        strstr(why.line, "column 1 has long or unprintable texts, or over 256 different words"));
     assert_int_equal(parse_with("1,a\n2,b\n5x,a\n", &plain), -EBADMSG); /* mistyped once */
     assert_non_null(strstr(why.line, "line 3, column 1 (byte 8): \"5x\", expected a number"));
     struct data_set set;
