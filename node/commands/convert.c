@@ -8,7 +8,7 @@
  *
  * gives the same weights. The exception is data.augment.shift: pixels from outside are black in images and 0 in
  * arrays of floats. The header of features that were scaled says so in a comment, which NumPy skips and npy.h reads.
- * Existing files are not overwritten.
+ * Existing files are not overwritten. Labels are the numbers of classes; which name each has is printed.
  *
  * Checkpoint: writes the weights as model.safetensors, for a run that has not ended. */
 #include "node/commands/command.h"
@@ -156,6 +156,23 @@ write_data(const struct config *config, const struct data_set *data, const char 
     return rc;
 }
 
+/* "labels: 0 is cat, 1 is dog": if they have other names than these numbers. */
+static void
+tell_labels(const struct data_set *data)
+{
+    size_t classes = data_info(data)->classes;
+    bool named = false;
+    for (size_t i = 0; i < classes; i++) {
+        char number[24];
+        const char *name = data_class_name(data, i);
+        snprintf(number, sizeof number, "%zu", i);
+        named = named || (name && strcmp(name, number) != 0);
+    }
+    for (size_t i = 0; i < classes && named; i++)
+        printf("%s%zu is %s%s", i ? ", " : "labels: ", i, data_class_name(data, i),
+               i + 1 < classes ? "" : "\n");
+}
+
 static int
 convert_data(const struct config *config, const char *dir, struct why *why)
 {
@@ -165,10 +182,12 @@ convert_data(const struct config *config, const char *dir, struct why *why)
     spec.reproduce = false;
     int rc = data_open(&data, &spec, why);
     rc = rc ? rc : write_data(config, data, dir, why);
-    if (!rc)
+    if (!rc) {
         printf("wrote %zu training and %zu test samples to %s: features, labels, test-features and "
                "test-labels.npy\n",
                data_info(data)->train, data_info(data)->test, dir);
+        tell_labels(data);
+    }
     data_close(&data);
     return rc;
 }

@@ -7,7 +7,7 @@
  *     logistic         row,label,class,p1             p1: the probability of class 1
  *     squared_error    row,target0,...,y0,...         y: the outputs
  *
- * A column of probabilities has the name of its class, or p and its number. Images have a column `file` behind row.
+ * A column of probabilities has the name of its class, or p and its number where another column has that name. Images have a column `file` behind row.
  * row counts from 0. label and targets come from the data; rows of a file have none. Numbers have nine digits,
  * which is enough to tell all floats apart.
  *
@@ -68,7 +68,21 @@ print_class(const struct predicting *p, size_t class)
         printf("%zu", class);
 }
 
-/* The probability of a class is called as the class, or p3 if its name is its number. */
+/* Can no other column be called so? p3 is one without a name. */
+static bool
+names_one_column(const struct data_scaling *like, size_t class)
+{
+    static const char *const taken[] = {"row", "file", "label", "class"};
+    const char *name = like->class_name[class];
+    size_t same = name[0] == 'p' && name[1] && name[1 + strspn(name + 1, "0123456789")] == '\0';
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        same += strcmp(name, taken[i]) == 0;
+    for (size_t i = 0; i < like->class_count; i++)
+        same += i != class && strcmp(name, like->class_name[i]) == 0;
+    return same == 0;
+}
+
+/* The probability of a class is called as the class, or p3 if its name is its number, or that of another column. */
 static void
 print_column(const struct predicting *p, size_t class)
 {
@@ -76,7 +90,8 @@ print_column(const struct predicting *p, size_t class)
     const struct data_scaling *like = &p->note.scaling;
     snprintf(number, sizeof number, "%zu", class);
     putchar(',');
-    if (class < like->class_count && strcmp(like->class_name[class], number) != 0)
+    if (class < like->class_count && strcmp(like->class_name[class], number) != 0 &&
+        names_one_column(like, class))
         print_field(like->class_name[class]);
     else
         printf("p%zu", class);

@@ -20,7 +20,7 @@
 #include "node/job/parse.h"
 #include "proto/mix.h"
 
-enum { SHOWN_MAX = 160 };
+enum { SHOWN_MAX = 160, LIST_SIZE = 8192 };
 
 static const struct config_key *
 key_of(const char *path)
@@ -235,6 +235,31 @@ find_settable(const struct config *config, const char *path, const struct config
     return -EINVAL;
 }
 
+/* "[a, b]", as in a file. After an error nothing has changed. */
+static int
+set_list(struct config *config, const struct config_key *key, const char *list, struct why *why)
+{
+    char text[LIST_SIZE];
+    int size = snprintf(text, sizeof text, "%s: {%s: %s}", key->section, key->name, list);
+    struct config *with = malloc(sizeof *with);
+    if (!with)
+        return why_error(why, -ENOMEM, "out of memory");
+    *with = *config;
+    snprintf(with->file, sizeof with->file, "--set");
+    if (key->kind == CONFIG_ENDPOINTS)
+        with->mesh.seed_count = 0;
+    else
+        memset((char *)with + key->offset, 0, key->size);
+    int rc = size < LIST_SIZE ? config_read(with, text, (size_t)size, why)
+                              : why_error(why, -EINVAL, "%s.%s: the list takes over %d bytes",
+                                          key->section, key->name, LIST_SIZE - 1);
+    memcpy(with->file, config->file, sizeof with->file);
+    if (!rc)
+        *config = *with;
+    free(with);
+    return rc;
+}
+
 int
 config_set(struct config *config, const char *assignment, struct why *why)
 {
@@ -247,8 +272,10 @@ config_set(struct config *config, const char *assignment, struct why *why)
     snprintf(path, sizeof path, "%.*s", (int)(equals - assignment), assignment);
     const struct config_key *key;
     int rc = find_settable(config, path, &key, why);
+    bool list = equals[1] == '[' && equals[strlen(equals) - 1] == ']';
     if (rc == 0)
-        rc = config_key_set(key, config, equals + 1, why);
+        rc = list && config_key_is_list(key) ? set_list(config, key, equals + 1, why)
+                                             : config_key_set(key, config, equals + 1, why);
     if (rc)
         return rc;
     config->line[key - config_keys] = 0;

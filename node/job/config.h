@@ -145,7 +145,7 @@ int config_load(struct config **out, const char *path, struct why *why);
 /* The same from memory; `name` stands for the file in messages. */
 int config_parse(struct config **out, const char *name, const char *text, size_t size,
                  struct why *why);
-/* "section.key=value". A list gets one value more. A choice takes the word and its defaults. After an error the
+/* "section.key=value". A list gets one value more, or becomes [a, b]. A choice takes the word and its defaults. After an error the
  * config is unchanged. */
 int config_set(struct config *config, const char *assignment, struct why *why);
 /* Checks rules about several keys, and fills in what depends on others (threads, out). */

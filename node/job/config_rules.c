@@ -33,7 +33,6 @@ const struct config_rule config_rules[] = {
      "only images are brought to that many channels; leave out data.channels"},
     {"data.standardise = yes", "data.source != csv",
      "only columns of csv are standardised; leave out data.standardise"},
-    {"data.header != auto", "data.source != csv", "only csv has a header; leave out data.header"},
     {"data.missing != refuse", "data.source != csv",
      "only cells of csv may be missing; leave out data.missing"},
     {"data.label != ''", "data.source != csv",

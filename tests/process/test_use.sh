@@ -125,6 +125,11 @@ for file in kinds grown fewer; do
 done
 run "predict rows" predict "$WORK/kinds.yaml" "$model" "$WORK/grown-rows.csv"
 tail -n +2 "$WORK/out" | cut -d, -f 2 | cmp - <(tail -n +2 "$WORK/grown.csv" | cut -d, -f 3) || fail "rows of the grown table"
+LC_ALL=C sed '1s/\\"y\\"/\\"x\\"/' "$model" >"$WORK/same.safetensors"
+run "predict with two classes of one name" predict "$WORK/kinds.yaml" "$WORK/same.safetensors" "$WORK/grown-rows.csv"
+[ "$(head -n 1 "$WORK/out")" = row,class,p0,p1,z ] || fail "two columns of one name: $(head -n 1 "$WORK/out")"
+run "convert words" convert "$WORK/kinds.yaml" "$WORK/kinds" --data "$WORK"
+grep -q "^labels: 0 is x, 1 is y, 2 is z$" "$WORK/out" || fail "convert does not say what labels are: $(cat "$WORK/out")"
 refused "another class" 'other.csv: line 41, column 3 .*: "w", expected a class of the model: x, y, z' \
     eval "$WORK/kinds.yaml" "$model" --data "$WORK" --set data.file=other.csv
 run "python" check "$WORK/kinds.yaml" --data "$WORK" --python "$model"

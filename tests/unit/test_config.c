@@ -448,6 +448,16 @@ set_changes_one_key_or_nothing(void **state)
     assert_int_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
     assert_int_equal(config_set(config, "mesh.seeds=[::2]:2", &why), 0);
     assert_int_equal(config->mesh.seed_count, 2);
+    assert_int_equal(config_set(config, "mesh.seeds=[b:2, 'c:3', \"[::2]:4\"]", &why), 0);
+    assert_int_equal(config->mesh.seed_count, 3);
+    assert_int_equal(config_set(config, "data.ignore=id", &why), 0);
+    assert_int_equal(config_set(config, "data.ignore=[a, 'b, c', \"d\"]", &why), 0);
+    assert_string_equal(config->data.ignored, "a\nb, c\nd");
+    assert_int_not_equal(config_set(config, "data.ignore=[x, {y: z}]", &why), 0);
+    expect_line("list", why.line, "--set:1: |data.ignore: expected a single value");
+    assert_string_equal(config->data.ignored, "a\nb, c\nd");
+    assert_int_equal(config_set(config, "data.ignore=[]", &why), 0);
+    assert_string_equal(config->data.ignored, "");
     config_destroy(&config);
 }
 
