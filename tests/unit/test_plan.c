@@ -938,6 +938,24 @@ a_hung_trainer_is_left_out_until_it_moves(void **state)
     lone_destroy(&lone);
 }
 
+/* What it waits for is the rest of the last state, for its files. */
+static void
+who_is_done_is_not_too_slow(void **state)
+{
+    (void)state;
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77}};
+    struct proto_hears hears = {.count = 0};
+    for (int done = 1; done >= 0; done--) {
+        struct lone *lone = leader_of_three(3);
+        msg.heartbeat.done = msg.heartbeat.needs = done;
+        lone_say_beat(lone, 7, &msg, &hears);
+        lone_run(lone, 50);
+        assert_int_equal(lone_logged(lone, "is too slow"), !done);
+        lone_destroy(&lone);
+    }
+}
+
 static void
 whose_trainer_hangs_leads_nobody(void **state)
 {
@@ -1018,6 +1036,7 @@ main(void)
         cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
         cmocka_unit_test(the_first_chunk_of_a_plan_may_come_by_a_slow_line),
         cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
+        cmocka_unit_test(who_is_done_is_not_too_slow),
         cmocka_unit_test(whose_trainer_hangs_leads_nobody),
         cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),
         cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),

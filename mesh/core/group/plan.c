@@ -138,7 +138,8 @@ check_stuck(struct plan *plan, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     char who[PROTO_WHO_MAX];
-    if (plan->of[i].stuck || said->busy_us <= stuck_us(core, i) || core_mutant(MUTANT_STUCK))
+    if (plan->of[i].stuck || said->done || said->busy_us <= stuck_us(core, i) ||
+        core_mutant(MUTANT_STUCK))
         return;
     plan->of[i].stuck = true;
     core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
