@@ -98,6 +98,7 @@ rounds_announce(struct run *run, uint64_t hash)
                  run->state.job.local_steps,
     };
     keep_span(run);
+    rounds->span_steps = state_carries(&run->state) ? rounds->span_steps : 0;
     rounds_count_skips(run);
     if (rounds_in_parts(run)) {
         state_parts(&run->state, &rounds->stages.segments, rounds->parts);
@@ -217,14 +218,17 @@ static void
 span_again(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
-    uint64_t step = run->state.header->step;
+    uint64_t again = rounds->span_steps;
     go_back(run, round);
-    uint64_t again = step - run->state.header->step;
     rounds->replayed += again;
     metrics_withdraw_from(run->metrics, run->state.header->step + 1);
-    train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu %s again",
-              (unsigned long long)run->state.header->step, (unsigned long long)again,
-              again == 1 ? "step" : "steps");
+    unsigned long long step = run->state.header->step;
+    if (again > 0)
+        train_say(run, 5, "a node that had shards since step %llu is gone: computing %llu %s again",
+                  step, (unsigned long long)again, again == 1 ? "step" : "steps");
+    else
+        train_say(run, 5, "a node that had shards of this span is gone: going back to step %llu",
+                  step);
     if (++rounds->spans_again == SPANS_AGAIN)
         train_say(
             run, 5,

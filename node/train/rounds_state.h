@@ -31,6 +31,7 @@ struct rounds_run {
      * have it; and steps since the last state that may be written as a checkpoint */
     struct state span;
     uint64_t span_hash;
+    uint64_t span_steps; /* of the present span, of which this node computed shards */
     uint64_t unsaved;
     double residual_norm; /* of the last step of a span: what had waited until it */
     double wait_s;        /* the least in a step with others */

@@ -492,6 +492,7 @@ commit(struct run *run, const struct mesh_task *task)
     keep_chosen(run);
     rounds->summed =
         rounds->shards ? (unsigned)__builtin_popcountll(rounds->shards) : rounds->part.shards;
+    rounds->span_steps += event->stepped && task->mine ? event->steps : 0;
     rounds_announce(run, hash);
     fail_hit(FAIL_ANNOUNCED, NULL, 0);
     train_begin_fresh(run);
@@ -555,6 +556,7 @@ adopt(struct run *run, const struct mesh_task *task)
         return;
     }
     rounds->before = false;
+    rounds->span_steps = 0;
     tell_caught_up(run);
     tell_codec_in_use(run);
     fail_hit(FAIL_ADOPTED, NULL, 0);

@@ -96,7 +96,8 @@ done
 REMEDY="^4 times steps were computed again: with a smaller mesh.compress_span (5000)"
 [ "$(grep "$AGAIN\|$REMEDY" "$WORK/m.log" | grep -n "$REMEDY" | cut -d : -f 1)" = 5 ] ||
     fail "mesh.compress_span is not named after the fourth time, and only then"
-kill_node m
+kill_node m # r computed no shard of the span
+wait_until 60 "r to go back" grep -q "^a node that had shards of this span is gone: going back to step 0$" "$WORK/r.log"
 kill_node r
 echo "four were killed within a span, one came: $(grep "computes from step" "$WORK/m.log")"
 
