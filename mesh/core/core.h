@@ -305,7 +305,7 @@ struct core_stats {
     uint64_t plans, aborts; /* adopted, and given up, so far */
     uint64_t waits_us;      /* how long others have waited for a plan of this node, see plan.h */
     uint64_t step_us;       /* time of the longest recent round or compute */
-    double missing;         /* the share of the model that no node here holds, if all wait for it */
+    unsigned missing;       /* percent of the model that no node here holds, if all wait for it */
     /* how often the trainer went back to an older state, see CORE_STATE_DAMAGED and trainer->back */
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */

@@ -332,12 +332,24 @@ train_tell_doing(struct run *run)
     if (tell_waiting(run))
         return;
     char text[TRAIN_LINE];
-    snprintf(text, sizeof text, "waiting for nodes with room for %.0f %% of the model",
-             100 * stats.core.missing);
+    snprintf(text, sizeof text,
+             run->state.header->step > 0
+                 ? "waiting for %u %% of the model: start the nodes that had it, also if they ended"
+                 : "waiting for nodes with room for %u %% of the model",
+             stats.core.missing);
     if (stats.core.missing > 0)
         metrics_doing(run->metrics, text);
     else if (stats.core.catching_up)
         metrics_doing(run->metrics, "catching up");
+}
+
+void
+train_tell_resumed(struct run *run, const char *skipped)
+{
+    const struct state_header *h = run->state.header;
+    train_say(run, 6, "resumed at step %llu%s%s%s", (unsigned long long)h->step,
+              h->done ? ", the last one: this run is over" : "", skipped[0] ? "; skipped " : "",
+              skipped);
 }
 
 /* `why`: there is no checkpoint; or NULL. */

@@ -2,7 +2,8 @@
 """parts.py - nodes that hold parts of a model: one is killed before its first checkpoint, in the last ten steps, or at the end, and
 comes back.
 
-Every run draws 2..--nodes nodes, stages, who and when; the kinds take turns:
+Every run draws 2..--nodes nodes, stages, who and when. In every other run mesh.mirror is no; in the rest each node has memory for
+half of the model or more (train.memory_max). The kinds take turns:
 
     first   before anything is saved; it comes back with its folder
     lost    as first, or later; it comes back with an empty folder, so that what it held is nowhere
@@ -23,6 +24,12 @@ import stages
 STEPS, LAST = 60, 10
 KINDS = ["first", "lost", "last", "end", "late"]
 LIMIT_S = 120  # a node waits at most 60 s for what nobody has
+MEMORY = (46, 50)  # MiB: two nodes hold all of this
+WIDE = """run: {name: wide, seed: 3, numerics: portable}
+data: {source: glyphs, train: 96, test: 24}
+model: [flatten, dense: 256, relu, dense: 256, relu, dense: 256, relu, dense: 256, relu, dense: 10]
+train: {epochs: 1000, batch: 48, shards: 4, steps: STEPS, eval_every: 0, optimizer: {sgd: 0.05}}
+"""
 
 
 def draw(random, kind, nodes_max):
@@ -65,8 +72,9 @@ def back(mesh, kind, names, victim):
 def one(folder, random, index, nodes_max, references):
     kind = KINDS[index % len(KINDS)]
     names, victim, point, every, count = draw(random, kind, nodes_max)
-    job = references["job"]
-    options = [*stages.options(job), "--set", f"mesh.stages={count}", "--set", "mesh.mirror=no", "--set", f"train.checkpoint_every={every}",
+    job, hashes = references[index % 2]
+    room = f"train.memory_max={random.randint(*MEMORY)}" if index % 2 else "mesh.mirror=no"
+    options = [*stages.options(job), "--set", f"mesh.stages={count}", "--set", room, "--set", f"train.checkpoint_every={every}",
                "--set", f"mesh.schedule={random.choice(stages.SCHEDULES)}"]
     with chaos.Mesh(folder, job, options=options, program=chaos.FAILNODE) as mesh:
         for name in names:
@@ -77,17 +85,19 @@ def one(folder, random, index, nodes_max, references):
         again = killed and back(mesh, kind, names, victim)
         mesh.finish(names, LIMIT_S)
         found = mesh.hashes(names)
-        if found != {references["hashes"]}:
-            raise chaos.Failed(f"{kind}: {victim} of {len(names)} killed at {point}: hashes {found}, expected {references['hashes']}")
+        if found != {hashes}:
+            raise chaos.Failed(f"{kind}: {victim} of {len(names)} killed at {point}: hashes {found}, expected {hashes}")
         return kind, time.monotonic() - began, again
 
 
 def body(runs):
     args = runs.args
     chaos.needs(chaos.FAILNODE)
-    job = stages.write(os.path.join(runs.folder, "job"), "cnn", STEPS)
-    hashes, _ = chaos.reference(runs.folder, job, *stages.options(job))
-    done = [result for result in (runs.do(one, index, args.nodes, {"job": job, "hashes": hashes}) for index in runs) if result]
+    jobs = [stages.write(os.path.join(runs.folder, "job"), "cnn", STEPS), os.path.join(runs.folder, "job", "wide.yaml")]
+    with open(jobs[1], "w", encoding="ascii") as out:
+        out.write(WIDE.replace("STEPS", str(STEPS)))
+    references = [(job, chaos.reference(os.path.join(runs.folder, f"one-{i}"), job, *stages.options(job))[0]) for i, job in enumerate(jobs)]
+    done = [result for result in (runs.do(one, index, args.nodes, references) for index in runs) if result]
     rows = []
     for kind in KINDS:
         took = [seconds for name, seconds, _ in done if name == kind]

@@ -226,6 +226,9 @@ before_the_first_round_one_of_two_with_the_same_part_chooses_again(void **state)
         assert_int_equal(chosen_after(1), 0);
         uint64_t again = chosen_after(HOLDING_LOST_LEAST_US);
         assert_int_equal(again & 1, id == 2);
+        node->config.stages.room = bytes[0] - 1; /* what it would take instead is here, too */
+        bytes[1] = 1;
+        assert_int_equal(chosen_after(HOLDING_LOST_LEAST_US), 0);
         node->holding = (struct holding){0};
         node->round = node->view.of[0].beat.round = 4; /* what it has is worth something */
         assert_int_equal(chosen_after(1) | chosen_after(HOLDING_LOST_MOST_US), 0);
@@ -242,13 +245,16 @@ stays_for(uint64_t holds, bool done)
 }
 
 static void
-who_is_done_stays_for_a_part_that_was_lost_before_its_end(void **state)
+who_is_done_stays_for_a_part_that_was_lost_before_its_files(void **state)
 {
     (void)state;
     struct rand rand = {10};
     draw(&rand, 1);
     node->config.stages.cut_count = 1;
-    assert_false(stays_for(2, true));
+    assert_true(stays_for(2, true)); /* killed while it wrote its files */
+    node->peers.peers[0].state = PEER_FREE;
+    assert_false(stays_for(2, true)); /* it said goodbye */
+    assert_true(stays_for(2, false));
     assert_true(
         stays_for(3, false)); /* it may have taken some of it later: only a part is on its disk */
     node->config.stages.bytes = NULL;
@@ -507,7 +513,7 @@ main(void)
         cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
         cmocka_unit_test(who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it),
         cmocka_unit_test(before_the_first_round_one_of_two_with_the_same_part_chooses_again),
-        cmocka_unit_test(who_is_done_stays_for_a_part_that_was_lost_before_its_end),
+        cmocka_unit_test(who_is_done_stays_for_a_part_that_was_lost_before_its_files),
         cmocka_unit_test(within_a_span_each_node_computes_what_it_keeps),
         cmocka_unit_test(what_two_nodes_keep_is_computed_once),
         cmocka_unit_test(who_lacks_a_stage_of_a_shard_goes_back),

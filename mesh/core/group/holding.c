@@ -142,7 +142,7 @@ nowhere(const struct core *core)
     return lacking(core) & ~held_at(core, true);
 }
 
-double
+unsigned
 holding_missing(const struct core *core)
 {
     const struct core_stages *stages = &core->config.stages;
@@ -153,7 +153,8 @@ holding_missing(const struct core *core)
         all += stages->bytes[s];
         missing += lost >> s & 1 ? stages->bytes[s] : 0;
     }
-    return all ? (double)missing / (double)all : 0;
+    uint64_t percent = all ? 100 * missing / all : 0;
+    return missing > 0 && percent == 0 ? 1 : (unsigned)percent;
 }
 
 static bool
@@ -246,9 +247,9 @@ is_lost(struct holding *holding, const struct core *core, bool lacks)
     uint64_t us = lost_after_us(core);
     if (lacks && holding->lost_at.us == 0)
         core_log(core, 5,
-                 "nobody here holds %.0f %% of the model: if nobody who does comes within %.0f s, "
+                 "nobody here holds %u %% of the model: if nobody who does comes within %.0f s, "
                  "this node takes it, and all begin again from step 0",
-                 100 * holding_missing(core), 1e-6 * (double)us);
+                 holding_missing(core), 1e-6 * (double)us);
     return lasts(&holding->lost_at, core, lacks, us) && !core_mutant(MUTANT_LOST);
 }
 
@@ -271,7 +272,8 @@ choose_again(struct holding *holding, const struct core *core, bool idle)
     if (!lasts(&holding->lost_at, core, lacks, HOLDING_LOST_LEAST_US))
         return 0;
     places_find(&c, core);
-    return holding_choose(&c);
+    uint64_t chosen = holding_choose(&c);
+    return chosen & nowhere(core) ? chosen : 0; /* else there is no room for what is lacking */
 }
 
 static uint64_t
@@ -564,7 +566,8 @@ holding_gone(struct holding *holding, const struct core *core, int i)
     const struct core_stages *stages = &core->config.stages;
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     bool whole = said->holds == 0 || said->holds == core_segments(stages);
-    if (said->done || (whole && !stages->bytes))
+    bool wrote = said->done && core->peers.peers[i].state == PEER_FREE; /* it said goodbye */
+    if (wrote || (whole && !stages->bytes))
         return;
     holding->gone++;
     holding->gone_at = core->awake;

@@ -22,7 +22,7 @@
  *
  * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if they are
  * there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a state of those
- * ahead. A node that is done stays for a while when one that held a part was lost before it was done. */
+ * ahead. A node that is done stays for a while when one that held a part was lost before it said that it has its files. */
 #ifndef MESH_HOLDING_H
 #define MESH_HOLDING_H
 
@@ -97,8 +97,8 @@ bool holding_keep(const struct core *core, const struct group_choice *choice,
                   struct proto_plan *plan);
 /* Do these nodes together hold the whole model, and shards that must not change hands? */
 bool holding_covers(const struct core *core, const struct group_choice *choice);
-/* How much of the model nobody here holds, whatever round they are at: 0 to 1. */
-double holding_missing(const struct core *core);
+/* How much of the model nobody here holds, whatever round they are at, in percent; 0: nothing. */
+unsigned holding_missing(const struct core *core);
 
 /* A member contradicted the hash of a segment. One of us is wrong, and perhaps nobody else holds it. */
 void holding_differs(struct holding *holding);

@@ -429,6 +429,9 @@ on_applied(struct core *core, const struct core_state *now)
     hold_parts(core, now);
     holding_applied(&core->holding, core->round, was == TRAINER_COMMITTING);
     holding_tick(&core->holding, core);
+    if (core->done && holding_stays(core))
+        core_log(core, 6, "done; waiting up to %d s for a node that had a part of the model",
+                 HOLDING_STAY_US / 1000000);
     divergence_applied(&core->divergence, core, was == TRAINER_ADOPTING || was == TRAINER_START);
     round_next(core);
 }
