@@ -89,7 +89,7 @@ parts_hold(struct run *run, const struct stages_mesh *mesh, uint64_t segments, s
     if (run->folder.unread)
         train_read(run, &found, &none);
     if (run->folder.unread && found.whole)
-        train_say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
+        train_tell_resumed(run, "");
     run->folder.unread = false;
     if (segments != core_segments(&mesh->core))
         tell(run, mesh);

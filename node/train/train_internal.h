@@ -169,6 +169,8 @@ bool train_tell_hopeless(struct run *run);
 void train_tell_doing(struct run *run);
 /* Once, after a while: nobody answers. Others may be there, and not get through. */
 void train_tell_lonely(struct run *run);
+/* With a checkpoint. `skipped`: others that were of no use, or "". */
+void train_tell_resumed(struct run *run, const char *skipped);
 void train_tell_stopped(struct run *run, const char *why);
 /* Checkpoints are damaged, and others cannot help: 0 or, if no whole one is left, the exit status. Says so. */
 int train_tell_damaged(struct run *run);

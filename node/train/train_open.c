@@ -418,8 +418,7 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
         train_say(run, 4, "%s/%s is empty or damaged, as a power cut may leave it: passed over",
                   config->out, run->folder.unreadable);
     if (run->folder.found.whole && (!run->folder.found.damaged_count || !run->way->repair))
-        train_say(run, 6, "resumed at step %llu%s%s", (unsigned long long)run->state.header->step,
-                  skipped[0] ? "; skipped " : "", skipped);
+        train_tell_resumed(run, skipped);
     tell_parts(run);
     if (start == TRAIN_RESUME && !run->folder.resumed)
         train_say(

@@ -35,7 +35,7 @@ repair_damaged(struct run *run)
         return 1;
     }
     if (run->folder.found.whole)
-        train_say(run, 6, "resumed at step %llu", (unsigned long long)run->state.header->step);
+        train_tell_resumed(run, "");
     return 0;
 }
 
@@ -510,13 +510,14 @@ static void
 tell_caught_up(struct run *run)
 {
     struct rounds_run *rounds = run->own;
+    const struct state_header *h = run->state.header;
     double now = clock_s();
-    if (rounds->caught_at > 0 && now - rounds->caught_at < CAUGHT_S)
+    if (rounds->caught_at > 0 && now - rounds->caught_at < CAUGHT_S && !h->done)
         return;
     rounds->caught_at = now;
-    train_say(run, 6, "caught up: at step %llu of %llu",
-              (unsigned long long)run->state.header->step,
-              (unsigned long long)state_steps_total(&run->state));
+    train_say(run, 6, "caught up: at step %llu of %llu%s", (unsigned long long)h->step,
+              (unsigned long long)state_steps_total(&run->state),
+              h->done ? ": this run is over" : "");
 }
 
 /* Who comes later did not see it chosen. */

@@ -77,8 +77,17 @@ same_hash c fresh
 [ "$(result c params_sha256)" != "$(result whole params_sha256)" ] || fail "the rate changed nothing"
 proved c fresh
 before=$(result c state_sha256)
-alone c --set train.epochs=4 --set train.optimizer.sgd.rate=0.01 --set train.schedule=cosine --resume
+ended=(--set train.epochs=4 --set train.optimizer.sgd.rate=0.01 --set train.schedule=cosine)
+alone c "${ended[@]}" --resume
 [ "$(result c state_sha256)" = "$before" ] || fail "the ended run went on"
+says c '^resumed at step 80, the last one: this run is over$'
+WHERE[c]="env MESHNODE_FAIL=done:1:hang"
+MESHNODE=$FAILNODE node c "$WORK/job.yaml" "${ended[@]}" --resume
+node late "$WORK/job.yaml" "${ended[@]}" --set "train.past=$past" --peers 2
+finished 60 late
+kill_node c
+same_hash fresh late
+says late '^caught up: at step 80 of 80: this run is over$'
 
 echo "several nodes, one that has a part of it, and one that has nothing"
 looks() { # NAME
