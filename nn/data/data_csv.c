@@ -27,7 +27,6 @@
 #include "nn/data/data_csv.h"
 #include "proto/text.h"
 
-#define COARSE     0.01 /* of the deviation of a column: what its numbers may be rounded by */
 #define VALUES_MAX ((uint64_t)4 << 30) /* bytes of all samples */
 
 const struct data_table *
@@ -109,21 +108,25 @@ label_order(const char *a, const char *b)
 
 /* --- rows --- */
 
-typedef int csv_row(struct csv *csv, size_t row, void *ctx);
-
-static bool
-is_gap(const struct csv *csv, size_t i)
+enum data_field_kind
+csv_kind(const struct csv *csv, size_t i)
 {
     size_t f = csv->column[i].field;
-    return csv->column[i].missing > 0 && f != CSV_NO_FIELD &&
-           csv->table->field[f].kind != DATA_IGNORED && csv_is_missing(csv->cell[i]);
+    return f == CSV_NO_FIELD ? DATA_IGNORED : csv->table->field[f].kind;
+}
+
+bool
+csv_is_gap(const struct csv *csv, size_t i)
+{
+    return csv->column[i].missing > 0 && csv_kind(csv, i) != DATA_IGNORED &&
+           csv_is_missing(csv->cell[i]);
 }
 
 static bool
 has_gap(const struct csv *csv)
 {
     for (size_t i = 0; i < csv->columns; i++)
-        if (is_gap(csv, i))
+        if (csv_is_gap(csv, i))
             return true;
     return false;
 }
@@ -145,102 +148,14 @@ each_row_of(struct csv *csv, size_t file, csv_row *take, size_t *i, void *ctx)
 }
 
 /* Of all files, once it is known which first rows are headers, and which rows are dropped. */
-static int
-each_row(struct csv *csv, csv_row *take, void *ctx)
+int
+csv_each_row(struct csv *csv, csv_row *take, void *ctx)
 {
     size_t i = 0;
     int rc = 0;
     for (size_t file = 0; file < csv->files && !rc; file++)
         rc = each_row_of(csv, file, take, &i, ctx);
     return rc;
-}
-
-/* --- missing cells --- */
-
-struct gaps {
-    size_t rows, labels;
-    struct csv_reader in; /* where the first one is, of labels if there is one */
-    struct csv_text cell;
-    enum data_field_kind kind;
-};
-
-static int
-count_gap(struct csv *csv, size_t row, void *ctx)
-{
-    struct gaps *gaps = ctx;
-    bool here = false, label = false;
-    (void)row;
-    for (size_t i = 0; i < csv->columns; i++) {
-        if (!is_gap(csv, i))
-            continue;
-        enum data_field_kind kind = csv->table->field[csv->column[i].field].kind;
-        bool first = (!gaps->rows && !here) || (kind == DATA_LABEL && !gaps->labels);
-        here = true;
-        label = label || kind == DATA_LABEL;
-        if (!first)
-            continue;
-        gaps->in = csv->in;
-        gaps->in.column = i + 1;
-        gaps->cell = csv->cell[i];
-        gaps->kind = kind;
-    }
-    gaps->rows += here;
-    gaps->labels += label;
-    return 0;
-}
-
-static const char *
-kind_name(const struct csv *csv, enum data_field_kind kind)
-{
-    if (kind == DATA_LABEL && !csv->spec->regression)
-        return "a label";
-    return kind == DATA_WORDS ? "a word" : "a number";
-}
-
-static int
-refuse_gaps(const struct csv *csv, const struct gaps *gaps)
-{
-    struct why *why = csv->in.why;
-    csv_refuse(&gaps->in, gaps->cell, kind_name(csv, gaps->kind));
-    if (csv_like(csv))
-        why_append(why, ": the model has learned without missing cells (data.missing: mean)");
-    else if (gaps->labels == csv->rows)
-        why_append(why, "; the column of labels is empty: data.label chooses another one");
-    else if (gaps->labels)
-        why_append(why,
-                   "; %zu of %zu rows have no label: data.missing: drop leaves out each row with a "
-                   "missing cell",
-                   gaps->labels, csv->rows);
-    else
-        why_append(why,
-                   "; %zu of %zu rows have missing cells: data.missing: mean takes the mean of the "
-                   "training rows instead, drop leaves the rows out",
-                   gaps->rows, csv->rows);
-    return -EBADMSG;
-}
-
-/* Refuse them, drop their rows, or let them be. */
-static int
-treat_gaps(struct csv *csv)
-{
-    size_t missing = 0;
-    struct gaps gaps = {0};
-    for (size_t i = 0; i < csv->columns; i++)
-        if (csv->column[i].field != CSV_NO_FIELD &&
-            csv->table->field[csv->column[i].field].kind != DATA_IGNORED)
-            missing += csv->column[i].missing;
-    if (missing == 0)
-        return 0;
-    int rc = each_row(csv, count_gap, &gaps);
-    if (rc)
-        return rc;
-    if (csv->spec->missing == DATA_MISSING_DROP && !csv->spec->bare) {
-        csv->drops = true;
-        csv->rows -= gaps.rows;
-        csv->table->dropped = gaps.rows;
-        return 0;
-    }
-    return csv->table->fills && !gaps.labels ? 0 : refuse_gaps(csv, &gaps);
 }
 
 /* --- the second pass: labels, and the categories of the training rows --- */
@@ -284,11 +199,11 @@ add_category(struct csv *csv, size_t i)
 {
     struct csv_column *column = &csv->column[i];
     char text[DATA_NAME_SIZE];
-    if (is_gap(csv, i)) {
+    if (csv_is_gap(csv, i)) {
         column->gaps++;
         return 0;
     }
-    if (csv->table->field[column->field].kind != DATA_WORDS)
+    if (csv_kind(csv, i) != DATA_WORDS)
         return 0;
     csv_unquote(csv->cell[i], text, sizeof text);
     int rc = words_add(&column->category, text);
@@ -309,8 +224,7 @@ learn_row(struct csv *csv, size_t row, void *ctx)
     enum data_part part = part_of_row(csv, ctx, row);
     int rc = 0;
     for (size_t i = 0; i < csv->columns && !rc; i++) {
-        size_t f = csv->column[i].field;
-        enum data_field_kind kind = f == CSV_NO_FIELD ? DATA_IGNORED : csv->table->field[f].kind;
+        enum data_field_kind kind = csv_kind(csv, i);
         if (kind == DATA_LABEL)
             rc = add_label(csv, i);
         else if (kind != DATA_IGNORED && part == DATA_TRAIN && !csv_like(csv))
@@ -353,7 +267,7 @@ static int
 learn_columns(struct csv *csv, struct split *split)
 {
     csv->label.order = label_order;
-    int rc = each_row(csv, learn_row, split);
+    int rc = csv_each_row(csv, learn_row, split);
     return rc ? rc : settle_table(csv);
 }
 
@@ -434,9 +348,22 @@ fill_words(struct csv *csv, size_t i, const struct data_field *field, float *x)
         note_unknown(csv, i, text);
 }
 
+static int
+fill_number(struct csv *csv, size_t i, bool train, float *x)
+{
+    struct csv_column *column = &csv->column[i];
+    int rc = to_float(csv, i, x);
+    if (!rc && train && csv->spec->standardise) {
+        double number = strtod(csv->cell[i].at, NULL);
+        column->low = fmin(column->low, number);
+        column->high = fmax(column->high, number);
+    }
+    return rc;
+}
+
 /* A number that is missing is NaN until the mean is known. */
 static int
-fill_cell(struct csv *csv, size_t i, struct data_rows *rows)
+fill_cell(struct csv *csv, size_t i, bool train, struct data_rows *rows)
 {
     size_t f = csv->column[i].field;
     const struct data_field *field = &csv->table->field[f];
@@ -445,14 +372,14 @@ fill_cell(struct csv *csv, size_t i, struct data_rows *rows)
         return rows->target  ? to_float(csv, i, &rows->target[rows->count])
                : rows->label ? label_index(csv, i, &rows->label[rows->count])
                              : 0;
-    if (is_gap(csv, i)) {
+    if (csv_is_gap(csv, i)) {
         if (field->missing)
             x[data_field_features(field) - 1] = 1;
         *x = field->kind == DATA_NUMBERS ? NAN : *x;
         return 0;
     }
     if (field->kind == DATA_NUMBERS)
-        return to_float(csv, i, x);
+        return fill_number(csv, i, train, x);
     fill_words(csv, i, field, x);
     return 0;
 }
@@ -461,195 +388,13 @@ static int
 fill_row(struct csv *csv, size_t row, void *ctx)
 {
     struct split *split = ctx;
-    struct data_rows *rows = &split->set->part[part_of_row(csv, split, row)];
+    enum data_part part = part_of_row(csv, split, row);
+    struct data_rows *rows = &split->set->part[part];
     int rc = 0;
-    for (size_t i = 0; i < csv->columns && !rc; i++) {
-        size_t f = csv->column[i].field;
-        if (f != CSV_NO_FIELD && csv->table->field[f].kind != DATA_IGNORED)
-            rc = fill_cell(csv, i, rows);
-    }
+    for (size_t i = 0; i < csv->columns && !rc; i++)
+        if (csv_kind(csv, i) != DATA_IGNORED)
+            rc = fill_cell(csv, i, part == DATA_TRAIN, rows);
     rows->count++;
-    return rc;
-}
-
-/* What stands for a missing cell among the numbers of the files. */
-static float
-filling(const struct csv *csv, size_t f)
-{
-    const struct data_scaling *like = csv->spec->like;
-    float fill = csv->table->field[f].fill;
-    size_t i = csv->feature[f];
-    if (!csv->spec->scaled || !like->column || i >= nn_shape_size(&like->input))
-        return fill;
-    return (float)(((double)fill - like->column[i].mean) * like->column[i].scale);
-}
-
-/* The mean of the cells that are there, and what stands for the others. */
-static int
-fill_gaps(struct csv *csv, struct data_set *set, size_t f)
-{
-    struct data_field *field = &csv->table->field[f];
-    const struct data_rows *train = &set->part[DATA_TRAIN];
-    double sum = 0;
-    size_t there = 0;
-    for (size_t i = 0; i < train->count; i++) {
-        float x = train->value[i * csv->features + csv->feature[f]];
-        there += !isnan(x);
-        sum += isnan(x) ? 0 : (double)x;
-    }
-    if (!csv_like(csv) && there == 0)
-        return why_error(
-            csv->in.why, -EBADMSG,
-            "%s: column %zu has no values in the training part: data.ignore leaves it out",
-            csv->in.name, f + 1);
-    if (!csv_like(csv))
-        field->fill = (float)(sum / (double)there);
-    const float fill = filling(csv, f);
-    for (int p = 0; p < DATA_PARTS; p++)
-        for (size_t i = 0; i < set->part[p].count; i++) {
-            float *x = &set->part[p].value[i * csv->features + csv->feature[f]];
-            *x = isnan(*x) ? fill : *x;
-        }
-    return 0;
-}
-
-static int
-fill_all_gaps(struct csv *csv, struct data_set *set)
-{
-    int rc = 0;
-    for (size_t f = 0; f < csv->table->count && csv->table->fills && !rc; f++)
-        if (csv->table->field[f].kind == DATA_NUMBERS)
-            rc = fill_gaps(csv, set, f);
-    return rc;
-}
-
-/* Mean and deviation of the training rows, summed in their order. */
-static struct data_column
-column_of(const struct data_rows *train, size_t features, size_t index)
-{
-    double mean = 0, variance = 0;
-    for (size_t i = 0; i < train->count; i++)
-        mean += (double)train->value[i * features + index];
-    mean /= (double)train->count;
-    for (size_t i = 0; i < train->count; i++) {
-        double off = (double)train->value[i * features + index] - mean;
-        variance += off * off;
-    }
-    variance /= (double)train->count;
-    return (struct data_column){mean, variance > 0 ? 1 / sqrt(variance) : 1};
-}
-
-/* --- numbers that float is too coarse for --- */
-
-/* Of the training rows. */
-struct range {
-    double low, high;
-    bool read; /* from the text: as float all numbers are the same */
-};
-
-/* [columns] The table has a field for each column here. */
-struct ranges {
-    const struct split *split;
-    struct range *of;
-};
-
-static bool
-has_numbers(const struct csv *csv, size_t f)
-{
-    return csv->table->field[f].kind == DATA_NUMBERS;
-}
-
-static int
-read_ranges(struct csv *csv, size_t row, void *ctx)
-{
-    struct ranges *ranges = ctx;
-    if (part_of_row(csv, ranges->split, row) != DATA_TRAIN)
-        return 0;
-    for (size_t f = 0; f < csv->columns; f++) {
-        struct range *range = &ranges->of[f];
-        if (!range->read || csv_is_missing(csv->cell[f]))
-            continue;
-        double x = strtod(csv->cell[f].at, NULL);
-        range->low = fmin(range->low, x);
-        range->high = fmax(range->high, x);
-    }
-    return 0;
-}
-
-static struct range
-stored_range(const struct data_rows *train, size_t features, size_t index)
-{
-    struct range range = {HUGE_VAL, -HUGE_VAL, false};
-    for (size_t i = 0; i < train->count; i++) {
-        double x = (double)train->value[i * features + index];
-        range.low = fmin(range.low, x);
-        range.high = fmax(range.high, x);
-    }
-    return range.low < range.high ? range : (struct range){HUGE_VAL, -HUGE_VAL, true};
-}
-
-/* Is float too coarse for the differences of a column? */
-static void
-remark_coarse(struct csv *csv, const struct range *range, size_t f, double scale)
-{
-    char name[2 * DATA_NAME_SIZE];
-    float most = (float)fmax(fabs(range->low), fabs(range->high));
-    double step = (double)nextafterf(most, INFINITY) - (double)most;
-    if ((range->read ? range->low >= range->high : step * scale <= COARSE) || csv->coarse++ > 0)
-        return;
-    why_append(csv->remark, "%s%s, %s: numbers up to %.9g are rounded to steps of %.3g, and ",
-               csv->remark->line[0] ? "; " : "", csv->in.name,
-               csv_column_name(csv, f, name, sizeof name), (double)most, step);
-    if (range->read)
-        why_append(csv->remark, "all become the same");
-    else
-        why_append(csv->remark, "their deviation is %.3g", 1 / scale);
-}
-
-static int
-remark_all_coarse(struct csv *csv, const struct split *split)
-{
-    const struct data_set *set = split->set;
-    struct ranges ranges = {split, calloc(csv->columns, sizeof *ranges.of)};
-    bool reads = false;
-    if (!ranges.of)
-        return -ENOMEM;
-    for (size_t f = 0; f < csv->columns; f++)
-        if (has_numbers(csv, f)) {
-            ranges.of[f] = stored_range(&set->part[DATA_TRAIN], csv->features, csv->feature[f]);
-            reads = reads || ranges.of[f].read;
-        }
-    int rc = reads ? each_row(csv, read_ranges, &ranges) : 0;
-    for (size_t f = 0; f < csv->columns && !rc; f++)
-        if (has_numbers(csv, f))
-            remark_coarse(csv, &ranges.of[f], f, set->column[csv->feature[f]].scale);
-    if (csv->coarse > 1)
-        why_append(csv->remark, ", and so in %zu more columns", csv->coarse - 1);
-    if (csv->coarse)
-        why_append(csv->remark, ": subtract a constant from them in the file");
-    free(ranges.of);
-    return rc;
-}
-
-/* Features that are 0 or 1 stay so. */
-static int
-standardise(struct csv *csv, const struct split *split)
-{
-    struct data_set *set = split->set;
-    set->column = calloc(csv->features, sizeof *set->column);
-    if (!set->column)
-        return -ENOMEM;
-    for (size_t i = 0; i < csv->features; i++)
-        set->column[i].scale = 1;
-    for (size_t f = 0; f < csv->columns; f++)
-        if (has_numbers(csv, f))
-            set->column[csv->feature[f]] =
-                column_of(&set->part[DATA_TRAIN], csv->features, csv->feature[f]);
-    int rc = remark_all_coarse(csv, split);
-    for (size_t f = 0; f < csv->columns && !rc; f++)
-        for (int p = 0; p < DATA_PARTS && has_numbers(csv, f); p++)
-            data_scale_column(&set->part[p], csv->features, csv->feature[f],
-                              &set->column[csv->feature[f]]);
     return rc;
 }
 
@@ -682,12 +427,12 @@ split_and_read(struct csv *csv, struct data_set *set)
     int rc = learn_columns(csv, &split);
     rc = rc ? rc : part_alloc(csv, &set->part[DATA_TRAIN], csv->rows - split.test);
     rc = rc ? rc : part_alloc(csv, &set->part[DATA_TEST], split.test);
-    rc = rc ? rc : each_row(csv, fill_row, &split);
-    rc = rc ? rc : fill_all_gaps(csv, set);
+    rc = rc ? rc : csv_each_row(csv, fill_row, &split);
+    rc = rc ? rc : csv_fill_gaps(csv, set);
     rc = rc ? rc : name_classes(csv, set);
     remark_unknown(csv);
     if (!rc && spec->standardise && !spec->like)
-        rc = standardise(csv, &split);
+        rc = csv_standardise(csv, set);
     set->info.input = (struct nn_shape){1, {csv->features}};
     set->info.classes = spec->regression     ? 0
                         : known_classes(csv) ? known_classes(csv)
@@ -722,7 +467,7 @@ parse(struct csv *csv, struct data_set *set, const struct data_csv_file *file, s
     rc = rc ? rc : check_row_count(csv);
     rc = rc ? rc : csv_plan(csv);
     csv->table->rows = csv->rows;
-    rc = rc ? rc : treat_gaps(csv);
+    rc = rc ? rc : csv_treat_gaps(csv);
     rc = rc ? rc : check_row_count(csv);
     rc = rc ? rc : split_and_read(csv, set);
     return rc == -ENOMEM ? why_error(why, rc, "%s: no memory for its numbers", file[0].name) : rc;

@@ -1,5 +1,6 @@
 /* data_csv.h - a table while it is read, for data_csv_scan.c (what is in its columns), data_csv_header.c (is the first
- * row one of names?), data_csv_plan.c (what each column becomes) and data_csv.c (its rows). */
+ * row one of names?), data_csv_plan.c (what each column becomes), data_csv_missing.c, data_csv_scale.c, and data_csv.c
+ * (its rows). */
 #ifndef NN_DATA_CSV_H
 #define NN_DATA_CSV_H
 
@@ -24,6 +25,7 @@ struct csv_column {
     /* of the training rows */
     struct words category;
     size_t gaps;
+    double low, high; /* with spec->standardise */
 };
 #define CSV_NO_FIELD SIZE_MAX
 
@@ -75,6 +77,19 @@ struct csv_run csv_run_of(const struct csv *csv);
 int csv_judge_header(struct csv *csv);
 /* From what the first pass has counted to csv->table, csv->feature and column->field. Returns 0 or a negative errno. */
 int csv_plan(struct csv *csv);
+/* What column `i` becomes; DATA_IGNORED: no feature, and no label. */
+enum data_field_kind csv_kind(const struct csv *csv, size_t i);
+/* Has it no value in the row that was read last, but in a column that counts? */
+bool csv_is_gap(const struct csv *csv, size_t i);
+/* Each row of all files, once it is known which first rows are headers, and which rows are dropped. Ends with the first
+ * error of `take`. */
+typedef int csv_row(struct csv *csv, size_t row, void *ctx);
+int csv_each_row(struct csv *csv, csv_row *take, void *ctx);
+/* Refuses missing cells, drops their rows, or lets them be; then they are NaN, for csv_fill_gaps. */
+int csv_treat_gaps(struct csv *csv);
+int csv_fill_gaps(struct csv *csv, struct data_set *set);
+/* Scales the columns of numbers, and remarks those for which float is too coarse. */
+int csv_standardise(struct csv *csv, struct data_set *set);
 /* Refuses cell `i` of the row that was read last. */
 int csv_refuse_cell(struct csv *csv, size_t i, const char *expected);
 /* A number, or what would be one with a decimal point. */

@@ -1,6 +1,7 @@
 /* data_csv_scan.c - the first pass over a table: what is in each column, and which first rows are headers. */
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,8 +127,11 @@ count_columns(struct csv *csv)
         return csv_refuse_file(&in, "over 1048576 columns");
     csv->cell = calloc(csv->columns, sizeof *csv->cell);
     csv->column = calloc(csv->columns, sizeof *csv->column);
-    for (size_t i = 0; csv->column && i < csv->columns; i++)
+    for (size_t i = 0; csv->column && i < csv->columns; i++) {
         csv->column[i].seen.order = csv->column[i].category.order = strcmp;
+        csv->column[i].low = HUGE_VAL;
+        csv->column[i].high = -HUGE_VAL;
+    }
     return csv->cell && csv->column ? 0 : -ENOMEM;
 }
 

@@ -330,7 +330,49 @@ def tables():
     table_case('quoted NA is a name', quoted, 'k', predict=False)
 
 
+def pick(words, count=50):
+    return [words[i] for i in draw.integers(0, len(words), count)]
+
+
+def odd_tables():
+    """Texts, numbers and labels as people have them."""
+    plain, short = numbers(50), draw.normal(0, 1, 50)
+    words = plain.assign(x0=pick(['Ulm, Donau', 'Bonn', '"Hi", he said', 'x;y']), y=pick(['row', 'label', 'p1', 'class']))
+    table_case('quoted commas', text_of(words, lineterminator='\r\n'), 'y', words)
+    tabs = words.assign(x1=pick(['a; b', 'c']))
+    table_case('quoted tabs', text_of(tabs, sep='\t'), 'y', tabs)
+    science = plain.assign(x0=[f'{v:.3e}' for v in short * 1e5], x1=[f'{v:.2E}' for v in short * 1e-9])
+    table_case('scientific', text_of(science), 'y', science, standardise=True, torch=True)
+    odd = plain.assign(x0=[f'+{abs(v):.2f}' for v in short], x1=[f'{abs(v) % 1:.3f}'[1:] for v in short],
+                       x2=[f'{i:04d}.' for i in range(50)])
+    table_case('odd numbers', text_of(odd), 'y', odd)
+    flags = plain.assign(x0=pick(['True', 'False']), x1=pick(['0', '1']), x2=pick(['TRUE', 'true', 'no']), y=pick(['True', 'False']))
+    table_case('booleans', text_of(flags), 'y', flags)
+    huge = plain.assign(x0=[str(2**63 + i * 1000003) for i in range(50)], y=pick(['9007199254740993', '9007199254740995', '-7']))
+    table_case('huge integers', text_of(huge), 'y', huge)
+    table_case('empty lines', '\r\n' + text_of(plain, lineterminator='\r\n') + '\r\n\r\n', 'y', plain)
+    table_case('blanks and BOM', '\ufeff' + text_of(plain).replace(',', ' , '), 'y', plain)
+    table_case('label in the middle', text_of(plain[['x0', 'y', 'x1', 'x2']]), 'y', plain[['x0', 'y', 'x1', 'x2']], label='y')
+    table_case('labels of all kinds', text_of(plain.assign(y=pick(['0.5', '10', '2.0', '-1', 'none', 'New  York']))), 'y')
+    dates = plain.assign(x0=pick(['2020-01-01', '2020-02-01', '2021-03-05']), x1=pick(['12:30', '00:01']), x2=pick('😀😎🎉'))
+    table_case('dates', text_of(dates), 'y', dates)
+    target = numbers(50, regression=True).assign(c=pick(['a', 'b', 'c']))[['y', 'c', 'x0', 'x1', 'x2']]
+    target.loc[draw.random(50) < 0.2, 'x1'] = '#N/A'
+    table_case('regression with words and gaps', text_of(target), 'y', target, regression=True, label='y', missing='mean')
+    named = plain.set_axis(['a, b', 'say "x"', 'ü', 'y'], axis=1)
+    table_case('commas in names', text_of(named), 'y', named, standardise=True)
+    many = frame_of([[f'c{i % 200}', f'{i * .01:.2f}', 'ab'[i % 2]] for i in range(600)], ['w', 'v', 'k'])
+    table_case('200 categories', text_of(many), 'k', many)
+
+
 def refusals():
+    counts = ''.join(f'{a:.1f},{b:.1f},{i % 3}\n' for i, (a, b) in enumerate(draw.normal(0, 1, (20, 2))))
+    refused('counts first', '20,2,a,b,c\n' + counts, 'line 2 (byte 11): 3 columns, expected 5 as in the first row, with a comma '
+            'between them; if line 1 is no row of the table, take it out')
+    refused('as many counts', '20,2,a\n' + counts, 'is the first row one of names? 20, 2, a; data.header: yes')
+    refused('wavelengths', '400.5,410.5,420.5,kind\n' + ''.join(f'3,2,{i},{"ab"[i % 2]}\n' for i in (0, 1, 0, 1)),
+            'is the first row one of names? 400.5, 410.5, ')
+    refused('no labels', 'a,b,\n1,2,\n3,4,\n', 'the column of labels is empty: data.label chooses another one')
     refused('missing cell', 'x,y\n1,a\n,b\n3,a\n?,b\n', 't.csv: line 3, column 1 (byte 8): "", expected a number; '
             '2 of 4 rows have missing cells: data.missing: mean')
     for word in ('NaN', '?', 'NA', 'null'):
@@ -480,6 +522,7 @@ def folders():
 
 
 tables()
+odd_tables()
 refusals()
 arrays()
 folders()
