@@ -93,7 +93,7 @@ to_float(struct csv *csv, size_t i, float *out)
     return isfinite(*out) ? 0 : csv_refuse_cell(csv, i, "a number in the range of float");
 }
 
-/* Numbers by value, before texts by their bytes. */
+/* Numbers by value, before texts by their bytes. Beyond what a double tells apart, numbers are texts, too. */
 static int
 label_order(const char *a, const char *b)
 {
@@ -103,7 +103,7 @@ label_order(const char *a, const char *b)
     if (!number)
         return strcmp(a, b);
     double x = strtod(a, NULL), y = strtod(b, NULL);
-    return (x > y) - (x < y);
+    return x == y && fabs(x) >= 0x1p53 ? strcmp(a, b) : (x > y) - (x < y);
 }
 
 /* --- rows --- */

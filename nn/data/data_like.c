@@ -38,7 +38,8 @@ data_like_class(const struct data_scaling *like, const char *name, size_t size)
     for (size_t i = 0; i < like->class_count; i++) {
         bool other = is_number(like->class_name[i], &value);
         numbers = numbers || other;
-        if (number && other ? value == wanted : strcmp(like->class_name[i], tidy) == 0)
+        bool exact = number && other && fabs(value) < 0x1p53;
+        if (exact ? value == wanted : strcmp(like->class_name[i], tidy) == 0)
             return (int)i;
     }
     bool index = number && !numbers && wanted >= 0 && wanted < (double)like->class_count;

@@ -584,6 +584,8 @@ classes_are_named_as_their_labels_are_written(void **state)
     check_names("1,dog\n2,cat\n3,dog\n4,\"a, b\"\n", &plain, 3,
                 (const char *[]){"a, b", "cat", "dog"});
     check_names("1;5\n2;1\n3;10\n4;none\n", &plain, 4, (const char *[]){"1", "5", "10", "none"});
+    check_names("1,9007199254740993\n2,9007199254740992\n", &plain, 2, /* equal as double */
+                (const char *[]){"9007199254740992", "9007199254740993"});
     check_names("1,ab\n2,K\xc3\xa4se\n", &plain, 2, (const char *[]){"K\xc3\xa4se", "ab"});
     check_names("a,k\n1,\"5\"\" pipe\"\n2,5\" pipe\n3,\"\"\"x\"\"\"\n", &plain, 2,
                 (const char *[]){"\"x\"", "5\" pipe"});

@@ -288,9 +288,9 @@ static void
 names_are_classes_of_the_model(void **state)
 {
     static const char word[][DATA_NAME_SIZE] = {"dog", "cat", "r\303\266t"};
-    static const char number[][DATA_NAME_SIZE] = {"3", "1", "2.5", "x"};
+    static const char number[][DATA_NAME_SIZE] = {"3", "1", "2.5", "x", "9007199254740993"};
     const struct data_scaling words = {.class_name = word, .class_count = 3};
-    const struct data_scaling numbers = {.class_name = number, .class_count = 4};
+    const struct data_scaling numbers = {.class_name = number, .class_count = 5};
     (void)state;
     assert_int_equal(class_of(&words, "dog"), 0);
     assert_int_equal(class_of(&words, "r\303\266t"), 2);
@@ -303,6 +303,8 @@ names_are_classes_of_the_model(void **state)
     assert_int_equal(class_of(&numbers, "3.0"), 0);
     assert_int_equal(class_of(&numbers, "25e-1"), 2);
     assert_int_equal(class_of(&numbers, "x"), 3);
+    assert_int_equal(class_of(&numbers, "9007199254740993"), 4);
+    assert_int_equal(class_of(&numbers, "9007199254740992"), -ENOENT); /* equal as double */
     assert_int_equal(class_of(&numbers, "0"), -ENOENT); /* not by place: some are numbers */
     assert_int_equal(data_like_number(&numbers, 3), 0);
 }
