@@ -98,12 +98,11 @@ wants_file(void *ctx, const char *name)
     if (!is_folder(folder, name) || strcmp(name, "__MACOSX") == 0)
         return 0;
     const char *last = strrchr(folder->path, '/');
-    return refuse_name(
-        folder, name,
-        strcmp(last ? last + 1 : folder->path, "train") == 0
-            ? "a folder in the folder of a class, expected images; or beside train a "
-              "folder test, val, valid or validation"
-            : "a folder in the folder of a class, expected images");
+    return refuse_name(folder, name,
+                       strcmp(last ? last + 1 : folder->path, "train") == 0
+                           ? "a folder among images, expected images alone; or beside train a "
+                             "folder test, val, valid or validation"
+                           : "a folder among images, expected images alone");
 }
 
 /* The images of one folder. */

@@ -257,7 +257,7 @@ what_does_not_belong_is_named(void **state)
     expect_refused(&spec, -EBADMSG, "/cat/4.webp: is neither .png nor .jpg or .jpeg: convert it");
     unlink(folder_path(&folder, "cat/4.webp"));
     make_folder(&folder, "cat/more");
-    expect_refused(&spec, -EBADMSG, "/cat/more: a folder in the folder of a class");
+    expect_refused(&spec, -EBADMSG, "/cat/more: a folder among images, expected images alone");
     rmdir(folder_path(&folder, "cat/more"));
     folder_write(&folder, "0.png", "x", 1);
     expect_refused(&spec, -EBADMSG, "/0.png: an image beside the folders of the classes");
