@@ -178,6 +178,8 @@ bool data_class_counts(const struct data_set *set, size_t *count);
  * UTF-8 of less than DATA_NAME_SIZE bytes, borrowed. NULL: the files give none but its number (glyphs, idx, npy,
  * text, and csv with data.classes). */
 const char *data_class_name(const struct data_set *set, size_t class);
+/* The same, or its number as text. Writes that to number[] in any case. */
+const char *data_class_text(const struct data_set *set, size_t class, char number[24]);
 /* The file of a sample, borrowed; NULL: it has none of its own. */
 const char *data_sample_name(const struct data_set *set, enum data_part part, uint32_t sample);
 size_t data_bytes(const struct data_set *set); /* of memory */

@@ -114,10 +114,10 @@ hash_names(uint64_t hash, const struct data_set *set)
         for (size_t w = 0; w < field->words; w++)
             hash = hash_more(hash, field->word[w], strlen(field->word[w]));
     }
-    for (size_t i = 0; set->class_name && i < set->info.classes; i++) {
-        snprintf(number, sizeof number, "%zu", i);
-        if (strcmp(set->class_name[i], number) != 0)
-            hash = hash_more(hash, set->class_name[i], strlen(set->class_name[i]));
+    for (size_t i = 0; i < set->info.classes; i++) {
+        const char *name = data_class_text(set, i, number);
+        if (strcmp(name, number) != 0)
+            hash = hash_more(hash, name, strlen(name));
     }
     return hash;
 }
@@ -319,6 +319,14 @@ data_class_name(const struct data_set *set, size_t class)
 {
     assert(class < set->info.classes);
     return set->class_name ? set->class_name[class] : NULL;
+}
+
+const char *
+data_class_text(const struct data_set *set, size_t class, char number[24])
+{
+    const char *name = data_class_name(set, class);
+    snprintf(number, 24, "%zu", class);
+    return name ? name : number;
 }
 
 size_t

@@ -84,20 +84,18 @@ static int
 number_labels(struct data_set *set, const struct data_scaling *like, struct why *why)
 {
     int map[DATA_CLASSES_MAX];
-    char number[16];
+    char number[24];
     assert(set->info.classes <= DATA_CLASSES_MAX);
     for (size_t c = 0; c < set->info.classes; c++) {
-        const char *name = set->class_name ? set->class_name[c] : NULL;
-        map[c] =
-            name ? data_like_class(like, name, strlen(name)) : data_like_number(like, (double)c);
+        const char *name = data_class_text(set, c, number);
+        map[c] = data_like_class(like, name, strlen(name));
     }
     for (int p = 0; p < DATA_PARTS; p++)
         for (uint32_t i = 0; set->part[p].label && i < set->part[p].count; i++) {
             int32_t *label = &set->part[p].label[i];
-            snprintf(number, sizeof number, "%d", (int)*label);
             if (map[*label] < 0)
-                return refuse_class(set, p, i, set->class_name ? set->class_name[*label] : number,
-                                    like, why);
+                return refuse_class(set, p, i, data_class_text(set, (size_t)*label, number), like,
+                                    why);
             *label = map[*label];
         }
     return 0;

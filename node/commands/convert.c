@@ -161,13 +161,10 @@ static void
 tell_labels(const struct data_set *data)
 {
     size_t classes = data_info(data)->classes;
+    char number[24];
     bool named = false;
-    for (size_t i = 0; i < classes; i++) {
-        char number[24];
-        const char *name = data_class_name(data, i);
-        snprintf(number, sizeof number, "%zu", i);
-        named = named || (name && strcmp(name, number) != 0);
-    }
+    for (size_t i = 0; i < classes; i++)
+        named = named || strcmp(data_class_text(data, i, number), number) != 0;
     for (size_t i = 0; i < classes && named; i++)
         printf("%s%zu is %s%s", i ? ", " : "labels: ", i, data_class_name(data, i),
                i + 1 < classes ? "" : "\n");

@@ -44,9 +44,7 @@ data_text_classes(const struct data_set *data, char *out, size_t size)
     out[0] = '\0';
     for (size_t i = 0; count && data_class_counts(data, count) && i < classes; i++) {
         char item[ITEM], number[24];
-        const char *name = data_class_name(data, i);
-        snprintf(number, sizeof number, "%zu", i);
-        snprintf(item, sizeof item, "%s %zu", name ? name : number, count[i]);
+        snprintf(item, sizeof item, "%s %zu", data_class_text(data, i, number), count[i]);
         item_add(&list, item);
     }
     items_end(&list);

@@ -147,11 +147,8 @@ add_classes(struct pairs *pairs, const struct data_set *data)
     if (count == 0 || count > COLUMNS_MAX || data_info(data)->labels > 1)
         return;
     json_t *names = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const char *name = data_class_name(data, i);
-        snprintf(number, sizeof number, "%zu", i);
-        json_array_append_new(names, json_string(name ? name : number));
-    }
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(names, json_string(data_class_text(data, i, number)));
     add_list(pairs, "classes", names);
 }
 
