@@ -262,7 +262,7 @@ shard_bits(const struct exact *exact, size_t block)
     return exact->flush ? FLUSH_BITS : exact->codec->bits;
 }
 
-/* Does a unit stand for the size of all elements? */
+/* Does the codec send signs only? */
 static bool
 is_sign(const struct exact *exact)
 {

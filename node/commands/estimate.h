@@ -1,4 +1,5 @@
-/* estimate.h - for `meshnode check --peers N`: how long a step takes with 1..N nodes like this machine, and how many pay.
+/* estimate.h - for `meshnode check --peers N`: how long a step takes with 1..N nodes like this machine, and how
+ * many are worth it.
  *
  * It computes a few steps of the job here, and asks mesh/core/group/cost.h what they take together on lines of 10 Mbit/s,
  * 100 Mbit/s and 1 Gbit/s. If the job has stages, it says more of the last of these (estimate_stages.h). What each codec would send

@@ -79,8 +79,7 @@ used_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Shard s has the gradient from element s on: so what is not zero lies elsewhere in each, and yet shards are large where others are,
- * as neighbours are. */
+/* Shifts the gradient by s elements for shard s, so that shards differ and keep their local structure. */
 static void
 trial_turn(struct trial *trial, size_t s)
 {

@@ -11,9 +11,9 @@
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are
  * measured with gradients of the step before: some shards of a part of the largest weight, until the unit has come to
  * rest. With a memory, bytes are the mean over a span. With `none` encoding costs nothing, as it is done while a
- * gradient is computed. A codec must save a tenth, and one with a memory two: it takes room, and who joins waits for
- * the end of a span. What is measured is processor time. It counts as many times as the whole trial took longer than
- * that: nodes that share a machine try at the same time.
+ * gradient is computed. A codec is taken if it saves a tenth of the time; one with a memory if it saves two tenths, as
+ * it takes room and who joins waits for the end of a span. What is measured is processor time. It counts as many times
+ * as the whole trial took longer than that: nodes that share a machine try at the same time.
  *
  * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones.
  * */
@@ -33,8 +33,8 @@ struct choice {
     double alone_s;          /* what the other shards would take here; 0: unknown */
 };
 
-/* A codec must save a tenth, and another one with a memory: that takes room, and who joins waits for the end of a span.
- * So what steps of so many seconds with it count; `codec` NULL: without one. */
+/* What steps of so many seconds count in a comparison: with a codec a tenth more, with one that has a memory two
+ * tenths; `codec` NULL: without one, as they are. */
 double choice_counts(const struct codec *codec, double seconds);
 /* cost[CODEC_COSTS] of this node, as state_costs says; own: what it computed for the step before. Takes some 0.1 s and
  * 10 MiB. Without memory, a line, shards or a weight: nothing costs anything, so nothing is chosen. */

@@ -121,7 +121,7 @@ check_state(const struct job *job, const struct config *config, const struct sta
 
 /* Bytes of the state from `offset` on; to NULL: could all of it be read? What a way to train keeps beside it is not needed. */
 static int
-read_span(struct checkpoint_file *file, size_t offset, void *to, size_t size, struct why *why)
+read_extent(struct checkpoint_file *file, size_t offset, void *to, size_t size, struct why *why)
 {
     const struct checkpoint_head *head = checkpoint_head(file);
     struct checkpoint checkpoint = {.job_hash = head->job_hash,
@@ -146,7 +146,7 @@ hash_begun(struct checkpoint_file *file, size_t size, struct state_header *heade
         XXH3_64bits_reset(running);
     for (size_t at = 0, n; at < size && !rc; at += n) {
         n = size - at < BUFFER ? size - at : BUFFER;
-        rc = read_span(file, at, buffer, n, why);
+        rc = read_extent(file, at, buffer, n, why);
         if (!rc && at == 0)
             memcpy(buffer, header, sizeof *header);
         if (!rc)
@@ -164,8 +164,8 @@ exponents_sound(struct checkpoint_file *file, const struct exact *exact, size_t 
     struct why why;
     size_t size = exact_blocks(exact) * sizeof(int16_t);
     int16_t *exponent = malloc(size);
-    bool valid =
-        exponent && read_span(file, at, exponent, size, &why) == 0 && exact_valid(exact, exponent);
+    bool valid = exponent && read_extent(file, at, exponent, size, &why) == 0 &&
+                 exact_valid(exact, exponent);
     free(exponent);
     return valid;
 }
@@ -176,7 +176,7 @@ lacks_bases(const struct job *job, size_t slots, struct why *why)
 {
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     return job->bases && job->start &&
-           read_span(job->start, 0, NULL, state_size(slots - 1, params, blocks), why) == 0;
+           read_extent(job->start, 0, NULL, state_size(slots - 1, params, blocks), why) == 0;
 }
 
 /* The header, as the run begins with it, and the hash. */
@@ -191,14 +191,14 @@ read_state(struct job *job, const struct config *config, struct state_header *he
     struct why reason;
     uint64_t hash;
     int rc = checkpoint_open(&job->start, config->train.from, &reason);
-    rc = rc ? rc : read_span(job->start, 0, NULL, size, &reason);
+    rc = rc ? rc : read_extent(job->start, 0, NULL, size, &reason);
     if (rc && lacks_bases(job, slots, &reason))
         why_set(&reason,
                 "%s is of a run without mesh.compress = powersgd or auto, whose vectors are part "
                 "of the "
                 "state: use model.from, or another codec",
                 config->train.from);
-    rc = rc ? rc : read_span(job->start, 0, header, sizeof *header, &reason);
+    rc = rc ? rc : read_extent(job->start, 0, header, sizeof *header, &reason);
     if (!rc && !(state_restart(header) && exponents_sound(job->start, job->exact, exponents)))
         rc = why_error(&reason, -EBADMSG, "%s: the state in it is damaged", config->train.from);
     rc = rc ? rc : hash_begun(job->start, size, header, &hash, &reason);
@@ -233,11 +233,11 @@ from_read(struct job *job, const struct config *config, struct why *why)
 int
 from_state(const struct job *job, struct state *state, struct why *why)
 {
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     int rc = 0;
-    for (size_t i = state_spans(state, span); i-- > 0 && !rc;)
-        rc =
-            read_span(job->start, span[i].offset, state->block + span[i].offset, span[i].size, why);
+    for (size_t i = state_extents(state, extent); i-- > 0 && !rc;)
+        rc = read_extent(job->start, extent[i].offset, state->block + extent[i].offset,
+                         extent[i].size, why);
     if (!rc && !state_restart(state->header))
         rc = why_error(why, -EBADMSG, "train.from: its state has changed");
     if (!rc)

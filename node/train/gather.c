@@ -30,13 +30,13 @@ gather_refuse(const struct gather *gather, int rc, const char *what, struct why 
 
 /* These bytes of a block, where they are in it. */
 static int
-write_span(struct gather *gather, const uint8_t *block, const struct state_span *span,
-           struct why *why)
+write_extent(struct gather *gather, const uint8_t *block, const struct state_extent *extent,
+             struct why *why)
 {
-    assert(span->offset + span->size <= gather->state->size);
-    for (size_t done = 0; done < span->size;) {
-        ssize_t n = pwrite(gather->fd, block + span->offset + done, span->size - done,
-                           (off_t)(span->offset + done));
+    assert(extent->offset + extent->size <= gather->state->size);
+    for (size_t done = 0; done < extent->size;) {
+        ssize_t n = pwrite(gather->fd, block + extent->offset + done, extent->size - done,
+                           (off_t)(extent->offset + done));
         if (n < 0 && errno != EINTR)
             return gather_refuse(gather, -errno, "writing", why);
         done += n > 0 ? (size_t)n : 0;
@@ -47,7 +47,7 @@ write_span(struct gather *gather, const uint8_t *block, const struct state_span 
 int
 gather_open(struct gather **out, const char *dir, const struct state *state, struct why *why)
 {
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     struct gather *gather = *out = calloc(1, sizeof *gather);
     if (!gather)
         return why_error(why, -ENOMEM, "%s: not enough memory", dir);
@@ -58,8 +58,8 @@ gather_open(struct gather **out, const char *dir, const struct state *state, str
     if (rc)
         rc = why_error(why, rc, "%s: no room for a file of %zu bytes, the whole state: %s", dir,
                        state->size, strerror(-rc));
-    for (size_t i = state_spans(state, span); i-- > 0 && !rc;)
-        rc = write_span(gather, state->block, &span[i], why);
+    for (size_t i = state_extents(state, extent); i-- > 0 && !rc;)
+        rc = write_extent(gather, state->block, &extent[i], why);
     if (rc)
         gather_close(out);
     return rc;
@@ -80,8 +80,8 @@ gather_add(struct gather *gather, const uint8_t *block, const struct state_range
 {
     int rc = 0;
     for (size_t vector = 0; vector <= gather->state->slot_count + 1 && !rc; vector++) {
-        struct state_span span = state_part(gather->state, vector, range);
-        rc = write_span(gather, block, &span, why);
+        struct state_extent extent = state_part(gather->state, vector, range);
+        rc = write_extent(gather, block, &extent, why);
     }
     return rc;
 }

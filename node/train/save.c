@@ -46,8 +46,8 @@ struct save {
     int failed; /* why the last one could not be written, 0: it was */
 };
 
-/* The section of a whole state is called "state". If only ranges are held, there is one for each span, and those behind the
- * first one have their offset in the name. */
+/* The section of a whole state is called "state". If only ranges are held, there is one for each extent, and those
+ * behind the first one have their offset in the name. */
 struct checkpoint
 save_file(const struct save *save, uint8_t *block)
 {
@@ -55,14 +55,14 @@ save_file(const struct save *save, uint8_t *block)
         .job_hash = save->setup.job_hash,
         .numerics = save->setup.numerics,
     };
-    for (size_t i = 0; i < save->setup.span_count; i++) {
-        const struct state_span *span = &save->setup.span[i];
+    for (size_t i = 0; i < save->setup.extent_count; i++) {
+        const struct state_extent *extent = &save->setup.extent[i];
         struct checkpoint_section *section = &checkpoint.section[checkpoint.count++];
         int length = snprintf(section->name, sizeof section->name,
-                              span->offset ? "state+%zx" : "state", span->offset);
+                              extent->offset ? "state+%zx" : "state", extent->offset);
         assert(length < CHECKPOINT_NAME);
-        section->data = block ? block + span->offset : NULL;
-        section->size = span->size;
+        section->data = block ? block + extent->offset : NULL;
+        section->size = extent->size;
     }
     if (save->setup.more) {
         struct checkpoint_section *more = &checkpoint.section[checkpoint.count++];
@@ -362,15 +362,15 @@ save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct s
 
 /* As save_file names them; what is beside the state is none. */
 static size_t
-spans_of(const struct checkpoint *file, struct state_span span[STATE_SPANS_MAX])
+extents_of(const struct checkpoint *file, struct state_extent extent[STATE_EXTENTS_MAX])
 {
     size_t count = 0;
-    for (size_t i = 0; i < file->count && count < STATE_SPANS_MAX; i++) {
+    for (size_t i = 0; i < file->count && count < STATE_EXTENTS_MAX; i++) {
         const struct checkpoint_section *section = &file->section[i];
         const char *rest = section->name + 5;
         if (strncmp(section->name, "state", 5) == 0 && (!*rest || *rest == '+'))
-            span[count++] =
-                (struct state_span){*rest ? strtoull(rest + 1, NULL, 16) : 0, section->size};
+            extent[count++] =
+                (struct state_extent){*rest ? strtoull(rest + 1, NULL, 16) : 0, section->size};
     }
     return count;
 }
@@ -381,14 +381,14 @@ save_ranges(const struct save *save, uint64_t job_hash, const struct state *stat
 {
     char path[DISK_PATH_MAX];
     struct checkpoint file;
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     uint64_t step;
     if (!checkpoint_newest(save->setup.dir, job_hash, &step))
         return 0;
     checkpoint_path(path, save->setup.dir, step);
     if (checkpoint_sections(path, &file, NULL))
         return 0;
-    return state_ranges(state, span, spans_of(&file, span), range);
+    return state_ranges(state, extent, extents_of(&file, extent), range);
 }
 
 bool
@@ -422,7 +422,7 @@ save_hold(struct save *save, const struct state *state, struct why *why)
     save_wait(save);
     pthread_mutex_lock(&save->lock); /* pages are served meanwhile */
     const struct save_setup before = save->setup;
-    save->setup.span_count = state_spans(state, save->setup.span);
+    save->setup.extent_count = state_extents(state, save->setup.extent);
     struct checkpoint checkpoint = save_file(save, NULL);
     size_t size = checkpoint_size(&checkpoint);
     uint8_t *image = save->image;

@@ -26,8 +26,8 @@ struct save;
 struct save_setup {
     const char *dir; /* borrowed */
     uint64_t job_hash, numerics;
-    struct state_span span[STATE_SPANS_MAX]; /* of a state's block: these are saved */
-    size_t span_count;
+    struct state_extent extent[STATE_EXTENTS_MAX]; /* of a state's block: these are saved */
+    size_t extent_count;
     /* What a way to train keeps beside the state: another section, written as it is when a checkpoint is made, and read
      * with it. `more` NULL: nothing. Borrowed. */
     const char *more_name; /* 1..15 letters */

@@ -69,7 +69,7 @@ stages_mesh_spans(struct stages_mesh *out, const struct state *state)
         (struct core_span){0, state_part(state, 0, &segments->stage[0]).offset, CORE_ALL_HOLD};
     for (size_t vector = 0; vector <= state->slot_count + 1; vector++)
         for (size_t s = 0; s < segments->count; s++) {
-            struct state_span part = state_part(state, vector, &segments->stage[s]);
+            struct state_extent part = state_part(state, vector, &segments->stage[s]);
             out->span[count++] = (struct core_span){part.offset, part.size, (int)s};
         }
     out->core.spans = out->span;

@@ -120,12 +120,12 @@ static void
 clear_held(struct state *state)
 {
     static const struct state_header none;
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     if (!state->job.block) {
         madvise(state->block, state->size, MADV_DONTNEED);
     } else if (memcmp(state->header, &none, sizeof none) != 0) { /* else nobody wrote to it yet */
-        for (size_t i = state_spans(state, span); i-- > 0;)
-            memset(state->block + span[i].offset, 0, span[i].size);
+        for (size_t i = state_extents(state, extent); i-- > 0;)
+            memset(state->block + extent[i].offset, 0, extent[i].size);
         memset(state->exponent, 0, state->block_count * sizeof *state->exponent);
     }
     forget_hashes(state);
@@ -170,8 +170,8 @@ state_hold_more(struct state *state, const struct state_range *range, const uint
     for (; i < count; i++)
         held_add(state, &held[i]);
     for (size_t vector = 0; vector <= state->slot_count + 1 && block; vector++) {
-        struct state_span span = state_part(state, vector, range);
-        memcpy(state->block + span.offset, block + span.offset, span.size);
+        struct state_extent extent = state_part(state, vector, range);
+        memcpy(state->block + extent.offset, block + extent.offset, extent.size);
     }
     memset(state->hash + blocks.first, 0, (blocks.end - blocks.first) * sizeof *state->hash);
     state->head_hash = 0;
@@ -189,11 +189,11 @@ state_holds_same(const struct state *a, const struct state *b)
 void
 state_copy(struct state *to, const struct state *from)
 {
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     if (!state_holds_same(to, from))
         state_hold(to, from->held, from->held_count);
-    for (size_t i = state_spans(from, span); i-- > 0;)
-        memcpy(to->block + span[i].offset, from->block + span[i].offset, span[i].size);
+    for (size_t i = state_extents(from, extent); i-- > 0;)
+        memcpy(to->block + extent[i].offset, from->block + extent[i].offset, extent[i].size);
     forget_hashes(to);
 }
 
@@ -227,7 +227,7 @@ state_offset(const struct state *state, size_t block)
                                       : state_aligned(state->param_count * sizeof(float));
 }
 
-struct state_span
+struct state_extent
 state_part(const struct state *state, size_t vector, const struct state_range *range)
 {
     const struct state_item blocks = state_blocks(state, range);
@@ -236,50 +236,50 @@ state_part(const struct state *state, size_t vector, const struct state_range *r
         state_aligned(sizeof *state->header) + vector * state_offset(state, state->block_count);
     if (vector <= state->slot_count) {
         size_t from = state_offset(state, first);
-        return (struct state_span){at + from, state_offset(state, end) - from};
+        return (struct state_extent){at + from, state_offset(state, end) - from};
     }
     size_t from = at + first * sizeof *state->exponent;
     size_t to = end < state->block_count ? at + end * sizeof *state->exponent : state->size;
-    return (struct state_span){from, to - from};
+    return (struct state_extent){from, to - from};
 }
 
 size_t
-state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX])
+state_extents(const struct state *state, struct state_extent extent[STATE_EXTENTS_MAX])
 {
     size_t count = 0;
-    span[count++] = (struct state_span){0, state_aligned(sizeof *state->header)};
+    extent[count++] = (struct state_extent){0, state_aligned(sizeof *state->header)};
     for (size_t vector = 0; vector <= state->slot_count + 1; vector++)
         for (size_t i = 0; i < state->held_count; i++) {
-            struct state_span part = state_part(state, vector, &state->held[i]),
-                              *last = &span[count - 1];
+            struct state_extent part = state_part(state, vector, &state->held[i]),
+                                *last = &extent[count - 1];
             if (last->offset + last->size == part.offset)
                 last->size += part.size;
             else
-                span[count++] = part;
+                extent[count++] = part;
         }
     return count;
 }
 
-/* What of the parameters lies in a span. */
+/* What of the parameters lies in a extent. */
 static struct state_range
-range_in(const struct state *state, const struct state_span *span)
+range_in(const struct state *state, const struct state_extent *extent)
 {
     size_t first = (size_t)((const uint8_t *)state->params - state->block),
-           end = span->offset + span->size;
-    size_t from = span->offset > first ? (span->offset - first) / sizeof(float) : 0;
+           end = extent->offset + extent->size;
+    size_t from = extent->offset > first ? (extent->offset - first) / sizeof(float) : 0;
     size_t to = end > first ? (end - first) / sizeof(float) : 0;
     return (struct state_range){from, to < state->param_count ? to : state->param_count};
 }
 
 size_t
-state_ranges(const struct state *state, const struct state_span *span, size_t count,
+state_ranges(const struct state *state, const struct state_extent *extent, size_t count,
              struct state_range range[STATE_RANGES_MAX])
 {
     struct state other = *state;
-    struct state_span spans[STATE_SPANS_MAX];
+    struct state_extent extents[STATE_EXTENTS_MAX];
     size_t ranges = 0;
     for (size_t i = 0; i < count; i++) {
-        struct state_range in = range_in(state, &span[i]);
+        struct state_range in = range_in(state, &extent[i]);
         if (in.first >= in.end)
             continue;
         if (ranges == STATE_RANGES_MAX || (ranges > 0 && in.first <= range[ranges - 1].end) ||
@@ -289,9 +289,9 @@ state_ranges(const struct state *state, const struct state_span *span, size_t co
         range[ranges++] = in;
     }
     other.held_count = ranges;
-    bool same = state_spans(&other, spans) == count;
+    bool same = state_extents(&other, extents) == count;
     for (size_t i = 0; same && i < count; i++)
-        same = span[i].offset == spans[i].offset && span[i].size == spans[i].size;
+        same = extent[i].offset == extents[i].offset && extent[i].size == extents[i].size;
     return same ? ranges : 0;
 }
 
@@ -335,9 +335,9 @@ state_restart(struct state_header *h)
 void
 state_start(struct state *state)
 {
-    struct state_span span[STATE_SPANS_MAX];
-    for (size_t i = state_spans(state, span); i-- > 0;)
-        memset(state->block + span[i].offset, 0, span[i].size);
+    struct state_extent extent[STATE_EXTENTS_MAX];
+    for (size_t i = state_extents(state, extent); i-- > 0;)
+        memset(state->block + extent[i].offset, 0, extent[i].size);
     state->header->best_loss = (double)INFINITY;
     exact_first(state->exact, state->exponent);
     forget_hashes(state);

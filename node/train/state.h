@@ -57,7 +57,7 @@
 enum {
     STATE_RANGES_MAX = PROTO_STAGES_MAX / 2, /* neighbours are one */
     STATE_SLOTS_MAX = OPTIM_SLOTS_MAX + 1,
-    STATE_SPANS_MAX = 1 + STATE_RANGES_MAX * (STATE_SLOTS_MAX + 2),
+    STATE_EXTENTS_MAX = 1 + STATE_RANGES_MAX * (STATE_SLOTS_MAX + 2),
 };
 
 /* Elements [first, end) of the parameters: whole tensors, at least one. */
@@ -269,16 +269,16 @@ bool state_holds_same(const struct state *a, const struct state *b);
 bool state_holds(const struct state *state, const struct state_range *range);
 bool state_whole(const struct state *state);
 /* Where the held parts lie in the block, in order: header, parameters, slots, exponents. What is contiguous is one
- * span, so the whole state is one. Returns how many there are. */
-struct state_span {
+ * extent, so the whole state is one. Returns how many there are. */
+struct state_extent {
     size_t offset, size;
 };
-size_t state_spans(const struct state *state, struct state_span span[STATE_SPANS_MAX]);
+size_t state_extents(const struct state *state, struct state_extent extent[STATE_EXTENTS_MAX]);
 /* Where a range, held or not, lies in the block: its parameters (vector 0), slots (1..), exponents (1 + slot_count). */
-struct state_span state_part(const struct state *state, size_t vector,
-                             const struct state_range *range);
-/* The ranges that a state like this holds if these are its spans: as many as are returned; 0: it cannot have these. */
-size_t state_ranges(const struct state *state, const struct state_span *span, size_t count,
+struct state_extent state_part(const struct state *state, size_t vector,
+                               const struct state_range *range);
+/* The ranges that a state like this holds if these are its extents; returns how many. 0: it cannot have these. */
+size_t state_ranges(const struct state *state, const struct state_extent *extent, size_t count,
                     struct state_range range[STATE_RANGES_MAX]);
 /* Sets header and exponents as before round 0, and all else to zero. The caller sets params. */
 void state_start(struct state *state);

@@ -71,7 +71,7 @@ hash_head(const struct state *state, const uint8_t *memory)
 {
     uint64_t hash = hash64(memory, state_aligned(sizeof(struct state_header)));
     for (size_t i = 0; i < state->held_count; i++) {
-        struct state_span exponents = state_part(state, state->slot_count + 1, &state->held[i]);
+        struct state_extent exponents = state_part(state, state->slot_count + 1, &state->held[i]);
         hash = mix64_pair(hash, hash64(memory + exponents.offset, exponents.size));
     }
     return hash;
@@ -309,9 +309,9 @@ state_segment_sound(const struct state *state, const struct state_range *segment
 static void
 take(struct state *state, const uint8_t *block, uint64_t part)
 {
-    struct state_span span[STATE_SPANS_MAX];
-    for (size_t i = state_spans(state, span); i-- > 0;)
-        memcpy(state->block + span[i].offset, block + span[i].offset, span[i].size);
+    struct state_extent extent[STATE_EXTENTS_MAX];
+    for (size_t i = state_extents(state, extent); i-- > 0;)
+        memcpy(state->block + extent[i].offset, block + extent[i].offset, extent[i].size);
     uint64_t *taken = state->scratch;
     state->scratch = state->hash;
     state->hash = taken;

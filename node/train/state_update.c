@@ -268,7 +268,7 @@ copy_vectors(struct state *next, const struct state *now)
 {
     for (size_t vector = 0; vector <= now->slot_count; vector++)
         for (size_t i = 0; i < now->held_count; i++) {
-            struct state_span part = state_part(now, vector, &now->held[i]);
+            struct state_extent part = state_part(now, vector, &now->held[i]);
             memcpy(next->block + part.offset, now->block + part.offset, part.size);
         }
 }

@@ -196,7 +196,7 @@ open_save(struct run *run, struct why *why)
         .model = train_model,
         .weight_count = run->state.param_count,
     };
-    setup.span_count = state_spans(&run->state, setup.span);
+    setup.extent_count = state_extents(&run->state, setup.extent);
     return save_new(&run->save, &setup, why);
 }
 

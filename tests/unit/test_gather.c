@@ -78,7 +78,7 @@ static void
 hold(struct state *state, unsigned tensors)
 {
     struct state_range range[TENSORS];
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     size_t count = 0, first = 0;
     for (size_t n = 0, end; n < TENSORS; n++, first = end) {
         end = first + nn_tensor(t.job.model, n)->count;
@@ -86,8 +86,8 @@ hold(struct state *state, unsigned tensors)
             range[count++] = (struct state_range){first, end};
     }
     state_hold(state, range, count);
-    for (size_t i = state_spans(state, span); i-- > 0;)
-        memcpy(state->block + span[i].offset, t.whole.block + span[i].offset, span[i].size);
+    for (size_t i = state_extents(state, extent); i-- > 0;)
+        memcpy(state->block + extent[i].offset, t.whole.block + extent[i].offset, extent[i].size);
 }
 
 static void

@@ -70,7 +70,7 @@ node_init(struct node *node, bool part)
                                .numerics = 1,
                                .say = say,
                                .alarm = alarm_of};
-    setup.span_count = state_spans(&run->state, setup.span);
+    setup.extent_count = state_extents(&run->state, setup.extent);
     assert_int_equal(save_new(&run->save, &setup, &why), 0);
 }
 

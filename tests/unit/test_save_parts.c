@@ -92,7 +92,7 @@ open_save(const struct state *state, uint64_t job)
     struct why why;
     struct save_setup setup = {
         .dir = dir, .job_hash = job, .numerics = NUMERICS, .say = say, .alarm = alarm_of};
-    setup.span_count = state_spans(state, setup.span);
+    setup.extent_count = state_extents(state, setup.extent);
     assert_int_equal(save_new(&save, &setup, &why), 0);
     return save;
 }
@@ -138,35 +138,35 @@ test_ranges_are_known_by_their_spans(void **unused)
 {
     (void)unused;
     struct state state;
-    struct state_span span[STATE_SPANS_MAX];
+    struct state_extent extent[STATE_EXTENTS_MAX];
     struct state_range range[STATE_RANGES_MAX];
     open_state(&state, ALL);
     for (unsigned tensors = 1; tensors <= ALL; tensors++) {
         hold(&state, tensors);
-        size_t count = state_spans(&state, span);
-        assert_int_equal(state_ranges(&state, span, count, range), state.held_count);
+        size_t count = state_extents(&state, extent);
+        assert_int_equal(state_ranges(&state, extent, count, range), state.held_count);
         assert_memory_equal(range, state.held, state.held_count * sizeof *range);
         for (size_t i = 0; i < count; i++) {
             const size_t moved[] = {1, 4, (size_t)-4, 4096, SIZE_MAX / 2};
             for (size_t k = 0; k < 5; k++) {
-                span[i].offset += moved[k];
-                assert_int_equal(state_ranges(&state, span, count, range), 0);
-                span[i].offset -= moved[k];
-                span[i].size += moved[k];
-                assert_int_equal(state_ranges(&state, span, count, range), 0);
-                span[i].size -= moved[k];
+                extent[i].offset += moved[k];
+                assert_int_equal(state_ranges(&state, extent, count, range), 0);
+                extent[i].offset -= moved[k];
+                extent[i].size += moved[k];
+                assert_int_equal(state_ranges(&state, extent, count, range), 0);
+                extent[i].size -= moved[k];
             }
         }
-        assert_int_equal(state_ranges(&state, span, count - 1, range), 0);
+        assert_int_equal(state_ranges(&state, extent, count - 1, range), 0);
     }
     hold(&state, 0x0a); /* its two ranges in the other order, in parameters, slots and exponents */
-    size_t count = state_spans(&state, span);
+    size_t count = state_extents(&state, extent);
     assert_int_equal(count, 7);
     for (size_t i = 1; i < count; i += 2) {
-        struct state_span first = span[i];
-        span[i] = span[i + 1];
-        span[i + 1] = first;
-        assert_int_equal(state_ranges(&state, span, count, range), 0);
+        struct state_extent first = extent[i];
+        extent[i] = extent[i + 1];
+        extent[i + 1] = first;
+        assert_int_equal(state_ranges(&state, extent, count, range), 0);
     }
     state_fini(&state);
 }

@@ -252,14 +252,14 @@ exchange_summaries(struct trio *trio)
 static void
 same_as_whole(const struct state *part, const struct state *whole)
 {
-    struct state_span span[STATE_SPANS_MAX];
-    size_t count = state_spans(part, span);
+    struct state_extent extent[STATE_EXTENTS_MAX];
+    size_t count = state_extents(part, extent);
     bool from_first = part->held[0].first == 0, to_last = end_of(part) == params;
     size_t joined = from_first + (from_first && to_last ? part->slot_count + 1 : 0);
     assert_int_equal(count, 1 + part->held_count * (part->slot_count + 2) - joined);
     for (size_t i = 0; i < count; i++)
-        assert_memory_equal(part->block + span[i].offset, whole->block + span[i].offset,
-                            span[i].size);
+        assert_memory_equal(part->block + extent[i].offset, whole->block + extent[i].offset,
+                            extent[i].size);
 }
 
 static void
@@ -311,12 +311,12 @@ one_round(struct trio *trio, size_t round)
 static size_t
 resident(const struct state *state, size_t *all)
 {
-    struct state_span span[STATE_SPANS_MAX];
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = state_spans(state, span), there = 0;
+    struct state_extent extent[STATE_EXTENTS_MAX];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = state_extents(state, extent), there = 0;
     *all = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t from = (span[i].offset + span[i].size + page - 1) / page;
-        size_t end = (i + 1 < count ? span[i + 1].offset : state->size) / page;
+        size_t from = (extent[i].offset + extent[i].size + page - 1) / page;
+        size_t end = (i + 1 < count ? extent[i + 1].offset : state->size) / page;
         unsigned char *in = malloc(end + 1);
         if (end > from) {
             assert_int_equal(mincore(state->block + from * page, (end - from) * page, in), 0);
@@ -755,7 +755,7 @@ open_save(const char *dir, const struct state *state)
     struct why why;
     struct save_setup setup = {
         .dir = dir, .job_hash = 3, .numerics = 4, .say = say, .alarm = alarm_of};
-    setup.span_count = state_spans(state, setup.span);
+    setup.extent_count = state_extents(state, setup.extent);
     assert_int_equal(save_new(&save, &setup, &why), 0);
     return save;
 }

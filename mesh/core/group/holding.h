@@ -5,7 +5,7 @@
  *     start     after all nodes with lower ids: the segments that fewest hold, as many neighbours of these as there is room for
  *     join      the same, but only segments that one other node holds together: it gives their state
  *     lost      nobody here holds some of the model, for long: as who starts, and those ahead go back to the start
- *     overtaken nobody ahead holds all that this node holds, and others hold each of it: as who joins
+ *     overtaken no single node ahead can give all its segments, and several together can: it chooses anew, as who joins
  *     later     there is room for more that others hold: of this the place that fewest hold, and so on, as long as there is room
  *
  * Who takes more later keeps what it has: it says that it needs more, the leader holds the plan, and nobody makes a plan until it

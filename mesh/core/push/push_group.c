@@ -49,9 +49,9 @@ told_in(const struct push_group *group, uint64_t hash)
     return false;
 }
 
-/* The base of peers[i], from here. Nothing is served before all have told: who told in the group whose ranges this node
- * holds, and holds what it did then, counts as one who holds them, too. So does who holds what a group served in which this
- * node told. */
+/* The group whose ranges peers[i] holds, as this node sees it. Nothing is served before all have told: who told in the
+ * group whose ranges this node holds, and holds what it did then, counts as one who holds them, too. So does who holds
+ * what a group served in which this node told. */
 static uint64_t
 base_of(const struct core *core, int i, uint64_t base)
 {
@@ -263,8 +263,8 @@ elect_due(struct push_group *group, const struct core *core)
     return !same;
 }
 
-/* Bitmaps of ranks of the base group: who stays, and who has a session. Would all who have the newest copy of a range be
- * lost, and may one of them still come back? In the group that served it last: the present one may not serve yet. */
+/* Does a range lose all who have its newest copy, while one of them may still come back? `stay` and `there` are bitmaps
+ * of ranks of the base group: who stays, and who has a session. Newest: of the group that served it last. */
 static bool
 last_copies_go(const struct push *push, uint64_t stay, uint64_t there)
 {

@@ -103,7 +103,7 @@ snapshot_wanted(const struct push *push, const struct core *core)
     return says ? push->group.of[i].said.snapshot : 0;
 }
 
-/* A range is there. What was read last is as old as it is from now on. */
+/* The copy of a range has come. It also becomes what was read last. */
 static void
 have_copy(struct push *push, unsigned range, const uint8_t *body, uint64_t taken, uint64_t history)
 {

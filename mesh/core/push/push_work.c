@@ -221,7 +221,7 @@ push_work_computed(struct push *push, const struct core *core)
     push->work.forget = false;
 }
 
-/* What is read is computed, and what is computed is pushed, when the place is free. */
+/* Advances each ticket to the next free place: from read to computed, and from there to pushed. */
 static void
 advance_jobs(struct push *push, const struct core *core)
 {

@@ -107,7 +107,7 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 void
 rounds_on_holding(struct core *core, struct holding_verdict verdict)
 {
-    /* nobody can make a plan: nobody waits for one */
+    /* Nobody can make a plan now, so this time does not count as waiting for one. */
     if (plan_idle(core) && (holding_short(core) || holding_grows(core)))
         plan_waits_from(&core->plan, core->awake);
     if (verdict.hold && core->contribution.state != TRAINER_START)
