@@ -260,9 +260,12 @@ who_is_done_stays_for_a_part_that_was_lost_before_its_files(void **state)
     node->config.stages.bytes = NULL;
     assert_false(stays_for(3, false));
     assert_true(stays_for(2, false));
-    holding_came(&node->holding); /* it is back, or another node in its place */
+    strcpy(node->peers.peers[1].at.host, "10.0.0.9");
+    holding_came(&node->holding, node, 1); /* some other node */
+    assert_true(holding_stays(node));
+    holding_came(&node->holding, node, 0); /* it is back, or another node in its place */
     assert_false(holding_stays(node));
-    holding_came(&node->holding);
+    holding_came(&node->holding, node, 0);
     assert_true(stays_for(2, false));
     node->awake.us += HOLDING_STAY_US;
     assert_false(holding_stays(node));

@@ -2,10 +2,12 @@
 #include "mesh/core/group/holding.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 #include "proto/bits.h"
+#include "proto/hash.h"
 
 /* --- Places -------------------------------------------------------------------------------------- */
 
@@ -559,6 +561,13 @@ holding_applied(struct holding *holding, uint64_t round, bool next)
     holding->short_at = holding->stray_at = holding->unkept_at = (struct awake){0};
 }
 
+static uint64_t
+host_of(const struct core *core, int i)
+{
+    const char *host = core->peers.peers[i].at.host;
+    return hash64(host, strlen(host));
+}
+
 /* It may come back with a part: also who holds all, if it took some of that later (parts.h). */
 void
 holding_gone(struct holding *holding, const struct core *core, int i)
@@ -567,23 +576,26 @@ holding_gone(struct holding *holding, const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     bool whole = said->holds == 0 || said->holds == core_segments(stages);
     bool wrote = said->done && core->peers.peers[i].state == PEER_FREE; /* it said goodbye */
-    if (wrote || (whole && !stages->bytes))
+    if (wrote || (whole && !stages->bytes) || holding->gone_count == PROTO_PEERS_MAX)
         return;
-    holding->gone++;
+    holding->gone[holding->gone_count++] = host_of(core, i);
     holding->gone_at = core->awake;
 }
 
-/* Nobody knows who it was before: for each that was lost one may come. */
 void
-holding_came(struct holding *holding)
+holding_came(struct holding *holding, const struct core *core, int i)
 {
-    holding->gone -= holding->gone > 0;
+    unsigned k = 0;
+    while (k < holding->gone_count && holding->gone[k] != host_of(core, i))
+        k++;
+    if (k < holding->gone_count)
+        holding->gone[k] = holding->gone[--holding->gone_count];
 }
 
 bool
 holding_stays(const struct core *core)
 {
-    return core->holding.gone > 0 && !core_mutant(MUTANT_ENDS) &&
+    return core->holding.gone_count > 0 && !core_mutant(MUTANT_ENDS) &&
            awake_since(core->awake, core->holding.gone_at) < HOLDING_STAY_US;
 }
 

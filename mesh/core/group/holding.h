@@ -54,14 +54,14 @@ struct holding {
     unsigned backs;    /* and how often it went back since it was there first */
     struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
     struct awake lost_at;  /* since when some of the model is nowhere, if this node is to choose */
-    unsigned gone; /* nodes that were lost that held a part and were not done, and not back, */
-    struct awake gone_at;  /* and when the last one was */
+    uint64_t gone[PROTO_PEERS_MAX]; /* hosts of nodes that were lost with a part and are not back */
+    unsigned gone_count;
+    struct awake gone_at;  /* when the last one was lost */
     uint64_t wants;        /* segments that this node takes as soon as nobody has a plan; 0: none */
     struct awake more_at;  /* since when */
     struct awake again_at; /* nothing more is wanted before this time */
     uint64_t again_us;
-    struct awake
-        waits_at; /* since when others take more, while nobody has a plan; 0: they do not */
+    struct awake waits_at; /* since when others take more and nobody has a plan; 0: they do not */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -77,9 +77,10 @@ struct holding_verdict holding_step(struct holding *holding, const struct core *
 bool holding_tick(struct holding *holding, const struct core *core);
 /* What it wanted did not come, or the others went on. */
 void holding_fails(struct holding *holding, const struct core *core);
-/* peers[i] is lost. Must a node that is done stay, since such a one may come back? */
+/* peers[i] is lost, or comes: who is of the same host is taken to be the same, as the part is on that host's disk.
+ * Must a node that is done stay, since such a one may come back? */
 void holding_gone(struct holding *holding, const struct core *core, int i);
-void holding_came(struct holding *holding); /* and some node comes */
+void holding_came(struct holding *holding, const struct core *core, int i);
 bool holding_stays(const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);

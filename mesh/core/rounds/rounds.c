@@ -548,7 +548,7 @@ on_peer_up(struct core *core, int i)
 {
     plan_up(&core->plan, i);
     straggler_up(&core->straggler, i);
-    holding_came(&core->holding);
+    holding_came(&core->holding, core, i);
 }
 
 static void
