@@ -2,7 +2,8 @@
  *
  * The same quiet run twice: with the slow node, and without it. On average the others keep SLOW_SHARE percent of their
  * speed, and in no run less than SLOW_LEAST: these runs are short, and it takes a part of them to find out. All of them
- * end with the same state, and the slow one, too.
+ * end with the same state, and the slow one, too. In some there is a shard less than nodes: who watches takes the place of
+ * the slow one.
  *
  * And three times on slow lines of all, and now and then one that is slower still, or a slow processor: as it comes, with
  * equal shares, and with one node alone. On average the mesh has LINES_SHARE percent of the speed of the better of these
@@ -44,6 +45,8 @@ slow_profile(struct sim *sim)
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         p->compute_us[i] = rand_range(rand, 3000, 5000);
     sim->slow_node = (unsigned)rand_below(rand, p->nodes);
+    if (sim->slow < SIM_SLOW_LINES && sim->slow_node % 2)
+        p->shards = p->nodes - 1;
     if (sim->slow >= SIM_SLOW_LINES)
         lines(sim);
     else if (rand_below(rand, 4) > 0)
