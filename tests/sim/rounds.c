@@ -51,6 +51,19 @@ coded_from(const struct sim *sim)
     return sim->coded ? 2 + sim->seed % 12 : 0;
 }
 
+static uint64_t
+plans_of_all(const struct sim *sim)
+{
+    uint64_t plans = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++) {
+        struct core_stats stats = {0};
+        if (sim->nodes[i].up)
+            core_stats(sim->nodes[i].core, &stats);
+        plans += stats.plans;
+    }
+    return plans;
+}
+
 static void
 tell(struct sim *sim, struct sim_node *node)
 {
@@ -62,8 +75,10 @@ tell(struct sim *sim, struct sim_node *node)
     node->committing = 0;
     node->done = node->round == sim->profile.rounds;
     node->was_done = node->was_done || node->done;
-    if (node->done && !node->done_us)
+    if (node->done && !node->done_us) {
         node->done_us = sim->now;
+        node->done_plans = plans_of_all(sim);
+    }
     node->busy = SIM_FREE;
     if (rand_below(&sim->rand, 3) == 0 && !sim_rounds_pinned(sim, &node->state) &&
         node->round >= sim->profile.stages.saves_from)

@@ -262,7 +262,8 @@ struct sim_node {
     uint64_t slow_until;
     uint64_t sent_us;      /* when its line is free again */
     uint64_t received_us;  /* the same the other way */
-    uint64_t done_us;      /* when it had done all rounds */
+    uint64_t done_us;      /* when it had done all rounds, */
+    uint64_t done_plans;   /* and in how many plans all nodes had been by then */
     uint64_t pace_round;   /* at the beginning of the watch's present second */
     uint64_t progress_us;  /* the last commit, adoption, start or end of a pause */
     uint64_t recovered_us; /* drill: from the fault to the next commit; 0 not yet, or SIM_WATCHES */
