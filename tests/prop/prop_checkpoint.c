@@ -5,18 +5,11 @@
  * Every single bit of a checkpoint of 4 KiB is flipped, and it is cut at every byte. Then COUNT random damages
  * of checkpoints of one to four pages: bits, ranges, cuts, growth, pages and sectors in each other's place,
  * stale ones of an earlier step, of another run, of other numerics or sizes, a page with a mended check. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/files/checkpoint.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum {
     PAGE = CHECKPOINT_PAGE,
@@ -58,10 +51,8 @@ refused(const uint8_t *data, size_t size, size_t state_size)
     return rc < 0;
 }
 
-static void
-every_flipped_bit_and_every_cut_of_4_kib_is_refused(void **unused)
+TEST(every_flipped_bit_and_every_cut_of_4_kib_is_refused)
 {
-    (void)unused;
     struct rand rand = {seed};
     struct checkpoint c = of(4096 - 64 - 32 - 8 - CHECKPOINT_TRAILER, state);
     rand_fill(&rand, state, c.section[0].size);
@@ -209,10 +200,8 @@ fresh(struct rand *rand, size_t *state_size)
     return size;
 }
 
-static void
-random_damage_is_refused(void **unused)
+TEST(random_damage_is_refused)
 {
-    (void)unused;
     struct rand rand = {seed};
     uint64_t made[DAMAGES] = {0};
     size_t state_size = 0, size = 0;
@@ -241,13 +230,9 @@ random_damage_is_refused(void **unused)
 int
 main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_flipped_bit_and_every_cut_of_4_kib_is_refused),
-        cmocka_unit_test(random_damage_is_refused),
-    };
     if (argc > 1)
         count = strtoull(argv[1], NULL, 10);
     if (argc > 2)
         seed = strtoull(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

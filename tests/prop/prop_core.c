@@ -4,19 +4,11 @@
  * Messages pass the decoder's range checks (numbers within their limits, plans that add up) but mean
  * anything: rounds far away, members unknown, sums of nothing. What the core asks of its shell is
  * checked in tests/support/lone.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds/route.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { RUNS = 500, STEPS = 3000, NODES = 8 };
 
@@ -239,10 +231,8 @@ one_thing(struct lone *lone, struct rand *rand)
     }
 }
 
-static void
-no_course_of_events_breaks_a_core(void **state)
+TEST(no_course_of_events_breaks_a_core)
 {
-    (void)state;
     uint64_t plans = 0, kept_most = 0;
     for (uint64_t run = 0; run < RUNS; run++) {
         struct rand rand = {run << 32};
@@ -263,13 +253,4 @@ no_course_of_events_breaks_a_core(void **state)
     }
     assert_true(plans > RUNS); /* it was not all refused */
     assert_true(kept_most > 0);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_course_of_events_breaks_a_core),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,11 @@
  * Values are heavy-tailed (Student's t with two degrees of freedom) with another scale per block, as
  * gradients have. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/exact.h"
 #include "proto/mix.h"
 #include "tests/support/exact_all.h"
+#include "tests/support/test.h"
 
 enum { N = 9 * 1024 + 77, SHARDS_MAX = 64, CASES = 15 };
 
@@ -130,10 +124,8 @@ sum_by_nodes(const struct fixture *f, uint64_t seed)
             sum[i] += part[(k + seed) % nodes][i];
 }
 
-static void
-any_order_and_grouping_gives_the_same_sum(void **state)
+TEST(any_order_and_grouping_gives_the_same_sum)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= CASES; seed++) {
         struct fixture f;
         begin(&f, seed, shards_of(seed), heavy);
@@ -144,10 +136,8 @@ any_order_and_grouping_gives_the_same_sum(void **state)
 }
 
 /* Half a unit per shard, and half a unit in the last place of the float that is read. */
-static void
-the_error_bound_holds_for_every_element(void **state)
+TEST(the_error_bound_holds_for_every_element)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= CASES; seed++) {
         struct fixture f;
         begin(&f, seed, shards_of(seed), heavy);
@@ -182,10 +172,8 @@ relative_error(uint64_t seed, unsigned shards, double (*shape)(uint64_t))
     return sqrt(error / norm);
 }
 
-static void
-the_relative_error_is_that_of_the_header(void **state)
+TEST(the_relative_error_is_that_of_the_header)
 {
-    (void)state;
     static const struct {
         const char *name;
         double (*shape)(uint64_t);
@@ -208,10 +196,8 @@ the_relative_error_is_that_of_the_header(void **state)
 }
 
 /* A second pair of eyes on "pure function": other memory contents and repeated calls change nothing. */
-static void
-exponents_are_a_function_of_the_sum_alone(void **state)
+TEST(exponents_are_a_function_of_the_sum_alone)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= CASES; seed++) {
         struct fixture f;
         begin(&f, seed, shards_of(seed), heavy);
@@ -229,16 +215,4 @@ exponents_are_a_function_of_the_sum_alone(void **state)
             assert_true(a[i] >= f.exponent[i] - 1);
         exact_destroy(&f.exact);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_and_grouping_gives_the_same_sum),
-        cmocka_unit_test(the_error_bound_holds_for_every_element),
-        cmocka_unit_test(the_relative_error_is_that_of_the_header),
-        cmocka_unit_test(exponents_are_a_function_of_the_sum_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Gossip without a mesh: phases of exact flows over every graph. Sums are kept to the last unit, and the distance from
  * the mean shrinks as fast as the weights say. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/gossip/gossip_flow.h"
 #include "mesh/core/gossip/gossip_graph.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { MOST = 64, VALUES = 32 };
 
@@ -105,10 +99,8 @@ lambda(const struct gossip_graph *graph, unsigned n)
     return norm;
 }
 
-static void
-sums_never_change(void **state)
+TEST(sums_never_change)
 {
-    (void)state;
     struct rand rand = {1};
     for (int trial = 0; trial < 300; trial++) {
         struct gossip_graph graph = {(enum gossip_kind)rand_below(&rand, GOSSIP_KINDS),
@@ -141,10 +133,8 @@ rate(const struct gossip_graph *graph, unsigned n)
     return pow(at[k] / at[k / 2], 1.0 / (k - k / 2));
 }
 
-static void
-the_distance_contracts_by_lambda(void **state)
+TEST(the_distance_contracts_by_lambda)
 {
-    (void)state;
     static const enum gossip_kind fixed[] = {GOSSIP_RING, GOSSIP_TORUS, GOSSIP_HYPERCUBE,
                                              GOSSIP_EXPONENTIAL};
     struct rand rand = {2};
@@ -163,10 +153,8 @@ the_distance_contracts_by_lambda(void **state)
 }
 
 /* lambda of the ring with thirds: (1 + 2 cos(2 pi / n)) / 3. */
-static void
-the_ring_has_the_eigenvalue_of_the_reference(void **state)
+TEST(the_ring_has_the_eigenvalue_of_the_reference)
 {
-    (void)state;
     for (unsigned n = 4; n <= 24; n++) {
         struct gossip_graph graph = {GOSSIP_RING, false, 0};
         double reference = (1 + 2 * cos(2 * acos(-1.0) / n)) / 3;
@@ -174,10 +162,8 @@ the_ring_has_the_eigenvalue_of_the_reference(void **state)
     }
 }
 
-static void
-one_peer_has_the_mean_of_2_to_the_k_after_k_phases(void **state)
+TEST(one_peer_has_the_mean_of_2_to_the_k_after_k_phases)
 {
-    (void)state;
     struct rand rand = {3};
     for (int trial = 0; trial < 20; trial++)
         for (unsigned bits = 1; bits <= 6; bits++)
@@ -196,10 +182,8 @@ one_peer_has_the_mean_of_2_to_the_k_after_k_phases(void **state)
 }
 
 /* Push-sum on any directed graph: value / weight comes to the mean everywhere. */
-static void
-push_sum_comes_to_the_mean(void **state)
+TEST(push_sum_comes_to_the_mean)
 {
-    (void)state;
     struct rand rand = {4};
     for (int kind = 0; kind < GOSSIP_KINDS; kind++)
         for (unsigned n = 2; n <= 8; n++) {
@@ -216,17 +200,4 @@ push_sum_comes_to_the_mean(void **state)
                     assert_true(fabs(its - mean) <= 8192); /* of 2^29: weights have 24 bits */
                 }
         }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_never_change),
-        cmocka_unit_test(the_distance_contracts_by_lambda),
-        cmocka_unit_test(the_ring_has_the_eigenvalue_of_the_reference),
-        cmocka_unit_test(one_peer_has_the_mean_of_2_to_the_k_after_k_phases),
-        cmocka_unit_test(push_sum_comes_to_the_mean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

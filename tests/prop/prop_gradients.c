@@ -3,19 +3,13 @@
  * computes in which order. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/layers/layer.h"
 #include "nn/rng.h"
 #include "tests/support/cases.h"
 #include "tests/support/naive.h"
+#include "tests/support/test.h"
 
 static uint64_t draws;
 
@@ -331,6 +325,8 @@ gradients_are_central_differences(void **state)
         random_tied_check();
     assert_true(kinks < checked / 20);
 }
+TEST_OF(gradients_are_central_differences, "portable")
+TEST_OF(gradients_are_central_differences, "openblas")
 
 /* One layer on its own memory, so that the gradient of its input can be asked for. */
 struct bench {
@@ -459,6 +455,8 @@ fast_layers_equal_naive_ones(void **state)
         fast_and_naive(&image, &conv, below(4));
     }
 }
+TEST_OF(fast_layers_equal_naive_ones, "portable")
+TEST_OF(fast_layers_equal_naive_ones, "openblas")
 
 /* The same shard on another pass, after other work, on another thread. */
 struct job {
@@ -529,12 +527,12 @@ a_shard_has_the_same_bits_on_any_thread(void **state)
     }
     net_close(&net);
 }
+TEST_OF(a_shard_has_the_same_bits_on_any_thread, "portable")
+TEST_OF(a_shard_has_the_same_bits_on_any_thread, "openblas")
 
 /* Dropout and everything else see rows of the global batch: a batch cut in two drops the same elements. */
-static void
-dropout_does_not_depend_on_the_cut(void **state)
+TEST(dropout_does_not_depend_on_the_cut)
 {
-    (void)state;
     enum { N = 37, ROWS = 11 };
     const struct nn_layer_spec s[] = {{.kind = NN_DROPOUT, .drop = 0.4f},
                                       {.kind = NN_DENSE, .units = 2}};
@@ -560,10 +558,8 @@ dropout_does_not_depend_on_the_cut(void **state)
     net_close(&net);
 }
 
-static void
-nan_or_infinity_in_an_input_is_bad(void **state)
+TEST(nan_or_infinity_in_an_input_is_bad)
 {
-    (void)state;
     for (int i = 0; i < 40; i++) {
         struct nn_layer_spec s[8];
         bool image = below(2);
@@ -583,20 +579,4 @@ nan_or_infinity_in_an_input_is_bad(void **state)
         assert_true(result.bad);
         net_close(&net);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(gradients_are_central_differences, "portable"),
-        cmocka_unit_test_prestate(gradients_are_central_differences, "openblas"),
-        cmocka_unit_test_prestate(fast_layers_equal_naive_ones, "portable"),
-        cmocka_unit_test_prestate(fast_layers_equal_naive_ones, "openblas"),
-        cmocka_unit_test_prestate(a_shard_has_the_same_bits_on_any_thread, "portable"),
-        cmocka_unit_test_prestate(a_shard_has_the_same_bits_on_any_thread, "openblas"),
-        cmocka_unit_test(dropout_does_not_depend_on_the_cut),
-        cmocka_unit_test(nan_or_infinity_in_an_input_is_bad),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

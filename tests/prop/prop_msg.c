@@ -1,16 +1,10 @@
 /* prop_msg.c - whatever bytes come, decoding gives a message within its limits or a reason; and a
  * message has one encoding only. Random messages of every type, every cut and every flipped bit. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/proto.h"
 #include "tests/support/messages.h"
+#include "tests/support/test.h"
 
 enum { ROUNDS = 300 };
 
@@ -42,10 +36,8 @@ decode_strictly(const uint8_t *frame, size_t size)
     return 0;
 }
 
-static void
-random_messages_come_back(void **state)
+TEST(random_messages_come_back)
 {
-    (void)state;
     struct rand rand = {1};
     static struct messages_sample sample;
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
@@ -63,10 +55,8 @@ random_messages_come_back(void **state)
         }
 }
 
-static void
-every_truncation_is_refused(void **state)
+TEST(every_truncation_is_refused)
 {
-    (void)state;
     struct rand rand = {2};
     static struct messages_sample sample;
     for (int size = 0; size < MESSAGES_SIZES; size++)
@@ -82,10 +72,8 @@ every_truncation_is_refused(void **state)
         }
 }
 
-static void
-every_flipped_bit_is_refused_or_another_message(void **state)
+TEST(every_flipped_bit_is_refused_or_another_message)
 {
-    (void)state;
     struct rand rand = {3};
     static struct messages_sample sample;
     size_t refused = 0, accepted = 0;
@@ -107,10 +95,8 @@ every_flipped_bit_is_refused_or_another_message(void **state)
     assert_true(accepted > 1000); /* numbers have no redundancy: that is the checksum's task */
 }
 
-static void
-anything_behind_the_message_is_refused(void **state)
+TEST(anything_behind_the_message_is_refused)
 {
-    (void)state;
     struct rand rand = {4};
     static struct messages_sample sample;
     for (enum proto_type type = PROTO_HELLO; type < PROTO_TYPES_END; type++) {
@@ -125,10 +111,8 @@ anything_behind_the_message_is_refused(void **state)
     }
 }
 
-static void
-random_bytes_do_no_harm(void **state)
+TEST(random_bytes_do_no_harm)
 {
-    (void)state;
     struct rand rand = {5};
     uint8_t frame[64];
     for (int round = 0; round < 200 * ROUNDS; round++) {
@@ -141,17 +125,4 @@ random_bytes_do_no_harm(void **state)
         }
         (void)decode_strictly(frame, size);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_messages_come_back),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(every_flipped_bit_is_refused_or_another_message),
-        cmocka_unit_test(anything_behind_the_message_is_refused),
-        cmocka_unit_test(random_bytes_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

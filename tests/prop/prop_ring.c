@@ -1,16 +1,9 @@
 /* Whatever the number of members, the sizes, the order of arrival and of buckets: the plain sum, for the
  * bytes of the cost model; and after a plan that broke off anywhere, the survivors' plan the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/servers.h"
 #include "proto/bits.h"
 #include "tests/support/rings.h"
+#include "tests/support/test.h"
 
 enum { BUCKETS_MAX = 5 };
 
@@ -42,10 +35,8 @@ bytes_are_the_models(const struct rings *rings, uint64_t direct_bytes)
                          rings_cost(rings, r, direct_bytes, 0));
 }
 
-static void
-one_bucket_of_any_size_over_any_number_of_members(void **state)
+TEST(one_bucket_of_any_size_over_any_number_of_members)
 {
-    (void)state;
     struct rand rand = {1};
     for (unsigned n = 1; n <= RINGS_MAX; n++)
         for (uint64_t count = 1; count <= 3 * n + 1; count++) {
@@ -119,38 +110,30 @@ run_random(struct rand *rand, unsigned fewest, bool servers, bool breaks_off)
     rings_destroy(&rings);
 }
 
-static void
-random_buckets_small_ones_directly(void **state)
+TEST(random_buckets_small_ones_directly)
 {
-    (void)state;
     struct rand rand = {2};
     for (int k = 0; k < 600; k++)
         run_random(&rand, 1, false, false);
 }
 
-static void
-survivors_of_a_plan_that_broke_off_get_the_same_sum(void **state)
+TEST(survivors_of_a_plan_that_broke_off_get_the_same_sum)
 {
-    (void)state;
     struct rand rand = {3};
     for (int k = 0; k < 600; k++)
         run_random(&rand, 2, false, true);
 }
 
-static void
-servers_of_any_weight_give_the_plain_sum(void **state)
+TEST(servers_of_any_weight_give_the_plain_sum)
 {
-    (void)state;
     struct rand rand = {4};
     for (int k = 0; k < 600; k++)
         run_random(&rand, 2, true, false);
 }
 
 /* The servers die with the others: the next plan has other ones, or none. */
-static void
-survivors_of_servers_get_the_same_sum(void **state)
+TEST(survivors_of_servers_get_the_same_sum)
 {
-    (void)state;
     struct rand rand = {5};
     for (int k = 0; k < 600; k++)
         run_random(&rand, 2, true, true);
@@ -184,10 +167,8 @@ random_stages(struct rings *rings, unsigned members, struct rand *rand)
 }
 
 /* Members of a stage sum its buckets, all sum the last one; and again with other stages, after a plan that broke off. */
-static void
-each_stage_sums_its_own_buckets(void **state)
+TEST(each_stage_sums_its_own_buckets)
 {
-    (void)state;
     struct rand rand = {6};
     for (int k = 0; k < 600; k++) {
         struct core_bucket buckets[BUCKETS_MAX];
@@ -205,18 +186,4 @@ each_stage_sums_its_own_buckets(void **state)
         assert_true(rings_right(rings, 0));
         rings_destroy(&rings);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_bucket_of_any_size_over_any_number_of_members),
-        cmocka_unit_test(random_buckets_small_ones_directly),
-        cmocka_unit_test(survivors_of_a_plan_that_broke_off_get_the_same_sum),
-        cmocka_unit_test(servers_of_any_weight_give_the_plain_sum),
-        cmocka_unit_test(survivors_of_servers_get_the_same_sum),
-        cmocka_unit_test(each_stage_sums_its_own_buckets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* prop_shuffle.c - data_shuffle is a permutation of any count, another one for each epoch and seed, and
  * no place is favoured. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/data.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static void
 check_permutation(uint64_t seed, uint64_t epoch, uint32_t count)
@@ -26,10 +20,8 @@ check_permutation(uint64_t seed, uint64_t epoch, uint32_t count)
     free(seen);
 }
 
-static void
-it_is_a_permutation_of_every_count(void **state)
+TEST(it_is_a_permutation_of_every_count)
 {
-    (void)state;
     struct rand rand = {1};
     for (uint32_t count = 1; count <= 2000; count++)
         check_permutation(rand_u64(&rand), rand_any(&rand), count);
@@ -49,10 +41,8 @@ compare_u32(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void
-the_largest_counts_stay_in_range_without_collisions(void **state)
+TEST(the_largest_counts_stay_in_range_without_collisions)
 {
-    (void)state;
     enum { N = 100000 };
     static const uint32_t counts[] = {UINT32_MAX, UINT32_MAX - 1, 1U << 31, (1U << 31) + 1};
     uint32_t *at = malloc(N * sizeof *at);
@@ -70,10 +60,8 @@ the_largest_counts_stay_in_range_without_collisions(void **state)
 }
 
 /* Two independent permutations agree in one place on average (variance 1). */
-static void
-epochs_and_seeds_give_unrelated_orders(void **state)
+TEST(epochs_and_seeds_give_unrelated_orders)
 {
-    (void)state;
     enum { PAIRS = 400 };
     unsigned same = 0, next = 0;
     for (uint64_t k = 0; k < PAIRS; k++) {
@@ -105,10 +93,8 @@ check_uniform(uint32_t count, uint32_t i, uint32_t cells, unsigned draws)
         fail_msg("count %u, sample %u: chi-square %.1f over %u cells", count, i, chi, cells);
 }
 
-static void
-every_place_is_equally_likely(void **state)
+TEST(every_place_is_equally_likely)
 {
-    (void)state;
     for (uint32_t count = 2; count <= 20; count++) {
         for (uint32_t i = 0; i < count; i += 3)
             check_uniform(count, i, count, 2000);
@@ -120,10 +106,8 @@ every_place_is_equally_likely(void **state)
 }
 
 /* All 24 orders of four samples. */
-static void
-every_order_is_equally_likely(void **state)
+TEST(every_order_is_equally_likely)
 {
-    (void)state;
     enum { DRAWS = 12000 };
     unsigned hits[256] = {0}, orders = 0;
     for (uint64_t epoch = 0; epoch < DRAWS; epoch++) {
@@ -138,17 +122,4 @@ every_order_is_equally_likely(void **state)
             assert_in_range(hits[k], 500 - 140, 500 + 140);
     }
     assert_int_equal(orders, 24);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_a_permutation_of_every_count),
-        cmocka_unit_test(the_largest_counts_stay_in_range_without_collisions),
-        cmocka_unit_test(epochs_and_seeds_give_unrelated_orders),
-        cmocka_unit_test(every_place_is_equally_likely),
-        cmocka_unit_test(every_order_is_equally_likely),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,9 @@
 #ifndef SUPPORT_DIGITS_MODEL_H
 #define SUPPORT_DIGITS_MODEL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "nn/nn.h"
 #include "proto/why.h"
+#include "tests/support/test.h"
 
 static const struct nn_layer_spec digits[] = {
     {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},

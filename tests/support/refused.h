@@ -3,12 +3,10 @@
 #define SUPPORT_REFUSED_H
 
 #include <errno.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "nn/nn.h"
 #include "proto/why.h"
+#include "tests/support/test.h"
 
 static inline void
 model_refused(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,

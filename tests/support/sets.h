@@ -2,16 +2,9 @@
 #ifndef SUPPORT_SETS_H
 #define SUPPORT_SETS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "nn/data.h"
 #include "proto/why.h"
+#include "tests/support/test.h"
 
 static struct why why;
 

@@ -16,6 +16,7 @@
 #include "compress/exact.h"
 #include "nn/arithmetic/product.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { SUMS_MAX = 1 << 19, SUMS_BLOCKS = SUMS_MAX / EXACT_BLOCK + 1 };
 

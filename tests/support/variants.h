@@ -2,14 +2,8 @@
 #ifndef SUPPORT_VARIANTS_H
 #define SUPPORT_VARIANTS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "proto/simd.h"
+#include "tests/support/test.h"
 
 static enum simd_set variants_widest;
 
@@ -31,10 +25,10 @@ variants_widen(void **state)
     return 0;
 }
 
-#define unit_test_of_variants(f)                                                                   \
-    cmocka_unit_test(f),                                                                           \
-    {                                                                                              \
-#f " (avx2)", f, variants_narrow, variants_widen, NULL                                     \
-    }
+#define TEST_OF_VARIANTS(name)                                                                     \
+    static void name(void **test_state);                                                           \
+    TEST_ADD(name, #name, name, NULL, NULL, NULL)                                                  \
+    TEST_ADD(narrow_##name, #name " (avx2)", name, variants_narrow, variants_widen, NULL)          \
+    static void name(void **test_state __attribute__((unused)))
 
 #endif

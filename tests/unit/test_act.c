@@ -1,12 +1,8 @@
 /* Activations against their formulas, flatten as a view. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 
 static const float x[] = {-2, -0.5f, 0, 0.25f, 3}, dy[] = {1, -2, 3, 4, 5};
 
@@ -81,10 +77,8 @@ silu_slope(double t)
     return sigmoid(t) * (1 + t * (1 - sigmoid(t)));
 }
 
-static void
-formulas_hold(void **state)
+TEST(formulas_hold)
 {
-    (void)state;
     check(NN_RELU, relu, relu_slope);
     check(NN_SIGMOID, sigmoid, sigmoid_slope);
     check(NN_TANH, tanh, tanh_slope);
@@ -92,10 +86,8 @@ formulas_hold(void **state)
     check(NN_SILU, silu, silu_slope);
 }
 
-static void
-flatten_is_the_same_memory(void **state)
+TEST(flatten_is_the_same_memory)
 {
-    (void)state;
     const struct nn_layer_spec layers[] = {{.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
     const struct nn_shape input = {3, {2, 3, 4}};
     struct nn_model *model;
@@ -109,10 +101,8 @@ flatten_is_the_same_memory(void **state)
 }
 
 /* relu, flatten and dropout may overwrite; a tanh whose output is needed must keep it. */
-static void
-layers_work_in_place_only_where_nothing_is_lost(void **state)
+TEST(layers_work_in_place_only_where_nothing_is_lost)
 {
-    (void)state;
     const struct nn_layer_spec layers[] = {
         {.kind = NN_RELU}, {.kind = NN_DENSE, .units = 4}, {.kind = NN_TANH},
         {.kind = NN_RELU}, {.kind = NN_DENSE, .units = 4}, {.kind = NN_DROPOUT},
@@ -175,10 +165,8 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
     nn_model_destroy(&model);
 }
 
-static void
-neighbours_compute_a_relu_with_the_same_bits(void **state)
+TEST(neighbours_compute_a_relu_with_the_same_bits)
 {
-    (void)state;
     static const struct nn_shape image = {3, {2, 9, 11}};
     static const struct nn_layer_spec spec[] = {
         {.kind = NN_CONV2D, .units = 5, .kernel = 3, .pad = 1},
@@ -214,10 +202,8 @@ neighbours_compute_a_relu_with_the_same_bits(void **state)
 }
 
 /* Both formulas, before a dense layer and before another one, in blocks that end within a vector. */
-static void
-dense_layers_compute_a_gelu_with_the_same_bits(void **state)
+TEST(dense_layers_compute_a_gelu_with_the_same_bits)
 {
-    (void)state;
     static const struct nn_shape input = {1, {19}};
     static const struct nn_layer_spec spec[] = {
         {.kind = NN_DENSE, .units = 37},
@@ -252,17 +238,4 @@ dense_layers_compute_a_gelu_with_the_same_bits(void **state)
             }
         }
     simd_set = widest;
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_hold),
-        cmocka_unit_test(flatten_is_the_same_memory),
-        cmocka_unit_test(layers_work_in_place_only_where_nothing_is_lost),
-        cmocka_unit_test(neighbours_compute_a_relu_with_the_same_bits),
-        cmocka_unit_test(dense_layers_compute_a_gelu_with_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,14 @@
 /* test_actor_wire.c - two wires on the loopback interface: a received body is kept by one reader, and neither takes the
  * other one's messages for a stranger's, however late it comes to read them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mesh/net/actor_pulse.h"
 #include "mesh/net/actor_wire.h"
+#include "tests/support/test.h"
 
 enum { FRAMES = 6, WORDS = 8000, DEADLINE_S = 120 };
 
@@ -141,10 +135,8 @@ send_body(struct end *end, int32_t number)
     wire_send_bulk(end->wire, 0, &msg, body, sizeof body, false);
 }
 
-static void
-a_body_kept_and_released_at_once_is_free_once(void **state)
+TEST(a_body_kept_and_released_at_once_is_free_once)
 {
-    (void)state;
     struct end a, b;
     end_open(&a, 1);
     end_open(&b, 2);
@@ -173,10 +165,8 @@ a_body_kept_and_released_at_once_is_free_once(void **state)
 }
 
 /* Who has too much else to do may take a peer for gone before it reads what that one has sent. */
-static void
-what_a_lost_peer_has_sent_is_not_taken_for_a_strangers(void **state)
+TEST(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers)
 {
-    (void)state;
     static int32_t body[WORDS];
     const struct proto_msg msg = {
         .type = PROTO_REDUCE,
@@ -209,10 +199,8 @@ what_a_lost_peer_has_sent_is_not_taken_for_a_strangers(void **state)
 }
 
 /* The bytes of a come before b is told of the connections, and before it has a session with a. */
-static void
-what_is_read_late_is_not_taken_for_a_strangers(void **state)
+TEST(what_is_read_late_is_not_taken_for_a_strangers)
 {
-    (void)state;
     static int32_t body[PROTO_CHUNK_MAX];
     const struct proto_msg msg = {
         .type = PROTO_REDUCE, .chunk = {.plan_hash = 1, .round = 1, .count = WORDS, .coverage = 1}};
@@ -256,10 +244,8 @@ send_beat(struct end *end)
 }
 
 /* The core of `a` is busy: nobody calls its wire, and the pulse thread says that the node is alive. */
-static void
-a_node_that_is_busy_says_that_it_is_alive(void **state)
+TEST(a_node_that_is_busy_says_that_it_is_alive)
 {
-    (void)state;
     struct end a, b;
     struct pulse *pulse;
     end_open(&a, 1);
@@ -288,27 +274,12 @@ a_node_that_is_busy_says_that_it_is_alive(void **state)
     end_close(&b);
 }
 
-static void
-a_core_that_hangs_falls_silent(void **state)
+TEST(a_core_that_hangs_falls_silent)
 {
-    (void)state;
     assert_false(pulse_due(0));
     assert_false(pulse_due(PULSE_QUIET_US));
     assert_true(pulse_due(PULSE_QUIET_US + 1));
     assert_true(pulse_due(PULSE_MAX_US - 1));
     assert_false(pulse_due(PULSE_MAX_US));
     assert_false(pulse_due(UINT64_MAX));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_body_kept_and_released_at_once_is_free_once),
-        cmocka_unit_test(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers),
-        cmocka_unit_test(what_is_read_late_is_not_taken_for_a_strangers),
-        cmocka_unit_test(a_node_that_is_busy_says_that_it_is_alive),
-        cmocka_unit_test(a_core_that_hangs_falls_silent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

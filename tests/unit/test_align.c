@@ -3,15 +3,10 @@
 #include "node/commands/align.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/pipeline/steptime.h"
 #include "proto/mix.h"
+#include "tests/support/test.h"
 
 enum { NODES_MAX = 6, BASE = 1000000000 };
 
@@ -57,11 +52,9 @@ record(enum schedule_rule rule, unsigned stages, unsigned replicas, unsigned sha
     return nodes;
 }
 
-static void
-one_clock_is_left_alone(void **state)
+TEST(one_clock_is_left_alone)
 {
     static const int64_t same[NODES_MAX] = {0};
-    (void)state;
     for (int rule = SCHEDULE_GPIPE; rule <= SCHEDULE_ZB; rule++)
         for (uint32_t latency_us = 0; latency_us <= 100; latency_us += 100) {
             size_t nodes = record((enum schedule_rule)rule, 3, 2, 8, latency_us, same);
@@ -85,10 +78,8 @@ finds(size_t nodes, const int64_t *ahead_us)
     }
 }
 
-static void
-clocks_of_other_machines_are_found_out(void **state)
+TEST(clocks_of_other_machines_are_found_out)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 500; seed++) {
         uint64_t words[NODES_MAX + 4];
         int64_t ahead_us[NODES_MAX];
@@ -106,21 +97,17 @@ clocks_of_other_machines_are_found_out(void **state)
 }
 
 /* Two stages hand over all the time, in both directions: the place of their rows is known to about what a line takes. */
-static void
-rows_that_hand_over_are_placed_closely(void **state)
+TEST(rows_that_hand_over_are_placed_closely)
 {
     static const int64_t ahead_us[] = {0, 123456789};
-    (void)state;
     finds(record(SCHEDULE_1F1B, 2, 1, 8, 50, ahead_us), ahead_us);
     assert_in_range(found.within_us, 50, 51);
 }
 
-static void
-a_node_that_only_watches_is_placed_by_the_sum(void **state)
+TEST(a_node_that_only_watches_is_placed_by_the_sum)
 {
     static const int64_t ahead_us[] = {0, -5000000, 7000000};
     size_t nodes = record(SCHEDULE_ZB, 2, 1, 4, 10, ahead_us);
-    (void)state;
     row[nodes] = row[0];
     row[nodes].begin_us = row[0].begin_us + 7000000;
     row[nodes].end_us = row[0].end_us + 7000000;
@@ -128,12 +115,10 @@ a_node_that_only_watches_is_placed_by_the_sum(void **state)
     finds(nodes + 1, ahead_us);
 }
 
-static void
-what_is_in_no_order_is_refused(void **state)
+TEST(what_is_in_no_order_is_refused)
 {
     static const int64_t ahead_us[] = {0, 1000000};
     size_t nodes = record(SCHEDULE_1F1B, 2, 1, 4, 10, ahead_us), back = 0;
-    (void)state;
     while (room[0][back].piece.kind != SCHEDULE_BACKWARD)
         back++;
     room[0][back].begin_us = room[0][0].end_us + 1; /* the other one took longer to answer */
@@ -143,12 +128,10 @@ what_is_in_no_order_is_refused(void **state)
     assert_int_equal(align(&found, row, nodes, &one, &other), -EBADMSG);
 }
 
-static void
-a_piece_that_two_nodes_have_is_refused(void **state)
+TEST(a_piece_that_two_nodes_have_is_refused)
 {
     static const int64_t ahead_us[] = {0, 1000000, 0, 0};
     size_t nodes = record(SCHEDULE_ZB, 2, 2, 4, 10, ahead_us);
-    (void)state;
     row[3].pieces[0].piece = row[2].pieces[1].piece;
     assert_int_equal(align(&found, row, nodes, &one, &other), -EBADMSG);
     assert_int_equal(one, 3);
@@ -156,10 +139,8 @@ a_piece_that_two_nodes_have_is_refused(void **state)
 }
 
 /* Times that are as far apart as a file may say, all against one another. */
-static void
-large_times_do_not_overflow(void **state)
+TEST(large_times_do_not_overflow)
 {
-    (void)state;
     memset(row, 0, sizeof row);
     for (unsigned n = 0; n < NODES_MAX; n++) {
         row[n] = (struct recorded){.stages = 2,
@@ -174,19 +155,4 @@ large_times_do_not_overflow(void **state)
     }
     int rc = align(&found, row, NODES_MAX, &one, &other);
     assert_true(rc == 0 || rc == -EBADMSG);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_clock_is_left_alone),
-        cmocka_unit_test(clocks_of_other_machines_are_found_out),
-        cmocka_unit_test(rows_that_hand_over_are_placed_closely),
-        cmocka_unit_test(a_node_that_only_watches_is_placed_by_the_sum),
-        cmocka_unit_test(what_is_in_no_order_is_refused),
-        cmocka_unit_test(a_piece_that_two_nodes_have_is_refused),
-        cmocka_unit_test(large_times_do_not_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Strips of attention give the bits of plain loops over whole matrices, in memory that grows with the context. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/rng.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { ROWS = 2, HEADS = 2, T_MAX = 200, D_MAX = 33, KEYS_MAX = 70 };
@@ -114,10 +108,8 @@ compare(size_t T, size_t d)
     one_layer_close(&one);
 }
 
-static void
-strips_give_the_bits_of_whole_matrices(void **state)
+TEST(strips_give_the_bits_of_whole_matrices)
 {
-    (void)state;
     static const size_t T[] = {1, 2, 15, 16, 17, 47, 48, 49, 63, 96, 97, 130, T_MAX};
     static const size_t d[] = {1, 3, 16, 20, D_MAX};
     for (size_t i = 0; i < sizeof T / sizeof *T; i++)
@@ -125,10 +117,8 @@ strips_give_the_bits_of_whole_matrices(void **state)
             compare(T[i], d[j]);
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     if (!simd_avx2())
         skip();
     for (size_t n = 1; n <= KEYS_MAX; n++) {
@@ -178,24 +168,11 @@ bytes(size_t T, bool training)
     return all;
 }
 
-static void
-memory_grows_with_the_context_and_not_its_square(void **state)
+TEST(memory_grows_with_the_context_and_not_its_square)
 {
-    (void)state;
     for (int training = 0; training < 2; training++) {
         size_t T = 1024, once = bytes(T, training), twice = bytes(2 * T, training);
         assert_true(twice - once < once + once / 50);
         assert_true(bytes(4 * T, training) - twice < 2 * (twice - once) + once / 50);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strips_give_the_bits_of_whole_matrices),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-        cmocka_unit_test(memory_grows_with_the_context_and_not_its_square),
-    };
-    return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }

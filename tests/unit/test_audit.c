@@ -1,15 +1,8 @@
 /* Who recomputes whose shards, what is kept back meanwhile, and who is expelled. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "mesh/core/group/audit.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 /* Bucket 0, elements 10..99, holds the claims, 9 words for each of 10 shards. */
 enum { SHARDS = 10, CLAIMS_FIRST = 10, CLAIMS = 90, TAIL = 10, ALWAYS = 0, NEVER = 1 };
@@ -106,10 +99,8 @@ accuse(struct lone *lone, unsigned from, unsigned whom)
     lone_say(lone, from, &msg);
 }
 
-static void
-the_last_bucket_waits_for_the_audit(void **state)
+TEST(the_last_bucket_waits_for_the_audit)
 {
-    (void)state;
     struct lone *lone = mesh_of(2, ALWAYS);
     lone_train(lone);
     assert_int_equal(sent_to(lone, 7, 0), 1);
@@ -130,10 +121,8 @@ the_last_bucket_waits_for_the_audit(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_wrong_claim_expels_for_good(void **state)
+TEST(a_wrong_claim_expels_for_good)
 {
-    (void)state;
     struct lone *lone = mesh_of(2, ALWAYS);
     lone_train(lone);
     contribute(lone, 7, 0, 1);
@@ -155,10 +144,8 @@ a_wrong_claim_expels_for_good(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_is_accused_is_audited_by_us_too(void **state)
+TEST(who_is_accused_is_audited_by_us_too)
 {
-    (void)state;
     struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     assert_int_equal(sent_to(lone, 7, 1), 1);
@@ -177,10 +164,8 @@ who_is_accused_is_audited_by_us_too(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_false_accusation_costs_only_time(void **state)
+TEST(a_false_accusation_costs_only_time)
 {
-    (void)state;
     struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     for (unsigned id = 7; id <= 8; id++)
@@ -204,10 +189,8 @@ a_false_accusation_costs_only_time(void **state)
     lone_destroy(&lone);
 }
 
-static void
-accusations_of_us_or_by_the_accused_are_ignored(void **state)
+TEST(accusations_of_us_or_by_the_accused_are_ignored)
 {
-    (void)state;
     struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     for (unsigned id = 7; id <= 8; id++)
@@ -218,10 +201,8 @@ accusations_of_us_or_by_the_accused_are_ignored(void **state)
     lone_destroy(&lone);
 }
 
-static void
-without_luck_nobody_is_audited(void **state)
+TEST(without_luck_nobody_is_audited)
 {
-    (void)state;
     struct lone *lone = mesh_of(2, NEVER);
     lone_train(lone);
     for (unsigned bucket = 0; bucket < 2; bucket++)
@@ -229,18 +210,4 @@ without_luck_nobody_is_audited(void **state)
     assert_false(lone->audit);
     assert_true(lone->commit);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_bucket_waits_for_the_audit),
-        cmocka_unit_test(a_wrong_claim_expels_for_good),
-        cmocka_unit_test(who_is_accused_is_audited_by_us_too),
-        cmocka_unit_test(a_false_accusation_costs_only_time),
-        cmocka_unit_test(accusations_of_us_or_by_the_accused_are_ignored),
-        cmocka_unit_test(without_luck_nobody_is_audited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

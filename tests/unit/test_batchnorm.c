@@ -1,14 +1,9 @@
 /* Batch normalisation: names, what evaluation uses, what averages are told. Values are PyTorch's (test_golden.c). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 /* weight, bias, running mean and variance of two channels */
@@ -23,10 +18,8 @@ near(float got, double expected)
         fail_msg("%.9g, expected %.9g", (double)got, expected);
 }
 
-static void
-evaluation_uses_the_running_averages(void **state)
+TEST(evaluation_uses_the_running_averages)
 {
-    (void)state;
     struct one_layer one;
     const float x[] = {1, 0, 5, 1};
     float y[4];
@@ -41,10 +34,8 @@ evaluation_uses_the_running_averages(void **state)
 }
 
 /* Two rows of [2, 1, 2]: channel 0 has 1 3 5 7, channel 1 has 2 2 2 2. */
-static void
-averages_are_told_their_distance_to_the_shard(void **state)
+TEST(averages_are_told_their_distance_to_the_shard)
 {
-    (void)state;
     struct one_layer one;
     const float x[] = {1, 3, 2, 2, 5, 7, 2, 2}, dy[] = {1, 0, 0, 0, 0, 0, 0, 1};
     float y[8], dx[8];
@@ -63,10 +54,8 @@ averages_are_told_their_distance_to_the_shard(void **state)
     one_layer_close(&one);
 }
 
-static void
-a_shard_without_rows_says_nothing(void **state)
+TEST(a_shard_without_rows_says_nothing)
 {
-    (void)state;
     struct one_layer one;
     float none[1] = {0};
     one_layer_open(&one, &features, &spec, 0, params);
@@ -79,10 +68,8 @@ a_shard_without_rows_says_nothing(void **state)
     one_layer_close(&one);
 }
 
-static void
-averages_are_no_weights(void **state)
+TEST(averages_are_no_weights)
 {
-    (void)state;
     static const char *const names[] = {"0.batchnorm.weight", "0.batchnorm.bias",
                                         "0.batchnorm.running_mean", "0.batchnorm.running_var"};
     struct one_layer one;
@@ -121,10 +108,8 @@ sum_naive(const struct batchnorm_channel *c, const float *x, const float *dy, fl
     return sum;
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     enum { N = 9000 };
     static float x[N], dy[N], a[N], b[N];
     const struct batchnorm_slope slope = {0.3f, 1.7f, 0.9f, 0.01f, -0.02f};
@@ -155,17 +140,4 @@ every_variant_gives_the_same_bits(void **state)
         SIMD_PICK(batchnorm_backward)(&c, x, dy, &slope, b);
         assert_memory_equal(a, b, sizeof a);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluation_uses_the_running_averages),
-        cmocka_unit_test(averages_are_told_their_distance_to_the_shard),
-        cmocka_unit_test(a_shard_without_rows_says_nothing),
-        cmocka_unit_test(averages_are_no_weights),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

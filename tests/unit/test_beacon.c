@@ -1,13 +1,8 @@
 /* test_beacon.c - the beacon's bytes, what is not a beacon, and nodes as bytes. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/proto.h"
+#include "tests/support/test.h"
 
 static const struct proto_beacon sample = {.node = {0x0102030405060708, 0x1112131415161718},
                                            .group = 0x2122232425262728,
@@ -19,10 +14,8 @@ static const uint8_t bytes[31] = {'m',  'n',  'o',  'd',  1,    8,    7,    6,  
 
 static struct proto_beacon got;
 
-static void
-a_beacon_is_these_bytes(void **state)
+TEST(a_beacon_is_these_bytes)
 {
-    (void)state;
     uint8_t out[PROTO_BEACON_MAX];
     assert_int_equal(proto_beacon_encode(&sample, out), sizeof bytes);
     assert_memory_equal(out, bytes, sizeof bytes);
@@ -33,10 +26,8 @@ a_beacon_is_these_bytes(void **state)
     assert_int_equal(got.control_port, 20000);
 }
 
-static void
-a_leaving_node_says_port_0(void **state)
+TEST(a_leaving_node_says_port_0)
 {
-    (void)state;
     uint8_t out[PROTO_BEACON_MAX];
     struct proto_beacon leaving = sample;
     leaving.control_port = 0;
@@ -44,20 +35,16 @@ a_leaving_node_says_port_0(void **state)
     assert_int_equal(got.control_port, 0);
 }
 
-static void
-any_other_size_is_refused(void **state)
+TEST(any_other_size_is_refused)
 {
-    (void)state;
     uint8_t packet[PROTO_BEACON_MAX + 1] = {0};
     memcpy(packet, bytes, sizeof bytes);
     for (size_t size = 0; size <= sizeof packet; size++)
         assert_int_equal(proto_beacon_decode(&got, packet, size), size == 31 ? 0 : -EBADMSG);
 }
 
-static void
-strangers_are_refused(void **state)
+TEST(strangers_are_refused)
 {
-    (void)state;
     uint8_t packet[31];
     for (size_t i = 0; i < 4; i++) {
         memcpy(packet, bytes, sizeof packet);
@@ -71,10 +58,8 @@ strangers_are_refused(void **state)
     assert_int_equal(proto_beacon_decode(&got, packet, 22), -EBADMSG);
 }
 
-static void
-other_versions_are_told_apart(void **state)
+TEST(other_versions_are_told_apart)
 {
-    (void)state;
     uint8_t packet[40] = {0};
     memcpy(packet, bytes, sizeof bytes);
     packet[4] = 2;
@@ -83,19 +68,15 @@ other_versions_are_told_apart(void **state)
     assert_int_equal(proto_beacon_decode(&got, packet, sizeof bytes), -EPROTONOSUPPORT);
 }
 
-static void
-a_refused_beacon_changes_nothing(void **state)
+TEST(a_refused_beacon_changes_nothing)
 {
-    (void)state;
     struct proto_beacon before = sample;
     assert_int_equal(proto_beacon_decode(&before, bytes, 30), -EBADMSG);
     assert_true(before.node.id == sample.node.id);
 }
 
-static void
-a_node_is_these_bytes(void **state)
+TEST(a_node_is_these_bytes)
 {
-    (void)state;
     uint8_t out[PROTO_NODE_SIZE + 1], expected[PROTO_NODE_SIZE] = {1};
     memcpy(expected + 1, bytes + 5, 16);
     proto_node_encode(sample.node, out);
@@ -112,19 +93,4 @@ a_node_is_these_bytes(void **state)
     memset(out, 1, 1);
     memset(out + 1, 0, 8);
     assert_int_equal(proto_node_decode(&node, out, PROTO_NODE_SIZE), -EBADMSG);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_beacon_is_these_bytes),
-        cmocka_unit_test(a_leaving_node_says_port_0),
-        cmocka_unit_test(any_other_size_is_refused),
-        cmocka_unit_test(strangers_are_refused),
-        cmocka_unit_test(other_versions_are_told_apart),
-        cmocka_unit_test(a_refused_beacon_changes_nothing),
-        cmocka_unit_test(a_node_is_these_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

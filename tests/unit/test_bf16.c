@@ -1,14 +1,8 @@
 /* test_bf16.c - packed bfloat16 values: every pattern, and every small number of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/bf16.h"
 #include "compress/bf16_simd.h"
 #include "proto/float_bits.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { PATTERNS = 1 << 16 };
@@ -24,10 +18,8 @@ fill(uint32_t lower)
         memcpy(&x[i], &(uint32_t){i << 16 | lower}, sizeof *x);
 }
 
-static void
-every_pattern_comes_back(void **state)
+TEST(every_pattern_comes_back)
 {
-    (void)state;
     fill(0);
     memset(y, 0xff, sizeof y);
     bf16_pack(words, x, PATTERNS);
@@ -37,10 +29,8 @@ every_pattern_comes_back(void **state)
     assert_memory_equal(x, y, PATTERNS * sizeof *x);
 }
 
-static void
-lower_halves_are_lost(void **state)
+TEST(lower_halves_are_lost)
 {
-    (void)state;
     fill(0xabcd);
     bf16_pack(words, x, PATTERNS);
     bf16_unpack(y, words, PATTERNS);
@@ -49,10 +39,8 @@ lower_halves_are_lost(void **state)
 }
 
 /* Nothing is written behind the last word or value. */
-static void
-any_number_is_packed(void **state)
+TEST(any_number_is_packed)
 {
-    (void)state;
     fill(0);
     for (size_t n = 0; n < 300; n++) {
         size_t count = bf16_words(n);
@@ -68,10 +56,8 @@ any_number_is_packed(void **state)
     }
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     static int32_t other[PATTERNS / 2 + 2];
     fill(0);
     for (size_t n = 0; n < 200; n++) {
@@ -82,16 +68,4 @@ every_variant_gives_the_same_bits(void **state)
         SIMD_PICK(bf16_unpack)(y, words, n);
         assert_memory_equal(x, y, n * sizeof *x);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern_comes_back),
-        cmocka_unit_test(lower_halves_are_lost),
-        cmocka_unit_test(any_number_is_packed),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* Dense layers through OpenBLAS give what they give through our own products, but for rounding, alone and in a team. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/blas.h"
 #include "nn/nn.h"
 #include "nn/rng.h"
+#include "tests/support/test.h"
 
 enum { ROWS = 300, IN = 1030, MIDDLE = 2200, OUT = 1200, PARTS = 2 };
 
@@ -113,10 +107,8 @@ compare(const struct nn_layer_spec *layers, size_t count)
     nn_model_destroy(&model);
 }
 
-static void
-large_layers_are_the_same_but_for_rounding(void **state)
+TEST(large_layers_are_the_same_but_for_rounding)
 {
-    (void)state;
     const struct nn_layer_spec relu[] = {
         {.kind = NN_DENSE, .units = MIDDLE}, {.kind = NN_RELU}, {.kind = NN_DENSE, .units = OUT}};
     const struct nn_layer_spec gelu[] = {{.kind = NN_DENSE, .units = MIDDLE, .no_bias = true},
@@ -127,13 +119,4 @@ large_layers_are_the_same_but_for_rounding(void **state)
         skip(); /* there is no such library here */
     compare(relu, sizeof relu / sizeof *relu);
     compare(gelu, sizeof gelu / sizeof *gelu);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_layers_are_the_same_but_for_rounding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* test_bytes.c - the little-endian cursors, and that an overrun sticks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/bytes.h"
+#include "tests/support/test.h"
 
-static void
-numbers_come_back_little_endian(void **state)
+TEST(numbers_come_back_little_endian)
 {
-    (void)state;
     uint8_t buffer[32];
     struct bytes_out out = bytes_out(buffer, sizeof buffer);
     bytes_put_u8(&out, 0xab);
@@ -33,10 +25,8 @@ numbers_come_back_little_endian(void **state)
     assert_true(bytes_done(&in));
 }
 
-static void
-reading_behind_the_end_gives_nothing_from_then_on(void **state)
+TEST(reading_behind_the_end_gives_nothing_from_then_on)
 {
-    (void)state;
     const uint8_t five[5] = {1, 2, 3, 4, 5};
     struct bytes_in in = bytes_in(five, sizeof five);
     assert_int_equal(bytes_u16(&in), 0x0201);
@@ -47,10 +37,8 @@ reading_behind_the_end_gives_nothing_from_then_on(void **state)
     assert_false(bytes_done(&in));
 }
 
-static void
-writing_behind_the_end_writes_nothing_from_then_on(void **state)
+TEST(writing_behind_the_end_writes_nothing_from_then_on)
 {
-    (void)state;
     uint8_t buffer[8] = {0};
     struct bytes_out out = bytes_out(buffer, 5);
     bytes_put_u16(&out, 0x0201);
@@ -61,10 +49,8 @@ writing_behind_the_end_writes_nothing_from_then_on(void **state)
     assert_memory_equal(buffer, "\1\2\0\0\0\0\0\0", 8);
 }
 
-static void
-huge_lengths_do_not_wrap(void **state)
+TEST(huge_lengths_do_not_wrap)
 {
-    (void)state;
     uint8_t buffer[4] = {0};
     struct bytes_in in = bytes_in(buffer, sizeof buffer);
     assert_null(bytes_raw(&in, SIZE_MAX));
@@ -73,10 +59,8 @@ huge_lengths_do_not_wrap(void **state)
     assert_true(out.overrun);
 }
 
-static void
-nothing_can_be_read_from_nothing(void **state)
+TEST(nothing_can_be_read_from_nothing)
 {
-    (void)state;
     struct bytes_in in = bytes_in(NULL, 0);
     assert_true(bytes_done(&in));
     assert_non_null(bytes_raw(&in, 0));
@@ -88,17 +72,4 @@ nothing_can_be_read_from_nothing(void **state)
     assert_false(out.overrun);
     bytes_put_u8(&out, 1);
     assert_true(out.overrun);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_come_back_little_endian),
-        cmocka_unit_test(reading_behind_the_end_gives_nothing_from_then_on),
-        cmocka_unit_test(writing_behind_the_end_writes_nothing_from_then_on),
-        cmocka_unit_test(huge_lengths_do_not_wrap),
-        cmocka_unit_test(nothing_can_be_read_from_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Sizes of caches are read from a folder made like that of the kernel. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "nn/arithmetic/cache.h"
 #include "nn/arithmetic/product.h"
+#include "tests/support/test.h"
 
 static char dir[] = "/tmp/meshnode-cache-XXXXXX";
 
@@ -35,10 +30,8 @@ cache(unsigned i, const char *level, const char *type, const char *size)
     write_word(i, "size", size);
 }
 
-static void
-sizes_are_read_by_level(void **state)
+TEST(sizes_are_read_by_level)
 {
-    (void)state;
     assert_int_equal(cache_size_in(dir, 1), 0); /* nothing there */
     cache(0, "1\n", "Instruction\n", "32K\n");
     cache(1, "1\n", "Data\n", "48K\n");
@@ -50,10 +43,8 @@ sizes_are_read_by_level(void **state)
     assert_int_equal(cache_size_in(dir, 4), 0);
 }
 
-static void
-blocks_follow_the_caches_within_limits(void **state)
+TEST(blocks_follow_the_caches_within_limits)
 {
-    (void)state;
     product_tune(48 << 10, 2048 << 10);
     assert_int_equal(product_blocks.wide, PRODUCT_WIDE);
     assert_int_equal(product_blocks.tall, PRODUCT_TALL);
@@ -90,12 +81,4 @@ remove_dir(void **state)
     return rmdir(dir);
 }
 
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_read_by_level),
-        cmocka_unit_test(blocks_follow_the_caches_within_limits),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_ALL(make_dir, remove_dir)

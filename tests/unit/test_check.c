@@ -1,16 +1,9 @@
 /* test_check.c - the linear checksum: against its definition, its linearity, and what it finds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "compress/check_simd.h"
 #include "proto/simd.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { COUNT_MAX = 4096 };
@@ -36,10 +29,8 @@ naive(const int32_t *v, size_t n)
     return (uint64_t)high << 32 | low;
 }
 
-static void
-it_follows_its_definition_for_every_count(void **state)
+TEST(it_follows_its_definition_for_every_count)
 {
-    (void)state;
     struct rand rand = {1};
     fill(&rand, x, COUNT_MAX, INT32_MAX);
     for (size_t n = 0; n < 300; n++)
@@ -48,19 +39,16 @@ it_follows_its_definition_for_every_count(void **state)
     assert_true(check_of(x, 0, 0) == 0);
 }
 
-static void
-it_never_changes(void **state)
+TEST(it_never_changes)
 {
-    (void)state; /* on the wire: another value would be another protocol version */
+    /* on the wire: another value would be another protocol version */
     for (int i = 0; i < 100; i++)
         x[i] = i * i - 50;
     assert_true(check_of(x, 0, 100) == UINT64_C(0x02e923460004ef16));
 }
 
-static void
-it_is_linear(void **state)
+TEST(it_is_linear)
 {
-    (void)state;
     struct rand rand = {2};
     for (size_t n = 0; n < 300; n++) {
         fill(&rand, x, n, INT32_MAX / 2);
@@ -71,10 +59,8 @@ it_is_linear(void **state)
     }
 }
 
-static void
-it_is_linear_where_elements_wrap(void **state)
+TEST(it_is_linear_where_elements_wrap)
 {
-    (void)state;
     struct rand rand = {3};
     uint64_t x_check, sum_check;
     fill(&rand, x, COUNT_MAX, INT32_MAX);
@@ -83,19 +69,15 @@ it_is_linear_where_elements_wrap(void **state)
     assert_true(check_add(x_check, check_of(y, 0, COUNT_MAX)) == sum_check);
 }
 
-static void
-halves_of_a_sum_do_not_mix(void **state)
+TEST(halves_of_a_sum_do_not_mix)
 {
-    (void)state;
     assert_true(check_add(0xffffffffu, 1) == 0);
     assert_true(check_add(UINT64_C(0xffffffff00000002), UINT64_C(0x200000003)) ==
                 UINT64_C(0x100000005));
 }
 
-static void
-it_finds_every_flipped_bit(void **state)
+TEST(it_finds_every_flipped_bit)
 {
-    (void)state;
     struct rand rand = {4};
     fill(&rand, x, COUNT_MAX, INT32_MAX);
     uint64_t right = check_of(x, 0, COUNT_MAX);
@@ -108,10 +90,8 @@ it_finds_every_flipped_bit(void **state)
     }
 }
 
-static void
-it_finds_swapped_elements(void **state)
+TEST(it_finds_swapped_elements)
 {
-    (void)state;
     struct rand rand = {5};
     fill(&rand, x, COUNT_MAX, INT32_MAX);
     uint64_t right = check_of(x, 0, COUNT_MAX);
@@ -124,10 +104,8 @@ it_finds_swapped_elements(void **state)
     }
 }
 
-static void
-it_finds_a_missing_or_doubled_row(void **state)
+TEST(it_finds_a_missing_or_doubled_row)
 {
-    (void)state;
     struct rand rand = {6};
     fill(&rand, x, COUNT_MAX, INT32_MAX);
     uint64_t right = check_of(x, 0, COUNT_MAX);
@@ -138,10 +116,8 @@ it_finds_a_missing_or_doubled_row(void **state)
     assert_true(check_of(x, 0, COUNT_MAX) != right);
 }
 
-static void
-sum_and_copy_agree_with_the_checksum_at_any_alignment(void **state)
+TEST(sum_and_copy_agree_with_the_checksum_at_any_alignment)
 {
-    (void)state;
     struct rand rand = {7};
     static uint8_t frame[sizeof x + 8];
     fill(&rand, x, COUNT_MAX, INT32_MAX / 2);
@@ -161,10 +137,8 @@ sum_and_copy_agree_with_the_checksum_at_any_alignment(void **state)
     }
 }
 
-static void
-a_sum_may_be_made_in_place(void **state)
+TEST(a_sum_may_be_made_in_place)
 {
-    (void)state;
     struct rand rand = {8};
     uint64_t own, sum;
     fill(&rand, x, 1000, INT32_MAX / 2);
@@ -175,10 +149,8 @@ a_sum_may_be_made_in_place(void **state)
     assert_true(sum == naive(out, 1000));
 }
 
-static void
-all_variants_give_the_same_bits(void **state)
+TEST_OF_VARIANTS(all_variants_give_the_same_bits)
 {
-    (void)state;
     if (!simd_avx2())
         skip();
     struct rand rand = {9};
@@ -201,10 +173,8 @@ all_variants_give_the_same_bits(void **state)
 }
 
 /* Long vectors, some of them past the caches: the same sums, copies and checksums. */
-static void
-long_copies_are_the_same(void **state)
+TEST(long_copies_are_the_same)
 {
-    (void)state;
     enum { MOST = CHECK_STREAM + CHECK_LANES + 8 };
     static const size_t counts[] = {CHECK_STREAM - 1, CHECK_STREAM, CHECK_STREAM + 5,
                                     CHECK_STREAM + CHECK_LANES};
@@ -232,24 +202,4 @@ long_copies_are_the_same(void **state)
             assert_true(sum_check == check_of(frame, 0, n));
         }
     free(own);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_follows_its_definition_for_every_count),
-        cmocka_unit_test(it_never_changes),
-        cmocka_unit_test(it_is_linear),
-        cmocka_unit_test(it_is_linear_where_elements_wrap),
-        cmocka_unit_test(halves_of_a_sum_do_not_mix),
-        cmocka_unit_test(it_finds_every_flipped_bit),
-        cmocka_unit_test(it_finds_swapped_elements),
-        cmocka_unit_test(it_finds_a_missing_or_doubled_row),
-        cmocka_unit_test(sum_and_copy_agree_with_the_checksum_at_any_alignment),
-        cmocka_unit_test(a_sum_may_be_made_in_place),
-        cmocka_unit_test(long_copies_are_the_same),
-        unit_test_of_variants(all_variants_give_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

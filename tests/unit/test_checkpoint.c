@@ -2,23 +2,18 @@
 #include "nn/files.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sodium.h>
 
 #include "nn/files/disk.h"
 #include "tests/support/checkpoint_write.h"
+#include "tests/support/test.h"
 
 #define JOB      UINT64_C(0x1122334455667788)
 #define NUMERICS UINT64_C(0xa1a2a3a4a5a6a7a8)
@@ -134,10 +129,11 @@ remove_directory(void **state)
     return rmdir(dir);
 }
 
-static void
-a_checkpoint_is_read_back_exactly(void **state)
+TEST_EACH(NULL, empty_directory)
+TEST_ALL(make_directory, remove_directory)
+
+TEST(a_checkpoint_is_read_back_exactly)
 {
-    (void)state;
     write_step(42, JOB);
     struct checkpoint c = sample(1);
     assert_int_equal(checkpoint_read(step_path(42), &c, &why), 0);
@@ -193,10 +189,8 @@ mend(uint8_t *data)
     put_check(data, 3, LAST, FILE_SIZE);
 }
 
-static void
-the_format_is_that_of_the_header(void **state)
+TEST(the_format_is_that_of_the_header)
 {
-    (void)state;
     static const uint8_t head[64] = {
         'M',  'E',  'S',  'H',  'C',  'K',  'P',  'T',  2,
         0,    0,    0,    3,    0,    0,    0,             /* magic, version, n */
@@ -230,10 +224,8 @@ the_format_is_that_of_the_header(void **state)
 }
 
 /* A checkpoint may be one page, and end at any place of its last one. */
-static void
-every_size_around_a_page_is_read_back(void **state)
+TEST(every_size_around_a_page_is_read_back)
 {
-    (void)state;
     for (size_t cut = 0; cut < 200; cut++) {
         struct checkpoint c = sample(3);
         c.section[0].size = cut < 100 ? CHECKPOINT_PAGE - 8 - TABLE - STATE + 50 - cut : 200 - cut;
@@ -249,10 +241,8 @@ every_size_around_a_page_is_read_back(void **state)
     }
 }
 
-static void
-a_section_may_be_read_only_where_it_is(void **state)
+TEST(a_section_may_be_read_only_where_it_is)
 {
-    (void)state;
     write_step(7, JOB);
     size_t size;
     uint8_t *data = bytes_of(7, &size), page[CHECKPOINT_PAGE];
@@ -280,10 +270,8 @@ a_section_may_be_read_only_where_it_is(void **state)
     assert_untouched(&c);
 }
 
-static void
-truncations_are_refused(void **state)
+TEST(truncations_are_refused)
 {
-    (void)state;
     write_step(7, JOB);
     size_t size;
     uint8_t *data = bytes_of(7, &size);
@@ -317,10 +305,8 @@ parse_changed(size_t offset, uint8_t value)
     return rc;
 }
 
-static void
-fields_are_checked_one_by_one(void **state)
+TEST(fields_are_checked_one_by_one)
 {
-    (void)state;
     static const struct {
         size_t offset;
         uint8_t value;
@@ -375,10 +361,8 @@ fields_are_checked_one_by_one(void **state)
     free(data);
 }
 
-static void
-the_first_sections_may_be_read_alone(void **state)
+TEST(the_first_sections_may_be_read_alone)
 {
-    (void)state;
     write_step(7, JOB);
     struct checkpoint c = sample(1);
     c.count--;
@@ -393,10 +377,8 @@ the_first_sections_may_be_read_alone(void **state)
     assert_int_equal(checkpoint_read(step_path(7), &c, &why), -ENOTSUP); /* it has not so many */
 }
 
-static void
-a_checkpoint_that_does_not_fit_is_refused(void **state)
+TEST(a_checkpoint_that_does_not_fit_is_refused)
 {
-    (void)state;
     write_step(7, JOB);
     struct checkpoint c = sample(1);
     c.section[2].size--;
@@ -420,10 +402,8 @@ a_checkpoint_that_does_not_fit_is_refused(void **state)
     assert_int_equal(checkpoint_read(step_path(8), &c, &why), -ENOENT);
 }
 
-static void
-the_newest_valid_one_is_read_and_skipped_ones_are_named(void **state)
+TEST(the_newest_valid_one_is_read_and_skipped_ones_are_named)
 {
-    (void)state;
     write_step(9, JOB);
     write_step(10, JOB);
     write_step(30, JOB);
@@ -447,10 +427,8 @@ the_newest_valid_one_is_read_and_skipped_ones_are_named(void **state)
     assert_int_equal(found.damaged[1], 30);
 }
 
-static void
-no_valid_checkpoint_is_not_the_same_as_none(void **state)
+TEST(no_valid_checkpoint_is_not_the_same_as_none)
 {
-    (void)state;
     struct checkpoint c = sample(1);
     strcpy(why.line, "x");
     assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
@@ -467,10 +445,8 @@ no_valid_checkpoint_is_not_the_same_as_none(void **state)
     assert_true(strlen(why.line) > 0);
 }
 
-static void
-what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
+TEST(what_is_no_checkpoint_at_all_is_damaged_or_not_ours)
 {
-    (void)state;
     static uint8_t bytes[FILE_SIZE];
     const struct {
         size_t size;
@@ -505,10 +481,8 @@ what_is_no_checkpoint_at_all_is_damaged_or_not_ours(void **state)
 }
 
 /* What is left of a damaged checkpoint, and pages of it for others. */
-static void
-whole_pages_are_salvaged(void **state)
+TEST(whole_pages_are_salvaged)
 {
-    (void)state;
     static uint8_t image[FILE_SIZE], page[CHECKPOINT_PAGE];
     bool good[4];
     size_t size, offset;
@@ -551,10 +525,8 @@ whole_pages_are_salvaged(void **state)
     free(data);
 }
 
-static void
-a_folder_full_of_old_ones_is_borne(void **state)
+TEST(a_folder_full_of_old_ones_is_borne)
 {
-    (void)state;
     char name[64];
     write_step(1, JOB);
     for (int i = 2; i < 5000; i++) {
@@ -570,10 +542,8 @@ a_folder_full_of_old_ones_is_borne(void **state)
     assert_string_equal(why.line, "");
 }
 
-static void
-only_exact_names_count(void **state)
+TEST(only_exact_names_count)
 {
-    (void)state;
     static const char *const name[] = {"checkpoint-",   "checkpoint-007",
                                        "checkpoint-7x", "checkpoint--7",
                                        "Checkpoint-7",  "checkpoint-7.tmp",
@@ -591,10 +561,8 @@ only_exact_names_count(void **state)
             assert_int_equal(unlink(path_of(name[i])), 0);
 }
 
-static void
-pruning_keeps_the_newest_of_each_job(void **state)
+TEST(pruning_keeps_the_newest_of_each_job)
 {
-    (void)state;
     for (uint64_t step = 1; step <= 12; step++)
         write_step(step, step % 3 ? JOB : JOB + 1);
     checkpoint_prune(dir, 3, NULL);
@@ -605,10 +573,8 @@ pruning_keeps_the_newest_of_each_job(void **state)
             fail_msg("checkpoint-%d", (int)step);
 }
 
-static void
-pruning_never_deletes_the_newest_valid_one(void **state)
+TEST(pruning_never_deletes_the_newest_valid_one)
 {
-    (void)state;
     for (uint64_t step = 1; step <= 8; step++)
         write_step(step, JOB);
     damage(6, 200);
@@ -630,10 +596,8 @@ pruning_never_deletes_the_newest_valid_one(void **state)
     checkpoint_prune("/nonexistent", 1, NULL);
 }
 
-static void
-a_full_disk_is_reported_and_leaves_the_older_ones(void **state)
+TEST(a_full_disk_is_reported_and_leaves_the_older_ones)
 {
-    (void)state;
     struct rlimit old_limit, limit;
     write_step(1, JOB);
     struct checkpoint c = sample(2);
@@ -651,31 +615,4 @@ a_full_disk_is_reported_and_leaves_the_older_ones(void **state)
     assert_int_equal(access(path_of("checkpoint-2.tmp"), F_OK), -1);
     assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), 0);
     assert_int_equal(c.step, 1);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, NULL, empty_directory)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_checkpoint_is_read_back_exactly),
-        CASE(the_format_is_that_of_the_header),
-        CASE(every_size_around_a_page_is_read_back),
-        CASE(a_section_may_be_read_only_where_it_is),
-        CASE(truncations_are_refused),
-        CASE(fields_are_checked_one_by_one),
-        CASE(a_checkpoint_that_does_not_fit_is_refused),
-        CASE(the_first_sections_may_be_read_alone),
-        CASE(the_newest_valid_one_is_read_and_skipped_ones_are_named),
-        CASE(no_valid_checkpoint_is_not_the_same_as_none),
-        CASE(what_is_no_checkpoint_at_all_is_damaged_or_not_ours),
-        CASE(whole_pages_are_salvaged),
-        CASE(a_folder_full_of_old_ones_is_borne),
-        CASE(only_exact_names_count),
-        CASE(pruning_keeps_the_newest_of_each_job),
-        CASE(pruning_never_deletes_the_newest_valid_one),
-        CASE(a_full_disk_is_reported_and_leaves_the_older_ones),
-    };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -1,17 +1,10 @@
 /* test_choice.c - mesh.compress: auto: what a step costs with each codec here, and which one the sum of these costs
  * chooses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "node/job/job.h"
 #include "node/train/choice.h"
 #include "node/train/pool.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct config *config;
 static struct job job;
@@ -59,6 +52,8 @@ close_job(void **context)
     return 0;
 }
 
+TEST_ALL(open_job, close_job)
+
 static const struct choice SLOW = {
     .members = 4, .shards = 3, .summed = 3, .line = 1000000, .wait_s = 10};
 
@@ -75,10 +70,8 @@ cheapest(const struct choice *choice, int32_t cost[CODEC_COSTS])
 }
 
 /* On a slow line some codec is much cheaper than none, and on a fast one nobody waits for what it saves. */
-static void
-a_slow_line_pays_for_a_codec(void **context)
+TEST(a_slow_line_pays_for_a_codec)
 {
-    (void)context;
     int32_t cost[CODEC_COSTS];
     unsigned kind = cheapest(&SLOW, cost);
     assert_int_not_equal(kind, CODEC_none);
@@ -90,10 +83,8 @@ a_slow_line_pays_for_a_codec(void **context)
     assert_int_equal(cheapest(&fast, cost), CODEC_none);
 }
 
-static void
-without_a_line_nothing_costs_anything(void **context)
+TEST(without_a_line_nothing_costs_anything)
 {
-    (void)context;
     struct choice no_line = SLOW, no_shards = SLOW;
     int32_t cost[CODEC_COSTS], zero[CODEC_COSTS] = {0};
     no_line.line = 0;
@@ -106,10 +97,8 @@ without_a_line_nothing_costs_anything(void **context)
     assert_memory_equal(cost, zero, sizeof cost);
 }
 
-static void
-of_a_node_alone_nothing_costs_anything(void **context)
+TEST(of_a_node_alone_nothing_costs_anything)
 {
-    (void)context;
     struct choice alone = SLOW, nothing = SLOW;
     int32_t cost[CODEC_COSTS], zero[CODEC_COSTS] = {0};
     alone.members = 1;
@@ -121,10 +110,8 @@ of_a_node_alone_nothing_costs_anything(void **context)
 }
 
 /* What the others would compute takes this node less than the sum of all. */
-static void
-one_alone_may_be_the_fastest(void **context)
+TEST(one_alone_may_be_the_fastest)
 {
-    (void)context;
     struct choice quick = SLOW;
     int32_t cost[CODEC_COSTS];
     cheapest(&quick, cost);
@@ -136,10 +123,8 @@ one_alone_may_be_the_fastest(void **context)
 }
 
 /* Nobody has waited for a sum yet: the line is all that is known. */
-static void
-without_a_wait_the_line_decides(void **context)
+TEST(without_a_wait_the_line_decides)
 {
-    (void)context;
     struct choice first = SLOW;
     int32_t cost[CODEC_COSTS];
     first.wait_s = 0;
@@ -147,10 +132,8 @@ without_a_wait_the_line_decides(void **context)
     assert_true(cost[CODEC_none] > 1000);
 }
 
-static void
-what_is_used_is_given_up_if_one_alone_is_faster(void **context)
+TEST(what_is_used_is_given_up_if_one_alone_is_faster)
 {
-    (void)context;
     int32_t cost[CODEC_COSTS], zero[CODEC_COSTS] = {0};
     choice_judge(CODEC_sparse, 0.02, 0.018, cost); /* less than a tenth */
     assert_true(cost[CODEC_ALONE] >= cost[CODEC_sparse] - 30);
@@ -165,10 +148,8 @@ what_is_used_is_given_up_if_one_alone_is_faster(void **context)
 
 /* The first tensor is the kernel of a convolution, of 400 elements: too few for the codecs that have one unit for a
  * tensor. */
-static void
-a_part_that_is_too_small_costs_the_same(void **context)
+TEST(a_part_that_is_too_small_costs_the_same)
 {
-    (void)context;
     struct choice small = SLOW;
     int32_t cost[CODEC_COSTS];
     small.elements = small.part.end = nn_tensor(job.model, 0)->count;
@@ -246,10 +227,8 @@ chosen_of(const int32_t cost[CODEC_COSTS])
     return kind;
 }
 
-static void
-the_least_sum_is_chosen(void **context)
+TEST(the_least_sum_is_chosen)
 {
-    (void)context;
     int32_t cost[CODEC_COSTS] = {[CODEC_none] = 100, [CODEC_int8] = 60, [CODEC_onebit] = 50};
     assert_int_equal(chosen_of(cost), CODEC_onebit);
     cost[CODEC_powersgd] = 50; /* of equals the first one */
@@ -266,10 +245,8 @@ the_least_sum_is_chosen(void **context)
 
 /* Alone nothing is chosen: it looks again after each span, as long as nothing is. What is used is judged then, too,
  * and none is final. */
-static void
-it_chooses_again_after_a_span(void **context)
+TEST(it_chooses_again_after_a_span)
 {
-    (void)context;
     const int32_t nothing[CODEC_COSTS] = {0},
                   sparse[CODEC_COSTS] = {[CODEC_none] = 9, [CODEC_sparse] = 5},
                   alone[CODEC_COSTS] = {[CODEC_none] = 9, [CODEC_sparse] = 5, [CODEC_ALONE] = 4};
@@ -287,10 +264,8 @@ it_chooses_again_after_a_span(void **context)
 }
 
 /* What is chosen begins as it does where it is set: the same exponents and bases. */
-static void
-it_begins_as_if_it_was_set(void **context)
+TEST(it_begins_as_if_it_was_set)
 {
-    (void)context;
     static const enum codec_kind kinds[] = {CODEC_int8, CODEC_sparse, CODEC_onebit, CODEC_powersgd};
     int32_t *total = calloc(vector, sizeof *total);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -317,22 +292,4 @@ it_begins_as_if_it_was_set(void **context)
         state_fini(&then);
     }
     free(total);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_line_pays_for_a_codec),
-        cmocka_unit_test(without_a_line_nothing_costs_anything),
-        cmocka_unit_test(of_a_node_alone_nothing_costs_anything),
-        cmocka_unit_test(one_alone_may_be_the_fastest),
-        cmocka_unit_test(without_a_wait_the_line_decides),
-        cmocka_unit_test(what_is_used_is_given_up_if_one_alone_is_faster),
-        cmocka_unit_test(a_part_that_is_too_small_costs_the_same),
-        cmocka_unit_test(the_least_sum_is_chosen),
-        cmocka_unit_test(it_chooses_again_after_a_span),
-        cmocka_unit_test(it_begins_as_if_it_was_set),
-    };
-    return cmocka_run_group_tests(tests, open_job, close_job);
 }

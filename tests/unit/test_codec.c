@@ -1,18 +1,12 @@
 /* test_codec.c - what codecs make of gradients: within their bits, right in the mean, the same with every instruction set, and what
  * they do about values that do not fit. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "compress/exact_simd.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { N = 1500, DRAWS = 10000, SHARDS = 12 };
@@ -50,10 +44,8 @@ add(const struct exact *exact, uint32_t key)
     return bad;
 }
 
-static void
-integers_are_within_their_bits(void **state)
+TEST(integers_are_within_their_bits)
 {
-    (void)state;
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
         struct exact *exact = coded((enum codec_kind)kind);
         const struct codec *codec = codec_of(kind);
@@ -91,10 +83,8 @@ mean_is_right(enum codec_kind kind)
     exact_destroy(&exact);
 }
 
-static void
-what_is_drawn_is_right_in_the_mean(void **state)
+TEST(what_is_drawn_is_right_in_the_mean)
 {
-    (void)state;
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++)
         if (codec_of(kind)->rounding == CODEC_DRAWN)
             mean_is_right((enum codec_kind)kind);
@@ -102,10 +92,8 @@ what_is_drawn_is_right_in_the_mean(void **state)
 
 /* Of elements below the unit, Q is not zero with the chance |g| / unit, and then one unit: so the mean of its squares is |g| * unit
  * (Wangni et al., section 3; Wen et al., equation 3). */
-static void
-elements_are_kept_in_proportion_to_their_size(void **state)
+TEST(elements_are_kept_in_proportion_to_their_size)
 {
-    (void)state;
     struct exact *exact = coded(CODEC_terngrad);
     double expected = 0, squares = 0;
     for (size_t i = 0; i < N; i++)
@@ -151,10 +139,8 @@ step_adapts(const struct exact *exact, struct rand *rand, float deviation)
     return (double)kept / (N * SHARDS);
 }
 
-static void
-as_many_are_kept_as_the_codec_says(void **state)
+TEST(as_many_are_kept_as_the_codec_says)
 {
-    (void)state;
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
         const struct codec *codec = codec_of(kind);
         struct rand rand = {kind};
@@ -175,10 +161,8 @@ as_many_are_kept_as_the_codec_says(void **state)
     }
 }
 
-static void
-small_tensors_have_no_unit_of_their_own(void **state)
+TEST(small_tensors_have_no_unit_of_their_own)
 {
-    (void)state;
     assert_true(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL, 1, true));
     assert_false(codec_takes(codec_of(CODEC_sparse), CODEC_SMALL - 1, 1, true));
     assert_true(codec_takes(codec_of(CODEC_int8), 1, 1, true));
@@ -187,10 +171,8 @@ small_tensors_have_no_unit_of_their_own(void **state)
 }
 
 /* A quarter of a tensor is too large: all its blocks are raised, and the round is repeated. */
-static void
-a_tensor_is_raised_as_one(void **state)
+TEST(a_tensor_is_raised_as_one)
 {
-    (void)state;
     struct exact *exact = coded(CODEC_terngrad);
     over[0] = N * SHARDS / EXACT_CLIPPED_TENSOR;
     assert_int_equal(exact_raise(exact, over, exponent), 0);
@@ -203,10 +185,8 @@ a_tensor_is_raised_as_one(void **state)
     exact_destroy(&exact);
 }
 
-static void
-two_keys_draw_different_numbers(void **state)
+TEST(two_keys_draw_different_numbers)
 {
-    (void)state;
     static int32_t first[N];
     struct exact *exact = coded(CODEC_int8);
     add(exact, 1);
@@ -223,10 +203,8 @@ two_keys_draw_different_numbers(void **state)
     exact_destroy(&exact);
 }
 
-static void
-formats_have_their_bits(void **state)
+TEST(formats_have_their_bits)
 {
-    (void)state;
     struct exact *exact = coded(CODEC_bf16);
     g[0] = 0x1.01p-4f, g[1] = 0x1.03p-4f, g[2] = -0x1.03p-4f, g[3] = 0x1.fffp-5f;
     add(exact, 0);
@@ -242,10 +220,8 @@ formats_have_their_bits(void **state)
     exact_destroy(&exact);
 }
 
-static void
-few_saturated_elements_do_no_harm(void **state)
+TEST(few_saturated_elements_do_no_harm)
 {
-    (void)state;
     struct exact *exact = coded(CODEC_int8);
     const int harmless = 1024 * SHARDS / EXACT_CLIPPED;
     g[0] = 1, g[1] = -3e38f, g[2] = 0x1p-149f, g[3] = 0;
@@ -264,10 +240,8 @@ few_saturated_elements_do_no_harm(void **state)
     exact_destroy(&exact);
 }
 
-static void
-what_is_no_number_is_told(void **state)
+TEST(what_is_no_number_is_told)
 {
-    (void)state;
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
         struct exact *exact = coded((enum codec_kind)kind);
         g[7] = NAN;
@@ -279,10 +253,8 @@ what_is_no_number_is_told(void **state)
 }
 
 /* Exponents mean the same on both grids: the sum of a coded step says the same to the next one. */
-static void
-exponents_follow_as_without_a_codec(void **state)
+TEST(exponents_follow_as_without_a_codec)
 {
-    (void)state;
     int16_t plain[2] = {0};
     for (unsigned kind = CODEC_none; kind < FORGET; kind++) {
         struct exact *exact = coded((enum codec_kind)kind);
@@ -302,10 +274,8 @@ exponents_follow_as_without_a_codec(void **state)
     }
 }
 
-static void
-every_instruction_set_gives_the_same(void **state)
+TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
 {
-    (void)state;
     static int32_t q[2][N];
     struct check_sums sums[2];
     struct exact *exact = coded(CODEC_int8);
@@ -326,10 +296,8 @@ every_instruction_set_gives_the_same(void **state)
     exact_destroy(&exact);
 }
 
-static void
-a_share_of_a_block_is_a_whole_number(void **state)
+TEST(a_share_of_a_block_is_a_whole_number)
 {
-    (void)state;
     struct codec codec = *codec_of(CODEC_topk);
     for (size_t n = 1; n <= 1024; n++)
         assert_int_equal(codec_few(&codec, n), (n + 99) / 100);
@@ -337,25 +305,4 @@ a_share_of_a_block_is_a_whole_number(void **state)
     assert_int_equal(codec_few(&codec, 1024), 1);
     codec.share = 1;
     assert_int_equal(codec_few(&codec, 700), 700);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_share_of_a_block_is_a_whole_number),
-        cmocka_unit_test(integers_are_within_their_bits),
-        cmocka_unit_test(what_is_drawn_is_right_in_the_mean),
-        cmocka_unit_test(elements_are_kept_in_proportion_to_their_size),
-        cmocka_unit_test(as_many_are_kept_as_the_codec_says),
-        cmocka_unit_test(small_tensors_have_no_unit_of_their_own),
-        cmocka_unit_test(a_tensor_is_raised_as_one),
-        cmocka_unit_test(two_keys_draw_different_numbers),
-        cmocka_unit_test(formats_have_their_bits),
-        cmocka_unit_test(few_saturated_elements_do_no_harm),
-        cmocka_unit_test(what_is_no_number_is_told),
-        cmocka_unit_test(exponents_follow_as_without_a_codec),
-        unit_test_of_variants(every_instruction_set_gives_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* test_coding.c - sums of bodies, however they are written: the plain sums and their checksums. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "compress/coding.h"
 #include "tests/support/mutant.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { MOST = 2 * PACKED_BLOCK + 333 };
@@ -40,10 +33,8 @@ draw(struct rand *rand, enum proto_coding coding, size_t n)
 
 /* One in four elements is not zero and large: Rice codes are shorter, and what is written quickly has none, but the same elements.
  * Those of few or small elements it has. */
-static void
-quick_bodies_have_no_slow_codes(void **state)
+TEST(quick_bodies_have_no_slow_codes)
 {
-    (void)state;
     uint64_t check, quick_check;
     for (size_t i = 0; i < PACKED_BLOCK; i++)
         x[i] = i % 4 == 0;
@@ -78,10 +69,8 @@ check_one(struct rand *rand, enum proto_coding coding, size_t n)
     assert_true(of_a == check_of(a, 0, n) && of_sum == check_of(want, 0, n));
 }
 
-static void
-copies_and_sums_are_the_plain_ones(void **state)
+TEST_OF_VARIANTS(copies_and_sums_are_the_plain_ones)
 {
-    (void)state;
     struct rand rand = {1};
     for (size_t n = 0; n <= MOST; n += n < 130 ? 1 : 101) {
         check_one(&rand, PROTO_CODING_RAW, n);
@@ -90,10 +79,8 @@ copies_and_sums_are_the_plain_ones(void **state)
 }
 
 /* A sum that goes on is packed, and in memory if that is wanted. */
-static void
-a_sum_goes_on_packed(void **state)
+TEST_OF_VARIANTS(a_sum_goes_on_packed)
 {
-    (void)state;
     struct rand rand = {2};
     for (size_t n = 1; n <= MOST; n += n < 130 ? 1 : 101)
         for (int keep = 0; keep < 2; keep++) {
@@ -112,10 +99,8 @@ a_sum_goes_on_packed(void **state)
 }
 
 /* The sum may lie where one of its parts was. */
-static void
-a_sum_may_replace_its_own_part(void **state)
+TEST(a_sum_may_replace_its_own_part)
 {
-    (void)state;
     struct rand rand = {3};
     uint64_t of_a, of_sum;
     draw(&rand, PROTO_CODING_PACKED, MOST);
@@ -126,10 +111,8 @@ a_sum_may_replace_its_own_part(void **state)
 }
 
 /* Every flipped bit of a packed body: it does not fit, is refused, or gives another checksum. */
-static void
-a_flipped_bit_changes_the_checksum(void **state)
+TEST(a_flipped_bit_changes_the_checksum)
 {
-    (void)state;
     struct rand rand = {4};
     for (size_t n = 5; n < 300; n += 59) {
         uint64_t check;
@@ -159,25 +142,9 @@ check_planted(uint64_t mutants, bool right)
     assert_int_equal(check_add(of_a, check) == of_sum, right);
 }
 
-static void
-planted_bugs_change_the_sum_and_checksums_tell(void **state)
+TEST(planted_bugs_change_the_sum_and_checksums_tell)
 {
-    (void)state;
     check_planted(0, true);
     check_planted(CODING_MUTANT_WIDTH, false);
     check_planted(CODING_MUTANT_TWICE, false);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        unit_test_of_variants(copies_and_sums_are_the_plain_ones),
-        unit_test_of_variants(a_sum_goes_on_packed),
-        cmocka_unit_test(quick_bodies_have_no_slow_codes),
-        cmocka_unit_test(a_sum_may_replace_its_own_part),
-        cmocka_unit_test(planted_bugs_change_the_sum_and_checksums_tell),
-        cmocka_unit_test(a_flipped_bit_changes_the_checksum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

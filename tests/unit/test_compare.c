@@ -2,13 +2,9 @@
 #include "node/commands/compare.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 static struct compare_result
 result_of(unsigned node, char params, char state)
@@ -32,12 +28,10 @@ compare(const struct compare_result *results, size_t count, unsigned nodes)
     return same;
 }
 
-static void
-equal_hashes_are_the_same_weights(void **state)
+TEST(equal_hashes_are_the_same_weights)
 {
     struct compare_result results[] = {result_of(1, 'a', 'b'), result_of(2, 'a', 'b'),
                                        result_of(4, 'a', 'b')};
-    (void)state;
     assert_true(compare(results, 3, 3));
     assert_non_null(strstr(printed, "all 3 nodes hold the same weights: sha256 aaaa"));
     assert_non_null(strstr(printed, "test accuracy 98.12 %, test loss 0.0625, wall time 4.0 s"));
@@ -49,12 +43,10 @@ equal_hashes_are_the_same_weights(void **state)
     assert_non_null(strstr(printed, "the node holds these weights"));
 }
 
-static void
-one_odd_weight_or_state_is_found(void **state)
+TEST(one_odd_weight_or_state_is_found)
 {
     struct compare_result results[] = {result_of(1, 'a', 'b'), result_of(2, 'a', 'b'),
                                        result_of(3, 'a', 'b')};
-    (void)state;
     for (int i = 1; i < 3; i++) {
         struct compare_result good = results[i];
         results[i].params_sha256[63] = 'f';
@@ -70,12 +62,10 @@ one_odd_weight_or_state_is_found(void **state)
 }
 
 /* It had no room for them. */
-static void
-a_node_without_all_weights_is_not_another(void **state)
+TEST(a_node_without_all_weights_is_not_another)
 {
     struct compare_result results[] = {result_of(1, '\0', '\0'), result_of(2, 'a', 'b'),
                                        result_of(3, 'a', 'b')};
-    (void)state;
     assert_true(compare(results, 3, 3));
     assert_non_null(strstr(printed, "in parts"));
     assert_non_null(
@@ -86,18 +76,15 @@ a_node_without_all_weights_is_not_another(void **state)
     assert_non_null(strstr(printed, "no node had room for all weights"));
 }
 
-static void
-what_is_missing_is_a_dash(void **state)
+TEST(what_is_missing_is_a_dash)
 {
     struct compare_result result = result_of(1, 'a', 'b');
-    (void)state;
     result.test_accuracy = result.test_loss = (double)NAN;
     assert_true(compare(&result, 1, 1));
     assert_non_null(strstr(printed, "test accuracy -, test loss -"));
 }
 
-static void
-results_that_are_not_whole_are_refused(void **state)
+TEST(results_that_are_not_whole_are_refused)
 {
     static const char *const bad[] = {
         "",
@@ -117,7 +104,6 @@ results_that_are_not_whole_are_refused(void **state)
     char dir[] = "/tmp/test_compare_XXXXXX", path[64];
     struct why why;
     struct compare_result got;
-    (void)state;
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/result.json", dir);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -132,17 +118,4 @@ results_that_are_not_whole_are_refused(void **state)
     }
     unlink(path);
     rmdir(dir);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_hashes_are_the_same_weights),
-        cmocka_unit_test(one_odd_weight_or_state_is_found),
-        cmocka_unit_test(a_node_without_all_weights_is_not_another),
-        cmocka_unit_test(what_is_missing_is_a_dash),
-        cmocka_unit_test(results_that_are_not_whole_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,12 @@
 #include "node/job/config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "node/job/config_key.h"
+#include "tests/support/test.h"
 
 static const char base[] = "model: [flatten, dense: 10]\n";
 
@@ -260,10 +255,8 @@ static const struct {
     {"train: {patience: 3, eval_every: 0}\nmodel: [dense: 10]\n", "train.patience|eval_every"},
 };
 
-static void
-mistakes_are_named_in_one_line(void **state)
+TEST(mistakes_are_named_in_one_line)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct why why = {""};
         if (try(bad[i].text, strlen(bad[i].text), &why) == 0)
@@ -272,8 +265,7 @@ mistakes_are_named_in_one_line(void **state)
     }
 }
 
-static void
-bytes_that_are_not_text_are_refused(void **state)
+TEST(bytes_that_are_not_text_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -288,7 +280,6 @@ bytes_that_are_not_text_are_refused(void **state)
         {"run: {name: \x07}\n", 15},
         {"\x1f\x8b\x08\x00", 4},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof binary / sizeof binary[0]; i++) {
         struct why why = {""};
         assert_int_not_equal(try(binary[i].bytes, binary[i].size, &why), 0);
@@ -296,13 +287,11 @@ bytes_that_are_not_text_are_refused(void **state)
     }
 }
 
-static void
-long_lines_and_deep_nesting_end_quickly(void **state)
+TEST(long_lines_and_deep_nesting_end_quickly)
 {
     static char text[PROTO_JOB_MAX];
     static const char fill[] = {'a', '[', '{', '-', '&', '"', ' ', '\n', '?', ':'};
     struct why why;
-    (void)state;
     for (size_t i = 0; i < sizeof fill; i++) {
         memset(text, fill[i], sizeof text);
         why.line[0] = '\0';
@@ -313,8 +302,7 @@ long_lines_and_deep_nesting_end_quickly(void **state)
     }
 }
 
-static void
-a_layer_is_a_name_or_a_name_with_settings(void **state)
+TEST(a_layer_is_a_name_or_a_name_with_settings)
 {
     struct config *config = parse("model:\n"
                                   "  - input: [1, 28, 28]\n"
@@ -325,7 +313,6 @@ a_layer_is_a_name_or_a_name_with_settings(void **state)
                                   "  - dropout: {drop: 0.25}\n"
                                   "  - dense: {units: 10, init: zero}\n");
     const struct nn_layer_spec *layer = config->model.layer;
-    (void)state;
     assert_int_equal(config->model.count, 6);
     assert_int_equal(config->model.input.dims, 3);
     assert_int_equal(config->model.input.dim[2], 28);
@@ -348,12 +335,10 @@ a_layer_is_a_name_or_a_name_with_settings(void **state)
     config_destroy(&config);
 }
 
-static void
-a_choice_brings_its_own_defaults(void **state)
+TEST(a_choice_brings_its_own_defaults)
 {
     struct why why;
     struct config *config = parse("train: {optimizer: {sgd: {rate: 0.2, momentum: 0.9}}}\n");
-    (void)state;
     assert_int_equal(config->train.optim.kind, OPTIM_SGD);
     assert_true(config->train.optim.rate == 0.2f);
     assert_true(config->train.optim.momentum == 0.9f);
@@ -371,18 +356,15 @@ a_choice_brings_its_own_defaults(void **state)
     config_destroy(&config);
 }
 
-static void
-windows_line_ends_and_a_byte_order_mark_do_no_harm(void **state)
+TEST(windows_line_ends_and_a_byte_order_mark_do_no_harm)
 {
     struct config *config = parse("\xef\xbb\xbfrun: {name: x}\r\nmodel:\r\n  - dense: 10\r\n");
-    (void)state;
     assert_string_equal(config->run.name, "x");
     assert_int_equal(config->model.count, 1);
     config_destroy(&config);
 }
 
-static void
-the_name_comes_from_the_file(void **state)
+TEST(the_name_comes_from_the_file)
 {
     static const char *const cases[][2] = {
         {"configs/digits.yaml", "digits"},
@@ -393,7 +375,6 @@ the_name_comes_from_the_file(void **state)
         {"dir/", "run"},
     };
     struct why why;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct config *config;
         assert_int_equal(config_parse(&config, cases[i][0], base, strlen(base), &why), 0);
@@ -402,8 +383,7 @@ the_name_comes_from_the_file(void **state)
     }
 }
 
-static void
-set_changes_one_key_or_nothing(void **state)
+TEST(set_changes_one_key_or_nothing)
 {
     static const char *const wrong[][2] = {
         {"", "section.key=value"},
@@ -435,7 +415,6 @@ set_changes_one_key_or_nothing(void **state)
     struct config *config = parse(base);
     char before[4096];
     struct why why;
-    (void)state;
     snprintf(before, sizeof before, "%s", config->text);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         why.line[0] = '\0';
@@ -461,12 +440,10 @@ set_changes_one_key_or_nothing(void **state)
     config_destroy(&config);
 }
 
-static void
-at_most_64_seeds_are_taken(void **state)
+TEST(at_most_64_seeds_are_taken)
 {
     struct config *config = parse(base);
     struct why why;
-    (void)state;
     for (int i = 0; i < 64; i++)
         assert_int_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
     assert_int_not_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
@@ -508,8 +485,7 @@ parse_again(const struct config *config)
 }
 
 /* In any way of writing lists, and again from the canonical text. */
-static void
-a_residual_is_a_list_that_nests(void **state)
+TEST(a_residual_is_a_list_that_nests)
 {
     struct config *config = parse("model:\n"
                                   "  - residual: [layernorm, dense: 12, residual: [relu]]\n"
@@ -523,7 +499,6 @@ a_residual_is_a_list_that_nests(void **state)
         NN_RESIDUAL_END, NN_RESIDUAL_END, NN_RESIDUAL,     NN_RESIDUAL, NN_ATTENTION,
         NN_RESIDUAL_END, NN_GELU,         NN_RESIDUAL_END, NN_DENSE};
     struct config *again = parse_again(config);
-    (void)state;
     assert_int_equal(config->model.count, 14);
     for (size_t i = 0; i < 14; i++) {
         assert_int_equal(config->model.layer[i].kind, kinds[i]);
@@ -556,10 +531,8 @@ choose_for(struct config *config, const struct config_key *key)
     assert_int_equal(config_set(config, assignment, &why), 0);
 }
 
-static void
-each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
+TEST(each_key_counts_for_the_job_or_not_and_travels_or_not)
 {
-    (void)state;
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         char assignment[128], value[64];
@@ -592,8 +565,7 @@ each_key_counts_for_the_job_or_not_and_travels_or_not(void **state)
     }
 }
 
-static void
-the_model_is_part_of_the_job(void **state)
+TEST(the_model_is_part_of_the_job)
 {
     static const char *const models[] = {
         "model: [dense: 10]",
@@ -612,7 +584,6 @@ the_model_is_part_of_the_job(void **state)
         "model: [dropout: 0.50001, dense: 10]",
     };
     uint64_t hash[sizeof models / sizeof models[0]];
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct config *config = parse(models[i]), *again = parse_again(config);
         hash[i] = config_job_hash(config, 1, 0);
@@ -628,14 +599,12 @@ the_model_is_part_of_the_job(void **state)
 }
 
 /* The name of a file is handed on, but does not count. */
-static void
-what_it_starts_from_counts_by_its_weights(void **state)
+TEST(what_it_starts_from_counts_by_its_weights)
 {
     struct config *plain = parse("model: [input: 784, dense: 10]"),
                   *from = parse("model: [from: \"it's/m.safetensors\", input: 784, dense: 10]"),
                   *again = parse_again(from);
     struct why why;
-    (void)state;
     assert_string_equal(again->model.from, "it's/m.safetensors");
     assert_string_equal(again->text, from->text);
     assert_true(config_job_hash(plain, 1, 0) == config_job_hash(from, 1, 0));
@@ -649,23 +618,19 @@ what_it_starts_from_counts_by_its_weights(void **state)
     config_destroy(&again);
 }
 
-static void
-names_with_quotes_and_blanks_survive_the_journey(void **state)
+TEST(names_with_quotes_and_blanks_survive_the_journey)
 {
     struct config *config = parse("data: {source: csv, file: \"it's a 'fïle' #1: {x}\"}\n");
     struct config *again = parse_again(config);
-    (void)state;
     assert_string_equal(again->data.file, "it's a 'fïle' #1: {x}");
     config_destroy(&config);
     config_destroy(&again);
 }
 
-static void
-own_settings_of_a_node_do_not_travel(void **state)
+TEST(own_settings_of_a_node_do_not_travel)
 {
     struct config *config = parse("data: {dir: /secret}\nmesh: {interface: eth7, group: g7, "
                                   "seeds: ['h7:7']}\nnode: {out: /o7}\nmodel: [dense: 10]\n");
-    (void)state;
     assert_null(strstr(config->text, "/secret"));
     assert_null(strstr(config->text, "eth7"));
     assert_null(strstr(config->text, "g7"));
@@ -674,12 +639,10 @@ own_settings_of_a_node_do_not_travel(void **state)
     config_destroy(&config);
 }
 
-static void
-check_fills_in_threads_and_folder(void **state)
+TEST(check_fills_in_threads_and_folder)
 {
     struct config *config = parse(base);
     struct why why;
-    (void)state;
     assert_int_equal(config_check(config, &why), 0);
     assert_true(config->threads >= 1);
     assert_string_equal(config->out, "runs/job");
@@ -687,12 +650,10 @@ check_fills_in_threads_and_folder(void **state)
 }
 
 /* Every key has a line there, and says the default: the file is as good as none. */
-static void
-the_reference_names_every_key_with_its_default(void **state)
+TEST(the_reference_names_every_key_with_its_default)
 {
     struct why why;
     struct config *config;
-    (void)state;
     if (config_load(&config, "configs/reference.yaml", &why))
         fail_msg("%s", why.line);
     assert_int_equal(config_check(config, &why), 0);
@@ -720,12 +681,10 @@ the_reference_names_every_key_with_its_default(void **state)
 }
 
 /* And the settings of choices, which have no line of their own, stand there as `name:`. */
-static void
-the_reference_explains_every_setting(void **state)
+TEST(the_reference_explains_every_setting)
 {
     static char text[PROTO_JOB_MAX];
     FILE *file = fopen("configs/reference.yaml", "r");
-    (void)state;
     assert_non_null(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
@@ -741,8 +700,7 @@ the_reference_explains_every_setting(void **state)
     }
 }
 
-static void
-the_jobs_that_come_along_are_good(void **state)
+TEST(the_jobs_that_come_along_are_good)
 {
     static const char *const files[] = {"configs/digits.yaml",
                                         "configs/mnist.yaml",
@@ -756,7 +714,6 @@ the_jobs_that_come_along_are_good(void **state)
                                         "configs/compress-topk.yaml",
                                         "configs/compress-powersgd.yaml",
                                         "configs/slow-network.yaml"};
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct why why;
         struct config *config;
@@ -781,11 +738,9 @@ expect_load(const char *path, const char *parts)
     expect_line(path, why.line, parts);
 }
 
-static void
-only_regular_files_are_read(void **state)
+TEST(only_regular_files_are_read)
 {
     char path[128];
-    (void)state;
     assert_non_null(mkdtemp(dir));
     expect_load(dir, "is a directory");
     expect_load("/dev/zero", "/dev/zero|not a regular file");
@@ -804,12 +759,10 @@ only_regular_files_are_read(void **state)
     rmdir(dir);
 }
 
-static void
-large_files_are_refused_unread(void **state)
+TEST(large_files_are_refused_unread)
 {
     char path[] = "/tmp/test_config_XXXXXX";
     int fd = mkstemp(path);
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)2 << 30), 0);
     expect_load(path, "64 KiB");
@@ -819,41 +772,9 @@ large_files_are_refused_unread(void **state)
     unlink(path);
 }
 
-static void
-a_name_that_is_too_long_is_refused(void **state)
+TEST(a_name_that_is_too_long_is_refused)
 {
     static char path[8192];
-    (void)state;
     memset(path, 'a', sizeof path - 1);
     expect_load(path, "too long");
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_are_named_in_one_line),
-        cmocka_unit_test(bytes_that_are_not_text_are_refused),
-        cmocka_unit_test(long_lines_and_deep_nesting_end_quickly),
-        cmocka_unit_test(a_layer_is_a_name_or_a_name_with_settings),
-        cmocka_unit_test(a_residual_is_a_list_that_nests),
-        cmocka_unit_test(a_choice_brings_its_own_defaults),
-        cmocka_unit_test(windows_line_ends_and_a_byte_order_mark_do_no_harm),
-        cmocka_unit_test(the_name_comes_from_the_file),
-        cmocka_unit_test(set_changes_one_key_or_nothing),
-        cmocka_unit_test(at_most_64_seeds_are_taken),
-        cmocka_unit_test(each_key_counts_for_the_job_or_not_and_travels_or_not),
-        cmocka_unit_test(the_model_is_part_of_the_job),
-        cmocka_unit_test(what_it_starts_from_counts_by_its_weights),
-        cmocka_unit_test(names_with_quotes_and_blanks_survive_the_journey),
-        cmocka_unit_test(own_settings_of_a_node_do_not_travel),
-        cmocka_unit_test(check_fills_in_threads_and_folder),
-        cmocka_unit_test(the_reference_names_every_key_with_its_default),
-        cmocka_unit_test(the_reference_explains_every_setting),
-        cmocka_unit_test(the_jobs_that_come_along_are_good),
-        cmocka_unit_test(only_regular_files_are_read),
-        cmocka_unit_test(large_files_are_refused_unread),
-        cmocka_unit_test(a_name_that_is_too_long_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,9 @@
 #include "node/job/config_parts.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 static const char base[] = "model: [flatten, dense: 10]\n"
                            "train: {epochs: 3, optimizer: {sgd: {rate: 0.5, momentum: 0.9}}}\n";
@@ -29,10 +25,8 @@ job(const char *const *set)
 }
 
 /* Each part is, to the hash, the job that it was. */
-static void
-a_part_is_the_job_that_it_was(void **state)
+TEST(a_part_is_the_job_that_it_was)
 {
-    (void)state;
     struct why why;
     struct config *first = job((const char *const[]){NULL});
     struct config *second = job((const char *const[]){"train.epochs=6", "train.schedule=step",
@@ -67,18 +61,15 @@ a_part_is_the_job_that_it_was(void **state)
     config_destroy(&third);
 }
 
-static void
-the_past_may_be_written_in_any_order_and_says_no_more_than_it_must(void **state)
+TEST(the_past_may_be_written_in_any_order_and_says_no_more_than_it_must)
 {
-    (void)state;
     struct config *config = job((const char *const[]){
         "train.past=10  train.clip_norm=2 train.epochs=1   train.batch=384;20", NULL});
     assert_string_equal(config->train.past, "10 train.epochs=1 train.clip_norm=2; 20");
     config_destroy(&config);
 }
 
-static void
-what_cannot_be_a_past_is_refused(void **state)
+TEST(what_cannot_be_a_past_is_refused)
 {
     static const char *const bad[][2] = {
         {"75 train.batch=96", "train.batch cannot change"},
@@ -95,7 +86,6 @@ what_cannot_be_a_past_is_refused(void **state)
         {";", "steps that rise"},
         {"1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17", "at most 16 parts"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char assignment[128];
         struct why why = {""};
@@ -113,10 +103,8 @@ what_cannot_be_a_past_is_refused(void **state)
     }
 }
 
-static void
-differences_are_named_one_after_the_other(void **state)
+TEST(differences_are_named_one_after_the_other)
 {
-    (void)state;
     struct config_difference d;
     struct config *left = job((const char *const[]){NULL});
     struct config *right = job((const char *const[]){
@@ -141,10 +129,8 @@ differences_are_named_one_after_the_other(void **state)
 }
 
 /* How sums travel is no part of the job, but nodes that train together must agree on some of it. */
-static void
-how_sums_travel_may_differ_between_runs(void **state)
+TEST(how_sums_travel_may_differ_between_runs)
 {
-    (void)state;
     struct config_difference d;
     struct config *left = job((const char *const[]){"mesh.audit=0.5", NULL});
     struct config *right = job((const char *const[]){"mesh.bucket=4096", "mesh.division=even",
@@ -169,10 +155,8 @@ how_sums_travel_may_differ_between_runs(void **state)
 }
 
 /* But with gossip the way decides the result, too. */
-static void
-the_way_is_named_where_one_of_them_gossips(void **state)
+TEST(the_way_is_named_where_one_of_them_gossips)
 {
-    (void)state;
     static const char gossip[] = "mesh.topology=gossip";
     static const struct {
         const char *left[3], *right[3], *key; /* NULL: one job */
@@ -201,10 +185,8 @@ the_way_is_named_where_one_of_them_gossips(void **state)
 }
 
 /* Rounding changes the result. A job without it has the hash that it had before there was the key. */
-static void
-rounded_activations_are_another_job(void **state)
+TEST(rounded_activations_are_another_job)
 {
-    (void)state;
     struct config_difference d;
     struct config *plain = job((const char *const[]){"mesh.activations=fp32", NULL});
     struct config *rounded = job((const char *const[]){"mesh.activations=bf16", NULL});
@@ -219,19 +201,4 @@ rounded_activations_are_another_job(void **state)
     assert_true(config_differ_fixed(plain, rounded, &d));
     config_destroy(&plain);
     config_destroy(&rounded);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_part_is_the_job_that_it_was),
-        cmocka_unit_test(the_past_may_be_written_in_any_order_and_says_no_more_than_it_must),
-        cmocka_unit_test(what_cannot_be_a_past_is_refused),
-        cmocka_unit_test(differences_are_named_one_after_the_other),
-        cmocka_unit_test(how_sums_travel_may_differ_between_runs),
-        cmocka_unit_test(the_way_is_named_where_one_of_them_gossips),
-        cmocka_unit_test(rounded_activations_are_another_job),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,15 +5,11 @@
 #include "node/job/config_rules.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/job/config_key.h"
 #include "node/job/parse.h"
+#include "tests/support/test.h"
 
 enum { TEXT_SIZE = 160 };
 
@@ -143,10 +139,8 @@ is_told(const struct config_rule *rule, const char *ground)
     return told;
 }
 
-static void
-each_rule_can_be_broken_and_is_told(void **state)
+TEST(each_rule_can_be_broken_and_is_told)
 {
-    (void)state;
     for (size_t i = 0; i < config_rule_count; i++) {
         bool told = false;
         for (size_t k = 0; k < sizeof grounds / sizeof grounds[0] && !told; k++)
@@ -157,8 +151,7 @@ each_rule_can_be_broken_and_is_told(void **state)
     }
 }
 
-static void
-conditions_compare_words_lists_and_numbers(void **state)
+TEST(conditions_compare_words_lists_and_numbers)
 {
     static const struct {
         const char *set, *condition;
@@ -180,7 +173,6 @@ conditions_compare_words_lists_and_numbers(void **state)
         {"train.optimizer=lars", "train.optimizer.lars.momentum > 0.8", true},
         {"train.optimizer=lars", "train.optimizer = lars", true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct config *config = job();
         set(config, row[i].set);
@@ -190,8 +182,7 @@ conditions_compare_words_lists_and_numbers(void **state)
     }
 }
 
-static void
-the_line_of_either_key_is_named(void **state)
+TEST(the_line_of_either_key_is_named)
 {
     static const struct {
         const char *text, *line;
@@ -203,7 +194,6 @@ the_line_of_either_key_is_named(void **state)
         {"data:\n  source: counting\nmodel: [dense: 1]\n",
          "job.yaml:2: train.loss = cross_entropy cannot go with data.source = counting: "},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct config *config;
         struct why why = {""};
@@ -381,10 +371,8 @@ try_pair(size_t a, size_t b)
     config_destroy(&config);
 }
 
-static void
-of_all_pairs_those_that_contradict_are_refused(void **state)
+TEST(of_all_pairs_those_that_contradict_are_refused)
 {
-    (void)state;
     for (size_t a = 0; a < SETTINGS; a++)
         for (size_t b = 0; b < SETTINGS; b++)
             if (a != b && can_meet(settings[a].set, settings[b].set))
@@ -392,8 +380,7 @@ of_all_pairs_those_that_contradict_are_refused(void **state)
 }
 
 /* What servers cannot do, a replica may: it has the whole gradient. And no line speaks of servers. */
-static void
-gossip_that_does_not_wait_has_rules_of_its_own(void **state)
+TEST(gossip_that_does_not_wait_has_rules_of_its_own)
 {
     static const struct {
         const char *set, *line; /* NULL: accepted */
@@ -410,7 +397,6 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
         {"mesh.ticket_shards=2", "only servers have tickets"},
         {"mesh.division=even", "equal shares anyway"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct config *config = job();
         struct why why = {""};
@@ -424,10 +410,8 @@ gossip_that_does_not_wait_has_rules_of_its_own(void **state)
 }
 
 /* A slip in the list above would make it say nothing. */
-static void
-each_refused_pair_is_of_the_list(void **state)
+TEST(each_refused_pair_is_of_the_list)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         for (size_t side = 0; side < 2; side++) {
             bool found = false;
@@ -436,18 +420,4 @@ each_refused_pair_is_of_the_list(void **state)
             if (!found)
                 fail_msg("%s is not among the settings", refused[i][side]);
         }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rule_can_be_broken_and_is_told),
-        cmocka_unit_test(conditions_compare_words_lists_and_numbers),
-        cmocka_unit_test(the_line_of_either_key_is_named),
-        cmocka_unit_test(of_all_pairs_those_that_contradict_are_refused),
-        cmocka_unit_test(gossip_that_does_not_wait_has_rules_of_its_own),
-        cmocka_unit_test(each_refused_pair_is_of_the_list),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

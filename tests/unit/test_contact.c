@@ -1,16 +1,10 @@
 /* Who was heard and not met, and what is said about it: contact.h, and the endpoints that the user named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/sessions/contact.h"
 #include "mesh/core/sessions/rendezvous.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { PATIENCE_MS = CONTACT_PATIENCE_US / 1000 + 500 };
 
@@ -62,10 +56,8 @@ beacon_then_break(struct lone *lone, unsigned id)
     lone_down(lone, id);
 }
 
-static void
-a_node_that_is_heard_and_not_reached_is_said_once(void **state)
+TEST(a_node_that_is_heard_and_not_reached_is_said_once)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, CONTACT_PATIENCE_US / 1000 - 500, 7, beacon_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007"), 0);
@@ -90,10 +82,8 @@ greet_then_break(struct lone *lone, unsigned id)
     lone_hello(lone, id, false);
 }
 
-static void
-a_node_that_reaches_us_and_we_not_it(void **state)
+TEST(a_node_that_reaches_us_and_we_not_it)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, 2 * PATIENCE_MS, 7, greet_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 reaches this node"), 1);
@@ -108,10 +98,8 @@ beacon_and_link(struct lone *lone, unsigned id)
     lone_up(lone, id);
 }
 
-static void
-a_node_that_we_reach_and_it_not_us(void **state)
+TEST(a_node_that_we_reach_and_it_not_us)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_and_link);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 can be reached, but cannot reach this node"),
@@ -120,10 +108,8 @@ a_node_that_we_reach_and_it_not_us(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_session_ends_the_riddle_and_is_remembered(void **state)
+TEST(a_session_ends_the_riddle_and_is_remembered)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     assert_int_equal(status_of(lone)->here, 2);
@@ -137,10 +123,8 @@ a_session_ends_the_riddle_and_is_remembered(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_says_goodbye_is_no_riddle(void **state)
+TEST(who_says_goodbye_is_no_riddle)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
@@ -150,10 +134,8 @@ who_says_goodbye_is_no_riddle(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_was_started_again_at_its_address_takes_the_same_place(void **state)
+TEST(who_was_started_again_at_its_address_takes_the_same_place)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint at = endpoint(7);
     for (uint64_t id = 100; id < 110; id++)
@@ -162,10 +144,8 @@ who_was_started_again_at_its_address_takes_the_same_place(void **state)
     lone_destroy(&lone);
 }
 
-static void
-false_beacons_fill_neither_log_nor_table(void **state)
+TEST(false_beacons_fill_neither_log_nor_table)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     for (unsigned round = 0; round < 2 * PATIENCE_MS / 100; round++) {
@@ -191,10 +171,8 @@ false_beacons_fill_neither_log_nor_table(void **state)
     lone_destroy(&lone);
 }
 
-static void
-the_first_round_waits_for_as_many_nodes_as_were_asked_for(void **state)
+TEST(the_first_round_waits_for_as_many_nodes_as_were_asked_for)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 20; k++) {
@@ -218,10 +196,8 @@ named(struct lone *lone, unsigned id)
     core_on_found(lone->core, lone->now, &at, (struct proto_node){0, 0});
 }
 
-static void
-a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does(void **state)
+TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 - 500);
@@ -236,10 +212,8 @@ a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does(void **state
 }
 
 /* Its machine was slow, or its port opened late. */
-static void
-a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too(void **state)
+TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 + 500);
@@ -258,10 +232,8 @@ a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said
     lone_destroy(&lone);
 }
 
-static void
-a_named_endpoint_that_answers_is_not_mentioned(void **state)
+TEST(a_named_endpoint_that_answers_is_not_mentioned)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_meet(lone, 7);
@@ -273,24 +245,4 @@ a_named_endpoint_that_answers_is_not_mentioned(void **state)
     lone_run(lone, 3 * RENDEZVOUS_PATIENCE_US / 1000); /* that it is gone is said elsewhere */
     assert_int_equal(lone_logged(lone, "--peer"), 0);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_that_is_heard_and_not_reached_is_said_once),
-        cmocka_unit_test(a_node_that_reaches_us_and_we_not_it),
-        cmocka_unit_test(a_node_that_we_reach_and_it_not_us),
-        cmocka_unit_test(a_session_ends_the_riddle_and_is_remembered),
-        cmocka_unit_test(who_says_goodbye_is_no_riddle),
-        cmocka_unit_test(who_was_started_again_at_its_address_takes_the_same_place),
-        cmocka_unit_test(false_beacons_fill_neither_log_nor_table),
-        cmocka_unit_test(the_first_round_waits_for_as_many_nodes_as_were_asked_for),
-        cmocka_unit_test(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does),
-        cmocka_unit_test(
-            a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too),
-        cmocka_unit_test(a_named_endpoint_that_answers_is_not_mentioned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* Convolutions of known numbers: padding, stride, several channels, and the one-pixel filter. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 
 static const float counted[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-static void
-a_window_slides_over_the_image(void **state)
+TEST(a_window_slides_over_the_image)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 1, .kernel = 2};
@@ -27,10 +20,8 @@ a_window_slides_over_the_image(void **state)
     one_layer_close(&one);
 }
 
-static void
-padding_counts_as_zero_and_stride_skips(void **state)
+TEST(padding_counts_as_zero_and_stride_skips)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {
@@ -45,10 +36,8 @@ padding_counts_as_zero_and_stride_skips(void **state)
     one_layer_close(&one);
 }
 
-static void
-a_stride_wider_than_the_filter_leaves_pixels_without_gradient(void **state)
+TEST(a_stride_wider_than_the_filter_leaves_pixels_without_gradient)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {
@@ -64,10 +53,8 @@ a_stride_wider_than_the_filter_leaves_pixels_without_gradient(void **state)
     one_layer_close(&one);
 }
 
-static void
-channels_add_up_in_pytorchs_axis_order(void **state)
+TEST(channels_add_up_in_pytorchs_axis_order)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_shape input = {3, {2, 1, 2}};
     const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 2, .kernel = 1, .no_bias = true};
@@ -80,16 +67,4 @@ channels_add_up_in_pytorchs_axis_order(void **state)
     assert_memory_equal(dx, ((const float[]){1, 100, 10, 1000}), sizeof dx);
     assert_memory_equal(one.grad, ((const float[]){1, 3, 2, 4}), 4 * sizeof(float));
     one_layer_close(&one);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_window_slides_over_the_image),
-        cmocka_unit_test(padding_counts_as_zero_and_stride_skips),
-        cmocka_unit_test(a_stride_wider_than_the_filter_leaves_pixels_without_gradient),
-        cmocka_unit_test(channels_add_up_in_pytorchs_axis_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* Events of a core: one at a time, and its invariants hold between two. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 static struct core *core;
 static bool committed;
@@ -87,10 +82,8 @@ commit_with(void (*commit)(void *ctx, uint64_t round))
     core_destroy(&core);
 }
 
-static void
-a_callback_may_ask_for_statistics(void **state)
+TEST(a_callback_may_ask_for_statistics)
 {
-    (void)state;
     commit_with(ask_stats);
     assert_true(committed);
 }
@@ -120,10 +113,8 @@ commit_badly(void)
     commit_with(start_another_event);
 }
 
-static void
-a_callback_that_starts_another_event_is_a_bug(void **state)
+TEST(a_callback_that_starts_another_event_is_a_bug)
 {
-    (void)state;
     assert_true(aborts(commit_badly));
 }
 
@@ -144,22 +135,18 @@ tick_wrongly(void)
     lone_destroy(&lone);
 }
 
-static void
-a_test_ends_when_an_invariant_is_broken(void **state)
+TEST(a_test_ends_when_an_invariant_is_broken)
 {
-    (void)state;
     assert_false(aborts(tick_rightly));
     assert_true(aborts(tick_wrongly));
 }
 
 /* At most a third of an equal share; a node alone is not slow. */
-static void
-who_does_much_less_than_an_equal_share_is_slow(void **state)
+TEST(who_does_much_less_than_an_equal_share_is_slow)
 {
     static const int peer[] = {4, -1, 2, 7};
     static const uint64_t work[][4] = {{24, 24, 4, 24}, {3, 3, 2, 4}, {5, 4, 0, 3}, {0, 0, 0, 0}};
     static const double share[] = {4.0 / 76, -1, 0, -1};
-    (void)state;
     for (unsigned k = 0; k < 4; k++) {
         struct core_stats stats = {.slow_share = -1};
         core_stats_slow(&stats, 4, peer, work[k]);
@@ -169,16 +156,4 @@ who_does_much_less_than_an_equal_share_is_slow(void **state)
         core_stats_slow(&stats, 1, peer, work[k]);
         assert_true(stats.slow_share < 0);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_callback_may_ask_for_statistics),
-        cmocka_unit_test(a_callback_that_starts_another_event_is_a_bug),
-        cmocka_unit_test(who_does_much_less_than_an_equal_share_is_slow),
-        cmocka_unit_test(a_test_ends_when_an_invariant_is_broken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,14 @@
 /* How shards are divided over the members of a plan, and how long a round takes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/servers.h"
 #include "proto/proto.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { ALL = 0xfff, MS = 1000, MIB = 1 << 20 };
 
-static void
-divisions_are_disjoint_and_complete_whatever_goes_in(void **state)
+TEST(divisions_are_disjoint_and_complete_whatever_goes_in)
 {
-    (void)state;
     struct rand rand = {4};
     for (int k = 0; k < 5000; k++) {
         size_t n = (size_t)rand_range(&rand, 1, PROTO_PEERS_MAX);
@@ -37,10 +29,8 @@ divisions_are_disjoint_and_complete_whatever_goes_in(void **state)
     }
 }
 
-static void
-equals_get_equal_shares(void **state)
+TEST(equals_get_equal_shares)
 {
-    (void)state;
     uint64_t have[5] = {0}, shards[5];
     uint32_t unknown[5] = {0, 9, 9, 9, 9};
     cost_divide(ALL, 5, have, unknown, shards);
@@ -48,10 +38,8 @@ equals_get_equal_shares(void **state)
         assert_in_range(__builtin_popcountll(shards[m]), 2, 3);
 }
 
-static void
-the_fast_get_more(void **state)
+TEST(the_fast_get_more)
 {
-    (void)state;
     uint64_t have[3] = {0}, shards[3];
     uint32_t speed[3] = {10, 20, 30};
     cost_divide(ALL, 3, have, speed, shards);
@@ -60,10 +48,8 @@ the_fast_get_more(void **state)
 }
 
 /* What is left out of a shard's gradient (core_state.pinned) is with them, and is not with others. */
-static void
-a_shard_goes_to_one_of_those_who_have_it(void **state)
+TEST(a_shard_goes_to_one_of_those_who_have_it)
 {
-    (void)state;
     uint64_t have[4] = {0x00f, 0x0f3, 0xf0c, 0}, shards[4];
     uint32_t speed[4] = {1, 1, 1, 100};
     cost_divide(ALL, 4, have, speed, shards);
@@ -72,10 +58,8 @@ a_shard_goes_to_one_of_those_who_have_it(void **state)
     assert_int_equal(shards[0] | shards[1] | shards[2], ALL);
 }
 
-static void
-what_is_computed_already_is_kept_whole_or_not_at_all(void **state)
+TEST(what_is_computed_already_is_kept_whole_or_not_at_all)
 {
-    (void)state;
     uint64_t have[3] = {0x0f0, 0x00f, 0x810}, shards[3];
     uint32_t speed[3] = {0};
     cost_divide(ALL, 3, have, speed, shards);
@@ -85,10 +69,8 @@ what_is_computed_already_is_kept_whole_or_not_at_all(void **state)
     assert_int_equal(shards[2], 0xf00); /* overlaps with the first: starts anew */
 }
 
-static void
-the_last_member_to_finish_decides_how_long_it_takes(void **state)
+TEST(the_last_member_to_finish_decides_how_long_it_takes)
 {
-    (void)state;
     const uint32_t speed[3] = {100000000, 50000000, 1}; /* a shard in 10 ms, in 20, in 1e6 s */
     assert_int_equal(cost_computed_us(3, (uint64_t[]){0x7, 0x8, 0}, speed), 30000);
     assert_int_equal(cost_computed_us(3, (uint64_t[]){0x1, 0x6, 0}, speed), 40000);
@@ -122,10 +104,8 @@ all_of(const struct cost *cost)
 }
 
 /* 2 MB at 12.5 MB/s: 160 ms one way. */
-static void
-bytes_on_the_lines_are_those_of_the_route(void **state)
+TEST(bytes_on_the_lines_are_those_of_the_route)
 {
-    (void)state;
     struct cost cost = equal(4);
     assert_in_range(cost_ring_us(&cost, 2000000), 240 * MS, 243 * MS); /* 2 x 3/4 */
     assert_int_equal(cost_sums_us(&cost), cost_ring_us(&cost, 2000000));
@@ -142,10 +122,8 @@ bytes_on_the_lines_are_those_of_the_route(void **state)
     assert_in_range(cost_ring_us(&cost, 2000000), 1, MS);
 }
 
-static void
-alone_a_round_is_computed_and_applied(void **state)
+TEST(alone_a_round_is_computed_and_applied)
 {
-    (void)state;
     struct cost cost = equal(4);
     cost.fixed_us = 2 * MS;
     assert_int_equal(cost_round_us(&cost, 1), 123 * MS);
@@ -157,10 +135,8 @@ alone_a_round_is_computed_and_applied(void **state)
     assert_int_equal(cost_round(&cost, 15).compute_us, 0);
 }
 
-static void
-a_bucket_travels_while_the_next_one_is_computed(void **state)
+TEST(a_bucket_travels_while_the_next_one_is_computed)
 {
-    (void)state;
     const struct core_bucket four[] = {
         {0, 125000}, {125000, 125000}, {250000, 125000}, {375000, 125000}};
     struct cost cost = equal(4), late = cost;
@@ -175,10 +151,8 @@ a_bucket_travels_while_the_next_one_is_computed(void **state)
     assert_in_range(cost_round(&cost, 15).lines_us, 60 * MS, 62 * MS); /* the last bucket */
 }
 
-static void
-the_slowest_line_and_the_slowest_trainer_decide(void **state)
+TEST(the_slowest_line_and_the_slowest_trainer_decide)
 {
-    (void)state;
     struct cost cost = equal(4);
     uint64_t before_us = cost_round_us(&cost, 15);
     cost.of[2].line = 1250000;
@@ -189,10 +163,8 @@ the_slowest_line_and_the_slowest_trainer_decide(void **state)
     assert_int_equal(cost_round(&cost, 13).apply_us, MS);
 }
 
-static void
-who_is_slow_gets_fewer_shards_but_for_equal_parts(void **state)
+TEST(who_is_slow_gets_fewer_shards_but_for_equal_parts)
 {
-    (void)state;
     struct cost cost = equal(2);
     cost.of[1].speed /= 5;
     assert_int_equal(cost_round(&cost, 3).compute_us, 100 * MS); /* 10 and 2 */
@@ -201,10 +173,8 @@ who_is_slow_gets_fewer_shards_but_for_equal_parts(void **state)
 }
 
 /* The rounds of all sets against the same question asked of the members alone. */
-static void
-a_set_costs_what_its_members_cost_by_themselves(void **state)
+TEST(a_set_costs_what_its_members_cost_by_themselves)
 {
-    (void)state;
     struct rand rand = {28};
     for (int k = 0; k < 300; k++) {
         struct cost cost = equal((size_t)rand_range(&rand, 1, 6));
@@ -228,10 +198,8 @@ a_set_costs_what_its_members_cost_by_themselves(void **state)
 }
 
 /* Nothing overflows into a small time, whatever members say of themselves. */
-static void
-any_claims_have_a_time(void **state)
+TEST(any_claims_have_a_time)
 {
-    (void)state;
     struct cost cost = equal(4);
     cost.of[3] = (struct cost_member){.speed = 1, .apply_us = UINT32_MAX, .line = 1};
     assert_true(cost_round_us(&cost, 15) > 3600 * UINT64_C(1000000));
@@ -239,10 +207,8 @@ any_claims_have_a_time(void **state)
 
 /* All members must agree, so these are numbers of the protocol: at 64 KiB and fewer, 68 kB among 3, 53 kB among 4, 35 kB
  * among 16. */
-static void
-small_buckets_go_directly_only_where_that_pays(void **state)
+TEST(small_buckets_go_directly_only_where_that_pays)
 {
-    (void)state;
     enum { SMALL = 64 << 10 };
     assert_true(servers_direct(1, 0, 2 * MIB) && servers_direct(2, SMALL, MIB));
     assert_false(servers_direct(2, 0, 4) || servers_direct(2, SMALL, 2 * MIB));
@@ -256,26 +222,4 @@ small_buckets_go_directly_only_where_that_pays(void **state)
     cost.buckets = small;
     cost.direct_bytes = SMALL;
     assert_in_range(cost_sums_us(&cost), 3 * MS, 4 * MS);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divisions_are_disjoint_and_complete_whatever_goes_in),
-        cmocka_unit_test(equals_get_equal_shares),
-        cmocka_unit_test(the_fast_get_more),
-        cmocka_unit_test(a_shard_goes_to_one_of_those_who_have_it),
-        cmocka_unit_test(what_is_computed_already_is_kept_whole_or_not_at_all),
-        cmocka_unit_test(the_last_member_to_finish_decides_how_long_it_takes),
-        cmocka_unit_test(bytes_on_the_lines_are_those_of_the_route),
-        cmocka_unit_test(alone_a_round_is_computed_and_applied),
-        cmocka_unit_test(a_bucket_travels_while_the_next_one_is_computed),
-        cmocka_unit_test(the_slowest_line_and_the_slowest_trainer_decide),
-        cmocka_unit_test(who_is_slow_gets_fewer_shards_but_for_equal_parts),
-        cmocka_unit_test(a_set_costs_what_its_members_cost_by_themselves),
-        cmocka_unit_test(any_claims_have_a_time),
-        cmocka_unit_test(small_buckets_go_directly_only_where_that_pays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,21 +11,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "nn/files.h"
 #include "tests/support/checkpoint_write.h"
+#include "tests/support/test.h"
 #include "tests/support/wrapped.h"
 
 enum {
@@ -469,24 +462,18 @@ torn_at(size_t size, size_t write_max, size_t sector)
     assert_true(a.new > 2 && b.new > 2);
 }
 
-static void
-torn_at_512_bytes(void **state)
+TEST(torn_at_512_bytes)
 {
-    (void)state;
     torn_at(4096 - 300, 1500, 512);
 }
 
-static void
-torn_at_4_kib(void **state)
+TEST(torn_at_4_kib)
 {
-    (void)state;
     torn_at(STATE_MAX, 5000, 4096);
 }
 
-static void
-written_at_once(void **state)
+TEST(written_at_once)
 {
-    (void)state;
     torn_at(3000, CONTENT, 512);
 }
 
@@ -509,13 +496,4 @@ remove_directories(void **state)
     return rmdir(dir) || rmdir(disk);
 }
 
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torn_at_512_bytes),
-        cmocka_unit_test(torn_at_4_kib),
-        cmocka_unit_test(written_at_once),
-    };
-    return cmocka_run_group_tests(tests, make_directories, remove_directories);
-}
+TEST_ALL(make_directories, remove_directories)

@@ -4,14 +4,7 @@
  * Allocations are counted, and one after the other fails. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "nn/data.h"
@@ -21,6 +14,7 @@
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { PIXELS = 784 };
@@ -33,10 +27,8 @@ open_glyphs(uint64_t seed, size_t train, size_t test)
     return open_set(&spec);
 }
 
-static void
-a_batch_is_the_samples_asked_for(void **state)
+TEST(a_batch_is_the_samples_asked_for)
 {
-    (void)state;
     enum { ROWS = 5 };
     static float x[ROWS * PIXELS], again[PIXELS];
     int32_t label[ROWS];
@@ -65,10 +57,8 @@ a_batch_is_the_samples_asked_for(void **state)
     data_close(&set);
 }
 
-static void
-a_table_fills_numbers_and_targets(void **state)
+TEST(a_table_fills_numbers_and_targets)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     folder_write(&folder, "t", "1,2,3.5\n1,2,3.5\n1,2,3.5\n", 24);
@@ -87,10 +77,8 @@ a_table_fills_numbers_and_targets(void **state)
     folder_fini(&folder);
 }
 
-static void
-a_counting_set_is_the_unit_matrix(void **state)
+TEST(a_counting_set_is_the_unit_matrix)
 {
-    (void)state;
     struct data_spec spec = {.source = DATA_COUNTING, .train = 5};
     struct data_set *set = open_set(&spec);
     assert_int_equal(data_info(set)->test, 5);
@@ -120,10 +108,8 @@ hash_of(const struct data_spec *spec)
     return hash;
 }
 
-static void
-the_hash_tells_sets_apart_by_contents_alone(void **state)
+TEST(the_hash_tells_sets_apart_by_contents_alone)
 {
-    (void)state;
     static const struct data_spec glyphs[] = {{.seed = 1, .train = 20, .test = 5},
                                               {.seed = 2, .train = 20, .test = 5},
                                               {.seed = 1, .train = 21, .test = 5},
@@ -168,10 +154,8 @@ the_hash_tells_sets_apart_by_contents_alone(void **state)
     folder_fini(&folder);
 }
 
-static void
-unknown_sources_are_refused(void **state)
+TEST(unknown_sources_are_refused)
 {
-    (void)state;
     struct data_set *set;
     const struct data_spec spec = {.source = DATA_SOURCES};
     assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
@@ -182,10 +166,8 @@ unknown_sources_are_refused(void **state)
     assert_null(set);
 }
 
-static void
-filling_allocates_nothing(void **state)
+TEST(filling_allocates_nothing)
 {
-    (void)state;
     static float x[100 * PIXELS];
     int32_t label[100];
     uint32_t index[100];
@@ -200,10 +182,8 @@ filling_allocates_nothing(void **state)
 }
 
 /* Fail each allocation in turn: an error with a line, nothing leaked (the sanitizer looks), no crash. */
-static void
-every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     folder_write(&folder, "t", "1,2,a\n1,3,b\n", 12);
@@ -263,10 +243,8 @@ every_allocation_may_fail(void **state)
     folder_fini(&folder);
 }
 
-static void
-all_instruction_sets_give_the_same_bits(void **state)
+TEST_OF_VARIANTS(all_instruction_sets_give_the_same_bits)
 {
-    (void)state;
     uint8_t in[300];
     float base[300], avx2[300];
     struct rand rand = {1};
@@ -307,10 +285,8 @@ fill_many(void *arg)
     return NULL;
 }
 
-static void
-threads_fill_at_once(void **state)
+TEST(threads_fill_at_once)
 {
-    (void)state;
     static struct filler fillers[3];
     pthread_t thread[3];
     struct data_set *set = open_glyphs(1, 50, 1);
@@ -328,10 +304,8 @@ threads_fill_at_once(void **state)
 }
 
 /* A change of these numbers is a change of everybody's results. */
-static void
-the_shuffle_is_the_one_all_nodes_know(void **state)
+TEST(the_shuffle_is_the_one_all_nodes_know)
 {
-    (void)state;
     static const uint32_t expected[8] = {57749, 25353, 25891, 54352, 11522, 12497, 7546, 6893};
     uint32_t got[8];
     for (uint32_t i = 0; i < 8; i++)
@@ -341,10 +315,8 @@ the_shuffle_is_the_one_all_nodes_know(void **state)
 }
 
 /* As a source of sequences has it. */
-static void
-a_sample_may_have_a_label_per_position(void **state)
+TEST(a_sample_may_have_a_label_per_position)
 {
-    (void)state;
     float value[] = {1, 2, 3, 4, 5, 6}, x[6];
     int32_t known[] = {2, 3, NN_LABEL_NONE, 5, 6, 7}, label[6];
     const uint32_t index[] = {1, 0};
@@ -366,10 +338,8 @@ check_tokens(const struct data_spec *spec, size_t tokens)
     return rc;
 }
 
-static void
-only_whole_numbers_in_range_are_tokens(void **state)
+TEST(only_whole_numbers_in_range_are_tokens)
 {
-    (void)state;
     static const char good[] = "3,0,1.5\n2,1,7\n0,3,-1\n", bad[] = "3,0,1\n2,0.5,1\n0,-1,1\n";
     static const double ints[] = {1, 2, 0, 4, 3, 0}, rest[] = {0, 0, 0};
     struct folder folder;
@@ -399,10 +369,8 @@ only_whole_numbers_in_range_are_tokens(void **state)
     folder_fini(&folder);
 }
 
-static void
-an_autoencoder_is_to_give_back_its_input(void **state)
+TEST(an_autoencoder_is_to_give_back_its_input)
 {
-    (void)state;
     static float x[2 * PIXELS], target[2 * PIXELS];
     const uint32_t index[2] = {3, 1};
     const struct data_spec spec = {
@@ -415,25 +383,4 @@ an_autoencoder_is_to_give_back_its_input(void **state)
     data_augment(set, 1, 0, index, &batch);
     assert_memory_equal(x, target, sizeof x);
     data_close(&set);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_is_the_samples_asked_for),
-        cmocka_unit_test(a_sample_may_have_a_label_per_position),
-        cmocka_unit_test(a_table_fills_numbers_and_targets),
-        cmocka_unit_test(a_counting_set_is_the_unit_matrix),
-        cmocka_unit_test(the_hash_tells_sets_apart_by_contents_alone),
-        cmocka_unit_test(unknown_sources_are_refused),
-        cmocka_unit_test(filling_allocates_nothing),
-        cmocka_unit_test(every_allocation_may_fail),
-        unit_test_of_variants(all_instruction_sets_give_the_same_bits),
-        cmocka_unit_test(threads_fill_at_once),
-        cmocka_unit_test(only_whole_numbers_in_range_are_tokens),
-        cmocka_unit_test(an_autoencoder_is_to_give_back_its_input),
-        cmocka_unit_test(the_shuffle_is_the_one_all_nodes_know),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* test_data_augment.c - views of training images: what is drawn and how it looks. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/data.h"
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { PIXELS = 784, ROWS = 40, C = 3, H = 5, W = 4 };
 
@@ -39,10 +33,8 @@ pixel(const float *in, struct data_view view, long y, long x, float black)
     return in[from_y * W + (view.mirrored ? W - 1 - from_x : from_x)];
 }
 
-static void
-every_view_is_what_it_says(void **state)
+TEST(every_view_is_what_it_says)
 {
-    (void)state;
     const struct nn_shape shape = {3, {C, H, W}};
     const float black[C] = {-1, -2, -3};
     float in[C * H * W], x[C * H * W];
@@ -62,10 +54,8 @@ every_view_is_what_it_says(void **state)
             }
 }
 
-static void
-all_views_are_equally_likely(void **state)
+TEST(all_views_are_equally_likely)
 {
-    (void)state;
     enum { SPAN = 5, VIEWS = SPAN * SPAN * 2, EACH = 1000 };
     size_t seen[VIEWS] = {0};
     const struct data_augment augment = {.shift = SPAN / 2, .flip = true};
@@ -80,10 +70,8 @@ all_views_are_equally_likely(void **state)
 }
 
 /* A change of these numbers is a change of everybody's results. */
-static void
-the_views_are_the_ones_all_nodes_know(void **state)
+TEST(the_views_are_the_ones_all_nodes_know)
 {
-    (void)state;
     static const int expected[4][3] = {{-4, 0, 0}, {-2, -2, 0}, {-3, -2, 1}, {4, 2, 0}};
     for (uint32_t i = 0; i < 4; i++) {
         struct data_view view =
@@ -95,10 +83,8 @@ the_views_are_the_ones_all_nodes_know(void **state)
 }
 
 /* Rows as one batch, then one by one from the last to the first. */
-static void
-a_view_depends_on_seed_epoch_and_sample_alone(void **state)
+TEST(a_view_depends_on_seed_epoch_and_sample_alone)
 {
-    (void)state;
     static float x[ROWS * PIXELS], one[PIXELS], plain[PIXELS];
     struct data_set *set = open_glyphs((struct data_augment){.shift = 3});
     struct nn_batch batch = {.x = x}, single = {.x = one};
@@ -124,10 +110,8 @@ a_view_depends_on_seed_epoch_and_sample_alone(void **state)
 }
 
 /* So are test samples: what data_augment is not called for is never moved. */
-static void
-the_data_itself_stays_as_it_is(void **state)
+TEST(the_data_itself_stays_as_it_is)
 {
-    (void)state;
     static float x[PIXELS], plain[PIXELS];
     struct data_set *with = open_glyphs((struct data_augment){2, true}),
                     *without = open_glyphs((struct data_augment){0});
@@ -145,10 +129,8 @@ the_data_itself_stays_as_it_is(void **state)
 }
 
 /* Black is what a byte of 0 becomes, of each colour; of other numbers it is 0. */
-static void
-what_comes_in_is_black(void **state)
+TEST(what_comes_in_is_black)
 {
-    (void)state;
     static double value[30 * 36];
     struct folder folder;
     folder_init(&folder);
@@ -182,10 +164,8 @@ what_comes_in_is_black(void **state)
     folder_fini(&folder);
 }
 
-static void
-what_cannot_be_moved_is_refused(void **state)
+TEST(what_cannot_be_moved_is_refused)
 {
-    (void)state;
     struct folder folder;
     struct data_set *set;
     folder_init(&folder);
@@ -201,19 +181,4 @@ what_cannot_be_moved_is_refused(void **state)
     assert_string_equal(
         why.line, "data.augment: a shift of 28 pixels, expected less than the 28 of an image");
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_view_is_what_it_says),
-        cmocka_unit_test(all_views_are_equally_likely),
-        cmocka_unit_test(the_views_are_the_ones_all_nodes_know),
-        cmocka_unit_test(a_view_depends_on_seed_epoch_and_sample_alone),
-        cmocka_unit_test(the_data_itself_stays_as_it_is),
-        cmocka_unit_test(what_comes_in_is_black),
-        cmocka_unit_test(what_cannot_be_moved_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* test_data_cifar.c - CIFAR's binary files, small ones made here. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 enum { PIXELS = 3072, RECORDS_MAX = 4 };
 
@@ -40,10 +34,8 @@ write_records(const struct folder *folder, const char *name, size_t labels, size
     folder_write(folder, name, bytes, records_make(bytes, labels, n, first));
 }
 
-static void
-cifar10_is_read_from_its_six_files(void **state)
+TEST(cifar10_is_read_from_its_six_files)
 {
-    (void)state;
     struct folder folder;
     struct data_set *set;
     folder_init(&folder);
@@ -73,10 +65,8 @@ cifar10_is_read_from_its_six_files(void **state)
     folder_fini(&folder);
 }
 
-static void
-cifar100_uses_the_fine_label_and_the_archives_folder(void **state)
+TEST(cifar100_uses_the_fine_label_and_the_archives_folder)
 {
-    (void)state;
     struct folder folder, below;
     struct data_set *set;
     folder_init(&folder);
@@ -112,10 +102,8 @@ parse(const uint8_t *bytes, size_t size, size_t labels, size_t classes)
     return rc;
 }
 
-static void
-lengths_labels_and_gzip_are_refused_by_name(void **state)
+TEST(lengths_labels_and_gzip_are_refused_by_name)
 {
-    (void)state;
     static uint8_t bytes[RECORDS_MAX * (2 + PIXELS)];
     size_t size = records_make(bytes, 1, 3, 7);
     assert_int_equal(parse(bytes, size, 1, 10), 0);
@@ -136,12 +124,10 @@ lengths_labels_and_gzip_are_refused_by_name(void **state)
     free(gzip);
 }
 
-static void
-a_list_of_names_is_read_when_it_is_there(void **state)
+TEST(a_list_of_names_is_read_when_it_is_there)
 {
     static const char names[] =
         "airplane\r\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
-    (void)state;
     struct folder folder;
     struct data_set *set;
     folder_init(&folder);
@@ -165,16 +151,4 @@ a_list_of_names_is_read_when_it_is_there(void **state)
     assert_int_equal(data_open(&set, &spec, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "batches.meta.txt: 2 names of classes, expected 10"));
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cifar10_is_read_from_its_six_files),
-        cmocka_unit_test(cifar100_uses_the_fine_label_and_the_archives_folder),
-        cmocka_unit_test(a_list_of_names_is_read_when_it_is_there),
-        cmocka_unit_test(lengths_labels_and_gzip_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

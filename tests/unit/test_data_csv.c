@@ -2,19 +2,13 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
@@ -89,10 +83,8 @@ table_read(struct table *t, const char *text, const struct data_spec *spec)
     set_free(&set);
 }
 
-static void
-separators_headers_quotes_and_line_ends_are_recognised(void **state)
+TEST(separators_headers_quotes_and_line_ends_are_recognised)
 {
-    (void)state;
     static const char *const same[] = {
         "1,2.5,a\n3,4,b\n",
         "1,2.5,a\n3,4,b",
@@ -121,10 +113,8 @@ separators_headers_quotes_and_line_ends_are_recognised(void **state)
     }
 }
 
-static void
-classes_are_the_labels_in_order(void **state)
+TEST(classes_are_the_labels_in_order)
 {
-    (void)state;
     struct table t;
     table_read(&t, "1,10\n1,9\n1,-1\n1,9.0\n1,b\n1,a\n1,10\n", &plain);
     static const int32_t expected[7] = {2, 1, 0, 1, 4, 3, 2};
@@ -148,20 +138,16 @@ classes_are_the_labels_in_order(void **state)
     }
 }
 
-static void
-a_regression_has_the_last_column_as_target(void **state)
+TEST(a_regression_has_the_last_column_as_target)
 {
-    (void)state;
     struct table t;
     table_read(&t, "x,y\n1,0.1\n2,-3e38\n", &regression);
     assert_int_equal(t.classes, 0);
     assert_true(t.target[0] == 0.1F && t.target[1] == -3e38F);
 }
 
-static void
-what_is_no_number_is_named_by_line_column_and_value(void **state)
+TEST(what_is_no_number_is_named_by_line_column_and_value)
 {
-    (void)state;
     static const struct {
         const char *field, *expected;
     } bad[] = {
@@ -195,10 +181,8 @@ what_is_no_number_is_named_by_line_column_and_value(void **state)
                         "expected a number");
 }
 
-static void
-what_is_no_table_is_refused(void **state)
+TEST(what_is_no_table_is_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *why;
     } bad[] = {
@@ -245,10 +229,8 @@ what_is_no_table_is_refused(void **state)
     }
 }
 
-static void
-labels_are_limited(void **state)
+TEST(labels_are_limited)
 {
-    (void)state;
     enum { ROWS = DATA_CLASSES_MAX + 1, LINE = 16 };
     char *text = calloc(ROWS, LINE);
     for (int rows = ROWS; rows >= ROWS - 1; rows--) {
@@ -261,10 +243,8 @@ labels_are_limited(void **state)
     free(text);
 }
 
-static void
-a_million_columns_are_read(void **state)
+TEST(a_million_columns_are_read)
 {
-    (void)state;
     enum { COLUMNS = 1000000, ROWS = 2 };
     char *text = malloc(ROWS * 2 * COLUMNS + 1);
     for (size_t i = 0; i < ROWS * COLUMNS; i++) {
@@ -279,10 +259,8 @@ a_million_columns_are_read(void **state)
     free(text);
 }
 
-static void
-the_split_is_exact_and_follows_the_seed(void **state)
+TEST(the_split_is_exact_and_follows_the_seed)
 {
-    (void)state;
     char text[8192];
     for (int i = 0, at = 0; i < 500; i++)
         at += snprintf(text + at, 16, "%d,%d\n", i, i % 2);
@@ -325,10 +303,8 @@ the_split_is_exact_and_follows_the_seed(void **state)
     }
 }
 
-static void
-standardised_features_have_mean_0_and_variance_1_in_training(void **state)
+TEST(standardised_features_have_mean_0_and_variance_1_in_training)
 {
-    (void)state;
     char text[8192];
     struct rand rand = {9};
     for (int i = 0, at = 0; i < 200; i++)
@@ -365,10 +341,8 @@ check_coarse(const char *before, const char *after, const char *remark)
     set_free(&set);
 }
 
-static void
-numbers_that_float_is_too_coarse_for_are_told(void **state)
+TEST(numbers_that_float_is_too_coarse_for_are_told)
 {
-    (void)state;
     check_coarse("1700000", "",
                  "t.csv, column 1: numbers up to 1.70000026e+09 are rounded to "
                  "steps of 128, and their deviation is 67.1: subtract a constant "
@@ -436,10 +410,8 @@ check_rounding(void)
     assert_int_equal(parse_with("1;2,5\n3;4\n", &regression), -EBADMSG);
 }
 
-static void
-numbers_are_the_same_in_a_locale_with_a_decimal_comma(void **state)
+TEST(numbers_are_the_same_in_a_locale_with_a_decimal_comma)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     check_rounding();
@@ -456,10 +428,8 @@ numbers_are_the_same_in_a_locale_with_a_decimal_comma(void **state)
 }
 
 /* Numbers printed with all their digits come back as the same bits. */
-static void
-numbers_are_rounded_exactly(void **state)
+TEST(numbers_are_rounded_exactly)
 {
-    (void)state;
     struct rand rand = {11};
     for (int i = 0; i < 3000; i++) {
         uint32_t bits = (uint32_t)rand_u64(&rand);
@@ -476,10 +446,8 @@ numbers_are_rounded_exactly(void **state)
     }
 }
 
-static void
-every_truncation_and_random_damage_is_survived(void **state)
+TEST(every_truncation_and_random_damage_is_survived)
 {
-    (void)state;
     static const char text[] =
         "\xef\xbb\xbf\"a\"\"\n\",b;c\r\n1.5e3,\" -2 \",x\n3,4,\"y\"\r\n5,6,7\n";
     struct rand rand = {12};
@@ -507,10 +475,8 @@ open_file(const char *dir, const char *name)
     return rc;
 }
 
-static void
-files_are_opened_and_wrong_ones_named(void **state)
+TEST(files_are_opened_and_wrong_ones_named)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     folder_write(&folder, "good", "1,2\n3,4\n", 8);
@@ -550,11 +516,9 @@ check_bare(const char *text, size_t columns, size_t rows, const float *value)
     set_free(&set);
 }
 
-static void
-a_bare_table_has_features_alone_and_keeps_its_order(void **state)
+TEST(a_bare_table_has_features_alone_and_keeps_its_order)
 {
     static const float value[] = {1, 2, 3, 4, 5, 6};
-    (void)state;
     check_bare("a,b\n1,2\n3,4\n5,6\n", 2, 3, value);
     check_bare("1,2\n3,4\n5,6", 2, 3, value);
     check_bare("x\n1\n2\n3\n4\n5\n6\n", 1, 6, value);
@@ -577,10 +541,8 @@ check_names(const char *text, const struct data_spec *spec, size_t classes, cons
     set_free(&set);
 }
 
-static void
-classes_are_named_as_their_labels_are_written(void **state)
+TEST(classes_are_named_as_their_labels_are_written)
 {
-    (void)state;
     check_names("1,dog\n2,cat\n3,dog\n4,\"a, b\"\n", &plain, 3,
                 (const char *[]){"a, b", "cat", "dog"});
     check_names("1;5\n2;1\n3;10\n4;none\n", &plain, 4, (const char *[]){"1", "5", "10", "none"});
@@ -603,13 +565,11 @@ classes_are_named_as_their_labels_are_written(void **state)
 }
 
 /* Several files by a pattern, in the order of their names' bytes. */
-static void
-files_of_a_pattern_are_one_table(void **state)
+TEST(files_of_a_pattern_are_one_table)
 {
     static const char *const texts[] = {"x,y,class\n1,2,cat\n3,4,dog\n", "x,y,class\r\n5,6,ant\r\n",
                                         "x,y,class\n7,8,cat\n9,10,dog\n"};
     static const char *const names[] = {"part-1.csv", "part-10.csv", "part-2.csv"};
-    (void)state;
     struct folder folder;
     struct data_set *one, *three;
     struct data_spec spec = {.source = DATA_CSV};
@@ -651,10 +611,8 @@ expect_second(const char *first, const char *second, const char *text)
     folder_fini(&folder);
 }
 
-static void
-a_file_that_differs_from_the_first_is_named(void **state)
+TEST(a_file_that_differs_from_the_first_is_named)
 {
-    (void)state;
     struct data_set *set;
     expect_second("x,y\n1,2\n", "x,z\n1,2\n", "line 1: another header than that of ");
     expect_second("x,y\n1,2\n", "1,2\n", "line 1: no header, expected that of ");
@@ -677,10 +635,8 @@ a_file_that_differs_from_the_first_is_named(void **state)
 }
 
 /* Is the first row one of names? */
-static void
-headers_are_told_from_samples(void **state)
+TEST(headers_are_told_from_samples)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool regression;
@@ -731,10 +687,8 @@ headers_are_told_from_samples(void **state)
     }
 }
 
-static void
-separators_follow_both_lines_and_excel(void **state)
+TEST(separators_follow_both_lines_and_excel)
 {
-    (void)state;
     struct table t;
     table_read(&t, "x,y,kind;color\n1,2,a\n3,4,b\n5,6,a\n", &plain);
     assert_int_equal(t.columns, 2);
@@ -754,10 +708,8 @@ static const char people[] = "name,sex,age,town,out\n"
                              "eve,f,NA,Bonn,1\n";
 
 /* The training part has the rows that the seed does not draw; here all but one. */
-static void
-words_become_categories_and_gaps_the_mean(void **state)
+TEST(words_become_categories_and_gaps_the_mean)
 {
-    (void)state;
     struct data_set set;
     const struct data_spec spec = {.missing = DATA_MISSING_MEAN, .ignored = "name"};
     assert_int_equal(parse_bytes(&set, people, strlen(people), &spec), 0);
@@ -786,10 +738,8 @@ words_become_categories_and_gaps_the_mean(void **state)
     set_free(&set);
 }
 
-static void
-a_table_of_the_model_is_read_as_it_learned(void **state)
+TEST(a_table_of_the_model_is_read_as_it_learned)
 {
-    (void)state;
     struct data_set set, rows;
     const struct data_spec spec = {.missing = DATA_MISSING_MEAN, .ignored = "name\ntown"};
     assert_int_equal(parse_bytes(&set, people, strlen(people), &spec), 0);
@@ -834,10 +784,8 @@ a_table_of_the_model_is_read_as_it_learned(void **state)
 #define NUMBERS     "5,1,7,a\n8,8,1,b\n2,3,3,a\n0,4,4,b\n"
 
 /* A first row that has what the model has learned is no header, whatever it looks like. */
-static void
-the_first_row_for_a_model_is_a_sample_if_it_fits(void **state)
+TEST(the_first_row_for_a_model_is_a_sample_if_it_fits)
 {
-    (void)state;
     static const struct {
         const char *model; /* NULL: of arrays */
         const char *text;
@@ -893,10 +841,8 @@ the_first_row_for_a_model_is_a_sample_if_it_fits(void **state)
 }
 
 /* With its label, as eval reads it. */
-static void
-a_table_with_labels_fits_a_model_too(void **state)
+TEST(a_table_with_labels_fits_a_model_too)
 {
-    (void)state;
     struct data_set set, rows;
     const struct data_spec spec = {.ignored = "1"};
     static const char model[] = "7,2,3,a\n8,8,1,b\n2,3,3,a\n0,4,4,b\n";
@@ -925,10 +871,8 @@ a_table_with_labels_fits_a_model_too(void **state)
     set_free(&set);
 }
 
-static void
-labels_and_ignored_columns_are_chosen(void **state)
+TEST(labels_and_ignored_columns_are_chosen)
 {
-    (void)state;
     struct data_set set;
     struct data_spec spec = {.label = "sex", .ignored = "1\ntown", .missing = DATA_MISSING_DROP};
     assert_int_equal(parse_bytes(&set, people, strlen(people), &spec), 0);
@@ -969,10 +913,8 @@ labels_and_ignored_columns_are_chosen(void **state)
                         "training rows instead, drop leaves the rows out");
 }
 
-static void
-ids_and_mistakes_are_no_categories(void **state)
+TEST(ids_and_mistakes_are_no_categories)
 {
-    (void)state;
     char text[8192];
     for (int i = 0, at = 0; i < 30; i++)
         at += snprintf(text + at, 32, "u%d,%d,%d\n", i, i, i % 2);
@@ -992,38 +934,4 @@ ids_and_mistakes_are_no_categories(void **state)
     assert_int_equal(parse_bytes(&set, doors, strlen(doors), &plain), 0);
     assert_int_equal(set.info.input.dim[0], 3);
     set_free(&set);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(separators_headers_quotes_and_line_ends_are_recognised),
-        cmocka_unit_test(classes_are_the_labels_in_order),
-        cmocka_unit_test(classes_are_named_as_their_labels_are_written),
-        cmocka_unit_test(a_regression_has_the_last_column_as_target),
-        cmocka_unit_test(what_is_no_number_is_named_by_line_column_and_value),
-        cmocka_unit_test(what_is_no_table_is_refused),
-        cmocka_unit_test(labels_are_limited),
-        cmocka_unit_test(a_million_columns_are_read),
-        cmocka_unit_test(the_split_is_exact_and_follows_the_seed),
-        cmocka_unit_test(standardised_features_have_mean_0_and_variance_1_in_training),
-        cmocka_unit_test(numbers_that_float_is_too_coarse_for_are_told),
-        cmocka_unit_test(numbers_are_the_same_in_a_locale_with_a_decimal_comma),
-        cmocka_unit_test(numbers_are_rounded_exactly),
-        cmocka_unit_test(every_truncation_and_random_damage_is_survived),
-        cmocka_unit_test(a_bare_table_has_features_alone_and_keeps_its_order),
-        cmocka_unit_test(files_of_a_pattern_are_one_table),
-        cmocka_unit_test(a_file_that_differs_from_the_first_is_named),
-        cmocka_unit_test(files_are_opened_and_wrong_ones_named),
-        cmocka_unit_test(headers_are_told_from_samples),
-        cmocka_unit_test(separators_follow_both_lines_and_excel),
-        cmocka_unit_test(words_become_categories_and_gaps_the_mean),
-        cmocka_unit_test(a_table_of_the_model_is_read_as_it_learned),
-        cmocka_unit_test(the_first_row_for_a_model_is_a_sample_if_it_fits),
-        cmocka_unit_test(a_table_with_labels_fits_a_model_too),
-        cmocka_unit_test(labels_and_ignored_columns_are_chosen),
-        cmocka_unit_test(ids_and_mistakes_are_no_categories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

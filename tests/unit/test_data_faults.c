@@ -2,20 +2,14 @@
  * there twice: every source that reads files.
  * LDFLAGS: -Wl,--wrap=pread */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
+#include "tests/support/test.h"
 #include "tests/support/wrapped.h"
 
 static struct why why;
@@ -134,6 +128,8 @@ teardown(void **state)
     return 0;
 }
 
+TEST_EACH(setup, teardown)
+
 /* The hash of a set, or 0 and `rc`. */
 static uint64_t
 open_set(const struct data_spec *spec, int *rc)
@@ -147,10 +143,9 @@ open_set(const struct data_spec *spec, int *rc)
     return hash;
 }
 
-static void
-a_disk_that_fails_at_any_read_is_named(void **state)
+TEST(a_disk_that_fails_at_any_read_is_named)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     static const int errors[] = {EIO, ESTALE};
     for (int i = 0; i < SOURCES; i++)
         for (size_t e = 0; e < 2; e++) {
@@ -171,10 +166,9 @@ a_disk_that_fails_at_any_read_is_named(void **state)
         }
 }
 
-static void
-crumbs_and_interruptions_change_nothing(void **state)
+TEST(crumbs_and_interruptions_change_nothing)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     for (int i = 0; i < SOURCES; i++) {
         int rc;
         uint64_t hash = open_set(&f->spec[i], &rc);
@@ -207,23 +201,9 @@ check_training(const struct data_spec *spec, const char *text)
     data_close(&set);
 }
 
-static void
-a_disk_that_fails_during_training_is_a_failure_of_the_set(void **state)
+TEST(a_disk_that_fails_during_training_is_a_failure_of_the_set)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     check_training(&f->spec[4], "features.npy: byte ");
     check_training(&f->spec[6], "/photos/cat/");
-}
-
-#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_FILES(a_disk_that_fails_at_any_read_is_named),
-        WITH_FILES(crumbs_and_interruptions_change_nothing),
-        WITH_FILES(a_disk_that_fails_during_training_is_a_failure_of_the_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

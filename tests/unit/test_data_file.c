@@ -1,20 +1,14 @@
 /* test_data_file.c - whole and broken files, plain and gzip, from memory and disk. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_file.h"
 #include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
@@ -34,10 +28,8 @@ read_all(const uint8_t *bytes, size_t size, uint8_t *to, size_t want, size_t pie
     return rc;
 }
 
-static void
-plain_and_gzip_files_come_out_whole_in_any_pieces(void **state)
+TEST(plain_and_gzip_files_come_out_whole_in_any_pieces)
 {
-    (void)state;
     enum { SIZE = 100000 };
     static uint8_t in[SIZE], out[SIZE];
     struct rand rand = {1};
@@ -59,10 +51,8 @@ plain_and_gzip_files_come_out_whole_in_any_pieces(void **state)
     }
 }
 
-static void
-several_gzip_members_are_one_file(void **state)
+TEST(several_gzip_members_are_one_file)
 {
-    (void)state;
     size_t a_size, b_size, none;
     uint8_t *a = folder_gzip("hello ", 6, &a_size), *b = folder_gzip("world", 5, &b_size);
     uint8_t *empty = folder_gzip("", 0, &none), all[256];
@@ -77,10 +67,8 @@ several_gzip_members_are_one_file(void **state)
     free(empty);
 }
 
-static void
-every_truncation_of_a_gzip_is_refused(void **state)
+TEST(every_truncation_of_a_gzip_is_refused)
 {
-    (void)state;
     uint8_t in[2000], out[2000];
     struct rand rand = {2};
     rand_fill(&rand, in, sizeof in);
@@ -93,10 +81,8 @@ every_truncation_of_a_gzip_is_refused(void **state)
 }
 
 /* Of the header, only the time and system (bytes 4..9) and the two flags that say nothing may change. */
-static void
-every_flipped_bit_behind_a_gzip_header_is_refused(void **state)
+TEST(every_flipped_bit_behind_a_gzip_header_is_refused)
 {
-    (void)state;
     uint8_t in[300], out[300];
     struct rand rand = {3};
     rand_fill(&rand, in, sizeof in);
@@ -115,10 +101,8 @@ every_flipped_bit_behind_a_gzip_header_is_refused(void **state)
     free(gzip);
 }
 
-static void
-what_follows_the_end_is_named(void **state)
+TEST(what_follows_the_end_is_named)
 {
-    (void)state;
     uint8_t out[8], longer[256];
     assert_int_equal(read_all((const uint8_t *)"12345678x", 9, out, 8, 8), -EBADMSG);
     assert_string_equal(why.line, "f: byte 8: 0x78, expected the end of the file");
@@ -134,10 +118,8 @@ what_follows_the_end_is_named(void **state)
     free(gzip);
 }
 
-static void
-a_file_cut_off_says_where(void **state)
+TEST(a_file_cut_off_says_where)
 {
-    (void)state;
     uint8_t out[8];
     assert_int_equal(read_all((const uint8_t *)"12345", 5, out, 8, 8), -EBADMSG);
     assert_string_equal(why.line, "f: cut off at byte 5, 3 more expected");
@@ -155,10 +137,8 @@ holds(const uint8_t *bytes, size_t size, uint64_t total)
     return rc;
 }
 
-static void
-announced_sizes_are_compared_before_anything_is_allocated(void **state)
+TEST(announced_sizes_are_compared_before_anything_is_allocated)
 {
-    (void)state;
     static uint8_t zeros[1 << 20];
     size_t packed;
     uint8_t *gzip = folder_gzip(zeros, sizeof zeros, &packed);
@@ -183,10 +163,8 @@ open_path(const char *path)
     return rc;
 }
 
-static void
-what_is_not_a_regular_file_is_refused_at_once(void **state)
+TEST(what_is_not_a_regular_file_is_refused_at_once)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     assert_int_equal(open_path(folder_path(&folder, "none")), -ENOENT);
@@ -203,10 +181,8 @@ what_is_not_a_regular_file_is_refused_at_once(void **state)
     folder_fini(&folder);
 }
 
-static void
-a_sparse_tebibyte_is_refused_by_its_size(void **state)
+TEST(a_sparse_tebibyte_is_refused_by_its_size)
 {
-    (void)state;
     struct folder folder;
     folder_init(&folder);
     folder_write(&folder, "big", "x", 1);
@@ -220,10 +196,8 @@ a_sparse_tebibyte_is_refused_by_its_size(void **state)
     folder_fini(&folder);
 }
 
-static void
-a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody(void **state)
+TEST(a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody)
 {
-    (void)state;
     enum { SIZE = 200000 };
     static uint8_t bytes[SIZE], out[SIZE];
     memset(bytes, 7, SIZE);
@@ -249,10 +223,8 @@ a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody(void **state)
     folder_fini(&folder);
 }
 
-static void
-paths_are_joined_within_their_limit(void **state)
+TEST(paths_are_joined_within_their_limit)
 {
-    (void)state;
     char path[DATA_PATH_SIZE], name[DATA_PATH_SIZE + 1];
     assert_int_equal(data_file_path(path, NULL, "", "a", &why), 0);
     assert_string_equal(path, "a");
@@ -264,23 +236,4 @@ paths_are_joined_within_their_limit(void **state)
     name[DATA_PATH_SIZE - 1] = 0;
     assert_int_equal(data_file_path(path, "", "", name, &why), 0);
     assert_int_equal(data_file_path(path, "d", "", name, &why), -ENAMETOOLONG);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_and_gzip_files_come_out_whole_in_any_pieces),
-        cmocka_unit_test(several_gzip_members_are_one_file),
-        cmocka_unit_test(every_truncation_of_a_gzip_is_refused),
-        cmocka_unit_test(every_flipped_bit_behind_a_gzip_header_is_refused),
-        cmocka_unit_test(what_follows_the_end_is_named),
-        cmocka_unit_test(a_file_cut_off_says_where),
-        cmocka_unit_test(announced_sizes_are_compared_before_anything_is_allocated),
-        cmocka_unit_test(what_is_not_a_regular_file_is_refused_at_once),
-        cmocka_unit_test(a_sparse_tebibyte_is_refused_by_its_size),
-        cmocka_unit_test(a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody),
-        cmocka_unit_test(paths_are_joined_within_their_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,26 +1,19 @@
 /* test_data_glyphs.c - the drawn digits: the same bytes everywhere, all different, all readable enough. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "nn/data/data_set.h"
+#include "tests/support/test.h"
 
 enum { PIXELS = 28 * 28 };
 
 static struct why why;
 
 /* A change of this number is a change of everybody's results: only ever on purpose. */
-static void
-the_bytes_are_the_same_on_every_machine(void **state)
+TEST(the_bytes_are_the_same_on_every_machine)
 {
-    (void)state;
     uint64_t hash = 0;
     for (uint32_t i = 0; i < 1000; i++) {
         uint8_t pixel[PIXELS];
@@ -30,10 +23,8 @@ the_bytes_are_the_same_on_every_machine(void **state)
     assert_int_equal(hash, 0x27ab6c1ee58458fb);
 }
 
-static void
-a_sample_depends_on_seed_part_and_number_alone(void **state)
+TEST(a_sample_depends_on_seed_part_and_number_alone)
 {
-    (void)state;
     uint8_t a[PIXELS], b[PIXELS];
     data_glyphs_draw(1, DATA_TRAIN, 7, a);
     data_glyphs_draw(1, DATA_TRAIN, 8, b);
@@ -48,10 +39,8 @@ a_sample_depends_on_seed_part_and_number_alone(void **state)
     data_glyphs_draw(UINT64_MAX, DATA_TRAIN, UINT32_MAX, b);
 }
 
-static void
-classes_are_balanced(void **state)
+TEST(classes_are_balanced)
 {
-    (void)state;
     size_t count[10] = {0};
     uint8_t pixel[PIXELS];
     for (uint32_t i = 0; i < 200; i++) {
@@ -64,10 +53,8 @@ classes_are_balanced(void **state)
 }
 
 /* Ink is there, is not everywhere, and is in the middle rather than at the border. */
-static void
-every_sample_shows_a_digit(void **state)
+TEST(every_sample_shows_a_digit)
 {
-    (void)state;
     for (uint32_t i = 0; i < 3000; i++) {
         uint8_t pixel[PIXELS];
         unsigned dark = 0, border = 0;
@@ -83,10 +70,8 @@ every_sample_shows_a_digit(void **state)
 }
 
 /* Nearest mean image: easy digits would all be told apart by it, noise would not be at all. */
-static void
-digits_are_told_apart_by_shape_but_not_by_the_mean_image(void **state)
+TEST(digits_are_told_apart_by_shape_but_not_by_the_mean_image)
 {
-    (void)state;
     enum { N = 2000 };
     static double mean[10][PIXELS];
     uint8_t pixel[PIXELS];
@@ -112,10 +97,8 @@ digits_are_told_apart_by_shape_but_not_by_the_mean_image(void **state)
     assert_in_range(right, N * 45 / 100, N * 85 / 100);
 }
 
-static void
-numbers_of_samples_have_defaults_and_limits(void **state)
+TEST(numbers_of_samples_have_defaults_and_limits)
 {
-    (void)state;
     struct data_spec spec = {.source = DATA_GLYPHS, .seed = 1};
     struct data_set *set;
     assert_int_equal(data_open(&set, &spec, &why), 0);
@@ -134,18 +117,4 @@ numbers_of_samples_have_defaults_and_limits(void **state)
     assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
     assert_string_equal(why.line, "data.test = 18446744073709551615, expected 1..4194304");
     assert_null(set);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_are_the_same_on_every_machine),
-        cmocka_unit_test(a_sample_depends_on_seed_part_and_number_alone),
-        cmocka_unit_test(classes_are_balanced),
-        cmocka_unit_test(every_sample_shows_a_digit),
-        cmocka_unit_test(digits_are_told_apart_by_shape_but_not_by_the_mean_image),
-        cmocka_unit_test(numbers_of_samples_have_defaults_and_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* test_data_idx.c - IDX files: MNIST itself, small ones made here, and every way to be broken. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/data_bytes.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
@@ -54,10 +48,8 @@ parse_images(const uint8_t *bytes, size_t size)
     return parse(bytes, size, 2, 4);
 }
 
-static void
-two_to_four_dimensions_are_taken(void **state)
+TEST(two_to_four_dimensions_are_taken)
 {
-    (void)state;
     uint8_t bytes[512];
     static const uint32_t dim[5] = {3, 2, 2, 2, 2};
     for (size_t dims = 1; dims <= 5; dims++)
@@ -66,10 +58,8 @@ two_to_four_dimensions_are_taken(void **state)
     assert_string_equal(why.line, "f: byte 3: 5 dimensions, expected 2..4");
 }
 
-static void
-every_truncation_and_anything_behind_is_refused(void **state)
+TEST(every_truncation_and_anything_behind_is_refused)
 {
-    (void)state;
     uint8_t bytes[512] = {0};
     static const uint32_t dim[3] = {5, 4, 3};
     size_t size = idx_make(bytes, 3, dim), packed;
@@ -89,10 +79,8 @@ every_truncation_and_anything_behind_is_refused(void **state)
     free(gzip);
 }
 
-static void
-wrong_headers_are_named_by_byte_and_value(void **state)
+TEST(wrong_headers_are_named_by_byte_and_value)
 {
-    (void)state;
     static const struct {
         uint8_t bytes[12];
         const char *why;
@@ -125,10 +113,8 @@ wrong_headers_are_named_by_byte_and_value(void **state)
 }
 
 /* 2^32, 2^64 and the like: no product of four dimensions is believed. */
-static void
-products_that_overflow_are_refused(void **state)
+TEST(products_that_overflow_are_refused)
 {
-    (void)state;
     static const uint32_t values[] = {1, 2, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff};
     enum { N = sizeof values / sizeof values[0] };
     for (size_t i = 0; i < N * N * N * N; i++) {
@@ -141,10 +127,8 @@ products_that_overflow_are_refused(void **state)
     }
 }
 
-static void
-gzip_of_gzip_and_bombs_are_refused(void **state)
+TEST(gzip_of_gzip_and_bombs_are_refused)
 {
-    (void)state;
     uint8_t bytes[256];
     static const uint32_t dim[3] = {5, 4, 3};
     size_t size = idx_make(bytes, 3, dim), once, twice;
@@ -172,10 +156,8 @@ gzip_of_gzip_and_bombs_are_refused(void **state)
     free(bomb);
 }
 
-static void
-random_damage_never_reads_more_than_there_is(void **state)
+TEST(random_damage_never_reads_more_than_there_is)
 {
-    (void)state;
     struct rand rand = {5};
     uint8_t bytes[256], copy[256];
     static const uint32_t dim[3] = {5, 4, 3};
@@ -239,10 +221,9 @@ open_set(const struct data_spec *spec)
     return rc;
 }
 
-static void
-a_folder_of_standard_names_is_a_set(void **state)
+TEST_WITH(a_folder_of_standard_names_is_a_set, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_set *set;
     assert_int_equal(data_open(&set, &f->spec, &why), 0);
     const struct data_info *info = data_info(set);
@@ -269,10 +250,9 @@ a_folder_of_standard_names_is_a_set(void **state)
     assert_null(set);
 }
 
-static void
-gzip_dotted_and_given_names_are_found(void **state)
+TEST_WITH(gzip_dotted_and_given_names_are_found, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_set *set;
     char path[512];
     assert_int_equal(data_open(&set, &f->spec, &why), 0);
@@ -296,10 +276,9 @@ gzip_dotted_and_given_names_are_found(void **state)
     data_close(&set);
 }
 
-static void
-images_without_channels_or_with_them_have_their_shape(void **state)
+TEST_WITH(images_without_channels_or_with_them_have_their_shape, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_set *set;
     uint8_t bytes[512];
     write_idx(f, "train-images-idx3-ubyte", 2, 9, 7, 0);
@@ -321,10 +300,9 @@ images_without_channels_or_with_them_have_their_shape(void **state)
     data_close(&set);
 }
 
-static void
-counts_that_differ_are_refused(void **state)
+TEST_WITH(counts_that_differ_are_refused, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     write_idx(f, "t10k-labels-idx1-ubyte", 1, 5, 0, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG);
     assert_non_null(strstr(why.line, "t10k-labels-idx1-ubyte: byte 4: 5 labels, expected 4"));
@@ -339,10 +317,9 @@ counts_that_differ_are_refused(void **state)
     assert_int_equal(open_set(&f->spec), 0);
 }
 
-static void
-labels_outside_the_classes_are_refused(void **state)
+TEST_WITH(labels_outside_the_classes_are_refused, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     write_idx(f, "t10k-images-idx3-ubyte", 3, 12, 2, 3);
     write_idx(f, "t10k-labels-idx1-ubyte", 1, 12, 0, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG);
@@ -354,10 +331,9 @@ labels_outside_the_classes_are_refused(void **state)
     assert_non_null(strstr(why.line, "train-labels-idx1-ubyte: byte 16: label 8, expected 0..7"));
 }
 
-static void
-missing_files_are_named(void **state)
+TEST_WITH(missing_files_are_named, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     assert_int_equal(remove(folder_path(&f->folder, "t10k-labels-idx1-ubyte")), 0);
     assert_int_equal(open_set(&f->spec), -ENOENT);
     assert_non_null(strstr(why.line, "no t10k-labels-idx1-ubyte (or .gz) in the folder "));
@@ -365,10 +341,8 @@ missing_files_are_named(void **state)
     assert_int_equal(open_set(&f->spec), -ENOENT);
 }
 
-static void
-mnist_is_read_as_the_world_knows_it(void **state)
+TEST(mnist_is_read_as_the_world_knows_it)
 {
-    (void)state;
     static const char dir[] = "../shared/data/mnist";
     struct data_spec spec = {.source = DATA_IDX, .dir = dir};
     struct data_set *set;
@@ -391,27 +365,4 @@ mnist_is_read_as_the_world_knows_it(void **state)
         assert_int_equal(label, first[i]);
     }
     data_close(&set);
-}
-
-#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_to_four_dimensions_are_taken),
-        cmocka_unit_test(every_truncation_and_anything_behind_is_refused),
-        cmocka_unit_test(wrong_headers_are_named_by_byte_and_value),
-        cmocka_unit_test(products_that_overflow_are_refused),
-        cmocka_unit_test(gzip_of_gzip_and_bombs_are_refused),
-        cmocka_unit_test(random_damage_never_reads_more_than_there_is),
-        WITH_FILES(a_folder_of_standard_names_is_a_set),
-        WITH_FILES(gzip_dotted_and_given_names_are_found),
-        WITH_FILES(images_without_channels_or_with_them_have_their_shape),
-        WITH_FILES(counts_that_differ_are_refused),
-        WITH_FILES(labels_outside_the_classes_are_refused),
-        WITH_FILES(missing_files_are_named),
-        cmocka_unit_test(mnist_is_read_as_the_world_knows_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

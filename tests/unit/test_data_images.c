@@ -1,22 +1,17 @@
 /* test_data_images.c - folders of images: which files make up the set, in which order, and what is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <png.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 
 enum { SIDE = 6 };
 
@@ -93,11 +88,9 @@ check_all_there(const struct data_set *set, unsigned each)
         assert_int_equal(seen[i], i % 100 < each && i < 200);
 }
 
-static void
-a_folder_is_a_class(void **state)
+TEST(a_folder_is_a_class)
 {
     struct folder folder;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 10);
     struct data_spec spec = spec_of(&folder);
@@ -116,11 +109,9 @@ a_folder_is_a_class(void **state)
     folder_fini(&folder);
 }
 
-static void
-the_hash_is_of_the_squares_and_their_order(void **state)
+TEST(the_hash_is_of_the_squares_and_their_order)
 {
     struct folder folder;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 10);
     struct data_spec spec = spec_of(&folder);
@@ -158,12 +149,10 @@ the_hash_is_of_the_squares_and_their_order(void **state)
     folder_fini(&folder);
 }
 
-static void
-a_file_that_changes_is_an_error_and_no_other_image(void **state)
+TEST(a_file_that_changes_is_an_error_and_no_other_image)
 {
     struct folder folder;
     int32_t label;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 2);
     struct data_spec spec = spec_of(&folder);
@@ -184,11 +173,9 @@ a_file_that_changes_is_an_error_and_no_other_image(void **state)
     folder_fini(&folder);
 }
 
-static void
-parts_may_have_folders_of_their_own(void **state)
+TEST(parts_may_have_folders_of_their_own)
 {
     struct folder folder;
-    (void)state;
     for (int val = 0; val < 2; val++) {
         folder_init(&folder);
         make_folder(&folder, "train");
@@ -210,11 +197,9 @@ parts_may_have_folders_of_their_own(void **state)
     }
 }
 
-static void
-train_and_test_take_some_of_all_classes(void **state)
+TEST(train_and_test_take_some_of_all_classes)
 {
     struct folder folder;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 40);
     struct data_spec spec = spec_of(&folder);
@@ -235,11 +220,9 @@ train_and_test_take_some_of_all_classes(void **state)
     folder_fini(&folder);
 }
 
-static void
-what_does_not_belong_is_named(void **state)
+TEST(what_does_not_belong_is_named)
 {
     struct folder folder;
-    (void)state;
     folder_init(&folder);
     struct data_spec spec = spec_of(&folder);
     expect_refused(&spec, -ENOENT,
@@ -270,11 +253,9 @@ what_does_not_belong_is_named(void **state)
     folder_fini(&folder);
 }
 
-static void
-of_wrong_files_the_first_is_named_and_the_rest_counted(void **state)
+TEST(of_wrong_files_the_first_is_named_and_the_rest_counted)
 {
     struct folder folder;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 5);
     struct data_spec spec = spec_of(&folder);
@@ -294,13 +275,11 @@ of_wrong_files_the_first_is_named_and_the_rest_counted(void **state)
     folder_fini(&folder);
 }
 
-static void
-rows_to_predict_are_an_image_or_a_folder(void **state)
+TEST(rows_to_predict_are_an_image_or_a_folder)
 {
     struct folder folder;
     struct data_set *rows;
     struct data_scaling like;
-    (void)state;
     folder_init(&folder);
     make_classes(&folder, "", 4);
     struct data_spec spec = spec_of(&folder);
@@ -326,20 +305,4 @@ rows_to_predict_are_an_image_or_a_folder(void **state)
         -EINVAL);
     assert_non_null(strstr(why.line, "/cat: images, but a sample of the data is no square image"));
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_is_a_class),
-        cmocka_unit_test(the_hash_is_of_the_squares_and_their_order),
-        cmocka_unit_test(a_file_that_changes_is_an_error_and_no_other_image),
-        cmocka_unit_test(parts_may_have_folders_of_their_own),
-        cmocka_unit_test(train_and_test_take_some_of_all_classes),
-        cmocka_unit_test(what_does_not_belong_is_named),
-        cmocka_unit_test(of_wrong_files_the_first_is_named_and_the_rest_counted),
-        cmocka_unit_test(rows_to_predict_are_an_image_or_a_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,13 @@
  * file they are
  * in; classes have the model's numbers; what cannot be known is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 
 enum { WIDTH = 4, ROWS = 3 };
 
@@ -44,6 +38,8 @@ teardown(void **state)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_ALL(setup, teardown)
 
 static float
 wanted(const struct data_scaling *like, size_t i)
@@ -87,12 +83,10 @@ check_rows(const char *name, const struct data_scaling *like)
     data_close(&set);
 }
 
-static void
-a_row_is_the_same_sample_in_any_file(void **state)
+TEST(a_row_is_the_same_sample_in_any_file)
 {
     static const char *const type[] = {"|u1", "<i4", ">i8", "<f4", "<f8", ">f8"};
     static const struct data_scaling *const like[] = {&by_columns, &by_bytes, &as_it_is};
-    (void)state;
     write_table("rows.csv", value, ROWS);
     for (size_t i = 0; i < sizeof type / sizeof *type; i++) {
         char name[16];
@@ -124,8 +118,7 @@ write_marked(const char *name, const double *x)
     assert_int_equal(fclose(file), 0);
 }
 
-static void
-what_cannot_be_known_is_refused(void **state)
+TEST(what_cannot_be_known_is_refused)
 {
     static const double half[] = {0, 0.5, 1, 255}, share[] = {0, 1, 1, 0}, high[] = {0, 1, 256, 2};
     static const struct {
@@ -147,7 +140,6 @@ what_cannot_be_known_is_refused(void **state)
         {"half.npy", &by_convert, "the model learned from arrays that convert had scaled"},
         {"half.csv", &by_convert, "or --scaled if its numbers are scaled like those"},
     };
-    (void)state;
     write_table("half.csv", half, 1);
     write_table("share.csv", share, 1);
     npy_make_file(&folder, "half.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, half);
@@ -175,11 +167,9 @@ what_cannot_be_known_is_refused(void **state)
     }
 }
 
-static void
-the_hash_is_also_of_how_arrays_are_scaled(void **state)
+TEST(the_hash_is_also_of_how_arrays_are_scaled)
 {
     uint64_t hash[2];
-    (void)state;
     write_marked("marked.npy", value);
     npy_make_file(&folder, "plain.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, value);
     for (int i = 0; i < 2; i++) {
@@ -195,8 +185,7 @@ the_hash_is_also_of_how_arrays_are_scaled(void **state)
 }
 
 /* Pictures whose channels come last have as many elements. */
-static void
-samples_of_another_shape_are_refused(void **state)
+TEST(samples_of_another_shape_are_refused)
 {
     static const struct data_scaling colours = {.input = {3, {2, 3, 4}}},
                                      square = {.input = {3, {2, 2, 2}}},
@@ -222,7 +211,6 @@ samples_of_another_shape_are_refused(void **state)
         {{"<f4", 3, {1, 4, 6}}, &flat, "[1, 4, 6], but the model learned from [24]"},
     };
     static const double x[24] = {0};
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct data_set *set;
         npy_make_file(&folder, "s.npy", &row[i].make, x);
@@ -234,11 +222,9 @@ samples_of_another_shape_are_refused(void **state)
     }
 }
 
-static void
-bytes_are_not_scaled_already(void **state)
+TEST(bytes_are_not_scaled_already)
 {
     struct data_set *set;
-    (void)state;
     npy_make_file(&folder, "u1.npy", &(struct npy_make){"|u1", 2, {ROWS, WIDTH}}, value);
     assert_int_equal(data_open_rows(&set, &by_bytes, folder_path(&folder, "u1.npy"),
                                     DATA_HEADER_AUTO, true, &why),
@@ -252,8 +238,7 @@ bytes_are_not_scaled_already(void **state)
 }
 
 /* A missing cell among numbers that are scaled already is the same sample as among those that are not. */
-static void
-a_missing_cell_is_the_scaled_mean(void **state)
+TEST(a_missing_cell_is_the_scaled_mean)
 {
     static struct data_field field[WIDTH] = {
         {.fill = 5}, {.fill = 17.5f}, {.fill = 1000.25f}, {.fill = 2}};
@@ -261,7 +246,6 @@ a_missing_cell_is_the_scaled_mean(void **state)
     static const char *const text[] = {"9,NA,,3\n", "3,NA,,3\n"}; /* (9 - 3) * 0.5 = 3 */
     struct data_scaling like = by_columns;
     float x[2][WIDTH];
-    (void)state;
     like.table = &table;
     for (int scaled = 0; scaled < 2; scaled++) {
         struct data_set *set;
@@ -284,14 +268,12 @@ class_of(const struct data_scaling *like, const char *name)
     return data_like_class(like, name, strlen(name));
 }
 
-static void
-names_are_classes_of_the_model(void **state)
+TEST(names_are_classes_of_the_model)
 {
     static const char word[][DATA_NAME_SIZE] = {"dog", "cat", "r\303\266t"};
     static const char number[][DATA_NAME_SIZE] = {"3", "1", "2.5", "x", "9007199254740993"};
     const struct data_scaling words = {.class_name = word, .class_count = 3};
     const struct data_scaling numbers = {.class_name = number, .class_count = 5};
-    (void)state;
     assert_int_equal(class_of(&words, "dog"), 0);
     assert_int_equal(class_of(&words, "r\303\266t"), 2);
     assert_int_equal(class_of(&words, "Dog"), -ENOENT);
@@ -319,8 +301,7 @@ label_at(const struct data_set *set, uint32_t i, float *x)
     return label;
 }
 
-static void
-labels_of_every_source_are_those_of_the_model(void **state)
+TEST(labels_of_every_source_are_those_of_the_model)
 {
     static const char name[][DATA_NAME_SIZE] = {"b", "unused", "a"};
     static const char digit[][DATA_NAME_SIZE] = {"9", "8", "7", "6", "5", "4", "3", "2", "1", "0"};
@@ -336,7 +317,6 @@ labels_of_every_source_are_those_of_the_model(void **state)
                                   .class_name = digit,
                                   .class_count = 10};
     float x[784];
-    (void)state;
     folder_write(&folder, "t.csv", table, strlen(table));
     struct data_spec csv = {.source = DATA_CSV, .dir = folder.path, .file = "t.csv", .like = &two};
     struct data_set *set = open_set(&csv);
@@ -370,20 +350,4 @@ labels_of_every_source_are_those_of_the_model(void **state)
     expect_refused(&glyphs, -EINVAL, "training sample 3: class 3, expected a class of the model");
     two.class_name = few;
     expect_refused(&csv, -EBADMSG, "\"a\", expected a class of the model: 0, 1, 2");
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_the_same_sample_in_any_file),
-        cmocka_unit_test(what_cannot_be_known_is_refused),
-        cmocka_unit_test(the_hash_is_also_of_how_arrays_are_scaled),
-        cmocka_unit_test(samples_of_another_shape_are_refused),
-        cmocka_unit_test(bytes_are_not_scaled_already),
-        cmocka_unit_test(a_missing_cell_is_the_scaled_mean),
-        cmocka_unit_test(names_are_classes_of_the_model),
-        cmocka_unit_test(labels_of_every_source_are_those_of_the_model),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

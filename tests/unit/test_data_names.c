@@ -1,10 +1,9 @@
 /* test_data_names.c - which name differs between the data of two nodes, told from the texts of their jobs. */
-#include <stdlib.h>
-
 #include "node/job/config.h"
 #include "node/job/data_text.h"
 #include "tests/support/folder.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 
 static const char job[] = "data: {source: csv, file: 't # names: x'}\nmodel: [{dense: 2}]\n";
 
@@ -20,8 +19,7 @@ set_of(const char *table)
     return set;
 }
 
-static void
-the_first_name_that_differs_is_told(void **state)
+TEST(the_first_name_that_differs_is_told)
 {
     static const char table[] = "x,y,z\na,2,cat\nb,4,dog\na,6,cat\n";
     static const struct {
@@ -36,7 +34,6 @@ the_first_name_that_differs_is_told(void **state)
         {"a,2,cat\nb,4,dog\na,6,cat\n", "column 1 is '' there, 'x' here"},
         {"x,y,z\na,2,cat\nb,4,dog\na,6,eel\n", "class 2 is 'eel' there, '2' here"},
     };
-    (void)state;
     struct data_set *ours = set_of(table);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char words[256] = "none";
@@ -55,15 +52,13 @@ the_first_name_that_differs_is_told(void **state)
     data_close(&ours);
 }
 
-static void
-a_model_is_compared_where_both_have_names(void **state)
+TEST(a_model_is_compared_where_both_have_names)
 {
     static const char table[] = "x,y,z\na,2,cat\nb,4,dog\na,6,cat\n";
     static const char names[][DATA_NAME_SIZE] = {"cat", "eel", "owl"};
     struct data_set *data = set_of(table), *plain = set_of("1,3,0\n2,4,1\n3,5,1\n");
     struct data_scaling model, none;
     char words[256];
-    (void)state;
     data_scaling(data, &model);
     data_scaling(plain, &none);
     assert_false(data_text_differ_model(&model, data, words, sizeof words));
@@ -80,27 +75,14 @@ a_model_is_compared_where_both_have_names(void **state)
 }
 
 /* What another node sends may be anything. */
-static void
-a_text_without_names_differs_in_none(void **state)
+TEST(a_text_without_names_differs_in_none)
 {
     static const char *const texts[] = {
         "", "\n#", "\n# names: ", "\n# names: {\"class 0\": 1", "\n# names: []", "\n\n"};
     struct data_set *ours = set_of("1,0\n2,1\n3,1\n");
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char words[256];
         assert_false(data_text_differ(texts[i], strlen(texts[i]), ours, words, sizeof words));
     }
     data_close(&ours);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_name_that_differs_is_told),
-        cmocka_unit_test(a_model_is_compared_where_both_have_names),
-        cmocka_unit_test(a_text_without_names_differs_in_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,14 @@
 /* test_data_npy.c - arrays as a source: parts, labels, numbers, and files that go bad in use. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 
 enum { ROWS = 50, WIDTH = 6 };
 
@@ -48,10 +42,11 @@ teardown(void **state)
     return 0;
 }
 
-static void
-every_row_is_in_one_part_with_its_label(void **state)
+TEST_EACH(setup, teardown)
+
+TEST(every_row_is_in_one_part_with_its_label)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_set *set = open_set(&f->spec);
     const struct data_info *info = data_info(set);
     size_t seen[ROWS] = {0}, moved = 0;
@@ -83,10 +78,9 @@ every_row_is_in_one_part_with_its_label(void **state)
     data_close(&set);
 }
 
-static void
-the_split_follows_seed_and_share_and_the_hash_both(void **state)
+TEST(the_split_follows_seed_and_share_and_the_hash_both)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     const struct data_spec specs[] = {
         f->spec,
         {.source = DATA_NPY, .dir = f->folder.path, .seed = 4},
@@ -112,10 +106,9 @@ the_split_follows_seed_and_share_and_the_hash_both(void **state)
     data_close(&set);
 }
 
-static void
-bytes_are_pixels_and_other_types_are_numbers(void **state)
+TEST(bytes_are_pixels_and_other_types_are_numbers)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     static const char *const types[] = {"|u1", "<f4", ">f8", "<i4"};
     const uint32_t index = 5;
     float row = 0;
@@ -136,10 +129,9 @@ bytes_are_pixels_and_other_types_are_numbers(void **state)
     }
 }
 
-static void
-a_table_has_the_label_in_its_last_column(void **state)
+TEST(a_table_has_the_label_in_its_last_column)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_spec spec = f->spec;
     spec.file = "table.npy";
     for (size_t i = 0; i < ROWS; i++)
@@ -164,10 +156,9 @@ a_table_has_the_label_in_its_last_column(void **state)
     expect_refused(&spec, -EBADMSG, "table.npy: 1 dimensions and rows of 1, expected a table");
 }
 
-static void
-test_files_of_their_own_are_taken_as_they_are(void **state)
+TEST(test_files_of_their_own_are_taken_as_they_are)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_spec spec = f->spec;
     spec.test_images = "x.npy", spec.test_labels = "y.npy";
     npy_make_file(&f->folder, "x.npy", &(struct npy_make){">f8", 3, {3, 2, 3}}, f->value);
@@ -190,10 +181,9 @@ test_files_of_their_own_are_taken_as_they_are(void **state)
     expect_refused(&spec, -EBADMSG, "x.npy: samples of another shape than those of");
 }
 
-static void
-wrong_labels_are_named(void **state)
+TEST(wrong_labels_are_named)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     static const double bad[] = {-1, 1024, 0.5};
     for (size_t i = 0; i < 3; i++) {
         f->label[30] = bad[i];
@@ -217,10 +207,9 @@ wrong_labels_are_named(void **state)
     expect_refused(&f->spec, -ENOENT, "no features.npy in the folder ");
 }
 
-static void
-a_file_that_shrinks_in_use_is_a_failure_of_the_set(void **state)
+TEST(a_file_that_shrinks_in_use_is_a_failure_of_the_set)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     struct data_set *set = open_set(&f->spec);
     char path[512];
     struct stat st;
@@ -243,13 +232,10 @@ a_file_that_shrinks_in_use_is_a_failure_of_the_set(void **state)
     data_close(&set);
 }
 
-#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 /* The fixture's arrays, cut after 20 rows and named by patterns, give the same samples. */
-static void
-arrays_of_a_pattern_are_one(void **state)
+TEST(arrays_of_a_pattern_are_one)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     float x[2][WIDTH];
     int32_t label[2];
     struct data_set *one = open_set(&f->spec), *two;
@@ -285,20 +271,4 @@ arrays_of_a_pattern_are_one(void **state)
     expect_refused(&spec, -EBADMSG, "y-*.npy: 50 labels, expected 51, one per row of x-?.npy");
     spec.train_images = "z-*.npy";
     expect_refused(&spec, -ENOENT, "no z-*.npy in the folder ");
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_FILES(every_row_is_in_one_part_with_its_label),
-        WITH_FILES(the_split_follows_seed_and_share_and_the_hash_both),
-        WITH_FILES(bytes_are_pixels_and_other_types_are_numbers),
-        WITH_FILES(a_table_has_the_label_in_its_last_column),
-        WITH_FILES(test_files_of_their_own_are_taken_as_they_are),
-        WITH_FILES(arrays_of_a_pattern_are_one),
-        WITH_FILES(wrong_labels_are_named),
-        WITH_FILES(a_file_that_shrinks_in_use_is_a_failure_of_the_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* test_data_text.c - windows of bytes and the bytes behind them. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/sets.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 1000 };
 
@@ -39,10 +33,10 @@ teardown(void **state)
     return 0;
 }
 
-static void
-a_sample_is_a_window_and_its_labels_the_bytes_behind(void **state)
+TEST_EACH(setup, teardown)
+
+TEST(a_sample_is_a_window_and_its_labels_the_bytes_behind)
 {
-    (void)state;
     static const size_t contexts[] = {1, 7, 32, 199};
     for (size_t c = 0; c < 4; c++) {
         const size_t context = contexts[c], begin[2] = {0, 800}, end[2] = {800, SIZE};
@@ -83,10 +77,8 @@ hash_of(const struct data_spec *spec)
 }
 
 /* The last label is behind the last window: that byte counts, those behind it are not used. */
-static void
-the_hash_is_that_of_all_bytes_used(void **state)
+TEST(the_hash_is_that_of_all_bytes_used)
 {
-    (void)state;
     const struct data_spec spec = {
         .source = DATA_TEXT, .dir = folder.path, .file = "t", .context = 33};
     struct data_spec other = spec;
@@ -110,10 +102,8 @@ the_hash_is_that_of_all_bytes_used(void **state)
     assert_true(hash_of(&other) != hash);
 }
 
-static void
-files_that_are_too_short_too_long_or_no_text_are_refused(void **state)
+TEST(files_that_are_too_short_too_long_or_no_text_are_refused)
 {
-    (void)state;
     struct data_spec spec = {.source = DATA_TEXT, .dir = folder.path, .file = "t", .context = 200};
     size_t packed;
     expect_refused(&spec, -EBADMSG,
@@ -141,17 +131,4 @@ files_that_are_too_short_too_long_or_no_text_are_refused(void **state)
     assert_int_equal(truncate(folder_path(&folder, "e"), ((off_t)1 << 30) + 1), 0);
     spec.file = "e";
     expect_refused(&spec, -EFBIG, "e: 1073741825 bytes, expected at most 1073741824");
-}
-
-#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_FILE(a_sample_is_a_window_and_its_labels_the_bytes_behind),
-        WITH_FILE(the_hash_is_that_of_all_bytes_used),
-        WITH_FILE(files_that_are_too_short_too_long_or_no_text_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

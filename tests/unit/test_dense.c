@@ -1,11 +1,6 @@
 /* A dense layer of known numbers, forward and backward; any row count. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 
 static const struct nn_shape input = {1, {3}};
 static const float params[] = {1, 2, 3, -1, 0, 1, 10, 20}; /* W [2, 3], b [2] */
@@ -26,6 +21,8 @@ known_numbers(void **state)
     assert_memory_equal(one.grad, ((const float[]){1, 0, 2, 3, -1, 4, 1, 1}), 8 * sizeof(float));
     one_layer_close(&one);
 }
+TEST_OF(known_numbers, "portable")
+TEST_OF(known_numbers, "openblas")
 
 static void
 without_bias(void **state)
@@ -41,13 +38,13 @@ without_bias(void **state)
     assert_memory_equal(y, ((const float[]){7, 1}), sizeof y);
     one_layer_close(&one);
 }
+TEST_OF(without_bias, "portable")
+TEST_OF(without_bias, "openblas")
 
 /* Sums run in order over the inputs, so a row's bits do not depend on its shard. (OpenBLAS does not promise
  * that.) */
-static void
-a_row_has_the_same_bits_in_any_shard(void **state)
+TEST(a_row_has_the_same_bits_in_any_shard)
 {
-    (void)state;
     nn_init("portable");
     enum { IN = 333, OUT = 70, ROWS = 150 };
     static float w[IN * OUT + OUT], x[IN * ROWS], y[OUT * ROWS], alone[OUT];
@@ -67,17 +64,4 @@ a_row_has_the_same_bits_in_any_shard(void **state)
     }
     one_layer_close(&all);
     one_layer_close(&one);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(known_numbers, "portable"),
-        cmocka_unit_test_prestate(known_numbers, "openblas"),
-        cmocka_unit_test_prestate(without_bias, "portable"),
-        cmocka_unit_test_prestate(without_bias, "openblas"),
-        cmocka_unit_test(a_row_has_the_same_bits_in_any_shard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,23 +4,17 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mesh/net/discover_iface.h"
 #include "mesh/net/discover_resolve.h"
 #include "tests/support/local_name.h"
+#include "tests/support/test.h"
 
 static uint64_t
 now_us(void)
@@ -101,10 +95,8 @@ open_on(const char *interface, uint16_t port, uint64_t group, uint64_t *id)
     return discover;
 }
 
-static void
-names_rank_hardware_over_bridges(void **state)
+TEST(names_rank_hardware_over_bridges)
 {
-    (void)state;
     assert_true(iface_rank("enp3s0", true, false) > iface_rank("eth0", false, false));
     assert_true(iface_rank("eth0", false, false) > iface_rank("docker0", false, true));
     assert_true(iface_rank("eth0", false, true) > iface_rank("eth1", false, false));
@@ -114,10 +106,8 @@ names_rank_hardware_over_bridges(void **state)
     assert_int_equal(iface_rank("br0", false, false), 2); /* a bridge somebody made by hand */
 }
 
-static void
-a_network_of_more_than_two_addresses_has_a_broadcast_address(void **state)
+TEST(a_network_of_more_than_two_addresses_has_a_broadcast_address)
 {
-    (void)state;
     static const struct {
         const char *address, *mask, *broadcast;
     } networks[] = {
@@ -134,10 +124,8 @@ a_network_of_more_than_two_addresses_has_a_broadcast_address(void **state)
                          inet_addr(networks[i].broadcast));
 }
 
-static void
-lo_means_loopback_only(void **state)
+TEST(lo_means_loopback_only)
 {
-    (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
     struct why why;
@@ -150,10 +138,8 @@ lo_means_loopback_only(void **state)
     }
 }
 
-static void
-any_interface_includes_loopback_last(void **state)
+TEST(any_interface_includes_loopback_last)
 {
-    (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
     struct why why;
@@ -164,10 +150,8 @@ any_interface_includes_loopback_last(void **state)
         assert_true(list[i].rank >= list[i + 1].rank);
 }
 
-static void
-an_unusable_interface_is_named_with_the_usable_ones(void **state)
+TEST(an_unusable_interface_is_named_with_the_usable_ones)
 {
-    (void)state;
     static const char *const bad[] = {"nosuch0", "203.0.113.77", "", "%s%n",
                                       "a-name-too-long-for-any-kernel"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -181,10 +165,8 @@ an_unusable_interface_is_named_with_the_usable_ones(void **state)
     }
 }
 
-static void
-three_nodes_meet_on_loopback_and_skip_strangers(void **state)
+TEST(three_nodes_meet_on_loopback_and_skip_strangers)
 {
-    (void)state;
     uint16_t port = free_udp_port();
     uint64_t group = any(), id[4];
     struct discover *node[4];
@@ -228,10 +210,8 @@ send_to(uint16_t port, const void *data, size_t size)
     close(fd);
 }
 
-static void
-junk_and_farewells_are_not_reported(void **state)
+TEST(junk_and_farewells_are_not_reported)
 {
-    (void)state;
     uint16_t port = free_udp_port();
     uint64_t group = any(), id;
     struct discover *node = open_on("lo", port, group, &id);
@@ -274,10 +254,8 @@ junk_and_farewells_are_not_reported(void **state)
     discover_destroy(&node);
 }
 
-static void
-a_flood_is_read_in_portions(void **state)
+TEST(a_flood_is_read_in_portions)
 {
-    (void)state;
     uint16_t port = free_udp_port();
     uint64_t group = any(), id;
     struct discover *node = open_on("lo", port, group, &id);
@@ -298,10 +276,8 @@ a_flood_is_read_in_portions(void **state)
     discover_destroy(&node);
 }
 
-static void
-seeds_are_looked_up_and_reported(void **state)
+TEST(seeds_are_looked_up_and_reported)
 {
-    (void)state;
     struct proto_endpoint seeds[] = {
         {"192.0.2.7", 1234}, {"", 2345}, {"no-such-host.invalid", 1}, {"::1", 3456}};
     snprintf(seeds[1].host, sizeof seeds[1].host, "%s", local_name());
@@ -329,10 +305,8 @@ seeds_are_looked_up_and_reported(void **state)
     discover_destroy(&node);
 }
 
-static void
-numbers_are_told_from_names(void **state)
+TEST(numbers_are_told_from_names)
 {
-    (void)state;
     static const char *const numbers[] = {"1.2.3.4", "::1", "fe80::1%eth0", "::ffff:1.2.3.4"};
     static const char *const names[] = {"", "localhost", "1.2.3", "1.2.3.4%eth0", "a::b::c", "%"};
     for (size_t i = 0; i < 4; i++)
@@ -347,10 +321,8 @@ own_handler(int number)
     (void)number;
 }
 
-static void
-zbeacon_serves_the_best_interface_and_leaves_signals_alone(void **state)
+TEST(zbeacon_serves_the_best_interface_and_leaves_signals_alone)
 {
-    (void)state;
     struct iface list[IFACES_MAX];
     size_t count;
     struct why why;
@@ -394,10 +366,8 @@ zbeacon_serves_the_best_interface_and_leaves_signals_alone(void **state)
     discover_destroy(&node[0]);
 }
 
-static void
-a_taken_udp_port_is_named(void **state)
+TEST(a_taken_udp_port_is_named)
 {
-    (void)state;
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t at_size = sizeof at;
@@ -412,24 +382,4 @@ a_taken_udp_port_is_named(void **state)
     assert_non_null(strstr(why.line, number));
     assert_null(discover);
     close(fd);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_rank_hardware_over_bridges),
-        cmocka_unit_test(a_network_of_more_than_two_addresses_has_a_broadcast_address),
-        cmocka_unit_test(lo_means_loopback_only),
-        cmocka_unit_test(any_interface_includes_loopback_last),
-        cmocka_unit_test(an_unusable_interface_is_named_with_the_usable_ones),
-        cmocka_unit_test(three_nodes_meet_on_loopback_and_skip_strangers),
-        cmocka_unit_test(junk_and_farewells_are_not_reported),
-        cmocka_unit_test(a_flood_is_read_in_portions),
-        cmocka_unit_test(seeds_are_looked_up_and_reported),
-        cmocka_unit_test(numbers_are_told_from_names),
-        cmocka_unit_test(zbeacon_serves_the_best_interface_and_leaves_signals_alone),
-        cmocka_unit_test(a_taken_udp_port_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

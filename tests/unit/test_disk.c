@@ -9,20 +9,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { NEVER = -1, SHORT_WRITE = 7 };
 
@@ -127,6 +122,8 @@ remove_directory(void **state)
     return rmdir(dir);
 }
 
+TEST_ALL(make_directory, remove_directory)
+
 static void
 no_faults(void)
 {
@@ -166,10 +163,8 @@ exists(const char *file)
 
 static const char new_text[] = "the new content, long enough for several short writes";
 
-static void
-a_file_is_written_and_read(void **state)
+TEST(a_file_is_written_and_read)
 {
-    (void)state;
     no_faults();
     assert_int_equal(write_text("old"), 0);
     assert_content("old");
@@ -181,10 +176,8 @@ a_file_is_written_and_read(void **state)
     assert_false(fault.bad_order);
 }
 
-static void
-whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left(void **state)
+TEST(whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left)
 {
-    (void)state;
     const int errors[] = {EIO, ENOSPC, EDQUOT, EROFS};
     int failures = 0;
     for (int k = 0;; k++) {
@@ -216,10 +209,8 @@ whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left(void **state)
     assert_false(fault.bad_order);
 }
 
-static void
-wherever_the_process_dies_the_file_is_old_or_new(void **state)
+TEST(wherever_the_process_dies_the_file_is_old_or_new)
 {
-    (void)state;
     int old = 0, new = 0, status = 0;
     for (int k = 0; status == 0 || WEXITSTATUS(status) == 9; k++) {
         no_faults();
@@ -249,10 +240,8 @@ wherever_the_process_dies_the_file_is_old_or_new(void **state)
     assert_false(exists(temp));
 }
 
-static void
-interrupted_calls_are_repeated(void **state)
+TEST(interrupted_calls_are_repeated)
 {
-    (void)state;
     for (int k = 1; k < 4; k++) {
         no_faults();
         fault.fail_at = k;
@@ -262,10 +251,8 @@ interrupted_calls_are_repeated(void **state)
     }
 }
 
-static void
-a_medium_that_returns_other_bytes_is_noticed(void **state)
+TEST(a_medium_that_returns_other_bytes_is_noticed)
 {
-    (void)state;
     no_faults();
     assert_int_equal(write_text("old"), 0);
     fault.corrupt = true;
@@ -275,10 +262,8 @@ a_medium_that_returns_other_bytes_is_noticed(void **state)
     assert_content("old");
 }
 
-static void
-a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
+TEST(a_full_disk_gives_a_clear_line_and_leaves_nothing)
 {
-    (void)state;
     struct rlimit old_limit, limit;
     no_faults();
     assert_int_equal(write_text("old"), 0);
@@ -296,10 +281,8 @@ a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
     assert_content("old");
 }
 
-static void
-what_is_no_file_is_refused(void **state)
+TEST(what_is_no_file_is_refused)
 {
-    (void)state;
     uint8_t *data;
     size_t size;
     no_faults();
@@ -328,19 +311,4 @@ what_is_no_file_is_refused(void **state)
     assert_false(exists(temp));
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(write_text("x"), 0);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_is_written_and_read),
-        cmocka_unit_test(whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left),
-        cmocka_unit_test(wherever_the_process_dies_the_file_is_old_or_new),
-        cmocka_unit_test(interrupted_calls_are_repeated),
-        cmocka_unit_test(a_medium_that_returns_other_bytes_is_noticed),
-        cmocka_unit_test(a_full_disk_gives_a_clear_line_and_leaves_nothing),
-        cmocka_unit_test(what_is_no_file_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

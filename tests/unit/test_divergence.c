@@ -1,14 +1,7 @@
 /* Whose state is wrong when nodes tell different hashes before the same round. Node 5 has hash 77 before round 0. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 static const unsigned ids[] = {7, 8, 9};
 
@@ -49,10 +42,8 @@ tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
     tell_since(lone, id, round, hash, 0);
 }
 
-static void
-the_odd_one_of_three_is_left_out(void **state)
+TEST(the_odd_one_of_three_is_left_out)
 {
-    (void)state;
     struct lone *lone = mesh_of(2);
     tell(lone, 8, 0, 0); /* heard, and no hash yet */
     tell(lone, 7, 0, 66);
@@ -67,10 +58,8 @@ the_odd_one_of_three_is_left_out(void **state)
 }
 
 /* A heartbeat from before node 7 went back and computed again comes after newer ones. */
-static void
-what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
+TEST(what_a_member_of_the_plan_said_long_ago_does_not_count)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
@@ -94,10 +83,8 @@ what_a_member_of_the_plan_said_long_ago_does_not_count(void **state)
 
 /* Node 7 was wrong long ago. That 8 and 9 had our state then says nothing of a later round, before which 9 has another
  * one. (Engine rounds, seed 6765671 of the simulator.) */
-static void
-who_agreed_long_ago_has_no_voice_in_a_later_round(void **state)
+TEST(who_agreed_long_ago_has_no_voice_in_a_later_round)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
@@ -119,10 +106,8 @@ who_agreed_long_ago_has_no_voice_in_a_later_round(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_is_outvoted_goes_back(void **state)
+TEST(who_is_outvoted_goes_back)
 {
-    (void)state;
     struct lone *lone = mesh_of(2);
     tell(lone, 8, 0, 0); /* heard, and no hash yet */
     tell(lone, 7, 0, 66);
@@ -137,10 +122,8 @@ who_is_outvoted_goes_back(void **state)
     lone_destroy(&lone);
 }
 
-static void
-the_vote_does_not_wait_for_ever(void **state)
+TEST(the_vote_does_not_wait_for_ever)
 {
-    (void)state;
     struct lone *lone = mesh_of(3);
     tell(lone, 8, 0, 0);
     tell(lone, 7, 0, 66);
@@ -151,10 +134,8 @@ the_vote_does_not_wait_for_ever(void **state)
     lone_destroy(&lone);
 }
 
-static void
-two_who_differ_again_and_again_part(void **state)
+TEST(two_who_differ_again_and_again_part)
 {
-    (void)state;
     struct lone *lone = mesh_of(1);
     for (int k = 1; k <= DIVERGENCE_TIES; k++) {
         assert_int_equal(lone_logged(lone, "no longer train together"), 0);
@@ -178,10 +159,8 @@ two_who_differ_again_and_again_part(void **state)
 }
 
 /* Who has had enough of it first tells the other one, which would go back for ever. */
-static void
-who_refuses_has_no_say(void **state)
+TEST(who_refuses_has_no_say)
 {
-    (void)state;
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_EXPELLED}};
     struct lone *lone = mesh_of(1);
     tell(lone, 7, 0, 66);
@@ -218,10 +197,8 @@ tie_with_one_ahead(void)
     return lone;
 }
 
-static void
-of_one_against_one_who_is_ahead_decides(void **state)
+TEST(of_one_against_one_who_is_ahead_decides)
 {
-    (void)state;
     struct lone *lone = tie_with_one_ahead();
     tell_past(lone, 8, 66);
     assert_true(lone->back);
@@ -244,10 +221,8 @@ of_one_against_one_who_is_ahead_decides(void **state)
 }
 
 /* Node 5 is behind two others, and its own state has changed: it must not train on with it. */
-static void
-who_follows_with_a_wrong_state_goes_back(void **state)
+TEST(who_follows_with_a_wrong_state_goes_back)
 {
-    (void)state;
     struct lone *lone = mesh_of(2);
     tell(lone, 7, 1, 88);
     tell(lone, 8, 1, 88);
@@ -283,10 +258,8 @@ dropped_and_deaf(uint64_t mutant)
     return lone;
 }
 
-static void
-members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
+TEST(members_of_a_plan_that_differed_are_heard_before_the_next)
 {
-    (void)state;
     struct lone *lone = dropped_and_deaf(0);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
     assert_int_equal(lone_members(lone), 0);
@@ -297,10 +270,8 @@ members_of_a_plan_that_differed_are_heard_before_the_next(void **state)
 
 /* Waiting for them saves time, no more: who goes on alone meanwhile, from the wrong state, goes back below the round of
  * the plan as soon as it is told, and makes no plan with them until then. */
-static void
-without_waiting_for_them_the_past_tells(void **state)
+TEST(without_waiting_for_them_the_past_tells)
 {
-    (void)state;
     struct lone *lone = dropped_and_deaf(MUTANT_UNTOLD);
     lone_run(lone, 20);
     assert_int_equal(lone_members(lone), 1);
@@ -325,10 +296,8 @@ without_waiting_for_them_the_past_tells(void **state)
 }
 
 /* As with two others, but nobody knows who is right, so both compute again. */
-static void
-who_follows_one_that_differs_computes_again(void **state)
+TEST(who_follows_one_that_differs_computes_again)
 {
-    (void)state;
     struct lone *lone = mesh_of(1);
     tell(lone, 7, 1, 88);
     assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
@@ -338,10 +307,8 @@ who_follows_one_that_differs_computes_again(void **state)
     lone_destroy(&lone);
 }
 
-static void
-of_two_ahead_who_differ_neither_is_fetched(void **state)
+TEST(of_two_ahead_who_differ_neither_is_fetched)
 {
-    (void)state;
     struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 0); /* no hash: nothing to fetch */
     tell(lone, 8, 9, 66);
@@ -360,10 +327,8 @@ of_two_ahead_who_differ_neither_is_fetched(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_was_accused_is_not_fetched_from(void **state)
+TEST(who_was_accused_is_not_fetched_from)
 {
-    (void)state;
     struct lone *lone =
         lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32});
     lone_meet(lone, 7);
@@ -416,10 +381,8 @@ vote(uint64_t mutant, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t 
     return vote;
 }
 
-static void
-a_copy_of_a_wrong_state_does_not_outvote_who_computed(void **state)
+TEST(a_copy_of_a_wrong_state_does_not_outvote_who_computed)
 {
-    (void)state;
     for (int agreed = 0; agreed < 2; agreed++) {
         assert_int_equal(vote(0, agreed, 0, 0, 9), LOST); /* two have computed */
         assert_int_equal(vote(0, agreed, 0, 3, 9), TIED); /* one, and a copy of its state */
@@ -433,10 +396,8 @@ a_copy_of_a_wrong_state_does_not_outvote_who_computed(void **state)
 }
 
 /* Node 5 is behind. */
-static void
-copies_of_a_state_are_not_taken_against_who_computed(void **state)
+TEST(copies_of_a_state_are_not_taken_against_who_computed)
 {
-    (void)state;
     struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 66);
     tell_since(lone, 8, 9, 66, 8);
@@ -451,10 +412,8 @@ copies_of_a_state_are_not_taken_against_who_computed(void **state)
 
 /* Node 7 is wrong before round 1, and 8 and 9 have copied that. They go back first, and so compute themselves again: that makes
  * no witnesses of them of what they had. (Engine rounds, --staged, seed 2100181026 of the simulator.) */
-static void
-who_went_back_is_no_witness_of_its_copy(void **state)
+TEST(who_went_back_is_no_witness_of_its_copy)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 2; lone_train(lone))
         lone_run(lone, 1);
@@ -475,10 +434,8 @@ who_went_back_is_no_witness_of_its_copy(void **state)
     lone_destroy(&lone);
 }
 
-static void
-the_heartbeat_says_since_when_a_node_computes_itself(void **state)
+TEST(the_heartbeat_says_since_when_a_node_computes_itself)
 {
-    (void)state;
     struct lone *lone = mesh_of(1);
     tell(lone, 7, 0, 77);
     struct core *core = lone->core;
@@ -524,10 +481,8 @@ goes_back_for_the_past(bool inexact)
 }
 
 /* With train.exact: no, those who trained apart have different states, and nobody computes anything again. */
-static void
-a_past_that_differs_is_no_fault_when_sums_are_inexact(void **state)
+TEST(a_past_that_differs_is_no_fault_when_sums_are_inexact)
 {
-    (void)state;
     assert_true(goes_back_for_the_past(false));
     assert_false(goes_back_for_the_past(true));
 }
@@ -544,20 +499,16 @@ goes_back_for(uint64_t hash)
     return back;
 }
 
-static void
-of_two_inexact_states_one_is_kept(void **state)
+TEST(of_two_inexact_states_one_is_kept)
 {
-    (void)state;
     assert_true(goes_back_for(66));
     assert_false(goes_back_for(88));
     assert_false(goes_back_for(77));
 }
 
 /* Nobody goes back for ever because nothing ahead can be taken. */
-static void
-of_two_inexact_states_ahead_one_is_fetched(void **state)
+TEST(of_two_inexact_states_ahead_one_is_fetched)
 {
-    (void)state;
     for (int inexact = 0; inexact < 2; inexact++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
         lone_meet(lone, 7);
@@ -571,10 +522,8 @@ of_two_inexact_states_ahead_one_is_fetched(void **state)
 }
 
 /* Who is gone does not count: the two that are left must come to the same verdict. */
-static void
-who_is_gone_does_not_speak_for_an_inexact_state(void **state)
+TEST(who_is_gone_does_not_speak_for_an_inexact_state)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .inexact = true});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -591,34 +540,4 @@ who_is_gone_does_not_speak_for_an_inexact_state(void **state)
     }
     assert_true(lone->back); /* one against one, and the smaller hash is kept */
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_odd_one_of_three_is_left_out),
-        cmocka_unit_test(what_a_member_of_the_plan_said_long_ago_does_not_count),
-        cmocka_unit_test(who_agreed_long_ago_has_no_voice_in_a_later_round),
-        cmocka_unit_test(who_is_outvoted_goes_back),
-        cmocka_unit_test(the_vote_does_not_wait_for_ever),
-        cmocka_unit_test(two_who_differ_again_and_again_part),
-        cmocka_unit_test(who_refuses_has_no_say),
-        cmocka_unit_test(of_one_against_one_who_is_ahead_decides),
-        cmocka_unit_test(who_follows_with_a_wrong_state_goes_back),
-        cmocka_unit_test(members_of_a_plan_that_differed_are_heard_before_the_next),
-        cmocka_unit_test(without_waiting_for_them_the_past_tells),
-        cmocka_unit_test(who_follows_one_that_differs_computes_again),
-        cmocka_unit_test(of_two_ahead_who_differ_neither_is_fetched),
-        cmocka_unit_test(who_was_accused_is_not_fetched_from),
-        cmocka_unit_test(a_past_that_differs_is_no_fault_when_sums_are_inexact),
-        cmocka_unit_test(of_two_inexact_states_one_is_kept),
-        cmocka_unit_test(of_two_inexact_states_ahead_one_is_fetched),
-        cmocka_unit_test(a_copy_of_a_wrong_state_does_not_outvote_who_computed),
-        cmocka_unit_test(copies_of_a_state_are_not_taken_against_who_computed),
-        cmocka_unit_test(who_went_back_is_no_witness_of_its_copy),
-        cmocka_unit_test(the_heartbeat_says_since_when_a_node_computes_itself),
-        cmocka_unit_test(who_is_gone_does_not_speak_for_an_inexact_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

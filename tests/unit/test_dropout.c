@@ -1,12 +1,8 @@
 /* Dropout keeps the promised share, scales it, repeats itself and rests in evaluation. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 
 enum { N = 1003, ROWS = 40 };
 
@@ -22,10 +18,8 @@ open_dropout(struct one_layer *one, float drop)
         x[i] = 1 + (float)(i % 7);
 }
 
-static void
-the_promised_share_survives_scaled(void **state)
+TEST(the_promised_share_survives_scaled)
 {
-    (void)state;
     const float drops[] = {0, 0.1f, 0.5f, 0.9f};
     for (size_t d = 0; d < 4; d++) {
         struct one_layer one;
@@ -41,10 +35,8 @@ the_promised_share_survives_scaled(void **state)
     }
 }
 
-static void
-the_gradient_has_the_same_mask(void **state)
+TEST(the_gradient_has_the_same_mask)
 {
-    (void)state;
     struct one_layer one;
     open_dropout(&one, 0.4f);
     one_layer_forward(&one, x, y);
@@ -53,10 +45,8 @@ the_gradient_has_the_same_mask(void **state)
     one_layer_close(&one);
 }
 
-static void
-every_part_of_the_context_changes_the_mask(void **state)
+TEST(every_part_of_the_context_changes_the_mask)
 {
-    (void)state;
     struct one_layer one;
     open_dropout(&one, 0.5f);
     struct nn_context base = one.context;
@@ -73,26 +63,12 @@ every_part_of_the_context_changes_the_mask(void **state)
     one_layer_close(&one);
 }
 
-static void
-evaluation_changes_nothing(void **state)
+TEST(evaluation_changes_nothing)
 {
-    (void)state;
     struct one_layer one;
     open_dropout(&one, 0.5f);
     one.context.training = false;
     one_layer_forward(&one, x, y);
     assert_memory_equal(x, y, sizeof x);
     one_layer_close(&one);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_promised_share_survives_scaled),
-        cmocka_unit_test(the_gradient_has_the_same_mask),
-        cmocka_unit_test(every_part_of_the_context_changes_the_mask),
-        cmocka_unit_test(evaluation_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* Tokens become rows of a table, positions are added, and what is no token is bad. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"
+#include "tests/support/test.h"
 
-static void
-each_token_is_a_row_and_collects_its_gradient(void **state)
+TEST(each_token_is_a_row_and_collects_its_gradient)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
     const float w[] = {1, 2, 3, 4, 5, 6}, x[] = {2, 0, 2, 1, 2, 2};
@@ -29,10 +22,8 @@ each_token_is_a_row_and_collects_its_gradient(void **state)
     one_layer_close(&one);
 }
 
-static void
-what_is_no_token_is_nan(void **state)
+TEST(what_is_no_token_is_nan)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 1, .tokens = 3};
     const float w[] = {1, 2, 3}, x[] = {-1, 3, 0.5f, NAN, INFINITY, 1e30f, -0.0f, 2};
@@ -48,10 +39,8 @@ what_is_no_token_is_nan(void **state)
     one_layer_close(&one);
 }
 
-static void
-positions_are_added_to_every_row(void **state)
+TEST(positions_are_added_to_every_row)
 {
-    (void)state;
     enum { T = 50, C = 6, N = T * C };
     static float x[2 * N], y[2 * N], dy[2 * N], dx[2 * N], w[N];
     for (int sinusoidal = 0; sinusoidal < 2; sinusoidal++) {
@@ -76,10 +65,8 @@ positions_are_added_to_every_row(void **state)
     }
 }
 
-static void
-misplaced_layers_are_refused(void **state)
+TEST(misplaced_layers_are_refused)
 {
-    (void)state;
     const struct nn_layer_spec table = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
     const struct {
         struct nn_shape input;
@@ -101,16 +88,4 @@ misplaced_layers_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         model_refused(&wrong[i].input, wrong[i].layers, 2, NN_CROSS_ENTROPY, wrong[i].text);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_token_is_a_row_and_collects_its_gradient),
-        cmocka_unit_test(what_is_no_token_is_nan),
-        cmocka_unit_test(positions_are_added_to_every_row),
-        cmocka_unit_test(misplaced_layers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

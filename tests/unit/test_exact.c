@@ -4,18 +4,12 @@
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/exact_simd.h"
 #include "proto/mix.h"
 #include "proto/simd.h"
 #include "tests/support/exact_all.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 static float
@@ -34,10 +28,8 @@ table(const size_t *count, size_t tensors, unsigned shards)
     return exact;
 }
 
-static void
-blocks_never_straddle_two_tensors(void **state)
+TEST(blocks_never_straddle_two_tensors)
 {
-    (void)state;
     const size_t count[] = {1, 0, 1024, 1025, 10, 2048};
     struct exact *exact = table(count, 6, 12);
     const size_t first[] = {0, 1, 1025, 2049, 2050, 2060, 3084, 4108};
@@ -49,10 +41,8 @@ blocks_never_straddle_two_tensors(void **state)
     assert_null(exact);
 }
 
-static void
-an_empty_model_has_no_blocks(void **state)
+TEST(an_empty_model_has_no_blocks)
 {
-    (void)state;
     struct exact *exact = table(NULL, 0, 1);
     assert_int_equal(exact_blocks(exact), 0);
     assert_int_equal(exact_block_first(exact, 0), 0);
@@ -76,10 +66,8 @@ quantise(float g, int16_t exponent, unsigned shards, int32_t *over, int32_t *bad
     return own;
 }
 
-static void
-worked_examples_come_out(void **state)
+TEST(worked_examples_come_out)
 {
-    (void)state;
     static const struct {
         float g;
         int16_t exponent;
@@ -123,10 +111,8 @@ worked_examples_come_out(void **state)
     }
 }
 
-static void
-summed_shards_have_a_wider_range(void **state)
+TEST(summed_shards_have_a_wider_range)
 {
-    (void)state;
     const size_t one = 1;
     struct exact *exact = table(&one, 1, 4); /* 29 bits */
     int16_t exponent = 0;
@@ -147,10 +133,8 @@ summed_shards_have_a_wider_range(void **state)
     exact_destroy(&exact);
 }
 
-static void
-sixty_four_shards_of_maximal_values_do_not_overflow(void **state)
+TEST(sixty_four_shards_of_maximal_values_do_not_overflow)
 {
-    (void)state;
     enum { N = 37 };
     const size_t n = N;
     for (unsigned shards = 1; shards <= EXACT_SHARDS_MAX; shards++) {
@@ -177,10 +161,8 @@ sixty_four_shards_of_maximal_values_do_not_overflow(void **state)
     }
 }
 
-static void
-counters_belong_to_the_block_of_the_element(void **state)
+TEST(counters_belong_to_the_block_of_the_element)
 {
-    (void)state;
     const size_t count[] = {1500, 3};
     struct exact *exact = table(count, 2, 2);
     int16_t exponent[3] = {0, 0, 0};
@@ -215,10 +197,8 @@ naive_check(const int32_t *x, size_t first, size_t n)
     return (uint64_t)high << 32 | low;
 }
 
-static void
-checksums_are_linear_and_see_every_bit(void **state)
+TEST(checksums_are_linear_and_see_every_bit)
 {
-    (void)state;
     enum { N = 333 };
     int32_t a[N], b[N], sum[N];
     for (size_t n = 0; n <= N; n += n < 70 ? 1 : 37) {
@@ -243,10 +223,8 @@ checksums_are_linear_and_see_every_bit(void **state)
 }
 
 /* Pieces of any length give what one call gives. */
-static void
-pieces_equal_the_whole(void **state)
+TEST(pieces_equal_the_whole)
 {
-    (void)state;
     enum { N = 5000 };
     const size_t count[] = {1700, 1, 3299};
     struct exact *exact = table(count, 3, 12);
@@ -306,10 +284,8 @@ any_float(uint64_t i, float scale, float limit)
     return from_bits(r & 512 ? bits : bits ^ 0x80000000u);
 }
 
-static void
-both_instruction_sets_give_the_same_bits(void **state)
+TEST_OF_VARIANTS(both_instruction_sets_give_the_same_bits)
 {
-    (void)state;
     enum { N = 1024 };
     static float g[N], out[2][N];
     static int32_t own[2][N];
@@ -335,10 +311,8 @@ both_instruction_sets_give_the_same_bits(void **state)
     }
 }
 
-static void
-exponents_follow_the_sum(void **state)
+TEST(exponents_follow_the_sum)
 {
-    (void)state;
     enum { BITS = 27 };
     static const struct {
         int32_t sum;
@@ -370,10 +344,8 @@ exponents_follow_the_sum(void **state)
     exact_destroy(&exact);
 }
 
-static void
-silent_blocks_stay_near_the_loudest_of_their_tensor(void **state)
+TEST(silent_blocks_stay_near_the_loudest_of_their_tensor)
 {
-    (void)state;
     const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
     struct exact *exact = table(count, 2, 12);
     static int32_t sum[4 * EXACT_BLOCK];
@@ -394,10 +366,8 @@ silent_blocks_stay_near_the_loudest_of_their_tensor(void **state)
 }
 
 /* Each block of a tensor beside each other one, at every distance. */
-static void
-what_is_as_far_below_as_it_may_be_stays(void **state)
+TEST(what_is_as_far_below_as_it_may_be_stays)
 {
-    (void)state;
     const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
     struct exact *exact = table(count, 2, 12);
     for (int below = 0; below <= EXACT_SPREAD + 3; below++)
@@ -431,10 +401,8 @@ rounds_until_it_fits(const struct exact *exact, int16_t *exponent, const float *
     }
 }
 
-static void
-a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds(void **state)
+TEST(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds)
 {
-    (void)state;
     enum { N = 6000 };
     const size_t n = N;
     struct exact *exact = table(&n, 1, 12);
@@ -461,10 +429,8 @@ a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds(void **state)
     exact_destroy(&exact);
 }
 
-static void
-exponents_out_of_range_are_recognised(void **state)
+TEST(exponents_out_of_range_are_recognised)
 {
-    (void)state;
     const size_t count = 2000;
     struct exact *exact = table(&count, 1, 12);
     int16_t exponent[2] = {EXACT_EXPONENT_MIN, EXACT_EXPONENT_MAX};
@@ -477,10 +443,8 @@ exponents_out_of_range_are_recognised(void **state)
     exact_destroy(&exact);
 }
 
-static void
-exponents_out_of_range_count_as_the_nearest_one(void **state)
+TEST(exponents_out_of_range_count_as_the_nearest_one)
 {
-    (void)state;
     static const int16_t wild[] = {INT16_MIN, EXACT_EXPONENT_MIN - 1, EXACT_EXPONENT_MAX + 1,
                                    INT16_MAX};
     const size_t one = 1;
@@ -498,27 +462,4 @@ exponents_out_of_range_count_as_the_nearest_one(void **state)
         assert_memory_equal(&back[0], &back[1], sizeof back[0]);
     }
     exact_destroy(&exact);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_never_straddle_two_tensors),
-        cmocka_unit_test(an_empty_model_has_no_blocks),
-        cmocka_unit_test(worked_examples_come_out),
-        cmocka_unit_test(summed_shards_have_a_wider_range),
-        cmocka_unit_test(sixty_four_shards_of_maximal_values_do_not_overflow),
-        cmocka_unit_test(counters_belong_to_the_block_of_the_element),
-        cmocka_unit_test(checksums_are_linear_and_see_every_bit),
-        cmocka_unit_test(pieces_equal_the_whole),
-        unit_test_of_variants(both_instruction_sets_give_the_same_bits),
-        cmocka_unit_test(exponents_follow_the_sum),
-        cmocka_unit_test(silent_blocks_stay_near_the_loudest_of_their_tensor),
-        cmocka_unit_test(what_is_as_far_below_as_it_may_be_stays),
-        cmocka_unit_test(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds),
-        cmocka_unit_test(exponents_out_of_range_are_recognised),
-        cmocka_unit_test(exponents_out_of_range_count_as_the_nearest_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

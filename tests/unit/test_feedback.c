@@ -2,15 +2,10 @@
  * skipped; who did not compute a shard has it not; a span begins with nothing. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/train/feedback.h"
 #include "tests/support/mutant.h"
+#include "tests/support/test.h"
 
 enum { N = 5, SHARDS = 4, WARMUP = 2, SPAN = 4 };
 
@@ -28,9 +23,9 @@ static const struct state_event raised = {.raised = 1};
 static struct codec_grids grids; /* of a codec with memory */
 
 static int
-begin(void **context)
+begin(void **state)
 {
-    (void)context;
+    (void)state;
     const size_t count = N;
     assert_int_equal(exact_new(&grids.flush, &count, 1, SHARDS), 0);
     const struct state_job job = {.rules = {.until = UINT64_MAX, .epochs = 10},
@@ -47,13 +42,15 @@ begin(void **context)
 }
 
 static int
-end(void **context)
+end(void **state)
 {
-    (void)context;
+    (void)state;
     feedback_destroy(&feedback);
     exact_destroy(&grids.flush);
     return 0;
 }
+
+TEST_EACH(begin, end)
 
 /* Computes these shards, all elements g, and leaves `left` of them. Returns what came together for the first one. */
 static float
@@ -82,10 +79,8 @@ apply(const struct state_event *event)
     now_header = next_header;
 }
 
-static void
-what_waits_is_added_to_the_next_gradient(void **context)
+TEST(what_waits_is_added_to_the_next_gradient)
 {
-    (void)context;
     assert_true(compute(3, 1, 0.25f) == 1);
     apply(&stepped);
     assert_true(compute(1, 2, 0.5f) == 2.25f);
@@ -96,10 +91,8 @@ what_waits_is_added_to_the_next_gradient(void **context)
     assert_true(compute(3, 1, 0) == 1.5f);
 }
 
-static void
-a_round_that_is_done_again_or_skipped_leaves_it(void **context)
+TEST(a_round_that_is_done_again_or_skipped_leaves_it)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
     compute(1, 1, 0.5f);
@@ -125,32 +118,27 @@ begins_again_with(uint64_t mutants)
     return sum - 1;
 }
 
-static void
-what_waits_is_of_the_state_and_no_other(void **context)
+TEST(what_waits_is_of_the_state_and_no_other)
 {
     assert_true(begins_again_with(0) == 0.25f);
-    end(context);
-    begin(context);
+    end(test_state);
+    begin(test_state);
     assert_true(begins_again_with(CODING_MUTANT_RESIDUAL) == 0.5f);
-    end(context);
-    begin(context);
+    end(test_state);
+    begin(test_state);
     assert_true(begins_again_with(CODING_MUTANT_KEPT) == 0);
 }
 
-static void
-after_a_first_step_that_is_skipped_nothing_waits(void **context)
+TEST(after_a_first_step_that_is_skipped_nothing_waits)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&skipped);
     assert_true(compute(1, 2, 0) == 2);
     assert_int_equal(feedback_open(feedback, &now, 2, &whole, 0), -ENODATA);
 }
 
-static void
-who_did_not_compute_a_shard_has_it_not(void **context)
+TEST(who_did_not_compute_a_shard_has_it_not)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
     assert_int_equal(feedback_open(feedback, &now, 3, &whole, 0), -ENODATA);
@@ -160,10 +148,8 @@ who_did_not_compute_a_shard_has_it_not(void **context)
     assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
 }
 
-static void
-a_span_begins_with_nothing(void **context)
+TEST(a_span_begins_with_nothing)
 {
-    (void)context;
     for (unsigned step = 0; step < SPAN; step++) {
         assert_true(compute(1, 1, 0.25f) == (step > 0 ? 1.25f : 1));
         apply(&stepped);
@@ -176,8 +162,7 @@ a_span_begins_with_nothing(void **context)
 }
 
 /* Of a state that was copied from others, or of an older one, this node knows nothing, whatever it has computed. */
-static void
-what_waits_is_of_its_round_alone(void **context)
+TEST(what_waits_is_of_its_round_alone)
 {
     for (int applied = 0; applied < 2; applied++)
         for (int other = -1; other <= 1; other += 2) {
@@ -190,15 +175,13 @@ what_waits_is_of_its_round_alone(void **context)
             assert_true(state_carries(&now));
             assert_int_equal(feedback_open(feedback, &now, 1, &whole, 0), -ENODATA);
             assert_true(feedback_norm(feedback) == 0);
-            end(context);
-            begin(context);
+            end(test_state);
+            begin(test_state);
         }
 }
 
-static void
-a_state_that_is_gone_takes_it_along(void **context)
+TEST(a_state_that_is_gone_takes_it_along)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
     feedback_drop(feedback);
@@ -208,10 +191,8 @@ a_state_that_is_gone_takes_it_along(void **context)
 }
 
 /* Its gradient does not come: what waits goes on waiting. */
-static void
-a_shard_without_rows_keeps_it(void **context)
+TEST(a_shard_without_rows_keeps_it)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
     assert_int_equal(feedback_open(feedback, &now, 1, &whole, 1), 0);
@@ -233,10 +214,8 @@ compute_part(size_t part, uint64_t shards, float g, float left)
     }
 }
 
-static void
-a_node_has_what_its_stages_left_out(void **context)
+TEST(a_node_has_what_its_stages_left_out)
 {
-    (void)context;
     compute_part(1, 3, 1, 0.25f);
     compute_part(0, 2, 1, 0.5f);
     apply(&stepped);
@@ -254,35 +233,12 @@ a_node_has_what_its_stages_left_out(void **context)
 }
 
 /* Of a shard without rows in a stage: only what waits there is touched. */
-static void
-an_empty_shard_keeps_the_part_that_is_computed(void **context)
+TEST(an_empty_shard_keeps_the_part_that_is_computed)
 {
-    (void)context;
     compute(1, 1, 0.25f);
     apply(&stepped);
     compute_part(0, 1, 1, 0.5f);
     assert_int_equal(feedback_open(feedback, &now, 1, &parts.stage[1], 1), 0);
     assert_true(feedback_next(feedback, 0)[1] == 0.5f);
     assert_true(feedback_next(feedback, 0)[2] == 0.25f);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_waits_is_added_to_the_next_gradient, begin, end),
-        cmocka_unit_test_setup_teardown(a_round_that_is_done_again_or_skipped_leaves_it, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(what_waits_is_of_the_state_and_no_other, begin, end),
-        cmocka_unit_test_setup_teardown(after_a_first_step_that_is_skipped_nothing_waits, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(who_did_not_compute_a_shard_has_it_not, begin, end),
-        cmocka_unit_test_setup_teardown(a_span_begins_with_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(what_waits_is_of_its_round_alone, begin, end),
-        cmocka_unit_test_setup_teardown(a_state_that_is_gone_takes_it_along, begin, end),
-        cmocka_unit_test_setup_teardown(a_shard_without_rows_keeps_it, begin, end),
-        cmocka_unit_test_setup_teardown(a_node_has_what_its_stages_left_out, begin, end),
-        cmocka_unit_test_setup_teardown(an_empty_shard_keeps_the_part_that_is_computed, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

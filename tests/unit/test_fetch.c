@@ -1,12 +1,5 @@
 /* A node that is behind: a state in blocks from several donors, then totals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "compress/packed.h"
@@ -14,6 +7,7 @@
 #include "mesh/core/transfer/fetch_copy.h"
 #include "mesh/core/transfer/fetch_follow.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { BLOCKS = 21, SIZE = 20 * PROTO_BLOCK_MAX + 12345 };
 
@@ -157,10 +151,8 @@ answer(struct lone *lone, struct donors *donors, uint8_t *state, uint64_t round)
     }
 }
 
-static void
-blocks_of_several_donors_make_the_whole(void **state)
+TEST(blocks_of_several_donors_make_the_whole)
 {
-    (void)state;
     struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
     assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.count, 0);
@@ -185,10 +177,8 @@ blocks_of_several_donors_make_the_whole(void **state)
     lone_destroy(&lone);
 }
 
-static void
-what_a_dead_donor_owed_is_asked_of_another(void **state)
+TEST(what_a_dead_donor_owed_is_asked_of_another)
 {
-    (void)state;
     struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
@@ -205,10 +195,8 @@ what_a_dead_donor_owed_is_asked_of_another(void **state)
 }
 
 /* Node 7 is asked for the blocks from 0 on, and offers a later state instead of giving them. */
-static void
-what_a_donor_owed_that_offers_another_state_is_asked_of_another(void **state)
+TEST(what_a_donor_owed_that_offers_another_state_is_asked_of_another)
 {
-    (void)state;
     struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9), *later = state_of(10);
     offer(lone, 7, want, 9);
@@ -239,10 +227,8 @@ lose_donor(struct lone *lone, uint8_t *want)
     lone_down(lone, 7);
 }
 
-static void
-a_transfer_goes_on_where_its_last_donor_left_it(void **state)
+TEST(a_transfer_goes_on_where_its_last_donor_left_it)
 {
-    (void)state;
     struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9);
     lose_donor(lone, want);
@@ -261,10 +247,8 @@ a_transfer_goes_on_where_its_last_donor_left_it(void **state)
 }
 
 /* Blocks and a copy that is given lie in the same memory. */
-static void
-a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
+TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
 {
-    (void)state;
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 3, .state_size = SIZE, .unstarted = true});
     lone_meet(lone, 3); /* leads, but makes no plan */
@@ -296,10 +280,8 @@ a_copy_that_was_given_takes_the_place_of_blocks_that_were_there(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_silent_donor_is_left_for_another(void **state)
+TEST(a_silent_donor_is_left_for_another)
 {
-    (void)state;
     struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
@@ -330,10 +312,8 @@ copy_again(struct lone *lone, struct donors *donors, uint64_t round)
     free(want);
 }
 
-static void
-copies_are_told_once_a_minute(void **state)
+TEST(copies_are_told_once_a_minute)
 {
-    (void)state;
     static const char told[] = "copying the current weights from 1 node";
     struct lone *lone = behind(1, false);
     struct donors donors = {0};
@@ -351,10 +331,8 @@ copies_are_told_once_a_minute(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
+TEST(a_block_that_is_not_what_was_offered_is_asked_of_another)
 {
-    (void)state;
     struct lone *lone = behind(2, true);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
@@ -371,10 +349,8 @@ a_block_that_is_not_what_was_offered_is_asked_of_another(void **state)
 }
 
 /* A list that was damaged here, say: not asked for its blocks for ever. */
-static void
-who_alone_sends_what_was_not_offered_is_left_for_a_while(void **state)
+TEST(who_alone_sends_what_was_not_offered_is_left_for_a_while)
 {
-    (void)state;
     struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
@@ -398,10 +374,8 @@ who_alone_sends_what_was_not_offered_is_left_for_a_while(void **state)
     lone_destroy(&lone);
 }
 
-static void
-what_most_offer_is_taken(void **state)
+TEST(what_most_offer_is_taken)
 {
-    (void)state;
     struct lone *lone = behind(3, true);
     uint8_t *want = state_of(9), *other = state_of(10);
     offer(lone, 8, want, 9);
@@ -419,10 +393,8 @@ what_most_offer_is_taken(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_state_with_a_wrong_hash_is_thrown_away(void **state)
+TEST(a_state_with_a_wrong_hash_is_thrown_away)
 {
-    (void)state;
     struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
@@ -443,10 +415,8 @@ a_state_with_a_wrong_hash_is_thrown_away(void **state)
     lone_destroy(&lone);
 }
 
-static void
-what_nobody_asked_for_is_ignored(void **state)
+TEST(what_nobody_asked_for_is_ignored)
 {
-    (void)state;
     struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9), nothing[64] = {0};
     lone_meet(lone, 8);
@@ -503,10 +473,8 @@ following(void)
     return following_with(0);
 }
 
-static void
-totals_are_applied_in_their_order(void **state)
+TEST(totals_are_applied_in_their_order)
 {
-    (void)state;
     struct lone *lone = following();
     give_total(lone, 7, 10, 100); /* too early: kept */
     give_total(lone, 7, 8, 50);
@@ -529,10 +497,8 @@ totals_are_applied_in_their_order(void **state)
 }
 
 /* The second net behind the round of a total: it names the hash of the state that it is for. */
-static void
-a_total_of_the_round_before_is_for_another_state(void **state)
+TEST(a_total_of_the_round_before_is_for_another_state)
 {
-    (void)state;
     struct lone *lone = following_with(MUTANT_FOLLOW_ROUND);
     give_total(lone, 7, 8, 50);
     assert_false(lone->commit);
@@ -543,10 +509,8 @@ a_total_of_the_round_before_is_for_another_state(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_packed_total_is_the_same_total(void **state)
+TEST(a_packed_total_is_the_same_total)
 {
-    (void)state;
     struct lone *lone = following();
     give_packed_total(lone, 7, 9, 0, 8 * 131 + 7); /* an element behind the last one is not zero */
     assert_false(lone->commit);
@@ -565,10 +529,8 @@ a_packed_total_is_the_same_total(void **state)
 }
 
 /* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on members. */
-static void
-a_total_from_another_donor_begins_again_if_sums_are_inexact(void **state)
+TEST(a_total_from_another_donor_begins_again_if_sums_are_inexact)
 {
-    (void)state;
     for (int inexact = 0; inexact < 2; inexact++) {
         struct lone *lone = following();
         lone_meet(lone, 8);
@@ -617,10 +579,8 @@ takes_two_halves(bool inexact, uint64_t mutant)
     return takes;
 }
 
-static void
-blocks_of_two_inexact_totals_are_not_put_together(void **state)
+TEST(blocks_of_two_inexact_totals_are_not_put_together)
 {
-    (void)state;
     assert_true(takes_two_halves(false, 0));
     assert_false(takes_two_halves(true, 0));
     assert_true(takes_two_halves(true, MUTANT_TWO_TOTALS));
@@ -628,10 +588,8 @@ blocks_of_two_inexact_totals_are_not_put_together(void **state)
 
 /* Node 5 gave up its state before round 9, since node 7, now at round 12, had another one. Node 8, at round 9, may have the
  * one that was given up: it gives none before 7, which is far away, has answered. */
-static void
-a_copy_is_not_of_the_state_that_was_given_up(void **state)
+TEST(a_copy_is_not_of_the_state_that_was_given_up)
 {
-    (void)state;
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
     uint8_t *ours = state_of(9), *theirs = state_of(12);
@@ -656,10 +614,8 @@ a_copy_is_not_of_the_state_that_was_given_up(void **state)
 }
 
 /* But while nobody has got further than it, its state is better than none. */
-static void
-the_state_that_was_given_up_is_better_than_none(void **state)
+TEST(the_state_that_was_given_up_is_better_than_none)
 {
-    (void)state;
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
     uint8_t *ours = state_of(9);
@@ -692,10 +648,8 @@ blocks_of_what_we_have(uint64_t mutant)
 }
 
 /* The second net behind the round of an offer: votes count for later rounds than ours only. */
-static void
-an_offer_of_what_we_have_gets_no_votes(void **state)
+TEST(an_offer_of_what_we_have_gets_no_votes)
 {
-    (void)state;
     assert_int_equal(blocks_of_what_we_have(0), 0);
     assert_int_equal(blocks_of_what_we_have(MUTANT_OFFER_ROUND), 0);
     assert_int_equal(blocks_of_what_we_have(MUTANT_OFFER_VOTES), 0);
@@ -704,10 +658,8 @@ an_offer_of_what_we_have_gets_no_votes(void **state)
 
 /* A bit of ours flipped since, or one of its: as many have theirs as ours, so both go back, and nothing is taken from it
  * before the round is computed again. */
-static void
-who_follows_one_of_another_state_stops(void **state)
+TEST(who_follows_one_of_another_state_stops)
 {
-    (void)state;
     struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
@@ -724,10 +676,8 @@ who_follows_one_of_another_state_stops(void **state)
 }
 
 /* The other one is asked first, and then followed from an older state. */
-static void
-who_differs_from_more_goes_back_and_follows(void **state)
+TEST(who_differs_from_more_goes_back_and_follows)
 {
-    (void)state;
     struct lone *lone = following();
     lone_meet(lone, 8);
     lone_beat(lone, 7, 10, false);
@@ -747,10 +697,8 @@ who_differs_from_more_goes_back_and_follows(void **state)
 }
 
 /* Which buckets a round has is a part of the state: a total of another size says that the state is another one. */
-static void
-a_total_of_another_size_tells_its_state(void **state)
+TEST(a_total_of_another_size_tells_its_state)
 {
-    (void)state;
     struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
@@ -762,10 +710,8 @@ a_total_of_another_size_tells_its_state(void **state)
 }
 
 /* As when this node has begun a plan of its own meanwhile. */
-static void
-a_total_of_who_is_not_followed_tells_its_state(void **state)
+TEST(a_total_of_who_is_not_followed_tells_its_state)
 {
-    (void)state;
     struct lone *lone = following();
     lone_meet(lone, 8);
     lone_beat(lone, 7, 10, false);
@@ -782,10 +728,8 @@ a_total_of_who_is_not_followed_tells_its_state(void **state)
 }
 
 /* It has no totals, but says which state it had: another one. */
-static void
-an_empty_total_of_another_state_is_not_copied(void **state)
+TEST(an_empty_total_of_another_state_is_not_copied)
 {
-    (void)state;
     struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
@@ -799,10 +743,8 @@ an_empty_total_of_another_state_is_not_copied(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_damaged_total_is_asked_for_again(void **state)
+TEST(a_damaged_total_is_asked_for_again)
 {
-    (void)state;
     struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
@@ -840,10 +782,8 @@ says_ready(struct lone *lone)
     return beat->msg.heartbeat.ready;
 }
 
-static void
-only_who_is_up_says_ready(void **state)
+TEST(only_who_is_up_says_ready)
 {
-    (void)state;
     struct lone *lone = behind(1, false);
     assert_false(says_ready(lone));
     lone_destroy(&lone);
@@ -860,10 +800,8 @@ only_who_is_up_says_ready(void **state)
 }
 
 /* Nodes 5 and 7 took the same copy, and each may follow the other one. Node 8 goes on. */
-static void
-who_follows_one_that_is_not_ahead_soon_follows_one_that_is(void **state)
+TEST(who_follows_one_that_is_not_ahead_soon_follows_one_that_is)
 {
-    (void)state;
     struct lone *lone = following();
     lone_meet(lone, 8);
     lone_run_with(lone, 150, (unsigned[]){7}, 1, 9, false);
@@ -874,10 +812,8 @@ who_follows_one_that_is_not_ahead_soon_follows_one_that_is(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_is_overtaken_begins_again_later_and_says_so_once(void **state)
+TEST(who_is_overtaken_begins_again_later_and_says_so_once)
 {
-    (void)state;
     struct lone *lone = following();
     for (uint64_t round = 20; round < 200; round += 20) {
         give_none(lone, 7, lone->core->round);
@@ -899,41 +835,4 @@ who_is_overtaken_begins_again_later_and_says_so_once(void **state)
     }
     assert_int_equal(lone_logged(lone, "receives more slowly than the others train"), 1);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_several_donors_make_the_whole),
-        cmocka_unit_test(what_a_dead_donor_owed_is_asked_of_another),
-        cmocka_unit_test(what_a_donor_owed_that_offers_another_state_is_asked_of_another),
-        cmocka_unit_test(a_transfer_goes_on_where_its_last_donor_left_it),
-        cmocka_unit_test(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there),
-        cmocka_unit_test(a_silent_donor_is_left_for_another),
-        cmocka_unit_test(copies_are_told_once_a_minute),
-        cmocka_unit_test(a_block_that_is_not_what_was_offered_is_asked_of_another),
-        cmocka_unit_test(who_alone_sends_what_was_not_offered_is_left_for_a_while),
-        cmocka_unit_test(what_most_offer_is_taken),
-        cmocka_unit_test(a_state_with_a_wrong_hash_is_thrown_away),
-        cmocka_unit_test(what_nobody_asked_for_is_ignored),
-        cmocka_unit_test(totals_are_applied_in_their_order),
-        cmocka_unit_test(a_packed_total_is_the_same_total),
-        cmocka_unit_test(a_total_of_the_round_before_is_for_another_state),
-        cmocka_unit_test(a_total_from_another_donor_begins_again_if_sums_are_inexact),
-        cmocka_unit_test(blocks_of_two_inexact_totals_are_not_put_together),
-        cmocka_unit_test(a_copy_is_not_of_the_state_that_was_given_up),
-        cmocka_unit_test(the_state_that_was_given_up_is_better_than_none),
-        cmocka_unit_test(an_offer_of_what_we_have_gets_no_votes),
-        cmocka_unit_test(who_follows_one_of_another_state_stops),
-        cmocka_unit_test(who_differs_from_more_goes_back_and_follows),
-        cmocka_unit_test(a_total_of_another_size_tells_its_state),
-        cmocka_unit_test(a_total_of_who_is_not_followed_tells_its_state),
-        cmocka_unit_test(an_empty_total_of_another_state_is_not_copied),
-        cmocka_unit_test(a_damaged_total_is_asked_for_again),
-        cmocka_unit_test(only_who_is_up_says_ready),
-        cmocka_unit_test(who_follows_one_that_is_not_ahead_soon_follows_one_that_is),
-        cmocka_unit_test(who_is_overtaken_begins_again_later_and_says_so_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* test_fetch_segments.c - a node that holds a part of the model: what it takes from whom when it catches up, and how it gets
  * the rest at the end. Two segments; a state has a header and two vectors of both. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "mesh/core/internal.h"
 #include "mesh/core/transfer/fetch_copy.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { BLOCK = 16, SIZE = 20 + 2 * (40 + 24), ROUND = 9, INPUT = 1, OUTPUT = 2, BOTH = 3 };
 
@@ -155,10 +150,8 @@ is_here(const struct lone *lone, int segment)
     return true;
 }
 
-static void
-a_node_takes_what_it_holds_of_who_holds_that(void **state)
+TEST(a_node_takes_what_it_holds_of_who_holds_that)
 {
-    (void)state;
     struct lone *lone = behind();
     assert_null(lone_sent(lone, 8, PROTO_FETCH));
     assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
@@ -177,10 +170,8 @@ a_node_takes_what_it_holds_of_who_holds_that(void **state)
     lone_destroy(&lone);
 }
 
-static void
-nobody_is_asked_who_holds_less(void **state)
+TEST(nobody_is_asked_who_holds_less)
 {
-    (void)state;
     struct lone *lone = node_holds(BOTH);
     meet(lone, 7, OUTPUT);
     meet(lone, 8, INPUT);
@@ -192,10 +183,8 @@ nobody_is_asked_who_holds_less(void **state)
     lone_destroy(&lone);
 }
 
-static void
-offers_and_blocks_of_other_segments_are_ignored(void **state)
+TEST(offers_and_blocks_of_other_segments_are_ignored)
 {
-    (void)state;
     struct lone *lone = behind();
     offer(lone, 7, INPUT);
     offer(lone, 7, BOTH);
@@ -239,10 +228,8 @@ give_total(struct lone *lone, uint64_t segments, uint64_t checked, uint64_t numb
 }
 
 /* 40 words of segment 1 from 60 on come first, then 50 of segment 0, which are passed over, then 10 of all. */
-static void
-a_follower_gets_the_buckets_of_what_it_holds(void **state)
+TEST(a_follower_gets_the_buckets_of_what_it_holds)
 {
-    (void)state;
     struct lone *lone = node_holds(OUTPUT);
     for (size_t e = 0; e < LONE_VECTOR; e++)
         lone->sum[e] = -1;
@@ -310,10 +297,8 @@ done(void)
     return lone;
 }
 
-static void
-who_is_done_gets_the_other_segments(void **state)
+TEST(who_is_done_gets_the_other_segments)
 {
-    (void)state;
     struct lone *lone = done();
     assert_false(core_finished(lone->core));
     assert_true(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.needs);
@@ -341,10 +326,8 @@ who_is_done_gets_the_other_segments(void **state)
 }
 
 /* What it gives to others, and what it gets, lie in the same memory. */
-static void
-it_gives_its_own_segment_meanwhile(void **state)
+TEST(it_gives_its_own_segment_meanwhile)
 {
-    (void)state;
     struct lone *lone = done();
     lone->theirs[8] = INPUT;
     run_done(lone, 50, true);
@@ -365,10 +348,8 @@ it_gives_its_own_segment_meanwhile(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_segment_that_nobody_has_is_not_waited_for_for_ever(void **state)
+TEST(a_segment_that_nobody_has_is_not_waited_for_for_ever)
 {
-    (void)state;
     for (int mute = 0; mute < 2; mute++) { /* its holder is gone, or does not answer */
         struct lone *lone = done();
         core_part(lone->core, lone->now, INPUT);
@@ -391,10 +372,8 @@ a_segment_that_nobody_has_is_not_waited_for_for_ever(void **state)
 }
 
 /* Whoever has it lies, or is damaged: after three times nobody has it. */
-static void
-a_segment_that_is_wrong_again_and_again_is_given_up(void **state)
+TEST(a_segment_that_is_wrong_again_and_again_is_given_up)
 {
-    (void)state;
     struct lone *lone = done();
     core_part(lone->core, lone->now, INPUT);
     for (int k = 0; k < FETCH_TRIES; k++) {
@@ -416,10 +395,8 @@ a_segment_that_is_wrong_again_and_again_is_given_up(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_part_of_a_state_that_was_given_up_meanwhile_is_ignored(void **state)
+TEST(a_part_of_a_state_that_was_given_up_meanwhile_is_ignored)
 {
-    (void)state;
     struct lone *lone = done();
     core_part(lone->core, lone->now, INPUT);
     offer(lone, 7, INPUT);
@@ -436,10 +413,8 @@ a_part_of_a_state_that_was_given_up_meanwhile_is_ignored(void **state)
 }
 
 /* Node 8 gets its segments from node 7, of which this node sees only that its trainer makes progress. */
-static void
-who_still_needs_segments_is_waited_for_while_they_come(void **state)
+TEST(who_still_needs_segments_is_waited_for_while_they_come)
 {
-    (void)state;
     struct lone *lone = done();
     core_part(lone->core, lone->now, 0);
     assert_true(core_finished(lone->core));
@@ -454,22 +429,4 @@ who_still_needs_segments_is_waited_for_while_they_come(void **state)
     run_done(lone, 6000, true);
     assert_true(core_finished(lone->core));
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_takes_what_it_holds_of_who_holds_that),
-        cmocka_unit_test(nobody_is_asked_who_holds_less),
-        cmocka_unit_test(offers_and_blocks_of_other_segments_are_ignored),
-        cmocka_unit_test(a_follower_gets_the_buckets_of_what_it_holds),
-        cmocka_unit_test(who_is_done_gets_the_other_segments),
-        cmocka_unit_test(it_gives_its_own_segment_meanwhile),
-        cmocka_unit_test(a_segment_that_nobody_has_is_not_waited_for_for_ever),
-        cmocka_unit_test(a_segment_that_is_wrong_again_and_again_is_given_up),
-        cmocka_unit_test(a_part_of_a_state_that_was_given_up_meanwhile_is_ignored),
-        cmocka_unit_test(who_still_needs_segments_is_waited_for_while_they_come),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

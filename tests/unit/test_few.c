@@ -1,14 +1,7 @@
 /* test_few.c - the largest few elements of a block: as sorting them says, the first of equal ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/few.h"
 #include "proto/mix.h"
+#include "tests/support/test.h"
 
 enum { MOST = 2500 };
 
@@ -45,13 +38,11 @@ expect_few(const int32_t *x, const int32_t *also, size_t n, double share)
     }
 }
 
-static void
-the_largest_few_of_each_block_stay(void **state)
+TEST(the_largest_few_of_each_block_stay)
 {
     static const size_t counts[] = {1, 2, 100, 1023, 1024, 1025, MOST};
     static const double shares[] = {1e-6, 0.01, 0.3, 1};
     int32_t x[MOST], also[MOST];
-    (void)state;
     for (unsigned draw = 0; draw < 8; draw++) {
         for (size_t k = 0; k < MOST; k++) { /* from few values, with many equal ones, to all bits */
             x[k] = (int32_t)(uint32_t)mix64_pair(draw, k) >> (draw * 4);
@@ -62,11 +53,4 @@ the_largest_few_of_each_block_stay(void **state)
             for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
                 expect_few(x, draw % 2 ? also : NULL, counts[c], shares[s]);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_largest_few_of_each_block_stay)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

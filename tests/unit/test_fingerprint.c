@@ -1,14 +1,9 @@
 /* The fingerprint is the same every time and on every machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/blas.h"
 #include "nn/nn.h"
+#include "tests/support/test.h"
 
 static void
 the_fingerprint_repeats(void **state)
@@ -19,22 +14,20 @@ the_fingerprint_repeats(void **state)
     for (int i = 0; i < 3; i++)
         assert_true(nn_fingerprint() == first);
 }
+TEST_OF(the_fingerprint_repeats, "portable")
+TEST_OF(the_fingerprint_repeats, "openblas")
 
 /* No machine may differ: the network is made of single IEEE operations in a fixed order. */
-static void
-the_fingerprint_is_a_constant_of_the_program(void **state)
+TEST(the_fingerprint_is_a_constant_of_the_program)
 {
-    (void)state;
     assert_true(nn_fingerprint() == 0xdf96f9b82b8c49e7); /* before nn_init */
     assert_memory_equal(nn_init("portable"), "portable ", 9);
     assert_true(nn_fingerprint() == 0xdf96f9b82b8c49e7);
 }
 
 /* It is not for exact results, so two machines need not have the same. */
-static void
-a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint(void **state)
+TEST(a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint)
 {
-    (void)state;
     const char *name = nn_init("openblas");
     if (!blas_used)
         skip(); /* there is no such library here */
@@ -42,16 +35,4 @@ a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint(void **state)
     assert_true(strlen(name) > 9);
     assert_true(nn_fingerprint() == 0xdf96f9b82b8c49e7);
     assert_true(blas_used);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fingerprint_is_a_constant_of_the_program),
-        cmocka_unit_test_prestate(the_fingerprint_repeats, "portable"),
-        cmocka_unit_test_prestate(the_fingerprint_repeats, "openblas"),
-        cmocka_unit_test(a_blas_kernel_has_a_name_and_no_part_in_the_fingerprint),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

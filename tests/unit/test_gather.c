@@ -1,20 +1,13 @@
 /* test_gather.c - the files of a node that holds a part of the model are those of one that holds all. */
 #include "node/train/gather.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 #include "nn/files/disk.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { TENSORS = 4 }; /* weights and biases of two layers */
 
@@ -40,10 +33,10 @@ open_state(struct state *state)
 }
 
 static int
-make(void **unused)
+make(void **state)
 {
     struct rand rand = {3};
-    (void)unused;
+    (void)state;
     folder_init(&t.folder);
     assert_int_equal(config_parse(&t.config, "test", text, strlen(text), &why), 0);
     assert_int_equal(config_check(t.config, &why), 0);
@@ -61,9 +54,9 @@ make(void **unused)
 }
 
 static int
-unmake(void **unused)
+unmake(void **state)
 {
-    (void)unused;
+    (void)state;
     state_fini(&t.whole);
     state_fini(&t.held);
     state_fini(&t.others);
@@ -72,6 +65,8 @@ unmake(void **unused)
     folder_fini(&t.folder);
     return 0;
 }
+
+TEST_ALL(make, unmake)
 
 /* The state holds these tensors, as the whole has them. */
 static void
@@ -104,11 +99,9 @@ same_file(const char *a, const char *b)
     free(data[1]);
 }
 
-static void
-what_others_hold_makes_it_whole(void **unused)
+TEST(what_others_hold_makes_it_whole)
 {
     char a[FOLDER_PATH_MAX], b[FOLDER_PATH_MAX], params[65], state[65], wanted[65];
-    (void)unused;
     assert_true(state_weights(&t.whole) != t.whole.params);
     strcpy(a, folder_path(&t.folder, "a"));
     strcpy(b, folder_path(&t.folder, "b"));
@@ -133,12 +126,10 @@ what_others_hold_makes_it_whole(void **unused)
     }
 }
 
-static void
-without_room_there_is_no_file(void **unused)
+TEST(without_room_there_is_no_file)
 {
     struct gather *gather;
     struct rlimit before, small;
-    (void)unused;
     hold(&t.held, 1);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
@@ -152,14 +143,4 @@ without_room_there_is_no_file(void **unused)
     assert_non_null(strstr(why.line, "no room for a file of "));
     assert_true(gather_open(&gather, "/proc/none", &t.held, &why) < 0);
     assert_null(gather);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_others_hold_makes_it_whole),
-        cmocka_unit_test(without_room_there_is_no_file),
-    };
-    return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -3,21 +3,14 @@
  *
  * The files in tests/golden were written by make_golden.py there, which also says what is in them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/files.h"
 #include "nn/files/disk.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
+#include "tests/support/test.h"
 
 enum { STEPS = 3, LAYERS_MAX = 20, FILE_MAX = 1 << 16 };
 
@@ -424,6 +417,8 @@ loss_and_gradients_agree_with_pytorch(void **state)
         end(&b);
     }
 }
+TEST_OF(loss_and_gradients_agree_with_pytorch, "portable")
+TEST_OF(loss_and_gradients_agree_with_pytorch, "openblas")
 
 /* As node/train/state.c does: running averages by their own rule, the others by the optimizer. */
 static void
@@ -468,15 +463,5 @@ three_steps_of_every_optimizer_agree_with_pytorch(void **state)
             end(&b);
         }
 }
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "portable"),
-        cmocka_unit_test_prestate(loss_and_gradients_agree_with_pytorch, "openblas"),
-        cmocka_unit_test_prestate(three_steps_of_every_optimizer_agree_with_pytorch, "portable"),
-        cmocka_unit_test_prestate(three_steps_of_every_optimizer_agree_with_pytorch, "openblas"),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_OF(three_steps_of_every_optimizer_agree_with_pytorch, "portable")
+TEST_OF(three_steps_of_every_optimizer_agree_with_pytorch, "openblas")

@@ -5,19 +5,14 @@
  * Letters 2004). What was measured must agree within a tenth. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/internal.h"
 #include "mesh/net/actor.h"
 #include "tests/support/gossip_setup.h"
 #include "tests/support/made_up.h"
+#include "tests/support/test.h"
 
 enum {
     NODES_MAX = 8,
@@ -248,32 +243,16 @@ check(enum gossip_kind graph, const char *name, unsigned n)
     assert_true(fabs(measured - expected) <= expected / 10);
 }
 
-static void
-rings_contract_as_their_weights_say(void **state)
+TEST(rings_contract_as_their_weights_say)
 {
-    (void)state;
     check(GOSSIP_RING, "ring", 4);
     check(GOSSIP_RING, "ring", 8);
 }
 
-static void
-other_fixed_graphs_do_so_too(void **state)
+TEST(other_fixed_graphs_do_so_too)
 {
-    (void)state;
     check(GOSSIP_TORUS, "torus", 6);
     check(GOSSIP_HYPERCUBE, "hypercube", 5);
     check(GOSSIP_HYPERCUBE, "hypercube", 8);
     check(GOSSIP_EXPONENTIAL, "exponential", 8);
-}
-
-int
-main(int argc, char **argv)
-{
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]); /* one case, or a pattern with * */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_contract_as_their_weights_say),
-        cmocka_unit_test(other_fixed_graphs_do_so_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* The arithmetic of flows: nothing is lost, nothing overflows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/gossip/gossip_flow.h"
+#include "tests/support/test.h"
 
-static void
-an_average_flows_from_one_end_to_the_other(void **state)
+TEST(an_average_flows_from_one_end_to_the_other)
 {
-    (void)state;
     int64_t giver[4] = {9, -9, 10, 0}, taker[4] = {0, 0, 3, 0};
     int32_t mine[4], theirs[4], flow[4];
     gossip_flow_clamp(mine, giver, 4);
@@ -25,10 +16,8 @@ an_average_flows_from_one_end_to_the_other(void **state)
 }
 
 /* AD-PSGD: x_i, x_j <- (x_i + x_j) / 2; D-PSGD on a ring: thirds. */
-static void
-the_reference_cases(void **state)
+TEST(the_reference_cases)
 {
-    (void)state;
     int64_t giver = 8 * GOSSIP_ONE, taker = 2 * GOSSIP_ONE;
     int32_t mine = (int32_t)giver, theirs = (int32_t)taker, flow;
     gossip_flow_average(&flow, &giver, &mine, &theirs, 2, 1);
@@ -44,10 +33,8 @@ the_reference_cases(void **state)
         assert_int_equal(x[k], 4);
 }
 
-static void
-shares_leave_the_rest_at_home(void **state)
+TEST(shares_leave_the_rest_at_home)
 {
-    (void)state;
     int64_t values[3] = {10, -10, 1};
     int32_t mine[3], flow[3];
     gossip_flow_clamp(mine, values, 3);
@@ -58,10 +45,8 @@ shares_leave_the_rest_at_home(void **state)
     assert_memory_equal(values, rest, sizeof rest);
 }
 
-static void
-extremes_do_not_overflow(void **state)
+TEST(extremes_do_not_overflow)
 {
-    (void)state;
     int64_t giver[2] = {INT32_MAX, INT32_MIN}, far[2] = {INT64_C(1) << 40, -(INT64_C(1) << 40)};
     int32_t mine[2] = {INT32_MAX, INT32_MIN}, theirs[2] = {INT32_MIN, INT32_MAX}, flow[2], out[2];
     gossip_flow_average(flow, giver, mine, theirs, 2, 2);
@@ -76,10 +61,8 @@ extremes_do_not_overflow(void **state)
     assert_false(gossip_flow_fits(0, INT64_MAX));
 }
 
-static void
-bodies_may_have_any_alignment(void **state)
+TEST(bodies_may_have_any_alignment)
 {
-    (void)state;
     uint8_t bytes[9];
     int32_t body[2] = {-7, 8}, mine[2] = {0, 0}, flow[2];
     int64_t values[2] = {0, 0};
@@ -93,10 +76,8 @@ bodies_may_have_any_alignment(void **state)
 }
 
 /* What was told flows, and the largest of the rest; what was not is told later. */
-static void
-few_are_told_and_the_rest_comes_later(void **state)
+TEST(few_are_told_and_the_rest_comes_later)
 {
-    (void)state;
     struct codec half = *codec_of(CODEC_topk);
     half.share = 0.5;
     int64_t giver[4] = {100, -9, 10, 0}, taker[4] = {0, 40, 3, -7};
@@ -124,10 +105,8 @@ few_are_told_and_the_rest_comes_later(void **state)
     assert_int_equal(copy[0], INT32_MAX);
 }
 
-static void
-means_are_exact_and_rounded_towards_zero(void **state)
+TEST(means_are_exact_and_rounded_towards_zero)
 {
-    (void)state;
     int64_t sums[3] = {7, -7, 64 * (int64_t)INT32_MAX};
     gossip_flow_mean(sums, 2 * GOSSIP_ONE, 2);
     assert_int_equal(sums[0], 3);
@@ -135,19 +114,4 @@ means_are_exact_and_rounded_towards_zero(void **state)
     gossip_flow_mean(sums + 2, 64 * GOSSIP_ONE, 1);
     assert_int_equal(sums[2], INT32_MAX);
     assert_int_equal(gossip_flow_ratio(5, GOSSIP_ONE / 2), 10);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_average_flows_from_one_end_to_the_other),
-        cmocka_unit_test(the_reference_cases),
-        cmocka_unit_test(shares_leave_the_rest_at_home),
-        cmocka_unit_test(extremes_do_not_overflow),
-        cmocka_unit_test(bodies_may_have_any_alignment),
-        cmocka_unit_test(few_are_told_and_the_rest_comes_later),
-        cmocka_unit_test(means_are_exact_and_rounded_towards_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

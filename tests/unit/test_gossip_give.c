@@ -1,15 +1,7 @@
 /* test_gossip_give.c - the giver's end of a flow: what it keeps until the taker says that it has it. And both ends, when a
  * message was for the process that had this node's port before. */
 #include "tests/support/mutant.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "mesh/core/gossip/gossip_give.h"
 #include "tests/support/gossip_lone.h"
@@ -74,10 +66,8 @@ is_kept(uint64_t mutant)
     return again;
 }
 
-static void
-an_old_flow_that_was_taken_does_not_drop_the_present_one(void **state)
+TEST(an_old_flow_that_was_taken_does_not_drop_the_present_one)
 {
-    (void)state;
     assert_true(is_kept(0));
     assert_false(is_kept(MUTANT_GOSSIP_STALE));
 }
@@ -119,10 +109,8 @@ takes(uint64_t to, uint64_t mutant)
     return any;
 }
 
-static void
-what_was_sent_to_a_former_process_does_not_count(void **state)
+TEST(what_was_sent_to_a_former_process_does_not_count)
 {
-    (void)state;
     assert_true(gives(1, 0));
     assert_false(gives(9, 0));
     assert_true(gives(9, MUTANT_GOSSIP_GHOST));
@@ -172,23 +160,10 @@ gives_later(size_t size)
     return any;
 }
 
-static void
-an_early_ask_of_another_size_gets_no_flow(void **state)
+TEST(an_early_ask_of_another_size_gets_no_flow)
 {
-    (void)state;
     assert_true(gives_later(VALUES * sizeof(int32_t)));
     assert_false(gives_later(sizeof(int32_t)));
     assert_false(gives_later(2 * VALUES * sizeof(int32_t)));
     assert_false(gives_later(0));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_sent_to_a_former_process_does_not_count),
-        cmocka_unit_test(an_early_ask_of_another_size_gets_no_flow),
-        cmocka_unit_test(an_old_flow_that_was_taken_does_not_drop_the_present_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

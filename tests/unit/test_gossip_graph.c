@@ -1,14 +1,8 @@
 /* Who exchanges with whom in gossip, and with which weights. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/gossip/gossip_graph.h"
+#include "tests/support/test.h"
 
 enum { MOST = 64 };
 
@@ -48,10 +42,8 @@ column(unsigned n, unsigned j)
     return sum;
 }
 
-static void
-undirected_weights_are_symmetric_and_doubly_stochastic(void **state)
+TEST(undirected_weights_are_symmetric_and_doubly_stochastic)
 {
-    (void)state;
     for (int kind = 0; kind < GOSSIP_KINDS; kind++)
         for (unsigned n = 1; n <= MOST; n++)
             for (uint64_t phase = 0; phase < 3; phase++) {
@@ -68,10 +60,8 @@ undirected_weights_are_symmetric_and_doubly_stochastic(void **state)
             }
 }
 
-static void
-directed_weights_are_column_stochastic(void **state)
+TEST(directed_weights_are_column_stochastic)
 {
-    (void)state;
     for (int kind = 0; kind < GOSSIP_KINDS; kind++)
         for (unsigned n = 1; n <= MOST; n++) {
             struct gossip_graph graph = {(enum gossip_kind)kind, true, 7};
@@ -86,10 +76,8 @@ directed_weights_are_column_stochastic(void **state)
 }
 
 /* Over a few phases everybody reaches everybody. */
-static void
-every_graph_is_connected(void **state)
+TEST(every_graph_is_connected)
 {
-    (void)state;
     for (int kind = 0; kind < 2 * GOSSIP_KINDS; kind++)
         for (unsigned n = 1; n <= MOST; n++) {
             struct gossip_graph graph = {(enum gossip_kind)(kind / 2), kind & 1, 7};
@@ -105,10 +93,8 @@ every_graph_is_connected(void **state)
         }
 }
 
-static void
-a_ring_has_thirds_and_two_nodes_have_halves(void **state)
+TEST(a_ring_has_thirds_and_two_nodes_have_halves)
 {
-    (void)state;
     struct gossip_graph graph = {GOSSIP_RING, false, 0};
     for (unsigned n = 3; n <= MOST; n++)
         for (unsigned i = 0; i < n; i++) {
@@ -121,10 +107,8 @@ a_ring_has_thirds_and_two_nodes_have_halves(void **state)
 }
 
 /* Two nodes of degree 2 and one of degree 1 at the end of an incomplete cube: 1 / (1 + max). */
-static void
-weights_are_by_the_larger_degree(void **state)
+TEST(weights_are_by_the_larger_degree)
 {
-    (void)state;
     struct gossip_graph graph = {GOSSIP_HYPERCUBE, false, 0};
     assert_true(gossip_graph_to(&graph, 3, 0, 0) == 6); /* 1 and 2; 3 is not there */
     assert_true(gossip_graph_to(&graph, 3, 1, 0) == 1);
@@ -132,10 +116,8 @@ weights_are_by_the_larger_degree(void **state)
     assert_int_equal(gossip_graph_share(&graph, 3, 1, 0, 0), 3);
 }
 
-static void
-a_torus_of_twelve_is_three_rows_of_four(void **state)
+TEST(a_torus_of_twelve_is_three_rows_of_four)
 {
-    (void)state;
     struct gossip_graph graph = {GOSSIP_TORUS, false, 0};
     assert_true(gossip_graph_to(&graph, 12, 5, 0) == (1 << 4 | 1 << 6 | 1 << 1 | 1 << 9));
     graph.directed = true;
@@ -144,10 +126,8 @@ a_torus_of_twelve_is_three_rows_of_four(void **state)
     assert_true(gossip_graph_to(&graph, 7, 0, 0) == (1 << 1 | 1 << 6)); /* a ring */
 }
 
-static void
-one_peer_takes_the_distances_in_turn(void **state)
+TEST(one_peer_takes_the_distances_in_turn)
 {
-    (void)state;
     struct gossip_graph graph = {GOSSIP_ONE_PEER, true, 0};
     for (uint64_t phase = 0; phase < 6; phase++)
         assert_true(gossip_graph_to(&graph, 8, 3, phase) == UINT64_C(1)
@@ -157,10 +137,8 @@ one_peer_takes_the_distances_in_turn(void **state)
         assert_true(gossip_graph_to(&graph, 8, 3, phase) == UINT64_C(1) << (3 ^ 1 << phase % 3));
 }
 
-static void
-random_pairs_are_drawn_anew_from_seed_and_phase(void **state)
+TEST(random_pairs_are_drawn_anew_from_seed_and_phase)
 {
-    (void)state;
     struct gossip_graph graph = {GOSSIP_RANDOM, false, 1}, other = {GOSSIP_RANDOM, false, 2};
     unsigned same_phase = 0, same_seed = 0;
     for (uint64_t phase = 0; phase < 100; phase++) {
@@ -173,20 +151,4 @@ random_pairs_are_drawn_anew_from_seed_and_phase(void **state)
     }
     assert_in_range(same_phase, 1, 30); /* one in 15 by chance */
     assert_in_range(same_seed, 0, 30);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(undirected_weights_are_symmetric_and_doubly_stochastic),
-        cmocka_unit_test(directed_weights_are_column_stochastic),
-        cmocka_unit_test(every_graph_is_connected),
-        cmocka_unit_test(a_ring_has_thirds_and_two_nodes_have_halves),
-        cmocka_unit_test(weights_are_by_the_larger_degree),
-        cmocka_unit_test(a_torus_of_twelve_is_three_rows_of_four),
-        cmocka_unit_test(one_peer_takes_the_distances_in_turn),
-        cmocka_unit_test(random_pairs_are_drawn_anew_from_seed_and_phase),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

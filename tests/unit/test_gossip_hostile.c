@@ -5,22 +5,17 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/gossip/gossip_internal.h"
 #include "mesh/net/actor.h"
 #include "tests/support/gossip_setup.h"
 #include "tests/support/made_up.h"
+#include "tests/support/test.h"
 
 enum {
     NODES = 4,
@@ -386,62 +381,37 @@ run(const struct way *way)
     }
 }
 
-static void
-averaging_in_phases_takes_nothing_forged(void **state)
+TEST(averaging_in_phases_takes_nothing_forged)
 {
-    (void)state;
     run(&(struct way){"bsp", GOSSIP_RING, false, false, NULL, false});
 }
 
-static void
-averaging_in_pairs_takes_nothing_forged(void **state)
+TEST(averaging_in_pairs_takes_nothing_forged)
 {
-    (void)state;
     run(&(struct way){"async", GOSSIP_RANDOM, false, true, NULL, false});
 }
 
-static void
-public_copies_take_nothing_forged(void **state)
+TEST(public_copies_take_nothing_forged)
 {
-    (void)state;
     run(&(struct way){"bsp-topk", GOSSIP_RING, false, false, codec_of(CODEC_topk), false});
     run(&(struct way){"async-topk", GOSSIP_RANDOM, false, true, codec_of(CODEC_topk), false});
 }
 
-static void
-push_sum_takes_nothing_forged(void **state)
+TEST(push_sum_takes_nothing_forged)
 {
-    (void)state;
     run(&(struct way){"push-sum", GOSSIP_EXPONENTIAL, true, false, NULL, false});
 }
 
 /* Before, its neighbours waited for ever. It goes on alone until it speaks again, and then has the others' result. */
-static void
-who_stays_and_does_not_answer_is_left_out(void **state)
+TEST(who_stays_and_does_not_answer_is_left_out)
 {
     const struct way ways[] = {{"silent-ring", GOSSIP_RING, false, false, NULL, true},
                                {"silent-pairs", GOSSIP_RANDOM, false, true, NULL, true},
                                {"silent-sum", GOSSIP_EXPONENTIAL, true, false, NULL, true}};
-    (void)state;
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         train_all(&ways[k]);
         for (unsigned i = 0; i < NODES; i++)
             mesh_destroy(&nodes[i].mesh);
         alarm(0);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]); /* one case, or a pattern with * */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averaging_in_phases_takes_nothing_forged),
-        cmocka_unit_test(averaging_in_pairs_takes_nothing_forged),
-        cmocka_unit_test(public_copies_take_nothing_forged),
-        cmocka_unit_test(push_sum_takes_nothing_forged),
-        cmocka_unit_test(who_stays_and_does_not_answer_is_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* The records of gossip: what was written is read again, in few bytes; what no node writes is refused. */
 #include "node/train/gossip_journal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 static const struct proto_node peer = {0x1122334455667788, 0x99aabbccddeeff00};
 
@@ -37,13 +32,11 @@ static const struct gossip_note notes[] = {
 };
 enum { NOTES = sizeof notes / sizeof *notes };
 
-static void
-what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
     struct gossip_names writer = {.plan = 0}, reader = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX];
     struct gossip_note note;
-    (void)state;
     for (size_t k = 0; k < NOTES; k++) {
         assert_true(gossip_journal_has(notes[k].event));
         size_t size = gossip_journal_put(&writer, &notes[k], data);
@@ -60,13 +53,11 @@ what_was_written_is_read(void **state)
     assert_false(gossip_journal_has(GOSSIP_LOST)); /* it changes nothing */
 }
 
-static void
-a_peer_is_named_once_and_then_costs_a_byte(void **state)
+TEST(a_peer_is_named_once_and_then_costs_a_byte)
 {
     struct gossip_names names = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX];
     struct gossip_note note = {.event = GOSSIP_TOOK, .peer = peer, .link = 1, .number = 1};
-    (void)state;
     assert_int_equal(gossip_journal_put(&names, &note, data), 17 + 3);
     assert_int_equal(gossip_journal_put(&names, &note, data), 1 + 3);
     for (unsigned k = 0; k < JOURNAL_PEERS; k++) {
@@ -78,13 +69,11 @@ a_peer_is_named_once_and_then_costs_a_byte(void **state)
 }
 
 /* Every shorter and every longer one, each with the names that were there before. */
-static void
-another_length_is_refused(void **state)
+TEST(another_length_is_refused)
 {
     struct gossip_names names = {.plan = 0};
     uint8_t data[GOSSIP_RECORD_MAX + 1] = {0};
     struct gossip_note note;
-    (void)state;
     for (size_t k = 0; k < NOTES; k++) {
         struct gossip_names before = names, other;
         size_t size = gossip_journal_put(&names, &notes[k], data);
@@ -97,8 +86,7 @@ another_length_is_refused(void **state)
     }
 }
 
-static void
-what_no_node_writes_is_refused(void **state)
+TEST(what_no_node_writes_is_refused)
 {
     static const uint8_t big[] = {0, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x1f}; /* range 2^33 - 1 */
     static const uint8_t long_number[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
@@ -109,7 +97,6 @@ what_no_node_writes_is_refused(void **state)
     static const uint8_t nobody[20] = {1, 0, [17] = 1, [18] = 1};
     struct gossip_names names = {.peers = {.node = {{1, 1}}, .next = 1}};
     struct gossip_note note;
-    (void)state;
     assert_false(gossip_journal_get(&names, GOSSIP_TOOK, big, sizeof big, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_BEGAN, long_number, sizeof long_number, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_BEGAN, endless, sizeof endless, &note));
@@ -122,16 +109,4 @@ what_no_node_writes_is_refused(void **state)
     assert_false(gossip_journal_get(&names, GOSSIP_LOST, NULL, 0, &note));
     assert_false(gossip_journal_get(&names, GOSSIP_RESULT + 1, NULL, 0, &note));
     assert_false(gossip_journal_get(&names, 255, NULL, 0, &note));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(a_peer_is_named_once_and_then_costs_a_byte),
-        cmocka_unit_test(another_length_is_refused),
-        cmocka_unit_test(what_no_node_writes_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* test_gossip_plan.c - whom a node waits for before its first plan, and which plans of others it follows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tests/support/gossip_lone.h"
+#include "tests/support/test.h"
 
 static struct core *core;
 
@@ -32,10 +25,8 @@ hears(enum gossip_status status)
     engine_gossip.beat(core, 0, &(struct heartbeat_news){0});
 }
 
-static void
-a_node_waits_for_as_many_as_it_was_told(void **state)
+TEST(a_node_waits_for_as_many_as_it_was_told)
 {
-    (void)state;
     open_waiting();
     hears(GOSSIP_NEW);
     assert_true(gossip_plan_waits(core));
@@ -43,10 +34,8 @@ a_node_waits_for_as_many_as_it_was_told(void **state)
 }
 
 /* Else it would wait for ever when those who train have died. */
-static void
-a_node_that_heard_others_train_waits_for_nobody(void **state)
+TEST(a_node_that_heard_others_train_waits_for_nobody)
 {
-    (void)state;
     open_waiting();
     hears(GOSSIP_TRAINING);
     core->peers.peers[0].state = PEER_FREE;
@@ -55,10 +44,8 @@ a_node_that_heard_others_train_waits_for_nobody(void **state)
 }
 
 /* Under load a node met the leader when that had begun already, and trained alone at once, as it had waited for so long. */
-static void
-a_node_that_waited_for_others_gives_their_leader_time_for_a_plan(void **state)
+TEST(a_node_that_waited_for_others_gives_their_leader_time_for_a_plan)
 {
-    (void)state;
     open_waiting();
     core->config.self.id = 3; /* node 2 leads */
     core->view.of[0].hears_me = true;
@@ -89,10 +76,8 @@ follows(uint64_t counter)
 
 /* A leader that did not see our session with it end repeats its plan. Schedule 90011211: with the old plan came the snapshot that
  * was named in it, older than those saved since, and both nodes waited for one another. */
-static void
-a_plan_that_was_dropped_is_not_followed_again_after_however_many_others(void **state)
+TEST(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others)
 {
-    (void)state;
     open_waiting();
     core->gossip.status = GOSSIP_TRAINING;
     core->view.of[0].hears_me = true;
@@ -106,16 +91,4 @@ a_plan_that_was_dropped_is_not_followed_again_after_however_many_others(void **s
     assert_false(follows(1));
     assert_true(follows(2));
     core_destroy(&core);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_waits_for_as_many_as_it_was_told),
-        cmocka_unit_test(a_node_that_heard_others_train_waits_for_nobody),
-        cmocka_unit_test(a_node_that_waited_for_others_gives_their_leader_time_for_a_plan),
-        cmocka_unit_test(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

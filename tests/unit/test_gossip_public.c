@@ -1,15 +1,7 @@
 /* test_gossip_public.c - with a codec: both ends of a link have the same public copy of the taker's values, whatever is lost;
  * changes to another copy, and bodies that are none, get no flow; nothing of the values is lost. */
 #include "tests/support/mutant.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "mesh/core/gossip/gossip_give.h"
 #include "proto/mix.h"
@@ -117,11 +109,9 @@ move(struct core *core, uint64_t seed)
         core->gossip.replica.values[k] += (int64_t)(mix64_pair(seed, k) & 0xffff) - 0x8000;
 }
 
-static void
-both_ends_have_one_copy_and_nothing_is_lost(void **state)
+TEST(both_ends_have_one_copy_and_nothing_is_lost)
 {
     struct core *taker = open_with(true), *giver = open_with(true);
-    (void)state;
     for (uint64_t round = 0; round < 60; round++) {
         if (round < 40) {
             move(taker, round);
@@ -145,11 +135,9 @@ both_ends_have_one_copy_and_nothing_is_lost(void **state)
 }
 
 /* The second ASK is lost, and settled; then it has all values again, whatever the copies are like. */
-static void
-after_a_void_flow_all_values_are_told(void **state)
+TEST(after_a_void_flow_all_values_are_told)
 {
     struct core *taker = open_with(true), *giver = open_with(true);
-    (void)state;
     for (unsigned round = 0; round < 4; round++) {
         move(taker, round);
         asks(taker);
@@ -189,19 +177,15 @@ gives_to_another_copy(uint64_t mutant)
     return gave;
 }
 
-static void
-changes_to_another_copy_get_no_flow(void **state)
+TEST(changes_to_another_copy_get_no_flow)
 {
-    (void)state;
     assert_false(gives_to_another_copy(0));
     assert_true(gives_to_another_copy(MUTANT_GOSSIP_COPY));
 }
 
-static void
-what_is_no_body_gets_no_flow_and_is_none(void **state)
+TEST(what_is_no_body_gets_no_flow_and_is_none)
 {
     struct core *taker = open_with(true), *giver = open_with(true);
-    (void)state;
     for (uint64_t round = 0; round < 200; round++) {
         move(giver, round);
         asks(taker);
@@ -229,12 +213,10 @@ what_is_no_body_gets_no_flow_and_is_none(void **state)
 
 /* A ring has two neighbours. The copies under way to this node stay; a third one is asked with all values and gets no copy, until a
  * flow has come. */
-static void
-places_are_taken_again(void **state)
+TEST(places_are_taken_again)
 {
     struct core *core = open_with(false);
     const struct gossip_place *places = core->gossip.links.publics.places;
-    (void)state;
     assert_int_equal(core->gossip.links.publics.each, 2);
     for (int i = 1; i < 3; i++)
         core->peers.peers[i] =
@@ -253,17 +235,4 @@ places_are_taken_again(void **state)
     gossip_link_ask(&core->gossip.links, core, 2);
     assert_true(places[0].node.id == 4 && places[1].node.id == 3);
     core_destroy(&core);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_ends_have_one_copy_and_nothing_is_lost),
-        cmocka_unit_test(after_a_void_flow_all_values_are_told),
-        cmocka_unit_test(changes_to_another_copy_get_no_flow),
-        cmocka_unit_test(what_is_no_body_gets_no_flow_and_is_none),
-        cmocka_unit_test(places_are_taken_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* test_gossip_snapshot.c - two snapshots have one name only if they are one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "tests/support/gossip_lone.h"
+#include "tests/support/test.h"
 
 static void
 on_save(void *ctx, const struct gossip_saved *saved)
@@ -40,20 +33,16 @@ name(uint64_t plan, uint64_t total, uint64_t last)
 }
 
 /* They left out each other, and each goes on alone. */
-static void
-two_leaders_that_are_equally_far_name_two_snapshots(void **state)
+TEST(two_leaders_that_are_equally_far_name_two_snapshots)
 {
-    (void)state;
     assert_true(name(0xfdf60e564a80632b, 182, 0) != name(0x9afeda4214e8632b, 182, 0));
     assert_true(name(5, 182, 0) == name(5, 182, 0));
     assert_true(name(5, 186, 0) > name(6, 182, 0));
 }
 
 /* The last snapshot was of both, and nothing was computed since. */
-static void
-two_leaders_that_are_no_further_name_two_snapshots(void **state)
+TEST(two_leaders_that_are_no_further_name_two_snapshots)
 {
-    (void)state;
     uint64_t last = name(0xffffffffffffffff, 182, 0);
     assert_true(name(5, 182, last) != name(6, 182, last));
 }
@@ -105,21 +94,8 @@ ends(bool saved)
     return over ? 1 : 2;
 }
 
-static void
-who_has_a_snapshot_that_others_save_ends_when_it_is_over(void **state)
+TEST(who_has_a_snapshot_that_others_save_ends_when_it_is_over)
 {
-    (void)state;
     assert_int_equal(ends(true), 1);
     assert_int_equal(ends(false), 2);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_leaders_that_are_equally_far_name_two_snapshots),
-        cmocka_unit_test(two_leaders_that_are_no_further_name_two_snapshots),
-        cmocka_unit_test(who_has_a_snapshot_that_others_save_ends_when_it_is_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,18 +6,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum {
     STRANGER = 20000, /* the limits here */
@@ -95,6 +90,8 @@ close_all(void **state)
     return 0;
 }
 
+TEST_EACH(open_guard, close_all)
+
 /* `size` bytes come, and are taken when `take`. */
 static void
 come(struct pair pair, size_t size, bool take)
@@ -135,10 +132,8 @@ come_in(bool member)
     return pair;
 }
 
-static void
-a_message_without_an_end_ends_its_connection(void **state)
+TEST(a_message_without_an_end_ends_its_connection)
 {
-    (void)state;
     struct pair pair = come_in(true);
     come(pair, MESSAGE, true);
     assert_false(check());
@@ -155,10 +150,8 @@ a_message_without_an_end_ends_its_connection(void **state)
     assert_int_equal(ended_count, 1); /* once */
 }
 
-static void
-the_report_names_host_and_port(void **state)
+TEST(the_report_names_host_and_port)
 {
-    (void)state;
     struct pair pair = come_in(false);
     struct sockaddr_in at;
     socklen_t size = sizeof at;
@@ -171,10 +164,8 @@ the_report_names_host_and_port(void **state)
     assert_string_equal(ended_who, who);
 }
 
-static void
-one_that_has_gone_by_itself_is_not_reported(void **state)
+TEST(one_that_has_gone_by_itself_is_not_reported)
 {
-    (void)state;
     struct pair pair = come_in(false);
     const struct linger at_once = {1, 0};
     come(pair, STRANGER + 1, true);
@@ -188,10 +179,8 @@ one_that_has_gone_by_itself_is_not_reported(void **state)
 }
 
 /* Ways (b) and (c): much has come before this thread gets to look, in whole messages that wait to be read. */
-static void
-a_busy_reader_ends_nobody(void **state)
+TEST(a_busy_reader_ends_nobody)
 {
-    (void)state;
     struct pair pair = come_in(true);
     for (int i = 0; i < 10; i++) {
         come(pair, MESSAGE, true);
@@ -206,10 +195,8 @@ a_busy_reader_ends_nobody(void **state)
     assert_false(ended(pair));
 }
 
-static void
-messages_that_are_read_before_the_connection_is_announced_count(void **state)
+TEST(messages_that_are_read_before_the_connection_is_announced_count)
 {
-    (void)state;
     struct pair pair = new_pair();
     for (int i = 0; i < 10; i++)
         come(pair, MESSAGE, true);
@@ -227,10 +214,8 @@ messages_that_are_read_before_the_connection_is_announced_count(void **state)
 }
 
 /* As announced late, with a greeting that is still to be read. */
-static void
-what_came_before_the_connection_is_announced_is_judged_like_the_rest(void **state)
+TEST(what_came_before_the_connection_is_announced_is_judged_like_the_rest)
 {
-    (void)state;
     struct pair pair = new_pair();
     come(pair, MESSAGE, true);
     guard_add(guard, pair.ours, GUARD_BULK);
@@ -248,10 +233,8 @@ what_came_before_the_connection_is_announced_is_judged_like_the_rest(void **stat
 }
 
 /* Way (a): both come from one address. */
-static void
-a_member_is_known_by_its_messages(void **state)
+TEST(a_member_is_known_by_its_messages)
 {
-    (void)state;
     struct pair member = come_in(true), stranger = come_in(false);
     come(member, MESSAGE, true);
     come(stranger, STRANGER, true);
@@ -263,10 +246,8 @@ a_member_is_known_by_its_messages(void **state)
     assert_false(ended(member));
 }
 
-static void
-a_node_that_becomes_a_member_later_is_one(void **state)
+TEST(a_node_that_becomes_a_member_later_is_one)
 {
-    (void)state;
     struct pair early = come_in(false), liar = come_in(false), other = come_in(false);
     guard_heard(guard, early.ours, GUARD_BULK, peer, false);
     guard_heard(guard, liar.ours, GUARD_BULK, nobody, false); /* not valid */
@@ -283,10 +264,8 @@ a_node_that_becomes_a_member_later_is_one(void **state)
     assert_true(ended(other));
 }
 
-static void
-strangers_together_hold_no_more_than_their_share(void **state)
+TEST(strangers_together_hold_no_more_than_their_share)
 {
-    (void)state;
     struct pair members[2] = {come_in(true), come_in(true)};
     const int most = GUARD_STRANGERS_MAX / STRANGER;
     struct pair strangers[CONNECTIONS];
@@ -305,10 +284,8 @@ strangers_together_hold_no_more_than_their_share(void **state)
     assert_false(check());
 }
 
-static void
-more_than_zeromq_can_hold_in_whole_messages_needs_no_reader(void **state)
+TEST(more_than_zeromq_can_hold_in_whole_messages_needs_no_reader)
 {
-    (void)state;
     struct pair pair = come_in(true);
     for (int size = 0; size < QUEUE; size += MESSAGE)
         come(pair, MESSAGE, true);
@@ -317,10 +294,8 @@ more_than_zeromq_can_hold_in_whole_messages_needs_no_reader(void **state)
     assert_true(ended(pair));
 }
 
-static void
-what_waits_in_the_kernel_does_not_count(void **state)
+TEST(what_waits_in_the_kernel_does_not_count)
 {
-    (void)state;
     static char buffer[MESSAGE + 1];
     struct pair pair = come_in(true);
     come(pair, sizeof buffer, false);
@@ -329,10 +304,8 @@ what_waits_in_the_kernel_does_not_count(void **state)
     assert_true(check());
 }
 
-static void
-a_whole_message_does_not_excuse_what_waits_in_the_kernel(void **state)
+TEST(a_whole_message_does_not_excuse_what_waits_in_the_kernel)
 {
-    (void)state;
     static char buffer[2 * MESSAGE];
     struct pair pair = come_in(true);
     come(pair, sizeof buffer, false);
@@ -344,10 +317,8 @@ a_whole_message_does_not_excuse_what_waits_in_the_kernel(void **state)
     assert_true(ended(pair));
 }
 
-static void
-some_bytes_a_second_are_free_on_connections_that_we_made(void **state)
+TEST(some_bytes_a_second_are_free_on_connections_that_we_made)
 {
-    (void)state;
     struct pair pair = new_pair();
     guard_add(guard, pair.ours, GUARD_OUT);
     for (int s = 0; s < 2 * STRANGER / GUARD_SPARE; s++) {
@@ -361,10 +332,8 @@ some_bytes_a_second_are_free_on_connections_that_we_made(void **state)
     assert_true(ended(pair));
 }
 
-static void
-each_of_many_members_has_its_turn(void **state)
+TEST(each_of_many_members_has_its_turn)
 {
-    (void)state;
     struct pair many[3 * GUARD_LOOKS];
     for (size_t k = 0; k < 3 * GUARD_LOOKS; k++)
         many[k] = come_in(true);
@@ -381,10 +350,8 @@ each_of_many_members_has_its_turn(void **state)
 }
 
 /* ZeroMQ closes a connection, and the next one has its descriptor. */
-static void
-another_connection_with_the_same_descriptor_begins_anew(void **state)
+TEST(another_connection_with_the_same_descriptor_begins_anew)
 {
-    (void)state;
     struct pair old = come_in(false), new = new_pair();
     come(old, STRANGER + 1, true);
     assert_true(check());
@@ -401,10 +368,8 @@ another_connection_with_the_same_descriptor_begins_anew(void **state)
     assert_int_equal(ended_count, 0);
 }
 
-static void
-what_is_no_connection_is_ignored(void **state)
+TEST(what_is_no_connection_is_ignored)
 {
-    (void)state;
     int pipes[2];
     struct pair pair = come_in(false);
     assert_int_equal(pipe(pipes), 0);
@@ -424,10 +389,8 @@ what_is_no_connection_is_ignored(void **state)
     close(pipes[1]);
 }
 
-static void
-it_needs_no_further_descriptor(void **state)
+TEST(it_needs_no_further_descriptor)
 {
-    (void)state;
     struct rlimit before, none;
     struct pair pair = come_in(false);
     come(pair, STRANGER + 1, true);
@@ -443,10 +406,8 @@ it_needs_no_further_descriptor(void **state)
     assert_true(ended(pair));
 }
 
-static void
-one_too_many_is_ended(void **state)
+TEST(one_too_many_is_ended)
 {
-    (void)state;
     struct pair pair = new_pair();
     int high = dup2(pair.ours, GUARD_LINES_MAX);
     if (high < 0)
@@ -455,8 +416,6 @@ one_too_many_is_ended(void **state)
     assert_true(ended(pair));
     close(high);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_guard, close_all)
 
 /* qemu-user does not pass on what the guard asks the kernel for. */
 static bool
@@ -479,25 +438,5 @@ main(void)
         puts("this system has no TCP_INFO: a guard sees nothing here");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        CASE(a_message_without_an_end_ends_its_connection),
-        CASE(the_report_names_host_and_port),
-        CASE(one_that_has_gone_by_itself_is_not_reported),
-        CASE(a_busy_reader_ends_nobody),
-        CASE(messages_that_are_read_before_the_connection_is_announced_count),
-        CASE(what_came_before_the_connection_is_announced_is_judged_like_the_rest),
-        CASE(a_member_is_known_by_its_messages),
-        CASE(a_node_that_becomes_a_member_later_is_one),
-        CASE(strangers_together_hold_no_more_than_their_share),
-        CASE(more_than_zeromq_can_hold_in_whole_messages_needs_no_reader),
-        CASE(what_waits_in_the_kernel_does_not_count),
-        CASE(a_whole_message_does_not_excuse_what_waits_in_the_kernel),
-        CASE(some_bytes_a_second_are_free_on_connections_that_we_made),
-        CASE(each_of_many_members_has_its_turn),
-        CASE(another_connection_with_the_same_descriptor_begins_anew),
-        CASE(what_is_no_connection_is_ignored),
-        CASE(it_needs_no_further_descriptor),
-        CASE(one_too_many_is_ended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

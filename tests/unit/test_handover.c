@@ -1,15 +1,7 @@
 /* What stages give one another arrives once, whole and right: in any order of arrival, when nodes die and plans change in the
  * middle of a round, when lines break, bodies are damaged, and neighbours are a round ahead. Members compute in the order of
  * their schedules. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "mesh/core/pipeline/handover.h"
@@ -18,6 +10,7 @@
 #include "proto/mix.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { STAGES = 4, MEMBERS = 6, SHARDS = 6, WORDS = 9, CHUNK = 3, MAIL = 8192, ROUNDS = 2 };
 
@@ -460,10 +453,8 @@ round_run(struct world *w, uint64_t round, unsigned accidents)
     }
 }
 
-static void
-all_arrives_whatever_happens(void **state)
+TEST(all_arrives_whatever_happens)
 {
-    (void)state;
     size_t chunks = 0, damaged = 0, moves = 0;
     for (uint64_t seed = 1; seed <= cases(3000); seed++) {
         struct world *w = world_new(seed);
@@ -603,10 +594,8 @@ too_long(struct handover_chunk *c, size_t *size)
     *size = (c->count = WORDS) * sizeof(int32_t);
 }
 
-static void
-what_is_not_due_is_dropped_and_asked_for(void **state)
+TEST(what_is_not_due_is_dropped_and_asked_for)
 {
-    (void)state;
     assert_int_equal(asks_with(NULL, 0), 0);
     assert_int_equal(asks_with(NULL, 1), 1);
     assert_int_equal(asks_with(NULL, 9), 1);
@@ -623,10 +612,8 @@ what_is_not_due_is_dropped_and_asked_for(void **state)
     assert_int_equal(asks_with(too_long, 0), 1);
 }
 
-static void
-a_damaged_chunk_is_asked_for_again(void **state)
+TEST(a_damaged_chunk_is_asked_for_again)
 {
-    (void)state;
     struct world *w = pair();
     deliver(w, 0, true);
     assert_int_equal(asked(w), 1);
@@ -637,10 +624,8 @@ a_damaged_chunk_is_asked_for_again(void **state)
     world_free(w);
 }
 
-static void
-it_comes_again_only_to_who_asks_and_has_the_shard(void **state)
+TEST(it_comes_again_only_to_who_asks_and_has_the_shard)
 {
-    (void)state;
     struct world *w = pair();
     struct handover_item first = {1, 0, false}, wrong = {7, 0, true};
     while (w->mails > 0)
@@ -658,10 +643,8 @@ it_comes_again_only_to_who_asks_and_has_the_shard(void **state)
 }
 
 /* It may have to copy the state first, so the others are rounds ahead. */
-static void
-who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
+TEST(who_comes_to_a_round_late_asks_for_what_it_dropped)
 {
-    (void)state;
     struct world *w = pair();
     struct handover_item item = {1, 3, false};
     while (w->mails > 0)
@@ -683,10 +666,8 @@ who_comes_to_a_round_late_asks_for_what_it_dropped(void **state)
 
 /* Node 0 is a round ahead. Node 1 comes to a later one, to its own again, to a later one in which it hands over
  * nothing, or the model is cut elsewhere meanwhile: nothing is kept. In the last case it asks. */
-static void
-what_came_early_is_released_when_nobody_wants_it(void **state)
+TEST(what_came_early_is_released_when_nobody_wants_it)
 {
-    (void)state;
     for (unsigned way = 0; way < 4; way++) {
         struct world *w = pair();
         struct handover_item item = {1, 3, false};
@@ -725,10 +706,8 @@ change_places(struct world *w)
 }
 
 /* Until the round begins anew. */
-static void
-what_was_made_of_other_cuts_is_neither_told_nor_sent(void **state)
+TEST(what_was_made_of_other_cuts_is_neither_told_nor_sent)
 {
-    (void)state;
     struct world *w = pair();
     while (w->mails > 0)
         deliver(w, 0, false);
@@ -744,10 +723,8 @@ what_was_made_of_other_cuts_is_neither_told_nor_sent(void **state)
     world_free(w);
 }
 
-static void
-it_is_told_when_its_stage_comes_back(void **state)
+TEST(it_is_told_when_its_stage_comes_back)
 {
-    (void)state;
     struct world *w = pair();
     while (w->mails > 0)
         deliver(w, 0, false);
@@ -759,10 +736,8 @@ it_is_told_when_its_stage_comes_back(void **state)
 }
 
 /* It may be read, or be on its way, and it is there already. */
-static void
-what_was_made_here_is_not_written_again(void **state)
+TEST(what_was_made_here_is_not_written_again)
 {
-    (void)state;
     struct world *w = pair();
     struct handover_item item = {1, 3, false};
     while (w->mails > 0)
@@ -776,10 +751,8 @@ what_was_made_here_is_not_written_again(void **state)
 }
 
 /* Its memory belongs to the next one. */
-static void
-nothing_of_a_round_that_is_over_is_sent(void **state)
+TEST(nothing_of_a_round_that_is_over_is_sent)
 {
-    (void)state;
     struct world *w = pair();
     while (w->mails > 0)
         deliver(w, 0, false);
@@ -790,22 +763,4 @@ nothing_of_a_round_that_is_over_is_sent(void **state)
                     UINT64_MAX);
     assert_int_equal(w->mails, 0);
     world_free(w);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_arrives_whatever_happens),
-        cmocka_unit_test(what_is_not_due_is_dropped_and_asked_for),
-        cmocka_unit_test(a_damaged_chunk_is_asked_for_again),
-        cmocka_unit_test(it_comes_again_only_to_who_asks_and_has_the_shard),
-        cmocka_unit_test(who_comes_to_a_round_late_asks_for_what_it_dropped),
-        cmocka_unit_test(what_came_early_is_released_when_nobody_wants_it),
-        cmocka_unit_test(what_was_made_of_other_cuts_is_neither_told_nor_sent),
-        cmocka_unit_test(it_is_told_when_its_stage_comes_back),
-        cmocka_unit_test(what_was_made_here_is_not_written_again),
-        cmocka_unit_test(nothing_of_a_round_that_is_over_is_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

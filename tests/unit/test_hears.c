@@ -1,15 +1,9 @@
 /* Whom nodes hear: lists that are said when they change, and heartbeats that name them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 /* Node 5, which has met 7 and 8. */
 static struct lone *
@@ -53,10 +47,8 @@ name_list(struct lone *lone, unsigned id, const struct proto_hears *hears)
     lone_say(lone, id, &msg);
 }
 
-static void
-a_list_counts_from_the_heartbeat_on_that_names_it(void **state)
+TEST(a_list_counts_from_the_heartbeat_on_that_names_it)
 {
-    (void)state;
     struct lone *lone = met();
     struct proto_hears all = list_of(lone, 5, 8);
     say_list(lone, 7, &all);
@@ -68,10 +60,8 @@ a_list_counts_from_the_heartbeat_on_that_names_it(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_list_that_was_not_said_is_asked_for_and_the_one_before_counts(void **state)
+TEST(a_list_that_was_not_said_is_asked_for_and_the_one_before_counts)
 {
-    (void)state;
     struct lone *lone = met();
     struct proto_hears first = list_of(lone, 5, 8), second = list_of(lone, 8, 9);
     say_list(lone, 7, &first);
@@ -87,10 +77,8 @@ a_list_that_was_not_said_is_asked_for_and_the_one_before_counts(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_list_that_no_heartbeat_names_is_ignored(void **state)
+TEST(a_list_that_no_heartbeat_names_is_ignored)
 {
-    (void)state;
     struct lone *lone = met();
     struct proto_hears first = list_of(lone, 5, 8), other = list_of(lone, 8, 9);
     say_list(lone, 7, &first);
@@ -101,10 +89,8 @@ a_list_that_no_heartbeat_names_is_ignored(void **state)
     lone_destroy(&lone);
 }
 
-static void
-nodes_of_another_incarnation_are_not_heard(void **state)
+TEST(nodes_of_another_incarnation_are_not_heard)
 {
-    (void)state;
     struct lone *lone = met();
     struct proto_hears hears = list_of(lone, 5, 8);
     hears.nodes[0].node.incarnation++;
@@ -117,10 +103,8 @@ nodes_of_another_incarnation_are_not_heard(void **state)
 }
 
 /* It named 8 before this node had met it. */
-static void
-a_list_is_read_again_when_a_node_of_it_comes(void **state)
+TEST(a_list_is_read_again_when_a_node_of_it_comes)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
     lone_meet(lone, 7);
     struct proto_hears hears = list_of(lone, 5, 8);
@@ -134,10 +118,8 @@ a_list_is_read_again_when_a_node_of_it_comes(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_node_says_whom_it_hears_when_that_changes_and_when_asked(void **state)
+TEST(a_node_says_whom_it_hears_when_that_changes_and_when_asked)
 {
-    (void)state;
     struct lone *lone = met();
     const struct proto_msg whom = {.type = PROTO_WHOM};
     lone_run_with(lone, 2000, (unsigned[]){7, 8}, 2, 0, true);
@@ -158,10 +140,8 @@ a_node_says_whom_it_hears_when_that_changes_and_when_asked(void **state)
     lone_destroy(&lone);
 }
 
-static void
-one_list_tells_of_many_that_come_at_once(void **state)
+TEST(one_list_tells_of_many_that_come_at_once)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 90});
     unsigned ids[30];
     for (unsigned k = 0; k < 30; k++)
@@ -170,19 +150,4 @@ one_list_tells_of_many_that_come_at_once(void **state)
     assert_in_range(lone_sent_count(lone, 10, PROTO_HEARS), 1, 3);
     assert_int_equal(lone_sent(lone, 10, PROTO_HEARS)->msg.hears.count, 30);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_counts_from_the_heartbeat_on_that_names_it),
-        cmocka_unit_test(a_list_that_was_not_said_is_asked_for_and_the_one_before_counts),
-        cmocka_unit_test(a_list_that_no_heartbeat_names_is_ignored),
-        cmocka_unit_test(nodes_of_another_incarnation_are_not_heard),
-        cmocka_unit_test(a_list_is_read_again_when_a_node_of_it_comes),
-        cmocka_unit_test(a_node_says_whom_it_hears_when_that_changes_and_when_asked),
-        cmocka_unit_test(one_list_tells_of_many_that_come_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* test_heartbeat.c - a node that is late blames neither the others nor its trainer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
 #include "mesh/net/actor_starve.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 static const unsigned both[] = {7, 8};
 
@@ -24,10 +18,8 @@ meet(void)
     return lone;
 }
 
-static void
-time_without_a_processor_is_not_busy_time(void **state)
+TEST(time_without_a_processor_is_not_busy_time)
 {
-    (void)state;
     struct lone *lone = meet();
     lone_run_with(lone, 200, both, 2, 0, false);
     uint64_t busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
@@ -48,10 +40,8 @@ time_without_a_processor_is_not_busy_time(void **state)
 }
 
 /* Messages of 8 come without a break, but the ticks are late: what 7 sent may wait, too. */
-static void
-late_ticks_stretch_deadlines_though_messages_come(void **state)
+TEST(late_ticks_stretch_deadlines_though_messages_come)
 {
-    (void)state;
     struct lone *lone = meet();
     const struct proto_msg alive = {.type = PROTO_PEERS};
     struct awake awake = lone->core->awake;
@@ -75,10 +65,8 @@ late_ticks_stretch_deadlines_though_messages_come(void **state)
 }
 
 /* A message that says nothing else keeps a peer alive: its core may be busy. */
-static void
-an_empty_list_of_peers_says_that_a_node_is_alive(void **state)
+TEST(an_empty_list_of_peers_says_that_a_node_is_alive)
 {
-    (void)state;
     struct lone *lone = meet();
     const struct proto_msg alive = {.type = PROTO_PEERS};
     for (unsigned k = 0; k < 20; k++) {
@@ -92,10 +80,8 @@ an_empty_list_of_peers_says_that_a_node_is_alive(void **state)
     lone_destroy(&lone);
 }
 
-static void
-threads_that_did_not_wait_add_nothing(void **state)
+TEST(threads_that_did_not_wait_add_nothing)
 {
-    (void)state;
     struct starve starve = {.count = 0};
     assert_int_equal(starve_us(&starve), 0); /* the first call */
     assert_true(starve.count <= STARVE_THREADS_MAX);
@@ -123,10 +109,8 @@ is_suspected(const struct lone *lone, unsigned id)
     return lone->core->view.of[peers_find(lone->core, lone_node(lone, id))].suspected;
 }
 
-static void
-who_says_that_it_beats_slowly_may_be_silent_for_longer(void **state)
+TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -145,10 +129,8 @@ who_says_that_it_beats_slowly_may_be_silent_for_longer(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_node_that_waits_beats_slowly_until_all_have_come(void **state)
+TEST(a_node_that_waits_beats_slowly_until_all_have_come)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
@@ -171,10 +153,8 @@ a_node_that_waits_beats_slowly_until_all_have_come(void **state)
 }
 
 /* Ticks were due every 40 ms until the last one that was waited for came. */
-static void
-the_clock_of_deadlines_never_runs_back(void **state)
+TEST(the_clock_of_deadlines_never_runs_back)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
@@ -192,10 +172,8 @@ the_clock_of_deadlines_never_runs_back(void **state)
 }
 
 /* 7 has lost its power since its last heartbeat, and nobody had a reason to notice. */
-static void
-no_plan_is_built_on_who_was_not_heard_lately(void **state)
+TEST(no_plan_is_built_on_who_was_not_heard_lately)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
@@ -228,10 +206,8 @@ crowd_new(void)
     return lone;
 }
 
-static void
-in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate(void **state)
+TEST(in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate)
 {
-    (void)state;
     struct lone *lone = crowd_new();
     lone_forget_sent(lone);
     lone_run_with(lone, 2000, crowd, 5, 0, false);
@@ -244,10 +220,8 @@ in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate(void **state)
 }
 
 /* 2 is left out: it does not lead, so 5 is one of the three. */
-static void
-in_a_crowd_who_is_left_out_gives_its_place_to_the_next(void **state)
+TEST(in_a_crowd_who_is_left_out_gives_its_place_to_the_next)
 {
-    (void)state;
     struct lone *lone = crowd_new();
     const struct proto_msg benched = {
         .type = PROTO_HEARTBEAT, .heartbeat = {.benched = true, .idle = true, .state_hash = 77}};
@@ -262,10 +236,8 @@ in_a_crowd_who_is_left_out_gives_its_place_to_the_next(void **state)
 }
 
 /* 2 was to lead, and is silent. So is 7, which beats at the rate of a crowd and is not suspected for long. */
-static void
-who_has_missed_a_slow_beat_is_waited_for_as_anybody(void **state)
+TEST(who_has_missed_a_slow_beat_is_waited_for_as_anybody)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     lone_meet(lone, 2);
     beat_slowly(lone, 2, CORE_HEARTBEAT_US);
@@ -284,10 +256,8 @@ who_has_missed_a_slow_beat_is_waited_for_as_anybody(void **state)
     lone_destroy(&lone);
 }
 
-static void
-one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone(void **state)
+TEST(one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone)
 {
-    (void)state;
     struct lone *lone = crowd_new();
     lone_say(lone, 4, &(struct proto_msg){.type = PROTO_BYE});
     lone_run_with(lone, 500, (unsigned[]){2, 3, 7, 8}, 4, 0, false);
@@ -295,24 +265,4 @@ one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone(void **stat
     lone_run_with(lone, 1000, (unsigned[]){2, 3, 7, 8}, 4, 0, false);
     assert_in_range(lone_sent_count(lone, 7, PROTO_HEARTBEAT), 15, 23);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_without_a_processor_is_not_busy_time),
-        cmocka_unit_test(late_ticks_stretch_deadlines_though_messages_come),
-        cmocka_unit_test(an_empty_list_of_peers_says_that_a_node_is_alive),
-        cmocka_unit_test(who_says_that_it_beats_slowly_may_be_silent_for_longer),
-        cmocka_unit_test(a_node_that_waits_beats_slowly_until_all_have_come),
-        cmocka_unit_test(the_clock_of_deadlines_never_runs_back),
-        cmocka_unit_test(no_plan_is_built_on_who_was_not_heard_lately),
-        cmocka_unit_test(in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate),
-        cmocka_unit_test(in_a_crowd_who_is_left_out_gives_its_place_to_the_next),
-        cmocka_unit_test(who_has_missed_a_slow_beat_is_waited_for_as_anybody),
-        cmocka_unit_test(one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone),
-        cmocka_unit_test(threads_that_did_not_wait_add_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* test_holders.c - who has which stages, in a line. */
 #include "node/cli/holders.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 static struct core_division division;
 
@@ -34,10 +31,8 @@ says(const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void
-each_stage_has_its_nodes(void **state)
+TEST(each_stage_has_its_nodes)
 {
-    (void)state;
     begin(3);
     member("a", 7, 1);
     member("b", 7, 2);
@@ -46,10 +41,8 @@ each_stage_has_its_nodes(void **state)
     says("1 a, c; 2 b, d; 3 d");
 }
 
-static void
-who_only_holds_a_stage_is_in_brackets(void **state)
+TEST(who_only_holds_a_stage_is_in_brackets)
 {
-    (void)state;
     begin(2);
     member("a", 1, 1);
     member("b", 3, 2);
@@ -62,10 +55,8 @@ who_only_holds_a_stage_is_in_brackets(void **state)
     says("1 (a); 2 (a)");
 }
 
-static void
-a_model_that_is_not_divided_says_nothing(void **state)
+TEST(a_model_that_is_not_divided_says_nothing)
 {
-    (void)state;
     begin(0);
     says("");
     begin(1);
@@ -73,11 +64,9 @@ a_model_that_is_not_divided_says_nothing(void **state)
     says("");
 }
 
-static void
-what_is_too_long_is_cut_at_a_name(void **state)
+TEST(what_is_too_long_is_cut_at_a_name)
 {
     char text[HOLDERS_TEXT], name[PROTO_WHO_MAX];
-    (void)state;
     for (size_t size = 1; size < sizeof name; size++) {
         begin(PROTO_STAGES_MAX);
         memset(name, 'x', size);
@@ -90,16 +79,4 @@ what_is_too_long_is_cut_at_a_name(void **state)
         assert_string_equal(text + strlen(text) - 3, "...");
         assert_non_null(strstr(text, name));
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_stage_has_its_nodes),
-        cmocka_unit_test(who_only_holds_a_stage_is_in_brackets),
-        cmocka_unit_test(a_model_that_is_not_divided_says_nothing),
-        cmocka_unit_test(what_is_too_long_is_cut_at_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* test_holding.c - nodes choose which segments of a model they hold: never more than they have room for, together all of it, and
  * who comes later what one other node can give it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { NODES = 8, SEGMENTS = 12, CASES = 3000 };
 
@@ -69,10 +61,8 @@ chooses(size_t id, uint64_t room)
     return holding_step(&node->holding, node).hold;
 }
 
-static void
-those_who_start_hold_all_of_it_together(void **state)
+TEST(those_who_start_hold_all_of_it_together)
 {
-    (void)state;
     struct rand rand = {1};
     for (int c = 0; c < CASES; c++) {
         size_t others = rand_range(&rand, 1, NODES - 1);
@@ -97,10 +87,8 @@ those_who_start_hold_all_of_it_together(void **state)
 }
 
 /* It may meet nodes that train before it has told its core what it has. */
-static void
-who_has_a_part_already_is_told_nothing(void **state)
+TEST(who_has_a_part_already_is_told_nothing)
 {
-    (void)state;
     struct rand rand = {4};
     draw(&rand, 2);
     for (size_t i = 0; i < 2; i++)
@@ -112,10 +100,8 @@ who_has_a_part_already_is_told_nothing(void **state)
     assert_int_equal(holding_step(&node->holding, node).hold, 0);
 }
 
-static void
-who_joins_takes_what_one_other_node_can_give(void **state)
+TEST(who_joins_takes_what_one_other_node_can_give)
 {
-    (void)state;
     struct rand rand = {2};
     for (int c = 0; c < CASES; c++) {
         size_t others = rand_range(&rand, 1, NODES - 1), gives = 0;
@@ -178,10 +164,8 @@ chosen_after(uint64_t us)
     return hold;
 }
 
-static void
-who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it(void **state)
+TEST(who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it)
 {
-    (void)state;
     const struct {
         uint64_t round, us;
     } waits[] = {{1, HOLDING_LOST_LEAST_US},
@@ -208,10 +192,8 @@ who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it(void **state)
 }
 
 /* Nodes 1 and 2 have the same segment: they did not hear one another when they chose. */
-static void
-before_the_first_round_one_of_two_with_the_same_part_chooses_again(void **state)
+TEST(before_the_first_round_one_of_two_with_the_same_part_chooses_again)
 {
-    (void)state;
     for (uint64_t id = 1; id <= 2; id++) {
         struct rand rand = {9};
         draw(&rand, 1);
@@ -244,10 +226,8 @@ stays_for(uint64_t holds, bool done)
     return holding_stays(node);
 }
 
-static void
-who_is_done_stays_for_a_part_that_was_lost_before_its_files(void **state)
+TEST(who_is_done_stays_for_a_part_that_was_lost_before_its_files)
 {
-    (void)state;
     struct rand rand = {10};
     draw(&rand, 1);
     node->config.stages.cut_count = 1;
@@ -271,10 +251,8 @@ who_is_done_stays_for_a_part_that_was_lost_before_its_files(void **state)
     assert_false(holding_stays(node));
 }
 
-static void
-all_go_back_to_the_round_of_the_only_one_with_a_segment(void **state)
+TEST(all_go_back_to_the_round_of_the_only_one_with_a_segment)
 {
-    (void)state;
     assert_false(with_one_at(8, HOLDING_SURE_US - 1).back);
     assert_true(with_one_at(8, HOLDING_SURE_US).back);
     assert_false(with_one_at(8, HOLDING_SURE_US).wrong);
@@ -317,10 +295,8 @@ count_of(uint64_t segment)
     return count;
 }
 
-static void
-who_has_room_takes_what_fewest_hold(void **state)
+TEST(who_has_room_takes_what_fewest_hold)
 {
-    (void)state;
     struct rand rand = {4};
     for (int c = 0; c < CASES; c++) {
         draw(&rand, rand_range(&rand, 1, NODES - 1));
@@ -344,10 +320,8 @@ takes(void)
     return holding_step(&node->holding, node).part;
 }
 
-static void
-more_is_taken_one_after_the_other_while_nobody_has_a_plan(void **state)
+TEST(more_is_taken_one_after_the_other_while_nobody_has_a_plan)
 {
-    (void)state;
     struct rand rand = {5};
     uint64_t more = 0;
     do
@@ -417,10 +391,8 @@ keeps(size_t count, struct proto_plan *plan)
     return kept;
 }
 
-static void
-within_a_span_each_node_computes_what_it_keeps(void **state)
+TEST(within_a_span_each_node_computes_what_it_keeps)
 {
-    (void)state;
     struct proto_plan plan;
     pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x6, 0xc}, {0, 0xf}}, 3);
     assert_false(holding_short(node));
@@ -440,10 +412,8 @@ within_a_span_each_node_computes_what_it_keeps(void **state)
 }
 
 /* Two plans of a round were made, and both came to the sum. */
-static void
-what_two_nodes_keep_is_computed_once(void **state)
+TEST(what_two_nodes_keep_is_computed_once)
 {
-    (void)state;
     struct proto_plan plan;
     pin((struct share){0x3, 0xf}, (struct share[]){{0x7, 3}, {0x7, 0xc}, {0x8, 0xf}}, 3);
     assert_true(keeps(4, &plan));
@@ -453,10 +423,8 @@ what_two_nodes_keep_is_computed_once(void **state)
     assert_int_equal(plan.members[3].shards, 0x8);
 }
 
-static void
-who_lacks_a_stage_of_a_shard_goes_back(void **state)
+TEST(who_lacks_a_stage_of_a_shard_goes_back)
 {
-    (void)state;
     struct proto_plan plan;
     pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x2, 0xc}}, 2);
     assert_false(keeps(3, &plan));
@@ -484,10 +452,8 @@ who_lacks_a_stage_of_a_shard_goes_back(void **state)
     assert_true(holding_step(&node->holding, node).back);
 }
 
-static void
-within_a_span_nobody_takes_more(void **state)
+TEST(within_a_span_nobody_takes_more)
 {
-    (void)state;
     struct rand rand = {7};
     do
         draw(&rand, 3);
@@ -507,21 +473,6 @@ within_a_span_nobody_takes_more(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_who_start_hold_all_of_it_together),
-        cmocka_unit_test(who_has_a_part_already_is_told_nothing),
-        cmocka_unit_test(who_joins_takes_what_one_other_node_can_give),
-        cmocka_unit_test(who_has_room_takes_what_fewest_hold),
-        cmocka_unit_test(more_is_taken_one_after_the_other_while_nobody_has_a_plan),
-        cmocka_unit_test(all_go_back_to_the_round_of_the_only_one_with_a_segment),
-        cmocka_unit_test(who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it),
-        cmocka_unit_test(before_the_first_round_one_of_two_with_the_same_part_chooses_again),
-        cmocka_unit_test(who_is_done_stays_for_a_part_that_was_lost_before_its_files),
-        cmocka_unit_test(within_a_span_each_node_computes_what_it_keeps),
-        cmocka_unit_test(what_two_nodes_keep_is_computed_once),
-        cmocka_unit_test(who_lacks_a_stage_of_a_shard_goes_back),
-        cmocka_unit_test(within_a_span_nobody_takes_more),
-    };
     node = calloc(1, sizeof *node);
-    return node ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    return node ? test_run() : 1;
 }

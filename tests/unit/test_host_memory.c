@@ -1,17 +1,12 @@
 /* test_host_memory.c - memory of a machine, and limits of control groups of both versions, from folders made for it. */
 #include "node/commands/host.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 static struct folder root;
 
@@ -31,10 +26,8 @@ put(const char *name, const char *text)
     fclose(file);
 }
 
-static void
-the_smallest_limit_counts(void **state)
+TEST(the_smallest_limit_counts)
 {
-    (void)state;
     assert_true(host_memory("/nonexistent") == UINT64_MAX);
     put("proc/meminfo", "Foo: 1 kB\nMemTotal:       2097152 kB\nMemFree: 3 kB\n");
     assert_true(host_memory(root.path) == UINT64_C(2) << 30);
@@ -55,10 +48,8 @@ the_smallest_limit_counts(void **state)
     assert_true(host_memory(root.path) == 4096);
 }
 
-static void
-this_machine_has_some(void **state)
+TEST(this_machine_has_some)
 {
-    (void)state;
     assert_true(host_memory("") > 1 << 20);
     assert_true(host_memory("") < UINT64_MAX);
 }
@@ -66,12 +57,8 @@ this_machine_has_some(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_smallest_limit_counts),
-        cmocka_unit_test(this_machine_has_some),
-    };
     folder_init(&root);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = test_run();
     folder_fini(&root);
     return failed;
 }

@@ -1,19 +1,14 @@
 /* test_image.c - PNG and JPEG as Pillow reads them, resized as by a naive oracle, and what is no image. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "nn/data/image.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 #define GOLDEN "tests/golden/images/"
 
@@ -63,13 +58,11 @@ check_golden(const char *name, size_t width, size_t height, size_t channels, uin
     free(bytes);
 }
 
-static void
-all_kinds_are_read_as_pillow_reads_them(void **state)
+TEST(all_kinds_are_read_as_pillow_reads_them)
 {
     char name[64];
     size_t width, height, files = 0;
     unsigned grey, rgb, small_grey, small_rgb;
-    (void)state;
     FILE *list = fopen(GOLDEN "pixels", "r");
     assert_non_null(list);
     while (fscanf(list, "%63s %zu %zu %x %x %x %x", name, &width, &height, &grey, &rgb, &small_grey,
@@ -109,10 +102,8 @@ expect_refused(const uint8_t *bytes, size_t size, const char *text)
         fail_msg("%s, expected %s", why.line, text);
 }
 
-static void
-what_cannot_be_read_is_refused_by_name(void **state)
+TEST(what_cannot_be_read_is_refused_by_name)
 {
-    (void)state;
     size_t size;
     uint8_t *png = load("rgb.png", &size);
     png[45] ^= 1;
@@ -142,10 +133,8 @@ check_cuts(const char *name)
     free(bytes);
 }
 
-static void
-every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
-    (void)state;
     check_cuts("rgb.png");
     check_cuts("interlaced.png");
     check_cuts("palette16.png");
@@ -154,13 +143,11 @@ every_cut_is_refused(void **state)
     check_cuts("cmyk.jpg");
 }
 
-static void
-random_damage_is_refused_or_harmless(void **state)
+TEST(random_damage_is_refused_or_harmless)
 {
     static const char *const names[] = {"rgba.png",   "interlaced.png",  "palette200.png",
                                         "420.jpg",    "progressive.jpg", "cmyk.jpg",
                                         "restart.jpg"};
-    (void)state;
     struct rand r = {9};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t size;
@@ -211,10 +198,8 @@ announce_jpeg(unsigned width, unsigned height, const char *text)
     free(bytes);
 }
 
-static void
-huge_images_are_refused_before_memory_is_taken(void **state)
+TEST(huge_images_are_refused_before_memory_is_taken)
 {
-    (void)state;
     announce_png(8000, 8000, "f: 8000 x 8000 pixels in ");
     announce_png(65536, 1, "f: damaged PNG"); /* libpng's own words */
     announce_png(0x7fffffff, 0x7fffffff, "f: damaged PNG");
@@ -225,11 +210,9 @@ huge_images_are_refused_before_memory_is_taken(void **state)
 }
 
 /* An image of zeros whose bytes can hold its pixels: only the limit is left. */
-static void
-an_honest_bomb_is_refused_by_its_size(void **state)
+TEST(an_honest_bomb_is_refused_by_its_size)
 {
     enum { SIDE = 8200 };
-    (void)state;
     size_t size = 33;
     uint8_t *bytes = calloc(1, 1 << 20), *head = load("rgb.png", &(size_t){0});
     memcpy(bytes, head, 33);
@@ -294,10 +277,8 @@ check_square(struct rand *r, size_t width, size_t height, size_t side)
     free(out);
 }
 
-static void
-resizing_is_that_of_a_naive_oracle(void **state)
+TEST(resizing_is_that_of_a_naive_oracle)
 {
-    (void)state;
     struct rand r = {3};
     for (int i = 0; i < 60; i++)
         check_square(&r, 1 + rand_below(&r, 90), 1 + rand_below(&r, 90), 1 + rand_below(&r, 40));
@@ -306,30 +287,12 @@ resizing_is_that_of_a_naive_oracle(void **state)
     check_square(&r, 1, 900, 5);
 }
 
-static void
-an_image_of_its_size_stays_as_it_is(void **state)
+TEST(an_image_of_its_size_stays_as_it_is)
 {
     uint8_t pixel[5 * 5], out[5 * 5];
-    (void)state;
     for (size_t i = 0; i < sizeof pixel; i++)
         pixel[i] = (uint8_t)(i * 10);
     struct image image = {5, 5, 1, pixel};
     assert_int_equal(image_square(&image, 5, out), 0);
     assert_memory_equal(out, pixel, sizeof pixel);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds_are_read_as_pillow_reads_them),
-        cmocka_unit_test(what_cannot_be_read_is_refused_by_name),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(random_damage_is_refused_or_harmless),
-        cmocka_unit_test(huge_images_are_refused_before_memory_is_taken),
-        cmocka_unit_test(an_honest_bomb_is_refused_by_its_size),
-        cmocka_unit_test(resizing_is_that_of_a_naive_oracle),
-        cmocka_unit_test(an_image_of_its_size_stays_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,14 @@
 #include "node/results/journal.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "nn/files/disk.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 /* Where the first record behind a start is. */
 enum { ONE = JOURNAL_HEAD_SIZE + JOURNAL_RECORD_HEAD + JOURNAL_START_SIZE };
@@ -40,6 +35,8 @@ end(void **state)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_EACH(begin, end)
 
 static struct journal *
 opened(uint64_t incarnation)
@@ -80,10 +77,8 @@ expect(const struct journal_text *text, struct journal_record *record, unsigned 
     }
 }
 
-static void
-what_was_written_is_read_in_order_with_who_wrote_it(void **state)
+TEST(what_was_written_is_read_in_order_with_who_wrote_it)
 {
-    (void)state;
     struct journal_text text;
     struct journal_record record = {0};
     write_two();
@@ -107,10 +102,8 @@ bytes_of(size_t *size)
     return bytes;
 }
 
-static void
-a_file_cut_off_anywhere_has_the_whole_records_before_it(void **state)
+TEST(a_file_cut_off_anywhere_has_the_whole_records_before_it)
 {
-    (void)state;
     struct journal_text text;
     size_t size, last = JOURNAL_HEAD_SIZE;
     write_two();
@@ -126,10 +119,8 @@ a_file_cut_off_anywhere_has_the_whole_records_before_it(void **state)
     free(bytes);
 }
 
-static void
-each_flipped_bit_is_found(void **state)
+TEST(each_flipped_bit_is_found)
 {
-    (void)state;
     struct journal_text text;
     size_t size;
     write_two();
@@ -142,10 +133,8 @@ each_flipped_bit_is_found(void **state)
     free(bytes);
 }
 
-static void
-a_damaged_record_is_refused_with_its_place(void **state)
+TEST(a_damaged_record_is_refused_with_its_place)
 {
-    (void)state;
     struct journal_text text;
     size_t size;
     write_two();
@@ -162,10 +151,8 @@ a_damaged_record_is_refused_with_its_place(void **state)
 }
 
 /* What a power cut may leave of a record: the sectors before one, and zeros from there on. */
-static void
-a_record_whose_last_sectors_never_came_is_cut_off(void **state)
+TEST(a_record_whose_last_sectors_never_came_is_cut_off)
 {
-    (void)state;
     static uint8_t big[1500];
     struct journal_text text;
     size_t size;
@@ -185,10 +172,8 @@ a_record_whose_last_sectors_never_came_is_cut_off(void **state)
 }
 
 /* Its head lies over the end of a sector. */
-static void
-a_head_whose_last_bytes_never_came_is_cut_off(void **state)
+TEST(a_head_whose_last_bytes_never_came_is_cut_off)
 {
-    (void)state;
     static uint8_t fill[512];
     struct journal_text text;
     size_t size, before = 512 - ONE - JOURNAL_RECORD_HEAD - 4;
@@ -213,10 +198,8 @@ put_file(const void *bytes, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
-static void
-an_empty_file_is_as_none(void **state)
+TEST(an_empty_file_is_as_none)
 {
-    (void)state;
     static const uint8_t zeros[8192];
     static const size_t sizes[] = {0, 1, JOURNAL_HEAD_SIZE, 8192};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -235,10 +218,8 @@ an_empty_file_is_as_none(void **state)
     }
 }
 
-static void
-what_is_refused_names_the_remedy(void **state)
+TEST(what_is_refused_names_the_remedy)
 {
-    (void)state;
     struct journal *journal;
     const struct journal_start start = {.job_hash = 0xabcd, .id = 7, .incarnation = 2};
     size_t size;
@@ -256,10 +237,8 @@ what_is_refused_names_the_remedy(void **state)
 }
 
 /* With --resume and other settings the job is another one from then on. */
-static void
-a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal(void **state)
+TEST(a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal)
 {
-    (void)state;
     const uint64_t past[] = {0xabcd, 0x99};
     const struct journal_start later = {
         .job_hash = 0xef, .id = 7, .incarnation = 5, .past = past, .past_count = 2};
@@ -289,10 +268,8 @@ a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal(void **s
     journal_unload(&text);
 }
 
-static void
-a_journal_of_another_version_is_refused(void **state)
+TEST(a_journal_of_another_version_is_refused)
 {
-    (void)state;
     struct journal_text text;
     size_t size;
     write_two();
@@ -303,10 +280,8 @@ a_journal_of_another_version_is_refused(void **state)
     free(bytes);
 }
 
-static void
-a_record_in_another_place_is_refused(void **state)
+TEST(a_record_in_another_place_is_refused)
 {
-    (void)state;
     struct journal_text text;
     size_t size;
     write_two();
@@ -320,10 +295,8 @@ a_record_in_another_place_is_refused(void **state)
     free(bytes);
 }
 
-static void
-zeros_at_the_end_are_a_cut_off_end(void **state)
+TEST(zeros_at_the_end_are_a_cut_off_end)
 {
-    (void)state;
     struct journal_text text;
     size_t size;
     write_two();
@@ -337,10 +310,8 @@ zeros_at_the_end_are_a_cut_off_end(void **state)
     free(bytes);
 }
 
-static void
-a_new_start_removes_what_was_cut_off(void **state)
+TEST(a_new_start_removes_what_was_cut_off)
 {
-    (void)state;
     struct journal_text text;
     struct journal_record record = {0};
     size_t size;
@@ -359,10 +330,8 @@ a_new_start_removes_what_was_cut_off(void **state)
     journal_unload(&text);
 }
 
-static void
-a_journal_of_another_job_is_refused_and_a_new_run_replaces_it(void **state)
+TEST(a_journal_of_another_job_is_refused_and_a_new_run_replaces_it)
 {
-    (void)state;
     struct journal *journal;
     struct journal_text text;
     struct journal_record record = {0};
@@ -384,10 +353,8 @@ a_journal_of_another_job_is_refused_and_a_new_run_replaces_it(void **state)
     journal_unload(&text);
 }
 
-static void
-after_a_failed_write_nothing_more_is_written(void **state)
+TEST(after_a_failed_write_nothing_more_is_written)
 {
-    (void)state;
     struct journal_text text;
     struct rlimit before, limit;
     static uint8_t big[4096];
@@ -408,28 +375,6 @@ after_a_failed_write_nothing_more_is_written(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_written_is_read_in_order_with_who_wrote_it, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_file_cut_off_anywhere_has_the_whole_records_before_it,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(each_flipped_bit_is_found, begin, end),
-        cmocka_unit_test_setup_teardown(a_record_whose_last_sectors_never_came_is_cut_off, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_head_whose_last_bytes_never_came_is_cut_off, begin, end),
-        cmocka_unit_test_setup_teardown(an_empty_file_is_as_none, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_refused_names_the_remedy, begin, end),
-        cmocka_unit_test_setup_teardown(
-            a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal, begin, end),
-        cmocka_unit_test_setup_teardown(a_damaged_record_is_refused_with_its_place, begin, end),
-        cmocka_unit_test_setup_teardown(a_journal_of_another_version_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_record_in_another_place_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(zeros_at_the_end_are_a_cut_off_end, begin, end),
-        cmocka_unit_test_setup_teardown(a_new_start_removes_what_was_cut_off, begin, end),
-        cmocka_unit_test_setup_teardown(
-            a_journal_of_another_job_is_refused_and_a_new_run_replaces_it, begin, end),
-        cmocka_unit_test_setup_teardown(after_a_failed_write_nothing_more_is_written, begin, end),
-    };
     signal(SIGXFSZ, SIG_IGN);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

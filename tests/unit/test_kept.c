@@ -1,18 +1,12 @@
 /* test_kept.c - codecs with memory: nothing of a gradient is lost, it only comes later; the units that they find; the same with every
  * instruction set. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "compress/exact_simd.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { N = 2500, SHARDS = 4, BLOCKS = 3, STEPS = 1000 };
@@ -120,10 +114,8 @@ step(const struct exact *exact, struct rand *rand, float deviation, bool flush)
 }
 
 /* What was given and what was summed differ by what is kept, and what a span begins with is nothing. */
-static void
-all_that_is_left_out_comes_later(void **state)
+TEST(all_that_is_left_out_comes_later)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {kinds[k]};
         struct exact *exact = coded(kinds[k], false), *flush = coded(kinds[k], true);
@@ -152,10 +144,8 @@ all_that_is_left_out_comes_later(void **state)
     }
 }
 
-static void
-as_many_are_kept_as_the_codec_says(void **state)
+TEST(as_many_are_kept_as_the_codec_says)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {7 + k};
         struct exact *exact = coded(kinds[k], false);
@@ -172,10 +162,8 @@ as_many_are_kept_as_the_codec_says(void **state)
 }
 
 /* An exponent of the largest floats: 2^-128 would be no normal one. */
-static void
-no_exponent_is_too_large(void **state)
+TEST(no_exponent_is_too_large)
 {
-    (void)state;
     for (unsigned kind = CODEC_int16; kind < CODECS; kind++)
         for (int flush = 0; flush <= codec_of(kind)->memory; flush++) {
             struct exact *exact = coded((enum codec_kind)kind, flush);
@@ -195,10 +183,8 @@ no_exponent_is_too_large(void **state)
 }
 
 /* Also from a unit that is far from right. */
-static void
-the_unit_of_a_sign_comes_to_rest(void **state)
+TEST(the_unit_of_a_sign_comes_to_rest)
 {
-    (void)state;
     for (int far = -8; far <= 8; far += 8) {
         struct rand rand = {9};
         struct exact *exact = coded(CODEC_onebit, false);
@@ -228,10 +214,8 @@ clipped(void)
 }
 
 /* Of few bits: nearly all that is kept is sent, little of it does not fit, and nothing is lost. */
-static void
-few_bits_find_their_unit(void **state)
+TEST(few_bits_find_their_unit)
 {
-    (void)state;
     for (unsigned bits = 1; bits < 5; bits++)
         for (int far = -8; far <= 8; far += 8) {
             struct codec codec = *codec_of(CODEC_topk);
@@ -258,10 +242,8 @@ few_bits_find_their_unit(void **state)
         }
 }
 
-static void
-the_same_elements_are_chosen_for_all_shards(void **state)
+TEST(the_same_elements_are_chosen_for_all_shards)
 {
-    (void)state;
     struct rand rand = {3};
     struct exact *exact = coded(CODEC_randk, false);
     int32_t bad = 0, first[N];
@@ -287,10 +269,8 @@ the_same_elements_are_chosen_for_all_shards(void **state)
 }
 
 /* Seide et al.'s vector (reference case), with one unit for all: what is far below it waits. */
-static void
-the_sign_of_a_vector(void **state)
+TEST(the_sign_of_a_vector)
 {
-    (void)state;
     const float x[6] = {0.1f, 0.15f, -0.2f, 20, 15.3f, -1.222f};
     const int32_t sign[6] = {0, 0, 0, 1, 1, 0};
     struct exact *exact = coded(CODEC_onebit, false);
@@ -310,10 +290,8 @@ the_sign_of_a_vector(void **state)
 }
 
 /* Blocks at a time: as all at once. */
-static void
-parts_give_the_same(void **state)
+TEST(parts_give_the_same)
 {
-    (void)state;
     static int32_t whole[N];
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {5};
@@ -338,10 +316,8 @@ parts_give_the_same(void **state)
 }
 
 /* The largest ones of each block, about one in a hundred. */
-static void
-the_largest_are_kept(void **state)
+TEST(the_largest_are_kept)
 {
-    (void)state;
     struct rand rand = {6};
     struct exact *exact = coded(CODEC_topk, false);
     int32_t bad = 0;
@@ -365,10 +341,8 @@ the_largest_are_kept(void **state)
     exact_destroy(&exact);
 }
 
-static void
-what_is_no_number_is_told(void **state)
+TEST(what_is_no_number_is_told)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++)
         for (int flush = 0; flush < 2; flush++) {
             struct rand rand = {5};
@@ -385,10 +359,8 @@ what_is_no_number_is_told(void **state)
         }
 }
 
-static void
-every_instruction_set_gives_the_same(void **state)
+TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
 {
-    (void)state;
     static int32_t q[2][N];
     static float left[2][N];
     static uint16_t at[2][N + 1];
@@ -425,10 +397,8 @@ rising(const void *a, const void *b)
 }
 
 /* As many as are wanted, or more where several begin with the same 14 bits; none that is left out is larger by so much. */
-static void
-the_largest_are_chosen_of_any_numbers(void **state)
+TEST(the_largest_are_chosen_of_any_numbers)
 {
-    (void)state;
     struct rand rand = {12};
     for (int k = 0; k < 2000; k++) {
         float a[EXACT_FEW_MAX], sorted[EXACT_FEW_MAX];
@@ -455,10 +425,8 @@ the_largest_are_chosen_of_any_numbers(void **state)
 }
 
 /* The list for rules of the configuration says what the table says. */
-static void
-the_list_names_all_with_memory(void **state)
+TEST(the_list_names_all_with_memory)
 {
-    (void)state;
     char list[64] = "";
     for (unsigned kind = CODEC_none + 1; kind < CODECS; kind++)
         if (codec_of(kind)->memory) {
@@ -466,25 +434,4 @@ the_list_names_all_with_memory(void **state)
             strcat(list, codec_of(kind)->name);
         }
     assert_string_equal(list, CODECS_WITH_MEMORY);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_is_left_out_comes_later),
-        cmocka_unit_test(as_many_are_kept_as_the_codec_says),
-        cmocka_unit_test(few_bits_find_their_unit),
-        cmocka_unit_test(the_unit_of_a_sign_comes_to_rest),
-        cmocka_unit_test(no_exponent_is_too_large),
-        cmocka_unit_test(the_same_elements_are_chosen_for_all_shards),
-        cmocka_unit_test(the_sign_of_a_vector),
-        cmocka_unit_test(parts_give_the_same),
-        cmocka_unit_test(the_largest_are_kept),
-        cmocka_unit_test(what_is_no_number_is_told),
-        cmocka_unit_test(the_list_names_all_with_memory),
-        cmocka_unit_test(the_largest_are_chosen_of_any_numbers),
-        unit_test_of_variants(every_instruction_set_gives_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

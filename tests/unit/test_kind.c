@@ -1,17 +1,11 @@
 /* test_kind.c - what a file is, by its first bytes: every beginning of each kind is that kind or unknown. */
 #include "node/job/kind.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 static struct folder folder;
 
@@ -22,8 +16,7 @@ kind_of_bytes(const char *bytes, size_t size)
     return kind_of(folder_path(&folder, "f"));
 }
 
-static void
-each_kind_is_known_by_its_first_bytes(void **state)
+TEST(each_kind_is_known_by_its_first_bytes)
 {
 #define BYTES(text) text, sizeof text - 1
     static const struct {
@@ -44,7 +37,6 @@ each_kind_is_known_by_its_first_bytes(void **state)
         {BYTES("model: [{dense: 10}]"), KIND_UNKNOWN},
         {BYTES(""), KIND_UNKNOWN},
     };
-    (void)state;
     folder_init(&folder);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         if (kind_of_bytes(row[i].bytes, row[i].size) != row[i].kind)
@@ -59,13 +51,4 @@ each_kind_is_known_by_its_first_bytes(void **state)
     assert_int_equal(kind_of("/dev/zero"), KIND_UNKNOWN);
     assert_string_equal(kind_is(KIND_MODEL), "is a model");
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_is_known_by_its_first_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* What the slots of a total say, and that what contradicts the job is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/data.h"
 #include "node/train/ledger.h"
+#include "tests/support/test.h"
 
 enum { SHARDS = 5, TRAIN = 3000 };
 
@@ -41,10 +35,8 @@ fill(int32_t slots[SHARDS * LEDGER_WORDS])
         ledger_add(slots, s, rows_of(s, 0), UINT64_C(0x80000001fffffff0) + s);
 }
 
-static void
-the_samples_of_the_step_pass(void **state)
+TEST(the_samples_of_the_step_pass)
 {
-    (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
     struct why why;
     fill(slots);
@@ -55,10 +47,8 @@ the_samples_of_the_step_pass(void **state)
     assert_true(ledger_check(slots, SHARDS) == UINT64_C(0x80000005ffffffba));
 }
 
-static void
-a_shard_that_is_missing_or_counted_twice_is_named(void **state)
+TEST(a_shard_that_is_missing_or_counted_twice_is_named)
 {
-    (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
     struct why why;
     fill(slots);
@@ -71,10 +61,8 @@ a_shard_that_is_missing_or_counted_twice_is_named(void **state)
     assert_string_equal(why.line, "shard 0 was counted 0 times");
 }
 
-static void
-other_samples_are_refused(void **state)
+TEST(other_samples_are_refused)
 {
-    (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
     struct why why;
     for (unsigned wrong = 0; wrong < SHARDS; wrong++) {
@@ -86,10 +74,8 @@ other_samples_are_refused(void **state)
     }
 }
 
-static void
-every_flipped_bit_of_counts_and_rows_is_refused(void **state)
+TEST(every_flipped_bit_of_counts_and_rows_is_refused)
 {
-    (void)state;
     int32_t slots[SHARDS * LEDGER_WORDS];
     struct why why;
     for (unsigned bit = 0; bit < SHARDS * LEDGER_WORDS * 32; bit++) {
@@ -101,10 +87,8 @@ every_flipped_bit_of_counts_and_rows_is_refused(void **state)
     }
 }
 
-static void
-steps_of_other_samples_have_other_hashes(void **state)
+TEST(steps_of_other_samples_have_other_hashes)
 {
-    (void)state;
     struct ledger_step other = step;
     uint64_t hash = ledger_step_expected(&step);
     assert_true(ledger_step_expected(&other) == hash);
@@ -116,26 +100,10 @@ steps_of_other_samples_have_other_hashes(void **state)
     assert_true(ledger_step_expected(&other) != hash);
 }
 
-static void
-the_chain_tells_every_order_apart(void **state)
+TEST(the_chain_tells_every_order_apart)
 {
-    (void)state;
     uint64_t a = ledger_chain(ledger_chain(0, 0, 11), 1, 12);
     assert_true(a != ledger_chain(ledger_chain(0, 0, 12), 1, 11));
     assert_true(a != ledger_chain(0, 1, 12));
     assert_true(a != ledger_chain(a, 1, 12));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_samples_of_the_step_pass),
-        cmocka_unit_test(a_shard_that_is_missing_or_counted_twice_is_named),
-        cmocka_unit_test(other_samples_are_refused),
-        cmocka_unit_test(every_flipped_bit_of_counts_and_rows_is_refused),
-        cmocka_unit_test(steps_of_other_samples_have_other_hashes),
-        cmocka_unit_test(the_chain_tells_every_order_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

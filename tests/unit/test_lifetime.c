@@ -1,14 +1,9 @@
 /* Buffers that live at the same time never overlap, those that do not share memory, and what is too large is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "nn/lifetime.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { COUNT = 40, TIMES = 30 };
 
@@ -29,10 +24,8 @@ any_lifetime(struct rand *rand)
     return it;
 }
 
-static void
-at_no_time_do_two_overlap(void **state)
+TEST(at_no_time_do_two_overlap)
 {
-    (void)state;
     struct rand rand = {5};
     for (int round = 0; round < 100; round++) {
         struct lifetime it[COUNT];
@@ -52,10 +45,8 @@ at_no_time_do_two_overlap(void **state)
     }
 }
 
-static void
-what_is_over_makes_room(void **state)
+TEST(what_is_over_makes_room)
 {
-    (void)state;
     struct lifetime it[] = {
         {.bytes = 640, .span = {{0, 3}, {1, 0}}}, {.bytes = 100, .span = {{1, 9}, {1, 0}}},
         {.bytes = 320, .span = {{4, 9}, {1, 0}}}, {.bytes = 320, .span = {{2, 3}, {5, 6}}},
@@ -69,10 +60,8 @@ what_is_over_makes_room(void **state)
     assert_int_equal(lifetime_place(it, 0), 0);
 }
 
-static void
-too_many_bytes_are_refused(void **state)
+TEST(too_many_bytes_are_refused)
 {
-    (void)state;
     struct lifetime it[] = {
         {.bytes = SIZE_MAX / 3, .span = {{0, 3}, {1, 0}}},
         {.bytes = SIZE_MAX / 3, .span = {{0, 3}, {1, 0}}},
@@ -81,15 +70,4 @@ too_many_bytes_are_refused(void **state)
     assert_true(lifetime_place(it, 2) == SIZE_MAX);
     it[0].bytes = SIZE_MAX;
     assert_true(lifetime_place(it, 1) == SIZE_MAX);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_no_time_do_two_overlap),
-        cmocka_unit_test(what_is_over_makes_room),
-        cmocka_unit_test(too_many_bytes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* test_links.c - the lines of the user-space switch do to frames what they were told, and no more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/support/links.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 125, MANY = 10000 };
 
@@ -27,6 +20,8 @@ tear_down(void **state)
     links_destroy(&links);
     return 0;
 }
+
+TEST_EACH(set_up, tear_down)
 
 static void
 told(const char *text)
@@ -62,10 +57,8 @@ arrivals(uint64_t now)
     return count;
 }
 
-static void
-a_good_line_passes_frames_at_once_in_order_and_intact(void **state)
+TEST(a_good_line_passes_frames_at_once_in_order_and_intact)
 {
-    (void)state;
     for (uint32_t k = 0; k < 100; k++)
         sent(5, 1, 2, k);
     for (uint32_t k = 0; k < 100; k++) {
@@ -80,10 +73,8 @@ a_good_line_passes_frames_at_once_in_order_and_intact(void **state)
     assert_true(links_due(links) == UINT64_MAX);
 }
 
-static void
-a_cut_goes_one_way(void **state)
+TEST(a_cut_goes_one_way)
 {
-    (void)state;
     told("line 0 1 cut=1");
     sent(0, 0, 1, 0);
     assert_int_equal(arrivals(0), 0);
@@ -96,10 +87,8 @@ a_cut_goes_one_way(void **state)
     assert_int_equal(links->line[0][1].count.cut, 1);
 }
 
-static void
-groups_are_cut_from_one_another(void **state)
+TEST(groups_are_cut_from_one_another)
 {
-    (void)state;
     told("groups 0,3 1"); /* 2 is alone */
     for (unsigned from = 0; from < 4; from++)
         for (unsigned to = 0; to < 4; to++)
@@ -112,10 +101,8 @@ groups_are_cut_from_one_another(void **state)
     assert_int_equal(arrivals(0), 1);
 }
 
-static void
-delay_and_jitter_are_kept(void **state)
+TEST(delay_and_jitter_are_kept)
 {
-    (void)state;
     told("line 0 1 delay=50 jitter=10");
     uint64_t least = UINT64_MAX, most = 0;
     for (uint64_t k = 0; k < 1000; k++) {
@@ -131,10 +118,8 @@ delay_and_jitter_are_kept(void **state)
     assert_in_range(most, 59000, 60000);
 }
 
-static void
-shares_are_kept(void **state)
+TEST(shares_are_kept)
 {
-    (void)state;
     told("line 0 1 loss=20");
     told("line 1 2 dup=20");
     unsigned passed = 0, doubled = 0;
@@ -149,10 +134,8 @@ shares_are_kept(void **state)
     assert_int_equal(links->line[0][1].count.lost, MANY - passed);
 }
 
-static void
-corruption_flips_one_bit_behind_the_header(void **state)
+TEST(corruption_flips_one_bit_behind_the_header)
 {
-    (void)state;
     told("line 0 1 corrupt=100");
     static const uint8_t zero[SIZE];
     for (uint32_t k = 0; k < 1000; k++) {
@@ -166,10 +149,8 @@ corruption_flips_one_bit_behind_the_header(void **state)
     }
 }
 
-static void
-a_late_frame_is_overtaken(void **state)
+TEST(a_late_frame_is_overtaken)
 {
-    (void)state;
     told("line 0 1 reorder=50");
     for (uint32_t k = 0; k < 100; k++)
         sent(k, 0, 1, k);
@@ -184,10 +165,8 @@ a_late_frame_is_overtaken(void **state)
     assert_in_range(links->line[0][1].count.late, 30, 70);
 }
 
-static void
-a_rate_spaces_frames_and_a_full_queue_drops(void **state)
+TEST(a_rate_spaces_frames_and_a_full_queue_drops)
 {
-    (void)state;
     told("line 0 1 rate=1000 queue=1000"); /* 125 bytes take 1 ms; 8 wait */
     for (uint32_t k = 0; k < 100; k++)
         sent(0, 0, 1, k);
@@ -201,10 +180,8 @@ a_rate_spaces_frames_and_a_full_queue_drops(void **state)
     assert_true(links_due(links) == 21000);
 }
 
-static void
-the_rate_of_a_port_is_shared_by_its_lines(void **state)
+TEST(the_rate_of_a_port_is_shared_by_its_lines)
 {
-    (void)state;
     told("port 0 rate=1000");
     sent(0, 0, 1, 0);
     sent(0, 0, 2, 0);
@@ -215,10 +192,8 @@ the_rate_of_a_port_is_shared_by_its_lines(void **state)
     assert_int_equal(arrivals(2000), 1);
 }
 
-static void
-a_full_pool_drops(void **state)
+TEST(a_full_pool_drops)
 {
-    (void)state;
     told("line * * delay=1000");
     for (uint32_t k = 0; k < LINKS_FRAMES + 100; k++)
         sent(0, 0, 1, k);
@@ -227,10 +202,8 @@ a_full_pool_drops(void **state)
     assert_int_equal(arrivals(1000000), 1);
 }
 
-static void
-fates_depend_on_the_seed_and_not_on_other_lines(void **state)
+TEST(fates_depend_on_the_seed_and_not_on_other_lines)
 {
-    (void)state;
     struct links *other;
     assert_int_equal(links_new(&other, 4, 7), 0);
     struct why why;
@@ -248,10 +221,8 @@ fates_depend_on_the_seed_and_not_on_other_lines(void **state)
     links_destroy(&other);
 }
 
-static void
-bad_commands_are_refused_in_one_line(void **state)
+TEST(bad_commands_are_refused_in_one_line)
 {
-    (void)state;
     static const char *const bad[] = {"cut 0 1",       "line 0",         "line 0 4 cut=1",
                                       "line 0 1 cut",  "line 0 1 loss=", "line 0 1 loss=101",
                                       "line 0 1 x=1",  "port * loss=1",  "groups 0,7",
@@ -263,25 +234,4 @@ bad_commands_are_refused_in_one_line(void **state)
     }
     told("");
     told("clear");
-}
-
-int
-main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest cases[] = {
-        CASE(a_good_line_passes_frames_at_once_in_order_and_intact),
-        CASE(a_cut_goes_one_way),
-        CASE(groups_are_cut_from_one_another),
-        CASE(delay_and_jitter_are_kept),
-        CASE(shares_are_kept),
-        CASE(corruption_flips_one_bit_behind_the_header),
-        CASE(a_late_frame_is_overtaken),
-        CASE(a_rate_spaces_frames_and_a_full_queue_drops),
-        CASE(the_rate_of_a_port_is_shared_by_its_lines),
-        CASE(a_full_pool_drops),
-        CASE(fates_depend_on_the_seed_and_not_on_other_lines),
-        CASE(bad_commands_are_refused_in_one_line),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,21 +1,14 @@
 /* Local steps of shards, and what becomes of their mean: worked out by hand, and against the papers' own form. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/job/job.h"
 #include "node/train/local_sgd.h"
 #include "node/train/work.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
+#include "tests/support/test.h"
 #include "tests/support/total_check.h"
 
 enum { TRAIN = 8, BATCH = 2, SHARDS = 2, H = 2, SEED = 5 };
@@ -61,6 +54,8 @@ tear_down(void **unused)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_ALL(set_up, tear_down)
 
 struct line {
     struct config *config;
@@ -148,10 +143,8 @@ line_round(struct line *line, struct state_event *event)
  *              shard 1: 1 -> 1 - 4/8 = 0.5 -> 0.5 - -16/8 = 2.5    -1.5          mean -0.5: 1.5
  *     round 2  shard 0: 1.5 -> 2 -> 1.5                            0
  *              shard 1: 1.5 -> 0.5 -> 2.5                          -1            mean -0.5 */
-static void
-two_shards_and_two_steps_by_hand(void **unused)
+TEST(two_shards_and_two_steps_by_hand)
 {
-    (void)unused;
     const struct {
         const char *set[4];
         double first, second;
@@ -187,10 +180,8 @@ two_shards_and_two_steps_by_hand(void **unused)
 }
 
 /* With the loss summed where each shard was: ((1-3)^2 + (1+1)^2 + (3-1)^2 + (1-5)^2) / 4. */
-static void
-the_loss_is_that_of_each_step_where_it_was_made(void **unused)
+TEST(the_loss_is_that_of_each_step_where_it_was_made)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){NULL});
@@ -201,10 +192,8 @@ the_loss_is_that_of_each_step_where_it_was_made(void **unused)
 
 /* The rate of a step is that of its own number, here 1/32 and then 2/32:
  * shard 0: 1.125 -> 0.8125, shard 1: 0.875 -> 1.6875. */
-static void
-schedules_count_local_steps(void **unused)
+TEST(schedules_count_local_steps)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){"train.warmup=4", NULL});
@@ -213,10 +202,8 @@ schedules_count_local_steps(void **unused)
 }
 
 /* An epoch of 4 steps in rounds of 3 is one of 3 and one of 1; a run of 2 steps is one of 2. */
-static void
-fewer_steps_at_the_end(void **unused)
+TEST(fewer_steps_at_the_end)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){"train.local_steps=3", NULL});
@@ -242,10 +229,8 @@ step_back(double w, uint32_t row)
 }
 
 /* Of 3 samples the second step has one, and that is shard 1's: shard 0 stays where it is and counts for a third. */
-static void
-a_difference_weighs_what_its_samples_do(void **unused)
+TEST(a_difference_weighs_what_its_samples_do)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     uint32_t row[3];
@@ -263,10 +248,8 @@ a_difference_weighs_what_its_samples_do(void **unused)
 }
 
 /* Without numbers nothing moves, and all steps of the round are done. */
-static void
-a_round_without_numbers_is_skipped_whole(void **unused)
+TEST(a_round_without_numbers_is_skipped_whole)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){NULL});
@@ -312,10 +295,8 @@ local_sgd_alone(const struct nn_model *model, float w, unsigned shard, uint64_t 
 }
 
 /* What is dropped hangs on the number of the local step and the row in it. */
-static void
-random_numbers_are_those_of_the_local_step(void **unused)
+TEST(random_numbers_are_those_of_the_local_step)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     text = JOB("dropout: 0.5, ");
@@ -331,10 +312,8 @@ random_numbers_are_those_of_the_local_step(void **unused)
 }
 
 /* Both shards see 1 and then 2: the running mean goes from 1 to 1 and 1.5 in each, and so does theirs, with all momenta. */
-static void
-running_averages_follow_the_shards(void **unused)
+TEST(running_averages_follow_the_shards)
 {
-    (void)unused;
     struct line line;
     struct state_event event;
     text = JOB("batchnorm: {momentum: 0.5}, ");
@@ -348,10 +327,8 @@ running_averages_follow_the_shards(void **unused)
 }
 
 /* Chen and Huo's own form: the blocks begin at Wg, W is the model, and G = mean - Wg. */
-static void
-the_filter_is_that_of_the_paper(void **unused)
+TEST(the_filter_is_that_of_the_paper)
 {
-    (void)unused;
     const double eta = 0.75, zeta = 0.5;
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         float p = 2, v = 0, *slot[OPTIM_SLOTS_MAX] = {&v};
@@ -381,10 +358,8 @@ the_filter_is_that_of_the_paper(void **unused)
 }
 
 /* Running averages move by their own share within a shard, and are no part of the norm that is clipped. */
-static void
-running_averages_walk_along(void **unused)
+TEST(running_averages_walk_along)
 {
-    (void)unused;
     const struct nn_layer_spec layers[] = {
         {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.25f},
     };
@@ -409,22 +384,4 @@ running_averages_walk_along(void **unused)
         assert_true(walk.gradient[i] == 0.5f * (from[i] - to[i]));
     local_sgd_fini(&walk);
     nn_model_destroy(&model);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_shards_and_two_steps_by_hand),
-        cmocka_unit_test(the_loss_is_that_of_each_step_where_it_was_made),
-        cmocka_unit_test(schedules_count_local_steps),
-        cmocka_unit_test(fewer_steps_at_the_end),
-        cmocka_unit_test(a_difference_weighs_what_its_samples_do),
-        cmocka_unit_test(a_round_without_numbers_is_skipped_whole),
-        cmocka_unit_test(random_numbers_are_those_of_the_local_step),
-        cmocka_unit_test(running_averages_follow_the_shards),
-        cmocka_unit_test(the_filter_is_that_of_the_paper),
-        cmocka_unit_test(running_averages_walk_along),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

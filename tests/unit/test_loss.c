@@ -1,14 +1,9 @@
 /* Losses of known rows, their gradients, and what makes a result bad. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "nn/loss.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 static void
@@ -31,10 +26,8 @@ cross_entropy(const float *z, size_t n, int32_t label, float smoothing, float sc
     return result.loss;
 }
 
-static void
-cross_entropy_of_a_known_row(void **state)
+TEST(cross_entropy_of_a_known_row)
 {
-    (void)state;
     const float z[] = {1, 2, 3};
     float p[3];
     bool correct;
@@ -47,10 +40,8 @@ cross_entropy_of_a_known_row(void **state)
     assert_true(correct);
 }
 
-static void
-cross_entropy_of_huge_outputs_stays_finite(void **state)
+TEST(cross_entropy_of_huge_outputs_stays_finite)
 {
-    (void)state;
     const float z[] = {-3e38f, 3e30f, 0};
     float p[3];
     bool correct;
@@ -61,10 +52,8 @@ cross_entropy_of_huge_outputs_stays_finite(void **state)
     assert_true(p[1] == 1 && p[2] == -1);
 }
 
-static void
-the_first_of_equal_outputs_is_the_answer(void **state)
+TEST(the_first_of_equal_outputs_is_the_answer)
 {
-    (void)state;
     const float z[] = {0, 5, 5};
     float p[3];
     bool correct;
@@ -74,10 +63,8 @@ the_first_of_equal_outputs_is_the_answer(void **state)
     assert_false(correct);
 }
 
-static void
-squared_error_is_a_mean_over_outputs(void **state)
+TEST(squared_error_is_a_mean_over_outputs)
 {
-    (void)state;
     const float z[] = {1, 2, 4, 8}, t[] = {0, 2, 6, 5};
     float dz[4];
     near(loss_squared_error(z, t, 4, 2, dz), (1 + 0 + 4 + 9) / 4.0, 0);
@@ -85,10 +72,8 @@ squared_error_is_a_mean_over_outputs(void **state)
     assert_memory_equal(dz, expected, sizeof dz);
 }
 
-static void
-a_count_has_the_same_gradient_everywhere(void **state)
+TEST(a_count_has_the_same_gradient_everywhere)
 {
-    (void)state;
     const int32_t label[] = {0, 0};
     const float z[] = {1, 3, -4, -8};
     float dz[4];
@@ -100,10 +85,8 @@ a_count_has_the_same_gradient_everywhere(void **state)
         assert_true(dz[i] == -1);
 }
 
-static void
-logistic_loss_at_both_ends(void **state)
+TEST(logistic_loss_at_both_ends)
 {
-    (void)state;
     const float z[] = {0, 3, -3, 90, -90};
     for (size_t i = 0; i < 5; i++)
         for (int label = 0; label < 2; label++) {
@@ -117,10 +100,8 @@ logistic_loss_at_both_ends(void **state)
         }
 }
 
-static void
-sums_run_over_rows(void **state)
+TEST(sums_run_over_rows)
 {
-    (void)state;
     float z[] = {1, 0, 0, 2, 3, 3}, dz[6];
     int32_t label[] = {0, 1, 1};
     struct nn_batch batch = {.rows = 3, .label = label};
@@ -131,10 +112,8 @@ sums_run_over_rows(void **state)
     near(result.loss, log1p(exp(-1)) + log1p(exp(-2)) + log(2), 1e-6);
 }
 
-static void
-bad_rows_are_reported_and_add_nothing(void **state)
+TEST(bad_rows_are_reported_and_add_nothing)
 {
-    (void)state;
     const float poison[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < 3; i++) {
         float z[] = {1, 0, 0, poison[i]}, dz[4];
@@ -148,10 +127,8 @@ bad_rows_are_reported_and_add_nothing(void **state)
     }
 }
 
-static void
-a_label_outside_the_outputs_is_bad(void **state)
+TEST(a_label_outside_the_outputs_is_bad)
 {
-    (void)state;
     const int32_t wrong[] = {-2, 2, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         float z[] = {1, 0}, dz[2];
@@ -166,10 +143,8 @@ a_label_outside_the_outputs_is_bad(void **state)
 }
 
 /* A label missing is not a wrong one: the row is the mean over the others. */
-static void
-a_sequence_counts_its_positions_that_have_a_label(void **state)
+TEST(a_sequence_counts_its_positions_that_have_a_label)
 {
-    (void)state;
     float z[] = {1, 0, 9, 9, 0, 2, 5, 5, 3, 1, 7, 7}, dz[12];
     int32_t label[] = {0, NN_LABEL_NONE, 0, NN_LABEL_NONE, NN_LABEL_NONE, NN_LABEL_NONE};
     struct nn_batch batch = {.rows = 2, .label = label};
@@ -193,10 +168,8 @@ a_sequence_counts_its_positions_that_have_a_label(void **state)
     assert_true(result.bad);
 }
 
-static void
-smoothing_spreads_a_share_of_the_target(void **state)
+TEST(smoothing_spreads_a_share_of_the_target)
 {
-    (void)state;
     const float z[] = {1, 2, 3};
     float p[3];
     bool correct;
@@ -208,10 +181,8 @@ smoothing_spreads_a_share_of_the_target(void **state)
     near(cross_entropy(apart, 2, 1, 0.2f, 1, p, &correct), log1p(exp(-10)) + 0.1 * 10, 1e-6);
 }
 
-static void
-a_target_that_is_not_finite_is_bad(void **state)
+TEST(a_target_that_is_not_finite_is_bad)
 {
-    (void)state;
     float z[] = {1, 0}, target[] = {0, NAN}, dz[2];
     struct nn_batch batch = {.rows = 1, .target = target};
     struct nn_result result;
@@ -220,10 +191,8 @@ a_target_that_is_not_finite_is_bad(void **state)
 }
 
 /* Sums in order, the first of the largest, and no number that is none. */
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     enum { N = 300 };
     static float z[N], p[2][N];
     double sum[2][LOSS_ROWS + 3];
@@ -258,25 +227,4 @@ every_variant_gives_the_same_bits(void **state)
         assert_int_equal(zero[0] == 0, n % 3 == 2);
         assert_int_equal(zero[1] == 0, n % 3 == 2);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-        cmocka_unit_test(cross_entropy_of_a_known_row),
-        cmocka_unit_test(a_sequence_counts_its_positions_that_have_a_label),
-        cmocka_unit_test(smoothing_spreads_a_share_of_the_target),
-        cmocka_unit_test(cross_entropy_of_huge_outputs_stays_finite),
-        cmocka_unit_test(the_first_of_equal_outputs_is_the_answer),
-        cmocka_unit_test(squared_error_is_a_mean_over_outputs),
-        cmocka_unit_test(a_count_has_the_same_gradient_everywhere),
-        cmocka_unit_test(logistic_loss_at_both_ends),
-        cmocka_unit_test(sums_run_over_rows),
-        cmocka_unit_test(bad_rows_are_reported_and_add_nothing),
-        cmocka_unit_test(a_label_outside_the_outputs_is_bad),
-        cmocka_unit_test(a_target_that_is_not_finite_is_bad),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* test_lowrank.c - products with a few vectors (PowerSGD, ACP-SGD): what they keep of a matrix, that nothing else is lost, and the same
  * bits with every instruction set. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "compress/lowrank.h"
 #include "compress/lowrank_simd.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { ROWS = 70, COLS = 50, N = ROWS * COLS, MOST = COLS * ROWS, STEPS = 40, SHARDS = 3 };
@@ -81,10 +75,8 @@ step(const struct lowrank *m, float unit)
 }
 
 /* As many vectors as the smaller side has elements. */
-static void
-full_rank_is_exact(void **state)
+TEST(full_rank_is_exact)
 {
-    (void)state;
     struct rand rand = {1};
     const struct lowrank m = {ROWS, COLS, COLS};
     random_matrix(&rand, 60);
@@ -95,10 +87,8 @@ full_rank_is_exact(void **state)
 }
 
 /* Of a matrix of rank 3, two steps are one iteration of the paper: exact to rounding from a generic start. */
-static void
-one_iteration_finds_a_matrix_of_this_rank(void **state)
+TEST(one_iteration_finds_a_matrix_of_this_rank)
 {
-    (void)state;
     struct rand rand = {2};
     const struct lowrank m = {ROWS, COLS, 3};
     random_matrix(&rand, 3);
@@ -109,10 +99,8 @@ one_iteration_finds_a_matrix_of_this_rank(void **state)
 }
 
 /* A matrix of singular values 8, 4, 2, 1, 1/2 ...: what is left out comes down to those behind the first two. */
-static void
-it_comes_to_the_largest_singular_vectors(void **state)
+TEST(it_comes_to_the_largest_singular_vectors)
 {
-    (void)state;
     struct rand rand = {3};
     const struct lowrank m = {ROWS, COLS, 2}, all = {ROWS, COLS, 8};
     static float u[8 * ROWS + 1], v[8 * COLS + 1];
@@ -135,10 +123,8 @@ it_comes_to_the_largest_singular_vectors(void **state)
 }
 
 /* What the integers of a product stand for is what was taken, in whatever parts it is read. */
-static void
-what_is_read_is_what_was_taken(void **state)
+TEST(what_is_read_is_what_was_taken)
 {
-    (void)state;
     struct rand rand = {4};
     const struct lowrank m = {ROWS, COLS, 2};
     static float part[N];
@@ -168,10 +154,8 @@ what_is_read_is_what_was_taken(void **state)
 }
 
 /* Zeros, equal rows, a basis that is no number: there is always a next basis. */
-static void
-vectors_that_depend_on_others_are_drawn_anew(void **state)
+TEST(vectors_that_depend_on_others_are_drawn_anew)
 {
-    (void)state;
     const struct lowrank m = {ROWS, COLS, 3};
     for (int kind = 0; kind < 3; kind++) {
         lowrank_draw(&m, 6, basis);
@@ -188,10 +172,8 @@ vectors_that_depend_on_others_are_drawn_anew(void **state)
     assert_true(isnan(p[99 / COLS]));
 }
 
-static void
-matrices_for_which_it_pays(void **state)
+TEST(matrices_for_which_it_pays)
 {
-    (void)state;
     const struct codec *codec = codec_of(CODEC_powersgd);
     assert_true(codec_takes(codec, 2560, 256, true));
     assert_false(codec_takes(codec, 4000, 1, true)); /* a vector */
@@ -260,10 +242,8 @@ coded_step(const struct exact *exact, struct rand *rand, int16_t *exponent, floa
 }
 
 /* What was given and what was summed differ by what is kept; the end of a span sends that; the unit comes to rest. */
-static void
-nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
-    (void)state;
     static float left[SHARDS][N];
     static double given[N], summed[N], squares[8];
     struct rand rand = {8};
@@ -296,10 +276,8 @@ nothing_is_lost(void **state)
 }
 
 /* What does not fit is counted; one in 64 of a product may be outside. */
-static void
-a_unit_that_is_too_small_is_raised(void **state)
+TEST(a_unit_that_is_too_small_is_raised)
 {
-    (void)state;
     struct exact *exact = coded(false);
     int16_t exponent[8];
     int32_t over[8] = {0};
@@ -313,10 +291,8 @@ a_unit_that_is_too_small_is_raised(void **state)
     exact_destroy(&exact);
 }
 
-static void
-every_instruction_set_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_instruction_set_gives_the_same_bits)
 {
-    (void)state;
     struct rand rand = {10};
     for (size_t n = 0; n < 200; n++) {
         float x[200], y[2][200];
@@ -334,21 +310,4 @@ every_instruction_set_gives_the_same_bits(void **state)
         SIMD_PICK(lowrank_add_int)(y[1], q, 0.3f, n);
         assert_memory_equal(y[0], y[1], n * sizeof *x);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(full_rank_is_exact),
-        cmocka_unit_test(one_iteration_finds_a_matrix_of_this_rank),
-        cmocka_unit_test(it_comes_to_the_largest_singular_vectors),
-        cmocka_unit_test(what_is_read_is_what_was_taken),
-        cmocka_unit_test(vectors_that_depend_on_others_are_drawn_anew),
-        cmocka_unit_test(matrices_for_which_it_pays),
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(a_unit_that_is_too_small_is_raised),
-        unit_test_of_variants(every_instruction_set_gives_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* test_memory.c - what a node does when memory is limited. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/gossip/gossip.h"
 #include "mesh/mesh.h"
@@ -15,6 +8,7 @@
 #include "nn/files/disk.h"
 #include "node/train/memory.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
@@ -60,10 +54,8 @@ plan_within(uint64_t mib, const struct job *job, struct memory *memory)
 
 /* A MiB less each time, from no limit to what is refused: never more than allowed, and shards are computed one after
  * the other before states go to a file, though not by fewer than there are threads. */
-static void
-less_and_less_is_enough_until_it_is_refused(void **state)
+TEST(less_and_less_is_enough_until_it_is_refused)
 {
-    (void)state;
     char limit[64];
     struct config *config = config_of((const char *[]){NULL});
     struct job job = {0};
@@ -100,10 +92,8 @@ less_and_less_is_enough_until_it_is_refused(void **state)
 }
 
 /* A MiB less each time: whole, then whole and in a file, then in parts that fit, down to the smallest segment. */
-static void
-what_does_not_fit_whole_is_held_in_parts(void **state)
+TEST(what_does_not_fit_whole_is_held_in_parts)
 {
-    (void)state;
     char limit[64];
     struct memory memory, last = {.room = UINT64_MAX};
     struct config *one = config_of((const char *[]){NULL});
@@ -138,10 +128,8 @@ what_does_not_fit_whole_is_held_in_parts(void **state)
     config_destroy(&one);
 }
 
-static void
-without_a_mirror_a_part_is_held_from_the_beginning(void **state)
+TEST(without_a_mirror_a_part_is_held_from_the_beginning)
 {
-    (void)state;
     struct memory memory;
     assert_int_equal(plan((const char *[]){"mesh.stages=3", "mesh.mirror=no", NULL}, &memory), 0);
     assert_true(memory.part);
@@ -151,10 +139,8 @@ without_a_mirror_a_part_is_held_from_the_beginning(void **state)
 }
 
 /* A container without train.memory_max: more than what is needed at the least, less than all. */
-static void
-where_there_is_less_than_is_needed_a_part_is_held(void **state)
+TEST(where_there_is_less_than_is_needed_a_part_is_held)
 {
-    (void)state;
     for (int mirror = 0; mirror < 2; mirror++) {
         struct config *config =
             config_of((const char *[]){"mesh.stages=5", "mesh.peers=5", "node.threads=1",
@@ -198,10 +184,8 @@ stages_within(uint64_t mib, const struct job *job)
 }
 
 /* One where all fits, then never fewer with less memory, and as many as there can be where nothing fits. */
-static void
-less_memory_takes_more_stages(void **state)
+TEST(less_memory_takes_more_stages)
 {
-    (void)state;
     struct config *config = config_of((const char *[]){NULL});
     struct job job = {0};
     struct memory whole;
@@ -227,10 +211,8 @@ less_memory_takes_more_stages(void **state)
     config_destroy(&config);
 }
 
-static void
-recomputing_takes_less(void **state)
+TEST(recomputing_takes_less)
 {
-    (void)state;
     struct memory plain, again;
     assert_int_equal(plan((const char *[]){"run.seed=1", NULL}, &plain), 0);
     assert_int_equal(plan((const char *[]){"train.recompute=yes", NULL}, &again), 0);
@@ -239,10 +221,8 @@ recomputing_takes_less(void **state)
 }
 
 /* Weights and gradient of each shard that is computed at a time, and a velocity. */
-static void
-local_steps_take_memory_for_each_lane(void **state)
+TEST(local_steps_take_memory_for_each_lane)
 {
-    (void)state;
     struct memory plain, walking, few;
     const char *const set[] = {"train.optimizer=sgd", "train.local_steps=4",
                                "train.block_momentum=0.5", NULL};
@@ -259,10 +239,8 @@ local_steps_take_memory_for_each_lane(void **state)
 }
 
 /* A server that is late keeps what comes from the others for the part that it serves. */
-static void
-a_server_keeps_a_contribution_of_each_other_node(void **state)
+TEST(a_server_keeps_a_contribution_of_each_other_node)
 {
-    (void)state;
     struct memory ring, one, two, all;
     assert_int_equal(plan((const char *[]){"mesh.peers=5", NULL}, &ring), 0);
     assert_int_equal(
@@ -284,10 +262,8 @@ a_server_keeps_a_contribution_of_each_other_node(void **state)
 
 /* No sum and no state of another node, but what is pushed, read and on its way; activations of a ticket; softsync: what
  * an update gathers, four times. */
-static void
-servers_that_do_not_wait_hold_what_is_pushed_and_read(void **state)
+TEST(servers_that_do_not_wait_hold_what_is_pushed_and_read)
 {
-    (void)state;
     struct memory ring, async, softsync;
     assert_int_equal(plan((const char *[]){NULL}, &ring), 0);
     assert_int_equal(
@@ -304,10 +280,8 @@ servers_that_do_not_wait_hold_what_is_pushed_and_read(void **state)
     assert_true(async.pass[async.lanes] < ring.pass[ring.lanes]);
 }
 
-static void
-a_file_gives_zeros_that_can_be_written(void **state)
+TEST(a_file_gives_zeros_that_can_be_written)
 {
-    (void)state;
     struct folder folder;
     struct spill spill;
     folder_init(&folder);
@@ -328,10 +302,8 @@ a_file_gives_zeros_that_can_be_written(void **state)
     folder_fini(&folder);
 }
 
-static void
-a_file_without_a_place_is_refused(void **state)
+TEST(a_file_without_a_place_is_refused)
 {
-    (void)state;
     struct spill spill;
     assert_int_equal(spill_open(&spill, "/proc/self", 4096, &why) < 0, 1);
     assert_non_null(strstr(why.line, "/proc/self: "));
@@ -344,10 +316,8 @@ a_file_without_a_place_is_refused(void **state)
 }
 
 /* A run needs less than what the plan allows for, and what is below that is refused in one line. */
-static void
-what_cannot_fit_is_refused(void **state)
+TEST(what_cannot_fit_is_refused)
 {
-    (void)state;
     const char *const set[] = {"node.threads=1", NULL};
     struct memory memory;
     struct config *config = config_of(set);
@@ -363,10 +333,8 @@ what_cannot_fit_is_refused(void **state)
 }
 
 /* As many neighbours as a graph may have are counted; that they are there is not expected. */
-static void
-what_neighbours_know_is_counted(void **state)
+TEST(what_neighbours_know_is_counted)
 {
-    (void)state;
     const char *const plain[] = {"mesh.topology=gossip", NULL};
     const char *const coded[] = {"mesh.topology=gossip", "mesh.compress=topk", NULL};
     struct memory before, memory;
@@ -413,10 +381,8 @@ begins_with_what_it_holds(const char *from)
 }
 
 /* Of a file no more is read than that. */
-static void
-a_state_begins_with_what_it_holds(void **unused)
+TEST(a_state_begins_with_what_it_holds)
 {
-    (void)unused;
     struct folder folder;
     struct config *config = config_of((const char *[]){NULL});
     struct job job = {0};
@@ -434,26 +400,4 @@ a_state_begins_with_what_it_holds(void **unused)
     job_close(&job);
     config_destroy(&config);
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(less_and_less_is_enough_until_it_is_refused),
-        cmocka_unit_test(what_does_not_fit_whole_is_held_in_parts),
-        cmocka_unit_test(without_a_mirror_a_part_is_held_from_the_beginning),
-        cmocka_unit_test(where_there_is_less_than_is_needed_a_part_is_held),
-        cmocka_unit_test(less_memory_takes_more_stages),
-        cmocka_unit_test(recomputing_takes_less),
-        cmocka_unit_test(local_steps_take_memory_for_each_lane),
-        cmocka_unit_test(a_server_keeps_a_contribution_of_each_other_node),
-        cmocka_unit_test(servers_that_do_not_wait_hold_what_is_pushed_and_read),
-        cmocka_unit_test(a_file_gives_zeros_that_can_be_written),
-        cmocka_unit_test(a_file_without_a_place_is_refused),
-        cmocka_unit_test(what_cannot_fit_is_refused),
-        cmocka_unit_test(what_neighbours_know_is_counted),
-        cmocka_unit_test(a_state_begins_with_what_it_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

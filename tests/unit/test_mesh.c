@@ -10,25 +10,20 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zmq.h>
 
 #include "proto/mix.h"
 #include "tests/support/local_name.h"
+#include "tests/support/test.h"
 
 enum {
     NODES_MAX = 4,
@@ -566,50 +561,38 @@ run_of(size_t count, const struct layout *layout, uint64_t rounds, bool helpers)
     }
 }
 
-static void
-one_node_sums_alone(void **state)
+TEST(one_node_sums_alone)
 {
-    (void)state;
     run_of(1, &ragged, 50, false);
     run_of(1, &tiny, 50, true);
 }
 
-static void
-two_three_and_four_nodes_sum_ragged_vectors(void **state)
+TEST(two_three_and_four_nodes_sum_ragged_vectors)
 {
-    (void)state;
     run_of(2, &ragged, 40, false);
     run_of(3, &ragged, 40, false);
     run_of(4, &ragged, 40, false);
 }
 
-static void
-a_single_number_is_a_vector_too(void **state)
+TEST(a_single_number_is_a_vector_too)
 {
-    (void)state;
     run_of(3, &tiny, 100, false);
 }
 
-static void
-large_vectors_travel_in_default_chunks(void **state)
+TEST(large_vectors_travel_in_default_chunks)
 {
-    (void)state;
     run_of(2, &large, 4, false);
     run_of(3, &large, 3, false);
 }
 
-static void
-buckets_may_come_from_another_thread(void **state)
+TEST(buckets_may_come_from_another_thread)
 {
-    (void)state;
     run_of(2, &ragged, 40, true);
     run_of(3, &ragged, 40, true);
 }
 
-static void
-a_late_joiner_gets_the_state_and_a_share(void **state)
+TEST(a_late_joiner_gets_the_state_and_a_share)
 {
-    (void)state;
     struct node nodes[2];
     char group[32];
     new_group(group);
@@ -628,10 +611,8 @@ a_late_joiner_gets_the_state_and_a_share(void **state)
                 nodes[1].state.round); /* it did not start from the beginning */
 }
 
-static void
-a_node_that_leaves_is_not_missed(void **state)
+TEST(a_node_that_leaves_is_not_missed)
 {
-    (void)state;
     struct node nodes[3];
     char group[32];
     new_group(group);
@@ -690,10 +671,8 @@ start_victim(const char *layout, const char *group, int out)
     _exit(127);
 }
 
-static void
-a_killed_node_is_replaced_within_a_second(void **state)
+TEST(a_killed_node_is_replaced_within_a_second)
 {
-    (void)state;
     struct node nodes[2];
     char group[32], byte;
     int to_us[2];
@@ -770,19 +749,15 @@ other_numerics(struct mesh_setup *setup)
     snprintf(setup->hello.kernel, sizeof setup->hello.kernel, "fancy");
 }
 
-static void
-runs_jobs_and_numerics_do_not_mix(void **state)
+TEST(runs_jobs_and_numerics_do_not_mix)
 {
-    (void)state;
     refuse_each_other(other_run, "'other'", "'test'");
     refuse_each_other(other_job, "another job", "there, this one");
     refuse_each_other(other_numerics, "plain", "fancy");
 }
 
-static void
-a_taken_port_is_named(void **state)
+TEST(a_taken_port_is_named)
 {
-    (void)state;
     char number[16];
     struct why why = {""};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -801,10 +776,8 @@ a_taken_port_is_named(void **state)
     close(fd);
 }
 
-static void
-an_unusable_interface_is_named(void **state)
+TEST(an_unusable_interface_is_named)
 {
-    (void)state;
     struct why why = {""};
     struct node node;
     prepare(&node, &tiny, "");
@@ -931,10 +904,8 @@ attack(uint16_t control, uint16_t bulk)
     zmq_ctx_term(context);
 }
 
-static void
-strangers_are_harmless(void **state)
+TEST(strangers_are_harmless)
 {
-    (void)state;
     enum { SILENT = 200 };
     struct node nodes[2];
     struct mesh_stats stats;
@@ -971,10 +942,8 @@ strangers_are_harmless(void **state)
 
 /* ---- interrupt, job, seeds ---- */
 
-static void
-an_interrupt_ends_the_wait(void **state)
+TEST(an_interrupt_ends_the_wait)
 {
-    (void)state;
     struct node node;
     char group[32];
     new_group(group);
@@ -987,10 +956,8 @@ an_interrupt_ends_the_wait(void **state)
     mesh_destroy(&node.mesh); /* twice is fine */
 }
 
-static void
-a_node_without_a_job_is_given_one(void **state)
+TEST(a_node_without_a_job_is_given_one)
 {
-    (void)state;
     struct node node;
     char group[32], from[PROTO_WHO_MAX];
     struct why why;
@@ -1027,10 +994,8 @@ interrupt_search(void *ctx, const struct mesh_status *status, uint64_t searching
         mesh_job_interrupt();
 }
 
-static void
-looking_for_a_job_ends_in_time(void **state)
+TEST(looking_for_a_job_ends_in_time)
 {
-    (void)state;
     char group[32], from[PROTO_WHO_MAX];
     struct why why = {""};
     static char text[PROTO_JOB_MAX];
@@ -1048,10 +1013,8 @@ looking_for_a_job_ends_in_time(void **state)
     assert_string_equal(search.address, "127.0.0.1");
 }
 
-static void
-a_seed_replaces_beacons(void **state)
+TEST(a_seed_replaces_beacons)
 {
-    (void)state;
     struct node nodes[2];
     struct mesh_stats stats;
     char group[32];
@@ -1071,10 +1034,8 @@ a_seed_replaces_beacons(void **state)
 }
 
 /* A member dies when another has a part of the sum already, and the rest will never come. */
-static void
-parts_of_a_sum_are_void_when_its_plan_is_dropped(void **state)
+TEST(parts_of_a_sum_are_void_when_its_plan_is_dropped)
 {
-    (void)state;
     bool seen = false;
     for (int trial = 0; !seen; trial++) { /* the rest may come all the same */
         assert_true(trial < 20);
@@ -1104,26 +1065,5 @@ main(int argc, char **argv)
     program = argv[0];
     if (argc == 4 && strcmp(argv[1], VICTIM) == 0)
         return live_and_die(strcmp(argv[2], "large") == 0 ? &large : &ragged, argv[3]);
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]); /* one case, or a pattern with * */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_node_sums_alone),
-        cmocka_unit_test(two_three_and_four_nodes_sum_ragged_vectors),
-        cmocka_unit_test(a_single_number_is_a_vector_too),
-        cmocka_unit_test(large_vectors_travel_in_default_chunks),
-        cmocka_unit_test(buckets_may_come_from_another_thread),
-        cmocka_unit_test(a_late_joiner_gets_the_state_and_a_share),
-        cmocka_unit_test(a_node_that_leaves_is_not_missed),
-        cmocka_unit_test(a_killed_node_is_replaced_within_a_second),
-        cmocka_unit_test(parts_of_a_sum_are_void_when_its_plan_is_dropped),
-        cmocka_unit_test(runs_jobs_and_numerics_do_not_mix),
-        cmocka_unit_test(a_taken_port_is_named),
-        cmocka_unit_test(an_unusable_interface_is_named),
-        cmocka_unit_test(strangers_are_harmless),
-        cmocka_unit_test(an_interrupt_ends_the_wait),
-        cmocka_unit_test(a_node_without_a_job_is_given_one),
-        cmocka_unit_test(looking_for_a_job_ends_in_time),
-        cmocka_unit_test(a_seed_replaces_beacons),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

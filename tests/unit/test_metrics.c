@@ -6,22 +6,17 @@
 #include <glob.h>
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "mesh/core/core.h"
 #include "node/commands/compare.h"
 #include "node/commands/verify.h"
+#include "tests/support/test.h"
 
 static char dir[64];
 static struct why why;
@@ -53,6 +48,8 @@ remove_dir(void **state)
         remove(path_of(names[i]));
     return rmdir(dir);
 }
+
+TEST_EACH(make_dir, remove_dir)
 
 static struct metrics *
 open_metrics(bool resume)
@@ -122,11 +119,9 @@ number(const json_t *object, const char *name)
     return json_number_value(value);
 }
 
-static void
-each_step_is_an_object_of_its_own(void **state)
+TEST(each_step_is_an_object_of_its_own)
 {
     struct metrics *metrics = open_metrics(false);
-    (void)state;
     for (uint64_t i = 1; i <= 3; i++) {
         struct metrics_step step = step_of(i);
         metrics_step(metrics, &step);
@@ -171,13 +166,11 @@ each_step_is_an_object_of_its_own(void **state)
 }
 
 /* Made by others while this node caught up. */
-static void
-a_step_that_was_followed_says_so(void **state)
+TEST(a_step_that_was_followed_says_so)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
     struct verify_line said;
-    (void)state;
     step.followed = true;
     step.plan = step.servers = 0;
     metrics_step(metrics, &step);
@@ -199,12 +192,10 @@ a_step_that_was_followed_says_so(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-what_is_not_a_number_is_null(void **state)
+TEST(what_is_not_a_number_is_null)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
-    (void)state;
     step.loss = (double)NAN;
     step.accuracy = -1;
     metrics_step(metrics, &step);
@@ -222,12 +213,10 @@ what_is_not_a_number_is_null(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-an_evaluation_joins_the_line_of_its_step(void **state)
+TEST(an_evaluation_joins_the_line_of_its_step)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
-    (void)state;
     metrics_step(metrics, &step);
     step.evaluated = true;
     step.samples = 0;
@@ -279,13 +268,11 @@ remove_event_file(void)
 }
 
 /* Killed after step 4, continued from the checkpoint of step 3, which is evaluated first. */
-static void
-curves_keep_the_step_from_which_a_run_goes_on(void **state)
+TEST(curves_keep_the_step_from_which_a_run_goes_on)
 {
     static const char from_3[] = "\x10\x03\x3a\x02\x08\x01", from_4[] = "\x10\x04\x3a\x02\x08\x01";
     struct metrics_job job = {.run = "a", .text = "", .curves = true};
     struct metrics_step step;
-    (void)state;
     for (unsigned tested = 0; tested <= 1; tested++) {
         struct metrics *metrics = open_metrics(false);
         for (uint64_t k = 1; k <= 4; k++) {
@@ -312,13 +299,11 @@ curves_keep_the_step_from_which_a_run_goes_on(void **state)
 }
 
 /* The figures of the first were longer. */
-static void
-a_second_evaluation_of_a_step_takes_the_place_of_the_first(void **state)
+TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first)
 {
     static const double loss[] = {0.123456789012, 0.25}, accuracy[] = {0.987654321012, 1};
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
-    (void)state;
     metrics_step(metrics, &step);
     step.evaluated = true;
     step.samples = 0;
@@ -336,13 +321,11 @@ a_second_evaluation_of_a_step_takes_the_place_of_the_first(void **state)
 }
 
 /* As in gossip: at the end of the last epoch but one, known late; then of the mean of all. */
-static void
-evaluations_of_other_weights_say_of_which_and_have_a_line_each(void **state)
+TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
 {
     static const char *const of[] = {"epoch 3", "mean model"};
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(80);
-    (void)state;
     metrics_step(metrics, &step);
     step.evaluated = true;
     step.samples = 0;
@@ -364,10 +347,8 @@ evaluations_of_other_weights_say_of_which_and_have_a_line_each(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-lines_of_steps_that_are_done_again_go(void **state)
+TEST(lines_of_steps_that_are_done_again_go)
 {
-    (void)state;
     struct metrics *metrics = open_metrics(false);
     for (uint64_t k = 1; k <= 9; k++) {
         struct metrics_step step = step_of(k);
@@ -388,12 +369,10 @@ lines_of_steps_that_are_done_again_go(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-an_evaluation_alone_is_a_line(void **state)
+TEST(an_evaluation_alone_is_a_line)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(5);
-    (void)state;
     step.evaluated = true;
     step.samples = 0;
     step.test_loss = 0.25;
@@ -417,11 +396,9 @@ append(const char *text)
 }
 
 /* An audit takes lines as long as this one. */
-static void
-the_longest_line_goes_like_any_other(void **state)
+TEST(the_longest_line_goes_like_any_other)
 {
     char text[VERIFY_LINE_MAX + 2];
-    (void)state;
     struct metrics *metrics = open_metrics(false);
     for (uint64_t k = 1; k <= 3; k++) {
         struct metrics_step step = step_of(k);
@@ -443,12 +420,10 @@ the_longest_line_goes_like_any_other(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-a_resumed_run_continues_behind_the_last_whole_line(void **state)
+TEST(a_resumed_run_continues_behind_the_last_whole_line)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
-    (void)state;
     metrics_step(metrics, &step);
     metrics_destroy(&metrics);
     append("{\"step\":2,\"epo");
@@ -464,11 +439,9 @@ a_resumed_run_continues_behind_the_last_whole_line(void **state)
     json_decref(second);
 }
 
-static void
-a_torn_line_longer_than_a_block_goes_too(void **state)
+TEST(a_torn_line_longer_than_a_block_goes_too)
 {
     static char torn[9000];
-    (void)state;
     append("{\"step\":1}\n");
     memset(torn, ' ', sizeof torn - 1);
     append(torn);
@@ -484,10 +457,8 @@ a_torn_line_longer_than_a_block_goes_too(void **state)
     json_decref(second);
 }
 
-static void
-a_new_run_replaces_an_old_one_with_its_first_step(void **state)
+TEST(a_new_run_replaces_an_old_one_with_its_first_step)
 {
-    (void)state;
     append("{\"step\":1}\n");
     FILE *file = fopen(path_of("result.json"), "w");
     assert_non_null(file);
@@ -536,32 +507,24 @@ lines_after_a_step_again(bool inexact, uint64_t samples)
     return count;
 }
 
-static void
-a_step_that_is_done_again_has_two_lines(void **state)
+TEST(a_step_that_is_done_again_has_two_lines)
 {
-    (void)state;
     assert_int_equal(lines_after_a_step_again(false, 100), 5);
 }
 
-static void
-with_other_bits_the_later_line_counts(void **state)
+TEST(with_other_bits_the_later_line_counts)
 {
-    (void)state;
     assert_int_equal(lines_after_a_step_again(true, 100), 3);
 }
 
-static void
-an_evaluation_alone_does_no_step_again(void **state)
+TEST(an_evaluation_alone_does_no_step_again)
 {
-    (void)state;
     assert_int_equal(lines_after_a_step_again(true, 0), 4); /* of step 3 */
 }
 
-static void
-a_run_that_came_to_nothing_leaves_nothing(void **state)
+TEST(a_run_that_came_to_nothing_leaves_nothing)
 {
     struct metrics *metrics;
-    (void)state;
     assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
     assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
     metrics_destroy(&metrics);
@@ -573,12 +536,10 @@ a_run_that_came_to_nothing_leaves_nothing(void **state)
     assert_int_equal(access(dir, F_OK), 0);
 }
 
-static void
-two_runs_do_not_share_a_folder(void **state)
+TEST(two_runs_do_not_share_a_folder)
 {
     struct metrics *metrics = open_metrics(false), *second;
     struct metrics_step step = step_of(1);
-    (void)state;
     metrics_step(metrics, &step);
     assert_int_equal(metrics_new(&second, dir, false, true, &why), -EBUSY);
     assert_null(second);
@@ -591,21 +552,17 @@ two_runs_do_not_share_a_folder(void **state)
     metrics_destroy(&metrics);
 }
 
-static void
-folders_are_made_with_their_parents(void **state)
+TEST(folders_are_made_with_their_parents)
 {
     struct metrics *metrics;
-    (void)state;
     assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
     assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
     metrics_destroy(&metrics);
 }
 
-static void
-a_folder_that_cannot_be_is_named(void **state)
+TEST(a_folder_that_cannot_be_is_named)
 {
     struct metrics *metrics;
-    (void)state;
     append("x");
     assert_int_equal(metrics_new(&metrics, path_of("metrics.jsonl"), false, true, &why), -ENOTDIR);
     assert_non_null(strstr(why.line, "metrics.jsonl: "));
@@ -619,12 +576,10 @@ a_folder_that_cannot_be_is_named(void **state)
 }
 
 /* RLIMIT_FSIZE stands for a full disk. */
-static void
-a_full_disk_costs_lines_but_not_the_run(void **state)
+TEST(a_full_disk_costs_lines_but_not_the_run)
 {
     struct rlimit before, small;
     struct metrics *metrics = open_metrics(false);
-    (void)state;
     int error = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -651,11 +606,9 @@ a_full_disk_costs_lines_but_not_the_run(void **state)
     json_decref(second);
 }
 
-static void
-an_alarm_stands_in_every_line_until_it_ends(void **state)
+TEST(an_alarm_stands_in_every_line_until_it_ends)
 {
     struct metrics *metrics = open_metrics(false);
-    (void)state;
     for (uint64_t i = 1; i <= 4; i++) {
         struct metrics_step step = step_of(i);
         if (i == 2)
@@ -677,12 +630,10 @@ an_alarm_stands_in_every_line_until_it_ends(void **state)
 }
 
 /* The lock of one process tells another who holds it. */
-static void
-whoever_is_refused_learns_by_whom(void **state)
+TEST(whoever_is_refused_learns_by_whom)
 {
     char expected[64];
     int status;
-    (void)state;
     struct metrics *metrics = open_metrics(false), *second;
     snprintf(expected, sizeof expected, "in use by process %ld,", (long)getpid());
     pid_t child = fork();
@@ -721,12 +672,10 @@ result_of(void)
     return result;
 }
 
-static void
-the_result_holds_what_the_run_came_to(void **state)
+TEST(the_result_holds_what_the_run_came_to)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
-    (void)state;
     static struct core_status others = {.contact_count = 4};
     others.contacts[0] = (struct core_contact){{"10.0.0.1", 20000}, "pc1", .met = true};
     others.contacts[1] = (struct core_contact){{"10.0.0.2", 20000}, "pc2", .here = false};
@@ -764,13 +713,11 @@ the_result_holds_what_the_run_came_to(void **state)
     assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
 }
 
-static void
-results_are_read_back_for_comparison(void **state)
+TEST(results_are_read_back_for_comparison)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
     struct compare_result got;
-    (void)state;
     assert_true(compare_read(&got, dir, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
     assert_int_equal(metrics_result(metrics, &result, &why), 0);
@@ -782,12 +729,10 @@ results_are_read_back_for_comparison(void **state)
     assert_string_equal(got.state_sha256, result.state_sha256);
 }
 
-static void
-a_result_that_cannot_be_written_is_an_error(void **state)
+TEST(a_result_that_cannot_be_written_is_an_error)
 {
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
-    (void)state;
     assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
     assert_true(metrics_result(metrics, &result, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
@@ -803,12 +748,10 @@ size_of(const char *name)
 }
 
 /* It took the last state from the others. What an earlier run left does not belong to the result. */
-static void
-a_run_without_a_step_leaves_its_files_too(void **state)
+TEST(a_run_without_a_step_leaves_its_files_too)
 {
     struct metrics_result result = result_of();
     struct metrics_step step = step_of(7);
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         struct metrics *metrics = open_metrics(false);
         assert_int_equal(metrics_result(metrics, &result, &why), 0);
@@ -825,40 +768,4 @@ a_run_without_a_step_leaves_its_files_too(void **state)
     assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
     assert_int_equal(size_of("metrics.jsonl"), before);
-}
-
-int
-main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(each_step_is_an_object_of_its_own),
-        TEST(a_step_that_was_followed_says_so),
-        TEST(what_is_not_a_number_is_null),
-        TEST(an_evaluation_joins_the_line_of_its_step),
-        TEST(curves_keep_the_step_from_which_a_run_goes_on),
-        TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first),
-        TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each),
-        TEST(lines_of_steps_that_are_done_again_go),
-        TEST(an_evaluation_alone_is_a_line),
-        TEST(the_longest_line_goes_like_any_other),
-        TEST(a_step_that_is_done_again_has_two_lines),
-        TEST(with_other_bits_the_later_line_counts),
-        TEST(an_evaluation_alone_does_no_step_again),
-        TEST(a_resumed_run_continues_behind_the_last_whole_line),
-        TEST(a_torn_line_longer_than_a_block_goes_too),
-        TEST(a_new_run_replaces_an_old_one_with_its_first_step),
-        TEST(a_run_that_came_to_nothing_leaves_nothing),
-        TEST(two_runs_do_not_share_a_folder),
-        TEST(folders_are_made_with_their_parents),
-        TEST(a_folder_that_cannot_be_is_named),
-        TEST(a_full_disk_costs_lines_but_not_the_run),
-        TEST(an_alarm_stands_in_every_line_until_it_ends),
-        TEST(whoever_is_refused_learns_by_whom),
-        TEST(the_result_holds_what_the_run_came_to),
-        TEST(results_are_read_back_for_comparison),
-        TEST(a_result_that_cannot_be_written_is_an_error),
-        TEST(a_run_without_a_step_leaves_its_files_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,15 @@
 /* A layer list becomes shapes, names and offsets, or is refused with a line that names the fault. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "nn/nn.h"
 #include "tests/support/digits_model.h"
 #include "tests/support/refused.h"
+#include "tests/support/test.h"
 
 static const struct nn_shape image = {3, {1, 28, 28}}, flat = {1, {20}};
 
-static void
-shapes_names_and_offsets_follow_the_list(void **state)
+TEST(shapes_names_and_offsets_follow_the_list)
 {
-    (void)state;
     struct nn_model *model = open_digits();
     static const struct {
         const char *name;
@@ -228,19 +221,15 @@ static const struct wrong wrong[] = {
     {&flat, {DENSE_2}, 1, (enum nn_loss)5, "loss = 5, expected 0..3"},
 };
 
-static void
-nonsense_is_refused_with_one_clear_line(void **state)
+TEST(nonsense_is_refused_with_one_clear_line)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         model_refused(wrong[i].input, wrong[i].layers, wrong[i].count, wrong[i].loss,
                       wrong[i].text);
 }
 
-static void
-initial_parameters_have_the_promised_spread(void **state)
+TEST(initial_parameters_have_the_promised_spread)
 {
-    (void)state;
     const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .units = 300},
                                            {.kind = NN_RELU},
                                            {.kind = NN_DENSE, .units = 200},
@@ -273,15 +262,4 @@ initial_parameters_have_the_promised_spread(void **state)
     free(params);
     free(again);
     nn_model_destroy(&model);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_names_and_offsets_follow_the_list),
-        cmocka_unit_test(nonsense_is_refused_with_one_clear_line),
-        cmocka_unit_test(initial_parameters_have_the_promised_spread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

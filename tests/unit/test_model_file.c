@@ -3,21 +3,14 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/files.h"
 #include "nn/files/disk.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct folder folder;
 static struct why why;
@@ -37,6 +30,8 @@ unmake(void **state)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_ALL(make, unmake)
 
 /* Opens a job in the folder, writes its model and reads what the file says. */
 static struct config *
@@ -89,15 +84,13 @@ same_scaling(const struct data_scaling *got, const struct job *job)
         assert_memory_equal(got->column, wanted.column, width * sizeof *wanted.column);
 }
 
-static void
-columns_and_names_come_back_equal(void **state)
+TEST(columns_and_names_come_back_equal)
 {
     static const char rows[] = "a,b,kind\n0.1,1e9,cat\n0.7,-3,\"d\"\"og, small\"\n"
                                "0.2,4,cat\n-5.3,7,r\303\266t\n0.11,8,cat\n";
     static const char *const name[] = {"cat", "d\"og, small", "r\303\266t"};
     struct job job = {0};
     struct model_note note;
-    (void)state;
     folder_write(&folder, "t.csv", rows, strlen(rows));
     struct config *config = round_trip("data: {source: csv, file: t.csv, standardise: yes}\n"
                                        "model: [dense: 3]\ntrain: {batch: 2, shards: 1}\n",
@@ -113,15 +106,13 @@ columns_and_names_come_back_equal(void **state)
 }
 
 /* How a table became samples: names, words, means of missing cells. */
-static void
-a_table_comes_back_equal(void **state)
+TEST(a_table_comes_back_equal)
 {
     static const char rows[] = "id,sex,age,out\nu1,f,20,1\nu2,m,,0\nu3,\"m, x\",40,1\nu4,f,1e-3,0\n"
                                "u5,f,NA,1\nu6,m,7,0\nu7,m,9,1\n";
     struct job job = {0};
     struct model_note note;
     struct data_scaling wanted;
-    (void)state;
     folder_write(&folder, "w.csv", rows, strlen(rows));
     struct config *config =
         round_trip("data: {source: csv, file: w.csv, missing: mean, ignore: [id]}\n"
@@ -148,12 +139,10 @@ a_table_comes_back_equal(void **state)
     close_all(config, &job, &note);
 }
 
-static void
-bytes_come_back_equal(void **state)
+TEST(bytes_come_back_equal)
 {
     struct job job = {0};
     struct model_note note;
-    (void)state;
     struct config *config = round_trip("data: {source: glyphs, train: 24, test: 12}\n"
                                        "model: [flatten, dense: 10]\ntrain: {batch: 12}\n",
                                        &job, &note);
@@ -227,13 +216,11 @@ same_file(const struct streamed *s)
     free(data[1]);
 }
 
-static void
-weights_that_come_in_pieces_give_the_same_file(void **state)
+TEST(weights_that_come_in_pieces_give_the_same_file)
 {
     struct streamed s;
     struct rand rand = {5};
     char sha256[65];
-    (void)state;
     open_streamed(&s);
     assert_true(s.count * sizeof(float) > 1 << 17);
     for (size_t round = 0; round < 20; round++) {
@@ -252,12 +239,10 @@ weights_that_come_in_pieces_give_the_same_file(void **state)
 }
 
 /* One that is given up, and two whose weights are others on the disk: the file of before stays. */
-static void
-a_stream_that_fails_leaves_the_old_file(void **state)
+TEST(a_stream_that_fails_leaves_the_old_file)
 {
     struct streamed s;
     char sha256[65], temp[FOLDER_PATH_MAX + 8];
-    (void)state;
     open_streamed(&s);
     snprintf(temp, sizeof temp, "%s.tmp", s.path[1]);
     struct model_stream *stream = begin_stream(&s);
@@ -316,10 +301,8 @@ refuses(const char *metadata, const char *expected)
         fail_msg("%s: %s", metadata, why.line);
 }
 
-static void
-what_was_made_up_is_refused(void **state)
+TEST(what_was_made_up_is_refused)
 {
-    (void)state;
     assert_int_equal(read_header("{}"), 0);
     assert_int_equal(read_header("{\"__metadata__\":{\"format\":\"pt\"}}"), 0);
     refuses("[]", "__metadata__ is not an object");
@@ -393,10 +376,8 @@ repeat(const char *head, const char *part, size_t count, const char *tail)
 }
 
 /* A list of millions of numbers takes 20 times as much memory as its text. */
-static void
-huge_lists_are_refused_before_they_take_memory(void **state)
+TEST(huge_lists_are_refused_before_they_take_memory)
 {
-    (void)state;
     char *text = repeat("{\"x\":[0", ",0", 7000000, "]}");
     assert_int_equal(read_header(text), -EBADMSG);
     assert_non_null(strstr(why.line, "expected at most"));
@@ -431,13 +412,11 @@ with_layers(const char *layers, const char *expected)
     config_destroy(&config);
 }
 
-static void
-a_job_with_other_layers_is_refused(void **state)
+TEST(a_job_with_other_layers_is_refused)
 {
     static const char rows[] = "a,b,kind\n1,2,x\n2,3,y\n3,4,x\n5,4,y\n4,4,x\n6,4,y\n";
     struct job job = {0};
     struct model_note note;
-    (void)state;
     folder_write(&folder, "u.csv", rows, strlen(rows));
     struct config *config = round_trip("data: {source: csv, file: u.csv}\n"
                                        "model: [dense: 4, tanh, dropout: 0.5, dense: 2]\n"
@@ -452,20 +431,4 @@ a_job_with_other_layers_is_refused(void **state)
                 "model, layer 5: is none there, sigmoid here");
     with_layers("[input: [2, 1], flatten, dense: 4, tanh, dense: 2]", "model.input is ");
     close_all(config, &job, &note);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_and_names_come_back_equal),
-        cmocka_unit_test(a_table_comes_back_equal),
-        cmocka_unit_test(bytes_come_back_equal),
-        cmocka_unit_test(weights_that_come_in_pieces_give_the_same_file),
-        cmocka_unit_test(a_stream_that_fails_leaves_the_old_file),
-        cmocka_unit_test(what_was_made_up_is_refused),
-        cmocka_unit_test(a_job_with_other_layers_is_refused),
-        cmocka_unit_test(huge_lists_are_refused_before_they_take_memory),
-    };
-    return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -1,17 +1,13 @@
 /* test_msg.c - every limit of every message, seen from outside: frames built with msgpack-c's own packer
  * and read back with its own unpacker. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <msgpack.h>
 
 #include "proto/proto.h"
 #include "tests/support/messages.h"
+#include "tests/support/test.h"
 
 #define MAX  UINT64_MAX
 #define V    U(PROTO_VERSION)
@@ -96,10 +92,8 @@ decode_bytes(const void *frame, size_t size)
 
 #define U(x) ((uint64_t)(x))
 
-static void
-samples_are_what_msgpack_says_they_are(void **state)
+TEST(samples_are_what_msgpack_says_they_are)
 {
-    (void)state;
     static struct messages_sample sample;
     struct rand rand = {1};
     for (enum proto_type type = PROTO_HELLO; type < PROTO_TYPES_END; type++) {
@@ -118,10 +112,9 @@ samples_are_what_msgpack_says_they_are(void **state)
     }
 }
 
-static void
-a_hello_is_these_bytes(void **state)
+TEST(a_hello_is_these_bytes)
 {
-    (void)state; /* from PROTOCOL.md: a change here is a new version of the protocol */
+    /* from PROTOCOL.md: a change here is a new version of the protocol */
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.asks = 300,
                                       .answers = 7,
@@ -142,10 +135,8 @@ a_hello_is_these_bytes(void **state)
     assert_memory_equal(frame, expected, sizeof expected);
 }
 
-static void
-what_others_pack_is_read(void **state)
+TEST(what_others_pack_is_read)
 {
-    (void)state;
     assert_int_equal(decode("[uuuuuubuuuuuuu]", V, U(8), U(99), U(7), U(3), U(2), 1, U(1000), U(64),
                             U(0), U(5), MAX, U(77), U(6)),
                      0);
@@ -163,18 +154,14 @@ what_others_pack_is_read(void **state)
     assert_int_equal(got.chunk.sent_us, 6);
 }
 
-static void
-another_version_is_named(void **state)
+TEST(another_version_is_named)
 {
-    (void)state;
     refused(-EPROTONOSUPPORT, "message.version = 14, expected 13", "[uut]", U(14), U(1), "later");
     refused(-EPROTONOSUPPORT, "message.version = 0, expected 13", "[uu]", U(0), U(13));
 }
 
-static void
-the_start_of_a_message_is_checked(void **state)
+TEST(the_start_of_a_message_is_checked)
 {
-    (void)state;
     refused(-EBADMSG, "message is an integer, expected a list, whole and in its shortest form", "u",
             V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
@@ -190,10 +177,8 @@ the_start_of_a_message_is_checked(void **state)
                         "message is the end, expected a list, whole and in its shortest form");
 }
 
-static void
-the_kinds_of_fields_do_not_mix(void **state)
+TEST(the_kinds_of_fields_do_not_mix)
 {
-    (void)state;
     static const char tail[] = ", expected an unsigned integer, whole and in its shortest form";
     char expected[128];
     const struct {
@@ -221,10 +206,8 @@ the_kinds_of_fields_do_not_mix(void **state)
             "[uuuuuttuuttuu]", V, U(1), U(1), U(1), U(0), "", "", U(0), U(0), "", "", U(1), U(1));
 }
 
-static void
-longer_forms_than_needed_are_refused(void **state)
+TEST(longer_forms_than_needed_are_refused)
 {
-    (void)state;
     static const char *const frames[] = {
         "\x94\x0d\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
         "\x94\x0d\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
@@ -240,10 +223,8 @@ longer_forms_than_needed_are_refused(void **state)
         assert_int_equal(decode_bytes(frames[i], sizes[i]), -EBADMSG);
 }
 
-static void
-announced_counts_cost_nothing(void **state)
+TEST(announced_counts_cost_nothing)
 {
-    (void)state;
     assert_int_equal(decode_bytes("\xdd\x0f\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xdf\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
@@ -256,10 +237,8 @@ announced_counts_cost_nothing(void **state)
     assert_int_equal(decode_bytes("\x95\x0d\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
-static void
-nesting_is_refused_at_any_depth(void **state)
+TEST(nesting_is_refused_at_any_depth)
 {
-    (void)state;
     uint8_t frame[PROTO_FRAME_MAX + 1];
     for (int list = 0; list < 2; list++) {
         memset(frame, list ? 0x92 : 0x91, sizeof frame);
@@ -280,10 +259,8 @@ hello(int wants, const char *run, uint64_t hash, const char *kernel, uint64_t co
                   kernel, control, bulk);
 }
 
-static void
-hello_has_its_limits(void **state)
+TEST(hello_has_its_limits)
 {
-    (void)state;
     assert_int_equal(hello(0, "digits", 1, "zen", 1, 65535), 0);
     assert_string_equal(got.hello.run, "digits");
     assert_int_equal(hello(0, &MANY[1], 1, &MANY[1], 65535, 1), 0);
@@ -306,10 +283,8 @@ hello_has_its_limits(void **state)
     assert_string_equal(why.line, "HELLO.run = \"\", job_hash = ff, expected none with wants_job");
 }
 
-static void
-a_text_may_not_hide_a_zero(void **state)
+TEST(a_text_may_not_hide_a_zero)
 {
-    (void)state;
     assert_int_equal(decode_bytes("\x95\x0d\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
@@ -317,10 +292,8 @@ a_text_may_not_hide_a_zero(void **state)
                      -EBADMSG);
 }
 
-static void
-refuse_has_its_limits(void **state)
+TEST(refuse_has_its_limits)
 {
-    (void)state;
     assert_int_equal(decode("[uuutt]", V, U(2), U(6), "a", "b"), 0);
     assert_int_equal(got.refuse.reason, PROTO_REFUSE_SELF);
     assert_string_equal(got.refuse.yours, "a");
@@ -331,10 +304,8 @@ refuse_has_its_limits(void **state)
             "", MANY MANY MANY MANY);
 }
 
-static void
-peers_have_their_limits(void **state)
+TEST(peers_have_their_limits)
 {
-    (void)state;
     assert_int_equal(decode("[uu[[tu][tu]]]", V, U(3), "fe80::1%eth0", U(1), "b", U(65535)), 0);
     assert_int_equal(got.peers.count, 2);
     assert_ptr_equal(got.peers.endpoints, endpoints);
@@ -354,19 +325,15 @@ peers_have_their_limits(void **state)
             "a", U(1), U(2));
 }
 
-static void
-peers_need_room_by_the_caller(void **state)
+TEST(peers_need_room_by_the_caller)
 {
-    (void)state;
     assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x0d\x03\x90", 4, &why),
                      -EBADMSG);
     assert_string_equal(why.line, "message is PEERS, expected no list of peers");
 }
 
-static void
-too_many_long_peers_are_cut(void **state)
+TEST(too_many_long_peers_are_cut)
 {
-    (void)state;
     static struct proto_endpoint long_ones[PROTO_PEERS_MAX];
     for (size_t i = 0; i < PROTO_PEERS_MAX; i++) {
         memset(long_ones[i].host, 'h', PROTO_HOST_MAX - 1);
@@ -393,10 +360,8 @@ heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
                   U(5), U(6), U(7), 1, U(8), U(9), U(10), U(11));
 }
 
-static void
-heartbeat_has_its_limits(void **state)
+TEST(heartbeat_has_its_limits)
 {
-    (void)state;
     assert_int_equal(heartbeat(PROTO_ROUND_MAX, UINT32_MAX, 1), 0);
     assert_true(got.heartbeat.done);
     assert_false(got.heartbeat.needs);
@@ -415,10 +380,8 @@ heartbeat_has_its_limits(void **state)
     assert_string_equal(why.line, "HEARTBEAT.hears_hash = 0, expected 1..18446744073709551615");
 }
 
-static void
-a_list_of_whom_a_node_hears_has_its_limits(void **state)
+TEST(a_list_of_whom_a_node_hears_has_its_limits)
 {
-    (void)state;
     assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(1), U(0), U(9)), 0);
     assert_int_equal(got.hears.count, 1);
     assert_int_equal(got.hears.nodes[0].rate, 9);
@@ -439,10 +402,8 @@ plan(uint64_t leader, uint64_t first, uint64_t first_shards, uint64_t second,
                   U(7));
 }
 
-static void
-plan_has_its_limits(void **state)
+TEST(plan_has_its_limits)
 {
-    (void)state;
     assert_int_equal(plan(1, 1, 0x0f, 2, 0xf0), 0);
     assert_int_equal(plan(2, 1, 0, 2, MAX), 0);
     assert_int_equal(got.plan.count, 2);
@@ -479,10 +440,8 @@ stages(uint64_t bucket, uint64_t first, uint64_t first_shards, uint64_t second,
                   second, U(0));
 }
 
-static void
-each_shard_goes_through_each_stage_once(void **state)
+TEST(each_shard_goes_through_each_stage_once)
 {
-    (void)state;
     assert_int_equal(stages(4, 1, 3, 2, 3), 0);
     assert_int_equal(got.plan.cut_count, 1);
     assert_int_equal(got.plan.cuts[0].bucket, 4);
@@ -512,10 +471,8 @@ chunk(uint64_t type, uint64_t hop, int direct, uint64_t first, uint64_t count, u
                   U(0), coverage, U(0), U(0), U(0));
 }
 
-static void
-chunks_have_their_limits(void **state)
+TEST(chunks_have_their_limits)
 {
-    (void)state;
     const uint64_t reduce = PROTO_REDUCE, gather = PROTO_GATHER;
     assert_int_equal(chunk(reduce, 63, 1, 0, PROTO_CHUNK_MAX, 0), 0);
     assert_int_equal(chunk(reduce, 0, 0, PROTO_VECTOR_MAX, 0, MAX), 0);
@@ -543,10 +500,8 @@ chunks_have_their_limits(void **state)
             U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0), U(0));
 }
 
-static void
-state_has_its_limits(void **state)
+TEST(state_has_its_limits)
 {
-    (void)state;
     static const char form[] = "[uuuuuu]";
     assert_int_equal(decode(form, V, U(17), U(0), MAX, PROTO_STATE_MAX, MAX), 0);
     assert_int_equal(got.offer.size, PROTO_STATE_MAX);
@@ -572,10 +527,8 @@ state_has_its_limits(void **state)
             U(1 << 17), U(0), U(0), U(0), U(0));
 }
 
-static void
-small_messages_have_their_limits(void **state)
+TEST(small_messages_have_their_limits)
 {
-    (void)state;
     assert_int_equal(decode("[uuuu]", V, U(6), MAX, PROTO_ROUND_MAX), 0);
     assert_true(got.hold.plan_hash == MAX);
     assert_int_equal(decode("[uuuu]", V, U(6), U(0), U(0)), -EBADMSG);
@@ -594,27 +547,21 @@ small_messages_have_their_limits(void **state)
     assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
 }
 
-static void
-nobody_need_want_the_reason(void **state)
+TEST(nobody_need_want_the_reason)
 {
-    (void)state;
     assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x01", 1, NULL), -EBADMSG);
 }
 
-static void
-types_have_names(void **state)
+TEST(types_have_names)
 {
-    (void)state;
     assert_string_equal(proto_type_name(PROTO_HELLO), "HELLO");
     assert_string_equal(proto_type_name(PROTO_BYE), "BYE");
     assert_string_equal(proto_type_name(PROTO_TYPES_END), "?");
     assert_string_equal(proto_type_name((enum proto_type)0), "?");
 }
 
-static void
-every_field_of_a_plan_counts_in_its_hash(void **state)
+TEST(every_field_of_a_plan_counts_in_its_hash)
 {
-    (void)state;
     struct rand rand = {9};
     static struct messages_sample sample;
     do
@@ -645,37 +592,4 @@ every_field_of_a_plan_counts_in_its_hash(void **state)
     CHANGES(two.members[0] = one->members[1]; two.members[1] = one->members[0]);
     two = *one;
     assert_true(proto_plan_hash(&two) == hash);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_are_what_msgpack_says_they_are),
-        cmocka_unit_test(a_hello_is_these_bytes),
-        cmocka_unit_test(what_others_pack_is_read),
-        cmocka_unit_test(another_version_is_named),
-        cmocka_unit_test(the_start_of_a_message_is_checked),
-        cmocka_unit_test(the_kinds_of_fields_do_not_mix),
-        cmocka_unit_test(longer_forms_than_needed_are_refused),
-        cmocka_unit_test(announced_counts_cost_nothing),
-        cmocka_unit_test(nesting_is_refused_at_any_depth),
-        cmocka_unit_test(hello_has_its_limits),
-        cmocka_unit_test(a_text_may_not_hide_a_zero),
-        cmocka_unit_test(refuse_has_its_limits),
-        cmocka_unit_test(peers_have_their_limits),
-        cmocka_unit_test(peers_need_room_by_the_caller),
-        cmocka_unit_test(too_many_long_peers_are_cut),
-        cmocka_unit_test(heartbeat_has_its_limits),
-        cmocka_unit_test(a_list_of_whom_a_node_hears_has_its_limits),
-        cmocka_unit_test(plan_has_its_limits),
-        cmocka_unit_test(each_shard_goes_through_each_stage_once),
-        cmocka_unit_test(chunks_have_their_limits),
-        cmocka_unit_test(state_has_its_limits),
-        cmocka_unit_test(small_messages_have_their_limits),
-        cmocka_unit_test(nobody_need_want_the_reason),
-        cmocka_unit_test(types_have_names),
-        cmocka_unit_test(every_field_of_a_plan_counts_in_its_hash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Norms by their definition in double; every variant of their loops gives the same bits. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "nn/rng.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { ROWS = 2, T = 3, C = 37, COUNT = ROWS * T * C };
@@ -54,10 +49,8 @@ by_definition(const float *v, const float *d, bool centred, double *y, double *d
         dx[i] = r * ((double)d[i] * (double)params[i] - g - z[i] * gz);
 }
 
-static void
-every_vector_is_normalised(void **state)
+TEST(every_vector_is_normalised)
 {
-    (void)state;
     for (int centred = 0; centred < 2; centred++) {
         struct one_layer one;
         const struct nn_layer_spec spec = {.kind = centred ? NN_LAYERNORM : NN_RMSNORM,
@@ -85,10 +78,8 @@ every_vector_is_normalised(void **state)
     }
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     if (!simd_avx2())
         skip();
     draw(x, COUNT, 7), draw(dy, COUNT, 70), draw(params, 2 * C, 700);
@@ -107,10 +98,8 @@ every_variant_gives_the_same_bits(void **state)
     }
 }
 
-static void
-weights_begin_as_ones(void **state)
+TEST(weights_begin_as_ones)
 {
-    (void)state;
     struct nn_model *model;
     struct why why;
     const struct nn_layer_spec layers[] = {{.kind = NN_LAYERNORM, .epsilon = 1e-5f},
@@ -127,10 +116,8 @@ weights_begin_as_ones(void **state)
     nn_model_destroy(&model);
 }
 
-static void
-an_epsilon_that_is_none_is_refused(void **state)
+TEST(an_epsilon_that_is_none_is_refused)
 {
-    (void)state;
     const float wrong[] = {0, -1, 2, NAN};
     for (size_t i = 0; i < 4; i++) {
         struct nn_model *model;
@@ -141,16 +128,4 @@ an_epsilon_that_is_none_is_refused(void **state)
             -EINVAL);
         assert_non_null(strstr(why.line, "layer 0 (rmsnorm): epsilon = "));
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_vector_is_normalised),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-        cmocka_unit_test(weights_begin_as_ones),
-        cmocka_unit_test(an_epsilon_that_is_none_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

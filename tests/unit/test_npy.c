@@ -1,22 +1,16 @@
 /* test_npy.c - NumPy files as NumPy writes them, every way to be broken, and files that change while in use. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/data/npy.h"
 #include "proto/mix.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
@@ -37,10 +31,8 @@ parse_text(const char *text, size_t behind)
     return parse(file, size + behind);
 }
 
-static void
-headers_are_read_as_numpy_writes_them(void **state)
+TEST(headers_are_read_as_numpy_writes_them)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t bytes, dims, width, item;
@@ -72,10 +64,8 @@ headers_are_read_as_numpy_writes_them(void **state)
         }
 }
 
-static void
-wrong_headers_are_named_by_byte_and_value(void **state)
+TEST(wrong_headers_are_named_by_byte_and_value)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t behind;
@@ -137,10 +127,8 @@ wrong_headers_are_named_by_byte_and_value(void **state)
     }
 }
 
-static void
-what_is_no_npy_file_is_named(void **state)
+TEST(what_is_no_npy_file_is_named)
 {
-    (void)state;
     static const struct {
         uint8_t bytes[12];
         size_t size;
@@ -171,10 +159,8 @@ what_is_no_npy_file_is_named(void **state)
 }
 
 /* 2^32, 2^64 and the like: no product is believed. */
-static void
-products_that_overflow_are_refused(void **state)
+TEST(products_that_overflow_are_refused)
 {
-    (void)state;
     static const char *const values[] = {
         "2", "65536", "2147483647", "4294967296", "4611686018427387904", "9223372036854775807"};
     enum { N = sizeof values / sizeof *values };
@@ -189,10 +175,8 @@ products_that_overflow_are_refused(void **state)
     }
 }
 
-static void
-every_truncation_and_random_damage_is_survived(void **state)
+TEST(every_truncation_and_random_damage_is_survived)
 {
-    (void)state;
     static const char text[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }   \n";
     uint8_t file[256] = {0}, copy[256];
     struct rand rand = {11};
@@ -245,10 +229,9 @@ open_array(const struct fixture *f)
 }
 
 /* Every type in both byte orders; widths around the pages and pieces in which files are read. */
-static void
-rows_come_out_as_they_were_written(void **state)
+TEST_WITH(rows_come_out_as_they_were_written, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     static const char *const types[] = {"|u1", "<i4", ">i4", "<i8", ">i8",
                                         "<f4", ">f4", "<f8", ">f8"};
     static const size_t widths[] = {1, 3, 64, 511, 512, 513, 16384, 70000};
@@ -291,10 +274,9 @@ same(void *ctx, uint64_t row, double value)
     return row == 3000 ? -ECANCELED : 0;
 }
 
-static void
-columns_are_read_in_order(void **state)
+TEST_WITH(columns_are_read_in_order, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     enum { ROWS = 5000, WIDTH = 9 };
     static double value[ROWS * WIDTH];
     for (size_t i = 0; i < ROWS * WIDTH; i++)
@@ -313,10 +295,9 @@ columns_are_read_in_order(void **state)
     npy_close(&array);
 }
 
-static void
-numbers_that_are_not_finite_floats_are_named(void **state)
+TEST_WITH(numbers_that_are_not_finite_floats_are_named, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     static const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 1e39};
     double value[600] = {0};
     struct npy *array;
@@ -343,10 +324,9 @@ hash_of(const struct fixture *f, const struct npy_make *make, const double *valu
     return hash;
 }
 
-static void
-the_hash_is_that_of_type_shape_and_contents(void **state)
+TEST_WITH(the_hash_is_that_of_type_shape_and_contents, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     double value[600] = {0};
     uint64_t hash[6];
     hash[0] = hash_of(f, &(struct npy_make){"<f4", 2, {6, 100}}, value);
@@ -374,10 +354,10 @@ overwrite(const char *path, long at, uint8_t byte)
 }
 
 /* What is on other pages stays usable; a replaced file is the one that was opened. */
-static void
-a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers(void **state)
+TEST_WITH(a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers, setup,
+          teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     enum { ROWS = 10, WIDTH = 20000 };
     static double value[ROWS * WIDTH];
     static float row[WIDTH];
@@ -420,10 +400,9 @@ open_path(const char *path)
     return rc;
 }
 
-static void
-what_is_not_a_regular_file_is_refused_at_once(void **state)
+TEST_WITH(what_is_not_a_regular_file_is_refused_at_once, setup, teardown)
 {
-    struct fixture *f = *state;
+    struct fixture *f = *test_state;
     assert_int_equal(open_path(f->path), -ENOENT);
     assert_non_null(strstr(why.line, "a.npy: No such file"));
     assert_int_equal(open_path(f->folder.path), -EINVAL);
@@ -439,13 +418,9 @@ what_is_not_a_regular_file_is_refused_at_once(void **state)
         assert_int_equal(open_path(f->path), -EBADMSG);
 }
 
-#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 /* Whose header fits its size; expected at once, not after reading it all. */
-static void
-a_sparse_tebibyte_is_refused(void **state)
+TEST(a_sparse_tebibyte_is_refused)
 {
-    (void)state;
     uint8_t head[256];
     struct folder folder;
     struct npy *array;
@@ -463,24 +438,4 @@ a_sparse_tebibyte_is_refused(void **state)
     assert_null(array);
     assert_non_null(strstr(why.line, "of which"));
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers_are_read_as_numpy_writes_them),
-        cmocka_unit_test(wrong_headers_are_named_by_byte_and_value),
-        cmocka_unit_test(what_is_no_npy_file_is_named),
-        cmocka_unit_test(products_that_overflow_are_refused),
-        cmocka_unit_test(a_sparse_tebibyte_is_refused),
-        cmocka_unit_test(every_truncation_and_random_damage_is_survived),
-        WITH_FILE(rows_come_out_as_they_were_written),
-        WITH_FILE(columns_are_read_in_order),
-        WITH_FILE(numbers_that_are_not_finite_floats_are_named),
-        WITH_FILE(the_hash_is_that_of_type_shape_and_contents),
-        WITH_FILE(a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_other_numbers),
-        WITH_FILE(what_is_not_a_regular_file_is_refused_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

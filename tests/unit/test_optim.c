@@ -2,18 +2,13 @@
 #include "nn/optim.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/optim_simd.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
 #include "proto/simd.h"
 #include "tests/golden/optim_torch.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 static void
@@ -31,10 +26,8 @@ torch_gradient(int t, float g[TORCH_COUNT])
         g[i] = (float)((7 * i + 3 * t * t + 5) % 11 - 5) / 8;
 }
 
-static void
-every_rule_agrees_with_pytorch(void **state)
+TEST(every_rule_agrees_with_pytorch)
 {
-    (void)state;
     for (size_t c = 0; c < sizeof torch_optim / sizeof torch_optim[0]; c++) {
         const struct optim_spec *spec = &torch_optim[c].spec;
         float p[TORCH_COUNT], m[TORCH_COUNT] = {0}, v[TORCH_COUNT] = {0}, g[TORCH_COUNT];
@@ -52,10 +45,8 @@ every_rule_agrees_with_pytorch(void **state)
     }
 }
 
-static void
-worked_examples_come_out(void **state)
+TEST(worked_examples_come_out)
 {
-    (void)state;
     float p = 1, m = 0, v = 0, g = 0.5f;
     float *const slot[OPTIM_SLOTS_MAX] = {&m, &v};
     struct optim_spec spec = {.kind = OPTIM_SGD, .weight_decay = 0.25f};
@@ -186,10 +177,8 @@ static const struct optim_spec by_hand[] = {
      .weight_decay = 0.3f},
 };
 
-static void
-rules_of_papers_agree_with_their_formulas(void **state)
+TEST(rules_of_papers_agree_with_their_formulas)
 {
-    (void)state;
     for (size_t c = 0; c < sizeof by_hand / sizeof by_hand[0]; c++) {
         const struct optim_spec *spec = &by_hand[c];
         static struct naive naive;
@@ -214,10 +203,8 @@ rules_of_papers_agree_with_their_formulas(void **state)
     }
 }
 
-static void
-a_ratio_is_finite_whatever_the_numbers(void **state)
+TEST(a_ratio_is_finite_whatever_the_numbers)
 {
-    (void)state;
     const struct optim_spec lars = {.kind = OPTIM_LARS, .trust = 1000, .weight_decay = 0},
                             lamb = {.kind = OPTIM_LAMB};
     static const double edge[] = {0, 1e-90, 1, 1e77, 1e300, (double)INFINITY, (double)NAN};
@@ -232,10 +219,8 @@ a_ratio_is_finite_whatever_the_numbers(void **state)
     assert_true(optim_ratio(&lamb, (const double[2]){4, 0}) == 1);
 }
 
-static void
-every_rule_keeps_the_state_it_needs(void **state)
+TEST(every_rule_keeps_the_state_it_needs)
 {
-    (void)state;
     struct optim_spec spec = {.kind = OPTIM_SGD};
     assert_int_equal(optim_slots(&spec), 0);
     spec.momentum = 0.9f;
@@ -261,12 +246,10 @@ every_rule_keeps_the_state_it_needs(void **state)
 }
 
 /* By the definition: the sum over the steps of ema^age times the value, over the sum of ema^age. */
-static void
-the_average_counts_each_step_less_than_the_next(void **state)
+TEST(the_average_counts_each_step_less_than_the_next)
 {
     enum { STEPS = 400 };
     static const float emas[] = {0.0001f, 0.5f, 0.9f, 0.999f, 0.999999f};
-    (void)state;
     for (size_t e = 0; e < sizeof emas / sizeof emas[0]; e++) {
         const struct optim_spec spec = {.kind = OPTIM_SGD, .ema = emas[e]};
         double sum[2] = {0}, weight = 0, ema = (double)emas[e];
@@ -285,10 +268,8 @@ the_average_counts_each_step_less_than_the_next(void **state)
     }
 }
 
-static void
-any_split_into_ranges_gives_the_same_bits(void **state)
+TEST(any_split_into_ranges_gives_the_same_bits)
 {
-    (void)state;
     enum { N = 3000 };
     static float whole[3][N], parts[3][N], g[N];
     const size_t torch = sizeof torch_optim / sizeof torch_optim[0];
@@ -320,10 +301,8 @@ any_float(uint64_t i)
 }
 
 /* Finite numbers of every size; what the loops make of them may be infinite or NaN on both paths. */
-static void
-both_instruction_sets_give_the_same_bits(void **state)
+TEST_OF_VARIANTS(both_instruction_sets_give_the_same_bits)
 {
-    (void)state;
     enum { N = 20000 };
     static float a[4][N], b[4][N], g[N];
     const struct optim_factors f = {.rate = 0.01f,
@@ -381,10 +360,8 @@ both_instruction_sets_give_the_same_bits(void **state)
     }
 }
 
-static void
-schedules_agree_with_pytorch(void **state)
+TEST(schedules_agree_with_pytorch)
 {
-    (void)state;
     struct optim_spec spec = {.rate = 0.5f, .schedule = OPTIM_COSINE, .schedule_floor = 0.1f};
     for (uint64_t t = 0; t < 12; t++)
         assert_close(optim_rate(&spec, t, 12, 0, 64), torch_cosine[t], 2e-8);
@@ -394,10 +371,8 @@ schedules_agree_with_pytorch(void **state)
         assert_close(optim_rate(&spec, 999, 9999, epoch, 64), torch_step[epoch], 1e-15);
 }
 
-static void
-the_cosine_is_exact_to_the_last_bits(void **state)
+TEST(the_cosine_is_exact_to_the_last_bits)
 {
-    (void)state;
     const double pi = acos(-1);
     struct optim_spec spec = {.rate = 1, .schedule = OPTIM_COSINE};
     for (uint64_t t = 0; t <= 10000; t++) {
@@ -410,10 +385,8 @@ the_cosine_is_exact_to_the_last_bits(void **state)
     assert_true(optim_rate(&spec, 20000, 10000, 0, 1) == 0);
 }
 
-static void
-warm_up_rises_in_equal_steps_and_then_follows_the_schedule(void **state)
+TEST(warm_up_rises_in_equal_steps_and_then_follows_the_schedule)
 {
-    (void)state;
     struct optim_spec spec = {.rate = 0.5f, .warmup = 4};
     assert_true(optim_rate(&spec, 0, 100, 0, 1) == 0.125);
     assert_true(optim_rate(&spec, 1, 100, 0, 1) == 0.25);
@@ -436,20 +409,16 @@ warm_up_rises_in_equal_steps_and_then_follows_the_schedule(void **state)
     assert_true(optim_rate(&spec, 7, 8, 0, 1) == 0.5);
 }
 
-static void
-the_rate_grows_with_the_batch(void **state)
+TEST(the_rate_grows_with_the_batch)
 {
-    (void)state;
     struct optim_spec spec = {.rate = 0.125f, .rate_batch = 256};
     assert_true(optim_rate(&spec, 0, 10, 0, 256) == 0.125);
     assert_true(optim_rate(&spec, 0, 10, 0, 8192) == 4);
     assert_true(optim_rate(&spec, 0, 10, 0, 64) == 0.03125);
 }
 
-static void
-a_gradient_is_clipped_to_the_norm_and_no_further(void **state)
+TEST(a_gradient_is_clipped_to_the_norm_and_no_further)
 {
-    (void)state;
     struct optim_spec spec = {.clip_norm = 2};
     assert_true(optim_clip(&spec, 64) == 0.25f);
     assert_true(optim_clip(&spec, 4) == 1);
@@ -458,25 +427,4 @@ a_gradient_is_clipped_to_the_norm_and_no_further(void **state)
     assert_true(optim_clip(&spec, (double)NAN) == 1);
     spec.clip_norm = 0;
     assert_true(optim_clip(&spec, 64) == 1);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rule_agrees_with_pytorch),
-        cmocka_unit_test(worked_examples_come_out),
-        cmocka_unit_test(rules_of_papers_agree_with_their_formulas),
-        cmocka_unit_test(a_ratio_is_finite_whatever_the_numbers),
-        cmocka_unit_test(every_rule_keeps_the_state_it_needs),
-        cmocka_unit_test(the_average_counts_each_step_less_than_the_next),
-        cmocka_unit_test(any_split_into_ranges_gives_the_same_bits),
-        unit_test_of_variants(both_instruction_sets_give_the_same_bits),
-        cmocka_unit_test(schedules_agree_with_pytorch),
-        cmocka_unit_test(the_cosine_is_exact_to_the_last_bits),
-        cmocka_unit_test(warm_up_rises_in_equal_steps_and_then_follows_the_schedule),
-        cmocka_unit_test(the_rate_grows_with_the_batch),
-        cmocka_unit_test(a_gradient_is_clipped_to_the_norm_and_no_further),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

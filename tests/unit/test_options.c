@@ -2,12 +2,8 @@
 #include "node/cli/options.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { ARGC_MAX = 72 };
 
@@ -30,8 +26,7 @@ parse(struct options *options, const char *line, struct why *why)
     return options_parse(options, argc, argv, why);
 }
 
-static void
-wrong_command_lines_are_named(void **state)
+TEST(wrong_command_lines_are_named)
 {
     static const char *const bad[][2] = {
         {"--prot 3", "unknown option --prot, did you mean --port?"},
@@ -74,7 +69,6 @@ wrong_command_lines_are_named(void **state)
         {AS_65 "d\033[1m", "d\\x1b[1m"},
         {"--set=\033= --\033[1m", "unknown option --\\x1b[1m"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct options options;
         struct why why;
@@ -85,12 +79,10 @@ wrong_command_lines_are_named(void **state)
     }
 }
 
-static void
-options_and_arguments_mix_in_any_order(void **state)
+TEST(options_and_arguments_mix_in_any_order)
 {
     struct options options;
     struct why why;
-    (void)state;
     assert_int_equal(
         parse(&options, "--seed 7 local -n3 --set=a.b=c=d --resume job.yaml --quiet", &why), 0);
     assert_int_equal(options.arg_count, 2);
@@ -106,12 +98,10 @@ options_and_arguments_mix_in_any_order(void **state)
     options_fini(&options);
 }
 
-static void
-two_dashes_end_the_options(void **state)
+TEST(two_dashes_end_the_options)
 {
     struct options options;
     struct why why;
-    (void)state;
     assert_int_equal(parse(&options, "--quiet -- --help -n", &why), 0);
     assert_false(options.help);
     assert_int_equal(options.arg_count, 2);
@@ -119,12 +109,10 @@ two_dashes_end_the_options(void **state)
     options_fini(&options);
 }
 
-static void
-help_wins_over_what_follows(void **state)
+TEST(help_wins_over_what_follows)
 {
     struct options options;
     struct why why;
-    (void)state;
     assert_int_equal(parse(&options, "missing.yaml --help --nonsense", &why), 0);
     assert_true(options.help);
     options_fini(&options);
@@ -133,14 +121,12 @@ help_wins_over_what_follows(void **state)
     options_fini(&options);
 }
 
-static void
-too_many_options_are_refused(void **state)
+TEST(too_many_options_are_refused)
 {
     static char word[] = "--quiet", name[] = "meshnode";
     static char *argv[OPTIONS_SETS_MAX + 3] = {name};
     struct options options;
     struct why why = {""};
-    (void)state;
     for (int i = 1; i <= OPTIONS_SETS_MAX + 1; i++)
         argv[i] = word;
     assert_int_equal(options_parse(&options, OPTIONS_SETS_MAX + 2, argv, &why), -EINVAL);
@@ -148,14 +134,12 @@ too_many_options_are_refused(void **state)
     options_fini(&options);
 }
 
-static void
-later_options_win_and_lists_grow(void **state)
+TEST(later_options_win_and_lists_grow)
 {
     static const char job[] = "model: [dense: 10]";
     struct options options;
     struct config *config;
     struct why why;
-    (void)state;
     assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     assert_int_equal(parse(&options,
                            "--threads 2 --set node.threads=3 --threads 4 --peer a:1 --peer [::1]:2",
@@ -168,8 +152,7 @@ later_options_win_and_lists_grow(void **state)
     config_destroy(&config);
 }
 
-static void
-a_wrong_value_names_the_option(void **state)
+TEST(a_wrong_value_names_the_option)
 {
     static const char *const bad[][2] = {
         {"--threads x", "--threads: node.threads = x, expected a whole number 0..256"},
@@ -184,7 +167,6 @@ a_wrong_value_names_the_option(void **state)
     static const char job[] = "model: [dense: 10]";
     struct config *config;
     struct why why;
-    (void)state;
     assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct options options;
@@ -195,19 +177,4 @@ a_wrong_value_names_the_option(void **state)
         options_fini(&options);
     }
     config_destroy(&config);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_command_lines_are_named),
-        cmocka_unit_test(options_and_arguments_mix_in_any_order),
-        cmocka_unit_test(two_dashes_end_the_options),
-        cmocka_unit_test(help_wins_over_what_follows),
-        cmocka_unit_test(too_many_options_are_refused),
-        cmocka_unit_test(later_options_win_and_lists_grow),
-        cmocka_unit_test(a_wrong_value_names_the_option),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* test_packed.c - int32 in as few bits as they need: every width, every number of elements, and what is no packed vector. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/packed.h"
 #include "compress/packed_simd.h"
 #include "compress/rice.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { MOST = 3 * PACKED_BLOCK + 77, ROOM = 4 * MOST + 1024 };
@@ -51,10 +45,8 @@ comes_back(size_t n)
     assert_true((uint32_t)y[n] == 0xeeeeeeee);
 }
 
-static void
-every_number_of_elements_comes_back(void **state)
+TEST(every_number_of_elements_comes_back)
 {
-    (void)state;
     struct rand rand = {1};
     for (size_t n = 0; n <= MOST; n += n < 300 ? 1 : 13) {
         fill(&rand, n, (unsigned)(n % 33));
@@ -62,10 +54,8 @@ every_number_of_elements_comes_back(void **state)
     }
 }
 
-static void
-every_width_needs_its_bits(void **state)
+TEST(every_width_needs_its_bits)
 {
-    (void)state;
     struct rand rand = {2};
     for (unsigned width = 0; width <= 32; width++) {
         fill(&rand, PACKED_BLOCK, width);
@@ -77,10 +67,8 @@ every_width_needs_its_bits(void **state)
     }
 }
 
-static void
-each_group_has_its_own_width(void **state)
+TEST(each_group_has_its_own_width)
 {
-    (void)state;
     memset(x, 0, sizeof x);
     x[3 * PACKED_GROUP] = 1 << 20;
     x[4 * PACKED_GROUP] = -1;
@@ -107,10 +95,8 @@ entropy(double p)
 }
 
 /* At most a sixteenth more, two bits for each, and header and last word of a block. */
-static void
-few_elements_need_about_their_entropy(void **state)
+TEST(few_elements_need_about_their_entropy)
 {
-    (void)state;
     struct rand rand = {7};
     enum { N = 3 * PACKED_BLOCK };
     for (unsigned gap = 8; gap < 1000; gap += 1 + gap / 8)
@@ -128,10 +114,8 @@ few_elements_need_about_their_entropy(void **state)
 }
 
 /* Of two bits, if one of eight is not zero; else they are packed as before. */
-static void
-many_elements_stay_packed(void **state)
+TEST(many_elements_stay_packed)
 {
-    (void)state;
     struct rand rand = {8};
     for (unsigned gap = 1; gap < 4; gap++) {
         fill_few(&rand, PACKED_BLOCK, gap, 2);
@@ -142,10 +126,8 @@ many_elements_stay_packed(void **state)
 }
 
 /* The largest gap and the largest value beside small ones: no code is longer than there is room for. */
-static void
-extreme_gaps_and_values_come_back(void **state)
+TEST(extreme_gaps_and_values_come_back)
 {
-    (void)state;
     static const int32_t value[] = {INT32_MIN, INT32_MAX, 1, -1};
     for (unsigned many = 0; many < 200; many += 7)
         for (unsigned v = 0; v < 4; v++) {
@@ -157,10 +139,8 @@ extreme_gaps_and_values_come_back(void **state)
         }
 }
 
-static void
-extreme_values_come_back(void **state)
+TEST(extreme_values_come_back)
 {
-    (void)state;
     static const int32_t value[] = {INT32_MIN, INT32_MAX, -1, 0, 1, -2, INT32_MIN + 1};
     struct rand rand = {3};
     for (size_t n = 1; n <= MOST; n += 97) {
@@ -178,10 +158,8 @@ some_body(struct rand *rand, size_t n)
     return packed_write(body, x, n);
 }
 
-static void
-another_size_is_refused(void **state)
+TEST(another_size_is_refused)
 {
-    (void)state;
     struct rand rand = {4};
     for (size_t n = 0; n < 200; n++) {
         size_t size = some_body(&rand, n);
@@ -193,10 +171,8 @@ another_size_is_refused(void **state)
 }
 
 /* Each bit of a body: it is refused, or other elements come out. */
-static void
-every_flipped_bit_is_seen(void **state)
+TEST(every_flipped_bit_is_seen)
 {
-    (void)state;
     struct rand rand = {5};
     for (size_t n = 1; n < 400; n += 19) {
         size_t size = some_body(&rand, n);
@@ -209,10 +185,8 @@ every_flipped_bit_is_seen(void **state)
     }
 }
 
-static void
-every_flipped_bit_of_few_elements_is_seen(void **state)
+TEST(every_flipped_bit_of_few_elements_is_seen)
 {
-    (void)state;
     struct rand rand = {9};
     enum { N = PACKED_BLOCK + 40 };
     for (unsigned width = 2; width <= 32; width += 5) {
@@ -257,10 +231,8 @@ rice_comes_back(struct rice *rice, const uint16_t *at)
 
 /* Of a code as long as is read at once, and of longer ones, no bit is cut off, wherever they begin: of the size of an
  * element, with as many zeros before it as bits before its code; and of the zeros between two elements. */
-static void
-rice_codes_of_every_length_come_back(void **state)
+TEST(rice_codes_of_every_length_come_back)
 {
-    (void)state;
     for (unsigned k = 0; k <= RICE_VALUE_MAX; k++)
         for (uint64_t zeros = 0; zeros <= 100; zeros++)
             for (uint16_t before = 0; before < 8; before++) {
@@ -290,10 +262,8 @@ rice_codes_of_every_length_come_back(void **state)
 }
 
 /* Any bytes as a block in Rice codes: no read outside of it, and each element is written. */
-static void
-any_bytes_are_read_or_refused(void **state)
+TEST(any_bytes_are_read_or_refused)
 {
-    (void)state;
     struct rand rand = {10};
     for (int i = 0; i < 20000; i++) {
         struct rice rice = {.gap = (unsigned)rand_below(&rand, RICE_GAP_MAX + 1),
@@ -312,10 +282,8 @@ any_bytes_are_read_or_refused(void **state)
     }
 }
 
-static void
-a_width_above_32_is_refused(void **state)
+TEST(a_width_above_32_is_refused)
 {
-    (void)state;
     struct rand rand = {11};
     fill(&rand, PACKED_BLOCK, 20);
     size_t size = packed_write(body, x, PACKED_BLOCK);
@@ -325,10 +293,8 @@ a_width_above_32_is_refused(void **state)
     }
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     struct rand rand = {6};
     for (size_t n = 1; n <= PACKED_BLOCK; n += n < 40 ? 1 : 31) {
         uint8_t width[8] = {0}, base[8] = {0};
@@ -346,26 +312,4 @@ every_variant_gives_the_same_bits(void **state)
         assert_int_equal(SIMD_PICK(packed_unpack)(y, body, n, width), 0);
         assert_memory_equal(x, y, n * sizeof *x);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_of_elements_comes_back),
-        cmocka_unit_test(every_width_needs_its_bits),
-        cmocka_unit_test(each_group_has_its_own_width),
-        cmocka_unit_test(extreme_values_come_back),
-        cmocka_unit_test(another_size_is_refused),
-        cmocka_unit_test(few_elements_need_about_their_entropy),
-        cmocka_unit_test(many_elements_stay_packed),
-        cmocka_unit_test(extreme_gaps_and_values_come_back),
-        cmocka_unit_test(every_flipped_bit_is_seen),
-        cmocka_unit_test(every_flipped_bit_of_few_elements_is_seen),
-        cmocka_unit_test(rice_codes_of_every_length_come_back),
-        cmocka_unit_test(any_bytes_are_read_or_refused),
-        cmocka_unit_test(a_width_above_32_is_refused),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

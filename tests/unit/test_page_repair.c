@@ -1,15 +1,8 @@
 /* test_page_repair.c - pages of checkpoints are asked for one by one, from one peer after another, and given to others
  * one at a time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/transfer/page_repair.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { STEP = 300, ROUND = 333, NUMBER = 7 };
 
@@ -51,10 +44,8 @@ asked(const struct lone *lone, const unsigned *ids, size_t count)
     return all;
 }
 
-static void
-one_peer_is_asked_and_its_page_handed_over(void **state)
+TEST(one_peer_is_asked_and_its_page_handed_over)
 {
-    (void)state;
     const unsigned ids[] = {6, 7, 8};
     struct lone *lone = before_the_first_round(ids, 3);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
@@ -78,10 +69,8 @@ one_peer_is_asked_and_its_page_handed_over(void **state)
     lone_destroy(&lone);
 }
 
-static void
-whoever_has_it_not_is_followed_by_the_next(void **state)
+TEST(whoever_has_it_not_is_followed_by_the_next)
 {
-    (void)state;
     const unsigned ids[] = {6, 7, 8};
     struct lone *lone = before_the_first_round(ids, 3);
     core_want(lone->core, lone->now, STEP, ROUND, NUMBER);
@@ -105,10 +94,8 @@ whoever_has_it_not_is_followed_by_the_next(void **state)
     lone_destroy(&lone);
 }
 
-static void
-silence_death_and_late_arrival_are_borne(void **state)
+TEST(silence_death_and_late_arrival_are_borne)
 {
-    (void)state;
     const unsigned ids[] = {6, 7};
     struct lone *lone = before_the_first_round(ids, 1);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
@@ -134,10 +121,8 @@ silence_death_and_late_arrival_are_borne(void **state)
     lone_destroy(&lone);
 }
 
-static void
-alone_the_answer_is_no_after_a_while(void **state)
+TEST(alone_the_answer_is_no_after_a_while)
 {
-    (void)state;
     struct lone *lone = before_the_first_round(NULL, 0);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
     assert_false(lone->page_came);
@@ -147,10 +132,8 @@ alone_the_answer_is_no_after_a_while(void **state)
     lone_destroy(&lone);
 }
 
-static void
-others_are_answered_one_at_a_time(void **state)
+TEST(others_are_answered_one_at_a_time)
 {
-    (void)state;
     const unsigned ids[] = {6, 7};
     struct lone *lone = before_the_first_round(ids, 2);
     want_page(lone, 6, 1);
@@ -178,10 +161,8 @@ others_are_answered_one_at_a_time(void **state)
     lone_destroy(&lone);
 }
 
-static void
-one_that_left_is_not_answered(void **state)
+TEST(one_that_left_is_not_answered)
 {
-    (void)state;
     const unsigned ids[] = {6, 7};
     struct lone *lone = before_the_first_round(ids, 2);
     want_page(lone, 6, 1);
@@ -193,18 +174,4 @@ one_that_left_is_not_answered(void **state)
     assert_int_equal(lone_sent_count(lone, 6, PROTO_PAGE), 0);
     assert_false(lone->page_wanted);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_peer_is_asked_and_its_page_handed_over),
-        cmocka_unit_test(whoever_has_it_not_is_followed_by_the_next),
-        cmocka_unit_test(silence_death_and_late_arrival_are_borne),
-        cmocka_unit_test(alone_the_answer_is_no_after_a_while),
-        cmocka_unit_test(others_are_answered_one_at_a_time),
-        cmocka_unit_test(one_that_left_is_not_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,22 +3,16 @@
 
 #include <errno.h>
 #include <float.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
-static void
-whole_numbers_are_plain_digits(void **state)
+TEST(whole_numbers_are_plain_digits)
 {
     static const char *const bad[] = {"",    " 1",  "1 ",    "+1",  "-1", "01", "0x10",
                                       "1e3", "1.0", "1_000", "1k",  "٣",  "½",  "NaN",
                                       "inf", "1\n", "--1",   "0b1", "1,5"};
     uint64_t value = 7;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(parse_uint(bad[i], &value), -EINVAL);
     assert_int_equal(value, 7);
@@ -30,8 +24,7 @@ whole_numbers_are_plain_digits(void **state)
     assert_int_equal(parse_uint("99999999999999999999999", &value), -ERANGE);
 }
 
-static void
-real_numbers_are_decimal_and_finite(void **state)
+TEST(real_numbers_are_decimal_and_finite)
 {
     static const char *const bad[] = {"",    ".",    "-",    "1,5", "0x1p3", "inf",  "nan", "1e",
                                       "1e+", " 1.5", "1.5 ", "+1",  "1.5f",  "1..5", "1d3", "--1"};
@@ -41,7 +34,6 @@ real_numbers_are_decimal_and_finite(void **state)
     } good[] = {{"0.1", 0.1}, {"1e-3", 1e-3}, {"-2.5E+2", -250},
                 {".5", 0.5},  {"5.", 5},      {"007", 7}};
     double value = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(parse_real(bad[i], &value), -EINVAL);
     assert_int_equal(parse_real("1e400", &value), -ERANGE);
@@ -51,14 +43,12 @@ real_numbers_are_decimal_and_finite(void **state)
     }
 }
 
-static void
-the_shortest_form_of_a_number_reads_back_the_same(void **state)
+TEST(the_shortest_form_of_a_number_reads_back_the_same)
 {
     static const double values[] = {
         0, 0.1, 0.9999, 1.0 / 3, 1e-30, 123456.789, 9007199254740993.0, (double)FLT_MIN};
     char text[PARSE_REAL_MAX];
     double back = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         parse_real_format(text, values[i], false);
         assert_int_equal(parse_real(text, &back), 0);
@@ -71,8 +61,7 @@ the_shortest_form_of_a_number_reads_back_the_same(void **state)
     assert_string_equal(text, "0.1");
 }
 
-static void
-endpoints_have_a_host_and_a_port(void **state)
+TEST(endpoints_have_a_host_and_a_port)
 {
     static const struct {
         const char *text, *host;
@@ -89,7 +78,6 @@ endpoints_have_a_host_and_a_port(void **state)
         "[host]:20",  "[]:20",      "a b:20",    "a/b:20",     "-host:20", "host:20:30", "h\n:20",
         "[::1%]:5",   "tcp://h:20", "host:0x50", "[1.2.3.4]:5"};
     struct proto_endpoint got;
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(parse_endpoint(good[i].text, &got), 0);
         assert_string_equal(got.host, good[i].host);
@@ -100,12 +88,10 @@ endpoints_have_a_host_and_a_port(void **state)
             fail_msg("accepted '%s'", bad[i]);
 }
 
-static void
-a_host_of_300_bytes_is_refused(void **state)
+TEST(a_host_of_300_bytes_is_refused)
 {
     char text[400];
     struct proto_endpoint got;
-    (void)state;
     memset(text, 'a', sizeof text);
     snprintf(text + 300, sizeof text - 300, ":20");
     assert_int_equal(parse_endpoint(text, &got), -EINVAL);
@@ -113,11 +99,9 @@ a_host_of_300_bytes_is_refused(void **state)
     assert_int_equal(parse_endpoint(text, &got), 0);
 }
 
-static void
-what_a_terminal_would_obey_is_escaped(void **state)
+TEST(what_a_terminal_would_obey_is_escaped)
 {
     char out[64];
-    (void)state;
     parse_escape(out, sizeof out, "\033[31m\a\xc2\x9b grün \xff\xe2\x80\xae");
     assert_string_equal(out, "\\x1b[31m\\x07\\xc2\\x9b grün \\xff\\xe2\\x80\\xae");
     assert_true(parse_printable("grün, 日本"));
@@ -126,11 +110,9 @@ what_a_terminal_would_obey_is_escaped(void **state)
     assert_false(parse_printable("\xc0\xaf"));
 }
 
-static void
-text_is_cut_between_characters(void **state)
+TEST(text_is_cut_between_characters)
 {
     char out[6];
-    (void)state;
     assert_int_equal(parse_escape(out, sizeof out, "abcdü"), 4);
     assert_string_equal(out, "abcd");
     assert_int_equal(parse_escape(out, sizeof out, "ab\n\n"), 2);
@@ -138,10 +120,8 @@ text_is_cut_between_characters(void **state)
     assert_string_equal(out, "");
 }
 
-static void
-distance_counts_edits(void **state)
+TEST(distance_counts_edits)
 {
-    (void)state;
     assert_int_equal(parse_distance("", ""), 0);
     assert_int_equal(parse_distance("batch", "batch"), 0);
     assert_int_equal(parse_distance("bach", "batch"), 1);
@@ -149,20 +129,4 @@ distance_counts_edits(void **state)
     assert_int_equal(parse_distance("optimiser", "optimizer"), 1);
     assert_int_equal(parse_distance("", "abc"), 3);
     assert_int_equal(parse_distance("kitten", "sitting"), 3);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_are_plain_digits),
-        cmocka_unit_test(real_numbers_are_decimal_and_finite),
-        cmocka_unit_test(the_shortest_form_of_a_number_reads_back_the_same),
-        cmocka_unit_test(endpoints_have_a_host_and_a_port),
-        cmocka_unit_test(a_host_of_300_bytes_is_refused),
-        cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
-        cmocka_unit_test(text_is_cut_between_characters),
-        cmocka_unit_test(distance_counts_edits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

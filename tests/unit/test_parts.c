@@ -1,17 +1,10 @@
 /* test_parts.c - what a node that holds a part of the model begins with: its checkpoint says what it holds, or the mesh does. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/train/parts.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 enum { STEP = 7, ALL = 15 };
 
@@ -117,10 +110,8 @@ node_has(struct node *node, uint64_t segments, bool saved)
     free(first);
 }
 
-static void
-the_mesh_says_what_is_held_where_not_all_fits(void **unused)
+TEST(the_mesh_says_what_is_held_where_not_all_fits)
 {
-    (void)unused;
     struct node node;
     folder_init(&folder);
     node_init(&node, false);
@@ -139,10 +130,8 @@ the_mesh_says_what_is_held_where_not_all_fits(void **unused)
 }
 
 /* Even where there is room for more; --fresh knows nothing of it. */
-static void
-a_node_holds_what_its_checkpoint_has(void **unused)
+TEST(a_node_holds_what_its_checkpoint_has)
 {
-    (void)unused;
     struct node node;
     struct checkpoint_found found;
     folder_init(&folder);
@@ -168,10 +157,8 @@ a_node_holds_what_its_checkpoint_has(void **unused)
 }
 
 /* Once: when it is to hold others later, there is a mesh that is ahead. */
-static void
-a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which(void **unused)
+TEST(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which)
 {
-    (void)unused;
     struct node node;
     folder_init(&folder);
     node_init(&node, false);
@@ -190,10 +177,8 @@ a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which(void **unused)
 
 /* Of a checkpoint whose parts do not begin and end where segments do, as those of other cuts, nothing counts: not the
  * segments that are whole in it either, and not when a node is to go back. */
-static void
-a_checkpoint_of_other_cuts_is_of_no_part(void **unused)
+TEST(a_checkpoint_of_other_cuts_is_of_no_part)
 {
-    (void)unused;
     struct node node;
     for (int late = 0; late < 2; late++) {
         folder_init(&folder);
@@ -219,10 +204,8 @@ a_checkpoint_of_other_cuts_is_of_no_part(void **unused)
     }
 }
 
-static void
-more_segments_of_the_present_state_are_held_beside_the_others(void **unused)
+TEST(more_segments_of_the_present_state_are_held_beside_the_others)
 {
-    (void)unused;
     struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX], hash;
     struct checkpoint_found found;
@@ -255,10 +238,8 @@ more_segments_of_the_present_state_are_held_beside_the_others(void **unused)
 }
 
 /* Whose round is below the one to go back to, and whose parts are fewer than those held by now. */
-static void
-a_node_that_goes_back_holds_what_it_had(void **unused)
+TEST(a_node_that_goes_back_holds_what_it_had)
 {
-    (void)unused;
     struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX];
     folder_init(&folder);
@@ -284,10 +265,8 @@ a_node_that_goes_back_holds_what_it_had(void **unused)
 
 /* One of those that compute a stage says in the last bucket what it has of it: of two it would be counted twice, of
  * none not at all. */
-static void
-one_member_speaks_for_each_stage(void **unused)
+TEST(one_member_speaks_for_each_stage)
 {
-    (void)unused;
     struct node node;
     unsigned several = 0;
     folder_init(&folder);
@@ -310,19 +289,4 @@ one_member_speaks_for_each_stage(void **unused)
     assert_true(several > 12); /* in most plans a stage has several members */
     node_fini(&node);
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mesh_says_what_is_held_where_not_all_fits),
-        cmocka_unit_test(a_node_holds_what_its_checkpoint_has),
-        cmocka_unit_test(a_checkpoint_of_other_cuts_is_of_no_part),
-        cmocka_unit_test(one_member_speaks_for_each_stage),
-        cmocka_unit_test(more_segments_of_the_present_state_are_held_beside_the_others),
-        cmocka_unit_test(a_node_that_goes_back_holds_what_it_had),
-        cmocka_unit_test(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,11 @@
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/nn.h"
 #include "tests/support/alloc.h"
 #include "tests/support/digits_model.h"
+#include "tests/support/test.h"
 
 void *__real_aligned_alloc(size_t align, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
@@ -32,10 +25,8 @@ sink_count(void *ctx, size_t first, const float *g, size_t n)
     *(size_t *)ctx += n;
 }
 
-static void
-a_step_allocates_nothing_and_covers_every_parameter(void **state)
+TEST(a_step_allocates_nothing_and_covers_every_parameter)
 {
-    (void)state;
     struct nn_model *model = open_digits();
     struct nn_pass *pass;
     const struct nn_context context = {.seed = 1, .training = true};
@@ -67,10 +58,8 @@ a_step_allocates_nothing_and_covers_every_parameter(void **state)
     nn_model_destroy(&model);
 }
 
-static void
-evaluation_gives_the_same_outputs_in_less_memory(void **state)
+TEST(evaluation_gives_the_same_outputs_in_less_memory)
 {
-    (void)state;
     struct nn_model *model = open_digits();
     const struct nn_context context = {.seed = 1};
     float *params = calloc(nn_param_count(model), sizeof *params), first[50];
@@ -96,14 +85,4 @@ evaluation_gives_the_same_outputs_in_less_memory(void **state)
     assert_null(pass);
     free(params);
     nn_model_destroy(&model);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_allocates_nothing_and_covers_every_parameter),
-        cmocka_unit_test(evaluation_gives_the_same_outputs_in_less_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Links, greetings, sessions and silence of one node, event by event. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/sessions/link.h"
 #include "mesh/core/sessions/peers.h"
 #include "mesh/core/sessions/rendezvous.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 static unsigned
 peers_heard_of(const struct lone *lone)
@@ -37,10 +31,8 @@ found(struct lone *lone, unsigned id, bool seed)
     core_on_found(lone->core, lone->now, &at, seed ? (struct proto_node){0, 0} : node);
 }
 
-static void
-a_beacon_leads_to_a_link_a_hello_and_a_session(void **state)
+TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
@@ -54,10 +46,8 @@ a_beacon_leads_to_a_link_a_hello_and_a_session(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_hello_from_nowhere_is_answered_over_a_link_of_ours(void **state)
+TEST(a_hello_from_nowhere_is_answered_over_a_link_of_ours)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_hello(lone, 7, false);
     lone_up(lone, 7);
@@ -74,10 +64,8 @@ a_hello_from_nowhere_is_answered_over_a_link_of_ours(void **state)
 }
 
 /* A container that took the address of another one, which comes back with a new address. */
-static void
-a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
+TEST(a_link_that_leads_to_another_node_is_not_taken_for_its)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint former = {"10.0.0.9", 20009};
     core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
@@ -102,10 +90,8 @@ a_link_that_leads_to_another_node_is_not_taken_for_its(void **state)
 }
 
 /* It was started again before the answer came. */
-static void
-an_answer_to_a_link_of_before_the_last_start_makes_no_session(void **state)
+TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
 {
-    (void)state;
     uint32_t before = 0;
     for (uint64_t incarnation = 1; incarnation <= 2; incarnation++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .incarnation = incarnation});
@@ -124,10 +110,8 @@ an_answer_to_a_link_of_before_the_last_start_makes_no_session(void **state)
 }
 
 /* Node 7 died; node 8, a new process, has its host and port. */
-static void
-a_node_whose_endpoint_another_one_has_got_is_forgotten(void **state)
+TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint at = endpoint(8);
     core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
@@ -143,10 +127,8 @@ a_node_whose_endpoint_another_one_has_got_is_forgotten(void **state)
 }
 
 /* Something takes our HELLO and is no node that we could talk to. */
-static void
-who_never_answers_and_is_no_longer_found_is_forgotten(void **state)
+TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -163,10 +145,8 @@ who_never_answers_and_is_no_longer_found_is_forgotten(void **state)
     lone_destroy(&lone);
 }
 
-static void
-an_unanswered_hello_is_repeated(void **state)
+TEST(an_unanswered_hello_is_repeated)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -176,10 +156,8 @@ an_unanswered_hello_is_repeated(void **state)
 }
 
 /* Ten thousand beacons of nodes that are none in a second. */
-static void
-a_flood_of_beacons_makes_few_connections(void **state)
+TEST(a_flood_of_beacons_makes_few_connections)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     uint64_t before = lone->connects[9], links_before = lone->connects[7];
@@ -199,10 +177,8 @@ a_flood_of_beacons_makes_few_connections(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_failed_link_is_tried_again_later_and_later(void **state)
+TEST(a_failed_link_is_tried_again_later_and_later)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     for (int k = 0; k < 1000; k++) {
@@ -213,10 +189,8 @@ a_failed_link_is_tried_again_later_and_later(void **state)
     lone_destroy(&lone);
 }
 
-static void
-seeds_are_tried_for_ever_until_their_node_is_known(void **state)
+TEST(seeds_are_tried_for_ever_until_their_node_is_known)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, true);
     for (int k = 0; k < 12000; k++) {
@@ -239,10 +213,8 @@ seeds_are_tried_for_ever_until_their_node_is_known(void **state)
 }
 
 /* It had our address, or we have its: two nodes that swapped their addresses, and know nobody else, meet by their seeds alone. */
-static void
-a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later(void **state)
+TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 5, true);
     for (int k = 0; k < 2000; k++) {
@@ -284,10 +256,8 @@ say_hello_of(struct lone *lone, unsigned id, const char *run, uint64_t job, uint
     lone_say(lone, id, &msg);
 }
 
-static void
-who_runs_something_else_is_refused_once_with_both_values(void **state)
+TEST(who_runs_something_else_is_refused_once_with_both_values)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     say_hello_of(lone, 7, "other", 1, 2, "plain");
     say_hello_of(lone, 8, "lone", 9, 2, "plain");
@@ -322,10 +292,8 @@ who_runs_something_else_is_refused_once_with_both_values(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_refuses_us_is_left_alone_for_a_while(void **state)
+TEST(who_refuses_us_is_left_alone_for_a_while)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {
         .type = PROTO_REFUSE,
@@ -351,10 +319,8 @@ who_refuses_us_is_left_alone_for_a_while(void **state)
 
 /* A node of another job had this address before us, and the answer to it comes late. Only who says that there is no room,
  * or that it was outvoted, can mean a node that it has a session with. */
-static void
-a_refusal_that_means_another_node_does_not_end_a_session(void **state)
+TEST(a_refusal_that_means_another_node_does_not_end_a_session)
 {
-    (void)state;
     for (unsigned reason = PROTO_REFUSE_VERSION; reason <= PROTO_REFUSE_MESH; reason++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
         struct proto_msg no = {
@@ -370,10 +336,8 @@ a_refusal_that_means_another_node_does_not_end_a_session(void **state)
 }
 
 /* Each side needs the job of the other to say how they differ: who is refused refuses in turn, once. */
-static void
-two_jobs_are_told_to_each_other(void **state)
+TEST(two_jobs_are_told_to_each_other)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_JOB}};
     found(lone, 7, false);
@@ -402,10 +366,8 @@ two_jobs_are_told_to_each_other(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_is_refused_by_a_full_mesh_is_told_once(void **state)
+TEST(who_is_refused_by_a_full_mesh_is_told_once)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {.type = PROTO_REFUSE,
                            .refuse = {.reason = PROTO_REFUSE_FULL, .mine = "64 nodes"}};
@@ -420,10 +382,8 @@ who_is_refused_by_a_full_mesh_is_told_once(void **state)
     lone_destroy(&lone);
 }
 
-static void
-two_meshes_that_meet_refuse_each_other_by_name(void **state)
+TEST(two_meshes_that_meet_refuse_each_other_by_name)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.mesh = "attic",
@@ -458,10 +418,8 @@ two_meshes_that_meet_refuse_each_other_by_name(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_restart_replaces_the_former_self(void **state)
+TEST(a_restart_replaces_the_former_self)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone->incarnation[7] = 3;
     lone_meet(lone, 7);
@@ -483,10 +441,8 @@ a_restart_replaces_the_former_self(void **state)
     lone_destroy(&lone);
 }
 
-static void
-silence_makes_suspect_and_then_ends_the_session(void **state)
+TEST(silence_makes_suspect_and_then_ends_the_session)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_run(lone, CORE_SUSPECT_US / 1000);
@@ -503,10 +459,8 @@ silence_makes_suspect_and_then_ends_the_session(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_was_asleep_itself_suspects_nobody(void **state)
+TEST(who_was_asleep_itself_suspects_nobody)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_run(lone, 100);
@@ -533,10 +487,8 @@ run_late(struct lone *lone, uint64_t us, uint64_t gap_us)
     }
 }
 
-static void
-who_is_late_itself_gives_the_others_as_much_longer(void **state)
+TEST(who_is_late_itself_gives_the_others_as_much_longer)
 {
-    (void)state;
     static const struct {
         uint64_t gap_us, times; /* as long */
     } cases[] = {{10000, 1}, {12000, 1}, {24000, 2}, {60000, 5}, {96000, 8}, {160000, 8}};
@@ -552,10 +504,8 @@ who_is_late_itself_gives_the_others_as_much_longer(void **state)
     }
 }
 
-static void
-what_was_late_once_counts_no_longer_when_it_is_over(void **state)
+TEST(what_was_late_once_counts_no_longer_when_it_is_over)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     run_late(lone, 400000, 80000);
@@ -565,10 +515,8 @@ what_was_late_once_counts_no_longer_when_it_is_over(void **state)
     lone_destroy(&lone);
 }
 
-static void
-most_of_the_mesh_is_suspected_later_but_in_bounded_time(void **state)
+TEST(most_of_the_mesh_is_suspected_later_but_in_bounded_time)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
@@ -581,10 +529,8 @@ most_of_the_mesh_is_suspected_later_but_in_bounded_time(void **state)
     lone_destroy(&lone);
 }
 
-static void
-half_of_the_mesh_is_suspected_at_once(void **state)
+TEST(half_of_the_mesh_is_suspected_at_once)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
@@ -594,10 +540,8 @@ half_of_the_mesh_is_suspected_at_once(void **state)
     lone_destroy(&lone);
 }
 
-static void
-the_65th_node_is_too_much(void **state)
+TEST(the_65th_node_is_too_much)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 79});
     for (unsigned id = 1; id <= PEERS_MAX; id++)
         lone_meet(lone, id);
@@ -630,10 +574,8 @@ the_65th_node_is_too_much(void **state)
 }
 
 /* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
-static void
-an_answer_comes_before_the_list_of_peers(void **state)
+TEST(an_answer_comes_before_the_list_of_peers)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     found(lone, 8, false);
@@ -654,10 +596,8 @@ an_answer_comes_before_the_list_of_peers(void **state)
     lone_destroy(&lone);
 }
 
-static void
-peers_tell_one_another_whom_they_know(void **state)
+TEST(peers_tell_one_another_whom_they_know)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -678,10 +618,8 @@ peers_tell_one_another_whom_they_know(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_wants_a_job_gets_its_text_and_is_no_peer(void **state)
+TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg msg = {
         .type = PROTO_HELLO,
@@ -700,10 +638,8 @@ who_wants_a_job_gets_its_text_and_is_no_peer(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_node_without_a_job_asks_the_first_peer(void **state)
+TEST(a_node_without_a_job_asks_the_first_peer)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .wants_job = true});
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -719,10 +655,8 @@ a_node_without_a_job_asks_the_first_peer(void **state)
 }
 
 /* Whoever says goodbye is named, though its slot is free by the time the parts hear of it. */
-static void
-who_says_goodbye_has_left_or_has_finished(void **state)
+TEST(who_says_goodbye_has_left_or_has_finished)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.done = true}};
     struct proto_msg bye = {.type = PROTO_BYE};
@@ -734,42 +668,4 @@ who_says_goodbye_has_left_or_has_finished(void **state)
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 has finished, 2 nodes"), 1);
     assert_int_equal(lone_logged(lone, "10.0.0.8:20008 left, 1 node"), 1);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_beacon_leads_to_a_link_a_hello_and_a_session),
-        cmocka_unit_test(a_hello_from_nowhere_is_answered_over_a_link_of_ours),
-        cmocka_unit_test(a_link_that_leads_to_another_node_is_not_taken_for_its),
-        cmocka_unit_test(an_answer_to_a_link_of_before_the_last_start_makes_no_session),
-        cmocka_unit_test(a_node_whose_endpoint_another_one_has_got_is_forgotten),
-        cmocka_unit_test(who_never_answers_and_is_no_longer_found_is_forgotten),
-        cmocka_unit_test(an_unanswered_hello_is_repeated),
-        cmocka_unit_test(a_flood_of_beacons_makes_few_connections),
-        cmocka_unit_test(a_failed_link_is_tried_again_later_and_later),
-        cmocka_unit_test(seeds_are_tried_for_ever_until_their_node_is_known),
-        cmocka_unit_test(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later),
-        cmocka_unit_test(who_runs_something_else_is_refused_once_with_both_values),
-        cmocka_unit_test(who_refuses_us_is_left_alone_for_a_while),
-        cmocka_unit_test(a_refusal_that_means_another_node_does_not_end_a_session),
-        cmocka_unit_test(two_jobs_are_told_to_each_other),
-        cmocka_unit_test(who_is_refused_by_a_full_mesh_is_told_once),
-        cmocka_unit_test(two_meshes_that_meet_refuse_each_other_by_name),
-        cmocka_unit_test(a_restart_replaces_the_former_self),
-        cmocka_unit_test(silence_makes_suspect_and_then_ends_the_session),
-        cmocka_unit_test(who_was_asleep_itself_suspects_nobody),
-        cmocka_unit_test(who_is_late_itself_gives_the_others_as_much_longer),
-        cmocka_unit_test(what_was_late_once_counts_no_longer_when_it_is_over),
-        cmocka_unit_test(most_of_the_mesh_is_suspected_later_but_in_bounded_time),
-        cmocka_unit_test(half_of_the_mesh_is_suspected_at_once),
-        cmocka_unit_test(the_65th_node_is_too_much),
-        cmocka_unit_test(an_answer_comes_before_the_list_of_peers),
-        cmocka_unit_test(peers_tell_one_another_whom_they_know),
-        cmocka_unit_test(who_wants_a_job_gets_its_text_and_is_no_peer),
-        cmocka_unit_test(a_node_without_a_job_asks_the_first_peer),
-        cmocka_unit_test(who_says_goodbye_has_left_or_has_finished),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,6 @@
  *     build/gcc/tests/unit/test_pieces 1000       so many random courses of each network */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "node/train/ledger.h"
@@ -20,6 +12,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum {
     SHARDS = 5,
@@ -804,10 +797,8 @@ passes_wanted(void)
     return count;
 }
 
-static void
-any_division_gives_the_same_total(void **unused)
+TEST(any_division_gives_the_same_total)
 {
-    (void)unused;
     for (size_t i = 0, n = cases(courses); i < n; i++) {
         w.rand = (struct rand){i};
         w.accidents = i % 3 > 0;
@@ -830,10 +821,8 @@ any_division_gives_the_same_total(void **unused)
 }
 
 /* The test part goes through the stages: of the average of the weights, and the same words in the last bucket. */
-static void
-an_evaluation_in_pieces_is_that_of_the_whole(void **unused)
+TEST(an_evaluation_in_pieces_is_that_of_the_whole)
 {
-    (void)unused;
     struct why why = {""};
     uint64_t coverage;
     size_t params = nn_param_count(all.model);
@@ -875,10 +864,8 @@ turn_shards(void)
 }
 
 /* Also after one that was given up, since others had completed it. */
-static void
-only_the_first_round_allocates(void **unused)
+TEST(only_the_first_round_allocates)
 {
-    (void)unused;
     for (size_t i = 0; i < 6; i++) {
         w.rand = (struct rand){i};
         tear_down(NULL);
@@ -900,10 +887,8 @@ only_the_first_round_allocates(void **unused)
     }
 }
 
-static void
-without_memory_a_piece_can_be_asked_for_again(void **unused)
+TEST(without_memory_a_piece_can_be_asked_for_again)
 {
-    (void)unused;
     w.rand = (struct rand){1};
     w.torture = true;
     draw_plan();
@@ -927,10 +912,8 @@ skipped(const int32_t *total)
 }
 
 /* Wherever the number is that is none, and whoever sees it. */
-static void
-a_step_that_is_not_finite_is_skipped(void **unused)
+TEST(a_step_that_is_not_finite_is_skipped)
 {
-    (void)unused;
     size_t params = nn_param_count(all.model);
     for (size_t i = 0; i < 12; i++) {
         w.rand = (struct rand){i};
@@ -954,7 +937,7 @@ begin_test(void **unused)
     return set_up(unused);
 }
 
-#define TEST(t) cmocka_unit_test_setup_teardown(t, begin_test, tear_down)
+TEST_EACH(begin_test, tear_down)
 
 int
 main(int argc, char **argv)
@@ -963,17 +946,10 @@ main(int argc, char **argv)
         courses = strtoull(argv[1], NULL, 10);
     int failed = 0;
     for (size_t i = 0; i < 3 * sizeof nets / sizeof *nets; i++) {
-        const struct CMUnitTest tests[] = {
-            TEST(any_division_gives_the_same_total),
-            TEST(an_evaluation_in_pieces_is_that_of_the_whole),
-            TEST(only_the_first_round_allocates),
-            TEST(without_memory_a_piece_can_be_asked_for_again),
-            TEST(a_step_that_is_not_finite_is_skipped),
-        };
         all.net = &nets[i / 3];
         all.rounds = i % 3 == 1;
         all.again = i % 3 == 2;
-        failed += cmocka_run_group_tests(tests, NULL, NULL);
+        failed += test_run();
     }
     return failed;
 }

@@ -1,20 +1,13 @@
 /* test_placement.c - the division of a model over peers, against all divisions of small models.
  *
  *     build/gcc/tests/unit/test_placement 1000       so many random cases; without a number, 200 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/pipeline/placement.h"
 #include "proto/bits.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { MS = 1000, KB = 1000, MB = 1000000, PEERS = 6, PARTS = 8 };
 
@@ -258,10 +251,8 @@ groups_of(const struct placement_job *job, const struct placement *placement)
 }
 
 /* Nearly the best of all, or nobody holds some part. */
-static void
-placements_are_within_a_tenth_of_the_best(void **state)
+TEST(placements_are_within_a_tenth_of_the_best)
 {
-    (void)state;
     static struct placement placement, again;
     struct rand rand = {29};
     size_t none = 0, covers = 0, n = cases(random_cases);
@@ -323,10 +314,8 @@ equal_parts(struct drawn *d, size_t parts, size_t peers, unsigned groups)
         d->peers[q] = (struct placement_peer){PLACEMENT_SPEED, 0, UINT64_MAX, 0};
 }
 
-static void
-equals_get_equal_stages(void **state)
+TEST(equals_get_equal_stages)
 {
-    (void)state;
     struct drawn d;
     struct placement placement;
     equal_parts(&d, 8, 4, 4);
@@ -337,10 +326,8 @@ equals_get_equal_stages(void **state)
     assert_int_equal(placement_us(&d.job, &placement, &room), 2 * 3 * (16 + 3) * MS);
 }
 
-static void
-who_is_half_as_fast_gets_half_as_much(void **state)
+TEST(who_is_half_as_fast_gets_half_as_much)
 {
-    (void)state;
     struct drawn d;
     struct placement placement;
     equal_parts(&d, 6, 2, 2);
@@ -354,10 +341,8 @@ who_is_half_as_fast_gets_half_as_much(void **state)
 }
 
 /* What a peer has computed before stays with it. */
-static void
-who_has_a_shard_keeps_it(void **state)
+TEST(who_has_a_shard_keeps_it)
 {
-    (void)state;
     struct drawn d;
     struct placement placement;
     equal_parts(&d, 6, 2, 1);
@@ -368,10 +353,8 @@ who_has_a_shard_keeps_it(void **state)
 }
 
 /* Each peer holds two of six parts: one stage each, in this order. */
-static void
-what_is_held_decides_who_has_which_stage(void **state)
+TEST(what_is_held_decides_who_has_which_stage)
 {
-    (void)state;
     struct drawn d;
     struct placement placement;
     equal_parts(&d, 6, 3, 6);
@@ -392,10 +375,8 @@ what_is_held_decides_who_has_which_stage(void **state)
 }
 
 /* A shard of 10 KB on a line of 10 MB/s: 1 ms; the slower line counts. Sums of 1 MB: of two who hold a part 2/2 in two trips. */
-static void
-tables_have_the_units_of_a_step(void **state)
+TEST(tables_have_the_units_of_a_step)
 {
-    (void)state;
     struct drawn d;
     struct placement placement = {
         .stages = 2, .first = {0, 3, 4}, .computes = {1, 2, 2}, .shards = {0xffff, 0x5555, 0xaaaa}};
@@ -423,10 +404,8 @@ tables_have_the_units_of_a_step(void **state)
 }
 
 /* Who holds nothing is idle, and the others are as many groups as they can be: however long it took to find no more. */
-static void
-who_holds_nothing_is_idle(void **state)
+TEST(who_holds_nothing_is_idle)
 {
-    (void)state;
     static const uint64_t holds[PEERS] = {0, 0x04, 0x3f, 0x3f, 0x3f, 0x0c};
     struct drawn d;
     struct placement placement;
@@ -440,10 +419,8 @@ who_holds_nothing_is_idle(void **state)
 }
 
 /* As many peers and parts as there may be: nothing overflows. */
-static void
-the_largest_job_is_placed(void **state)
+TEST(the_largest_job_is_placed)
 {
-    (void)state;
     static struct placement_part parts[PROTO_STAGES_MAX];
     static struct placement_peer peers[PROTO_PEERS_MAX];
     struct placement_job job = {.rule = SCHEDULE_ZB,
@@ -471,10 +448,8 @@ the_largest_job_is_placed(void **state)
 }
 
 /* Shared weights: one stage, or the same peers at both ends. */
-static void
-tied_ends_have_the_same_peers(void **state)
+TEST(tied_ends_have_the_same_peers)
 {
-    (void)state;
     struct drawn d;
     struct placement placement;
     equal_parts(&d, 8, 3, 3);
@@ -492,16 +467,5 @@ int
 main(int argc, char **argv)
 {
     random_cases = argc > 1 ? strtoul(argv[1], NULL, 10) : random_cases;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_get_equal_stages),
-        cmocka_unit_test(who_is_half_as_fast_gets_half_as_much),
-        cmocka_unit_test(who_has_a_shard_keeps_it),
-        cmocka_unit_test(what_is_held_decides_who_has_which_stage),
-        cmocka_unit_test(tables_have_the_units_of_a_step),
-        cmocka_unit_test(who_holds_nothing_is_idle),
-        cmocka_unit_test(the_largest_job_is_placed),
-        cmocka_unit_test(tied_ends_have_the_same_peers),
-        cmocka_unit_test(placements_are_within_a_tenth_of_the_best),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

@@ -1,13 +1,6 @@
 /* Who plans what, when, and who obeys. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/support/mutant.h" /* before the core */
+#include "tests/support/test.h"
 
 #include "mesh/core/internal.h"
 #include "mesh/core/rounds/route.h"
@@ -23,10 +16,8 @@ settle_in(struct lone *lone)
     lone_run(lone, 1); /* one tick */
 }
 
-static void
-alone_one_plans_alone_and_goes_on_round_after_round(void **state)
+TEST(alone_one_plans_alone_and_goes_on_round_after_round)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (uint64_t round = 0; round < 10; round++) {
         settle_in(lone);
@@ -62,10 +53,8 @@ plan_sent(const struct lone *lone, unsigned id)
     return sent ? &sent->msg.plan : NULL;
 }
 
-static void
-the_leader_elects_servers_if_it_was_asked_to(void **state)
+TEST(the_leader_elects_servers_if_it_was_asked_to)
 {
-    (void)state;
     for (unsigned wanted = 0; wanted <= 4; wanted++) {
         struct lone *lone =
             lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .servers = wanted});
@@ -90,10 +79,8 @@ the_leader_elects_servers_if_it_was_asked_to(void **state)
     }
 }
 
-static void
-the_lowest_id_plans_for_those_it_hears(void **state)
+TEST(the_lowest_id_plans_for_those_it_hears)
 {
-    (void)state;
     struct lone *lone = leader_of_three(3);
     const struct proto_plan *plan = plan_sent(lone, 7);
     assert_non_null(plan);
@@ -119,19 +106,15 @@ plans_by_itself_after(unsigned ms, uint64_t mutant)
     return plans;
 }
 
-static void
-a_higher_id_waits_for_the_plan(void **state)
+TEST(a_higher_id_waits_for_the_plan)
 {
-    (void)state;
     assert_false(plans_by_itself_after(400, 0));
     assert_true(plans_by_itself_after(800, 0)); /* starved */
     assert_false(plans_by_itself_after(800, MUTANT_STARVED));
 }
 
-static void
-nobody_plans_before_all_are_there(void **state)
+TEST(nobody_plans_before_all_are_there)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     lone_run_with(lone, 5000, (unsigned[]){7}, 1, 0, true);
@@ -154,10 +137,8 @@ goes_on_with(uint64_t round)
     return lone;
 }
 
-static void
-nobody_plans_before_all_are_there_with_a_checkpoint_either(void **state)
+TEST(nobody_plans_before_all_are_there_with_a_checkpoint_either)
 {
-    (void)state;
     struct lone *lone = goes_on_with(9);
     assert_false(lone->compute);
     lone_meet(lone, 8);
@@ -167,10 +148,8 @@ nobody_plans_before_all_are_there_with_a_checkpoint_either(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_has_an_older_checkpoint_is_here_too(void **state)
+TEST(who_has_an_older_checkpoint_is_here_too)
 {
-    (void)state;
     struct lone *lone = goes_on_with(3);
     assert_false(lone->compute);
     lone_meet(lone, 8);
@@ -180,10 +159,8 @@ who_has_an_older_checkpoint_is_here_too(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_comes_back_to_a_mesh_that_trains_waits_for_nobody(void **state)
+TEST(who_comes_back_to_a_mesh_that_trains_waits_for_nobody)
 {
-    (void)state;
     struct lone *lone = goes_on_with(9);
     assert_false(lone->compute);
     lone->speed = 1000;
@@ -193,10 +170,8 @@ who_comes_back_to_a_mesh_that_trains_waits_for_nobody(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_does_not_hear_us_is_not_planned_for(void **state)
+TEST(who_does_not_hear_us_is_not_planned_for)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true}};
@@ -207,10 +182,8 @@ who_does_not_hear_us_is_not_planned_for(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed(void **state)
+TEST(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed)
 {
-    (void)state;
     struct lone *lone = leader_of_three(3);
     uint64_t mine = lone->shards, theirs = plan_sent(lone, 7)->members[1].shards;
     lone_train(lone);
@@ -231,10 +204,8 @@ a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed(void **state)
     lone_destroy(&lone);
 }
 
-static void
-nothing_is_computed_into_memory_still_being_sent(void **state)
+TEST(nothing_is_computed_into_memory_still_being_sent)
 {
-    (void)state;
     struct lone *lone = leader_of_three(3);
     lone_train(lone);
     assert_true(lone->in_flight > 0);
@@ -246,10 +217,8 @@ nothing_is_computed_into_memory_still_being_sent(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_newcomer_makes_the_leader_hold_and_gets_in(void **state)
+TEST(a_newcomer_makes_the_leader_hold_and_gets_in)
 {
-    (void)state;
     struct lone *lone = leader_of_three(3);
     lone_meet(lone, 9);
     lone_beat(lone, 9, 0, true);
@@ -298,19 +267,15 @@ stands_still_ms(unsigned steps)
     return ms;
 }
 
-static void
-where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer(void **state)
+TEST(where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer)
 {
-    (void)state;
     assert_in_range(stands_still_ms(0), 130, 160);
     assert_in_range(stands_still_ms(2), 180, 220);
     assert_in_range(stands_still_ms(20), 280, 310);
 }
 
-static void
-done_means_finished_when_all_are_done(void **state)
+TEST(done_means_finished_when_all_are_done)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -331,10 +296,8 @@ done_means_finished_when_all_are_done(void **state)
 }
 
 /* Its heartbeats come, its trainer hangs. */
-static void
-done_means_finished_without_one_who_gets_no_further(void **state)
+TEST(done_means_finished_without_one_who_gets_no_further)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
     lone_meet(lone, 7);
     lone_beat(lone, 7, 3, false);
@@ -392,10 +355,8 @@ count_of(const struct proto_plan *plan, unsigned rank)
     return __builtin_popcountll(plan->members[rank].shards);
 }
 
-static void
-shards_are_divided_by_speed_or_in_equal_parts(void **state)
+TEST(shards_are_divided_by_speed_or_in_equal_parts)
 {
-    (void)state;
     for (int even = 0; even < 2; even++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
         const struct proto_plan *plan =
@@ -408,10 +369,8 @@ shards_are_divided_by_speed_or_in_equal_parts(void **state)
 }
 
 /* In the middle of a round, who has computed something keeps it. */
-static void
-with_equal_parts_only_what_was_kept_is_divided_anew(void **state)
+TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
 {
-    (void)state;
     for (int even = 0; even < 2; even++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
         const struct proto_plan *plan =
@@ -433,10 +392,8 @@ with_equal_parts_only_what_was_kept_is_divided_anew(void **state)
     }
 }
 
-static void
-who_has_nothing_to_compute_gets_something_and_shows_its_speed(void **state)
+TEST(who_has_nothing_to_compute_gets_something_and_shows_its_speed)
 {
-    (void)state;
     for (int nothing = 0; nothing < 2; nothing++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         const struct proto_plan *plan = divided(
@@ -448,10 +405,8 @@ who_has_nothing_to_compute_gets_something_and_shows_its_speed(void **state)
     }
 }
 
-static void
-where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
+TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
 {
-    (void)state;
     for (int pinned = 0; pinned < 2; pinned++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         lone->core->pinned = pinned;
@@ -467,10 +422,8 @@ where_shards_must_not_change_hands_members_keep_what_they_had(void **state)
 }
 
 /* Nobody has shards 10 and 11: their node is gone. */
-static void
-where_shards_must_not_change_hands_and_some_are_gone_all_go_back(void **state)
+TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     lone->core->pinned = true;
     lone->core->contribution.before = (struct share){0x003, 1};
@@ -489,10 +442,8 @@ where_shards_must_not_change_hands_and_some_are_gone_all_go_back(void **state)
 }
 
 /* The second of three has nothing to compute: it holds a part for others, or waits for the end of a span. */
-static void
-in_stages_who_has_nothing_to_compute_is_not_slow(void **state)
+TEST(in_stages_who_has_nothing_to_compute_is_not_slow)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     struct core_stats stats;
     divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
@@ -518,10 +469,8 @@ in_stages_who_has_nothing_to_compute_is_not_slow(void **state)
     lone_destroy(&lone);
 }
 
-static void
-where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better(void **state)
+TEST(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better)
 {
-    (void)state;
     for (int pinned = 0; pinned < 2; pinned++) {
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
@@ -533,10 +482,8 @@ where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better(void **
 }
 
 /* What a node had in the round before: nothing, unless it was in the plan that made the sum. */
-static void
-what_a_node_held_is_what_it_added_to_the_sum_that_it_applied(void **state)
+TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const struct contribution *own = &lone->core->contribution;
     lone->pinned = true;
@@ -587,10 +534,8 @@ follower(void)
     return lone;
 }
 
-static void
-a_member_computes_what_the_plan_says(void **state)
+TEST(a_member_computes_what_the_plan_says)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg msg = plan_of_three(lone);
     lone_say(lone, 3, &msg);
@@ -684,10 +629,8 @@ nothing(struct proto_plan *plan)
     (void)plan;
 }
 
-static void
-plans_that_make_no_sense_are_refused(void **state)
+TEST(plans_that_make_no_sense_are_refused)
 {
-    (void)state;
     refuses(other_round, 3);
     refuses(without_me, 3);
     refuses(my_former_self, 3);
@@ -704,10 +647,8 @@ plans_that_make_no_sense_are_refused(void **state)
 }
 
 /* Neither node has a name here. */
-static void
-the_status_says_who_holds_what(void **state)
+TEST(the_status_says_who_holds_what)
 {
-    (void)state;
     struct lone *lone = follower();
     static struct core_status status;
     struct proto_msg msg = plan_of_three(lone);
@@ -728,10 +669,8 @@ the_status_says_who_holds_what(void **state)
     lone_destroy(&lone);
 }
 
-static void
-one_plan_at_a_time_but_the_leader_may_replace_its_own(void **state)
+TEST(one_plan_at_a_time_but_the_leader_may_replace_its_own)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg first = plan_of_three(lone), second = first, foreign = first;
     lone_say(lone, 3, &first);
@@ -750,10 +689,8 @@ one_plan_at_a_time_but_the_leader_may_replace_its_own(void **state)
     lone_destroy(&lone);
 }
 
-static void
-only_members_abort_and_only_the_leader_holds(void **state)
+TEST(only_members_abort_and_only_the_leader_holds)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan_hash = proto_plan_hash(&plan.plan)};
@@ -791,10 +728,8 @@ taken_though_aborted(bool before, uint64_t mutant)
     return stats.members > 0;
 }
 
-static void
-a_plan_that_was_aborted_is_not_taken_up_again(void **state)
+TEST(a_plan_that_was_aborted_is_not_taken_up_again)
 {
-    (void)state;
     assert_false(taken_though_aborted(true, 0));
     assert_false(taken_though_aborted(false, 0));
     assert_true(taken_though_aborted(true, MUTANT_DEAD));
@@ -802,10 +737,8 @@ a_plan_that_was_aborted_is_not_taken_up_again(void **state)
 }
 
 /* A PLAN may come twice, and this node may be at its round again because it went back. */
-static void
-a_plan_that_was_held_is_not_taken_up_again(void **state)
+TEST(a_plan_that_was_held_is_not_taken_up_again)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct proto_msg hold = {.type = PROTO_HOLD,
@@ -822,10 +755,8 @@ a_plan_that_was_held_is_not_taken_up_again(void **state)
     lone_destroy(&lone);
 }
 
-static void
-no_progress_ends_a_plan_but_not_while_this_node_computes(void **state)
+TEST(no_progress_ends_a_plan_but_not_while_this_node_computes)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct core_stats stats;
@@ -859,10 +790,8 @@ without_progress_us(struct core *core, uint64_t round, size_t count)
 }
 
 /* A chunk of 1 MiB needs 0.84 s at 10 Mbit/s, and four times as long at 2.5 Mbit/s. */
-static void
-the_first_chunk_of_a_plan_may_come_by_a_slow_line(void **state)
+TEST(the_first_chunk_of_a_plan_may_come_by_a_slow_line)
 {
-    (void)state;
     static struct core core;
     struct core_bucket buckets[] = {{0, 1 << 20}, {1 << 20, 10}};
     uint64_t us;
@@ -904,10 +833,8 @@ beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
     lone_say_beat(lone, id, &msg, &hears);
 }
 
-static void
-a_hung_trainer_is_left_out_until_it_moves(void **state)
+TEST(a_hung_trainer_is_left_out_until_it_moves)
 {
-    (void)state;
     struct lone *lone = leader_of_three(3);
     assert_int_equal(plan_sent(lone, 7)->count, 3);
     for (unsigned t = 0; t < 300; t += 50) {
@@ -939,10 +866,8 @@ a_hung_trainer_is_left_out_until_it_moves(void **state)
 }
 
 /* What it waits for is the rest of the last state, for its files. */
-static void
-who_is_done_is_not_too_slow(void **state)
+TEST(who_is_done_is_not_too_slow)
 {
-    (void)state;
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,
                             .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77}};
     struct proto_hears hears = {.count = 0};
@@ -956,10 +881,8 @@ who_is_done_is_not_too_slow(void **state)
     }
 }
 
-static void
-whose_trainer_hangs_leads_nobody(void **state)
+TEST(whose_trainer_hangs_leads_nobody)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
     lone_meet(lone, 5);
     lone_beat(lone, 5, 0, true);
@@ -982,10 +905,8 @@ whose_trainer_hangs_leads_nobody(void **state)
     lone_destroy(&lone);
 }
 
-static void
-chunks_may_come_before_their_plan(void **state)
+TEST(chunks_may_come_before_their_plan)
 {
-    (void)state;
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     int32_t body[10] = {0};
@@ -1004,49 +925,4 @@ chunks_may_come_before_their_plan(void **state)
     lone_train(lone);
     assert_int_equal(lone->kept, 0);
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alone_one_plans_alone_and_goes_on_round_after_round),
-        cmocka_unit_test(the_leader_elects_servers_if_it_was_asked_to),
-        cmocka_unit_test(the_lowest_id_plans_for_those_it_hears),
-        cmocka_unit_test(a_higher_id_waits_for_the_plan),
-        cmocka_unit_test(nobody_plans_before_all_are_there),
-        cmocka_unit_test(nobody_plans_before_all_are_there_with_a_checkpoint_either),
-        cmocka_unit_test(who_has_an_older_checkpoint_is_here_too),
-        cmocka_unit_test(who_comes_back_to_a_mesh_that_trains_waits_for_nobody),
-        cmocka_unit_test(who_does_not_hear_us_is_not_planned_for),
-        cmocka_unit_test(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed),
-        cmocka_unit_test(nothing_is_computed_into_memory_still_being_sent),
-        cmocka_unit_test(a_newcomer_makes_the_leader_hold_and_gets_in),
-        cmocka_unit_test(
-            where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer),
-        cmocka_unit_test(done_means_finished_when_all_are_done),
-        cmocka_unit_test(done_means_finished_without_one_who_gets_no_further),
-        cmocka_unit_test(a_member_computes_what_the_plan_says),
-        cmocka_unit_test(plans_that_make_no_sense_are_refused),
-        cmocka_unit_test(the_status_says_who_holds_what),
-        cmocka_unit_test(one_plan_at_a_time_but_the_leader_may_replace_its_own),
-        cmocka_unit_test(only_members_abort_and_only_the_leader_holds),
-        cmocka_unit_test(a_plan_that_was_aborted_is_not_taken_up_again),
-        cmocka_unit_test(a_plan_that_was_held_is_not_taken_up_again),
-        cmocka_unit_test(no_progress_ends_a_plan_but_not_while_this_node_computes),
-        cmocka_unit_test(the_first_chunk_of_a_plan_may_come_by_a_slow_line),
-        cmocka_unit_test(a_hung_trainer_is_left_out_until_it_moves),
-        cmocka_unit_test(who_is_done_is_not_too_slow),
-        cmocka_unit_test(whose_trainer_hangs_leads_nobody),
-        cmocka_unit_test(shards_are_divided_by_speed_or_in_equal_parts),
-        cmocka_unit_test(with_equal_parts_only_what_was_kept_is_divided_anew),
-        cmocka_unit_test(who_has_nothing_to_compute_gets_something_and_shows_its_speed),
-        cmocka_unit_test(where_shards_must_not_change_hands_members_keep_what_they_had),
-        cmocka_unit_test(where_shards_must_not_change_hands_and_some_are_gone_all_go_back),
-        cmocka_unit_test(in_stages_who_has_nothing_to_compute_is_not_slow),
-        cmocka_unit_test(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better),
-        cmocka_unit_test(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied),
-        cmocka_unit_test(chunks_may_come_before_their_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

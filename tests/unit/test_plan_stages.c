@@ -1,17 +1,10 @@
 /* test_plan_stages.c - the leader divides a model over groups of members: every plan can be followed, the cuts are about as good as
  * any, and who has computed something keeps its stages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/plan_stages.h"
 #include "mesh/core/rounds/holders.h"
 #include "proto/bits.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { CUTS = 9, CASES = 400 };
 
@@ -117,10 +110,8 @@ each_sum_has_each_shard_once(const struct job *job, const struct proto_plan *pla
         assert_true(added[s] == plan->complete);
 }
 
-static void
-every_plan_can_be_followed(void **state)
+TEST(every_plan_can_be_followed)
 {
-    (void)state;
     struct rand rand = {1};
     struct job job;
     unsigned none = 0, parts = 0;
@@ -147,10 +138,8 @@ every_plan_can_be_followed(void **state)
 }
 
 /* A member that holds all, and one that cannot help: with one stage, and with several where nobody else holds one. */
-static void
-whoever_holds_nothing_whole_computes_nothing(void **state)
+TEST(whoever_holds_nothing_whole_computes_nothing)
 {
-    (void)state;
     struct rand rand = {6};
     struct job job;
     for (int i = 0; i < CASES; i++) {
@@ -172,10 +161,8 @@ whoever_holds_nothing_whole_computes_nothing(void **state)
 }
 
 /* Nobody holds two segments next to each other: each of the two members has every second one. */
-static void
-a_member_has_several_stages_if_nobody_else_holds_them(void **state)
+TEST(a_member_has_several_stages_if_nobody_else_holds_them)
 {
-    (void)state;
     struct rand rand = {5};
     struct job job;
     do
@@ -192,10 +179,8 @@ a_member_has_several_stages_if_nobody_else_holds_them(void **state)
 }
 
 /* Of those with other cuts, when each member is a group. All others: test_placement. */
-static void
-the_cuts_are_about_the_best_for_their_groups(void **state)
+TEST(the_cuts_are_about_the_best_for_their_groups)
 {
-    (void)state;
     struct rand rand = {2};
     struct job job;
     for (int i = 0; i < CASES; i++) {
@@ -243,10 +228,8 @@ one_dies(struct job *job, const struct proto_plan *before, size_t dead)
     job->plan.count--;
 }
 
-static void
-who_has_something_keeps_its_stages(void **state)
+TEST(who_has_something_keeps_its_stages)
 {
-    (void)state;
     struct rand rand = {3};
     struct job job;
     unsigned kept = 0, anew = 0, none = 0;
@@ -278,10 +261,8 @@ who_has_something_keeps_its_stages(void **state)
 }
 
 /* One of two goes and a newcomer is there in its place: it takes the first and the last stage, once. */
-static void
-a_newcomer_takes_what_nobody_has_left(void **state)
+TEST(a_newcomer_takes_what_nobody_has_left)
 {
-    (void)state;
     struct rand rand = {7};
     struct job job;
     do
@@ -302,10 +283,8 @@ a_newcomer_takes_what_nobody_has_left(void **state)
     assert_int_equal(job.plan.members[1 - dead].computes, 2);
 }
 
-static void
-others_plans_are_checked(void **state)
+TEST(others_plans_are_checked)
 {
-    (void)state;
     struct rand rand = {4};
     struct job job;
     unsigned cut = 0;
@@ -331,19 +310,4 @@ others_plans_are_checked(void **state)
         assert_true(bad.members[m].computes == 0 || !plan_stages_valid(&job.config, &bad));
     }
     assert_true(cut > CASES / 10);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_plan_can_be_followed),
-        cmocka_unit_test(whoever_holds_nothing_whole_computes_nothing),
-        cmocka_unit_test(a_member_has_several_stages_if_nobody_else_holds_them),
-        cmocka_unit_test(the_cuts_are_about_the_best_for_their_groups),
-        cmocka_unit_test(who_has_something_keeps_its_stages),
-        cmocka_unit_test(a_newcomer_takes_what_nobody_has_left),
-        cmocka_unit_test(others_plans_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

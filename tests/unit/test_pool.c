@@ -1,13 +1,8 @@
 /* Every number is handed out exactly once, whatever the number of threads. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "node/train/pool.h"
+#include "tests/support/test.h"
 
 enum { COUNT = 1000 };
 
@@ -17,10 +12,8 @@ count_up(void *ctx, size_t i)
     atomic_fetch_add(&((atomic_int *)ctx)[i], 1);
 }
 
-static void
-test_each_number_once(void **unused)
+TEST(test_each_number_once)
 {
-    (void)unused;
     for (unsigned threads = 1; threads <= 5; threads++) {
         struct pool *pool;
         atomic_int times[COUNT] = {0};
@@ -38,21 +31,9 @@ test_each_number_once(void **unused)
     }
 }
 
-static void
-test_destroy_accepts_null(void **unused)
+TEST(test_destroy_accepts_null)
 {
-    (void)unused;
     struct pool *pool = NULL;
     pool_destroy(&pool);
     assert_null(pool);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_number_once),
-        cmocka_unit_test(test_destroy_accepts_null),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

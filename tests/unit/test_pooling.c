@@ -1,22 +1,16 @@
 /* Pools of known numbers: ties, NaN, minus infinity, overlap, padding; all vector widths. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 static const struct nn_shape line = {3, {1, 1, 4}}, square = {3, {1, 3, 3}};
 
-static void
-the_first_largest_wins_and_gets_the_gradient(void **state)
+TEST(the_first_largest_wins_and_gets_the_gradient)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_shape input = {3, {1, 2, 4}};
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2};
@@ -30,10 +24,8 @@ the_first_largest_wins_and_gets_the_gradient(void **state)
     one_layer_close(&one);
 }
 
-static void
-overlapping_windows_add_their_gradients(void **state)
+TEST(overlapping_windows_add_their_gradients)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2, .stride = 1};
     const float x[] = {1, 2, 3, 4, 9, 5, 6, 7, 8}, dy[] = {1, 2, 3, 4};
@@ -46,10 +38,8 @@ overlapping_windows_add_their_gradients(void **state)
     one_layer_close(&one);
 }
 
-static void
-padding_never_wins_a_maximum(void **state)
+TEST(padding_never_wins_a_maximum)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1};
     float x[9], y[4];
@@ -61,10 +51,8 @@ padding_never_wins_a_maximum(void **state)
     one_layer_close(&one);
 }
 
-static void
-padding_counts_as_zeros_in_an_average(void **state)
+TEST(padding_counts_as_zeros_in_an_average)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_AVGPOOL, .kernel = 2, .stride = 2, .pad = 1};
     const float x[] = {4, 8, 12, 16, 20, 24, 28, 32, 36}, dy[] = {4, 4, 4, 4};
@@ -78,10 +66,8 @@ padding_counts_as_zeros_in_an_average(void **state)
     one_layer_close(&one);
 }
 
-static void
-nan_wins_and_minus_infinity_is_a_number(void **state)
+TEST(nan_wins_and_minus_infinity_is_a_number)
 {
-    (void)state;
     struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 1, .stride = 1};
     const struct nn_layer_spec pairs = {.kind = NN_MAXPOOL, .kernel = 2};
@@ -104,10 +90,8 @@ nan_wins_and_minus_infinity_is_a_number(void **state)
     one_layer_close(&one);
 }
 
-static void
-every_variant_gives_the_same_maxima(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_maxima)
 {
-    (void)state;
     struct rand rand = {9};
     float x[400], y[64], z[64];
     uint32_t at[64], too[64];
@@ -125,18 +109,4 @@ every_variant_gives_the_same_maxima(void **state)
         for (size_t j = 0; j < n; j++)
             assert_true(y[j] == z[j] || (isnan(y[j]) && isnan(z[j])));
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_largest_wins_and_gets_the_gradient),
-        cmocka_unit_test(overlapping_windows_add_their_gradients),
-        cmocka_unit_test(padding_never_wins_a_maximum),
-        cmocka_unit_test(padding_counts_as_zeros_in_an_average),
-        cmocka_unit_test(nan_wins_and_minus_infinity_is_a_number),
-        unit_test_of_variants(every_variant_gives_the_same_maxima),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

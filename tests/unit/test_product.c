@@ -1,18 +1,12 @@
 /* Every element of a product is what three loops of fmaf give, for random shapes, views and instruction sets; its
  * integers are those of exact_add, and so are its checksums. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/product.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
 #include "tests/support/sums.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 1 << 19 };
 
@@ -76,10 +70,8 @@ any_size(struct rand *rand)
     return rand_below(rand, most[rand_below(rand, 4)]);
 }
 
-static void
-every_element_equals_three_loops(void **state)
+TEST(every_element_equals_three_loops)
 {
-    (void)state;
     struct rand rand = {1};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE), fill(&rand, bias, 1200);
     for (size_t round = cases(400); round > 0; round--) {
@@ -125,10 +117,8 @@ every_element_equals_three_loops(void **state)
 }
 
 /* Wider and deeper than one block. */
-static void
-blocks_change_nothing(void **state)
+TEST(blocks_change_nothing)
 {
-    (void)state;
     struct rand rand = {2};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
     for (size_t v = 0; v < 2u * (widest + 1); v++) {
@@ -146,10 +136,8 @@ blocks_change_nothing(void **state)
     }
 }
 
-static void
-transposing_moves_every_element(void **state)
+TEST(transposing_moves_every_element)
 {
-    (void)state;
     struct rand rand = {3};
     fill(&rand, a, SIZE);
     for (size_t m = 0; m < 21; m++)
@@ -179,10 +167,8 @@ any_float(struct rand *rand, uint32_t exponents)
 }
 
 /* A tile of one step, c0 + a b, where fusing or rounding once too often shows. */
-static void
-every_step_is_rounded_once(void **state)
+TEST(every_step_is_rounded_once)
 {
-    (void)state;
     enum { N = 50 };
     struct rand rand = {7};
     const struct product p = {
@@ -230,10 +216,8 @@ shape_zeros(struct rand *rand, struct product *p)
 }
 
 /* Triangles: zeros are left out, and what is above the diagonal of C may be anything. */
-static void
-what_a_shape_leaves_out_changes_nothing(void **state)
+TEST(what_a_shape_leaves_out_changes_nothing)
 {
-    (void)state;
     struct rand rand = {11};
     fill(&rand, b, SIZE);
     for (size_t round = 0; round < 400; round++) {
@@ -266,10 +250,8 @@ wrong_in_one_tile(const struct product *p, float *memory)
         p->c[4 * p->ldc + 15] *= 1.0000001f;
 }
 
-static void
-the_check_finds_a_wrong_variant(void **state)
+TEST(the_check_finds_a_wrong_variant)
 {
-    (void)state;
     simd_set = widest;
     assert_true(product_check(product_run));
     assert_true(product_check(product_run_base));
@@ -310,10 +292,8 @@ compare_sums(struct rand *rand, bool wild)
     sums_equal(&sums, &to);
 }
 
-static void
-integers_are_those_of_exact_add(void **state)
+TEST(integers_are_those_of_exact_add)
 {
-    (void)state;
     struct rand rand = {3};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
     for (size_t round = cases(150); round > 0; round--)
@@ -329,15 +309,6 @@ integers_are_those_of_exact_add(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_equals_three_loops),
-        cmocka_unit_test(blocks_change_nothing),
-        cmocka_unit_test(every_step_is_rounded_once),
-        cmocka_unit_test(what_a_shape_leaves_out_changes_nothing),
-        cmocka_unit_test(transposing_moves_every_element),
-        cmocka_unit_test(the_check_finds_a_wrong_variant),
-        cmocka_unit_test(integers_are_those_of_exact_add),
-    };
     widest = simd_set;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

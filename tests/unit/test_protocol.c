@@ -1,17 +1,11 @@
 /* test_protocol.c - the grammar and the tables of PROTOCOL.md have the messages and fields of proto/messages.def, and
  * the timers as they are in the code. */
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/proto.h"
+#include "tests/support/test.h"
 
 enum { PAGE_MAX = 1 << 17, RULES_MAX = 128, RULE_SIZE = 512, NAME_SIZE = 32 };
 
@@ -356,10 +350,10 @@ setup(void **state)
     return size > 0 && size < sizeof page - 1 ? 0 : -1;
 }
 
-static void
-the_page_has_the_names_of_the_codec(void **state)
+TEST_ALL(setup, NULL)
+
+TEST(the_page_has_the_names_of_the_codec)
 {
-    (void)state;
     assert_string_equal(differs(page), "nothing");
 }
 
@@ -375,10 +369,8 @@ changed(const char *behind, const char *old, const char *new)
 }
 
 /* The octets of the example behind "Example: a HELLO" are those of a HELLO of this version. */
-static void
-the_example_is_of_this_version(void **state)
+TEST(the_example_is_of_this_version)
 {
-    (void)state;
     const struct proto_msg msg = {.type = PROTO_HELLO,
                                   .hello = {.asks = 300,
                                             .answers = 7,
@@ -405,10 +397,8 @@ the_example_is_of_this_version(void **state)
     assert_int_equal(at[-1], '\n');
 }
 
-static void
-what_differs_is_named(void **state)
+TEST(what_differs_is_named)
 {
-    (void)state;
     assert_string_equal(differs(changed("\nhello ", "wants-job", "wants-work")),
                         "rule hello: 'wants-work', expected 'wants-job'");
     assert_string_equal(differs(changed("\nheader ", "/ offer", "/ offers")),
@@ -430,15 +420,4 @@ what_differs_is_named(void **state)
                         "CORE_TICK_US is 11 ms in the table and 10000 us in mesh/core/core.h");
     assert_string_equal(differs(changed("\n| CORE_TICK_US |", "CORE_TICK_US", "CORE_TOCK_US")),
                         "CORE_TOCK_US is 10 ms in the table and 0 us in mesh/core/core.h");
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_page_has_the_names_of_the_codec),
-        cmocka_unit_test(the_example_is_of_this_version),
-        cmocka_unit_test(what_differs_is_named),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -1,14 +1,7 @@
 /* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast it
  * computes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
+#include "tests/support/test.h"
 
 enum { NODES = 4, MS = 1000 };
 
@@ -95,10 +88,8 @@ has_at_most(unsigned serve, unsigned most)
     free(view.core);
 }
 
-static void
-ranges_are_divided_evenly(void **state)
+TEST(ranges_are_divided_evenly)
 {
-    (void)state;
     has_at_most(15, 4);
     has_at_most(13, 6);
     has_at_most(6, 8);
@@ -108,32 +99,26 @@ ranges_are_divided_evenly(void **state)
 static const unsigned alike[NODES] = {100, 110, 90, 105}, near[NODES] = {2, 3, 4, 2},
                       unknown[NODES] = {0};
 
-static void
-all_that_are_alike_serve(void **state)
+TEST(all_that_are_alike_serve)
 {
-    (void)state;
     assert_int_equal(elected(alike, near, 0), 15);
     assert_int_equal(elected(alike, unknown, 0), 15);
     assert_int_equal(elected(unknown, unknown, 0), 15);
     assert_int_equal(__builtin_popcount(elected(alike, near, 2)), 2);
 }
 
-static void
-who_computes_much_more_slowly_serves_only_if_there_are_no_others(void **state)
+TEST(who_computes_much_more_slowly_serves_only_if_there_are_no_others)
 {
     static const unsigned slow[NODES] = {100, 310, 90, 105};
-    (void)state;
     assert_int_equal(elected(slow, near, 0), 13);
     assert_int_equal(elected(slow, near, 3), 13);
     assert_int_equal(elected(slow, near, 4), 15);
 }
 
-static void
-who_is_on_a_slow_line_does_not_serve_however_fast_it_computes(void **state)
+TEST(who_is_on_a_slow_line_does_not_serve_however_fast_it_computes)
 {
     static const unsigned far[NODES] = {2, 3, 60, 2}, quick[NODES] = {100, 110, 10, 105};
     static const unsigned first[NODES] = {60, 3, 4, 2};
-    (void)state;
     assert_int_equal(elected(alike, far, 0), 11);
     assert_int_equal(elected(quick, far, 0), 11);
     assert_int_equal(elected(alike, first, 0), 14);
@@ -141,30 +126,24 @@ who_is_on_a_slow_line_does_not_serve_however_fast_it_computes(void **state)
 }
 
 /* The fastest line and the fastest processor are two nodes': the others that are left are judged among themselves. */
-static void
-somebody_always_serves(void **state)
+TEST(somebody_always_serves)
 {
     static const unsigned slow[NODES] = {1000, 10, 10, 10}, far[NODES] = {1, 90, 90, 90};
-    (void)state;
     assert_int_equal(elected(slow, far, 0), 1);
 }
 
 /* Lines that are all slow are alike; a few milliseconds are no reason to move ranges. */
-static void
-lines_are_compared_with_one_another(void **state)
+TEST(lines_are_compared_with_one_another)
 {
     static const unsigned far[NODES] = {60, 70, 80, 65}, busy[NODES] = {1, 1, 6, 1};
-    (void)state;
     assert_int_equal(elected(alike, far, 0), 15);
     assert_int_equal(elected(alike, busy, 0), 15);
 }
 
 /* Who serves has to become clearly slow, and who does not, clearly fast. */
-static void
-a_line_in_between_changes_nothing(void **state)
+TEST(a_line_in_between_changes_nothing)
 {
     static const unsigned between[NODES] = {10, 10, 25, 10};
-    (void)state;
     for (unsigned serves = 0; serves < 2; serves++) {
         struct sample view = view_of(alike, between);
         view.push->group.now = view.group;
@@ -175,11 +154,9 @@ a_line_in_between_changes_nothing(void **state)
     }
 }
 
-static void
-a_trip_is_measured_once_and_a_long_one_counts_little(void **state)
+TEST(a_trip_is_measured_once_and_a_long_one_counts_little)
 {
     struct push_trip trip = {.waits = false};
-    (void)state;
     push_trip_end(&trip, (struct wall){5}); /* nothing was asked */
     assert_int_equal(trip.mean.count, 0);
     push_trip_begin(&trip, (struct wall){1000});
@@ -189,20 +166,4 @@ a_trip_is_measured_once_and_a_long_one_counts_little(void **state)
     push_trip_begin(&trip, (struct wall){10000});
     push_trip_end(&trip, (struct wall){10000000}); /* the node was stopped */
     assert_int_equal(trip.mean.us, 2000 * (1 + PUSH_MEAN_MOST) / 2);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_are_divided_evenly),
-        cmocka_unit_test(all_that_are_alike_serve),
-        cmocka_unit_test(who_computes_much_more_slowly_serves_only_if_there_are_no_others),
-        cmocka_unit_test(who_is_on_a_slow_line_does_not_serve_however_fast_it_computes),
-        cmocka_unit_test(somebody_always_serves),
-        cmocka_unit_test(lines_are_compared_with_one_another),
-        cmocka_unit_test(a_line_in_between_changes_nothing),
-        cmocka_unit_test(a_trip_is_measured_once_and_a_long_one_counts_little),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Records of what a node did with servers that do not wait: read as they were written, a few bytes each, and refused when
  * no node wrote them. */
 #include "node/train/push_journal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "tests/support/rand.h"
 
@@ -33,6 +26,9 @@ teardown(void **state)
     push_journal_fini(&reader);
     return 0;
 }
+
+TEST_EACH(setup, NULL)
+TEST_ALL(NULL, teardown)
 
 /* What a range takes next: mostly it goes on, sometimes it was adopted from another node, or any values. */
 static struct push_taken
@@ -67,10 +63,8 @@ assert_same(const struct push_taken *a, const struct push_taken *b)
     assert_true(a->before == b->before && a->after == b->after);
 }
 
-static void
-what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     struct rand rand = {.state = 4};
     struct push_taken last[RANGES] = {{0}}, got;
     const uint8_t *histories;
@@ -95,10 +89,8 @@ what_is_written_is_read(void **state)
     }
 }
 
-static void
-a_gradient_after_the_other_is_a_few_bytes(void **state)
+TEST(a_gradient_after_the_other_is_a_few_bytes)
 {
-    (void)state;
     uint8_t out[PUSH_TAKEN_MAX];
     struct push_taken taken = {.range = 3, .ticket = 100000, .number = 30000, .who = {7, 1}};
     for (int k = 0; k < 10; k++) {
@@ -111,10 +103,8 @@ a_gradient_after_the_other_is_a_few_bytes(void **state)
     }
 }
 
-static void
-a_record_that_is_cut_off_or_goes_on_from_nothing_is_refused(void **state)
+TEST(a_record_that_is_cut_off_or_goes_on_from_nothing_is_refused)
 {
-    (void)state;
     struct push_taken taken = {.range = 1, .ticket = 5, .who = {7, 1}, .count = 2, .before = 9},
                       got;
     uint8_t out[PUSH_TAKEN_MAX + 1];
@@ -136,10 +126,8 @@ a_record_that_is_cut_off_or_goes_on_from_nothing_is_refused(void **state)
 }
 
 /* Any bytes: nothing is read beyond them. */
-static void
-any_bytes_are_read_or_refused(void **state)
+TEST(any_bytes_are_read_or_refused)
 {
-    (void)state;
     struct rand rand = {.state = 8};
     struct push_taken got;
     const uint8_t *histories;
@@ -157,16 +145,4 @@ any_bytes_are_read_or_refused(void **state)
         push_journal_get_computed(&reader, data, size, &ticket, &number, &histories);
         free(data);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_is_written_is_read, setup),
-        cmocka_unit_test_setup(a_gradient_after_the_other_is_a_few_bytes, setup),
-        cmocka_unit_test_setup(a_record_that_is_cut_off_or_goes_on_from_nothing_is_refused, setup),
-        cmocka_unit_test_setup(any_bytes_are_read_or_refused, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, teardown);
 }

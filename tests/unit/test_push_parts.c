@@ -6,15 +6,7 @@
  * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
  * schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
 #include "tests/support/mutant.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
@@ -240,10 +232,8 @@ gives_a_copy(uint64_t hash, uint64_t mutant)
     return gives;
 }
 
-static void
-owner_and_backup_compare_their_bits(void **state)
+TEST(owner_and_backup_compare_their_bits)
 {
-    (void)state;
     assert_false(gives_a_copy(HASH, 0));
     assert_true(gives_a_copy(HASH + 1, 0));
     assert_false(gives_a_copy(HASH + 1, MUTANT_PUSH_DIFFER));
@@ -265,10 +255,8 @@ takes(uint64_t read, uint64_t mutant)
     return offered;
 }
 
-static void
-values_newer_than_a_range_has_are_not_counted(void **state)
+TEST(values_newer_than_a_range_has_are_not_counted)
 {
-    (void)state;
     assert_true(takes(4, 0));
     assert_false(takes(5, 0));
     assert_true(takes(5, MUTANT_PUSH_NEWER));
@@ -301,10 +289,8 @@ backup_says_that_it_has(uint64_t taken, uint64_t ticket)
 
 /* It is asked again when its answer was lost. One that lost a gradient, or is ahead, has another range than its
  * owner. */
-static void
-a_backup_says_only_what_it_has(void **state)
+TEST(a_backup_says_only_what_it_has)
 {
-    (void)state;
     assert_true(backup_says_that_it_has(5, 6));
     assert_true(backup_says_that_it_has(4, 3)); /* again */
     assert_false(backup_says_that_it_has(6, 6));
@@ -344,10 +330,8 @@ owner_serves(uint64_t in_hand, uint64_t taken)
     return serves;
 }
 
-static void
-an_answer_of_a_backup_counts_for_what_it_was_asked(void **state)
+TEST(an_answer_of_a_backup_counts_for_what_it_was_asked)
 {
-    (void)state;
     assert_true(owner_takes(7, 5));
     assert_false(owner_takes(7, 4)); /* another count */
     assert_false(owner_takes(7, 6));
@@ -377,10 +361,8 @@ computes_again(uint64_t taken, uint64_t mutant)
     return again;
 }
 
-static void
-what_a_range_that_went_back_did_not_take_is_computed_again(void **state)
+TEST(what_a_range_that_went_back_did_not_take_is_computed_again)
 {
-    (void)state;
     assert_false(computes_again(5, 0));
     assert_true(computes_again(4, 0));
     assert_false(computes_again(4, MUTANT_PUSH_KEEP));
@@ -401,10 +383,8 @@ pushed_again(uint64_t mutant)
     return again;
 }
 
-static void
-what_a_range_had_is_pushed_again_in_the_next_group(void **state)
+TEST(what_a_range_had_is_pushed_again_in_the_next_group)
 {
-    (void)state;
     assert_true(pushed_again(0));
     assert_false(pushed_again(MUTANT_PUSH_LOST));
 }
@@ -421,10 +401,8 @@ after_claim(uint64_t base, uint64_t mutant)
     return verdict;
 }
 
-static void
-members_forget_with_a_leader_that_forgot_all(void **state)
+TEST(members_forget_with_a_leader_that_forgot_all)
 {
-    (void)state;
     assert_int_equal(after_claim(GROUP, 0), PUSH_AS_BEFORE);
     assert_int_equal(after_claim(0, 0), PUSH_FORGET);
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
@@ -445,10 +423,8 @@ after_claim_of_former_leader(uint64_t hash, uint64_t base)
     return verdict;
 }
 
-static void
-members_forget_with_the_leader_of_what_they_hold(void **state)
+TEST(members_forget_with_the_leader_of_what_they_hold)
 {
-    (void)state;
     assert_int_equal(after_claim_of_former_leader(0, 0), PUSH_FORGET);
     assert_int_equal(after_claim_of_former_leader(GROUP + 1, 0), PUSH_FORGET);
     assert_int_equal(after_claim_of_former_leader(GROUP + 1, GROUP), PUSH_AS_BEFORE);
@@ -474,10 +450,8 @@ comes_back_to(uint64_t base, uint64_t after_us)
     return comes;
 }
 
-static void
-who_forgot_does_not_come_back_before_the_others_forget(void **state)
+TEST(who_forgot_does_not_come_back_before_the_others_forget)
 {
-    (void)state;
     assert_true(comes_back_to(GROUP + 1, 0));
     assert_false(comes_back_to(GROUP, PUSH_LEAVE_US - 1));
     assert_true(comes_back_to(GROUP, PUSH_LEAVE_US));
@@ -507,10 +481,8 @@ after_other_group(uint64_t base_counter)
     return verdict;
 }
 
-static void
-nobody_yields_to_what_was_served_before(void **state)
+TEST(nobody_yields_to_what_was_served_before)
 {
-    (void)state;
     assert_int_equal(after_other_group(1), PUSH_AS_BEFORE);
     assert_int_equal(after_other_group(3), PUSH_FORGET);
 }
@@ -551,19 +523,15 @@ after_a_member_went(bool leads, uint64_t apart)
     return verdict;
 }
 
-static void
-the_leader_alone_compares_the_tickets_of_two_histories(void **state)
+TEST(the_leader_alone_compares_the_tickets_of_two_histories)
 {
-    (void)state;
     assert_int_equal(after_a_member_went(false, 0), PUSH_AS_BEFORE);
     assert_int_equal(after_a_member_went(true, 0), PUSH_FORGET);
 }
 
 /* Of what was done before it was alone nothing is lost, and of what others had begun nobody knows. */
-static void
-who_yields_says_how_many_gradients_are_lost(void **state)
+TEST(who_yields_says_how_many_gradients_are_lost)
 {
-    (void)state;
     assert_int_equal(after_a_member_went(true, 2), PUSH_FORGET);
     assert_non_null(
         strstr(at.log, ": at least 4 gradients that were computed here meanwhile do not count"));
@@ -578,10 +546,8 @@ who_yields_says_how_many_gradients_are_lost(void **state)
 
 /* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make the next
  * group, as it holds something. */
-static void
-group_is_sent_again_by_who_made_it(void **state)
+TEST(group_is_sent_again_by_who_made_it)
 {
-    (void)state;
     open_as(0, 0);
     at.push->group.leads = true;
     at.push->group.told = 1;
@@ -608,10 +574,8 @@ after_all_have_told(uint64_t came, uint64_t done)
     return verdict;
 }
 
-static void
-members_forget_tickets_of_which_a_range_came_to_nobody(void **state)
+TEST(members_forget_tickets_of_which_a_range_came_to_nobody)
 {
-    (void)state;
     assert_int_equal(after_all_have_told(0, 8), PUSH_FORGET);
     assert_int_equal(after_all_have_told(0, 0), PUSH_AS_BEFORE);
     assert_int_equal(after_all_have_told(1, 8), PUSH_AS_BEFORE);
@@ -634,10 +598,8 @@ goes_on_without_who_has_all(bool silent)
     return verdict == PUSH_REGROUPED;
 }
 
-static void
-who_was_starved_makes_no_group_when_all_is_done(void **state)
+TEST(who_was_starved_makes_no_group_when_all_is_done)
 {
-    (void)state;
     assert_false(goes_on_without_who_has_all(false));
     assert_true(goes_on_without_who_has_all(true));
 }
@@ -660,10 +622,8 @@ goes_on_without(uint64_t had, uint64_t silent_us, uint64_t mutant)
     return alone;
 }
 
-static void
-a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent(void **state)
+TEST(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent)
 {
-    (void)state;
     assert_true(goes_on_without(3, 0, 0)); /* nothing is lost */
     assert_false(goes_on_without(1, PUSH_LOSE_US - 1, 0));
     assert_true(goes_on_without(1, PUSH_LOSE_US, 0));
@@ -709,10 +669,8 @@ gives_a_copy_of(uint64_t floor, uint64_t above)
     return gives;
 }
 
-static void
-a_range_of_a_snapshot_has_its_tickets_and_no_others(void **state)
+TEST(a_range_of_a_snapshot_has_its_tickets_and_no_others)
 {
-    (void)state;
     static bool (*const of[])(uint64_t floor, uint64_t above) = {takes_a_copy_of, gives_a_copy_of};
     for (size_t k = 0; k < 2; k++) {
         assert_true(of[k](8, 0));
@@ -762,10 +720,8 @@ ends(bool leads, uint64_t now, uint64_t later)
     return over ? WHEN_OVER : LATE;
 }
 
-static void
-who_has_a_snapshot_that_others_copy_ends_when_it_is_over(void **state)
+TEST(who_has_a_snapshot_that_others_copy_ends_when_it_is_over)
 {
-    (void)state;
     for (int leads = 0; leads < 2; leads++) {
         assert_int_equal(ends(leads, 8, 0), WHEN_OVER);
         assert_int_equal(ends(leads, 8, 16), WHEN_OVER);
@@ -800,10 +756,8 @@ takes_a_copy_of_the_snapshot(bool all_done)
     return takes;
 }
 
-static void
-no_copy_of_a_snapshot_comes_into_the_final_model(void **state)
+TEST(no_copy_of_a_snapshot_comes_into_the_final_model)
 {
-    (void)state;
     assert_true(takes_a_copy_of_the_snapshot(false));
     assert_false(takes_a_copy_of_the_snapshot(true));
 }
@@ -823,10 +777,8 @@ gives_its_model(uint64_t model)
     return gives;
 }
 
-static void
-a_node_gives_the_final_model_that_it_is_asked_for(void **state)
+TEST(a_node_gives_the_final_model_that_it_is_asked_for)
 {
-    (void)state;
     assert_true(gives_its_model(9));
     assert_false(gives_its_model(8)); /* it had that one, and took over another */
     assert_false(gives_its_model(0));
@@ -857,10 +809,8 @@ reads(uint64_t model)
     return at.read > before;
 }
 
-static void
-a_final_model_is_read_from_one_and_no_other(void **state)
+TEST(a_final_model_is_read_from_one_and_no_other)
 {
-    (void)state;
     open_as(1, 0);
     says_final(8);
     assert_false(reads(9)); /* it has taken over another one meanwhile, and says so later */
@@ -868,33 +818,4 @@ a_final_model_is_read_from_one_and_no_other(void **state)
     assert_false(reads(8));
     assert_true(reads(9));
     close_all();
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(owner_and_backup_compare_their_bits),
-        cmocka_unit_test(values_newer_than_a_range_has_are_not_counted),
-        cmocka_unit_test(a_backup_says_only_what_it_has),
-        cmocka_unit_test(an_answer_of_a_backup_counts_for_what_it_was_asked),
-        cmocka_unit_test(a_range_of_a_snapshot_has_its_tickets_and_no_others),
-        cmocka_unit_test(who_has_a_snapshot_that_others_copy_ends_when_it_is_over),
-        cmocka_unit_test(what_a_range_that_went_back_did_not_take_is_computed_again),
-        cmocka_unit_test(what_a_range_had_is_pushed_again_in_the_next_group),
-        cmocka_unit_test(members_forget_with_a_leader_that_forgot_all),
-        cmocka_unit_test(members_forget_with_the_leader_of_what_they_hold),
-        cmocka_unit_test(who_forgot_does_not_come_back_before_the_others_forget),
-        cmocka_unit_test(nobody_yields_to_what_was_served_before),
-        cmocka_unit_test(the_leader_alone_compares_the_tickets_of_two_histories),
-        cmocka_unit_test(who_yields_says_how_many_gradients_are_lost),
-        cmocka_unit_test(group_is_sent_again_by_who_made_it),
-        cmocka_unit_test(members_forget_tickets_of_which_a_range_came_to_nobody),
-        cmocka_unit_test(who_was_starved_makes_no_group_when_all_is_done),
-        cmocka_unit_test(a_range_is_not_given_up_as_soon_as_all_who_have_it_are_silent),
-        cmocka_unit_test(no_copy_of_a_snapshot_comes_into_the_final_model),
-        cmocka_unit_test(a_node_gives_the_final_model_that_it_is_asked_for),
-        cmocka_unit_test(a_final_model_is_read_from_one_and_no_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
 #include "node/train/push_ranges.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/exact_all.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { PARAMS = 5000, SHARDS = 12, TENSORS = 2 };
 
@@ -71,10 +66,8 @@ take_all(float g, uint64_t count, uint64_t tau, bool updates)
     }
 }
 
-static void
-ranges_are_the_whole_model_and_each_copy_is_one_message(void **unused)
+TEST(ranges_are_the_whole_model_and_each_copy_is_one_message)
 {
-    (void)unused;
     size_t values = 0;
     open_with((struct optim_spec){.kind = OPTIM_ADAM, .rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f},
               2, true);
@@ -87,10 +80,8 @@ ranges_are_the_whole_model_and_each_copy_is_one_message(void **unused)
     close_all();
 }
 
-static void
-the_shards_of_a_step_move_parameters_as_the_step_does(void **unused)
+TEST(the_shards_of_a_step_move_parameters_as_the_step_does)
 {
-    (void)unused;
     open_with(sgd, 1, true);
     for (unsigned s = 0; s < SHARDS; s++)
         take_all(0.25f, s, 0, true);
@@ -99,10 +90,8 @@ the_shards_of_a_step_move_parameters_as_the_step_does(void **unused)
     close_all();
 }
 
-static void
-softsync_moves_nothing_before_the_last_gradient_of_an_update(void **unused)
+TEST(softsync_moves_nothing_before_the_last_gradient_of_an_update)
 {
-    (void)unused;
     open_with(sgd, 3, true);
     take_all(0.25f, 0, 0, false);
     take_all(0.25f, 1, 0, false);
@@ -114,10 +103,8 @@ softsync_moves_nothing_before_the_last_gradient_of_an_update(void **unused)
 }
 
 /* Also of one that has momentum; and the last one of an update makes this update of the others. */
-static void
-a_gradient_that_is_not_finite_is_left_out(void **unused)
+TEST(a_gradient_that_is_not_finite_is_left_out)
 {
-    (void)unused;
     for (unsigned group = 1; group <= 2; group++) {
         float before[PARAMS];
         open_with((struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f}, group,
@@ -146,10 +133,8 @@ a_gradient_that_is_not_finite_is_left_out(void **unused)
     }
 }
 
-static void
-an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
+TEST(an_old_gradient_counts_less_if_that_is_asked_for)
 {
-    (void)unused;
     for (int scaling = 0; scaling < 2; scaling++) {
         float before = 0;
         open_with(sgd, 1, scaling);
@@ -164,10 +149,8 @@ an_old_gradient_counts_less_if_that_is_asked_for(void **unused)
 }
 
 /* A step has S updates of one gradient each. Until it is a step old, a gradient counts fully: rate * min(1 / S, 1 / tau). */
-static void
-a_gradient_of_the_last_step_counts_fully(void **unused)
+TEST(a_gradient_of_the_last_step_counts_fully)
 {
-    (void)unused;
     float before = 0;
     open_with(sgd, 1, true);
     for (uint64_t tau = 0; tau <= 3 * SHARDS; tau++) {
@@ -180,10 +163,8 @@ a_gradient_of_the_last_step_counts_fully(void **unused)
 }
 
 /* The reference case (Zhang et al. 2016): c gradients make one update, each counts 1 / max(1, tau), tau in steps. */
-static void
-the_gradients_of_an_update_count_by_their_own_age(void **unused)
+TEST(the_gradients_of_an_update_count_by_their_own_age)
 {
-    (void)unused;
     open_with(sgd, 4, true);
     for (uint64_t tau = 0; tau < 4; tau++) /* 1 + 1 + 1/2 + 1/3 */
         take_all(0.25f, tau, tau * SHARDS / 4, tau == 3);
@@ -193,10 +174,8 @@ the_gradients_of_an_update_count_by_their_own_age(void **unused)
 
 /* With as many gradients to an update as a step has shards, softsync is bsp: one step of the optimizer, also with
  * memory; with c = 1, each gradient is a step of its own. */
-static void
-softsync_of_all_shards_is_bsp_and_of_one_is_async(void **unused)
+TEST(softsync_of_all_shards_is_bsp_and_of_one_is_async)
 {
-    (void)unused;
     const struct optim_spec heavy = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     const float g = 0.25f, all = SHARDS * g;
     float once = 0, velocity = 0;
@@ -215,10 +194,8 @@ softsync_of_all_shards_is_bsp_and_of_one_is_async(void **unused)
     close_all();
 }
 
-static void
-exponents_follow_as_those_of_exact_do(void **unused)
+TEST(exponents_follow_as_those_of_exact_do)
 {
-    (void)unused;
     struct rand rand = {.state = 3};
     open_with(sgd, 1, true);
     for (int k = 0; k < 200; k++) {
@@ -241,10 +218,8 @@ exponents_follow_as_those_of_exact_do(void **unused)
 }
 
 /* mesh.pull: bf16. Owner and backup keep all bits; who begins with what was read begins with the rounded ones, however they came. */
-static void
-workers_read_rounded_values_and_the_model_with_all_bits(void **unused)
+TEST(workers_read_rounded_values_and_the_model_with_all_bits)
 {
-    (void)unused;
     float params[PARAMS], expected[PARAMS], model[PARAMS];
     int16_t exponent[PARAMS];
     open_with(sgd, 1, true);
@@ -277,10 +252,8 @@ workers_read_rounded_values_and_the_model_with_all_bits(void **unused)
 }
 
 /* Every truncation, a byte more, and widths that nobody writes. */
-static void
-a_body_that_is_not_packed_is_left_out(void **unused)
+TEST(a_body_that_is_not_packed_is_left_out)
 {
-    (void)unused;
     int16_t exponent[PARAMS];
     open_with(sgd, 1, true);
     exact_first(exact, exponent);
@@ -333,10 +306,8 @@ stays_within(int16_t exponent)
     return within;
 }
 
-static void
-exponents_of_others_are_kept_within_the_limits(void **unused)
+TEST(exponents_of_others_are_kept_within_the_limits)
 {
-    (void)unused;
     static const int16_t wild[] = {EXACT_EXPONENT_MAX + 1, EXACT_EXPONENT_MIN - 1, INT16_MAX,
                                    INT16_MIN};
     open_with(sgd, 1, true);
@@ -345,10 +316,8 @@ exponents_of_others_are_kept_within_the_limits(void **unused)
     close_all();
 }
 
-static void
-copies_and_values_arrive_as_they_were(void **unused)
+TEST(copies_and_values_arrive_as_they_were)
 {
-    (void)unused;
     open_with((struct optim_spec){.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.9f}, 2, true);
     float params[PARAMS];
     int16_t exponent[PARAMS];
@@ -368,25 +337,4 @@ copies_and_values_arrive_as_they_were(void **unused)
     assert_memory_equal(params, state.params, sizeof params);
     assert_memory_equal(exponent, state.exponent, state.block_count * sizeof *exponent);
     close_all();
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_are_the_whole_model_and_each_copy_is_one_message),
-        cmocka_unit_test(the_shards_of_a_step_move_parameters_as_the_step_does),
-        cmocka_unit_test(softsync_moves_nothing_before_the_last_gradient_of_an_update),
-        cmocka_unit_test(a_gradient_that_is_not_finite_is_left_out),
-        cmocka_unit_test(an_old_gradient_counts_less_if_that_is_asked_for),
-        cmocka_unit_test(a_gradient_of_the_last_step_counts_fully),
-        cmocka_unit_test(the_gradients_of_an_update_count_by_their_own_age),
-        cmocka_unit_test(softsync_of_all_shards_is_bsp_and_of_one_is_async),
-        cmocka_unit_test(exponents_follow_as_those_of_exact_do),
-        cmocka_unit_test(exponents_of_others_are_kept_within_the_limits),
-        cmocka_unit_test(a_body_that_is_not_packed_is_left_out),
-        cmocka_unit_test(workers_read_rounded_values_and_the_model_with_all_bits),
-        cmocka_unit_test(copies_and_values_arrive_as_they_were),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* Which shards of a step a ticket has: all of them once, whatever mesh.ticket_shards is. */
 #include "node/train/push_shard.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "proto/proto.h"
 
@@ -18,10 +13,8 @@ step_of(unsigned shards, unsigned each)
     return push_step_of(&config);
 }
 
-static void
-each_shard_of_a_step_is_in_one_ticket(void **state)
+TEST(each_shard_of_a_step_is_in_one_ticket)
 {
-    (void)state;
     for (unsigned shards = 1; shards <= PROTO_SHARDS_MAX; shards++)
         for (unsigned each = CONFIG_TICKET_AUTO; each <= shards; each++) {
             struct push_step step = step_of(shards, each);
@@ -35,10 +28,8 @@ each_shard_of_a_step_is_in_one_ticket(void **state)
         }
 }
 
-static void
-a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one(void **state)
+TEST(a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one)
 {
-    (void)state;
     struct push_step step = step_of(12, 5);
     assert_int_equal(step.tickets, 3);
     assert_int_equal(push_step_shards(&step, 0), 0x01f);
@@ -46,10 +37,8 @@ a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one(void **state)
     assert_int_equal(push_step_shards(&step, 8), 0xc00);
 }
 
-static void
-by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards(void **state)
+TEST(by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards)
 {
-    (void)state;
     for (unsigned shards = 1; shards <= PROTO_SHARDS_MAX; shards++)
         assert_true(step_of(shards, CONFIG_TICKET_AUTO).tickets >=
                     (shards < PUSH_STEP_TICKETS ? shards : PUSH_STEP_TICKETS));
@@ -57,15 +46,4 @@ by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards(void **state)
     assert_int_equal(step_of(64, CONFIG_TICKET_AUTO).each, 10);
     assert_int_equal(step_of(11, CONFIG_TICKET_AUTO).each, 1);
     assert_int_equal(step_of(12, CONFIG_TICKET_AUTO).each, 2);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shard_of_a_step_is_in_one_ticket),
-        cmocka_unit_test(a_ticket_has_as_many_shards_as_the_job_says_but_the_last_one),
-        cmocka_unit_test(by_itself_a_step_keeps_six_tickets_if_it_has_as_many_shards),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

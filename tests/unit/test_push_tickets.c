@@ -1,22 +1,13 @@
 /* Sets of tickets, and leases: each ticket to one member at a time, none beyond the bound, none twice. */
 #include "mesh/core/push/push_tickets.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 #include "tests/support/rand.h"
 
 enum { WIDE = 3 * PUSH_WINDOW };
 
-static void
-a_set_has_what_was_added_and_its_floor_follows(void **state)
+TEST(a_set_has_what_was_added_and_its_floor_follows)
 {
-    (void)state;
     struct push_set set = {0};
     assert_true(push_set_add(&set, 1));
     assert_false(push_set_add(&set, 1));
@@ -30,10 +21,8 @@ a_set_has_what_was_added_and_its_floor_follows(void **state)
     assert_int_equal(push_set_count(&set), 3);
 }
 
-static void
-a_set_agrees_with_a_list_of_all_tickets(void **state)
+TEST(a_set_agrees_with_a_list_of_all_tickets)
 {
-    (void)state;
     static bool has[WIDE];
     struct push_set set = {0};
     struct rand rand = {.state = 5};
@@ -55,10 +44,8 @@ a_set_agrees_with_a_list_of_all_tickets(void **state)
     }
 }
 
-static void
-a_set_travels_as_bytes_and_any_bytes_are_a_set(void **state)
+TEST(a_set_travels_as_bytes_and_any_bytes_are_a_set)
 {
-    (void)state;
     uint8_t bytes[PUSH_SET_SIZE];
     struct push_set set = {0}, got;
     push_set_raise(&set, 5000);
@@ -72,10 +59,8 @@ a_set_travels_as_bytes_and_any_bytes_are_a_set(void **state)
     assert_true(push_set_add(&got, got.floor));
 }
 
-static void
-raising_a_set_keeps_what_lies_above(void **state)
+TEST(raising_a_set_keeps_what_lies_above)
 {
-    (void)state;
     struct push_set set = {0};
     push_set_add(&set, 10);
     push_set_add(&set, 12);
@@ -108,10 +93,8 @@ take(struct push_leases *leases, unsigned rank)
     return push_leases_take(leases, rank, leases->of[rank].number, now);
 }
 
-static void
-a_ticket_is_leased_to_one_member_until_it_is_done(void **state)
+TEST(a_ticket_is_leased_to_one_member_until_it_is_done)
 {
-    (void)state;
     struct push_leases *leases = leases_of(5, 2, PUSH_UNBOUND);
     assert_int_equal(take(leases, 0), 1);
     assert_int_equal(take(leases, 1), 2);
@@ -130,10 +113,8 @@ a_ticket_is_leased_to_one_member_until_it_is_done(void **state)
     free(leases);
 }
 
-static void
-with_bound_0_a_step_begins_when_the_one_before_is_done(void **state)
+TEST(with_bound_0_a_step_begins_when_the_one_before_is_done)
 {
-    (void)state;
     struct push_leases *leases = leases_of(6, 2, 0);
     assert_int_equal(take(leases, 0), 1);
     assert_int_equal(take(leases, 1), 2);
@@ -144,10 +125,8 @@ with_bound_0_a_step_begins_when_the_one_before_is_done(void **state)
     free(leases);
 }
 
-static void
-nobody_is_ever_ahead_by_more_than_the_bound(void **state)
+TEST(nobody_is_ever_ahead_by_more_than_the_bound)
 {
-    (void)state;
     struct rand rand = {.state = 9};
     for (uint64_t bound = 0; bound < 4; bound++) {
         struct push_leases *leases = leases_of(400, 5, bound);
@@ -166,10 +145,8 @@ nobody_is_ever_ahead_by_more_than_the_bound(void **state)
     }
 }
 
-static void
-what_members_have_in_hand_is_leased_to_them_in_a_new_group(void **state)
+TEST(what_members_have_in_hand_is_leased_to_them_in_a_new_group)
 {
-    (void)state;
     struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
     push_leases_give(leases, 3, 1, now);
     push_leases_give(leases, 4, 10, now); /* there is no such ticket */
@@ -181,10 +158,8 @@ what_members_have_in_hand_is_leased_to_them_in_a_new_group(void **state)
     free(leases);
 }
 
-static void
-a_member_has_at_most_three_in_hand(void **state)
+TEST(a_member_has_at_most_three_in_hand)
 {
-    (void)state;
     struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
     for (uint64_t in_hand = 1; in_hand <= PUSH_HANDS; in_hand++)
         assert_int_equal(take(leases, 0), in_hand);
@@ -198,10 +173,8 @@ a_member_has_at_most_three_in_hand(void **state)
 }
 
 /* Member 0 takes 1 s for a ticket, member 1 takes 2 s, member 2 does none. */
-static void
-what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left(void **state)
+TEST(what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left)
 {
-    (void)state;
     struct push_leases *leases = leases_of(5, 5, 0);
     struct awake at = {1};
     for (unsigned rank = 0; rank < 3; rank++)
@@ -222,10 +195,8 @@ what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left(voi
     free(leases);
 }
 
-static void
-nobody_knows_how_long_the_first_ticket_takes(void **state)
+TEST(nobody_knows_how_long_the_first_ticket_takes)
 {
-    (void)state;
     struct push_leases *leases = leases_of(1, 1, 0);
     struct awake at = {1};
     assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
@@ -236,10 +207,8 @@ nobody_knows_how_long_the_first_ticket_takes(void **state)
     free(leases);
 }
 
-static void
-nothing_is_leased_from_the_held_ticket_on(void **state)
+TEST(nothing_is_leased_from_the_held_ticket_on)
 {
-    (void)state;
     struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
     const struct awake at = {1};
     leases->hold = 2;
@@ -259,10 +228,8 @@ nothing_is_leased_from_the_held_ticket_on(void **state)
     free(leases);
 }
 
-static void
-the_end_of_a_set_is_behind_its_highest_ticket(void **state)
+TEST(the_end_of_a_set_is_behind_its_highest_ticket)
 {
-    (void)state;
     struct push_set set = {.floor = 0};
     assert_int_equal(push_set_end(&set), 0);
     set.floor = PUSH_WINDOW - 3;
@@ -273,10 +240,8 @@ the_end_of_a_set_is_behind_its_highest_ticket(void **state)
     }
 }
 
-static void
-who_hangs_gets_nothing_before_it_has_done_something(void **state)
+TEST(who_hangs_gets_nothing_before_it_has_done_something)
 {
-    (void)state;
     struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
     struct awake at = {1};
     leases->hold = 1;
@@ -288,27 +253,4 @@ who_hangs_gets_nothing_before_it_has_done_something(void **state)
     assert_false(push_leases_done(leases, 0, 0, false, at)); /* too late, but it works */
     assert_int_equal(push_leases_take(leases, 0, 1, at), 2);
     free(leases);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_set_has_what_was_added_and_its_floor_follows),
-        cmocka_unit_test(a_set_agrees_with_a_list_of_all_tickets),
-        cmocka_unit_test(a_set_travels_as_bytes_and_any_bytes_are_a_set),
-        cmocka_unit_test(raising_a_set_keeps_what_lies_above),
-        cmocka_unit_test(a_ticket_is_leased_to_one_member_until_it_is_done),
-        cmocka_unit_test(with_bound_0_a_step_begins_when_the_one_before_is_done),
-        cmocka_unit_test(nobody_is_ever_ahead_by_more_than_the_bound),
-        cmocka_unit_test(a_member_has_at_most_three_in_hand),
-        cmocka_unit_test(
-            what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left),
-        cmocka_unit_test(nobody_knows_how_long_the_first_ticket_takes),
-        cmocka_unit_test(what_members_have_in_hand_is_leased_to_them_in_a_new_group),
-        cmocka_unit_test(nothing_is_leased_from_the_held_ticket_on),
-        cmocka_unit_test(the_end_of_a_set_is_behind_its_highest_ticket),
-        cmocka_unit_test(who_hangs_gets_nothing_before_it_has_done_something),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

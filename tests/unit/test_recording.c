@@ -2,12 +2,9 @@
 #include "node/results/recording.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { STAGES = 2, SHARDS = 3, BEGIN = 1000 };
 
@@ -52,12 +49,10 @@ read_back(const char *line, size_t size)
     return out;
 }
 
-static void
-what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     struct recording *recording = begin();
     size_t size;
-    (void)state;
     add(recording, SCHEDULE_FORWARD, 2, 0);
     add(recording, SCHEDULE_INPUT, 2, 20);
     add(recording, SCHEDULE_WEIGHT, 2, 30);
@@ -91,11 +86,9 @@ what_is_written_is_read(void **state)
 }
 
 /* Also of a round in which another plan came. */
-static void
-a_node_is_busy_with_pieces_and_waits_between_them(void **state)
+TEST(a_node_is_busy_with_pieces_and_waits_between_them)
 {
     struct recording *recording = begin();
-    (void)state;
     add(recording, SCHEDULE_FORWARD, 0, 100);
     recording_piece(recording, &(struct schedule_piece){SCHEDULE_TAIL, 0, 0}, 0, BEGIN + 300,
                     BEGIN + 305);
@@ -111,13 +104,11 @@ a_node_is_busy_with_pieces_and_waits_between_them(void **state)
     recording_destroy(&recording);
 }
 
-static void
-all_nodes_record_the_same_steps(void **state)
+TEST(all_nodes_record_the_same_steps)
 {
     struct recording *recording = begin();
     size_t size, count = 0;
     uint64_t last = 0;
-    (void)state;
     for (uint64_t step = 1; step <= 100000; step++) {
         struct recorded now = said;
         now.step = step;
@@ -132,13 +123,11 @@ all_nodes_record_the_same_steps(void **state)
     recording_destroy(&recording);
 }
 
-static void
-a_step_in_which_another_plan_came_is_left_out(void **state)
+TEST(a_step_in_which_another_plan_came_is_left_out)
 {
     struct recording *recording = begin();
     struct recorded other = said;
     size_t size;
-    (void)state;
     other.plan++;
     add(recording, SCHEDULE_FORWARD, 0, 0);
     assert_null(recording_end(recording, &other, &size)); /* committed by another one */
@@ -152,13 +141,11 @@ a_step_in_which_another_plan_came_is_left_out(void **state)
     recording_destroy(&recording);
 }
 
-static void
-a_full_record_has_room_and_one_piece_more_has_not(void **state)
+TEST(a_full_record_has_room_and_one_piece_more_has_not)
 {
     struct recording *recording = begin();
     struct recorded now = said;
     size_t size;
-    (void)state;
     now.step = UINT64_C(15) << 59;
     now.begin_us = now.end_us = BEGIN + 1000000000;
     for (unsigned i = 0; i < 3 * STAGES * SHARDS + 1; i++)
@@ -189,11 +176,9 @@ refused(const char *part, const char *with, const char *expected)
         fail_msg("%s: %s", why.line, line);
 }
 
-static void
-a_line_that_nobody_writes_is_refused(void **state)
+TEST(a_line_that_nobody_writes_is_refused)
 {
     struct recorded out = {.pieces = room};
-    (void)state;
     assert_int_equal(recording_read(&out, good, strlen(good), &why), 0);
     for (size_t size = 0; size < strlen(good); size++)
         assert_int_equal(recording_read(&out, good, size, &why), -EBADMSG);
@@ -220,18 +205,4 @@ a_line_that_nobody_writes_is_refused(void **state)
     refused("0,1,2]", "0,2,1]", "piece 1");
     refused("0,1,2]", "0,1,2.5]", "piece 1");
     refused("0,2,2]", "0,1,2]", "piece 2"); /* before the other one has ended */
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_node_is_busy_with_pieces_and_waits_between_them),
-        cmocka_unit_test(all_nodes_record_the_same_steps),
-        cmocka_unit_test(a_step_in_which_another_plan_came_is_left_out),
-        cmocka_unit_test(a_full_record_has_room_and_one_piece_more_has_not),
-        cmocka_unit_test(a_line_that_nobody_writes_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* Recurrent layers: the fast path has the bits of the definition, evaluation those of training, and the two halves of
  * back-propagation those of the whole; a sequence does not depend on the others beside it. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/rng.h"
 #include "tests/support/naive.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { ELEMENTS = 300000 };
@@ -51,10 +46,8 @@ open_layer(struct one_layer *one, size_t kind, const struct size *size, bool las
                    params);
 }
 
-static void
-the_fast_path_has_the_bits_of_the_definition(void **state)
+TEST_OF_VARIANTS(the_fast_path_has_the_bits_of_the_definition)
 {
-    (void)state;
     for (size_t i = 0; i < 2 * 3 * sizeof sizes / sizeof sizes[0]; i++) {
         const struct size *size = &sizes[i / 6];
         struct one_layer fast, naive;
@@ -78,10 +71,8 @@ the_fast_path_has_the_bits_of_the_definition(void **state)
     }
 }
 
-static void
-evaluation_has_the_bits_of_training(void **state)
+TEST(evaluation_has_the_bits_of_training)
 {
-    (void)state;
     for (size_t i = 0; i < 2 * 3 * sizeof sizes / sizeof sizes[0]; i++) {
         const struct size *size = &sizes[i / 6];
         struct one_layer one;
@@ -97,10 +88,8 @@ evaluation_has_the_bits_of_training(void **state)
 }
 
 /* Gradients of the weights first, then those of the inputs, as training asks for them. */
-static void
-halves_are_the_whole(void **state)
+TEST(halves_are_the_whole)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const struct size *size = &sizes[4];
         struct one_layer whole, halves;
@@ -124,10 +113,8 @@ halves_are_the_whole(void **state)
     }
 }
 
-static void
-a_sequence_does_not_see_the_others(void **state)
+TEST(a_sequence_does_not_see_the_others)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const struct size *size = &sizes[5];
         struct size alone = *size;
@@ -147,10 +134,8 @@ a_sequence_does_not_see_the_others(void **state)
 }
 
 /* The state sees the past alone, so what comes later changes no output before it. */
-static void
-the_future_is_not_seen(void **state)
+TEST(the_future_is_not_seen)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const struct size size = {1, 12, 6, 20};
         struct one_layer one;
@@ -167,10 +152,8 @@ the_future_is_not_seen(void **state)
     }
 }
 
-static void
-parameters_are_those_of_pytorch(void **state)
+TEST(parameters_are_those_of_pytorch)
 {
-    (void)state;
     const struct {
         const char *name;
         size_t dims, dim[2];
@@ -196,10 +179,8 @@ parameters_are_those_of_pytorch(void **state)
     one_layer_close(&one);
 }
 
-static void
-wrong_shapes_are_refused(void **state)
+TEST(wrong_shapes_are_refused)
 {
-    (void)state;
     const struct {
         struct nn_shape input;
         struct nn_layer_spec layer;
@@ -218,17 +199,8 @@ wrong_shapes_are_refused(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {
-        unit_test_of_variants(the_fast_path_has_the_bits_of_the_definition),
-        cmocka_unit_test(evaluation_has_the_bits_of_training),
-        cmocka_unit_test(halves_are_the_whole),
-        cmocka_unit_test(a_sequence_does_not_see_the_others),
-        cmocka_unit_test(the_future_is_not_seen),
-        cmocka_unit_test(parameters_are_those_of_pytorch),
-        cmocka_unit_test(wrong_shapes_are_refused),
-    };
     fill(params, 1, 0.5f);
     fill(x, 1 << 20, 1);
     fill(dy, 1 << 24, 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

@@ -2,17 +2,12 @@
 #include "node/commands/replay_lines.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 static struct folder folder;
 static struct replay_lines lines;
@@ -37,6 +32,8 @@ end(void **state)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_EACH(begin, end)
 
 /* Lines of a step of eight samples, and these losses. */
 static void
@@ -82,10 +79,8 @@ judge(void)
 }
 
 /* A start was killed when it had computed the step, and before its line was written. The next one has the line. */
-static void
-test_of_equal_steps_a_line_is_of_the_last_start(void **state)
+TEST(test_of_equal_steps_a_line_is_of_the_last_start)
 {
-    (void)state;
     write_lines((const double[]){2.5}, 1);
     computed(2.5, false);
     computed(2.5, true);
@@ -96,10 +91,8 @@ test_of_equal_steps_a_line_is_of_the_last_start(void **state)
     assert_int_equal(judge(), 0);
 }
 
-static void
-test_a_step_of_the_last_start_without_a_line_is_found(void **state)
+TEST(test_a_step_of_the_last_start_without_a_line_is_found)
 {
-    (void)state;
     write_lines((const double[]){2.5}, 1);
     computed(2.5, false);
     computed(1.5, true);
@@ -109,25 +102,10 @@ test_a_step_of_the_last_start_without_a_line_is_found(void **state)
         strstr(said, "has no line of 1 of what its node computed; the first is of step 9"));
 }
 
-static void
-test_another_loss_is_found(void **state)
+TEST(test_another_loss_is_found)
 {
-    (void)state;
     write_lines((const double[]){2.5, 2.25}, 2);
     computed(2.5, true);
     assert_int_equal(judge(), 1);
     assert_non_null(strstr(said, "metrics.jsonl:2: step 9: loss 2.25, the replay's 2.5"));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_of_equal_steps_a_line_is_of_the_last_start, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(test_a_step_of_the_last_start_without_a_line_is_found,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(test_another_loss_is_found, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
 #include "node/commands/replay_pieces.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 enum { JOB = 77 };
 
@@ -44,6 +40,8 @@ end(void **state)
     folder_fini(&folder);
     return 0;
 }
+
+TEST_EACH(begin, end)
 
 /* One start of `self`, with these events. */
 static void
@@ -86,10 +84,8 @@ read_both(void)
     return replay_pieces_init(&pieces, &journals, &rules, &why);
 }
 
-static void
-pieces_have_both_ends(void **state)
+TEST(pieces_have_both_ends)
 {
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, of_bob, OF_BOB);
     assert_int_equal(read_both(), 0);
@@ -112,11 +108,9 @@ pieces_have_both_ends(void **state)
 }
 
 /* A second start in the same folder begins without names, and says that it goes on from a checkpoint. */
-static void
-a_folder_has_several_starts(void **state)
+TEST(a_folder_has_several_starts)
 {
     const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 99}, of_bob[1]};
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, of_bob, OF_BOB);
     write_start("b", (struct proto_node){2, 21}, again, 2);
@@ -134,19 +128,15 @@ refused(int rc, const char *line)
     assert_string_equal(why.line, line);
 }
 
-static void
-what_is_not_there_is_missed(void **state)
+TEST(what_is_not_there_is_missed)
 {
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE - 1);
     write_start("b", bob, of_bob, OF_BOB);
     refused(-ENOENT, "a/journal is cut off: b has values from that node which are not in it");
 }
 
-static void
-who_is_not_there_is_missed(void **state)
+TEST(who_is_not_there_is_missed)
 {
-    (void)state;
     write_start("a", (struct proto_node){3, 30}, of_alice, 1);
     write_start("b", bob, of_bob, OF_BOB);
     refused(-ENOENT,
@@ -154,10 +144,8 @@ who_is_not_there_is_missed(void **state)
             "journals name 3 nodes, and they are of 2: name the results folders of all");
 }
 
-static void
-an_answer_needs_its_question(void **state)
+TEST(an_answer_needs_its_question)
 {
-    (void)state;
     const struct gossip_note ends[] = {of_alice[0], of_alice[1], {.event = GOSSIP_MEAN}};
     write_start("a", alice, ends, 3);
     write_start("b", bob, of_bob, 1);
@@ -165,8 +153,7 @@ an_answer_needs_its_question(void **state)
 }
 
 /* All lost power, alice also the end of her journal. Both went on from what they had saved before. */
-static void
-what_was_lost_is_not_missed_if_nothing_came_of_it(void **state)
+TEST(what_was_lost_is_not_missed_if_nothing_came_of_it)
 {
     const struct gossip_note saved[] = {{.event = GOSSIP_BEGAN},
                                         {.event = GOSSIP_SAVED, .number = 7},
@@ -175,7 +162,6 @@ what_was_lost_is_not_missed_if_nothing_came_of_it(void **state)
                                         of_bob[3]};
     const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7},
                                         {.event = GOSSIP_RESULT}};
-    (void)state;
     write_start("a", alice, of_alice, 1);
     write_start("b", bob, saved, 5);
     write_start("b", (struct proto_node){2, 21}, again, 2);
@@ -191,51 +177,42 @@ what_was_lost_is_not_missed_if_nothing_came_of_it(void **state)
 }
 
 /* The same, but the cut came after what was lost. */
-static void
-what_a_checkpoint_needs_is_missed(void **state)
+TEST(what_a_checkpoint_needs_is_missed)
 {
     const struct gossip_note saved[] = {
         of_bob[0], of_bob[1], of_bob[2], {.event = GOSSIP_SAVED, .number = 7}};
     const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7}};
-    (void)state;
     write_start("a", alice, of_alice, 1);
     write_start("b", bob, saved, 4);
     write_start("b", (struct proto_node){2, 21}, again, 1);
     refused(-ENOENT, "a/journal is cut off: b has values from that node which are not in it");
 }
 
-static void
-a_journal_counts_once(void **state)
+TEST(a_journal_counts_once)
 {
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", alice, of_alice, OF_ALICE);
     refused(-EINVAL, "a and b have the journal of the same node");
 }
 
-static void
-what_comes_twice_contradicts(void **state)
+TEST(what_comes_twice_contradicts)
 {
     const struct gossip_note twice[] = {of_bob[0], of_bob[1], of_bob[2], of_bob[2]};
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, twice, 4);
     refused(-EBADMSG, "the journals contradict one another: are they of one run?");
 }
 
-static void
-a_gift_comes_from_whom_was_asked(void **state)
+TEST(a_gift_comes_from_whom_was_asked)
 {
     const struct gossip_note other[] = {
         of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1, .range = 1}};
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, other, 2);
     refused(-EBADMSG, "the journals contradict one another: are they of one run?");
 }
 
-static void
-what_no_node_of_the_job_writes_is_refused(void **state)
+TEST(what_no_node_of_the_job_writes_is_refused)
 {
     static const struct gossip_note notes[] = {
         {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 1, .share = 1},
@@ -244,7 +221,6 @@ what_no_node_of_the_job_writes_is_refused(void **state)
         {.event = GOSSIP_READ, .step = 1, .shards = 0},
         {.event = GOSSIP_READ, .step = 1, .shards = 1 << 12},
     };
-    (void)state;
     write_start("b", bob, of_bob, 1);
     for (size_t k = 0; k < sizeof notes / sizeof *notes; k++) {
         char line[100];
@@ -259,36 +235,13 @@ what_no_node_of_the_job_writes_is_refused(void **state)
     }
 }
 
-static void
-a_journal_of_another_job_is_refused(void **state)
+TEST(a_journal_of_another_job_is_refused)
 {
     const struct replay_parts other = {.job = {JOB + 1, JOB + 2}, .count = 2};
     const struct replay_parts later = {.job = {JOB + 1, JOB}, .count = 2};
-    (void)state;
     write_start("a", alice, of_alice, OF_ALICE);
     assert_int_equal(replay_journals_add(&journals, "a", &other, &why), -EINVAL);
     assert_string_equal(why.line, "a/journal: is of job 000000000000004d, expected "
                                   "000000000000004e as in job.json");
     assert_int_equal(replay_journals_add(&journals, "a", &later, &why), 0); /* its first part */
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pieces_have_both_ends, begin, end),
-        cmocka_unit_test_setup_teardown(a_folder_has_several_starts, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_not_there_is_missed, begin, end),
-        cmocka_unit_test_setup_teardown(who_is_not_there_is_missed, begin, end),
-        cmocka_unit_test_setup_teardown(an_answer_needs_its_question, begin, end),
-        cmocka_unit_test_setup_teardown(what_was_lost_is_not_missed_if_nothing_came_of_it, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(what_a_checkpoint_needs_is_missed, begin, end),
-        cmocka_unit_test_setup_teardown(a_journal_counts_once, begin, end),
-        cmocka_unit_test_setup_teardown(what_comes_twice_contradicts, begin, end),
-        cmocka_unit_test_setup_teardown(a_gift_comes_from_whom_was_asked, begin, end),
-        cmocka_unit_test_setup_teardown(what_no_node_of_the_job_writes_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_journal_of_another_job_is_refused, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* Residuals: names and places within lists, buffers that stay as long as they are held. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/layers/layer.h"
+#include "tests/support/test.h"
 
 #define DENSE(n)                                                                                   \
     {                                                                                              \
@@ -53,10 +47,8 @@ open_nested(void)
     return model;
 }
 
-static void
-names_say_the_way_through_the_lists(void **state)
+TEST(names_say_the_way_through_the_lists)
 {
-    (void)state;
     struct nn_model *model = open_nested();
     static const char *const names[] = {
         "0.relu",       "1.residual",    "1.0.dense",  "1.1.residual",  "1.1.0.residual",
@@ -103,10 +95,8 @@ by_hand(const float *params, const float *x, float *y)
     }
 }
 
-static void
-outputs_are_the_sums_in_training_and_evaluation(void **state)
+TEST(outputs_are_the_sums_in_training_and_evaluation)
 {
-    (void)state;
     struct nn_model *model = open_nested();
     const struct nn_context context = {.seed = 1};
     float params[78], first[ROWS * 3], expected[3];
@@ -136,10 +126,8 @@ outputs_are_the_sums_in_training_and_evaluation(void **state)
     nn_model_destroy(&model);
 }
 
-static void
-lists_nest_four_deep_and_no_deeper(void **state)
+TEST(lists_nest_four_deep_and_no_deeper)
 {
-    (void)state;
     for (unsigned depth = 4; depth <= 5; depth++) {
         struct nn_layer_spec layers[12] = {DENSE(2)};
         struct nn_model *model;
@@ -156,15 +144,4 @@ lists_nest_four_deep_and_no_deeper(void **state)
             why.line, depth == 4 ? "" : "layer 1.0.0.0.0 (residual): nested more than 4 deep");
         nn_model_destroy(&model);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_say_the_way_through_the_lists),
-        cmocka_unit_test(outputs_are_the_sums_in_training_and_evaluation),
-        cmocka_unit_test(lists_nest_four_deep_and_no_deeper),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,10 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/net/discover_resolve.h"
+#include "tests/support/test.h"
 
 enum { DEADLINE_MS = 60000 };
 
@@ -46,10 +40,8 @@ wait_for_news(struct resolve *resolve, struct proto_endpoint *name, char address
     return any;
 }
 
-static void
-a_name_that_is_found_late_is_told_twice(void **state)
+TEST(a_name_that_is_found_late_is_told_twice)
 {
-    (void)state;
     const struct proto_endpoint names[] = {{"pc3", 20000}, {"127.0.0.1", 20001}};
     struct proto_endpoint name;
     char address[PROTO_HOST_MAX];
@@ -65,11 +57,4 @@ a_name_that_is_found_late_is_told_twice(void **state)
     struct proto_endpoint known[4];
     assert_int_equal(resolve_known(resolve, known, 4), 2);
     resolve_destroy(&resolve);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_name_that_is_found_late_is_told_twice)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

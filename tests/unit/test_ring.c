@@ -1,17 +1,9 @@
 /* The ring all-reduce: a worked example step by step, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "compress/coding.h"
 #include "tests/support/mutant.h"
 #include "tests/support/rings.h"
+#include "tests/support/test.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1 };
 
@@ -52,10 +44,8 @@ on_its_way(const struct rings *rings, unsigned node, unsigned chunk)
     return value;
 }
 
-static void
-four_peers_sum_in_six_steps_as_in_the_lecture(void **state)
+TEST(four_peers_sum_in_six_steps_as_in_the_lecture)
 {
-    (void)state;
     static const struct {
         unsigned chunk;
         int32_t sum;
@@ -84,10 +74,8 @@ four_peers_sum_in_six_steps_as_in_the_lecture(void **state)
     rings_destroy(&rings);
 }
 
-static void
-small_buckets_take_one_step(void **state)
+TEST(small_buckets_take_one_step)
 {
-    (void)state;
     static const struct core_bucket bucket = {0, 4};
     struct rand rand = {1};
     struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
@@ -133,19 +121,15 @@ right_with_one_twice(uint64_t mutants)
     return right_at_the_end(rings);
 }
 
-static void
-a_direct_contribution_counts_once(void **state)
+TEST(a_direct_contribution_counts_once)
 {
-    (void)state;
     assert_true(right_with_one_twice(0));
     assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN));
     assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN | MUTANT_DIRECT));
 }
 
-static void
-alone_nothing_is_sent(void **state)
+TEST(alone_nothing_is_sent)
 {
-    (void)state;
     static const struct core_bucket buckets[2] = {{3, 9}, {0, 3}};
     struct rand rand = {1};
     struct rings *rings = rings_new(1, buckets, 2, 1, 16, &rand);
@@ -158,10 +142,8 @@ alone_nothing_is_sent(void **state)
     rings_destroy(&rings);
 }
 
-static void
-what_comes_before_the_bucket_is_kept(void **state)
+TEST(what_comes_before_the_bucket_is_kept)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = example(&rand);
     for (unsigned i = 1; i < 4; i++)
@@ -212,10 +194,8 @@ after(const struct proto_msg *msg, const int32_t *body, size_t size, struct prot
 
 static const struct proto_node third = {4, 1};
 
-static void
-a_chunk_that_contradicts_the_plan_breaks_it(void **state)
+TEST(a_chunk_that_contradicts_the_plan_breaks_it)
 {
-    (void)state;
     const int32_t body[2] = {12, 12};
     struct proto_msg good = good_chunk(body);
     assert_int_equal(after(&good, body, 4, third), COLLECTIVE_RUNNING);
@@ -250,10 +230,8 @@ a_chunk_that_contradicts_the_plan_breaks_it(void **state)
     assert_int_not_equal(after(&gather, body, 4, third), COLLECTIVE_FINAL);
 }
 
-static void
-a_chunk_of_another_plan_is_only_kept(void **state)
+TEST(a_chunk_of_another_plan_is_only_kept)
 {
-    (void)state;
     const int32_t body[1] = {12};
     struct proto_msg msg = good_chunk(body);
     msg.chunk.plan_hash = 2;
@@ -264,10 +242,8 @@ a_chunk_of_another_plan_is_only_kept(void **state)
 }
 
 /* Of the next round, which then begins, before this node has computed anything of it. */
-static void
-a_chunk_that_came_early_says_which_state_it_is_of(void **state)
+TEST(a_chunk_that_came_early_says_which_state_it_is_of)
 {
-    (void)state;
     int32_t body[1] = {12};
     for (uint64_t other = 0; other < 2; other++) {
         struct rand rand = {1};
@@ -315,10 +291,8 @@ right_with_one_of_another_plan(uint64_t mutants)
     return right_at_the_end(rings);
 }
 
-static void
-what_waits_is_not_taken_of_another_plan(void **state)
+TEST(what_waits_is_not_taken_of_another_plan)
 {
-    (void)state;
     assert_true(right_with_one_of_another_plan(0));
     assert_true(right_with_one_of_another_plan(MUTANT_COVERAGE));
     assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE));
@@ -360,10 +334,8 @@ right_with_some_of_other_rounds(uint64_t mutants)
     return right_at_the_end(rings);
 }
 
-static void
-what_waits_is_not_taken_of_another_round(void **state)
+TEST(what_waits_is_not_taken_of_another_round)
 {
-    (void)state;
     assert_true(right_with_some_of_other_rounds(0));
     assert_false(right_with_some_of_other_rounds(MUTANT_DRAIN_ROUND));
 }
@@ -398,18 +370,14 @@ with_a_shard_twice(uint64_t mutants)
     return status;
 }
 
-static void
-a_shard_that_is_counted_twice_ends_a_direct_sum(void **state)
+TEST(a_shard_that_is_counted_twice_ends_a_direct_sum)
 {
-    (void)state;
     assert_int_equal(with_a_shard_twice(0), COLLECTIVE_BROKEN);
     assert_int_equal(with_a_shard_twice(MUTANT_DIRECT), COLLECTIVE_RUNNING);
 }
 
-static void
-frames_kept_are_bounded(void **state)
+TEST(frames_kept_are_bounded)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = example(&rand);
     static struct rings_message message;
@@ -428,24 +396,4 @@ frames_kept_are_bounded(void **state)
     collective_tick(ring);
     assert_int_equal(ring->kept_count, 0);
     rings_destroy(&rings);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(four_peers_sum_in_six_steps_as_in_the_lecture),
-        cmocka_unit_test(small_buckets_take_one_step),
-        cmocka_unit_test(a_direct_contribution_counts_once),
-        cmocka_unit_test(alone_nothing_is_sent),
-        cmocka_unit_test(what_comes_before_the_bucket_is_kept),
-        cmocka_unit_test(a_chunk_that_contradicts_the_plan_breaks_it),
-        cmocka_unit_test(a_chunk_of_another_plan_is_only_kept),
-        cmocka_unit_test(a_chunk_that_came_early_says_which_state_it_is_of),
-        cmocka_unit_test(what_waits_is_not_taken_of_another_plan),
-        cmocka_unit_test(what_waits_is_not_taken_of_another_round),
-        cmocka_unit_test(a_shard_that_is_counted_twice_ends_a_direct_sum),
-        cmocka_unit_test(frames_kept_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

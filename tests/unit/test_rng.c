@@ -1,17 +1,9 @@
 /* Philox gives the published vectors; streams of different keys and rows differ. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "nn/rng.h"
+#include "tests/support/test.h"
 
-static void
-philox_gives_the_published_vectors(void **state)
+TEST(philox_gives_the_published_vectors)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], out[4];
     } vector[] = {
@@ -30,10 +22,8 @@ philox_gives_the_published_vectors(void **state)
     }
 }
 
-static void
-every_part_of_a_key_matters(void **state)
+TEST(every_part_of_a_key_matters)
 {
-    (void)state;
     struct rng_key base = rng_key(1, RNG_DROPOUT, 2, 3);
     struct rng_key other[] = {rng_key(2, RNG_DROPOUT, 2, 3), rng_key(1, RNG_INIT, 2, 3),
                               rng_key(1, RNG_DROPOUT, 3, 2), rng_key(1, RNG_DROPOUT, 2, 4)};
@@ -49,10 +39,8 @@ every_part_of_a_key_matters(void **state)
     assert_memory_not_equal(a, b, sizeof a);
 }
 
-static void
-uniform_numbers_lie_inside_and_average_one_half(void **state)
+TEST(uniform_numbers_lie_inside_and_average_one_half)
 {
-    (void)state;
     enum { N = 40000 };
     double sum = 0, squares = 0;
     for (size_t i = 0; i < N / 4; i++) {
@@ -71,15 +59,4 @@ uniform_numbers_lie_inside_and_average_one_half(void **state)
     assert_true(sum / N < 0.5 + 5 * 0.00145);
     assert_true(squares / N > 1.0 / 3 - 5 * 0.0015);
     assert_true(squares / N < 1.0 / 3 + 5 * 0.0015);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_vectors),
-        cmocka_unit_test(every_part_of_a_key_matters),
-        cmocka_unit_test(uniform_numbers_lie_inside_and_average_one_half),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* What of a round counts when its plan ends: all of it for the next plan, of pieces one with the same cuts; nothing if the total
  * was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "mesh/core/group/contribution.h"
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum {
     SHARDS = 2,
@@ -89,10 +82,8 @@ computed(void)
     return lone;
 }
 
-static void
-what_a_dropped_plan_computed_is_not_computed_again(void **state)
+TEST(what_a_dropped_plan_computed_is_not_computed_again)
 {
-    (void)state;
     unsigned fresh;
     struct lone *lone = computed();
     struct core_stats stats;
@@ -106,10 +97,8 @@ what_a_dropped_plan_computed_is_not_computed_again(void **state)
     lone_destroy(&lone);
 }
 
-static void
-after_a_damaged_total_all_pieces_are_computed_again(void **state)
+TEST(after_a_damaged_total_all_pieces_are_computed_again)
 {
-    (void)state;
     unsigned fresh;
     struct lone *lone = computed();
     give_zeros(lone);
@@ -141,10 +130,8 @@ say_whole_plan(struct lone *lone, uint64_t counter)
 }
 
 /* Node 3 finds each time that the total is wrong, and drops the plan before this node has the total. */
-static void
-what_plans_that_are_dropped_again_and_again_have_is_computed_again(void **state)
+TEST(what_plans_that_are_dropped_again_and_again_have_is_computed_again)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2});
     lone_meet(lone, 3);
     lone_beat(lone, 3, 0, true);
@@ -293,10 +280,8 @@ gradient_comes(unsigned stage, unsigned shard)
  * stage began again. Then shard 0 was done in both, and what the last stage had of it is used up; shard 1 is in the
  * first one's sum of before, and in the last one's not yet. When it goes to another node, the first stage begins
  * again, and needs shard 0 of the last one. */
-static void
-with_tied_ends_the_last_stage_begins_again_with_the_first(void **state)
+TEST_WITH(with_tied_ends_the_last_stage_begins_again_with_the_first, open_pieces, close_pieces)
 {
-    (void)state;
     core.config.stages.tied = true;
     plan_of_ends(7);
     for (unsigned shard = 0; shard < FEW; shard++)
@@ -343,10 +328,8 @@ compute_ends(uint64_t shards, bool fresh)
 }
 
 /* What it says has been written when no more was to be computed. */
-static void
-the_last_bucket_is_written_again_when_shards_come(void **state)
+TEST_WITH(the_last_bucket_is_written_again_when_shards_come, open_pieces, close_pieces)
 {
-    (void)state;
     core.config.stages.schedule = SCHEDULE_1F1B;
     plan_of_ends(1);
     compute_ends(1, true);
@@ -394,10 +377,8 @@ stage_is_computed_anew(uint16_t bucket, unsigned stage)
     assert_int_equal(pieces_ready(pieces, &core), BUCKETS);
 }
 
-static void
-nothing_of_other_cuts_is_kept(void **state)
+TEST_WITH(nothing_of_other_cuts_is_kept, open_pieces, close_pieces)
 {
-    (void)state;
     stage_is_computed_anew(1, 1);
     stage_is_computed_anew(2, 1);
     stage_is_computed_anew(1, 1); /* as they were */
@@ -406,20 +387,4 @@ nothing_of_other_cuts_is_kept(void **state)
     plan_of_ends(1); /* as many shards, and one more cut */
     compute_ends(1, true);
     assert_int_equal(own[core.buckets[1].first], 0);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_dropped_plan_computed_is_not_computed_again),
-        cmocka_unit_test(after_a_damaged_total_all_pieces_are_computed_again),
-        cmocka_unit_test_setup_teardown(with_tied_ends_the_last_stage_begins_again_with_the_first,
-                                        open_pieces, close_pieces),
-        cmocka_unit_test_setup_teardown(the_last_bucket_is_written_again_when_shards_come,
-                                        open_pieces, close_pieces),
-        cmocka_unit_test_setup_teardown(nothing_of_other_cuts_is_kept, open_pieces, close_pieces),
-        cmocka_unit_test(what_plans_that_are_dropped_again_and_again_have_is_computed_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,13 @@
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "nn/files/disk.h"
+#include "tests/support/test.h"
 
 enum { PARAMS = 2 * 3 + 2 + 2 };
 
@@ -49,6 +43,8 @@ unmake(void **state)
     unlink(path);
     return rmdir(dir);
 }
+
+TEST_ALL(make, unmake)
 
 static const char header_text[] =
     "{\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
@@ -103,10 +99,8 @@ parse(const uint8_t *data, size_t size)
     return rc;
 }
 
-static void
-the_bytes_are_those_of_the_format(void **state)
+TEST(the_bytes_are_those_of_the_format)
 {
-    (void)state;
     uint8_t *data;
     size_t size;
     float params[PARAMS];
@@ -124,10 +118,8 @@ the_bytes_are_those_of_the_format(void **state)
     free(data);
 }
 
-static void
-metadata_is_written_first_and_ignored_by_the_reader(void **state)
+TEST(metadata_is_written_first_and_ignored_by_the_reader)
 {
-    (void)state;
     const char *const metadata[] = {"format", "pt", "run", "a \"quoted\"\nname", NULL};
     const char expected[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"run\":\"a \\\"quoted\\\"\\nname\"},\"0.dense";
@@ -147,10 +139,8 @@ metadata_is_written_first_and_ignored_by_the_reader(void **state)
     assert_non_null(strstr(why.line, "UTF-8"));
 }
 
-static void
-other_orders_and_spacing_are_read(void **state)
+TEST(other_orders_and_spacing_are_read)
 {
-    (void)state;
     size_t size;
     uint8_t *data = compose(
         "{ \"2.dense.weight\" : {\"shape\":[1,2],\"data_offsets\":[32,40],\"dtype\":\"F32\"},\n"
@@ -161,10 +151,8 @@ other_orders_and_spacing_are_read(void **state)
     free(data);
 }
 
-static void
-every_truncation_and_every_surplus_byte_is_refused(void **state)
+TEST(every_truncation_and_every_surplus_byte_is_refused)
 {
-    (void)state;
     size_t size;
     uint8_t *data = compose(header_text, &size);
     assert_int_equal(parse(data, size), 0);
@@ -184,10 +172,8 @@ every_truncation_and_every_surplus_byte_is_refused(void **state)
 }
 
 /* The data carry no checksum, but in the header every bit counts. */
-static void
-every_flipped_bit_of_the_header_is_refused(void **state)
+TEST(every_flipped_bit_of_the_header_is_refused)
 {
-    (void)state;
     size_t size;
     uint8_t *data = compose(header_text, &size);
     for (size_t bit = 0; bit < 8 * (8 + strlen(header_text)); bit++) {
@@ -209,10 +195,8 @@ every_flipped_bit_of_the_header_is_refused(void **state)
     "{" W "," B ",\"2.dense.weight\":{\"dtype\":" dtype ",\"shape\":" shape                        \
     ",\"data_offsets\":" offsets "}}"
 
-static void
-wrong_headers_are_refused_with_the_reason(void **state)
+TEST(wrong_headers_are_refused_with_the_reason)
 {
-    (void)state;
     static const struct {
         const char *header;
         int rc;
@@ -268,10 +252,8 @@ wrong_headers_are_refused_with_the_reason(void **state)
     "\"1.num_batches_tracked\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[40,48]}"
 
 /* The parameters are 0..9 in the order of the file. */
-static void
-names_of_pytorch_go_by_order(void **state)
+TEST(names_of_pytorch_go_by_order)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t extra;     /* bytes behind the tensors */
@@ -351,10 +333,8 @@ names_of_pytorch_go_by_order(void **state)
 }
 
 /* Which of two comes first is not in letters, where both have the same shape. */
-static void
-names_without_an_order_are_refused(void **state)
+TEST(names_without_an_order_are_refused)
 {
-    (void)state;
     static const struct nn_layer_spec layer[] = {{.kind = NN_DENSE, .units = 2, .no_bias = true},
                                                  {.kind = NN_DENSE, .units = 2, .no_bias = true}};
     static const char *const names[][2] = {{"a.weight", "b.weight"}, {"a1.weight", "a2.weight"}};
@@ -379,10 +359,8 @@ names_without_an_order_are_refused(void **state)
 }
 
 /* A file of the model above, one number of which is not finite. */
-static void
-numbers_that_are_not_finite_are_refused_by_tensor(void **state)
+TEST(numbers_that_are_not_finite_are_refused_by_tensor)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     static const char *const text[] = {"is NaN", "is infinity", "is -infinity"};
     for (size_t i = 0; i < 3; i++) {
@@ -395,10 +373,8 @@ numbers_that_are_not_finite_are_refused_by_tensor(void **state)
     }
 }
 
-static void
-announced_sizes_are_not_believed(void **state)
+TEST(announced_sizes_are_not_believed)
 {
-    (void)state;
     size_t size;
     uint8_t *data = compose(header_text, &size);
     memset(data, 0xff, 8);
@@ -427,10 +403,8 @@ announced_sizes_are_not_believed(void **state)
     free(text);
 }
 
-static void
-a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
+TEST(a_full_disk_gives_a_clear_line_and_leaves_nothing)
 {
-    (void)state;
     struct rlimit old_limit, limit;
     unlink(path);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
@@ -453,10 +427,8 @@ a_full_disk_gives_a_clear_line_and_leaves_nothing(void **state)
     assert_int_equal(write_sample(NULL), 0);
 }
 
-static void
-of_a_file_that_is_too_large_only_the_head_is_read(void **state)
+TEST(of_a_file_that_is_too_large_only_the_head_is_read)
 {
-    (void)state;
     float params[PARAMS];
     assert_int_equal(write_sample(NULL), 0);
     assert_int_equal(truncate(path, 1L << 40), 0); /* sparse */
@@ -466,24 +438,4 @@ of_a_file_that_is_too_large_only_the_head_is_read(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(safetensors_read(path, model, params, &why), -ENOENT);
     assert_non_null(strstr(why.line, ": No such file"));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_are_those_of_the_format),
-        cmocka_unit_test(metadata_is_written_first_and_ignored_by_the_reader),
-        cmocka_unit_test(other_orders_and_spacing_are_read),
-        cmocka_unit_test(every_truncation_and_every_surplus_byte_is_refused),
-        cmocka_unit_test(every_flipped_bit_of_the_header_is_refused),
-        cmocka_unit_test(wrong_headers_are_refused_with_the_reason),
-        cmocka_unit_test(names_of_pytorch_go_by_order),
-        cmocka_unit_test(names_without_an_order_are_refused),
-        cmocka_unit_test(numbers_that_are_not_finite_are_refused_by_tensor),
-        cmocka_unit_test(announced_sizes_are_not_believed),
-        cmocka_unit_test(a_full_disk_gives_a_clear_line_and_leaves_nothing),
-        cmocka_unit_test(of_a_file_that_is_too_large_only_the_head_is_read),
-    };
-    return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -2,11 +2,8 @@
 #include "node/commands/command.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { BYTES = 256, DRAWS = 20000 };
 
@@ -32,12 +29,10 @@ draw_all(const float *z, double temperature, uint64_t top_k, unsigned count[BYTE
     }
 }
 
-static void
-bytes_come_as_often_as_their_odds_say(void **state)
+TEST(bytes_come_as_often_as_their_odds_say)
 {
     float z[BYTES];
     unsigned count[BYTES];
-    (void)state;
     three(z);
     draw_all(z, 1, 0, count);
     assert_in_range(count['a'], DRAWS * 3 / 5 - 1, DRAWS * 3 / 5 + 1);
@@ -49,12 +44,10 @@ bytes_come_as_often_as_their_odds_say(void **state)
     assert_in_range(count['z'], DRAWS / BYTES - 8, DRAWS / BYTES + 8);
 }
 
-static void
-top_k_leaves_the_likeliest_and_the_lower_of_equals(void **state)
+TEST(top_k_leaves_the_likeliest_and_the_lower_of_equals)
 {
     float z[BYTES];
     unsigned count[BYTES];
-    (void)state;
     three(z);
     draw_all(z, 1, 2, count);
     assert_int_equal(count['a'] + count['b'], DRAWS);
@@ -63,22 +56,18 @@ top_k_leaves_the_likeliest_and_the_lower_of_equals(void **state)
     assert_int_equal(count['a'], DRAWS);
 }
 
-static void
-temperature_0_takes_the_largest(void **state)
+TEST(temperature_0_takes_the_largest)
 {
     float z[BYTES];
-    (void)state;
     three(z);
     assert_int_equal(sample_draw(z, 0, 0, 0.999), 'a');
     z['b'] = z['c'] = 2;
     assert_int_equal(sample_draw(z, 0, 0, 0.999), 'b');
 }
 
-static void
-what_is_not_finite_is_no_byte(void **state)
+TEST(what_is_not_finite_is_no_byte)
 {
     float z[BYTES];
-    (void)state;
     three(z);
     z[255] = NAN;
     assert_int_equal(sample_draw(z, 1, 0, 0.5), -1);
@@ -86,11 +75,9 @@ what_is_not_finite_is_no_byte(void **state)
     assert_int_equal(sample_draw(z, 0, 3, 0.5), -1);
 }
 
-static void
-extreme_outputs_and_temperatures_give_a_byte(void **state)
+TEST(extreme_outputs_and_temperatures_give_a_byte)
 {
     float z[BYTES];
-    (void)state;
     for (size_t i = 0; i < BYTES; i++)
         z[i] = i % 2 ? 3e38f : -3e38f;
     assert_int_equal(sample_draw(z, 1e-300, 0, 0.5) % 2, 1);
@@ -98,17 +85,4 @@ extreme_outputs_and_temperatures_give_a_byte(void **state)
     memset(z, 0, sizeof z);
     assert_int_equal(sample_draw(z, 1, 0, 0x1p-33), 0);
     assert_int_equal(sample_draw(z, 1, 0, 1 - 0x1p-33), 255);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_as_often_as_their_odds_say),
-        cmocka_unit_test(top_k_leaves_the_likeliest_and_the_lower_of_equals),
-        cmocka_unit_test(temperature_0_takes_the_largest),
-        cmocka_unit_test(what_is_not_finite_is_no_byte),
-        cmocka_unit_test(extreme_outputs_and_temperatures_give_a_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

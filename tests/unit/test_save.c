@@ -10,18 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { SIZE = 100000, NEVER = -1, SHORT = 70000 };
 
@@ -241,6 +236,8 @@ tear_down(void **unused)
     return rmdir(dir);
 }
 
+TEST_EACH(set_up, tear_down)
+
 /* What a start after now would find. */
 static uint64_t
 newest(void)
@@ -265,10 +262,8 @@ step_is_saved(uint64_t step)
     return there(step);
 }
 
-static void
-three_are_kept_and_the_newest_is_found(void **unused)
+TEST(three_are_kept_and_the_newest_is_found)
 {
-    (void)unused;
     for (uint64_t step = 1; step <= 5; step++)
         WAIT_FOR(step_is_saved(step));
     at_step(6);
@@ -279,10 +274,8 @@ three_are_kept_and_the_newest_is_found(void **unused)
     assert_int_equal(look(&said.warnings), 0);
 }
 
-static void
-what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name(void **unused)
+TEST(what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name)
 {
-    (void)unused;
     at_step(1);
     atomic_store(&fault.calls, 0);
     save_step(save, &state, 1, 1);
@@ -296,10 +289,8 @@ what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name(void **unused)
     assert_int_equal(atomic_load(&befores), 2);
 }
 
-static void
-what_is_held_has_no_name_before_its_release(void **unused)
+TEST(what_is_held_has_no_name_before_its_release)
 {
-    (void)unused;
     at_step(1);
     assert_true(save_begin(save, &state, true));
     at_step(2);
@@ -317,10 +308,8 @@ what_is_held_has_no_name_before_its_release(void **unused)
     assert_true(there(3));
 }
 
-static void
-the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
+TEST(the_last_is_not_written_twice_and_nothing_before_the_first_round)
 {
-    (void)unused;
     header = (struct state_header){0};
     assert_int_equal(save_last(save, &state, &why), 0);
     assert_false(there(0));
@@ -336,10 +325,8 @@ the_last_is_not_written_twice_and_nothing_before_the_first_round(void **unused)
     assert_true(atomic_load(&fault.calls) > 0);
 }
 
-static void
-a_disk_that_hangs_does_not_stop_the_trainer(void **unused)
+TEST(a_disk_that_hangs_does_not_stop_the_trainer)
 {
-    (void)unused;
     atomic_store(&fault.hang, true);
     at_step(1);
     save_step(save, &state, 1, 1);
@@ -357,10 +344,8 @@ a_disk_that_hangs_does_not_stop_the_trainer(void **unused)
     assert_int_equal(newest(), 5);
 }
 
-static void
-whichever_call_fails_it_is_said_and_the_next_one_succeeds(void **unused)
+TEST(whichever_call_fails_it_is_said_and_the_next_one_succeeds)
 {
-    (void)unused;
     static const int errors[] = {ENOSPC, EIO, EROFS, EDQUOT};
     unsigned failures = 0;
     uint64_t step = 1;
@@ -397,10 +382,8 @@ whichever_call_fails_it_is_said_and_the_next_one_succeeds(void **unused)
     assert_true(failures >= 4 * 8);
 }
 
-static void
-a_disk_that_stays_full_is_said_once(void **unused)
+TEST(a_disk_that_stays_full_is_said_once)
 {
-    (void)unused;
     at_step(1);
     assert_int_equal(save_last(save, &state, &why), 0);
     atomic_store(&fault.error, ENOSPC);
@@ -421,10 +404,8 @@ a_disk_that_stays_full_is_said_once(void **unused)
     assert_int_equal(newest(), 9);
 }
 
-static void
-pages_are_read_for_others(void **unused)
+TEST(pages_are_read_for_others)
 {
-    (void)unused;
     at_step(1);
     assert_int_equal(save_last(save, &state, &why), 0);
     static const struct {
@@ -449,10 +430,8 @@ pages_are_read_for_others(void **unused)
     assert_int_equal(look(&said.answers), answers);
 }
 
-static void
-without_a_choice_nodes_that_step_together_save_the_same_steps(void **unused)
+TEST(without_a_choice_nodes_that_step_together_save_the_same_steps)
 {
-    (void)unused;
     assert_int_equal(save_interval(100), 1);
     assert_int_equal(save_interval(30), 1);
     assert_int_equal(save_interval(29), 2);
@@ -467,23 +446,4 @@ without_a_choice_nodes_that_step_together_save_the_same_steps(void **unused)
     assert_int_equal(save_last(save, &state, &why), 0);
     for (uint64_t step = 1; step < 64; step++)
         assert_false(there(step));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(three_are_kept_and_the_newest_is_found),
-        CASE(what_a_checkpoint_speaks_of_is_synced_before_it_has_its_name),
-        CASE(what_is_held_has_no_name_before_its_release),
-        CASE(the_last_is_not_written_twice_and_nothing_before_the_first_round),
-        CASE(a_disk_that_hangs_does_not_stop_the_trainer),
-        CASE(whichever_call_fails_it_is_said_and_the_next_one_succeeds),
-        CASE(a_disk_that_stays_full_is_said_once),
-        CASE(pages_are_read_for_others),
-        CASE(without_a_choice_nodes_that_step_together_save_the_same_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,15 @@
 /* test_save_parts.c - checkpoints of a node that holds only some stages: what a folder has is found, and is never taken for the
  * whole. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "nn/files/checkpoint.h"
 #include "nn/files/disk.h"
 #include "node/train/save.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { TENSORS = 5, ALL = (1 << TENSORS) - 1, JOB = 3, NUMERICS = 4, PART = 0x0d, OTHER = 0x12 };
 
@@ -133,10 +126,8 @@ find(unsigned tensors, uint64_t step, struct why *why)
     return rc;
 }
 
-static void
-test_ranges_are_known_by_their_spans(void **unused)
+TEST(test_ranges_are_known_by_their_spans)
 {
-    (void)unused;
     struct state state;
     struct state_extent extent[STATE_EXTENTS_MAX];
     struct state_range range[STATE_RANGES_MAX];
@@ -171,11 +162,26 @@ test_ranges_are_known_by_their_spans(void **unused)
     state_fini(&state);
 }
 
-/* A node that starts again first asks what it has, and then holds that. */
-static void
-test_a_part_is_resumed(void **unused)
+static int
+make_folder(void **unused)
 {
     (void)unused;
+    strcpy(dir, "/tmp/test_save_parts_XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int
+remove_folder(void **unused)
+{
+    (void)unused;
+    checkpoint_forget(dir, JOB, false);
+    checkpoint_forget(dir, JOB, true);
+    return rmdir(dir);
+}
+
+/* A node that starts again first asks what it has, and then holds that. */
+TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
+{
     struct state state, expected;
     struct checkpoint_found found;
     struct state_range range[STATE_RANGES_MAX];
@@ -203,10 +209,8 @@ test_a_part_is_resumed(void **unused)
 }
 
 /* It is used by whoever holds some of it, and of the whole by all. The others are told what is missing. */
-static void
-test_a_part_is_not_taken_for_more(void **unused)
+TEST_WITH(test_a_part_is_not_taken_for_more, make_folder, remove_folder)
 {
-    (void)unused;
     struct why why;
     write_part(PART, 7, JOB);
     assert_int_equal(find(0x01, 7, &why), 0);
@@ -234,10 +238,8 @@ test_a_part_is_not_taken_for_more(void **unused)
 }
 
 /* As train.from, verify and convert read it. */
-static void
-test_a_part_is_refused_where_the_whole_is_read(void **unused)
+TEST_WITH(test_a_part_is_refused_where_the_whole_is_read, make_folder, remove_folder)
 {
-    (void)unused;
     struct why why;
     struct state state;
     char path[DISK_PATH_MAX];
@@ -254,10 +256,8 @@ test_a_part_is_refused_where_the_whole_is_read(void **unused)
     state_fini(&state);
 }
 
-static void
-test_half_a_file_and_that_of_another_run_are_passed_over(void **unused)
+TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder, remove_folder)
 {
-    (void)unused;
     struct state state;
     struct why why;
     struct stat status;
@@ -285,10 +285,8 @@ test_half_a_file_and_that_of_another_run_are_passed_over(void **unused)
 }
 
 /* Files of one step and size, of other parts: no page of one is taken for one of the other. */
-static void
-test_pages_of_other_parts_do_not_fit(void **unused)
+TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
 {
-    (void)unused;
     struct state state[2];
     struct checkpoint file[2];
     uint8_t *image[2];
@@ -317,23 +315,6 @@ test_pages_of_other_parts_do_not_fit(void **unused)
 }
 
 static int
-make_folder(void **unused)
-{
-    (void)unused;
-    strcpy(dir, "/tmp/test_save_parts_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int
-remove_folder(void **unused)
-{
-    (void)unused;
-    checkpoint_forget(dir, JOB, false);
-    checkpoint_forget(dir, JOB, true);
-    return rmdir(dir);
-}
-
-static int
 set_up(void **unused)
 {
     (void)unused;
@@ -352,18 +333,4 @@ tear_down(void **unused)
     return 0;
 }
 
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_are_known_by_their_spans),
-        IN_A_FOLDER(test_a_part_is_resumed),
-        IN_A_FOLDER(test_a_part_is_not_taken_for_more),
-        IN_A_FOLDER(test_a_part_is_refused_where_the_whole_is_read),
-        IN_A_FOLDER(test_half_a_file_and_that_of_another_run_are_passed_over),
-        IN_A_FOLDER(test_pages_of_other_parts_do_not_fit),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_ALL(set_up, tear_down)

@@ -1,12 +1,6 @@
 /* test_scenario.c - scenarios as people write them, right and wrong, and the lines that harnesses read. */
 #include "tests/support/scenario.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 /* The expansion of `text` as lines separated by `;`, or the error. */
 static int
@@ -59,10 +53,8 @@ static const struct {
     {"nodes: 2\nevents: [{at: 8, disk_full: 1}]", "8.000 disk_full 1;2 2 8000"},
 };
 
-static void
-events_become_lines_in_the_order_of_time(void **state)
+TEST(events_become_lines_in_the_order_of_time)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
         char lines[1024];
         if (lines_of(good[k].text, 0, lines, sizeof lines) || strcmp(lines, good[k].lines) != 0)
@@ -123,10 +115,8 @@ static const struct {
     {"nodes: 2\nrandom: 5", "random = 5"},
 };
 
-static void
-what_is_wrong_is_said_with_file_line_and_key(void **state)
+TEST(what_is_wrong_is_said_with_file_line_and_key)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         struct why why;
         if (lines_of(bad[k].text, 0, why.line, sizeof why.line) == 0 ||
@@ -136,10 +126,8 @@ what_is_wrong_is_said_with_file_line_and_key(void **state)
 }
 
 /* Each draw is checked by the expansion: nobody dies twice, nobody starts who runs. */
-static void
-every_random_draw_is_a_scenario_and_the_seed_decides_it(void **state)
+TEST(every_random_draw_is_a_scenario_and_the_seed_decides_it)
 {
-    (void)state;
     static const char text[] = "nodes: 4\nseed: 7\nrandom: {seconds: 10, faults: 20, kinds: [kill, "
                                "pause, split, cut, slow, loss, join, power, disk_full]}";
     static char first[16384], again[16384];
@@ -153,15 +141,4 @@ every_random_draw_is_a_scenario_and_the_seed_decides_it(void **state)
     assert_int_equal(lines_of(text, 0, first, sizeof first), 0);
     assert_int_equal(lines_of(text, 7, again, sizeof again), 0);
     assert_string_equal(first, again);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_become_lines_in_the_order_of_time),
-        cmocka_unit_test(what_is_wrong_is_said_with_file_line_and_key),
-        cmocka_unit_test(every_random_draw_is_a_scenario_and_the_seed_decides_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

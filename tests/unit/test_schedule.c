@@ -1,20 +1,13 @@
 /* The orders of the papers, memory, and random courses with late messages and dead members.
  *
  *     build/gcc/tests/unit/test_schedule 10000       so many random courses */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "mesh/core/pipeline/schedule.h"
 #include "proto/bits.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { STAGES = 6, SHARDS = 16, MEMBERS = 8, MAIL = 4096, GONE = MEMBERS, LATE = 20 };
 
@@ -297,10 +290,8 @@ play_equal(enum schedule_rule rule, unsigned k, unsigned m, char order[][512])
 }
 
 /* Huang et al., NeurIPS 2019, figure 2c. */
-static void
-gpipe_is_the_order_of_its_paper(void **state)
+TEST(gpipe_is_the_order_of_its_paper)
 {
-    (void)state;
     char order[4][512];
     assert_int_equal(play_equal(SCHEDULE_GPIPE, 4, 4, order), 3 * (4 + 3));
     for (int stage = 0; stage < 4; stage++)
@@ -308,10 +299,8 @@ gpipe_is_the_order_of_its_paper(void **state)
 }
 
 /* Narayanan et al., ICML 2021 (PipeDream-flush), and SC 2021, figure 4, top: four stages, eight micro-batches. */
-static void
-one_forward_one_backward_is_the_order_of_its_paper(void **state)
+TEST(one_forward_one_backward_is_the_order_of_its_paper)
 {
-    (void)state;
     char order[4][512];
     assert_int_equal(play_equal(SCHEDULE_1F1B, 4, 8, order), 3 * (8 + 3));
     assert_string_equal(order[0], "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7 ");
@@ -322,10 +311,8 @@ one_forward_one_backward_is_the_order_of_its_paper(void **state)
 
 /* Qi et al., ICLR 2024, section 2.1 and figure 3, top: gradients of weights begin one micro-batch later with each stage,
  * and what is left of the bubble is (k-1)(F + I - W). */
-static void
-zero_bubble_h1_is_the_order_of_its_paper(void **state)
+TEST(zero_bubble_h1_is_the_order_of_its_paper)
 {
-    (void)state;
     char order[4][512];
     assert_int_equal(play_equal(SCHEDULE_ZB, 4, 8, order), 3 * 8 + 3);
     assert_string_equal(order[0], "F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 "
@@ -338,10 +325,8 @@ zero_bubble_h1_is_the_order_of_its_paper(void **state)
                                   "W4 W5 W6 W7 ");
 }
 
-static void
-the_drawing_in_the_header_is_right(void **state)
+TEST(the_drawing_in_the_header_is_right)
 {
-    (void)state;
     char order[2][512];
     assert_int_equal(play_equal(SCHEDULE_1F1B, 2, 4, order), 15);
     assert_string_equal(order[0], "F0 F1 B0 F2 B1 F3 B2 B3 ");
@@ -351,10 +336,8 @@ the_drawing_in_the_header_is_right(void **state)
     assert_string_equal(order[1], "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3 ");
 }
 
-static void
-with_equal_times_the_bubble_is_that_of_the_formula(void **state)
+TEST(with_equal_times_the_bubble_is_that_of_the_formula)
 {
-    (void)state;
     char order[STAGES][512];
     for (unsigned k = 1; k <= STAGES; k++)
         for (unsigned m = k; m <= SHARDS; m++) {
@@ -365,10 +348,8 @@ with_equal_times_the_bubble_is_that_of_the_formula(void **state)
 }
 
 /* One after the other, and never more than a stage behind the one before. */
-static void
-an_evaluation_has_forwards_only(void **state)
+TEST(an_evaluation_has_forwards_only)
 {
-    (void)state;
     char order[4][512];
     assert_int_equal(play_equal(SCHEDULE_EVALUATE, 4, 8, order), 8 + 3);
     for (int stage = 0; stage < 4; stage++)
@@ -377,10 +358,8 @@ an_evaluation_has_forwards_only(void **state)
 
 /* --- Memory and events ---------------------------------------------------------------------------- */
 
-static void
-room_is_that_of_the_rule(void **state)
+TEST(room_is_that_of_the_rule)
 {
-    (void)state;
     for (unsigned stage = 0; stage < 4; stage++) {
         struct schedule_room room = schedule_room(SCHEDULE_1F1B, 4, stage, 64);
         assert_int_equal(room.held, 4 - stage);
@@ -396,10 +375,8 @@ room_is_that_of_the_rule(void **state)
     }
 }
 
-static void
-what_is_not_wanted_is_not_taken(void **state)
+TEST(what_is_not_wanted_is_not_taken)
 {
-    (void)state;
     struct schedule s, before;
     schedule_init(&s, SCHEDULE_ZB, 3);
     schedule_add(&s, 1, 6);
@@ -420,10 +397,8 @@ what_is_not_wanted_is_not_taken(void **state)
     assert_false(schedule_on_gradient(&s, 2, 0)); /* the last one computes it */
 }
 
-static void
-a_gradient_may_come_before_the_forward_is_computed(void **state)
+TEST(a_gradient_may_come_before_the_forward_is_computed)
 {
-    (void)state;
     struct schedule s;
     struct schedule_piece piece;
     schedule_init(&s, SCHEDULE_1F1B, 3);
@@ -451,10 +426,8 @@ next_is(struct schedule *s, enum schedule_kind kind, unsigned stage)
 }
 
 /* The gradient of the first stage is there before the last one has computed anything. */
-static void
-with_a_shared_weight_the_first_stage_waits_for_the_last(void **state)
+TEST(with_a_shared_weight_the_first_stage_waits_for_the_last)
 {
-    (void)state;
     struct schedule s;
     struct schedule_piece piece;
     schedule_init(&s, SCHEDULE_ZB, 3);
@@ -476,10 +449,8 @@ with_a_shared_weight_the_first_stage_waits_for_the_last(void **state)
     assert_true(schedule_complete(&s));
 }
 
-static void
-a_piece_whose_input_becomes_void_does_not_count(void **state)
+TEST(a_piece_whose_input_becomes_void_does_not_count)
 {
-    (void)state;
     struct schedule s;
     struct schedule_piece piece;
     schedule_init(&s, SCHEDULE_ZB, 2);
@@ -537,10 +508,8 @@ play_random(uint64_t seed)
     free(w);
 }
 
-static void
-in_any_course_all_is_computed_once_and_memory_is_bounded(void **state)
+TEST(in_any_course_all_is_computed_once_and_memory_is_bounded)
 {
-    (void)state;
     for (size_t seed = cases(courses); seed > 0; seed--)
         play_random(seed);
 }
@@ -549,19 +518,5 @@ int
 main(int argc, char **argv)
 {
     courses = argc > 1 ? strtoul(argv[1], NULL, 10) : courses;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpipe_is_the_order_of_its_paper),
-        cmocka_unit_test(one_forward_one_backward_is_the_order_of_its_paper),
-        cmocka_unit_test(zero_bubble_h1_is_the_order_of_its_paper),
-        cmocka_unit_test(the_drawing_in_the_header_is_right),
-        cmocka_unit_test(with_equal_times_the_bubble_is_that_of_the_formula),
-        cmocka_unit_test(an_evaluation_has_forwards_only),
-        cmocka_unit_test(room_is_that_of_the_rule),
-        cmocka_unit_test(what_is_not_wanted_is_not_taken),
-        cmocka_unit_test(a_gradient_may_come_before_the_forward_is_computed),
-        cmocka_unit_test(with_a_shared_weight_the_first_stage_waits_for_the_last),
-        cmocka_unit_test(a_piece_whose_input_becomes_void_does_not_count),
-        cmocka_unit_test(in_any_course_all_is_computed_once_and_memory_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run();
 }

@@ -1,14 +1,9 @@
 /* test_scores.c - what evaluations of a mesh without common steps come to: each shard counts once, whoever tells it, and who
  * knows all of them has the same means. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/train/scores.h"
+#include "tests/support/test.h"
 
 enum { SHARDS = 4, ROWS = 10, LABELS = 2 }; /* shards of 2, 3, 2 and 3 rows */
 
@@ -26,11 +21,9 @@ tell(struct scores *from, struct scores *to)
         scores_hear(to, &score);
 }
 
-static void
-whoever_computed_what_the_means_are_the_same_bits(void **state)
+TEST(whoever_computed_what_the_means_are_the_same_bits)
 {
     struct scores a, b;
-    (void)state;
     for (unsigned mine = 0; mine < 1 << SHARDS; mine++) {
         scores_init(&a, SHARDS, ROWS, LABELS);
         scores_init(&b, SHARDS, ROWS, LABELS);
@@ -51,11 +44,9 @@ whoever_computed_what_the_means_are_the_same_bits(void **state)
     }
 }
 
-static void
-means_are_of_what_is_known(void **state)
+TEST(means_are_of_what_is_known)
 {
     struct scores scores;
-    (void)state;
     scores_init(&scores, SHARDS, ROWS, 0);
     scores_begin(&scores, 1);
     assert_int_equal(scores_means(&scores).rows, 0);
@@ -68,12 +59,10 @@ means_are_of_what_is_known(void **state)
     scores_fini(&scores);
 }
 
-static void
-the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again(void **state)
+TEST(the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again)
 {
     struct scores scores;
     struct proto_score score, other = {.evaluation = 3, .shard = 2, .loss = 0, .correct = 4};
-    (void)state;
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 3);
     scores_add(&scores, 2, &results[2]);
@@ -87,11 +76,9 @@ the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again(void **state
 }
 
 /* Others begin with the next evaluation earlier, or are still at the one before. */
-static void
-nodes_need_not_begin_together(void **state)
+TEST(nodes_need_not_begin_together)
 {
     struct scores scores;
-    (void)state;
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 1);
     scores_hear(&scores, &(struct proto_score){.evaluation = 2, .shard = 0, .correct = 1});
@@ -110,8 +97,7 @@ nodes_need_not_begin_together(void **state)
     scores_fini(&scores);
 }
 
-static void
-what_cannot_be_is_ignored(void **state)
+TEST(what_cannot_be_is_ignored)
 {
     const struct proto_score wrong[] = {
         {.evaluation = 5, .shard = SHARDS},
@@ -121,24 +107,10 @@ what_cannot_be_is_ignored(void **state)
         {.evaluation = 0, .shard = 1},
     };
     struct scores scores;
-    (void)state;
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 5);
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
         scores_hear(&scores, &wrong[k]);
     assert_int_equal(scores_covered(&scores), 0);
     scores_fini(&scores);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_computed_what_the_means_are_the_same_bits),
-        cmocka_unit_test(means_are_of_what_is_known),
-        cmocka_unit_test(the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again),
-        cmocka_unit_test(nodes_need_not_begin_together),
-        cmocka_unit_test(what_cannot_be_is_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
  *
  *     build/gcc/tests/unit/test_seeds          compares, from the root of the source
  *     build/gcc/tests/unit/test_seeds write    renews them, after a change of the protocol */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/messages.h"
+#include "tests/support/test.h"
 
 typedef void (*use_seed)(const char *path, const uint8_t *data, size_t size);
 
@@ -280,10 +275,11 @@ stage_seeds(use_seed use)
     stage_seed(use, "tests/fuzz/corpus/core/stages-three", &three, 0, last, 9);
 }
 
-static void
-seeds_are_todays_encodings(void **state)
+static bool writing;
+
+TEST(seeds_are_todays_encodings)
 {
-    use_seed use = *state ? write_seed : compare_seed;
+    use_seed use = writing ? write_seed : compare_seed;
     message_seeds(use);
     hostile_seeds(use);
     beacon_seeds(use);
@@ -294,9 +290,6 @@ seeds_are_todays_encodings(void **state)
 int
 main(int argc, char **argv)
 {
-    char *mode = argc > 1 && strcmp(argv[1], "write") == 0 ? argv[1] : NULL;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(seeds_are_todays_encodings, mode),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    writing = argc > 1 && strcmp(argv[1], "write") == 0;
+    return test_run();
 }

@@ -1,20 +1,14 @@
 /* test_segment.c - activations that are computed again: the same bits in less memory; and a model in parts, with gradients
  * of weights at once or late: the same bits. So it is where the model rounds what crosses cuts, beside parts between which the
  * test rounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/layers/layer.h"
 #include "nn/nn.h"
 #include "nn/pass.h"
 #include "tests/support/bf16.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { ROWS = 6, LAYERS = 48, PARAMS_MAX = 20000 };
 
@@ -318,10 +312,8 @@ parts_compare(const struct net *net, bool again, const struct way *way,
     return cuts;
 }
 
-static void
-parts_give_the_gradient_of_the_whole(void **state)
+TEST(parts_give_the_gradient_of_the_whole)
 {
-    (void)state;
     static struct gradient plain;
     size_t cuts = 0;
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
@@ -349,10 +341,8 @@ by_hand(const struct net *net, bool evaluates, struct gradient *out)
     return way.parts - 1;
 }
 
-static void
-what_crosses_cuts_is_rounded_in_every_division(void **state)
+TEST(what_crosses_cuts_is_rounded_in_every_division)
 {
-    (void)state;
     static struct gradient plain, rounded;
     size_t cuts = 0;
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
@@ -371,10 +361,8 @@ what_crosses_cuts_is_rounded_in_every_division(void **state)
 
 /* Nearest to the layer above, or where fewer floats cross; none within a residual or between layers that are computed as
  * one, nor where nothing below has parameters. */
-static void
-cuts_are_between_layers_with_parameters(void **state)
+TEST(cuts_are_between_layers_with_parameters)
 {
-    (void)state;
     static const struct {
         size_t net, layer, cut;
     } at[] = {
@@ -393,10 +381,8 @@ cuts_are_between_layers_with_parameters(void **state)
 }
 
 /* A half of a GPT has about its share of the memory. */
-static void
-a_part_has_its_share_of_the_memory(void **state)
+TEST(a_part_has_its_share_of_the_memory)
 {
-    (void)state;
     static const struct net deep = {
         .name = "deep",
         .input = {1, {7}},
@@ -416,10 +402,8 @@ a_part_has_its_share_of_the_memory(void **state)
     nn_model_destroy(&model);
 }
 
-static void
-the_gradient_is_the_same_in_less_memory(void **state)
+TEST(the_gradient_is_the_same_in_less_memory)
 {
-    (void)state;
     static struct gradient plain, again;
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         gradient_of(&nets[i], false, NULL, &plain);
@@ -432,10 +416,8 @@ the_gradient_is_the_same_in_less_memory(void **state)
 }
 
 /* A chain of n equal layers needs about 2 sqrt(n) of their buffers. */
-static void
-memory_grows_with_the_root_of_the_depth(void **state)
+TEST(memory_grows_with_the_root_of_the_depth)
 {
-    (void)state;
     enum { DEPTH = 100, WIDTH = 1000 };
     static struct nn_layer_spec layer[DEPTH];
     struct why why = {""};
@@ -452,18 +434,4 @@ memory_grows_with_the_root_of_the_depth(void **state)
     assert_true(before > 100 && before < 110);
     assert_true(after > 18 && after < 26);
     nn_model_destroy(&model);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_gradient_is_the_same_in_less_memory),
-        cmocka_unit_test(parts_give_the_gradient_of_the_whole),
-        cmocka_unit_test(what_crosses_cuts_is_rounded_in_every_division),
-        cmocka_unit_test(cuts_are_between_layers_with_parameters),
-        cmocka_unit_test(a_part_has_its_share_of_the_memory),
-        cmocka_unit_test(memory_grows_with_the_root_of_the_depth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

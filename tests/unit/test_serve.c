@@ -1,15 +1,7 @@
 /* What a node gives to those that are behind: a copy of its state, and the totals since. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { BLOCKS = 40, SIZE = 39 * PROTO_BLOCK_MAX + 12345 };
 
@@ -62,10 +54,8 @@ step(struct lone *lone)
     assert_int_equal(lone->core->round, round + 1);
 }
 
-static void
-the_copy_is_of_the_round_named_and_equal_for_all(void **state)
+TEST(the_copy_is_of_the_round_named_and_equal_for_all)
 {
-    (void)state;
     struct lone *lone = ahead(64);
     ask(lone, 7, 5);
     ask(lone, 8, 6);
@@ -84,10 +74,8 @@ the_copy_is_of_the_round_named_and_equal_for_all(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_large_copy_is_made_in_parts_and_complete_before_the_state_changes(void **state)
+TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
 {
-    (void)state;
     struct lone *lone = ahead(SIZE);
     memset(lone->state, 1, SIZE);
     ask(lone, 7, 4);
@@ -118,10 +106,8 @@ a_large_copy_is_made_in_parts_and_complete_before_the_state_changes(void **state
     lone_destroy(&lone);
 }
 
-static void
-a_round_that_is_never_reached_is_not_waited_for(void **state)
+TEST(a_round_that_is_never_reached_is_not_waited_for)
 {
-    (void)state;
     struct lone *lone = ahead(64);
     ask(lone, 7, PROTO_ROUND_MAX);
     lone_run_with(lone, 250, (unsigned[]){7, 8}, 2, 0, true);
@@ -129,10 +115,8 @@ a_round_that_is_never_reached_is_not_waited_for(void **state)
     lone_destroy(&lone);
 }
 
-static void
-totals_are_pushed_as_far_as_was_allowed(void **state)
+TEST(totals_are_pushed_as_far_as_was_allowed)
 {
-    (void)state;
     struct lone *lone = ahead(64);
     follow(lone, 7, 4, 2, true);
     assert_null(lone_sent(lone, 7, PROTO_TOTAL));
@@ -153,10 +137,8 @@ totals_are_pushed_as_far_as_was_allowed(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_is_too_slow_for_the_log_is_told(void **state)
+TEST(who_is_too_slow_for_the_log_is_told)
 {
-    (void)state;
     struct lone *lone = ahead(64);
     follow(lone, 7, 4, 1, true);
     for (int k = 0; k < 6; k++) /* the log has room for four */
@@ -171,10 +153,8 @@ who_is_too_slow_for_the_log_is_told(void **state)
     lone_destroy(&lone);
 }
 
-static void
-nothing_is_kept_when_nobody_asks_any_more(void **state)
+TEST(nothing_is_kept_when_nobody_asks_any_more)
 {
-    (void)state;
     struct lone *lone = ahead(64);
     ask(lone, 7, 4);
     assert_true(lone->core->serve.logs);
@@ -229,10 +209,8 @@ ask_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t block, uint16_t
     lone_say(lone, id, &msg);
 }
 
-static void
-who_holds_a_part_gives_that_and_touches_nothing_else(void **state)
+TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
 {
-    (void)state;
     struct lone *lone = ahead_with_a_segment(OUTPUT);
     ask_for(lone, 7, BOTH, 0, 0);
     ask_for(lone, 7, 1, 0, 0);
@@ -261,10 +239,8 @@ who_holds_a_part_gives_that_and_touches_nothing_else(void **state)
 }
 
 /* In one memory both lists are made, one after the other. */
-static void
-each_gets_the_list_of_what_it_asked_for(void **state)
+TEST(each_gets_the_list_of_what_it_asked_for)
 {
-    (void)state;
     struct lone *lone = ahead_with_a_segment(BOTH);
     ask_for(lone, 7, BOTH, 0, 0);
     ask_for(lone, 8, OUTPUT, 0, 0);
@@ -317,10 +293,8 @@ words_sent(const struct lone *lone, unsigned id, int32_t words[LONE_VECTOR])
 }
 
 /* 40 words of the second segment from 60 on, 50 of the first one from 10 on, 10 of all. */
-static void
-a_follower_gets_the_totals_of_what_it_holds(void **state)
+TEST(a_follower_gets_the_totals_of_what_it_holds)
 {
-    (void)state;
     struct lone *lone = ahead_with_a_segment(BOTH);
     int32_t words[LONE_VECTOR];
     follow_for(lone, 7, BOTH);
@@ -336,10 +310,8 @@ a_follower_gets_the_totals_of_what_it_holds(void **state)
     lone_destroy(&lone);
 }
 
-static void
-the_log_of_who_holds_a_part_has_only_that(void **state)
+TEST(the_log_of_who_holds_a_part_has_only_that)
 {
-    (void)state;
     struct lone *lone = ahead_with_a_segment(OUTPUT);
     int32_t words[LONE_VECTOR];
     follow_for(lone, 7, BOTH);
@@ -358,22 +330,4 @@ the_log_of_who_holds_a_part_has_only_that(void **state)
         assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
     assert_null(lone_sent(lone, 7, PROTO_TOTAL));
     lone_destroy(&lone);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_copy_is_of_the_round_named_and_equal_for_all),
-        cmocka_unit_test(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes),
-        cmocka_unit_test(a_round_that_is_never_reached_is_not_waited_for),
-        cmocka_unit_test(totals_are_pushed_as_far_as_was_allowed),
-        cmocka_unit_test(who_is_too_slow_for_the_log_is_told),
-        cmocka_unit_test(nothing_is_kept_when_nobody_asks_any_more),
-        cmocka_unit_test(who_holds_a_part_gives_that_and_touches_nothing_else),
-        cmocka_unit_test(each_gets_the_list_of_what_it_asked_for),
-        cmocka_unit_test(a_follower_gets_the_totals_of_what_it_holds),
-        cmocka_unit_test(the_log_of_who_holds_a_part_has_only_that),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

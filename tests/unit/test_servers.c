@@ -1,14 +1,8 @@
 /* Who serves which range, how few ranges move, and who is elected. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/plan_elect.h"
 #include "mesh/core/group/servers.h"
 #include "proto/mix.h"
+#include "tests/support/test.h"
 
 enum { RANGES = 4096, MIB = 1 << 20 };
 
@@ -41,10 +35,8 @@ owners(const struct proto_plan *plan, uint64_t ids[RANGES])
 
 /* --- Duties and geometry -------------------------------------------------------------------------- */
 
-static void
-duties_are_packed_and_unpacked(void **state)
+TEST(duties_are_packed_and_unpacked)
 {
-    (void)state;
     struct servers_duty duty = {7, 16, 24}, again = servers_unpack(servers_pack(duty));
     assert_memory_equal(&duty, &again, sizeof duty);
     assert_int_equal(servers_pack((struct servers_duty){0, 16, 24}), 0);
@@ -73,10 +65,8 @@ check_cut(const struct core_bucket *bucket, uint32_t chunk, const struct proto_p
     assert_in_range(cut.count, 0, servers_ranges_max(bucket, chunk));
 }
 
-static void
-ranges_cover_a_bucket_and_none_is_longer_than_a_chunk(void **state)
+TEST(ranges_cover_a_bucket_and_none_is_longer_than_a_chunk)
 {
-    (void)state;
     static const uint64_t firsts[] = {0, 1, 15, 16, 1000003};
     static const uint64_t counts[] = {0, 1, 17, 65536, 1 << 20, 4000037, 40000000};
     for (size_t n = 1; n <= PROTO_PEERS_MAX; n = n < 6 ? n + 1 : n * 2 - 3) {
@@ -110,10 +100,8 @@ most_ranges(const struct proto_plan *plan, uint64_t mib, size_t *ranges)
     return most;
 }
 
-static void
-servers_alike_have_equally_many_ranges(void **state)
+TEST(servers_alike_have_equally_many_ranges)
 {
-    (void)state;
     static const struct {
         size_t servers, mib, ranges, most;
     } cases[] = {{4, 1, 4, 1}, {4, 4, 12, 3},  {4, 16, 36, 9},    {3, 16, 33, 11},
@@ -126,10 +114,8 @@ servers_alike_have_equally_many_ranges(void **state)
     }
 }
 
-static void
-buckets_of_other_sizes_have_no_server(void **state)
+TEST(buckets_of_other_sizes_have_no_server)
 {
-    (void)state;
     struct proto_plan plan = plan_of(3, 1, 1);
     assert_true(servers_take(&plan, 4));
     for (size_t m = 0; m < 3; m++)
@@ -152,10 +138,8 @@ differ(const uint64_t *a, const uint64_t *b)
 }
 
 /* Those of the member that went or came, and few others: who has its share passes some on. */
-static void
-a_member_that_comes_or_goes_moves_few_ranges_beside_its_own(void **state)
+TEST(a_member_that_comes_or_goes_moves_few_ranges_beside_its_own)
 {
-    (void)state;
     static uint64_t a[RANGES], b[RANGES];
     for (size_t n = 1; n < 12; n++)
         for (unsigned weight = 1; weight <= SERVERS_WEIGHT_MAX; weight += 5) {
@@ -165,10 +149,8 @@ a_member_that_comes_or_goes_moves_few_ranges_beside_its_own(void **state)
         }
 }
 
-static void
-the_order_of_members_does_not_matter(void **state)
+TEST(the_order_of_members_does_not_matter)
 {
-    (void)state;
     static uint64_t a[RANGES], b[RANGES];
     struct proto_plan plan = plan_of(5, 4, 9), turned = plan;
     for (size_t m = 0; m < 5; m++)
@@ -193,10 +175,8 @@ count_shares(size_t ranges, size_t count[3])
         count[servers_deal_next(&deal)]++;
 }
 
-static void
-no_server_has_more_than_its_share_by_weight_rounded_up(void **state)
+TEST(no_server_has_more_than_its_share_by_weight_rounded_up)
 {
-    (void)state;
     for (size_t ranges = 1; ranges < 300; ranges++) {
         size_t count[3] = {0};
         count_shares(ranges, count);
@@ -206,10 +186,8 @@ no_server_has_more_than_its_share_by_weight_rounded_up(void **state)
 }
 
 /* A change of weight by one sixteenth moves about as many ranges. */
-static void
-a_change_of_weight_moves_few_ranges(void **state)
+TEST(a_change_of_weight_moves_few_ranges)
 {
-    (void)state;
     static uint64_t a[RANGES], b[RANGES];
     struct proto_plan before = plan_of(4, 16, 3), after = before;
     struct servers_duty duty = all_sizes;
@@ -239,10 +217,8 @@ elected(const struct cost *cost, unsigned wanted, struct proto_plan *plan)
     return set;
 }
 
-static void
-as_many_as_wanted_serve_or_all(void **state)
+TEST(as_many_as_wanted_serve_or_all)
 {
-    (void)state;
     struct proto_plan plan;
     for (unsigned wanted = 1; wanted <= 6; wanted++) {
         struct cost cost = cost_of(4);
@@ -252,10 +228,8 @@ as_many_as_wanted_serve_or_all(void **state)
     }
 }
 
-static void
-the_fastest_serve_with_weights_by_speed_and_line(void **state)
+TEST(the_fastest_serve_with_weights_by_speed_and_line)
 {
-    (void)state;
     struct proto_plan plan;
     struct cost cost = cost_of(4);
     cost.of[0].speed = 1000, cost.of[1].speed = 4000, cost.of[2].speed = 4000,
@@ -266,10 +240,8 @@ the_fastest_serve_with_weights_by_speed_and_line(void **state)
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 8);
 }
 
-static void
-who_served_before_stays_among_equals(void **state)
+TEST(who_served_before_stays_among_equals)
 {
-    (void)state;
     struct proto_plan plan;
     struct cost cost = cost_of(4);
     assert_int_equal(elected(&cost, 1, &plan), 1);
@@ -279,10 +251,8 @@ who_served_before_stays_among_equals(void **state)
     assert_int_equal(elected(&cost, 1, &plan), 1);
 }
 
-static void
-auto_takes_the_ring_for_two_members_and_small_buckets(void **state)
+TEST(auto_takes_the_ring_for_two_members_and_small_buckets)
 {
-    (void)state;
     struct proto_plan plan;
     struct cost cost = cost_of(2);
     assert_int_equal(elected(&cost, CORE_SERVERS_AUTO, &plan), 0);
@@ -293,10 +263,8 @@ auto_takes_the_ring_for_two_members_and_small_buckets(void **state)
 }
 
 /* On slow equal lines the bytes decide, and the busiest server has more of them than a member of the ring. */
-static void
-auto_takes_the_ring_for_large_buckets_on_slow_lines(void **state)
+TEST(auto_takes_the_ring_for_large_buckets_on_slow_lines)
 {
-    (void)state;
     struct proto_plan plan;
     struct cost cost = cost_of(4);
     for (size_t m = 0; m < 4; m++)
@@ -309,25 +277,4 @@ auto_takes_the_ring_for_large_buckets_on_slow_lines(void **state)
     elected(&cost, CORE_SERVERS_AUTO, &plan);
     assert_true(servers_take(&plan, 16 * MIB));
     assert_int_equal(servers_unpack(plan.members[3].duties).weight, 1);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(duties_are_packed_and_unpacked),
-        cmocka_unit_test(ranges_cover_a_bucket_and_none_is_longer_than_a_chunk),
-        cmocka_unit_test(servers_alike_have_equally_many_ranges),
-        cmocka_unit_test(buckets_of_other_sizes_have_no_server),
-        cmocka_unit_test(a_member_that_comes_or_goes_moves_few_ranges_beside_its_own),
-        cmocka_unit_test(the_order_of_members_does_not_matter),
-        cmocka_unit_test(no_server_has_more_than_its_share_by_weight_rounded_up),
-        cmocka_unit_test(a_change_of_weight_moves_few_ranges),
-        cmocka_unit_test(as_many_as_wanted_serve_or_all),
-        cmocka_unit_test(the_fastest_serve_with_weights_by_speed_and_line),
-        cmocka_unit_test(who_served_before_stays_among_equals),
-        cmocka_unit_test(auto_takes_the_ring_for_two_members_and_small_buckets),
-        cmocka_unit_test(auto_takes_the_ring_for_large_buckets_on_slow_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,9 @@
 #include "node/cli/show.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 enum { SECOND = 1000000 };
 
@@ -50,11 +47,9 @@ shows_on_80_columns(const struct show *show, const char *expected)
     assert_string_equal(line, expected);
 }
 
-static void
-a_step_has_its_fields_the_most_wanted_first(void **state)
+TEST(a_step_has_its_fields_the_most_wanted_first)
 {
     struct show show;
-    (void)state;
     begin(&show);
     for (uint64_t k = 1; k <= 2; k++) {
         struct metrics_step step = step_of(k);
@@ -70,24 +65,20 @@ a_step_has_its_fields_the_most_wanted_first(void **state)
                  "epoch 1");
 }
 
-static void
-nodes_that_are_heard_and_not_reached_are_counted(void **state)
+TEST(nodes_that_are_heard_and_not_reached_are_counted)
 {
     struct show show;
     struct metrics_step step = step_of(1);
-    (void)state;
     begin(&show);
     step.unreached = 2;
     show_step(&show, &step, SECOND);
     shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  2 heard, not reached  epoch 1");
 }
 
-static void
-servers_are_counted_and_a_server_says_what_it_sums(void **state)
+TEST(servers_are_counted_and_a_server_says_what_it_sums)
 {
     struct show show;
     struct metrics_step step = step_of(1);
-    (void)state;
     begin(&show);
     step.servers = 1;
     show_step(&show, &step, SECOND);
@@ -101,12 +92,10 @@ servers_are_counted_and_a_server_says_what_it_sums(void **state)
           "epoch 1");
 }
 
-static void
-a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is(void **state)
+TEST(a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is)
 {
     struct show show;
     struct metrics_step step = step_of(1);
-    (void)state;
     begin(&show);
     step.shards = 0xf;
     step.pipeline = (struct core_pipeline){.stages = 3, .computes = 0x6, .sent = 1234567};
@@ -127,12 +116,10 @@ a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is(void **state)
                  "3 b, c");
 }
 
-static void
-a_first_step_tells_no_rate(void **state)
+TEST(a_first_step_tells_no_rate)
 {
     struct show show;
     struct metrics_step step = step_of(1);
-    (void)state;
     begin(&show);
     step.wait_s = 60; /* for others */
     show_step(&show, &step, 61 * SECOND);
@@ -140,11 +127,9 @@ a_first_step_tells_no_rate(void **state)
 }
 
 /* Servers that do not wait: a node has a line for each of its tickets, some of a step. The others make steps, too. */
-static void
-rates_are_those_of_the_mesh(void **state)
+TEST(rates_are_those_of_the_mesh)
 {
     struct show show;
-    (void)state;
     begin(&show);
     for (uint64_t k = 0; k < 200; k++) {
         struct metrics_step step = step_of(1 + k / 2);
@@ -157,12 +142,10 @@ rates_are_those_of_the_mesh(void **state)
                  "sent 1.9 kB/s  epoch 1");
 }
 
-static void
-a_distance_is_a_share_of_the_weights(void **state)
+TEST(a_distance_is_a_share_of_the_weights)
 {
     struct show show;
     struct metrics_step step = step_of(1);
-    (void)state;
     begin(&show);
     step.distance = 0.0123;
     show_step(&show, &step, SECOND);
@@ -170,11 +153,9 @@ a_distance_is_a_share_of_the_weights(void **state)
 }
 
 /* They come as fast as they can be read: nothing follows of how fast steps are made. */
-static void
-steps_of_others_tell_no_rate_and_no_nodes(void **state)
+TEST(steps_of_others_tell_no_rate_and_no_nodes)
 {
     struct show show;
-    (void)state;
     begin(&show);
     uint64_t now = SECOND;
     for (uint64_t k = 1; k <= 900; k++) {
@@ -195,11 +176,9 @@ steps_of_others_tell_no_rate_and_no_nodes(void **state)
 }
 
 /* It waited for others, or copied the state, after a step of its own. */
-static void
-time_in_which_it_did_something_else_is_no_slow_step(void **state)
+TEST(time_in_which_it_did_something_else_is_no_slow_step)
 {
     struct show show;
-    (void)state;
     begin(&show);
     for (uint64_t k = 1; k <= 3; k++) {
         struct metrics_step step = step_of(k);
@@ -212,12 +191,10 @@ time_in_which_it_did_something_else_is_no_slow_step(void **state)
 }
 
 /* Steps of a millisecond: the rate is that of the last seconds, so that all nodes of a mesh show the same. */
-static void
-rates_of_short_steps_are_those_of_seconds(void **state)
+TEST(rates_of_short_steps_are_those_of_seconds)
 {
     struct show show;
     uint64_t now = SECOND;
-    (void)state;
     begin(&show);
     for (uint64_t k = 1; k <= 20000; k++) {
         struct metrics_step step = step_of(k);
@@ -238,12 +215,10 @@ lines_of(FILE *file)
     return count;
 }
 
-static void
-test_figures_are_shown_once_a_second_and_at_the_end(void **state)
+TEST(test_figures_are_shown_once_a_second_and_at_the_end)
 {
     struct show show;
     FILE *file = tmpfile();
-    (void)state;
     begin(&show);
     show.quiet = false;
     show.out.fd = fileno(file);
@@ -257,12 +232,10 @@ test_figures_are_shown_once_a_second_and_at_the_end(void **state)
     fclose(file);
 }
 
-static void
-an_evaluation_is_shown_and_is_not_a_slow_step(void **state)
+TEST(an_evaluation_is_shown_and_is_not_a_slow_step)
 {
     struct show show;
     struct metrics_step step;
-    (void)state;
     begin(&show);
     for (uint64_t k = 1; k <= 2; k++) {
         step = step_of(k);
@@ -279,11 +252,9 @@ an_evaluation_is_shown_and_is_not_a_slow_step(void **state)
                  "sent 1.9 kB/s  epoch 1");
 }
 
-static void
-before_the_first_step_it_tells_what_it_does(void **state)
+TEST(before_the_first_step_it_tells_what_it_does)
 {
     struct show show;
-    (void)state;
     begin(&show);
     show_doing(&show, "waiting for 3 nodes: 2 are here", SECOND);
     shows(&show, "waiting for 3 nodes: 2 are here");
@@ -291,12 +262,10 @@ before_the_first_step_it_tells_what_it_does(void **state)
     shows(&show, "");
 }
 
-static void
-what_is_wrong_stands_behind_the_step(void **state)
+TEST(what_is_wrong_stands_behind_the_step)
 {
     struct show show;
     struct metrics_step step = step_of(7);
-    (void)state;
     begin(&show);
     show_alarm(&show, "no checkpoint for 2:00");
     show_step(&show, &step, SECOND);
@@ -304,13 +273,11 @@ what_is_wrong_stands_behind_the_step(void **state)
                  "epoch 1");
 }
 
-static void
-a_short_buffer_is_not_overrun(void **state)
+TEST(a_short_buffer_is_not_overrun)
 {
     struct show show;
     struct metrics_step step = step_of(7);
     char line[32];
-    (void)state;
     begin(&show);
     show_step(&show, &step, SECOND);
     for (size_t size = 1; size <= sizeof line; size++) {
@@ -318,27 +285,4 @@ a_short_buffer_is_not_overrun(void **state)
         show_line(&show, line, size);
         assert_true(strlen(line) < size);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_has_its_fields_the_most_wanted_first),
-        cmocka_unit_test(nodes_that_are_heard_and_not_reached_are_counted),
-        cmocka_unit_test(servers_are_counted_and_a_server_says_what_it_sums),
-        cmocka_unit_test(a_node_of_a_pipeline_says_its_stages_and_how_busy_it_is),
-        cmocka_unit_test(a_first_step_tells_no_rate),
-        cmocka_unit_test(rates_are_those_of_the_mesh),
-        cmocka_unit_test(a_distance_is_a_share_of_the_weights),
-        cmocka_unit_test(steps_of_others_tell_no_rate_and_no_nodes),
-        cmocka_unit_test(time_in_which_it_did_something_else_is_no_slow_step),
-        cmocka_unit_test(rates_of_short_steps_are_those_of_seconds),
-        cmocka_unit_test(test_figures_are_shown_once_a_second_and_at_the_end),
-        cmocka_unit_test(an_evaluation_is_shown_and_is_not_a_slow_step),
-        cmocka_unit_test(before_the_first_step_it_tells_what_it_does),
-        cmocka_unit_test(what_is_wrong_stands_behind_the_step),
-        cmocka_unit_test(a_short_buffer_is_not_overrun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

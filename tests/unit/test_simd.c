@@ -1,21 +1,13 @@
 /* The instruction set of the vector functions: chosen by name, never more than the CPU has. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/simd.h"
+#include "tests/support/test.h"
 
 static struct why why;
 
-static void
-without_a_name_it_is_the_largest(void **state)
+TEST(without_a_name_it_is_the_largest)
 {
-    (void)state;
     assert_int_equal(simd_choose(NULL, &why), 0);
     enum simd_set largest = simd_set;
     assert_int_equal(simd_choose("base", &why), 0);
@@ -23,10 +15,8 @@ without_a_name_it_is_the_largest(void **state)
     assert_int_equal(simd_set, largest);
 }
 
-static void
-every_set_of_this_cpu_can_be_chosen(void **state)
+TEST(every_set_of_this_cpu_can_be_chosen)
 {
-    (void)state;
     static const char *const names[] = {"base", "avx2", "avx512"};
     assert_int_equal(simd_choose(NULL, &why), 0);
     enum simd_set largest = simd_set;
@@ -39,22 +29,9 @@ every_set_of_this_cpu_can_be_chosen(void **state)
     }
 }
 
-static void
-another_name_is_refused_with_the_names_that_there_are(void **state)
+TEST(another_name_is_refused_with_the_names_that_there_are)
 {
-    (void)state;
     assert_int_equal(simd_choose("avx3", &why), -EINVAL);
     assert_non_null(strstr(why.line, "MESHNODE_SIMD = avx3, expected base"));
     assert_non_null(strstr(why.line, "on this CPU"));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_name_it_is_the_largest),
-        cmocka_unit_test(every_set_of_this_cpu_can_be_chosen),
-        cmocka_unit_test(another_name_is_refused_with_the_names_that_there_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* test_stage_times.c - each part of a model is measured, by itself, and nothing else changes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/job/job.h"
 #include "node/train/pool.h"
 #include "node/train/stage_times.h"
 #include "proto/clock.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 enum { THREADS = 2, TIMES = 3, TEXT = 600 };
 
@@ -137,10 +130,8 @@ measure(const char *text, size_t parts)
     bench_fini(&b);
 }
 
-static void
-images_are_measured_part_by_part(void **state)
+TEST(images_are_measured_part_by_part)
 {
-    (void)state;
     measure("data: {source: glyphs, train: 240, test: 24}\n"
             "model: [conv: {filters: 8, kernel: 5, pad: 2}, batchnorm, relu, maxpool: 2, "
             "conv: {filters: 16, kernel: 3}, relu, flatten, dense: 100, relu, dense: 10]\n"
@@ -153,10 +144,8 @@ images_are_measured_part_by_part(void **state)
     "residual: [layernorm, dense: 64, gelu, dense: 16], "
 
 /* The embedding reads the pass of the last part. */
-static void
-tied_weights_are_measured_with_both_parts(void **state)
+TEST(tied_weights_are_measured_with_both_parts)
 {
-    (void)state;
     measure("data: {source: text, file: text, context: 8}\n"
             "model: [embedding: {units: 16, tokens: 256}, positions, " BLOCK BLOCK
             "layernorm, dense: {units: 256, tied: yes, bias: no}]\n"
@@ -164,23 +153,10 @@ tied_weights_are_measured_with_both_parts(void **state)
             6);
 }
 
-static void
-a_model_without_cuts_is_one_part(void **state)
+TEST(a_model_without_cuts_is_one_part)
 {
-    (void)state;
     measure("data: {source: glyphs, train: 240, test: 24}\n"
             "model: [flatten, dense: 10]\n"
             "train: {batch: 48, shards: 4}\n",
             1);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_are_measured_part_by_part),
-        cmocka_unit_test(tied_weights_are_measured_with_both_parts),
-        cmocka_unit_test(a_model_without_cuts_is_one_part),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* test_stages.c - where models may be cut, and that buckets end there. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "node/train/stages.h"
 #include "node/train/work.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { SHARDS = 4, LAYERS = 24, TENSORS = 64 };
 
@@ -125,10 +119,8 @@ bench_fini(struct bench *bench)
     nn_model_destroy(&bench->model);
 }
 
-static void
-the_cuts_are_where_parts_may_begin(void **unused)
+TEST(the_cuts_are_where_parts_may_begin)
 {
-    (void)unused;
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
         struct bench bench;
         bench_init(&bench, &nets[n], 1 << 20, true);
@@ -155,10 +147,8 @@ first_above(const struct nn_model *model, size_t layer)
 }
 
 /* The buckets before that of a cut have the parameters of the layers above it, and no others. Small ones and large ones. */
-static void
-a_bucket_ends_at_every_cut(void **unused)
+TEST(a_bucket_ends_at_every_cut)
 {
-    (void)unused;
     for (size_t n = 0; n < 2 * sizeof nets / sizeof *nets; n++) {
         struct bench bench;
         bench_init(&bench, &nets[n / 2], n % 2 ? 512 : 1 << 20, true);
@@ -176,10 +166,8 @@ a_bucket_ends_at_every_cut(void **unused)
 }
 
 /* All of a small model in one bucket. */
-static void
-a_job_without_stages_keeps_its_buckets(void **unused)
+TEST(a_job_without_stages_keeps_its_buckets)
 {
-    (void)unused;
     struct bench bench;
     bench_init(&bench, &nets[0], 1 << 20, false);
     assert_int_equal(bench.buckets.bucket_count, 2);
@@ -189,10 +177,8 @@ a_job_without_stages_keeps_its_buckets(void **unused)
     bench_fini(&bench);
 }
 
-static void
-costs_are_those_of_all_layers(void **unused)
+TEST(costs_are_those_of_all_layers)
 {
-    (void)unused;
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
         struct bench bench;
         double layers = 0, segments = 0;
@@ -207,10 +193,8 @@ costs_are_those_of_all_layers(void **unused)
 }
 
 /* What a node may hold: they cover the parameters, and end at the cuts. */
-static void
-segments_lie_between_the_cuts(void **unused)
+TEST(segments_lie_between_the_cuts)
 {
-    (void)unused;
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
         struct bench bench;
         struct state_stages segments;
@@ -233,10 +217,8 @@ segments_lie_between_the_cuts(void **unused)
 }
 
 /* There are no more segments than bits in a bitmap of them. */
-static void
-a_deep_model_has_fewer_cuts_than_layers(void **unused)
+TEST(a_deep_model_has_fewer_cuts_than_layers)
 {
-    (void)unused;
     enum { DEEP = 150 };
     struct nn_layer_spec layer[DEEP];
     size_t count[2 * DEEP];
@@ -269,18 +251,4 @@ a_deep_model_has_fewer_cuts_than_layers(void **unused)
     }
     assert_true(fabs(cost - all) < 1e-6 * all);
     bench_fini(&bench);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cuts_are_where_parts_may_begin),
-        cmocka_unit_test(a_bucket_ends_at_every_cut),
-        cmocka_unit_test(a_job_without_stages_keeps_its_buckets),
-        cmocka_unit_test(costs_are_those_of_all_layers),
-        cmocka_unit_test(segments_lie_between_the_cuts),
-        cmocka_unit_test(a_deep_model_has_fewer_cuts_than_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

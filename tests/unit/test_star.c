@@ -1,17 +1,9 @@
 /* Sums by elected servers: a worked example step by step, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "mesh/core/group/servers.h"
 #include "tests/support/mutant.h"
 #include "tests/support/rings.h"
+#include "tests/support/test.h"
 
 enum { ALL = (1 << RINGS_SHARDS) - 1, ELEMS = 8, WINDOW = 2 };
 
@@ -43,10 +35,8 @@ deliver_all(struct rings *rings)
 }
 
 /* A member has WINDOW contributions under way: the next ones leave when the totals of these come back. */
-static void
-one_server_sums_a_window_in_two_steps(void **state)
+TEST(one_server_sums_a_window_in_two_steps)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = mesh_of_four(1 << 2, &rand);
     for (unsigned i = 0; i < 4; i++)
@@ -72,10 +62,8 @@ one_server_sums_a_window_in_two_steps(void **state)
 }
 
 /* They are added as they come; only the last one of each range waits for our own one. */
-static void
-a_server_that_computes_still_adds_what_comes(void **state)
+TEST(a_server_that_computes_still_adds_what_comes)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = mesh_of_four(1, &rand);
     for (unsigned i = 1; i < 4; i++)
@@ -91,10 +79,8 @@ a_server_that_computes_still_adds_what_comes(void **state)
 }
 
 /* While the trainer reads sum, nothing is written there. */
-static void
-nothing_is_added_before_sum_may_be_written(void **state)
+TEST(nothing_is_added_before_sum_may_be_written)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = mesh_of_four(1, &rand);
     for (unsigned i = 1; i < 4; i++)
@@ -111,10 +97,8 @@ nothing_is_added_before_sum_may_be_written(void **state)
     rings_destroy(&rings);
 }
 
-static void
-each_may_serve_a_part(void **state)
+TEST(each_may_serve_a_part)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = mesh_of_four(0xf, &rand);
     for (unsigned i = 0; i < 4; i++)
@@ -169,10 +153,8 @@ after(unsigned servers, bool ready, unsigned from, const struct proto_msg *msg, 
     return status;
 }
 
-static void
-a_contribution_that_contradicts_the_plan_breaks_it(void **state)
+TEST(a_contribution_that_contradicts_the_plan_breaks_it)
 {
-    (void)state;
     const int32_t body[1] = {12};
     struct proto_msg good = good_reduce(body);
     for (int ready = 0; ready < 2; ready++) {
@@ -204,10 +186,8 @@ a_contribution_that_contradicts_the_plan_breaks_it(void **state)
     }
 }
 
-static void
-a_total_that_contradicts_the_plan_breaks_it(void **state)
+TEST(a_total_that_contradicts_the_plan_breaks_it)
 {
-    (void)state;
     const int32_t body[1] = {12};
     struct proto_msg good = good_gather(body);
     assert_int_equal(after(2, true, 1, &good, 12, 4), COLLECTIVE_RUNNING);
@@ -223,10 +203,8 @@ a_total_that_contradicts_the_plan_breaks_it(void **state)
 }
 
 /* No schedule of the simulator finds this one: a sum by the wrong server would still need the shards of all. */
-static void
-who_serves_a_range_is_compared_and_nothing_else_would_stop_another(void **state)
+TEST(who_serves_a_range_is_compared_and_nothing_else_would_stop_another)
 {
-    (void)state;
     const int32_t body[1] = {12};
     struct proto_msg reduce = good_reduce(body), gather = good_gather(body);
     for (int planted = 0; planted < 2; planted++) {
@@ -239,10 +217,8 @@ who_serves_a_range_is_compared_and_nothing_else_would_stop_another(void **state)
 }
 
 /* A member without shards must be waited for, too: it says so with a contribution of zeros. */
-static void
-the_same_contribution_again_changes_nothing(void **state)
+TEST(the_same_contribution_again_changes_nothing)
 {
-    (void)state;
     struct rand rand = {1};
     struct rings *rings = mesh_of_four(1, &rand);
     rings_ready(rings, 0, 1);
@@ -257,20 +233,4 @@ the_same_contribution_again_changes_nothing(void **state)
     assert_int_equal(rings->nodes[0].sum[5], rings->nodes[0].own[5] + 12);
     assert_int_equal(rings_waiting(rings), 0);
     rings_destroy(&rings);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_server_sums_a_window_in_two_steps),
-        cmocka_unit_test(a_server_that_computes_still_adds_what_comes),
-        cmocka_unit_test(nothing_is_added_before_sum_may_be_written),
-        cmocka_unit_test(each_may_serve_a_part),
-        cmocka_unit_test(a_contribution_that_contradicts_the_plan_breaks_it),
-        cmocka_unit_test(a_total_that_contradicts_the_plan_breaks_it),
-        cmocka_unit_test(who_serves_a_range_is_compared_and_nothing_else_would_stop_another),
-        cmocka_unit_test(the_same_contribution_again_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

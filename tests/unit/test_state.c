@@ -1,15 +1,8 @@
 /* F: what a round does to the state. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/train/state.h"
+#include "tests/support/test.h"
 
 enum { PARAMS = 3000, SHARDS = 4 };
 
@@ -73,10 +66,8 @@ apply(struct state *state, float g, double loss)
     return event;
 }
 
-static void
-test_a_step_moves_the_parameters(void **unused)
+TEST(test_a_step_moves_the_parameters)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     start(&state, &job);
@@ -91,10 +82,8 @@ test_a_step_moves_the_parameters(void **unused)
     state_fini(&state);
 }
 
-static void
-test_overflow_changes_only_exponents_and_repeats_the_step(void **unused)
+TEST(test_overflow_changes_only_exponents_and_repeats_the_step)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     start(&state, &job);
@@ -118,10 +107,8 @@ test_overflow_changes_only_exponents_and_repeats_the_step(void **unused)
 
 /* A block of zeros keeps its exponent, and one of small sums has a lower one than before; but none too far below
  * another of its tensor: all nodes go on from what the step leaves. */
-static void
-test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor(void **unused)
+TEST(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     start(&state, &job);
@@ -145,10 +132,8 @@ test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor(void **unus
 }
 
 /* p after each step, and 0.5 to the power of its age; a step that was skipped is none. */
-static void
-test_the_average_is_that_of_the_steps_taken(void **unused)
+TEST(test_the_average_is_that_of_the_steps_taken)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     job.rules.optim.momentum = 0;
@@ -169,10 +154,8 @@ test_the_average_is_that_of_the_steps_taken(void **unused)
     state_fini(&state);
 }
 
-static void
-test_nan_skips_the_step(void **unused)
+TEST(test_nan_skips_the_step)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     start(&state, &job);
@@ -186,10 +169,8 @@ test_nan_skips_the_step(void **unused)
     state_fini(&state);
 }
 
-static void
-test_epochs_end_with_an_evaluation(void **unused)
+TEST(test_epochs_end_with_an_evaluation)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     start(&state, &job);
@@ -209,10 +190,8 @@ test_epochs_end_with_an_evaluation(void **unused)
     state_fini(&state);
 }
 
-static void
-test_stops_early_when_patience_is_over(void **unused)
+TEST(test_stops_early_when_patience_is_over)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     job.rules.epochs = 100;
@@ -229,10 +208,8 @@ test_stops_early_when_patience_is_over(void **unused)
 }
 
 /* An epoch of three steps; the run was stopped after its second, then ended after its fifth, in the middle of an epoch. */
-static void
-test_other_rules_begin_after_their_step(void **unused)
+TEST(test_other_rules_begin_after_their_step)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     const struct state_rules past[] = {
@@ -275,10 +252,8 @@ test_other_rules_begin_after_their_step(void **unused)
     state_fini(&state);
 }
 
-static void
-test_an_ended_state_goes_on_as_if_it_had_not_ended(void **unused)
+TEST(test_an_ended_state_goes_on_as_if_it_had_not_ended)
 {
-    (void)unused;
     struct state ended, whole;
     struct state_job job = job_of(), longer = job_of();
     job.rules.steps = 4;
@@ -304,10 +279,8 @@ test_an_ended_state_goes_on_as_if_it_had_not_ended(void **unused)
     state_fini(&ended);
 }
 
-static void
-test_a_run_of_nothing_but_nan_ends(void **unused)
+TEST(test_a_run_of_nothing_but_nan_ends)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     job.rules.epochs = 100;
@@ -331,10 +304,8 @@ test_a_run_of_nothing_but_nan_ends(void **unused)
 }
 
 /* By its own rule, whatever the optimizer and the others' length. */
-static void
-test_a_running_average_moves_by_its_share(void **unused)
+TEST(test_a_running_average_moves_by_its_share)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     job.rules.optim.clip_norm = 1e-3f;
@@ -359,10 +330,8 @@ test_a_running_average_moves_by_its_share(void **unused)
     free(average);
 }
 
-static void
-test_clipping_bounds_the_norm(void **unused)
+TEST(test_clipping_bounds_the_norm)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of();
     job.rules.optim.momentum = 0;
@@ -379,10 +348,8 @@ test_clipping_bounds_the_norm(void **unused)
 }
 
 /* LARS by hand over two tensors, whichever number of threads sums the squares; nothing is known early. */
-static void
-test_layerwise_rates_are_those_of_the_whole_tensor(void **unused)
+TEST(test_layerwise_rates_are_those_of_the_whole_tensor)
 {
-    (void)unused;
     static const size_t first[] = {0, 2000, PARAMS};
     struct state state;
     struct state_job job = job_of();
@@ -417,10 +384,8 @@ test_layerwise_rates_are_those_of_the_whole_tensor(void **unused)
 }
 
 /* Ranges in any order, with everything else left to the end, and begun anew in between. */
-static void
-test_ranges_may_be_applied_as_they_come(void **unused)
+TEST(test_ranges_may_be_applied_as_they_come)
 {
-    (void)unused;
     static const struct {
         size_t first, count;
     } range[] = {{2000, 1000}, {1024, 976}, {0, 1024}};
@@ -450,10 +415,8 @@ test_ranges_may_be_applied_as_they_come(void **unused)
 
 /* What a node does ahead of the commit and the plain F make the same state and tell the same event: in steps with slots
  * and an average, steps whose gradient is clipped or layer-wise, steps that are skipped or done again, evaluations. */
-static void
-test_a_state_made_in_pieces_is_that_of_state_advance(void **unused)
+TEST(test_a_state_made_in_pieces_is_that_of_state_advance)
 {
-    (void)unused;
     static const float gradient[] = {0.25f, -0.125f, 1e6f, NAN, 0.5f, 0.25f, 0.125f, 0.25f};
     static const struct {
         struct optim_spec optim;
@@ -494,10 +457,8 @@ test_a_state_made_in_pieces_is_that_of_state_advance(void **unused)
     }
 }
 
-static void
-test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step(void **unused)
+TEST(test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step)
 {
-    (void)unused;
     struct state state;
     struct state_event event;
     struct state_job job = job_of();
@@ -524,10 +485,8 @@ test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step(
     state_fini(&state);
 }
 
-static void
-test_a_round_can_be_done_again_after_the_swap(void **unused)
+TEST(test_a_round_can_be_done_again_after_the_swap)
 {
-    (void)unused;
     struct state state;
     struct state_event event;
     struct state_job job = job_of();
@@ -545,10 +504,8 @@ test_a_round_can_be_done_again_after_the_swap(void **unused)
 
 /* Bits that flip in the present state while the next one is made of it: in a parameter, a slot, an exponent, the
  * header, in a step and in an evaluation. */
-static void
-test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
+TEST(test_a_state_that_changed_is_noticed_when_it_is_used)
 {
-    (void)unused;
     struct state state;
     struct state_event event;
     struct state_job job = job_of();
@@ -578,10 +535,8 @@ test_a_state_that_changed_is_noticed_when_it_is_used(void **unused)
 }
 
 /* A bit that flipped between the parts is gone with the next state that is built there. */
-static void
-test_gaps_are_cleared(void **unused)
+TEST(test_gaps_are_cleared)
 {
-    (void)unused;
     struct state state;
     struct state_event event;
     struct state_job job = job_of();
@@ -599,10 +554,8 @@ test_gaps_are_cleared(void **unused)
     state_fini(&state);
 }
 
-static void
-test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
+TEST(test_a_received_state_is_taken_only_if_its_hash_is_right)
 {
-    (void)unused;
     struct state a, b;
     struct state_job job = job_of();
     start(&a, &job);
@@ -622,10 +575,8 @@ test_a_received_state_is_taken_only_if_its_hash_is_right(void **unused)
 }
 
 /* A bit anywhere, also of an average and of bases, and two blocks that changed places. */
-static void
-test_the_hash_depends_on_every_byte_and_its_place(void **unused)
+TEST(test_the_hash_depends_on_every_byte_and_its_place)
 {
-    (void)unused;
     const size_t count = 3 * EXACT_BLOCK; /* the last block has the padding */
     struct state state;
     struct exact *equal;
@@ -663,10 +614,8 @@ test_the_hash_depends_on_every_byte_and_its_place(void **unused)
     exact_destroy(&equal);
 }
 
-static void
-test_loss_survives_the_tail(void **unused)
+TEST(test_loss_survives_the_tail)
 {
-    (void)unused;
     const double loss[] = {0, 1e-6, 0.7, 123456.789, 1e11};
     struct state state;
     struct state_job job = job_of();
@@ -709,10 +658,8 @@ product_total(const struct state *state, float g, double loss)
 
 /* A codec of products: a gradient of rank one is exact in the second step with it; a step without a gradient leaves the bases as they
  * are, and so does the end of a span; nothing can be applied before all is there. */
-static void
-test_products_with_a_basis_move_the_parameters(void **unused)
+TEST(test_products_with_a_basis_move_the_parameters)
 {
-    (void)unused;
     const size_t count[] = {2000, 1000};
     struct state state;
     struct state_job job = job_of();
@@ -764,10 +711,8 @@ test_products_with_a_basis_move_the_parameters(void **unused)
 }
 
 /* Another run begins with it: steps go on, the rest is as at the beginning. */
-static void
-test_a_header_to_start_from_keeps_steps_and_samples(void **unused)
+TEST(test_a_header_to_start_from_keeps_steps_and_samples)
 {
-    (void)unused;
     struct state state;
     struct state_job job = job_of(); /* three steps to an epoch */
     start(&state, &job);
@@ -803,35 +748,4 @@ tear_down(void **unused)
     return 0;
 }
 
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_moves_the_parameters),
-        cmocka_unit_test(test_overflow_changes_only_exponents_and_repeats_the_step),
-        cmocka_unit_test(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor),
-        cmocka_unit_test(test_the_average_is_that_of_the_steps_taken),
-        cmocka_unit_test(test_nan_skips_the_step),
-        cmocka_unit_test(test_epochs_end_with_an_evaluation),
-        cmocka_unit_test(test_stops_early_when_patience_is_over),
-        cmocka_unit_test(test_other_rules_begin_after_their_step),
-        cmocka_unit_test(test_an_ended_state_goes_on_as_if_it_had_not_ended),
-        cmocka_unit_test(test_a_run_of_nothing_but_nan_ends),
-        cmocka_unit_test(test_a_running_average_moves_by_its_share),
-        cmocka_unit_test(test_clipping_bounds_the_norm),
-        cmocka_unit_test(test_layerwise_rates_are_those_of_the_whole_tensor),
-        cmocka_unit_test(test_ranges_may_be_applied_as_they_come),
-        cmocka_unit_test(test_a_state_made_in_pieces_is_that_of_state_advance),
-        cmocka_unit_test(
-            test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step),
-        cmocka_unit_test(test_a_round_can_be_done_again_after_the_swap),
-        cmocka_unit_test(test_a_state_that_changed_is_noticed_when_it_is_used),
-        cmocka_unit_test(test_gaps_are_cleared),
-        cmocka_unit_test(test_a_received_state_is_taken_only_if_its_hash_is_right),
-        cmocka_unit_test(test_the_hash_depends_on_every_byte_and_its_place),
-        cmocka_unit_test(test_loss_survives_the_tail),
-        cmocka_unit_test(test_a_header_to_start_from_keeps_steps_and_samples),
-        cmocka_unit_test(test_products_with_a_basis_move_the_parameters),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_ALL(set_up, tear_down)

@@ -2,17 +2,9 @@
  * takes no memory. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "compress/check.h"
 #include "nn/data.h"
@@ -20,6 +12,7 @@
 #include "node/train/save.h"
 #include "node/train/state.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { SHARDS = 4, TENSORS = 7, CUT = 4, ROUNDS = 12, WHOLE = 2, POISON = 0x3fffffff };
 enum { HALVES = (1 << CUT) - 1, ALL = (1 << TENSORS) - 1, LEDGERS = TENSORS + 1, RANDOM = 4 };
@@ -329,10 +322,8 @@ resident(const struct state *state, size_t *all)
     return there;
 }
 
-static void
-test_ranges_are_together_the_whole(void **unused)
+TEST(test_ranges_are_together_the_whole)
 {
-    (void)unused;
     static const struct optim_spec optim[] = {
         {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f, .ema = 0.9f},
         {.kind = OPTIM_ADAMW,
@@ -377,10 +368,8 @@ test_ranges_are_together_the_whole(void **unused)
 }
 
 /* A bit that flips is seen by the holder of its block alone, in a parameter, a slot, an exponent; one in the header by all. */
-static void
-test_a_change_is_noticed_where_it_is_held(void **unused)
+TEST(test_a_change_is_noticed_where_it_is_held)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
     begin(&trio, &optim, HALVES);
@@ -411,10 +400,8 @@ test_a_change_is_noticed_where_it_is_held(void **unused)
 
 /* The shards' checksums of a range are of its gradients alone. So its holder sees a bit that flips there, in a step and in a
  * round that is done again, and nobody looks at the rest. */
-static void
-test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
+TEST(test_a_damaged_total_is_noticed_where_it_is_held)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
     struct trio trio;
     begin(&trio, &optim, HALVES);
@@ -440,10 +427,8 @@ test_a_damaged_total_is_noticed_where_it_is_held(void **unused)
 }
 
 /* Each shard must be counted once in each stage of the plan, held or not, and in no other. */
-static void
-test_each_stage_counts_each_shard(void **unused)
+TEST(test_each_stage_counts_each_shard)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
     struct trio trio;
     struct why why;
@@ -473,10 +458,8 @@ test_each_stage_counts_each_shard(void **unused)
 
 /* Who holds all need not know the stages: it sees how many there were, and a stage that is missing or counted twice, a shard
  * of a stage, and a bit that flips anywhere. */
-static void
-test_the_whole_is_checked_without_the_plan(void **unused)
+TEST(test_the_whole_is_checked_without_the_plan)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
     struct trio trio;
     struct why why;
@@ -522,10 +505,8 @@ summary_says(int32_t *summary, size_t word, int32_t says)
 }
 
 /* A word that changed on its way, and squares that are not those of the sum, as who holds them sees. */
-static void
-test_a_damaged_summary_is_noticed(void **unused)
+TEST(test_a_damaged_summary_is_noticed)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
     struct trio trio;
     struct why why;
@@ -580,10 +561,8 @@ test_a_damaged_summary_is_noticed(void **unused)
 
 /* What a node is to hold it learns late, and it may change: nothing is left of what was held before, in memory of the
  * state's own or given to it. */
-static void
-test_other_ranges_begin_anew(void **unused)
+TEST(test_other_ranges_begin_anew)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
     begin(&trio, &optim, 0x2d);
@@ -616,10 +595,8 @@ test_other_ranges_begin_anew(void **unused)
     finish(&trio);
 }
 
-static void
-test_a_range_is_taken_from_the_block_of_another_node(void **unused)
+TEST(test_a_range_is_taken_from_the_block_of_another_node)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
     size_t all;
@@ -644,10 +621,8 @@ test_a_range_is_taken_from_the_block_of_another_node(void **unused)
 }
 
 /* By the name of the state, which all can say, and what each says of what it holds. */
-static void
-test_a_state_is_taken_by_name_and_parts(void **unused)
+TEST(test_a_state_is_taken_by_name_and_parts)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     struct trio trio;
     begin(&trio, &optim, 0x2d);
@@ -711,10 +686,8 @@ edge_of(const struct optim_spec *optim)
 }
 
 /* Four quarters of a unit in the last place are one if they are added first, as an item, and nothing one by one. */
-static void
-test_squares_are_added_item_by_item(void **unused)
+TEST(test_squares_are_added_item_by_item)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 1};
     struct trio trio;
     begin(&trio, &optim, HALVES);
@@ -761,10 +734,8 @@ open_save(const char *dir, const struct state *state)
 }
 
 /* It has what is held and no more, and does not fit another range. */
-static void
-test_a_checkpoint_is_of_a_range(void **unused)
+TEST(test_a_checkpoint_is_of_a_range)
 {
-    (void)unused;
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
     char dir[] = "/tmp/test_state_range_XXXXXX";
     struct trio trio;
@@ -817,21 +788,4 @@ tear_down(void **unused)
     return 0;
 }
 
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_are_together_the_whole),
-        cmocka_unit_test(test_a_change_is_noticed_where_it_is_held),
-        cmocka_unit_test(test_a_damaged_total_is_noticed_where_it_is_held),
-        cmocka_unit_test(test_each_stage_counts_each_shard),
-        cmocka_unit_test(test_the_whole_is_checked_without_the_plan),
-        cmocka_unit_test(test_a_damaged_summary_is_noticed),
-        cmocka_unit_test(test_other_ranges_begin_anew),
-        cmocka_unit_test(test_a_range_is_taken_from_the_block_of_another_node),
-        cmocka_unit_test(test_a_state_is_taken_by_name_and_parts),
-        cmocka_unit_test(test_squares_are_added_item_by_item),
-        cmocka_unit_test(test_a_checkpoint_is_of_a_range),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_ALL(set_up, tear_down)

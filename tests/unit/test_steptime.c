@@ -1,14 +1,8 @@
 /* Steps of pipelines whose time is known, and what must hold in any. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/pipeline/steptime.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { MEMBERS = 8, STAGES = 8, MS = 1000, KB = 1000 };
 
@@ -61,10 +55,8 @@ run(const struct job *job)
 }
 
 /* (k-1)/(m+k-1): Huang et al., NeurIPS 2019, section 2.3. */
-static void
-idle_time_is_that_of_the_formula(void **state)
+TEST(idle_time_is_that_of_the_formula)
 {
-    (void)state;
     static const unsigned ms[] = {4, 8, 32};
     struct job job;
     for (unsigned k = 2; k <= 4; k += 2)
@@ -82,10 +74,8 @@ idle_time_is_that_of_the_formula(void **state)
 }
 
 /* Real items come a moment after the piece that made them has ended: here 0.5 % of a piece. */
-static void
-what_comes_a_moment_late_does_not_wait_for_gradients_of_weights(void **state)
+TEST(what_comes_a_moment_late_does_not_wait_for_gradients_of_weights)
 {
-    (void)state;
     struct job job;
     for (unsigned k = 2; k <= 4; k++)
         for (unsigned m = 4; m <= 32; m *= 2) {
@@ -99,10 +89,8 @@ what_comes_a_moment_late_does_not_wait_for_gradients_of_weights(void **state)
 }
 
 /* The next input comes later than the gradient that could be taken meanwhile: 1 % of a piece. */
-static void
-a_forward_that_comes_a_moment_late_costs_no_piece(void **state)
+TEST(a_forward_that_comes_a_moment_late_costs_no_piece)
 {
-    (void)state;
     struct job job;
     for (unsigned k = 2; k <= 4; k++)
         for (unsigned m = 4; m <= 32; m *= 2) {
@@ -115,10 +103,8 @@ a_forward_that_comes_a_moment_late_costs_no_piece(void **state)
         }
 }
 
-static void
-one_stage_is_no_pipeline(void **state)
+TEST(one_stage_is_no_pipeline)
 {
-    (void)state;
     struct job job;
     for (int rule = SCHEDULE_GPIPE; rule <= SCHEDULE_ZB; rule++) {
         equal_stages(&job, (enum schedule_rule)rule, 1, 7);
@@ -131,10 +117,8 @@ one_stage_is_no_pipeline(void **state)
 }
 
 /* One shard, three stages: nothing overlaps. 10 KB at 10 MB/s: 1 ms. */
-static void
-a_transfer_takes_its_bytes_and_the_latency(void **state)
+TEST(a_transfer_takes_its_bytes_and_the_latency)
 {
-    (void)state;
     struct job job;
     equal_stages_on_lines(&job, SCHEDULE_GPIPE, 3, 1, 10000 * KB, 10 * KB);
     struct steptime_result result = run(&job);
@@ -150,10 +134,8 @@ a_transfer_takes_its_bytes_and_the_latency(void **state)
 }
 
 /* The fourth activation has arrived after four transfers of 5 ms, not after the last forward and one. */
-static void
-a_line_carries_one_transfer_after_the_other(void **state)
+TEST(a_line_carries_one_transfer_after_the_other)
 {
-    (void)state;
     struct job job;
     equal_stages_on_lines(&job, SCHEDULE_GPIPE, 2, 4, 10000 * KB, 50 * KB);
     struct steptime_result result = run(&job);
@@ -167,10 +149,8 @@ a_line_carries_one_transfer_after_the_other(void **state)
 }
 
 /* Two members of a stage give to one: its line in is shared. */
-static void
-a_line_in_is_shared_by_all_who_send(void **state)
+TEST(a_line_in_is_shared_by_all_who_send)
 {
-    (void)state;
     struct job job;
     equal_stages_on_lines(&job, SCHEDULE_GPIPE, 2, 2, 10000 * KB, 50 * KB);
     job.step.members = 3;
@@ -186,10 +166,8 @@ a_line_in_is_shared_by_all_who_send(void **state)
 }
 
 /* One member gives to the two of the next stage: its line out is shared. */
-static void
-a_line_out_is_shared_by_all_who_are_sent_to(void **state)
+TEST(a_line_out_is_shared_by_all_who_are_sent_to)
 {
-    (void)state;
     struct job job;
     equal_stages_on_lines(&job, SCHEDULE_GPIPE, 2, 2, 10000 * KB, 50 * KB);
     job.step.members = 3;
@@ -201,10 +179,8 @@ a_line_out_is_shared_by_all_who_are_sent_to(void **state)
 }
 
 /* Two stages at one member; three others have nothing. */
-static void
-what_stays_at_a_member_costs_no_line(void **state)
+TEST(what_stays_at_a_member_costs_no_line)
 {
-    (void)state;
     struct job job;
     equal_stages_on_lines(&job, SCHEDULE_ZB, 2, 3, 1 * KB, 1 * KB);
     job.step.members = 4;
@@ -216,10 +192,8 @@ what_stays_at_a_member_costs_no_line(void **state)
     assert_true(result.idle == 0.75);
 }
 
-static void
-each_member_has_its_own_times(void **state)
+TEST(each_member_has_its_own_times)
 {
-    (void)state;
     struct job job;
     equal_stages(&job, SCHEDULE_1F1B, 2, 32);
     job.times[0 * 2 + 1].forward_us = 99 * MS; /* member 0 has no stage 1 */
@@ -232,10 +206,8 @@ each_member_has_its_own_times(void **state)
 }
 
 /* The stage that ends first has the longest sums. */
-static void
-sums_follow_the_last_piece_of_their_stage(void **state)
+TEST(sums_follow_the_last_piece_of_their_stage)
 {
-    (void)state;
     struct job job;
     equal_stages(&job, SCHEDULE_1F1B, 4, 8);
     job.step.sums_us = job.sums_us;
@@ -248,10 +220,8 @@ sums_follow_the_last_piece_of_their_stage(void **state)
 }
 
 /* All of stage 3 ends 6 ms before stage 0, 2 and 1 in between. */
-static void
-who_sums_several_stages_sums_one_after_the_other(void **state)
+TEST(who_sums_several_stages_sums_one_after_the_other)
 {
-    (void)state;
     struct job job;
     uint64_t holders[4] = {15, 15, 15, 15};
     equal_stages(&job, SCHEDULE_1F1B, 4, 8);
@@ -374,10 +344,8 @@ members_compute_one_piece_at_a_time(const struct job *job, const struct steptime
         assert_int_equal(result->busy_us[m], busy_us[m]);
 }
 
-static void
-any_step_keeps_to_what_it_needs(void **state)
+TEST(any_step_keeps_to_what_it_needs)
 {
-    (void)state;
     struct rand rand = {17};
     for (size_t i = cases(2000); i > 0; i--) {
         struct job job;
@@ -393,10 +361,8 @@ any_step_keeps_to_what_it_needs(void **state)
 }
 
 /* As many stages, shards and members as there may be: the room is large enough. */
-static void
-the_largest_step_fits_its_room(void **state)
+TEST(the_largest_step_fits_its_room)
 {
-    (void)state;
     static uint8_t owner[PROTO_STAGES_MAX][PROTO_SHARDS_MAX];
     static struct steptime_times times[PROTO_PEERS_MAX * PROTO_STAGES_MAX];
     static struct steptime_link links[PROTO_PEERS_MAX * PROTO_PEERS_MAX];
@@ -424,26 +390,4 @@ the_largest_step_fits_its_room(void **state)
     step.rule = SCHEDULE_ZB;
     steptime_run(&step, &room, pieces, &result);
     assert_int_equal(result.pieces, STEPTIME_PIECES_MAX);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_time_is_that_of_the_formula),
-        cmocka_unit_test(what_comes_a_moment_late_does_not_wait_for_gradients_of_weights),
-        cmocka_unit_test(a_forward_that_comes_a_moment_late_costs_no_piece),
-        cmocka_unit_test(one_stage_is_no_pipeline),
-        cmocka_unit_test(a_transfer_takes_its_bytes_and_the_latency),
-        cmocka_unit_test(a_line_carries_one_transfer_after_the_other),
-        cmocka_unit_test(a_line_in_is_shared_by_all_who_send),
-        cmocka_unit_test(a_line_out_is_shared_by_all_who_are_sent_to),
-        cmocka_unit_test(what_stays_at_a_member_costs_no_line),
-        cmocka_unit_test(each_member_has_its_own_times),
-        cmocka_unit_test(sums_follow_the_last_piece_of_their_stage),
-        cmocka_unit_test(who_sums_several_stages_sums_one_after_the_other),
-        cmocka_unit_test(any_step_keeps_to_what_it_needs),
-        cmocka_unit_test(the_largest_step_fits_its_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

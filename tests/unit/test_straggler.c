@@ -1,16 +1,9 @@
 /* Whom a leader leaves out, and what becomes of who was left out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
 enum { MS = 1000, FAST = 100000000 }; /* a shard in 10 ms */
 
@@ -56,10 +49,8 @@ left_out(const struct cost_view *view)
     return all_of(view) & ~cost_best(view);
 }
 
-static void
-equals_stay_together(void **state)
+TEST(equals_stay_together)
 {
-    (void)state;
     for (size_t n = 1; n <= 64; n++) {
         struct cost_view view = equal(n);
         view.cost.shards = 64;
@@ -69,10 +60,8 @@ equals_stay_together(void **state)
     }
 }
 
-static void
-who_costs_more_than_it_computes_is_left_out(void **state)
+TEST(who_costs_more_than_it_computes_is_left_out)
 {
-    (void)state;
     for (size_t m = 0; m < 4; m++) {
         struct cost_view view = equal(4); /* 30 ms of computing; 40 without one */
         view.self = 2;
@@ -86,10 +75,8 @@ who_costs_more_than_it_computes_is_left_out(void **state)
 }
 
 /* A megabyte at 100 Mbit/s takes 120 ms, a node alone 60: not two of them and not three. */
-static void
-on_equal_slow_lines_one_goes_on_alone(void **state)
+TEST(on_equal_slow_lines_one_goes_on_alone)
 {
-    (void)state;
     static const struct core_bucket mega[] = {{0, 250000}};
     for (size_t self = 0; self < 4; self++) {
         struct cost_view view = equal(4);
@@ -107,10 +94,8 @@ on_equal_slow_lines_one_goes_on_alone(void **state)
     }
 }
 
-static void
-what_was_measured_counts_more_than_what_is_predicted(void **state)
+TEST(what_was_measured_counts_more_than_what_is_predicted)
 {
-    (void)state;
     struct cost_view view = equal(4);
     view.self = 2;
     line_of(&view, 1, 100 * MS);
@@ -123,10 +108,8 @@ what_was_measured_counts_more_than_what_is_predicted(void **state)
 }
 
 /* A new leader has to learn what this one knows. */
-static void
-the_leader_stays_unless_that_costs_much(void **state)
+TEST(the_leader_stays_unless_that_costs_much)
 {
-    (void)state;
     struct cost_view view = equal(4);
     view.self = 2;
     view.round_us = 100 * MS;
@@ -140,10 +123,8 @@ the_leader_stays_unless_that_costs_much(void **state)
     assert_true(cost_best(&view) == 15);
 }
 
-static void
-what_did_not_help_is_not_predicted_again(void **state)
+TEST(what_did_not_help_is_not_predicted_again)
 {
-    (void)state;
     struct cost_view view = equal(4);
     view.self = 2;
     view.round_us = 130 * MS;
@@ -155,10 +136,8 @@ what_did_not_help_is_not_predicted_again(void **state)
     assert_true(cost_best(&view) == 13);
 }
 
-static void
-in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one(void **state)
+TEST(in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one)
 {
-    (void)state;
     struct cost_view view = equal(5);
     memset(view.rate, 0, sizeof view.rate);
     for (size_t m = 0; m < 5; m++)
@@ -170,10 +149,8 @@ in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one(void **state)
 }
 
 /* The sender of a slow line has sent little else, and its receiver looks as bad. */
-static void
-of_a_slow_line_one_end_stays(void **state)
+TEST(of_a_slow_line_one_end_stays)
 {
-    (void)state;
     for (size_t m = 0; m < 4; m++) {
         struct cost_view view = equal(4);
         view.rate[(m + 1) % 4][m] = 1000000;
@@ -182,30 +159,24 @@ of_a_slow_line_one_end_stays(void **state)
     }
 }
 
-static void
-several_are_left_out_at_once(void **state)
+TEST(several_are_left_out_at_once)
 {
-    (void)state;
     struct cost_view view = equal(6);
     line_of(&view, 1, 100 * MS);
     line_of(&view, 4, 120 * MS);
     assert_true(left_out(&view) == (1 << 1 | 1 << 4));
 }
 
-static void
-a_processor_that_only_applies_slowly_is_left_out(void **state)
+TEST(a_processor_that_only_applies_slowly_is_left_out)
 {
-    (void)state;
     struct cost_view view = equal(4);
     view.cost.of[2].speed = FAST / 10;
     view.cost.of[2].apply_us = 60 * MS;
     assert_true(left_out(&view) == 1 << 2);
 }
 
-static void
-of_two_the_faster_one_stays(void **state)
+TEST(of_two_the_faster_one_stays)
 {
-    (void)state;
     struct cost_view view = equal(2);
     view.cost.of[1].speed = 2 * FAST;
     line_of(&view, 0, 200 * MS);
@@ -214,10 +185,8 @@ of_two_the_faster_one_stays(void **state)
     assert_true(left_out(&view) == 0);
 }
 
-static void
-nothing_is_decided_without_speeds(void **state)
+TEST(nothing_is_decided_without_speeds)
 {
-    (void)state;
     struct cost_view view = equal(3);
     line_of(&view, 1, 900 * MS);
     for (size_t m = 0; m < 3; m++)
@@ -239,10 +208,8 @@ best_of_all(const struct cost_view *view)
 }
 
 /* Against all sets: what is taken is never much worse than the best one, and never worse than all or one alone. */
-static void
-no_set_is_much_better_than_the_one_that_is_taken(void **state)
+TEST(no_set_is_much_better_than_the_one_that_is_taken)
 {
-    (void)state;
     struct rand rand = {29};
     unsigned best = 0;
     for (int k = 0; k < 400; k++) {
@@ -268,10 +235,8 @@ no_set_is_much_better_than_the_one_that_is_taken(void **state)
 }
 
 /* Never everybody, and never without gain, whatever the members say of themselves. */
-static void
-any_claims_leave_somebody(void **state)
+TEST(any_claims_leave_somebody)
 {
-    (void)state;
     struct rand rand = {7};
     static struct cost_view view;
     for (int k = 0; k < 100; k++) {
@@ -339,10 +304,8 @@ third_of_three(unsigned shards)
     return third_before_codec(shards, 0);
 }
 
-static void
-who_is_left_out_says_so_and_waits(void **state)
+TEST(who_is_left_out_says_so_and_waits)
 {
-    (void)state;
     struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 80 * MS, 50 * MS, true);
@@ -373,10 +336,8 @@ who_is_left_out_says_so_and_waits(void **state)
 }
 
 /* Chunks seem slow to who waits for a processor, as on a machine with many nodes: its line is not to blame. */
-static void
-who_waited_for_a_processor_blames_no_line(void **state)
+TEST(who_waited_for_a_processor_blames_no_line)
 {
-    (void)state;
     struct lone *lone = third_of_three(0);
     lone->core->straggler.busy_us = 800 * MS; /* chunks took so long */
     core_on_starved(lone->core, lone->now, 300 * MS);
@@ -410,10 +371,8 @@ one_round(struct lone *lone)
 }
 
 /* Nobody is lost before a codec begins: all come to the same state, and meet there. */
-static void
-until_a_codec_begins_who_is_left_out_computes_by_itself(void **state)
+TEST(until_a_codec_begins_who_is_left_out_computes_by_itself)
 {
-    (void)state;
     struct lone *lone = third_before_codec(0, 4);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_int_equal(lone_logged(lone,
@@ -441,10 +400,8 @@ until_a_codec_begins_who_is_left_out_computes_by_itself(void **state)
 }
 
 /* Others have begun with the codec: what they have is fetched. */
-static void
-who_is_slow_by_itself_is_fetched_for(void **state)
+TEST(who_is_slow_by_itself_is_fetched_for)
 {
-    (void)state;
     struct lone *lone = third_before_codec(0, 4);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     lone_run(lone, 20);
@@ -483,10 +440,8 @@ first_of_three(uint64_t coded_from, bool alone)
 }
 
 /* No chunk comes: nobody knows a line, and the round takes many times as long as one of this node alone. */
-static void
-a_long_round_before_a_codec_parts_all(void **state)
+TEST(a_long_round_before_a_codec_parts_all)
 {
-    (void)state;
     struct lone *lone = first_of_three(9, false);
     lone_run(lone, 20); /* all shards would take it some 60 ms */
     lone_train(lone);
@@ -508,10 +463,8 @@ a_long_round_before_a_codec_parts_all(void **state)
 }
 
 /* What the trainer found counts at once; later others may try. */
-static void
-where_one_alone_is_the_fastest_nobody_tries_first(void **state)
+TEST(where_one_alone_is_the_fastest_nobody_tries_first)
 {
-    (void)state;
     struct lone *lone = first_of_three(0, true);
     lone_run(lone, 20);
     lone_train(lone);
@@ -522,10 +475,8 @@ where_one_alone_is_the_fastest_nobody_tries_first(void **state)
 }
 
 /* Node 5 leads where all meet. */
-static void
-who_is_soon_there_is_waited_for(void **state)
+TEST(who_is_soon_there_is_waited_for)
 {
-    (void)state;
     for (int late = 0; late < 2; late++) {
         struct lone *lone =
             lone_new(&(struct lone_setup){.id = 5, .peers_min = 1, .unstarted = true});
@@ -552,10 +503,8 @@ who_is_soon_there_is_waited_for(void **state)
     }
 }
 
-static void
-who_is_left_out_goes_on_when_nobody_else_does(void **state)
+TEST(who_is_left_out_goes_on_when_nobody_else_does)
 {
-    (void)state;
     struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 800 * MS, 50 * MS, true);
@@ -574,10 +523,8 @@ who_is_left_out_goes_on_when_nobody_else_does(void **state)
     lone_destroy(&lone);
 }
 
-static void
-a_plan_has_no_more_members_than_shards(void **state)
+TEST(a_plan_has_no_more_members_than_shards)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 3});
     lone_meet(lone, 6);
     lone_meet(lone, 7);
@@ -592,10 +539,8 @@ a_plan_has_no_more_members_than_shards(void **state)
 }
 
 /* 5 and 6 have the two shards. */
-static void
-who_has_no_shard_watches_until_there_is_one(void **state)
+TEST(who_has_no_shard_watches_until_there_is_one)
 {
-    (void)state;
     struct lone *lone = third_of_three(2);
     uint64_t round = 1;
     lone_run(lone, 50);
@@ -612,10 +557,8 @@ who_has_no_shard_watches_until_there_is_one(void **state)
 }
 
 /* 6 was too slow: 7 has its shard, until 6 tries again and somebody makes a plan. */
-static void
-who_has_no_shard_takes_the_place_of_a_node_that_is_left_out(void **state)
+TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
 {
-    (void)state;
     struct lone *lone = third_of_three(2);
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true, .benched = true}};
     struct proto_hears hears = {.count = 2};
@@ -657,10 +600,8 @@ verdict_after(uint64_t first_us, uint64_t second_us)
     return verdict;
 }
 
-static void
-one_long_round_among_the_first_leaves_nobody_out(void **state)
+TEST(one_long_round_among_the_first_leaves_nobody_out)
 {
-    (void)state;
     assert_int_equal(verdict_after(100 * MS, 100 * MS), STRAGGLER_ABORT);
     assert_int_equal(verdict_after(3 * MS, 100 * MS), STRAGGLER_GO_ON);
 }
@@ -692,10 +633,8 @@ verdict_beside(bool watches, struct lone **out)
     return verdict;
 }
 
-static void
-who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one(void **state)
+TEST(who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one)
 {
-    (void)state;
     struct lone *lone;
     assert_int_equal(verdict_beside(false, &lone), STRAGGLER_GO_ON);
     assert_null(lone_sent(lone, 6, PROTO_BENCH));
@@ -707,10 +646,8 @@ who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one(void **state)
 }
 
 /* As many as there are shards beat, and do nothing. */
-static void
-who_has_no_shard_goes_on_when_nobody_else_does(void **state)
+TEST(who_has_no_shard_goes_on_when_nobody_else_does)
 {
-    (void)state;
     struct lone *lone = third_of_three(2);
     lone->speed = 1000000;
     lone_run_with(lone, 200, (unsigned[]){5, 6}, 2, 1, true);
@@ -721,10 +658,8 @@ who_has_no_shard_goes_on_when_nobody_else_does(void **state)
     lone_destroy(&lone);
 }
 
-static void
-who_says_it_was_left_out_is_not_planned_for(void **state)
+TEST(who_says_it_was_left_out_is_not_planned_for)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 6);
     lone_meet(lone, 7);
@@ -779,50 +714,10 @@ called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
     return called;
 }
 
-static void
-leaving_out_is_judged_by_what_rounds_take_on_average(void **state)
+TEST(leaving_out_is_judged_by_what_rounds_take_on_average)
 {
-    (void)state;
     assert_true(called_back(79 * MS, 26 * MS, 400 * MS));
     assert_true(called_back(79 * MS, 75 * MS, 75 * MS));
     assert_false(called_back(79 * MS, 26 * MS, 26 * MS));
     assert_false(called_back(79 * MS, 26 * MS, 120 * MS));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_stay_together),
-        cmocka_unit_test(who_costs_more_than_it_computes_is_left_out),
-        cmocka_unit_test(in_a_ring_the_slow_one_has_two_bad_lines_and_its_neighbours_one),
-        cmocka_unit_test(of_a_slow_line_one_end_stays),
-        cmocka_unit_test(several_are_left_out_at_once),
-        cmocka_unit_test(a_processor_that_only_applies_slowly_is_left_out),
-        cmocka_unit_test(of_two_the_faster_one_stays),
-        cmocka_unit_test(nothing_is_decided_without_speeds),
-        cmocka_unit_test(on_equal_slow_lines_one_goes_on_alone),
-        cmocka_unit_test(what_was_measured_counts_more_than_what_is_predicted),
-        cmocka_unit_test(the_leader_stays_unless_that_costs_much),
-        cmocka_unit_test(what_did_not_help_is_not_predicted_again),
-        cmocka_unit_test(no_set_is_much_better_than_the_one_that_is_taken),
-        cmocka_unit_test(any_claims_leave_somebody),
-        cmocka_unit_test(who_is_left_out_says_so_and_waits),
-        cmocka_unit_test(who_waited_for_a_processor_blames_no_line),
-        cmocka_unit_test(until_a_codec_begins_who_is_left_out_computes_by_itself),
-        cmocka_unit_test(who_is_slow_by_itself_is_fetched_for),
-        cmocka_unit_test(a_long_round_before_a_codec_parts_all),
-        cmocka_unit_test(where_one_alone_is_the_fastest_nobody_tries_first),
-        cmocka_unit_test(who_is_soon_there_is_waited_for),
-        cmocka_unit_test(who_is_left_out_goes_on_when_nobody_else_does),
-        cmocka_unit_test(a_plan_has_no_more_members_than_shards),
-        cmocka_unit_test(who_has_no_shard_watches_until_there_is_one),
-        cmocka_unit_test(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out),
-        cmocka_unit_test(one_long_round_among_the_first_leaves_nobody_out),
-        cmocka_unit_test(who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one),
-        cmocka_unit_test(who_has_no_shard_goes_on_when_nobody_else_does),
-        cmocka_unit_test(who_says_it_was_left_out_is_not_planned_for),
-        cmocka_unit_test(leaving_out_is_judged_by_what_rounds_take_on_average),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* How fast chunks come, whatever the clocks say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/group/straggler.h"
+#include "tests/support/test.h"
 
 enum { MS = 1000, KB = 1000, WAY = 3 * MS /* of the quickest message */ };
 
@@ -31,10 +24,8 @@ chunks(struct straggler_line *lag, struct wall *free_at, uint64_t at, int64_t cl
                              10 * KB);
 }
 
-static void
-chunks_of_a_round_add_up_and_the_way_itself_does_not_count(void **state)
+TEST(chunks_of_a_round_add_up_and_the_way_itself_does_not_count)
 {
-    (void)state;
     for (size_t c = 0; c < sizeof clocks / sizeof *clocks; c++) {
         struct straggler_line lag = {0};
         struct wall free_at = {0};
@@ -50,10 +41,8 @@ chunks_of_a_round_add_up_and_the_way_itself_does_not_count(void **state)
 }
 
 /* Not after a chunk or two, which a busy moment may have held up. */
-static void
-a_slow_line_is_known_in_its_first_round(void **state)
+TEST(a_slow_line_is_known_in_its_first_round)
 {
-    (void)state;
     struct straggler_line lag = {0};
     struct wall free_at = {0};
     straggler_line_heard(&lag, (struct wall){start + WAY}, start);
@@ -65,10 +54,8 @@ a_slow_line_is_known_in_its_first_round(void **state)
     assert_int_equal(lag.rate, 0); /* of the next one */
 }
 
-static void
-a_line_that_does_not_wait_is_fast(void **state)
+TEST(a_line_that_does_not_wait_is_fast)
 {
-    (void)state;
     struct straggler_line lag = {0};
     struct wall free_at = {0};
     for (uint64_t round = 0; round < 5; round++) {
@@ -79,10 +66,8 @@ a_line_that_does_not_wait_is_fast(void **state)
 }
 
 /* They come by turns on one line, each in 10 ms: each peer's come as fast as the line is. */
-static void
-chunks_of_several_peers_share_the_line(void **state)
+TEST(chunks_of_several_peers_share_the_line)
 {
-    (void)state;
     struct straggler_line lag[2];
     memset(lag, 0, sizeof lag);
     struct wall free_at = {0};
@@ -95,10 +80,8 @@ chunks_of_several_peers_share_the_line(void **state)
         assert_int_equal(straggler_line_now(&lag[p]), 1000 * KB);
 }
 
-static void
-one_slow_round_of_a_busy_moment_does_not_count(void **state)
+TEST(one_slow_round_of_a_busy_moment_does_not_count)
 {
-    (void)state;
     struct straggler_line lag = {0};
     struct wall free_at = {0};
     straggler_line_heard(&lag, (struct wall){start + WAY}, start);
@@ -116,10 +99,8 @@ one_slow_round_of_a_busy_moment_does_not_count(void **state)
     assert_int_equal(lag.rate, 20 * KB);
 }
 
-static void
-rounds_that_do_not_count(void **state)
+TEST(rounds_that_do_not_count)
 {
-    (void)state;
     struct straggler_line lag = {0};
     struct wall free_at = {0};
     straggler_line_heard(&lag, (struct wall){start + WAY}, start);
@@ -134,10 +115,8 @@ rounds_that_do_not_count(void **state)
 }
 
 /* Clocks drift: the quickest message of long ago says nothing. */
-static void
-the_quickest_message_is_forgotten_in_time(void **state)
+TEST(the_quickest_message_is_forgotten_in_time)
 {
-    (void)state;
     struct straggler_line lag = {0};
     struct wall free_at = {0};
     uint64_t now = start;
@@ -152,19 +131,4 @@ the_quickest_message_is_forgotten_in_time(void **state)
         straggler_line_round(&lag, true);
     }
     assert_true(lag.rate == STRAGGLER_FAST);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_of_a_round_add_up_and_the_way_itself_does_not_count),
-        cmocka_unit_test(a_slow_line_is_known_in_its_first_round),
-        cmocka_unit_test(a_line_that_does_not_wait_is_fast),
-        cmocka_unit_test(chunks_of_several_peers_share_the_line),
-        cmocka_unit_test(one_slow_round_of_a_busy_moment_does_not_count),
-        cmocka_unit_test(rounds_that_do_not_count),
-        cmocka_unit_test(the_quickest_message_is_forgotten_in_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

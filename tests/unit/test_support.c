@@ -1,22 +1,13 @@
 /* test_support.c - the helpers of the tests do what the tests believe.
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/support/alloc.h"
 #include "tests/support/messages.h"
 #include "tests/support/rand.h"
+#include "tests/support/test.h"
 
-static void
-a_seed_gives_the_same_numbers_for_ever(void **state)
+TEST(a_seed_gives_the_same_numbers_for_ever)
 {
-    (void)state;
     struct rand rand = {0};
     assert_true(rand_u64(&rand) == UINT64_C(0xe220a8397b1dcdaf)); /* mix.h's test vector */
     assert_true(rand_u64(&rand) == mix64(1));
@@ -25,10 +16,8 @@ a_seed_gives_the_same_numbers_for_ever(void **state)
     assert_true(rand_u64(&other) != UINT64_C(0xe220a8397b1dcdaf));
 }
 
-static void
-numbers_stay_in_their_range_and_reach_its_ends(void **state)
+TEST(numbers_stay_in_their_range_and_reach_its_ends)
 {
-    (void)state;
     struct rand rand = {7};
     bool low = false, high = false, yes = false, no = false;
     for (int i = 0; i < 1000; i++) {
@@ -47,10 +36,8 @@ numbers_stay_in_their_range_and_reach_its_ends(void **state)
     (void)rand_range(&rand, 0, UINT64_MAX); /* does not divide by 0 */
 }
 
-static void
-any_number_is_often_small_and_sometimes_large(void **state)
+TEST(any_number_is_often_small_and_sometimes_large)
 {
-    (void)state;
     struct rand rand = {8};
     int zero = 0, small = 0, large = 0;
     for (int i = 0; i < 10000; i++) {
@@ -62,10 +49,8 @@ any_number_is_often_small_and_sometimes_large(void **state)
     assert_true(large > 30);
 }
 
-static void
-filling_writes_all_bytes_and_no_more(void **state)
+TEST(filling_writes_all_bytes_and_no_more)
 {
-    (void)state;
     struct rand rand = {9};
     uint8_t bytes[12], seen[12] = {0};
     for (int round = 0; round < 20; round++) {
@@ -86,10 +71,8 @@ take(size_t size)
     return block;
 }
 
-static void
-allocations_are_counted_and_the_nth_fails(void **state)
+TEST(allocations_are_counted_and_the_nth_fails)
 {
-    (void)state;
     alloc_calls = 0;
     alloc_fail_at = 2;
     void *first = take(10), *second = take(10), *volatile third = calloc(1, 10);
@@ -110,10 +93,8 @@ allocations_are_counted_and_the_nth_fails(void **state)
     free(third);
 }
 
-static void
-samples_repeat_and_differ(void **state)
+TEST(samples_repeat_and_differ)
 {
-    (void)state;
     static struct messages_sample a, b, c;
     for (enum proto_type type = PROTO_HELLO; type < PROTO_TYPES_END; type++) {
         struct rand one = {type}, two = {type}, three = {1000 + (uint64_t)type};
@@ -128,10 +109,8 @@ samples_repeat_and_differ(void **state)
     }
 }
 
-static void
-one_changed_field_makes_another_message(void **state)
+TEST(one_changed_field_makes_another_message)
 {
-    (void)state;
     static struct messages_sample a, b;
     struct rand rand = {11};
     messages_make(&a, PROTO_PLAN, MESSAGES_LARGE, &rand);
@@ -155,19 +134,4 @@ one_changed_field_makes_another_message(void **state)
     b = a;
     b.msg.chunk.direct = !b.msg.chunk.direct;
     assert_false(messages_equal(&a.msg, &b.msg));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_seed_gives_the_same_numbers_for_ever),
-        cmocka_unit_test(numbers_stay_in_their_range_and_reach_its_ends),
-        cmocka_unit_test(any_number_is_often_small_and_sometimes_large),
-        cmocka_unit_test(filling_writes_all_bytes_and_no_more),
-        cmocka_unit_test(allocations_are_counted_and_the_nth_fails),
-        cmocka_unit_test(samples_repeat_and_differ),
-        cmocka_unit_test(one_changed_field_makes_another_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* A team computes the bits that one thread computes, whatever the number of parts and their order. Shards that share a
  * pass get the bits of passes of their own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "compress/check.h"
 #include "compress/exact.h"
 #include "nn/nn.h"
 #include "nn/rng.h"
+#include "tests/support/test.h"
 
 enum { ROWS = 7, PARTS_MAX = 9 };
 
@@ -281,13 +274,13 @@ compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers,
     nn_model_destroy(&model);
 }
 
-static void
-shards_of_one_pass_give_the_bits_of_their_own(void **state)
+TEST(shards_of_one_pass_give_the_bits_of_their_own)
 {
-    compare_shards(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
-    compare_shards(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *state);
-    compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
+    compare_shards(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *test_state);
+    compare_shards(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *test_state);
+    compare_shards(&(struct nn_shape){1, {50}}, text, COUNT(text), *test_state);
 }
+TEST_OF(shards_of_one_pass_give_the_bits_of_their_own, ROUNDS)
 
 /* --- integers --- */
 
@@ -407,38 +400,22 @@ compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layer
     nn_model_destroy(&model);
 }
 
-static void
-integers_of_all_shards_are_the_sum_of_theirs(void **state)
+TEST(integers_of_all_shards_are_the_sum_of_theirs)
 {
-    compare_integers(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
-    compare_integers(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
+    compare_integers(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *test_state);
+    compare_integers(&(struct nn_shape){1, {50}}, text, COUNT(text), *test_state);
 }
+TEST_OF(integers_of_all_shards_are_the_sum_of_theirs, ROUNDS)
 
-static void
-images_give_the_same_bits(void **state)
+TEST(images_give_the_same_bits)
 {
-    compare(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *state);
-    compare(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *state);
+    compare(&(struct nn_shape){3, {3, 12, 12}}, image, COUNT(image), *test_state);
+    compare(&(struct nn_shape){3, {1, 9, 8}}, mean, COUNT(mean), *test_state);
 }
+TEST_OF(images_give_the_same_bits, ROUNDS)
 
-static void
-sequences_give_the_same_bits(void **state)
+TEST(sequences_give_the_same_bits)
 {
-    compare(&(struct nn_shape){1, {50}}, text, COUNT(text), *state);
+    compare(&(struct nn_shape){1, {50}}, text, COUNT(text), *test_state);
 }
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_give_the_same_bits),
-        cmocka_unit_test_prestate(images_give_the_same_bits, ROUNDS),
-        cmocka_unit_test(sequences_give_the_same_bits),
-        cmocka_unit_test_prestate(sequences_give_the_same_bits, ROUNDS),
-        cmocka_unit_test(shards_of_one_pass_give_the_bits_of_their_own),
-        cmocka_unit_test_prestate(shards_of_one_pass_give_the_bits_of_their_own, ROUNDS),
-        cmocka_unit_test(integers_of_all_shards_are_the_sum_of_theirs),
-        cmocka_unit_test_prestate(integers_of_all_shards_are_the_sum_of_theirs, ROUNDS),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_OF(sequences_give_the_same_bits, ROUNDS)

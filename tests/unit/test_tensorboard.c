@@ -3,16 +3,11 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 /* The mask taken off. */
 static uint32_t
@@ -23,10 +18,8 @@ plain_crc(const void *data, size_t size)
 }
 
 /* RFC 3720, B.4, and the check value of the catalogues. */
-static void
-the_crc_is_that_of_castagnoli(void **state)
+TEST(the_crc_is_that_of_castagnoli)
 {
-    (void)state;
     uint8_t data[32] = {0};
     assert_int_equal(plain_crc("123456789", 9), 0xe3069283);
     assert_int_equal(plain_crc(data, 32), 0x8a9136aa);
@@ -54,10 +47,8 @@ opened(const uint8_t *record, size_t size, size_t *data_size)
     return record + 12;
 }
 
-static void
-records_have_these_bytes(void **state)
+TEST(records_have_these_bytes)
 {
-    (void)state;
     uint8_t out[TENSORBOARD_RECORD_MAX];
     size_t size;
     static const uint8_t version[] = "\x09\0\0\0\0\0\0\xf8\x3f\x1a\x0d"
@@ -79,10 +70,8 @@ records_have_these_bytes(void **state)
     assert_memory_equal(data, restart, size);
 }
 
-static void
-the_largest_record_fits(void **state)
+TEST(the_largest_record_fits)
 {
-    (void)state;
     uint8_t out[TENSORBOARD_RECORD_MAX];
     struct tensorboard_scalar scalar[TENSORBOARD_SCALARS_MAX];
     for (size_t i = 0; i < TENSORBOARD_SCALARS_MAX; i++)
@@ -93,10 +82,8 @@ the_largest_record_fits(void **state)
     opened(out, size, &size);
 }
 
-static void
-a_file_begins_with_the_version(void **state)
+TEST(a_file_begins_with_the_version)
 {
-    (void)state;
     struct folder folder;
     struct tensorboard *board;
     char path[1024] = "";
@@ -124,16 +111,4 @@ a_file_begins_with_the_version(void **state)
     assert_memory_equal(bytes, version, 12); /* the same length */
     assert_true(size > first);
     folder_fini(&folder);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_crc_is_that_of_castagnoli),
-        cmocka_unit_test(records_have_these_bytes),
-        cmocka_unit_test(the_largest_record_fits),
-        cmocka_unit_test(a_file_begins_with_the_version),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

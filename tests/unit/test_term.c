@@ -4,16 +4,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/test.h"
 
 struct screen {
     int master, slave;
@@ -61,12 +57,10 @@ sees(struct screen *screen, const char *expected)
     assert_string_equal(screen->text, expected);
 }
 
-static void
-a_terminal_gets_one_line_that_is_drawn_over(void **state)
+TEST(a_terminal_gets_one_line_that_is_drawn_over)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 80);
     term_init(&term, screen.slave);
     assert_true(term.tty);
@@ -87,12 +81,10 @@ a_terminal_gets_one_line_that_is_drawn_over(void **state)
     close_screen(&screen);
 }
 
-static void
-it_is_redrawn_at_most_ten_times_a_second(void **state)
+TEST(it_is_redrawn_at_most_ten_times_a_second)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 80);
     term_init(&term, screen.slave);
     term_live(&term, 1000, "a");
@@ -106,8 +98,7 @@ it_is_redrawn_at_most_ten_times_a_second(void **state)
     close_screen(&screen);
 }
 
-static void
-why_the_program_ends_is_wrapped_between_words(void **state)
+TEST(why_the_program_ends_is_wrapped_between_words)
 {
     static const char said[] = "runs/digits: holds an unfinished run of another job; --fresh "
                                "begins again, --out takes another folder";
@@ -115,7 +106,6 @@ why_the_program_ends_is_wrapped_between_words(void **state)
     FILE *file = tmpfile();
     char text[256] = "";
     int before = dup(STDERR_FILENO);
-    (void)state;
     assert_non_null(file);
     open_screen(&screen, 80);
     dup2(screen.slave, STDERR_FILENO);
@@ -133,12 +123,10 @@ why_the_program_ends_is_wrapped_between_words(void **state)
     close_screen(&screen);
 }
 
-static void
-it_never_wraps(void **state)
+TEST(it_never_wraps)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 8);
     term_init(&term, screen.slave);
     term_live(&term, 1, "grüße, world");
@@ -148,12 +136,10 @@ it_never_wraps(void **state)
     assert_int_equal(term_cut("ab", 9), 2);
 }
 
-static void
-a_narrow_terminal_shows_fewer_fields(void **state)
+TEST(a_narrow_terminal_shows_fewer_fields)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 24);
     term_init(&term, screen.slave);
     term_live(&term, 1, "step 12/300  loss 0.31  accuracy 91.4 %");
@@ -169,12 +155,10 @@ a_narrow_terminal_shows_fewer_fields(void **state)
     assert_int_equal(term_fit("", 3), 0);
 }
 
-static void
-warnings_have_a_colour_on_a_terminal_that_wants_it(void **state)
+TEST(warnings_have_a_colour_on_a_terminal_that_wants_it)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 80);
     setenv("NO_COLOR", "", 1);
     term_init(&term, screen.slave);
@@ -194,12 +178,10 @@ warnings_have_a_colour_on_a_terminal_that_wants_it(void **state)
     close_screen(&screen);
 }
 
-static void
-what_others_sent_cannot_drive_the_terminal(void **state)
+TEST(what_others_sent_cannot_drive_the_terminal)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 80);
     term_init(&term, screen.slave);
     term_line(&term, "a\033[2Jb\nc\r\xff");
@@ -209,12 +191,10 @@ what_others_sent_cannot_drive_the_terminal(void **state)
     close_screen(&screen);
 }
 
-static void
-a_dumb_terminal_is_a_pipe(void **state)
+TEST(a_dumb_terminal_is_a_pipe)
 {
     struct screen screen;
     struct term term;
-    (void)state;
     open_screen(&screen, 80);
     setenv("TERM", "dumb", 1);
     term_init(&term, screen.slave);
@@ -234,13 +214,11 @@ wraps(const char *text, unsigned column, unsigned columns, const char *expected)
     assert_string_equal(out, expected);
 }
 
-static void
-a_long_line_breaks_between_words(void **state)
+TEST(a_long_line_breaks_between_words)
 {
     struct screen screen;
     struct term term;
     char small[8];
-    (void)state;
     wraps("", 0, 10, "");
     wraps("ab cd ef", 0, 8, "ab cd ef");
     wraps("ab cd ef", 0, 7, "ab cd\n  ef");
@@ -261,13 +239,11 @@ a_long_line_breaks_between_words(void **state)
     close_screen(&screen);
 }
 
-static void
-a_reader_that_stops_is_not_waited_for(void **state)
+TEST(a_reader_that_stops_is_not_waited_for)
 {
     char text[65536 + 1];
     int ends[2];
     struct term term;
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
     term_init(&term, ends[1]);
@@ -290,13 +266,11 @@ a_reader_that_stops_is_not_waited_for(void **state)
     close(ends[1]);
 }
 
-static void
-a_line_that_is_too_long_is_cut(void **state)
+TEST(a_line_that_is_too_long_is_cut)
 {
     char line[4 * TERM_LINE_MAX], text[4 * TERM_LINE_MAX] = "";
     int ends[2];
     struct term term;
-    (void)state;
     memset(line, '\033', sizeof line - 1);
     line[sizeof line - 1] = '\0';
     assert_int_equal(pipe(ends), 0);
@@ -307,23 +281,4 @@ a_line_that_is_too_long_is_cut(void **state)
     assert_int_equal(text[got - 1], '\n');
     close(ends[0]);
     close(ends[1]);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_terminal_gets_one_line_that_is_drawn_over),
-        cmocka_unit_test(it_is_redrawn_at_most_ten_times_a_second),
-        cmocka_unit_test(why_the_program_ends_is_wrapped_between_words),
-        cmocka_unit_test(it_never_wraps),
-        cmocka_unit_test(a_narrow_terminal_shows_fewer_fields),
-        cmocka_unit_test(warnings_have_a_colour_on_a_terminal_that_wants_it),
-        cmocka_unit_test(what_others_sent_cannot_drive_the_terminal),
-        cmocka_unit_test(a_dumb_terminal_is_a_pipe),
-        cmocka_unit_test(a_long_line_breaks_between_words),
-        cmocka_unit_test(a_reader_that_stops_is_not_waited_for),
-        cmocka_unit_test(a_line_that_is_too_long_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

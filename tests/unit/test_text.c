@@ -1,12 +1,6 @@
 /* test_text.c - which text may travel. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "proto/text.h"
+#include "tests/support/test.h"
 
 static bool
 printable(const char *text)
@@ -14,10 +8,8 @@ printable(const char *text)
     return text_printable(text, strlen(text));
 }
 
-static void
-printable_text_is_accepted(void **state)
+TEST(printable_text_is_accepted)
 {
-    (void)state;
     static const char *const good[] = {"",
                                        " ",
                                        "~",
@@ -35,10 +27,8 @@ printable_text_is_accepted(void **state)
         assert_true(printable(good[i]));
 }
 
-static void
-controls_and_broken_utf8_are_refused(void **state)
+TEST(controls_and_broken_utf8_are_refused)
 {
-    (void)state;
     static const char *const bad[] = {
         "\n",
         "\x1b[2J",
@@ -74,19 +64,15 @@ controls_and_broken_utf8_are_refused(void **state)
     assert_false(text_printable("a\0b", 3));
 }
 
-static void
-a_character_is_never_read_beyond_what_is_left(void **state)
+TEST(a_character_is_never_read_beyond_what_is_left)
 {
-    (void)state;
     assert_int_equal(text_character("\xe2\x82\xac", 3), 3);
     assert_int_equal(text_character("\xe2\x82\xac", 2), 0);
     assert_int_equal(text_character("a", 0), 0);
 }
 
-static void
-hosts_are_names_or_addresses(void **state)
+TEST(hosts_are_names_or_addresses)
 {
-    (void)state;
     static const char *const good[] = {"a", "10.0.0.1", "node-3.example", "fe80::1%eth0", "my_box"};
     static const char *const bad[] = {"", "a b", "a;b", "a/b", "*", "[::1]", "caf\xc3\xa9", "a\n"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
@@ -95,10 +81,8 @@ hosts_are_names_or_addresses(void **state)
         assert_false(text_host(bad[i], strlen(bad[i])));
 }
 
-static void
-a_copy_is_cut_at_a_whole_character(void **state)
+TEST(a_copy_is_cut_at_a_whole_character)
 {
-    (void)state;
     char out[6];
     text_copy(out, sizeof out, "abc\xe2\x82\xac");
     assert_string_equal(out, "abc");
@@ -110,26 +94,10 @@ a_copy_is_cut_at_a_whole_character(void **state)
     assert_string_equal(out, "");
 }
 
-static void
-a_copy_replaces_what_may_not_travel(void **state)
+TEST(a_copy_replaces_what_may_not_travel)
 {
-    (void)state;
     char out[32];
     text_copy(out, sizeof out, "a\nb\x80\xe2\x82");
     assert_string_equal(out, "a?b???");
     assert_true(printable(out));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(printable_text_is_accepted),
-        cmocka_unit_test(controls_and_broken_utf8_are_refused),
-        cmocka_unit_test(a_character_is_never_read_beyond_what_is_left),
-        cmocka_unit_test(hosts_are_names_or_addresses),
-        cmocka_unit_test(a_copy_is_cut_at_a_whole_character),
-        cmocka_unit_test(a_copy_replaces_what_may_not_travel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

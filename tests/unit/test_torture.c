@@ -5,15 +5,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "compress/exact.h"
 #include "mesh/mesh.h"
@@ -22,6 +16,7 @@
 #include "tests/support/alloc.h"
 #include "tests/support/judged.h"
 #include "tests/support/messages.h"
+#include "tests/support/test.h"
 
 enum { ELEMS = 100, BUCKETS = 3, STATE_SIZE = 5000, ROUNDS = 50 };
 
@@ -118,10 +113,8 @@ unmake_exact(void **out)
     *out = made;
 }
 
-static void
-exact_is_made_whole_or_not_at_all(void **state)
+TEST(exact_is_made_whole_or_not_at_all)
 {
-    (void)state;
     assert_true(torture_exactly(make_exact, unmake_exact) >= 2);
 }
 
@@ -193,17 +186,13 @@ unmake_core(void **out)
     *out = made;
 }
 
-static void
-core_is_made_whole_or_not_at_all(void **state)
+TEST(core_is_made_whole_or_not_at_all)
 {
-    (void)state;
     assert_true(torture_exactly(make_core, unmake_core) >= 3);
 }
 
-static void
-a_core_allocates_nothing_once_it_is_there(void **state)
+TEST(a_core_allocates_nothing_once_it_is_there)
 {
-    (void)state;
     void *made = NULL;
     uint64_t now = 0;
     assert_int_equal(make_core(&made), 0);
@@ -232,10 +221,8 @@ a_core_allocates_nothing_once_it_is_there(void **state)
 
 /* ---- messages ---- */
 
-static void
-messages_cost_no_allocation(void **state)
+TEST(messages_cost_no_allocation)
 {
-    (void)state;
     static struct messages_sample sample;
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     static struct proto_msg got;
@@ -273,10 +260,8 @@ unmake_resolve(void **out)
     *out = made;
 }
 
-static void
-resolve_is_made_whole_or_not_at_all(void **state)
+TEST(resolve_is_made_whole_or_not_at_all)
 {
-    (void)state;
     assert_true(torture(make_resolve, unmake_resolve) >= 2);
 }
 
@@ -317,10 +302,8 @@ unmake_discover(void **out)
     *out = made;
 }
 
-static void
-discover_is_made_whole_or_not_at_all(void **state)
+TEST(discover_is_made_whole_or_not_at_all)
 {
-    (void)state;
     assert_true(torture(make_discover, unmake_discover) >= 2);
 }
 
@@ -370,26 +353,9 @@ open_files(void)
     return count;
 }
 
-static void
-mesh_is_made_whole_or_not_at_all(void **state)
+TEST(mesh_is_made_whole_or_not_at_all)
 {
-    (void)state;
     size_t before = open_files();
     assert_true(torture(make_mesh, unmake_mesh) >= 10);
     assert_int_equal(open_files(), before);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_is_made_whole_or_not_at_all),
-        cmocka_unit_test(core_is_made_whole_or_not_at_all),
-        cmocka_unit_test(a_core_allocates_nothing_once_it_is_there),
-        cmocka_unit_test(messages_cost_no_allocation),
-        cmocka_unit_test(resolve_is_made_whole_or_not_at_all),
-        cmocka_unit_test(discover_is_made_whole_or_not_at_all),
-        cmocka_unit_test(mesh_is_made_whole_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

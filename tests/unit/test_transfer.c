@@ -1,20 +1,12 @@
 /* What both sides of catching up compute in the same way. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "mesh/core/internal.h"
 #include "tests/support/lone.h"
+#include "tests/support/test.h"
 
 enum { BLOCK = 16, SIZE_MAX_HERE = 100 };
 
-static void
-an_empty_state_is_one_empty_block(void **state)
+TEST(an_empty_state_is_one_empty_block)
 {
-    (void)state;
     struct core_config config = {.state_size = 0, .block_size = BLOCK};
     struct transfer transfer;
     assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
@@ -24,10 +16,8 @@ an_empty_state_is_one_empty_block(void **state)
     transfer_fini(&transfer);
 }
 
-static void
-the_blocks_are_the_state_without_gap_or_overlap(void **state)
+TEST(the_blocks_are_the_state_without_gap_or_overlap)
 {
-    (void)state;
     for (size_t size = 1; size <= SIZE_MAX_HERE; size++) {
         struct core_config config = {.state_size = size, .block_size = BLOCK};
         struct transfer transfer;
@@ -56,10 +46,8 @@ static const struct core_span spans[] = {{0, 20, CORE_ALL_HOLD},
                                          {100, 16, 2}};
 enum { SPANS = sizeof spans / sizeof spans[0], SEGMENTS = 3 };
 
-static void
-the_blocks_of_each_span_are_it_and_no_block_is_of_two(void **state)
+TEST(the_blocks_of_each_span_are_it_and_no_block_is_of_two)
 {
-    (void)state;
     struct core_config config = {
         .state_size = 116,
         .block_size = BLOCK,
@@ -89,10 +77,8 @@ the_blocks_of_each_span_are_it_and_no_block_is_of_two(void **state)
     transfer_fini(&transfer);
 }
 
-static void
-a_total_has_the_buckets_that_the_round_exchanges(void **state)
+TEST(a_total_has_the_buckets_that_the_round_exchanges)
 {
-    (void)state;
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const struct core *core = lone->core;
     size_t last = core->config.bucket_count - 1;
@@ -133,10 +119,8 @@ words_of(size_t first, uint64_t segments, size_t *words)
     return count;
 }
 
-static void
-a_total_of_some_segments_has_their_buckets_and_the_last_one(void **state)
+TEST(a_total_of_some_segments_has_their_buckets_and_the_last_one)
 {
-    (void)state;
     struct transfer transfer;
     size_t words[64];
     assert_int_equal(transfer_init(&transfer, &in_segments, buckets), 0);
@@ -163,10 +147,8 @@ a_total_of_some_segments_has_their_buckets_and_the_last_one(void **state)
     transfer_fini(&transfer);
 }
 
-static void
-checksums_are_over_the_body_and_each_field(void **state)
+TEST(checksums_are_over_the_body_and_each_field)
 {
-    (void)state;
     const struct proto_offer offer = {.round = 3, .state_hash = 4, .size = 5};
     const struct proto_total total = {.round = 3, .block = 4, .state_hash = 5, .commit = 6};
     struct proto_offer o[] = {offer, offer, offer};
@@ -187,18 +169,4 @@ checksums_are_over_the_body_and_each_field(void **state)
                 transfer_offer_check(&offer, 1, "abc", 3));
     assert_true(transfer_total_check(&total, 1, "abd", 3) !=
                 transfer_total_check(&total, 1, "abc", 3));
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_state_is_one_empty_block),
-        cmocka_unit_test(the_blocks_are_the_state_without_gap_or_overlap),
-        cmocka_unit_test(the_blocks_of_each_span_are_it_and_no_block_is_of_two),
-        cmocka_unit_test(a_total_has_the_buckets_that_the_round_exchanges),
-        cmocka_unit_test(a_total_of_some_segments_has_their_buckets_and_the_last_one),
-        cmocka_unit_test(checksums_are_over_the_body_and_each_field),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

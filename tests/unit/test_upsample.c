@@ -1,23 +1,15 @@
 /* test_upsample.c - larger images of known numbers. That it equals its definition, and its gradient a difference, is
  * in tests/prop/prop_gradients.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/support/one_layer.h"
+#include "tests/support/test.h"
 
-static void
-each_pixel_becomes_a_square_and_sums_its_gradients(void **state)
+TEST(each_pixel_becomes_a_square_and_sums_its_gradients)
 {
     const struct nn_shape input = {3, {2, 1, 2}};
     const struct nn_layer_spec spec = {.kind = NN_UPSAMPLE, .kernel = 2};
     const float x[] = {1, 2, 3, 4}, dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2};
     float y[16], dx[4];
     struct one_layer one;
-    (void)state;
     one_layer_open(&one, &input, &spec, 1, NULL);
     one_layer_forward(&one, x, y);
     assert_memory_equal(y, ((const float[]){1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}),
@@ -27,8 +19,7 @@ each_pixel_becomes_a_square_and_sums_its_gradients(void **state)
     one_layer_close(&one);
 }
 
-static void
-what_does_not_fit_is_named(void **state)
+TEST(what_does_not_fit_is_named)
 {
     static const struct {
         struct nn_shape input;
@@ -41,7 +32,6 @@ what_does_not_fit_is_named(void **state)
         {{3, {1, 4, 4}}, 1u << 31, "layer 0 (upsample): factor = 2147483648, expected"},
         {{3, {1, 4, 4}}, 1u << 20, "layer 0 (upsample)"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const struct nn_layer_spec layers[] = {{.kind = NN_UPSAMPLE, .kernel = bad[i].factor},
                                                {.kind = NN_FLATTEN},
@@ -52,14 +42,4 @@ what_does_not_fit_is_named(void **state)
         if (rc == 0 || !strstr(why.line, bad[i].why))
             fail_msg("row %zu: %d, %s", i, rc, why.line);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pixel_becomes_a_square_and_sums_its_gradients),
-        cmocka_unit_test(what_does_not_fit_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,12 @@
 /* Results folders made to be right, and then wrong in one place. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #include "node/commands/verify.h"
 #include "node/train/ledger.h"
 #include "tests/support/folder.h"
+#include "tests/support/test.h"
 
 /* 3 epochs of 100 samples in steps of 40, 40 and 20, by two nodes. */
 enum { TRAIN = 100, BATCH = 40, EPOCH_STEPS = 3, STEPS = 9, SHARDS = 4 };
@@ -171,10 +164,10 @@ drop(void **state)
     return 0;
 }
 
-static void
-right_files_are_proved(void **state)
+TEST_EACH(make_right, drop)
+
+TEST(right_files_are_proved)
 {
-    (void)state;
     expect(
         0,
         "proved: every sample was used exactly once in each epoch; 9 of 9 steps, 3 whole epochs of "
@@ -191,10 +184,8 @@ right_files_are_proved(void **state)
     assert_non_null(strstr(said, "for 0 steps it is known"));
 }
 
-static void
-files_of_late_joiners_add_up(void **state)
+TEST(files_of_late_joiners_add_up)
 {
-    (void)state;
     count_a = 5;
     memmove(lines_b, lines_b + 4, 5 * sizeof *lines_b);
     count_b = 5;
@@ -209,10 +200,8 @@ files_of_late_joiners_add_up(void **state)
 }
 
 /* The folder above node-1 and node-2 stands for both; one that is named twice, in whatever way, is read once. */
-static void
-folders_are_found_and_read_once(void **state)
+TEST(folders_are_found_and_read_once)
 {
-    (void)state;
     struct folder node[2];
     char again[FOLDER_PATH_MAX];
     const char *dir[] = {a.path, again};
@@ -236,10 +225,8 @@ folders_are_found_and_read_once(void **state)
     assert_non_null(strstr(said, "/node-64: no results of a node are here"));
 }
 
-static void
-a_run_that_is_not_over_is_proved_so_far(void **state)
+TEST(a_run_that_is_not_over_is_proved_so_far)
 {
-    (void)state;
     count_a = count_b = 4;
     expect(0, "4 of 9 steps, 1 whole epoch of 100 samples and 40 samples of the next");
     static const char result[] =
@@ -254,10 +241,8 @@ a_run_that_is_not_over_is_proved_so_far(void **state)
     expect(1, "no file: epoch 1, step 5, sample 40 to epoch 1, step 5, sample 79: not proved");
 }
 
-static void
-a_step_redone_must_be_the_same(void **state)
+TEST(a_step_redone_must_be_the_same)
 {
-    (void)state;
     lines_a[STEPS] = truth(8);
     lines_a[STEPS + 1] = truth(9);
     count_a = STEPS + 2;
@@ -268,10 +253,8 @@ a_step_redone_must_be_the_same(void **state)
 }
 
 /* Each node computed all shards, in one of two stages. */
-static void
-shards_are_computed_once_in_each_stage(void **state)
+TEST(shards_are_computed_once_in_each_stage)
 {
-    (void)state;
     for (size_t i = 0; i < STEPS; i++) {
         lines_a[i].shards = lines_b[i].shards = 15;
         lines_a[i].stages = lines_b[i].stages = 2;
@@ -290,10 +273,8 @@ shards_are_computed_once_in_each_stage(void **state)
     expect(1, "pipeline is missing or of the wrong kind");
 }
 
-static void
-every_wrong_field_is_a_finding(void **state)
+TEST(every_wrong_field_is_a_finding)
 {
-    (void)state;
     for (size_t i = 0; i < STEPS; i++) {
         struct verify_line right = lines_a[i];
         char words[64];
@@ -324,10 +305,8 @@ every_wrong_field_is_a_finding(void **state)
     expect(0, "proved");
 }
 
-static void
-a_state_has_one_loss_and_one_evaluation(void **state)
+TEST(a_state_has_one_loss_and_one_evaluation)
 {
-    (void)state;
     for (size_t i = 0; i < STEPS; i++) {
         struct verify_line right = lines_b[i];
         char words[96];
@@ -363,10 +342,8 @@ evaluation(uint64_t step)
     return line;
 }
 
-static void
-an_evaluation_alone_is_that_of_its_step(void **state)
+TEST(an_evaluation_alone_is_that_of_its_step)
 {
-    (void)state;
     const struct {
         size_t field;
         const char *words;
@@ -404,10 +381,8 @@ an_evaluation_alone_is_that_of_its_step(void **state)
     expect(1, "is not that of an evaluation");
 }
 
-static void
-wrong_text_is_a_finding(void **state)
+TEST(wrong_text_is_a_finding)
 {
-    (void)state;
     static char longest[VERIFY_LINE_MAX + 3];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 2] = '\n';
@@ -433,10 +408,8 @@ wrong_text_is_a_finding(void **state)
 }
 
 /* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
-static void
-rounds_of_several_steps_are_proved(void **state)
+TEST(rounds_of_several_steps_are_proved)
 {
-    (void)state;
     static const char job[] =
         "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
         "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2}";
@@ -481,10 +454,8 @@ rounds_of_several_steps_are_proved(void **state)
 }
 
 /* Four steps were another run's: the second of an epoch of three is the first here. */
-static void
-a_run_that_started_from_a_checkpoint_is_proved_from_there_on(void **state)
+TEST(a_run_that_started_from_a_checkpoint_is_proved_from_there_on)
 {
-    (void)state;
     static const char job[] =
         "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
         "\"batch\":40,\"shards\":4,\"steps\":9,\"begun\":4}";
@@ -505,10 +476,8 @@ a_run_that_started_from_a_checkpoint_is_proved_from_there_on(void **state)
 }
 
 /* A line that claims a step far away must not make verify go through all steps up to it. */
-static void
-a_huge_step_costs_no_time(void **state)
+TEST(a_huge_step_costs_no_time)
 {
-    (void)state;
     static const char job[] =
         "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
         "\"batch\":40,\"shards\":4,\"steps\":9000000000000000000}";
@@ -524,26 +493,4 @@ a_huge_step_costs_no_time(void **state)
     fclose(out);
     assert_non_null(strstr(words, "not proved by these files\n"));
     free(words);
-}
-
-int
-main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_right, drop)
-    const struct CMUnitTest tests[] = {
-        CASE(right_files_are_proved),
-        CASE(files_of_late_joiners_add_up),
-        CASE(folders_are_found_and_read_once),
-        CASE(a_run_that_is_not_over_is_proved_so_far),
-        CASE(a_step_redone_must_be_the_same),
-        CASE(shards_are_computed_once_in_each_stage),
-        CASE(every_wrong_field_is_a_finding),
-        CASE(a_state_has_one_loss_and_one_evaluation),
-        CASE(an_evaluation_alone_is_that_of_its_step),
-        CASE(wrong_text_is_a_finding),
-        CASE(rounds_of_several_steps_are_proved),
-        CASE(a_run_that_started_from_a_checkpoint_is_proved_from_there_on),
-        CASE(a_huge_step_costs_no_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,14 @@
 /* Errors in units in the last place against libm's double, over floats of every exponent; special values;
  * equal bits of every variant. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 #include "proto/float_bits.h"
 #include "proto/mix.h"
 #include "tests/support/bf16.h"
+#include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 enum { N = 4096 };
@@ -65,10 +59,8 @@ largest_error(void (*f)(const float *, float *, size_t), double (*exact)(double)
     return worst;
 }
 
-static void
-errors_stay_within_the_documented_bounds(void **state)
+TEST(errors_stay_within_the_documented_bounds)
 {
-    (void)state;
     static const struct {
         const char *name;
         void (*f)(const float *, float *, size_t);
@@ -129,10 +121,8 @@ gelu_tanh_slope(double x)
 }
 
 /* Relative error of the value down to -4, beyond which it is next to nothing, and absolute of the slope. */
-static void
-activations_are_close_everywhere(void **state)
+TEST(activations_are_close_everywhere)
 {
-    (void)state;
     static const struct {
         void (*f)(const float *, float *, size_t);
         void (*grad)(const float *, const float *, float *, size_t);
@@ -164,10 +154,8 @@ activations_are_close_everywhere(void **state)
         }
 }
 
-static void
-special_values(void **state)
+TEST(special_values)
 {
-    (void)state;
     const float x[] = {0.0f, -0.0f, INFINITY, -INFINITY, 200, -200, 1, -1};
     float y[8];
     vmath_exp(x, y, 8);
@@ -181,10 +169,8 @@ special_values(void **state)
     assert_true(y[0] == 0 && y[2] == INFINITY && y[3] == 0 && y[5] == 0 && y[6] == 1 && y[7] == 0);
 }
 
-static void
-nan_stays_nan(void **state)
+TEST(nan_stays_nan)
 {
-    (void)state;
     void (*const f[])(const float *, float *, size_t) = {
         vmath_exp, vmath_tanh, vmath_sigmoid, vmath_relu, vmath_gelu, vmath_gelu_tanh, vmath_silu};
     float x[17], y[17];
@@ -197,10 +183,8 @@ nan_stays_nan(void **state)
     }
 }
 
-static void
-every_variant_gives_the_same_bits(void **state)
+TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 {
-    (void)state;
     if (!simd_avx2())
         skip();
     static float x[N], y[N], z[N];
@@ -258,10 +242,8 @@ every_variant_gives_the_same_bits(void **state)
 }
 
 /* Around each bfloat16, and infinities and NaN of both signs. */
-static void
-bf16_rounds_to_the_nearest(void **state)
+TEST_OF_VARIANTS(bf16_rounds_to_the_nearest)
 {
-    (void)state;
     static const uint32_t lower[] = {0, 1, 0x1234, 0x7fff, 0x8000, 0x8001, 0xedcb, 0xffff};
     enum { LOWER = sizeof lower / sizeof lower[0] };
     float x[LOWER + 1] = {0}, y[LOWER + 1] = {0}, z[LOWER + 1] = {0};
@@ -281,10 +263,8 @@ bf16_rounds_to_the_nearest(void **state)
     }
 }
 
-static void
-sums_are_sums(void **state)
+TEST(sums_are_sums)
 {
-    (void)state;
     float x[300], sum[10] = {100};
     for (size_t i = 0; i < 300; i++)
         x[i] = (float)i;
@@ -298,10 +278,8 @@ sums_are_sums(void **state)
         assert_true((double)sum[j] == 7.0 * (double)j + 30 * 21 + (j == 0 ? 100 : 0));
 }
 
-static void
-ln_is_good_to_two_ulp(void **state)
+TEST(ln_is_good_to_two_ulp)
 {
-    (void)state;
     for (uint64_t i = 0; i < 200000; i++) {
         uint64_t bits = mix64(i) % 0x7fe0000000000000 + 0x0010000000000000;
         double x = 0.0;
@@ -316,10 +294,8 @@ ln_is_good_to_two_ulp(void **state)
     assert_true(vmath_ln(1) == 0);
 }
 
-static void
-sines_and_powers_are_good_to_a_float_and_beyond(void **state)
+TEST(sines_and_powers_are_good_to_a_float_and_beyond)
 {
-    (void)state;
     for (double x = -1000; x < 1000; x += 0.0137)
         assert_true(fabs(vmath_sin(x) - sin(x)) <= 1e-15 * (1 + fabs(x)));
     assert_true(fabs(vmath_sin(1000000) - sin(1000000)) <= 1e-9);
@@ -330,31 +306,11 @@ sines_and_powers_are_good_to_a_float_and_beyond(void **state)
     }
 }
 
-static void
-normal_inverts_the_normal_distribution(void **state)
+TEST(normal_inverts_the_normal_distribution)
 {
-    (void)state;
     for (double x = -6; x <= 6; x += 0.01) {
         double p = 0.5 * erfc(-x / sqrt(2));
         if (fabs(vmath_normal(p) - x) > 1e-6)
             fail_msg("normal(%g) = %.9g, expected %.9g", p, vmath_normal(p), x);
     }
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_stay_within_the_documented_bounds),
-        cmocka_unit_test(activations_are_close_everywhere),
-        cmocka_unit_test(special_values),
-        cmocka_unit_test(nan_stays_nan),
-        unit_test_of_variants(every_variant_gives_the_same_bits),
-        unit_test_of_variants(bf16_rounds_to_the_nearest),
-        cmocka_unit_test(sums_are_sums),
-        cmocka_unit_test(ln_is_good_to_two_ulp),
-        cmocka_unit_test(sines_and_powers_are_good_to_a_float_and_beyond),
-        cmocka_unit_test(normal_inverts_the_normal_distribution),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* The sentences of a node that waits: as they are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/cli/waiting.h"
+#include "tests/support/test.h"
 
 static struct mesh_status
 home(void)
@@ -33,10 +27,8 @@ meet(struct mesh_status *status, const char *host, const char *name)
     status->core.here++;
 }
 
-static void
-a_node_without_a_job_says_where_it_looks_and_since_when(void **state)
+TEST(a_node_without_a_job_says_where_it_looks_and_since_when)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     waiting_search(&status, 25400000, line);
@@ -66,10 +58,8 @@ a_node_without_a_job_says_where_it_looks_and_since_when(void **state)
                               "--peer HOST:PORT");
 }
 
-static void
-a_node_that_waits_for_others_says_who_is_here(void **state)
+TEST(a_node_that_waits_for_others_says_who_is_here)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     status.core.waiting_us = 25000000;
@@ -91,10 +81,8 @@ a_node_that_waits_for_others_says_who_is_here(void **state)
                         "and 20001 through. Without broadcast: --peer HOST:PORT");
 }
 
-static void
-nodes_are_called_by_their_names(void **state)
+TEST(nodes_are_called_by_their_names)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     strcpy(status.name, "pc1");
@@ -105,10 +93,8 @@ nodes_are_called_by_their_names(void **state)
     assert_string_equal(line, "waiting for 3 nodes: 3 are here (pc1, pc3, pc1:20002): 0:00");
 }
 
-static void
-a_node_that_is_heard_and_not_reached_is_in_the_live_line(void **state)
+TEST(a_node_that_is_heard_and_not_reached_is_in_the_live_line)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     assert_int_equal(waiting_gaps(&status), 0);
@@ -128,10 +114,8 @@ a_node_that_is_heard_and_not_reached_is_in_the_live_line(void **state)
                               "pc3 (192.168.7.13:20000), 192.168.7.14:20000");
 }
 
-static void
-nodes_of_one_machine_are_told_apart_by_their_ports(void **state)
+TEST(nodes_of_one_machine_are_told_apart_by_their_ports)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     strcpy(status.address, "127.0.0.1");
@@ -141,10 +125,8 @@ nodes_of_one_machine_are_told_apart_by_their_ports(void **state)
     assert_string_equal(line, "waiting for 3 nodes: 2 are here (127.0.0.1, :20002): 0:00");
 }
 
-static void
-many_nodes_do_not_overflow_a_line(void **state)
+TEST(many_nodes_do_not_overflow_a_line)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     status.core.wanted = 64;
@@ -158,10 +140,8 @@ many_nodes_do_not_overflow_a_line(void **state)
     assert_non_null(strstr(line, ": 0:00"));
 }
 
-static void
-those_that_were_heard_and_never_met_are_listed(void **state)
+TEST(those_that_were_heard_and_never_met_are_listed)
 {
-    (void)state;
     struct mesh_status status = home();
     char line[WAITING_LINE];
     assert_int_equal(waiting_unmet(&status, line), 0);
@@ -175,19 +155,4 @@ those_that_were_heard_and_never_met_are_listed(void **state)
     status.core.contacts[3].settled = true; /* refused */
     assert_int_equal(waiting_unmet(&status, line), 2);
     assert_string_equal(line, "pc4 (192.168.7.14:20000), 192.168.7.15:20000");
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_without_a_job_says_where_it_looks_and_since_when),
-        cmocka_unit_test(a_node_that_waits_for_others_says_who_is_here),
-        cmocka_unit_test(nodes_are_called_by_their_names),
-        cmocka_unit_test(a_node_that_is_heard_and_not_reached_is_in_the_live_line),
-        cmocka_unit_test(nodes_of_one_machine_are_told_apart_by_their_ports),
-        cmocka_unit_test(many_nodes_do_not_overflow_a_line),
-        cmocka_unit_test(those_that_were_heard_and_never_met_are_listed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Products with windows of images are what loops of fmaf over the padded image give, for random shapes, strides and
  * instruction sets; integers and checksums of gradients are those of exact_add. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "nn/arithmetic/windows.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
 #include "tests/support/sums.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 1 << 18, VARIANTS = 3, IMAGES_MAX = 5 };
 
@@ -111,10 +105,8 @@ check_scratch(size_t size)
         assert_true(isnan(scratch[i])); /* untouched */
 }
 
-static void
-run_equals_loops(void **state)
+TEST(run_equals_loops)
 {
-    (void)state;
     struct rand rand = {1};
     fill(&rand, x, SIZE), fill(&rand, bias, 100);
     for (size_t round = cases(400); round > 0; round--) {
@@ -180,10 +172,8 @@ any_gradient(struct rand *rand)
     return g;
 }
 
-static void
-floats_equal_loops(void **state)
+TEST(floats_equal_loops)
 {
-    (void)state;
     struct rand rand = {2};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     for (size_t round = cases(100); round > 0; round--) {
@@ -199,10 +189,8 @@ floats_equal_loops(void **state)
 }
 
 /* An image that is cut into several strips. */
-static void
-strips_change_nothing(void **state)
+TEST(strips_change_nothing)
 {
-    (void)state;
     struct rand rand = {3};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     const struct windows deep = {14, 60, 60, 60, 60, 3, 3, 1, -1, -1},
@@ -249,10 +237,8 @@ compare_sums(struct rand *rand, bool wild)
     sums_equal(&sums, &to);
 }
 
-static void
-integers_are_those_of_exact_add(void **state)
+TEST(integers_are_those_of_exact_add)
 {
-    (void)state;
     struct rand rand = {4};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     for (size_t round = cases(60); round > 0; round--)
@@ -266,10 +252,8 @@ integers_are_those_of_exact_add(void **state)
 }
 
 /* Most slopes are 0; that is skipped, but for images that have something infinite: 0 times that is no number. */
-static void
-zeros_change_nothing(void **state)
+TEST(zeros_change_nothing)
 {
-    (void)state;
     struct rand rand = {5};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     for (size_t i = 0; i < SIZE; i++)
@@ -284,15 +268,4 @@ zeros_change_nothing(void **state)
         a[i] = i % 2 ? NAN : -INFINITY;
     for (size_t round = 0; round < 20; round++)
         compare_sums(&rand, false);
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_equals_loops),      cmocka_unit_test(floats_equal_loops),
-        cmocka_unit_test(strips_change_nothing), cmocka_unit_test(integers_are_those_of_exact_add),
-        cmocka_unit_test(zeros_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
