@@ -69,7 +69,7 @@ simd_src := $(filter %_simd.c,$(lib_all))
 lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
     $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $(simd_src:%.c=$B/%.avx512.o))
-# The core and what it sums with, with planted bugs (mesh/core/mutant.h, compress/mutant.h), for the simulator and the unit tests
+# The core and what it sums with, with planted bugs (proto/mutants.def), for the simulator and the unit tests
 # that plant some.
 plant_src := $(filter mesh/core/% compress/% node/train/feedback.c,$(lib_src))
 mutants  := $(filter-out $(plant_src:%.c=$B/%.o),$(lib_obj)) $(plant_src:%.c=$B/%.mutant.o)

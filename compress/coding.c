@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "compress/check.h"
-#include "compress/mutant.h"
+#include "proto/mutant.h"
 
 enum { FIRST_BLOCKS = 8 /* they say what the others will need */ };
 
@@ -58,7 +58,7 @@ block_sum(int32_t *sum, const int32_t *a, struct packed_in *in, size_t first, si
     int32_t block[PACKED_BLOCK];
     uint64_t of_a, of_sum;
     bool good = packed_get(in, block, n);
-    for (size_t i = 0; coding_mutant(CODING_MUTANT_TWICE) && i < n; i++)
+    for (size_t i = 0; mutant(MUTANT_CODING_TWICE) && i < n; i++)
         block[i] = (int32_t)(2 * (uint32_t)block[i]);
     check_sum(sum, a, block, n, &of_a, &of_sum);
     *a_check = check_add(*a_check, check_after(of_a, first));

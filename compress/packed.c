@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "compress/mutant.h"
 #include "compress/packed_simd.h"
 #include "compress/rice.h"
+#include "proto/mutant.h"
 
 enum {
     STREAMS = 16,
@@ -92,7 +92,7 @@ static size_t
 block_measure(const int32_t *x, size_t n, uint8_t *width)
 {
     size_t elements = SIMD_PICK(packed_measure)(x, n, width);
-    for (size_t g = 0; coding_mutant(CODING_MUTANT_WIDTH) && g < packed_groups(n); g++)
+    for (size_t g = 0; mutant(MUTANT_CODING_WIDTH) && g < packed_groups(n); g++)
         width[g] -= width[g] > 0;
     return elements;
 }

@@ -80,7 +80,7 @@ awake_passed(const struct core *core, uint64_t passed)
     uint64_t due = core->tick_us + CORE_GAP_US, most = CORE_GAPS_MAX * core->tick_us;
     uint64_t least = passed / CORE_STRETCH_MAX, us = passed < due ? passed : due;
     us = us > least ? us : least;
-    if (core_mutant(MUTANT_LATE))
+    if (mutant(MUTANT_LATE))
         us = passed;
     return us < most ? us : most;
 }

@@ -17,7 +17,7 @@
 #include "mesh/core/group/holding.h"
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 #include "mesh/core/pipeline/placement.h"
 #include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/collective.h"
@@ -167,7 +167,7 @@ divergence_past(const struct core *core, uint64_t round)
     if (round == core->round || core->state_hash == 0)
         return core->state_hash;
     bool known = round >= d->past_from && round <= d->past_to && !core->config.inexact;
-    return known && !core_mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
+    return known && !mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
 }
 
 /* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is
@@ -178,7 +178,7 @@ divergence_differs_from(const struct core *core, int i)
     const struct divergence_peer *its = &core->divergence.of[i];
     uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
     return its->hash != 0 && ours != 0 && its->hash != ours &&
-           core->peers.peers[i].state != PEER_REFUSED && !core_mutant(MUTANT_ODD);
+           core->peers.peers[i].state != PEER_REFUSED && !mutant(MUTANT_ODD);
 }
 
 /* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
@@ -186,7 +186,7 @@ static inline bool
 divergence_excludes(const struct core *core, int i)
 {
     bool ahead = core->view.of[i].beat.round > core->round;
-    if (core_mutant(MUTANT_ODD))
+    if (mutant(MUTANT_ODD))
         return false;
     return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute);
 }
@@ -196,7 +196,7 @@ static inline bool
 divergence_open(const struct core *core)
 {
     const struct divergence *d = &core->divergence;
-    bool open = d->open, waits = !core_mutant(MUTANT_UNTOLD) &&
+    bool open = d->open, waits = !mutant(MUTANT_UNTOLD) &&
                                  awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US;
     for (int i = 0; i < core->peers.high && waits; i++)
         open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
@@ -236,7 +236,7 @@ peers_find(const struct core *core, struct proto_node node)
     if (i < 0 || core->peers.peers[i].state != PEER_UP)
         return -1;
     bool same = core->peers.peers[i].node.incarnation == node.incarnation;
-    return same || core_mutant(MUTANT_INCARNATION) ? i : -1;
+    return same || mutant(MUTANT_INCARNATION) ? i : -1;
 }
 
 /* Sends to peers[i] on the control link. Does nothing without a session. */
@@ -274,7 +274,7 @@ view_usable(const struct core *core, int i)
     const struct heard *heard = &core->view.of[i];
     if (peer->state != PEER_UP || heard->suspected || peer->hello.wants_job)
         return false;
-    return heard->hears_me || core_mutant(MUTANT_HEARING);
+    return heard->hears_me || mutant(MUTANT_HEARING);
 }
 
 /* Must a node that is done wait for peers[i]? Not if that made no progress and fetched nothing for long: it hangs. */
@@ -293,7 +293,7 @@ static inline bool
 view_mutual(const struct core *core, int a, int b)
 {
     const struct heard *of = core->view.of;
-    return ((of[a].hears >> b & 1) && (of[b].hears >> a & 1)) || core_mutant(MUTANT_CLIQUE);
+    return ((of[a].hears >> b & 1) && (of[b].hears >> a & 1)) || mutant(MUTANT_CLIQUE);
 }
 
 #endif

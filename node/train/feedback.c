@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compress/mutant.h"
+#include "proto/mutant.h"
 #include "nn/arithmetic/vmath.h"
 
 enum { NO_ROUND = -1 };
@@ -117,7 +117,7 @@ feedback_open(struct feedback *feedback, const struct state *state, uint64_t sha
     for (uint64_t left = shards; left && feedback->carries; left &= left - 1)
         if (parts & ~feedback->has[__builtin_ctzll(left)])
             return -ENODATA;
-    for (uint64_t left = shards; left && coding_mutant(CODING_MUTANT_RESIDUAL); left &= left - 1)
+    for (uint64_t left = shards; left && mutant(MUTANT_CODING_RESIDUAL); left &= left - 1)
         if (feedback->computed[__builtin_ctzll(left)])
             shard_swap(feedback, (unsigned)__builtin_ctzll(left));
     for (uint64_t left = shards; left; left &= left - 1) {
@@ -163,7 +163,7 @@ feedback_applied(struct feedback *feedback, const struct state *next, const stru
         parts_forget(feedback);
     for (unsigned s = 0; s < feedback->shards; s++) {
         uint64_t computed = feedback->computed[s];
-        if (moves && computed && state_carries(next) && !coding_mutant(CODING_MUTANT_KEPT))
+        if (moves && computed && state_carries(next) && !mutant(MUTANT_CODING_KEPT))
             shard_swap(feedback, s);
         if (zero)
             parts_zero(feedback, feedback->now[s], computed);

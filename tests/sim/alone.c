@@ -49,7 +49,7 @@ alone_passed(struct sim *sim, uint64_t first)
     sim->alone = true;
     uint64_t before = sim->counts.damages, flips = sim->counts.states;
     for (uint64_t k = 0; k < ALONE_RUNS && good; k++)
-        good = sim_run(sim, first + k, sim->mutant);
+        good = sim_run(sim, first + k, sim->planted);
     if (!good)
         run_failure(sim);
     sim->alone = false;

@@ -23,7 +23,7 @@ drill_times(struct sim *sim, uint64_t first, uint64_t *times)
 {
     int count = 0;
     for (uint64_t k = 0; k < DRILL_RUNS; k++) {
-        if (!sim_run(sim, first + k, sim->mutant)) {
+        if (!sim_run(sim, first + k, sim->planted)) {
             run_failure(sim);
             return -1;
         }
@@ -84,7 +84,7 @@ int
 run_drill(struct sim *sim, const struct sim_options *options)
 {
     bool good = true;
-    sim->mutant = options->mutant;
+    sim->planted = options->planted;
     for (size_t d = 0; d < DRILLS + OTHERS; d++)
         good &= drill_passed(sim, options->first, d);
     return good ? 0 : 1;

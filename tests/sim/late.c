@@ -72,7 +72,7 @@ all_passed(struct sim *sim, uint64_t first, enum sim_late how)
     bool good = true;
     sim->late = how;
     for (uint64_t k = 0; k < LATE_RUNS && good; k++)
-        good = sim_run(sim, first + k, sim->mutant);
+        good = sim_run(sim, first + k, sim->planted);
     if (!good)
         run_failure(sim);
     sim->late = SIM_LATE_OFF;

@@ -1,7 +1,7 @@
 /* main.c - run schedules, find planted bugs, repeat one seed.
  *
  *     sim [--seconds S | --seeds N | --events N] [--first SEED] [--jobs J]   until one of them is reached
- *     sim --seed X [--mutant M] [--coding-mutant M] [--verbose]   one schedule, twice: same trace?
+ *     sim --seed X [--mutant NAME,...] [--verbose]                one schedule, twice: same trace?
  *     sim --drill                                                 how long until the survivors go on
  *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: by no
  *                                                                 stored seed
@@ -31,6 +31,7 @@
 
 #include "tests/sim/engine.h"
 #include "tests/sim/run.h"
+#include "tests/support/mutant.h"
 #include "tests/support/scenario.h"
 
 void
@@ -39,11 +40,10 @@ run_failure(const struct sim *sim)
     const char *many = sim->many_flips ? " --many-flips" : "";
     const char *followers = sim->followers_flip ? " --followers-flip" : "";
     const char *staged = sim->staged ? " --staged" : sim->coded ? " --coded" : "";
-    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64
-           " --mutant 0x%" PRIx64 " --coding-mutant 0x%" PRIx64
-           "%s%s%s --verbose    trace %016" PRIx64 "\n",
-           sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed,
-           sim->mutant, sim->coding_mutant, many, followers, staged, sim->trace);
+    printf("FAILED: %s (%u nodes, at %.3f ms)\n    sim --engine %s --seed %" PRIu64 " --mutant ",
+           sim->failure, sim->profile.nodes, (double)sim->now / 1000, sim->engine->name, sim->seed);
+    mutants_print(stdout, sim->planted);
+    printf("%s%s%s --verbose    trace %016" PRIx64 "\n", many, followers, staged, sim->trace);
 }
 
 enum {
@@ -71,7 +71,7 @@ run_again(struct sim *sim)
     uint64_t trace = sim->trace, seed = sim->seed;
     bool verbose = sim->verbose;
     sim->verbose = false;
-    sim_run(sim, seed, sim->mutant);
+    sim_run(sim, seed, sim->planted);
     sim->verbose = verbose;
     sim->counts = counts;
     if (sim->trace == trace)
@@ -85,13 +85,22 @@ run_one(struct sim *sim, const struct sim_options *options)
 {
     sim->verbose = options->verbose;
     sim->drill = options->drill; /* with SIM_CRASH */
-    bool good = sim_run(sim, options->seed, options->mutant);
+    bool good = sim_run(sim, options->seed, options->planted);
     if (!good)
         run_failure(sim);
     else
         printf("seed %" PRIu64 " passed: %u nodes, %" PRIu64 " events, trace %016" PRIx64 "\n",
                options->seed, sim->profile.nodes, sim->counts.events, sim->trace);
     return good && run_again(sim) ? 0 : 1;
+}
+
+static void
+play_failure(const struct sim *sim, const char *path, double played_s)
+{
+    printf("%s %s: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --mutant ",
+           sim->planted ? "    in" : "FAILED in", path, sim->failure, played_s, path, sim->seed);
+    mutants_print(stdout, sim->planted);
+    puts(" --verbose");
 }
 
 int
@@ -107,7 +116,7 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
     sim->play.scenario = scenario;
     if (scenario->way)
         sim_engine(sim, scenario->way < SCENARIO_GOSSIP_BSP ? "push" : "gossip");
-    bool good = sim_run(sim, scenario->seed, sim->mutant);
+    bool good = sim_run(sim, scenario->seed, sim->planted);
     const struct sim_play *play = &sim->play;
     double played_s = (double)(sim->now - play->met_us) / 1e6;
     if (good)
@@ -116,10 +125,7 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
                path, sim->profile.rounds, played_s, (double)play->worst_gap_us / 1e3,
                (double)play->worst_join_us / 1e3);
     else
-        printf("%s %s: %s (at %.3f s)\n    sim --scenario %s --seed %" PRIu64 " --mutant 0x%" PRIx64
-               " --verbose\n",
-               sim->mutant ? "    in" : "FAILED in", path, sim->failure, played_s, path,
-               scenario->seed, sim->mutant);
+        play_failure(sim, path, played_s);
     good = good && run_again(sim);
     if (sim->engine != engine && sim->engine->end)
         sim->engine->end(sim);
@@ -149,7 +155,7 @@ static int
 run_scenario(struct sim *sim, const struct sim_options *options)
 {
     sim->verbose = options->verbose;
-    sim->mutant = options->mutant;
+    sim->planted = options->planted;
     if (strcmp(options->scenario, "all") == 0)
         return play_files(sim, options->seed);
     return play_file(sim, options->scenario, options->seed);
@@ -202,10 +208,6 @@ parse(struct sim_options *options, int argc, char **argv)
                 options->events = strtoull(value, NULL, 10);
             else if (strcmp(arg, "--first") == 0)
                 options->first = strtoull(value, NULL, 10);
-            else if (strcmp(arg, "--mutant") == 0)
-                options->mutant = strtoull(value, NULL, 0);
-            else if (strcmp(arg, "--coding-mutant") == 0)
-                options->coding_mutant = strtoull(value, NULL, 0);
             else if (strcmp(arg, "--engine") == 0)
                 options->engine = value;
             else if (strcmp(arg, "--scenario") == 0)
@@ -219,7 +221,7 @@ parse(struct sim_options *options, int argc, char **argv)
             else if (strcmp(arg, "--seed") == 0) {
                 options->seed = strtoull(value, NULL, 10);
                 options->one = true;
-            } else
+            } else if (strcmp(arg, "--mutant") != 0 || !mutants_read(value, &options->planted))
                 return false;
         }
     }
@@ -369,7 +371,7 @@ main(int argc, char **argv)
     if (!parse(&options, argc, argv)) {
         fprintf(stderr,
                 "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
-                "[--seed X] [--mutant BITS] [--coding-mutant BITS] [--mutants] [--fresh] [--drill] "
+                "[--seed X] [--mutant NAME,...] [--mutants] [--fresh] [--drill] "
                 "[--verbose] "
                 "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
                 "[--followers-flip] "
@@ -388,7 +390,6 @@ main(int argc, char **argv)
     sim->many_flips = options.many_flips;
     sim->staged = options.staged;
     sim->coded = options.coded;
-    sim->coding_mutant = options.coding_mutant;
     if (options.engine && !sim_engine(sim, options.engine)) {
         tell_engines(options.engine);
         sim_destroy(&sim);

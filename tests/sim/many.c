@@ -38,7 +38,7 @@ work(struct sim *sim, const struct sim_options *options, unsigned job, struct sh
             (options->seconds > 0 && seconds_of(CLOCK_MONOTONIC) - begin >= options->seconds);
         if (enough)
             break;
-        if (!sim_run(sim, options->first + k, options->mutant)) {
+        if (!sim_run(sim, options->first + k, options->planted)) {
             run_failure(sim);
             share->failures++;
         }

@@ -111,7 +111,7 @@ network_header_set(struct sim *sim, struct sim_message *m, const struct proto_ms
     static uint8_t frame[PROTO_FRAME_MAX];
     _Static_assert(sizeof(struct proto_msg) <= SIM_FRAME_MAX, "a message fits, coded or not");
     m->type = msg->type;
-    m->raw = (sim->mutant || sim->coding_mutant) &&
+    m->raw = sim->planted &&
              (msg->type == PROTO_PLAN || msg->type == PROTO_REDUCE || msg->type == PROTO_GATHER);
     m->frame_size = m->raw ? sizeof *msg : proto_encode(msg, frame);
     if (m->frame_size > sizeof m->frame)

@@ -435,7 +435,8 @@ begin(struct sim *sim)
     push->lost = push->single = push->power = false;
     push->end = push->told = 0;
     push->end_us = push->left_end = 0;
-    push->hostile = !sim->mutant && !sim->play.scenario && !sim->fixed.nodes && sim->seed % 16 == 7;
+    push->hostile =
+        !sim->planted && !sim->play.scenario && !sim->fixed.nodes && sim->seed % 16 == 7;
     struct push_config *config = &push->config;
     config->per_step = (unsigned)(1 + pick(sim, 6));
     config->tickets = config->per_step * (4 + pick(sim, 20));

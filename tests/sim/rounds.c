@@ -20,7 +20,7 @@ static void
 keep(struct sim *sim, struct sim_node *node)
 {
     bool next = node->committing_from == node->round && node->round > 0;
-    bool pinned = sim_rounds_pinned(sim, &node->state), moves = !coding_mutant(CODING_MUTANT_KEPT);
+    bool pinned = sim_rounds_pinned(sim, &node->state), moves = !mutant(MUTANT_CODING_KEPT);
     uint64_t some = 0;
     node->committing_from = node->computed = 0;
     for (size_t s = 0; s <= sim->profile.stages.core.cut_count; s++) {
@@ -216,7 +216,7 @@ bucket_ready(struct sim *sim, struct sim_node *node, size_t bucket)
         unsigned s = (unsigned)__builtin_ctzll(left);
         sim_rounds_add(sim, &node->state, node->task_round, bucket, s, node->residual[s],
                        node->own);
-        if (coding_mutant(CODING_MUTANT_RESIDUAL) && bucket + 1 == sim->profile.buckets &&
+        if (mutant(MUTANT_CODING_RESIDUAL) && bucket + 1 == sim->profile.buckets &&
             sim_rounds_pinned(sim, &node->state))
             node->residual[s]++;
     }

@@ -9,7 +9,7 @@ struct sim_options {
     uint64_t seeds, events;
     uint64_t first, seed;
     unsigned jobs;
-    uint64_t mutant, coding_mutant;
+    uint64_t planted; /* proto/mutant.h */
     const char *print, *scenario, *engine, *staleness;
     uint64_t day; /* since 1970 */
     bool one, mutants, fresh, drill, verbose, followers_flip, many_flips, staged, coded;

@@ -340,8 +340,7 @@ struct sim {
     const struct sim_engine *engine;
     struct rand rand;
     struct sim_profile profile;
-    uint64_t mutant;
-    uint64_t coding_mutant; /* compress/mutant.h */
+    uint64_t planted; /* proto/mutant.h */
     bool verbose;
     bool followers_flip; /* states flip in nodes that follow others, too */
     bool many_flips;     /* all schedules are of flips, and have eight times as many */
@@ -403,7 +402,7 @@ const char *sim_engine_name(
     size_t k); /* of those that there are; NULL behind the last. The first is the default. */
 void sim_destroy(struct sim **sim);
 /* Run the schedule of `seed`. Returns true when nothing is wrong; else sim->failure says what. */
-bool sim_run(struct sim *sim, uint64_t seed, uint64_t mutant);
+bool sim_run(struct sim *sim, uint64_t seed, uint64_t planted);
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_permille(struct sim *sim, unsigned permille);
 /* Is it a schedule as they are drawn, no drill and no scenario? */

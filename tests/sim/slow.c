@@ -72,7 +72,7 @@ static uint64_t
 time_of(struct sim *sim, uint64_t seed, enum sim_slow how)
 {
     sim->slow = how;
-    bool good = sim_run(sim, seed, sim->mutant);
+    bool good = sim_run(sim, seed, sim->planted);
     sim->slow = SIM_SLOW_OFF;
     uint64_t last_us = 0;
     for (unsigned i = 0; i < sim->profile.nodes; i++)

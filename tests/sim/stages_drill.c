@@ -56,7 +56,7 @@ static bool
 lose_at_each(struct sim *sim, uint64_t seed, struct times *times)
 {
     for (sim->lost.piece = 1;; sim->lost.piece++) {
-        if (!sim_run(sim, seed, sim->mutant)) {
+        if (!sim_run(sim, seed, sim->planted)) {
             run_failure(sim);
             printf("    in a drill: %u stages, schedule %u, %s at piece %u of node %u\n",
                    sim->lost.stages, sim->lost.rule, fault_name(sim->drill_kind), sim->lost.piece,

@@ -234,12 +234,11 @@ stop(struct sim *sim)
 }
 
 bool
-sim_run(struct sim *sim, uint64_t seed, uint64_t mutant)
+sim_run(struct sim *sim, uint64_t seed, uint64_t planted)
 {
     sim->rand.state = mix64(seed);
     sim->seed = seed;
-    sim->mutant = core_mutants = mutant;
-    coding_mutants = sim->coding_mutant;
+    sim->planted = mutants_planted = planted;
     sim->now = 1000000;
     sim->trace = seed;
     sim->failed = sim->faults_over = sim->limit = false;

@@ -327,7 +327,7 @@ lone_new(const struct lone_setup *setup)
     struct lone *lone = calloc(1, sizeof *lone);
     contract(lone != NULL, "memory");
     lone->now = 1000000;
-    core_mutants = setup->mutant;
+    mutants_planted = setup->planted;
     lone->id = (unsigned)setup->id;
     lone->state_size = setup->state_size ? setup->state_size : 16;
     lone->state = calloc(1, lone->state_size);

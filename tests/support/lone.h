@@ -31,11 +31,10 @@ struct lone_setup {
     unsigned crowd;       /* core_config.crowd */
     size_t state_size;    /* 0: 16 */
     bool wants_job;
-    bool unstarted; /* the trainer has not given its state yet */
-    bool inexact;   /* core_config.inexact */
-    bool even;      /* core_config.even */
-    uint64_t
-        mutant; /* planted where the test links the objects that have bugs: mesh/core/mutant.h */
+    bool unstarted;       /* the trainer has not given its state yet */
+    bool inexact;         /* core_config.inexact */
+    bool even;            /* core_config.even */
+    uint64_t planted;     /* where the test links the objects that have bugs: proto/mutant.h */
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
     /* Plans may cut the model into two stages, the last one with bucket 0, and all buckets go directly. */
     bool stages;

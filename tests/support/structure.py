@@ -25,7 +25,7 @@ more than any commit before."""
 import collections, glob, os, re, subprocess, sys
 
 STOREYS = {'sessions': 1, 'group': 2, 'pipeline': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
-SHARED = {'core', 'internal', 'engine', 'mutant'}  # headers for all: the interface, the record, the engines' table
+SHARED = {'core', 'internal', 'engine'}  # headers for all: the interface, the record, the engines' table
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push', 'handover'}  # at the start only

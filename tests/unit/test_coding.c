@@ -129,15 +129,15 @@ TEST(a_flipped_bit_changes_the_checksum)
 
 /* Is the sum of a packed body the plain one, and if not, do the checksums tell? */
 static void
-check_planted(uint64_t mutants, bool right)
+check_planted(uint64_t planted, bool right)
 {
     struct rand rand = {3};
     uint64_t check, of_a, of_sum;
     draw(&rand, PROTO_CODING_RAW, PACKED_GROUP);
-    coding_mutants = mutants;
+    mutants_planted = planted;
     coding_pack(body, x, PACKED_GROUP, SIZE_MAX, false, &check);
     assert_true(coding_sum(out, a, PROTO_CODING_PACKED, body, PACKED_GROUP, &of_a, &of_sum));
-    coding_mutants = 0;
+    mutants_planted = 0;
     assert_int_equal(memcmp(out, want, PACKED_GROUP * sizeof *want) == 0, right);
     assert_int_equal(check_add(of_a, check) == of_sum, right);
 }
@@ -145,6 +145,6 @@ check_planted(uint64_t mutants, bool right)
 TEST(planted_bugs_change_the_sum_and_checksums_tell)
 {
     check_planted(0, true);
-    check_planted(CODING_MUTANT_WIDTH, false);
-    check_planted(CODING_MUTANT_TWICE, false);
+    check_planted(MUTANT_CODING_WIDTH, false);
+    check_planted(MUTANT_CODING_TWICE, false);
 }

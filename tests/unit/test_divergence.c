@@ -6,10 +6,10 @@
 static const unsigned ids[] = {7, 8, 9};
 
 static struct lone *
-mesh_with(size_t others, uint64_t mutant)
+mesh_with(size_t others, uint64_t planted)
 {
     struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1, .mutant = mutant});
+        lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1, .planted = planted});
     for (size_t k = 0; k < others; k++)
         lone_meet(lone, ids[k]);
     return lone;
@@ -239,9 +239,9 @@ TEST(who_follows_with_a_wrong_state_goes_back)
 /* A plan of three. 7 and 8 do not hear node 5 any more, and 7 drops the plan: nobody knows whose state is wrong, it may
  * be that of 5. */
 static struct lone *
-dropped_and_deaf(uint64_t mutant)
+dropped_and_deaf(uint64_t planted)
 {
-    struct lone *lone = mesh_with(2, mutant);
+    struct lone *lone = mesh_with(2, planted);
     tell(lone, 7, 0, 77);
     tell(lone, 8, 0, 77);
     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
@@ -351,9 +351,9 @@ enum vote { NO_VOTE, KEPT, TIED, LOST };
  * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is not here. `agreed`: all were heard
  * to have the same state before round 0. */
 static enum vote
-vote(uint64_t mutant, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
+vote(uint64_t planted, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .mutant = mutant});
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .planted = planted});
     for (size_t k = 0; k < (ours == 9 ? 2 : 3); k++)
         lone_meet(lone, ids[k]);
     for (int k = 0; lone->core->round < 4; k++) {

@@ -107,14 +107,14 @@ TEST(a_round_that_is_done_again_or_skipped_leaves_it)
 
 /* What the first shard begins with in a round of a span that is done again. */
 static float
-begins_again_with(uint64_t mutants)
+begins_again_with(uint64_t planted)
 {
-    coding_mutants = mutants;
+    mutants_planted = planted;
     compute(1, 1, 0.25f);
     apply(&stepped);
     compute(1, 1, 0.5f);
     float sum = compute(1, 1, 0.75f);
-    coding_mutants = 0;
+    mutants_planted = 0;
     return sum - 1;
 }
 
@@ -123,10 +123,10 @@ TEST(what_waits_is_of_the_state_and_no_other)
     assert_true(begins_again_with(0) == 0.25f);
     end(test_state);
     begin(test_state);
-    assert_true(begins_again_with(CODING_MUTANT_RESIDUAL) == 0.5f);
+    assert_true(begins_again_with(MUTANT_CODING_RESIDUAL) == 0.5f);
     end(test_state);
     begin(test_state);
-    assert_true(begins_again_with(CODING_MUTANT_KEPT) == 0);
+    assert_true(begins_again_with(MUTANT_CODING_KEPT) == 0);
 }
 
 TEST(after_a_first_step_that_is_skipped_nothing_waits)

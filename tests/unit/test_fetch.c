@@ -105,10 +105,10 @@ give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
 
 /* Node 5 at round 0; nodes 7, 8, ... are at round 9, and have no totals. */
 static struct lone *
-behind_with(unsigned donors, bool idle, uint64_t mutant)
+behind_with(unsigned donors, bool idle, uint64_t planted)
 {
     struct lone *lone = lone_new(
-        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .mutant = mutant});
+        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .planted = planted});
     for (unsigned id = 7; id < 7 + donors; id++)
         lone_meet(lone, id);
     for (unsigned id = 7; id < 7 + donors; id++)
@@ -452,9 +452,9 @@ TEST(what_nobody_asked_for_is_ignored)
 
 /* Node 5 has taken the state before round 9 from node 7, which runs. */
 static struct lone *
-following_with(uint64_t mutant)
+following_with(uint64_t planted)
 {
-    struct lone *lone = behind_with(1, false, mutant);
+    struct lone *lone = behind_with(1, false, planted);
     uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     struct donors donors = {0};
@@ -503,7 +503,7 @@ TEST(a_total_of_the_round_before_is_for_another_state)
     give_total(lone, 7, 8, 50);
     assert_false(lone->commit);
     lone_destroy(&lone);
-    lone = following_with(MUTANT_FOLLOW_ROUND | MUTANT_FOLLOW_STATE);
+    lone = following_with(MUTANTS(MUTANT_FOLLOW_ROUND, MUTANT_FOLLOW_STATE));
     give_total(lone, 7, 8, 50);
     assert_true(lone->commit); /* so it is this net that holds */
     lone_destroy(&lone);
@@ -560,9 +560,9 @@ give_half(struct lone *lone, uint64_t block, uint64_t commit)
 /* Node 7 went back between two blocks of a total, and computed the round again, perhaps with other members. Is the total
  * committed that has blocks of both? */
 static bool
-takes_two_halves(bool inexact, uint64_t mutant)
+takes_two_halves(bool inexact, uint64_t planted)
 {
-    struct lone *lone = following_with(mutant);
+    struct lone *lone = following_with(planted);
     lone->core->config.inexact = inexact;
     lone->core->transfer.block_size = LONE_VECTOR * sizeof(int32_t) / 2;
     give_half(lone, 0, 3);
@@ -633,9 +633,9 @@ TEST(the_state_that_was_given_up_is_better_than_none)
 
 /* Two nodes offer the state that this one has. How many blocks does it ask for? */
 static unsigned
-blocks_of_what_we_have(uint64_t mutant)
+blocks_of_what_we_have(uint64_t planted)
 {
-    struct lone *lone = behind_with(2, true, mutant);
+    struct lone *lone = behind_with(2, true, planted);
     uint8_t *want = state_of(0);
     struct donors donors = {0};
     offer(lone, 7, want, 0);
@@ -653,7 +653,7 @@ TEST(an_offer_of_what_we_have_gets_no_votes)
     assert_int_equal(blocks_of_what_we_have(0), 0);
     assert_int_equal(blocks_of_what_we_have(MUTANT_OFFER_ROUND), 0);
     assert_int_equal(blocks_of_what_we_have(MUTANT_OFFER_VOTES), 0);
-    assert_true(blocks_of_what_we_have(MUTANT_OFFER_ROUND | MUTANT_OFFER_VOTES) > 0);
+    assert_true(blocks_of_what_we_have(MUTANTS(MUTANT_OFFER_ROUND, MUTANT_OFFER_VOTES)) > 0);
 }
 
 /* A bit of ours flipped since, or one of its: as many have theirs as ours, so both go back, and nothing is taken from it

@@ -27,13 +27,13 @@ on_handle(void *ctx, void *handle)
 
 /* This node trains with mesh.sync async, and hears node 2. */
 static void
-open_with(uint64_t mutant)
+open_with(uint64_t planted)
 {
     static const struct core_wire wire = {.send_bulk = on_send_bulk, .release = on_handle};
     static const struct gossip_keeper keeper = {.note = NULL};
     static const struct gossip_config gossip = {
         .keeper = &keeper, .async = true, .steps = 9, .count = VALUES};
-    core_mutants = mutant;
+    mutants_planted = planted;
     flows = 0;
     core = gossip_lone(&gossip, &wire, 1);
     core->gossip.status = GOSSIP_TRAINING;
@@ -51,9 +51,9 @@ asks(enum proto_ask_kind kind, uint64_t number)
 
 /* The news that flow 1 was taken comes again when flow 2 is under way, and that one is lost: can it be sent again? */
 static bool
-is_kept(uint64_t mutant)
+is_kept(uint64_t planted)
 {
-    open_with(mutant);
+    open_with(planted);
     asks(PROTO_ASK_VALUES, 1);
     asks(PROTO_ASK_TAKEN, 1);
     asks(PROTO_ASK_VALUES, 2);
@@ -62,7 +62,7 @@ is_kept(uint64_t mutant)
     asks(PROTO_ASK_VALUES, 2);
     bool again = flows == 3;
     core_destroy(&core);
-    core_mutants = 0;
+    mutants_planted = 0;
     return again;
 }
 
@@ -74,30 +74,30 @@ TEST(an_old_flow_that_was_taken_does_not_drop_the_present_one)
 
 /* Does this node, whose incarnation is 1, give what node 2 asks process `to` for? */
 static bool
-gives(uint64_t to, uint64_t mutant)
+gives(uint64_t to, uint64_t planted)
 {
     static int32_t values[VALUES] = {8, 16, 24, 32};
     struct proto_msg msg = {.type = PROTO_ASK,
                             .ask = {.kind = PROTO_ASK_VALUES, .to = to, .link = 1, .number = 1}};
     struct core_frame frame = {values, sizeof values, NULL};
-    open_with(mutant);
+    open_with(planted);
     msg.ask.check = gossip_link_check(&msg, values, VALUES);
     core->engine->bulk(core, 0, &msg, &frame);
     bool any = flows == 1;
     core_destroy(&core);
-    core_mutants = 0;
+    mutants_planted = 0;
     return any;
 }
 
 /* It has asked node 2. Does it take the flow that was given to process `to`, on a link of the same number? */
 static bool
-takes(uint64_t to, uint64_t mutant)
+takes(uint64_t to, uint64_t planted)
 {
     static int32_t values[VALUES] = {8, 16, 24, 32};
     struct proto_msg msg = {.type = PROTO_FLOW,
                             .flow = {.kind = PROTO_FLOW_GIVEN, .to = to, .number = 1}};
     struct core_frame frame = {values, sizeof values, NULL};
-    open_with(mutant);
+    open_with(planted);
     gossip_link_ask(&core->gossip.links, core, 0);
     msg.flow.link = gossip_link_of(&core->gossip.links, core, (struct proto_node){2, 1})->mine;
     msg.flow.check = gossip_link_check(&msg, values, VALUES);
@@ -105,7 +105,7 @@ takes(uint64_t to, uint64_t mutant)
     bool any = core->gossip.replica.values[0] != 0;
     assert_int_equal(core->gossip.links.shared, any);
     core_destroy(&core);
-    core_mutants = 0;
+    mutants_planted = 0;
     return any;
 }
 

@@ -157,10 +157,10 @@ TEST(after_a_void_flow_all_values_are_told)
 
 /* The giver said that flow 2 is void, and gets changes for flow 3 all the same. */
 static bool
-gives_to_another_copy(uint64_t mutant)
+gives_to_another_copy(uint64_t planted)
 {
     struct core *taker = open_with(true), *giver = open_with(true);
-    core_mutants = mutant;
+    mutants_planted = planted;
     asks(taker);
     hears(giver);
     takes(taker);
@@ -173,7 +173,7 @@ gives_to_another_copy(uint64_t mutant)
     assert_int_equal(flow.msg.flow.number, 3);
     core_destroy(&taker);
     core_destroy(&giver);
-    core_mutants = 0;
+    mutants_planted = 0;
     return gave;
 }
 

@@ -95,9 +95,9 @@ TEST(the_lowest_id_plans_for_those_it_hears)
 
 /* Node 3 is to plan, and never does. */
 static bool
-plans_by_itself_after(unsigned ms, uint64_t mutant)
+plans_by_itself_after(unsigned ms, uint64_t planted)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .mutant = mutant});
+    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .planted = planted});
     lone_meet(lone, 3);
     lone_run_with(lone, ms, (unsigned[]){3}, 1, 0, true);
     bool plans = lone->compute && lone->shards == ALL;
@@ -711,20 +711,20 @@ TEST(only_members_abort_and_only_the_leader_holds)
 
 /* A plan is aborted before it comes, by a node that has it, or afterwards by its leader. Is it taken when it comes again? */
 static bool
-taken_though_aborted(bool before, uint64_t mutant)
+taken_though_aborted(bool before, uint64_t planted)
 {
     struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan_hash = proto_plan_hash(&plan.plan)};
     struct core_stats stats;
-    core_mutants = mutant;
+    mutants_planted = planted;
     if (!before)
         lone_say(lone, 3, &plan);
     lone_say(lone, before ? 4 : 3, &abort);
     lone_say(lone, 3, &plan);
     core_stats(lone->core, &stats);
     lone_destroy(&lone);
-    core_mutants = 0;
+    mutants_planted = 0;
     return stats.members > 0;
 }
 

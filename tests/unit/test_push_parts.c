@@ -138,7 +138,7 @@ on_log(void *ctx, int level, const char *line)
 
 /* This node is 1, and has rank 0 or 1; its range has taken 4 tickets; node 2 is its only peer. */
 static void
-open_as(unsigned rank, uint64_t mutant)
+open_as(unsigned rank, uint64_t planted)
 {
     static const struct push_keeper keeper = {.take = on_take,
                                               .hash = on_hash,
@@ -170,7 +170,7 @@ open_as(unsigned rank, uint64_t mutant)
                                       .self = {1, 1},
                                       .shards = 4,
                                       .peers_min = 1};
-    core_mutants = mutant;
+    mutants_planted = planted;
     memset(&at, 0, sizeof at);
     assert_int_equal(core_new(&at.core, &setup, NOW), 0);
     struct push *push = at.push = &at.core->push;
@@ -200,7 +200,7 @@ static void
 close_all(void)
 {
     core_destroy(&at.core);
-    core_mutants = 0;
+    mutants_planted = 0;
 }
 
 /* The worker of node 2 pushes ticket 6, which it computed from values of a range that had taken `read`. */
@@ -217,9 +217,9 @@ pushes(uint64_t read)
 
 /* The backup has applied ticket 6. Does the owner give it a copy, as its bits are others? */
 static bool
-gives_a_copy(uint64_t hash, uint64_t mutant)
+gives_a_copy(uint64_t hash, uint64_t planted)
 {
-    open_as(0, mutant);
+    open_as(0, planted);
     pushes(4);
     assert_int_equal(at.bulk.type, PROTO_PUSH); /* to the backup */
     const struct proto_applied applied = {
@@ -241,9 +241,9 @@ TEST(owner_and_backup_compare_their_bits)
 
 /* Does the range take it? If not, it says how far it is, so that the worker computes the ticket again. */
 static bool
-takes(uint64_t read, uint64_t mutant)
+takes(uint64_t read, uint64_t planted)
 {
-    open_as(0, mutant);
+    open_as(0, planted);
     pushes(read);
     bool offered = at.bulk.type == PROTO_PUSH && at.range->offered;
     if (!offered) {
@@ -346,9 +346,9 @@ TEST(an_answer_of_a_backup_counts_for_what_it_was_asked)
 
 /* The owner has ticket 6, or has taken `taken` and so less than this worker had read: is it to be computed again? */
 static bool
-computes_again(uint64_t taken, uint64_t mutant)
+computes_again(uint64_t taken, uint64_t planted)
 {
-    open_as(1, mutant);
+    open_as(1, planted);
     at.push->work.job[PUSH_PUSHES] =
         (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
     at.push->work.to_push = 1;
@@ -370,9 +370,9 @@ TEST(what_a_range_that_went_back_did_not_take_is_computed_again)
 
 /* The range had ticket 6 in the former group: in the next one, is it pushed again? */
 static bool
-pushed_again(uint64_t mutant)
+pushed_again(uint64_t planted)
 {
-    open_as(1, mutant);
+    open_as(1, planted);
     at.push->work.job[PUSH_PUSHES] =
         (struct push_job){.in_hand = 7, .number = 1, .leased_in = GROUP};
     at.push->work.to_push = 1; /* another range does not have it yet */
@@ -391,9 +391,9 @@ TEST(what_a_range_had_is_pushed_again_in_the_next_group)
 
 /* Node 2 leads; it says that it is in no group and holds nothing. */
 static enum push_verdict
-after_claim(uint64_t base, uint64_t mutant)
+after_claim(uint64_t base, uint64_t planted)
 {
-    open_as(1, mutant);
+    open_as(1, planted);
     const struct proto_claim claim = {
         .group_hash = base ? GROUP : 0, .base = base, .counter = 1, .number = 1};
     enum push_verdict verdict = push_group_on_claim(&at.push->group, at.core, 0, &claim);
@@ -607,9 +607,9 @@ TEST(who_was_starved_makes_no_group_when_all_is_done)
 /* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
  * the newest copy of the range; that of node 2 is 0. */
 static bool
-goes_on_without(uint64_t had, uint64_t silent_us, uint64_t mutant)
+goes_on_without(uint64_t had, uint64_t silent_us, uint64_t planted)
 {
-    open_as(1, mutant);
+    open_as(1, planted);
     at.push->group.groups = 1;
     at.range->base_before = at.range->base_served = had;
     at.core->view.of[0].suspected = true;

@@ -96,18 +96,18 @@ right_at_the_end(struct rings *rings)
         rings_deliver(rings, 0);
     bool right = rings_right(rings, 0);
     rings_destroy(&rings);
-    core_mutants = 0;
+    mutants_planted = 0;
     return right;
 }
 
 /* Three contributions of others are on their way to each of four members. One of them comes to a member twice. Is its sum
  * right in the end? */
 static bool
-right_with_one_twice(uint64_t mutants)
+right_with_one_twice(uint64_t planted)
 {
     static const struct core_bucket bucket = {0, 4};
     struct rand rand = {1};
-    core_mutants = mutants;
+    mutants_planted = planted;
     struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
     rings_plan(rings, 0xf, 1, &rand);
     for (unsigned i = 0; i < 4; i++)
@@ -125,7 +125,7 @@ TEST(a_direct_contribution_counts_once)
 {
     assert_true(right_with_one_twice(0));
     assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN));
-    assert_false(right_with_one_twice(MUTANT_DIRECT_AGAIN | MUTANT_DIRECT));
+    assert_false(right_with_one_twice(MUTANTS(MUTANT_DIRECT_AGAIN, MUTANT_DIRECT)));
 }
 
 TEST(alone_nothing_is_sent)
@@ -268,12 +268,12 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
 
 /* Before node 0 is ready, node 1 sends it a contribution to another plan. Is the sum of each member right in the end? */
 static bool
-right_with_one_of_another_plan(uint64_t mutants)
+right_with_one_of_another_plan(uint64_t planted)
 {
     static const struct core_bucket bucket = {0, 4};
     int32_t body[4] = {1, 2, 3, 4};
     struct rand rand = {1};
-    core_mutants = mutants;
+    mutants_planted = planted;
     struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
     rings_plan(rings, 0xf, 1, &rand);
     static struct rings_message message;
@@ -296,19 +296,19 @@ TEST(what_waits_is_not_taken_of_another_plan)
     assert_true(right_with_one_of_another_plan(0));
     assert_true(right_with_one_of_another_plan(MUTANT_COVERAGE));
     assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE));
-    assert_false(right_with_one_of_another_plan(MUTANT_DRAIN_FENCE | MUTANT_COVERAGE));
+    assert_false(right_with_one_of_another_plan(MUTANTS(MUTANT_DRAIN_FENCE, MUTANT_COVERAGE)));
 }
 
 /* Node 1 sends node 0, which has the plan and has not begun its round, contributions of other rounds from the same
  * state, and its own of this round. Is the sum of each member right in the end? */
 static bool
-right_with_some_of_other_rounds(uint64_t mutants)
+right_with_some_of_other_rounds(uint64_t planted)
 {
     static const struct core_bucket bucket = {0, 4};
     enum { ROUND = 5 };
     int32_t body[4] = {1, 2, 3, 4};
     struct rand rand = {1};
-    core_mutants = mutants;
+    mutants_planted = planted;
     struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
     rings_plan(rings, 0xf, 1, &rand);
     static struct rings_message message;
@@ -343,14 +343,14 @@ TEST(what_waits_is_not_taken_of_another_round)
 /* Node 1 sends node 0 a contribution in which there is, beside its own shards, one of node 0. What becomes of node
  * 0's round? */
 static enum collective_status
-with_a_shard_twice(uint64_t mutants)
+with_a_shard_twice(uint64_t planted)
 {
     static const struct core_bucket bucket = {0, 4};
     int32_t body[4] = {1, 2, 3, 4};
     struct rand rand = {1};
     struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
     rings_plan(rings, 0xf, 1, &rand);
-    core_mutants = mutants;
+    mutants_planted = planted;
     rings_ready(rings, 0, 1);
     static struct rings_message message;
     message = (struct rings_message){.uses = 1000};
@@ -366,7 +366,7 @@ with_a_shard_twice(uint64_t mutants)
     collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &both, &frame, 0);
     enum collective_status status = collective_status(rings->nodes[0].ring);
     rings_destroy(&rings);
-    core_mutants = 0;
+    mutants_planted = 0;
     return status;
 }
 

@@ -209,11 +209,11 @@ TEST(who_serves_a_range_is_compared_and_nothing_else_would_stop_another)
     struct proto_msg reduce = good_reduce(body), gather = good_gather(body);
     for (int planted = 0; planted < 2; planted++) {
         enum collective_status want = planted ? COLLECTIVE_RUNNING : COLLECTIVE_BROKEN;
-        core_mutants = planted ? MUTANT_STAR_OWNER : 0;
+        mutants_planted = planted ? MUTANT_STAR_OWNER : 0;
         assert_int_equal(after(2, true, 3, &reduce, 12, 4), want);
         assert_int_equal(after(2, true, 3, &gather, 12, 4), want);
     }
-    core_mutants = 0;
+    mutants_planted = 0;
 }
 
 /* A member without shards must be waited for, too: it says so with a contribution of zeros. */

@@ -194,7 +194,7 @@ mean_end(struct gossip_replica *replica, const struct core *core)
 void
 gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    if (copy->what != GOSSIP_FETCH_MEAN || core_mutant(MUTANT_GOSSIP_MEAN))
+    if (copy->what != GOSSIP_FETCH_MEAN || mutant(MUTANT_GOSSIP_MEAN))
         return;
     copy->what = GOSSIP_FETCH_NONE;
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
@@ -287,7 +287,7 @@ expected(const struct core *core, int i, const struct proto_flow *flow, unsigned
         return proto_node_equal(g->copy.from, node);
     *of = rank < 0 ? 0 : (unsigned)rank;
     return rank >= 0 && (unsigned)rank != g->plan.rank &&
-           (flow->plan_hash == g->plan.hash || core_mutant(MUTANT_GOSSIP_MEAN));
+           (flow->plan_hash == g->plan.hash || mutant(MUTANT_GOSSIP_MEAN));
 }
 
 static void

@@ -26,7 +26,7 @@ place_of(struct gossip_count *count, struct proto_node node)
 {
     struct gossip_start *least = &count->starts[0];
     for (int k = 0; k < GOSSIP_STARTS; k++) {
-        if (proto_node_equal(count->starts[k].node, node) && !core_mutant(MUTANT_GOSSIP_COUNT))
+        if (proto_node_equal(count->starts[k].node, node) && !mutant(MUTANT_GOSSIP_COUNT))
             return &count->starts[k];
         if (count->starts[k].computed < least->computed)
             least = &count->starts[k];

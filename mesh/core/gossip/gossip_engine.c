@@ -153,7 +153,7 @@ join_empty(struct core *core)
     uint64_t step, total;
     memset(g->replica.values, 0, core->config.gossip->count * sizeof *g->replica.values);
     for (size_t p = 0; p < g->range_count; p++)
-        g->replica.weight[p] = core_mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
+        g->replica.weight[p] = mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
     gossip_count_join(core, &step, &total);
     joined(core, (struct proto_node){0, 0}, step, total);
 }
@@ -208,7 +208,7 @@ come_to_rest(struct core *core)
         return;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[r].node);
-        if (link && link->open && !core_mutant(MUTANT_GOSSIP_QUIET))
+        if (link && link->open && !mutant(MUTANT_GOSSIP_QUIET))
             return;
     }
     g->status = GOSSIP_QUIET;
@@ -356,7 +356,7 @@ static void
 on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame *frame)
 {
     struct gossip *g = &core->gossip;
-    if (ask->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+    if (ask->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
         return; /* for the process that had our port before */
     if (ask->kind >= PROTO_ASK_COPY && ask->kind <= PROTO_ASK_RESULT)
         gossip_copy_on_ask(&g->copy, &g->links, core, i, ask);
@@ -368,7 +368,7 @@ static void
 on_flow(struct core *core, int i, const struct proto_flow *flow, const struct core_frame *frame)
 {
     struct gossip *g = &core->gossip;
-    if (flow->to != core->config.self.incarnation && !core_mutant(MUTANT_GOSSIP_GHOST))
+    if (flow->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
         return;
     /* Members of a snapshot have settled what is between them. What another node sends now it sends again. */
     bool rests = g->snapshot.now && g->status == GOSSIP_QUIET;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 
 static int32_t
 clamp(int64_t value)
@@ -35,7 +35,7 @@ gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const v
     assert(share >= 2); /* so that a part of a difference has 32 bits */
     for (size_t k = 0; k < count; k++) {
         flow[k] = (int32_t)(((int64_t)mine[k] - at(body, k)) / (int64_t)share);
-        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
     }
 }
 
@@ -45,7 +45,7 @@ gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned 
     assert(share >= 2);
     for (size_t k = 0; k < count; k++) {
         flow[k] = (int32_t)(mine[k] / (int64_t)share);
-        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
     }
 }
 
@@ -77,7 +77,7 @@ gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mi
     few_keep(flow, change, count, codec);
     for (size_t k = 0; k < count; k++) {
         flow[k] /= (int32_t)share;
-        values[k] -= core_mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
+        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
     }
     gossip_flow_follow(copy, flow, count);
 }

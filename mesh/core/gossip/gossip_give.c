@@ -21,9 +21,9 @@ give_again(const struct core *core, int i, const struct gossip_link *link, size_
 {
     const struct gossip *g = &core->gossip;
     const struct gossip_range *range = &link->ranges[p];
-    if (range->slot >= 0 && !core_mutant(MUTANT_GOSSIP_VOID)) {
+    if (range->slot >= 0 && !mutant(MUTANT_GOSSIP_VOID)) {
         send_flow(core, i, &g->links.slots[range->slot].head, g->links.slots[range->slot].flow);
-    } else if (range->nothing || (range->slot >= 0 && core_mutant(MUTANT_GOSSIP_VOID))) {
+    } else if (range->nothing || (range->slot >= 0 && mutant(MUTANT_GOSSIP_VOID))) {
         struct proto_flow flow = {.kind = PROTO_FLOW_VOID,
                                   .link = link->theirs,
                                   .number = range->given,
@@ -151,9 +151,9 @@ judge(const struct core *core, const struct gossip_link *link, const struct prot
         return g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN ? GIVE : NOTHING;
     if (ask->plan_hash != g->plan.hash || !g->plan.active)
         return gossip_plan_was(core, ask->plan_hash) ? NOTHING : WAIT;
-    if (rank < 0 || (ask->phase < g->run.phase && !core_mutant(MUTANT_GOSSIP_PHASE)))
+    if (rank < 0 || (ask->phase < g->run.phase && !mutant(MUTANT_GOSSIP_PHASE)))
         return NOTHING;
-    if (core_mutant(MUTANT_GOSSIP_PHASE))
+    if (mutant(MUTANT_GOSSIP_PHASE))
         return g->run.on ? GIVE : WAIT;
     if (!g->run.on || ask->phase > g->run.phase)
         return g->status == GOSSIP_QUIET ? NOTHING : WAIT;
@@ -262,7 +262,7 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
     if (range->fresh)
         range->given = ask->number - (ask->kind != PROTO_ASK_TAKEN);
     range->fresh = false;
-    bool present = ask->number == range->given || core_mutant(MUTANT_GOSSIP_STALE);
+    bool present = ask->number == range->given || mutant(MUTANT_GOSSIP_STALE);
     if (ask->kind == PROTO_ASK_TAKEN && present && range->slot >= 0) {
         gossip_wait_heard(link, core->awake);
         gossip_link_drop_kept(links, link, ask->range);
@@ -274,7 +274,7 @@ gossip_give_on_ask(struct gossip_links *links, struct gossip_replica *replica,
     if (ask->kind != (push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES) && !changes)
         return;
     if (ask->number == range->given + 1 ||
-        (ask->number == range->given && core_mutant(MUTANT_GOSSIP_AGAIN))) {
+        (ask->number == range->given && mutant(MUTANT_GOSSIP_AGAIN))) {
         gossip_link_drop_kept(links, link, ask->range); /* it has taken the last one */
         if (!answer(links, replica, core, i, link, ask, frame) && !range->waits)
             keep(links, core, range, ask, frame);

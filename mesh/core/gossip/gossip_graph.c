@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-#include "mesh/core/mutant.h"
 #include "proto/mix.h"
+#include "proto/mutant.h"
 
 enum { RANKS_MAX = 64 };
 
@@ -153,7 +153,7 @@ gossip_graph_share(const struct gossip_graph *graph, unsigned n, unsigned a, uns
     unsigned of_a = (unsigned)__builtin_popcountll(gossip_graph_to(graph, n, a, phase));
     unsigned of_b = (unsigned)__builtin_popcountll(gossip_graph_to(graph, n, b, phase));
     assert(gossip_graph_to(graph, n, a, phase) >> b & 1);
-    if (graph->directed || core_mutant(MUTANT_GOSSIP_DEGREE))
+    if (graph->directed || mutant(MUTANT_GOSSIP_DEGREE))
         return 1 + of_a;
     return 1 + (of_a > of_b ? of_a : of_b);
 }

@@ -149,7 +149,7 @@ gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
     bool whole = frame->size % sizeof(int32_t) == 0;
     size_t count = frame->size / sizeof(int32_t);
     if ((whole && check == gossip_link_check(msg, frame->data, count)) ||
-        core_mutant(MUTANT_GOSSIP_CHECK))
+        mutant(MUTANT_GOSSIP_CHECK))
         return true;
     links->damaged++;
     if ((links->damaged & (links->damaged - 1)) != 0)
@@ -330,7 +330,7 @@ gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
         return;
     struct gossip_range *range = &link->ranges[flow->range];
     bool next = range->open && flow->number == range->taken + 1;
-    if (next || (core_mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
+    if (next || (mutant(MUTANT_GOSSIP_TWICE) && flow->number > 0)) {
         if (flow->kind == PROTO_FLOW_GIVEN)
             take_flow(links, replica, core, link, flow, body);
         else

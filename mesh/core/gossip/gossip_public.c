@@ -62,7 +62,7 @@ gossip_public_tell(struct gossip_publics *publics, const struct core *core,
     size_t count = gossip_range_elems(&core->config, p);
     uint64_t taken = link->ranges[p].taken;
     struct gossip_place *place = find_copy(publics, link, p, false);
-    bool known = place && (place->number == taken || core_mutant(MUTANT_GOSSIP_COPY));
+    bool known = place && (place->number == taken || mutant(MUTANT_GOSSIP_COPY));
     place = known ? place : take_place(publics, core, link, p, false);
     if (!place)
         return NULL;
@@ -112,7 +112,7 @@ gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link
                   const struct proto_ask *ask)
 {
     const struct gossip_place *place = find_copy(publics, link, ask->range, true);
-    return place && (place->number == ask->number - 1 || core_mutant(MUTANT_GOSSIP_COPY));
+    return place && (place->number == ask->number - 1 || mutant(MUTANT_GOSSIP_COPY));
 }
 
 void

@@ -88,7 +88,7 @@ static bool
 model_in_plan(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    if (weighs(core, g->replica.weight) || core_mutant(MUTANT_GOSSIP_EMPTY))
+    if (weighs(core, g->replica.weight) || mutant(MUTANT_GOSSIP_EMPTY))
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct proto_replica *said = gossip_member(core, r);

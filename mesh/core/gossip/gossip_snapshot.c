@@ -32,7 +32,7 @@ member_ends(const struct core *core)
         const struct proto_replica *said = r == g->plan.rank ? NULL : gossip_member(core, r);
         any = said && said->snapshot == GOSSIP_SNAPSHOT_WANTED;
     }
-    return any && !soon && !core_mutant(MUTANT_GOSSIP_DEAF);
+    return any && !soon && !mutant(MUTANT_GOSSIP_DEAF);
 }
 
 static bool
@@ -140,7 +140,7 @@ gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, 
     /* Nothing is under way between any two members. */
     bool rest = (g->status == GOSSIP_QUIET &&
                  gossip_others_are(core, GOSSIP_QUIET, GOSSIP_QUIET, snapshot->now)) ||
-                (core_mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
+                (mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
     if (rest && snapshot->last != snapshot->now && synced(core))
         save(snapshot, core);
     bool late = awake_reached(core->awake, awake_after(snapshot->since, GOSSIP_SNAPSHOT_MAX_US));
@@ -170,7 +170,7 @@ gossip_snapshot_end(struct gossip_snapshot *snapshot, const struct core *core)
     const struct gossip *g = &core->gossip;
     bool trains = g->status == GOSSIP_TRAINING || g->status == GOSSIP_FROZEN;
     /* another one ends, too */
-    bool saves = g->status == GOSSIP_QUIET && snapshot->now && !core_mutant(MUTANT_GOSSIP_LEAVES);
+    bool saves = g->status == GOSSIP_QUIET && snapshot->now && !mutant(MUTANT_GOSSIP_LEAVES);
     if (!core->config.gossip->keeper->save || !g->plan.active || !(trains || saves))
         return false;
     if (!snapshot->ends)

@@ -119,7 +119,7 @@ fails(const struct core *core, const struct gossip_link *link, int i)
 {
     struct awake since = awake_later(link->owes_since, link->heard_at);
     uint64_t patience_us = (uint64_t)GOSSIP_PATIENCE_US << link->slow;
-    return awake_since(core->awake, since) >= patience_us && !core_mutant(MUTANT_GOSSIP_PATIENCE) &&
+    return awake_since(core->awake, since) >= patience_us && !mutant(MUTANT_GOSSIP_PATIENCE) &&
            view_usable(core, i);
 }
 

@@ -25,7 +25,7 @@ contribution_starved(struct contribution *own, const struct core *core, uint64_t
 bool
 contribution_writable(struct contribution *own, const struct core *core)
 {
-    bool blocked = own->in_flight > 0 && !core_mutant(MUTANT_SENT);
+    bool blocked = own->in_flight > 0 && !mutant(MUTANT_SENT);
     if (blocked && !own->blocked)
         own->blocked_at = core->awake;
     own->blocked = blocked;
@@ -47,7 +47,7 @@ fill_zeros(struct contribution *own, const struct core *core)
 static void
 ask_compute(struct contribution *own, const struct core *core, uint64_t need)
 {
-    bool extra = (own->has & ~need) != 0 && !core_mutant(MUTANT_FRESH);
+    bool extra = (own->has & ~need) != 0 && !mutant(MUTANT_FRESH);
     bool fresh = !own->filled || own->has == 0 || extra;
     if (fresh)
         own->has = 0;
@@ -70,7 +70,7 @@ contribution_fill(struct contribution *own, const struct core *core, uint64_t ne
     bool changes = own->state == TRAINER_FREE && !(own->filled && own->has == need);
     own->blocked = own->blocked && changes;
     if (changes) {
-        if (core_mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
+        if (mutant(MUTANT_FRESH) && own->filled && (need & ~own->has) == 0)
             own->has = need;
         else if (!contribution_writable(own, core))
             return 0;
@@ -79,7 +79,7 @@ contribution_fill(struct contribution *own, const struct core *core, uint64_t ne
         else
             ask_compute(own, core, need);
     }
-    if (own->lent && !core_mutant(MUTANT_LENT))
+    if (own->lent && !mutant(MUTANT_LENT))
         return 0; /* sum is written from here on */
     if (!contribution_settled(own) || contribution_have(own) != need)
         return 0;
@@ -90,10 +90,9 @@ struct share
 contribution_keeps(const struct contribution *own, bool pinned, uint64_t segments)
 {
     const struct share now = {contribution_have(own), own->by_pieces ? own->pieces_of : segments};
-    if (!pinned || core_mutant(MUTANT_PIN))
+    if (!pinned || mutant(MUTANT_PIN))
         return now;
-    return core_mutant(MUTANT_PIN_STAGE) ? (struct share){own->before.shards, segments}
-                                         : own->before;
+    return mutant(MUTANT_PIN_STAGE) ? (struct share){own->before.shards, segments} : own->before;
 }
 
 /* All that was computed of the round. */

@@ -18,7 +18,7 @@
 
 #include <assert.h>
 
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
 

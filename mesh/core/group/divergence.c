@@ -136,7 +136,7 @@ last_common(const struct core *core, int i)
 static bool
 is_witness(const struct core *core, uint64_t since, uint64_t origin)
 {
-    return since < origin || core->config.inexact || core_mutant(MUTANT_COPY_VOTES);
+    return since < origin || core->config.inexact || mutant(MUTANT_COPY_VOTES);
 }
 
 /* How many witnesses hold the state of this hash before `round`, or 1 if it is only held. */
@@ -172,7 +172,7 @@ divergence_trusts(const struct core *core, uint64_t round, uint64_t hash)
         bool other = view_usable(core, i) && said->round == round && said->state_hash != 0 &&
                      said->state_hash != hash;
         if (other && outweighs(core, round, said->state_hash, same, hash))
-            return core_mutant(MUTANT_ODD);
+            return mutant(MUTANT_ODD);
     }
     return true;
 }
@@ -249,7 +249,7 @@ opposes(const struct core *core, int i, uint64_t origin)
     const struct divergence_peer *its = &core->divergence.of[i];
     bool again = its->ties > 0 && its->same <= its->tied_round;
     return origin < UINT64_MAX ? is_witness(core, its->since, origin)
-                               : its->since == 0 || again || core_mutant(MUTANT_COPY_VOTES);
+                               : its->since == 0 || again || mutant(MUTANT_COPY_VOTES);
 }
 
 static struct count

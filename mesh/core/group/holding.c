@@ -252,7 +252,7 @@ is_lost(struct holding *holding, const struct core *core, bool lacks)
                  "nobody here holds %u %% of the model: if nobody who does comes within %.0f s, "
                  "this node takes it, and all begin again from step 0",
                  holding_missing(core), 1e-6 * (double)us);
-    return lasts(&holding->lost_at, core, lacks, us) && !core_mutant(MUTANT_LOST);
+    return lasts(&holding->lost_at, core, lacks, us) && !mutant(MUTANT_LOST);
 }
 
 /* Nobody has begun, and those with lower ids hold all that this node holds: they chose without hearing one another. */
@@ -481,7 +481,7 @@ unkept(const struct core *core)
 {
     struct group_choice choice = {.count = 1, .peer = {-1}};
     struct proto_plan plan = {.count = 0};
-    if (!core->pinned || core_mutant(MUTANT_PIN))
+    if (!core->pinned || mutant(MUTANT_PIN))
         return false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
@@ -509,7 +509,7 @@ holding_covers(const struct core *core, const struct group_choice *choice)
     for (size_t k = 0; k < choice->count; k++)
         held |= choice->peer[k] < 0 ? core->holds : core->view.of[choice->peer[k]].beat.holds;
     return !(core_segments(&core->config.stages) & ~held) &&
-           (!core->pinned || core_mutant(MUTANT_PIN) || holding_keep(core, choice, &plan));
+           (!core->pinned || mutant(MUTANT_PIN) || holding_keep(core, choice, &plan));
 }
 
 /* The latest round before which a node is that holds some of these. */
@@ -595,7 +595,7 @@ holding_came(struct holding *holding, const struct core *core, int i)
 bool
 holding_stays(const struct core *core)
 {
-    return core->holding.gone_count > 0 && !core_mutant(MUTANT_ENDS) &&
+    return core->holding.gone_count > 0 && !mutant(MUTANT_ENDS) &&
            awake_since(core->awake, core->holding.gone_at) < HOLDING_STAY_US;
 }
 

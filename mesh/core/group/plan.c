@@ -53,7 +53,7 @@ has_ended(const struct plan *plan, uint64_t hash)
 {
     for (unsigned k = 0; k < PLAN_ENDED_MAX; k++)
         if (plan->ended[k] == hash)
-            return !core_mutant(MUTANT_DEAD);
+            return !mutant(MUTANT_DEAD);
     return false;
 }
 
@@ -114,7 +114,7 @@ const char *
 plan_lost(const struct plan *plan, const struct core *core, int i, const char *why)
 {
     bool leads = plan_leads(core);
-    return plan_member(plan, i) && !(leads && core_mutant(MUTANT_UNNOTICED)) ? why : NULL;
+    return plan_member(plan, i) && !(leads && mutant(MUTANT_UNNOTICED)) ? why : NULL;
 }
 
 /* --- Hung trainers ----------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ check_stuck(struct plan *plan, const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     char who[PROTO_WHO_MAX];
     if (plan->of[i].stuck || said->done || said->busy_us <= stuck_us(core, i) ||
-        core_mutant(MUTANT_STUCK))
+        mutant(MUTANT_STUCK))
         return;
     plan->of[i].stuck = true;
     core_log(core, 4, "%s is too slow (no work for %.1f s): going on without it until it is faster",
@@ -167,7 +167,7 @@ contradiction(const struct plan *plan, const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     uint64_t age_us = awake_since(core->awake, plan->adopted_at);
     uint64_t still_us = awake_since(core->awake, plan->progress_at);
-    if (!core->view.of[i].hears_me && still_us > CORE_HEARTBEAT_US && !core_mutant(MUTANT_HEARING))
+    if (!core->view.of[i].hears_me && still_us > CORE_HEARTBEAT_US && !mutant(MUTANT_HEARING))
         return "a member does not hear us";
     if (plan->of[i].stuck)
         return "a member's trainer hangs";
@@ -215,7 +215,7 @@ plan_tick(struct plan *plan, const struct core *core)
         plan_progress(plan, core->awake); /* computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core) + chunk_us(plan, core))
                        << plan->doublings;
-    if (awake_since(core->awake, plan->progress_at) > most_us && !core_mutant(MUTANT_PROGRESS)) {
+    if (awake_since(core->awake, plan->progress_at) > most_us && !mutant(MUTANT_PROGRESS)) {
         if (plan->doublings < PLAN_DOUBLINGS_MAX)
             plan->doublings++;
         return "no progress";
@@ -281,7 +281,7 @@ static bool
 of_round(const struct core *core, const struct proto_plan *msg)
 {
     return msg->round == core->round ||
-           (core_mutant(MUTANT_PLAN_ROUND) && msg->round + 1 == core->round);
+           (mutant(MUTANT_PLAN_ROUND) && msg->round + 1 == core->round);
 }
 
 bool
@@ -292,7 +292,7 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
     if ((plan->active && plan->hash == hash) ||
         !proto_node_equal(msg->leader, core->peers.peers[from].node))
         return false;
-    bool newest = is_newest(&plan->of[from], msg) || core_mutant(MUTANT_DEAD);
+    bool newest = is_newest(&plan->of[from], msg) || mutant(MUTANT_DEAD);
     bool replaces = plan->active && proto_node_equal(msg->leader, plan->now.leader);
     bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
                  !core->done && !core->leaving && core->fetch.state != FETCH_COMPLETE &&

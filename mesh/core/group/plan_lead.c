@@ -42,7 +42,7 @@ static bool
 stuck_here(const struct core *core)
 {
     uint64_t busy_us = contribution_busy_us(&core->contribution, core->awake);
-    return busy_us > CORE_PROGRESS_US + 4 * plan_recent_max(core) && !core_mutant(MUTANT_STUCK);
+    return busy_us > CORE_PROGRESS_US + 4 * plan_recent_max(core) && !mutant(MUTANT_STUCK);
 }
 
 /* Idle for long, although nothing is being fetched: nobody plans for us. */
@@ -55,7 +55,7 @@ starved(const struct core *core, bool catching_up)
     if (core->plan.plans == 0 && core->config.peers_min > 1) /* nor before all had come */
         since = awake_later(since, core->peers.newest_at);
     return awake_before(awake_after(since, CORE_STARVED_US), core->awake) && !catching_up &&
-           !core_mutant(MUTANT_STARVED);
+           !mutant(MUTANT_STARVED);
 }
 
 /* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who has
@@ -212,7 +212,7 @@ waited(const struct core *core)
         most_us = plan_recent_max(core);
     if (closes_in(core))
         most_us = PLAN_CHASE_US;
-    return awake_since(core->awake, core->plan.idle_at) >= most_us && !core_mutant(MUTANT_WAIT);
+    return awake_since(core->awake, core->plan.idle_at) >= most_us && !mutant(MUTANT_WAIT);
 }
 
 /* All who are waited for have come, but have they heard of one another? */
@@ -269,7 +269,7 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
     struct plan_stages_member member[PROTO_PEERS_MAX];
     const struct proto_plan *before = &core->plan.now;
     uint64_t some = 0;
-    if (core->pinned && core->config.stages.cut_count > 0 && !core_mutant(MUTANT_PIN))
+    if (core->pinned && core->config.stages.cut_count > 0 && !mutant(MUTANT_PIN))
         return holding_keep(core, choice, plan);
     see_members(core, choice->count, choice->peer, member);
     for (size_t k = 0; k < choice->count; k++) {
@@ -372,7 +372,7 @@ plan_consider(struct plan *plan, const struct core *core, int i)
         awake_reached(core->awake, core->fetch.of[i].avoid_at))
         return "another group is ahead";
     if (said->done || straggler_benched(core, i) || straggler_apart(core) ||
-        awake_before(core->awake, plan->of[i].hold_at) || core_mutant(MUTANT_HOLD) ||
+        awake_before(core->awake, plan->of[i].hold_at) || mutant(MUTANT_HOLD) ||
         !group_hears(core, plan->peer, plan->now.count, i) || plan->hold != UINT64_MAX)
         return NULL;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&

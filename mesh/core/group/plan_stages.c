@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "mesh/core/group/cost.h"
-#include "mesh/core/mutant.h"
 #include "proto/bits.h"
+#include "proto/mutant.h"
 
 struct division {
     const struct core_config *config;
@@ -279,7 +279,7 @@ plan_stages(const struct core_config *config, const struct plan_stages_member *m
     if (!found)
         return false;
     write_plan(&d, plan);
-    if (core_mutant(MUTANT_TWICE) && plan->count > 1)
+    if (mutant(MUTANT_TWICE) && plan->count > 1)
         plan->members[plan->members[0].shards & 1].shards |= 1; /* shard 0 */
     return true;
 }
@@ -327,7 +327,7 @@ stage_covered(const struct proto_plan *plan, size_t stage)
     uint64_t seen = 0;
     for (size_t m = 0; m < plan->count; m++) {
         uint64_t shards = proto_plan_computes(plan, m, stage);
-        if ((seen & shards) && !core_mutant(MUTANT_TWICE))
+        if ((seen & shards) && !mutant(MUTANT_TWICE))
             return false;
         seen |= shards;
     }

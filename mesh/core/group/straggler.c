@@ -372,7 +372,7 @@ may_decide(const struct core *core)
 {
     return core->plan.hold == UINT64_MAX && !core->config.keep_all &&
            core->config.stages.count <= 1 && !core->config.even && !core->pinned &&
-           !core_mutant(MUTANT_PACE);
+           !mutant(MUTANT_PACE);
 }
 
 /* Until a codec begins nobody is lost who computes by itself: no line need be known to see that a round takes twice as
@@ -530,7 +530,7 @@ straggler_not_joined(struct straggler *s, const struct core *core, int i)
 {
     const struct proto_bench bench = {.without_us = 1};
     if (core->view.of[i].beat.ready && ++s->of[i].vain >= STRAGGLER_VAIN_MAX &&
-        !core_mutant(MUTANT_PACE))
+        !mutant(MUTANT_PACE))
         leave_out(s, core, i, &bench, "it does not catch up");
 }
 

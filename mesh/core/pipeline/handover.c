@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "compress/check.h"
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 
 enum { KINDS = 2 };
 
@@ -185,7 +185,7 @@ chunk_take(struct handover *h, struct proto_node from, const struct handover_chu
 {
     struct handover_item item = chunk->item;
     uint64_t size = 0;
-    bool odd = chunk->state != h->state && !core_mutant(MUTANT_ITEM_ROUND);
+    bool odd = chunk->state != h->state && !mutant(MUTANT_ITEM_ROUND);
     if (odd || !comes_from(h, item, from))
         return false;
     struct flow *flow = flow_of(h, item);
@@ -227,7 +227,7 @@ handover_on_chunk(struct handover *h, struct proto_node from, const struct hando
                   struct core_frame *frame)
 {
     bool wanted = true;
-    if (h->running && (chunk->round == h->round || core_mutant(MUTANT_ITEM_ROUND)))
+    if (h->running && (chunk->round == h->round || mutant(MUTANT_ITEM_ROUND)))
         wanted = chunk_take(h, from, chunk, frame);
     else if (chunk->round == h->round + 1)
         early_add(h, from, chunk, frame);

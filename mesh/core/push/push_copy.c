@@ -39,7 +39,7 @@ static bool
 holding_newer(uint64_t a, uint64_t b)
 {
     uint64_t taken_a = a >= HELD ? a - HELD : a - 1, taken_b = b >= HELD ? b - HELD : b - 1;
-    if (a == 0 || b == 0 || taken_a == taken_b || (core_mutant(MUTANT_PUSH_STALE) && a + b > HELD))
+    if (a == 0 || b == 0 || taken_a == taken_b || (mutant(MUTANT_PUSH_STALE) && a + b > HELD))
         return a > b;
     return taken_a > taken_b;
 }
@@ -268,7 +268,7 @@ void
 push_copy_begin(struct push *push, const struct core *core, unsigned range)
 {
     struct push_range *r = &push->ranges.of[range];
-    bool here = r->best == push->group.rank || (core_mutant(MUTANT_PUSH_BACK) && r->held);
+    bool here = r->best == push->group.rank || (mutant(MUTANT_PUSH_BACK) && r->held);
     if (!here) {
         push_copy_ask(push, core, range);
         return;

@@ -474,7 +474,7 @@ loses(const struct core *core, const struct group_choice *choice)
             i >= 0 && group_has(choice->peer, choice->count, i) && standing_of(core, i).base != 0;
         stay |= (uint64_t)(self || holds) << r;
     }
-    return push->group.base && last_copies_go(push, stay, there) && !core_mutant(MUTANT_PUSH_HASTY);
+    return push->group.base && last_copies_go(push, stay, there) && !mutant(MUTANT_PUSH_HASTY);
 }
 
 /* Have those whom this node is about to leave out gone on without it? If it is alone, and sees a node of another history,
@@ -731,6 +731,6 @@ push_group_on_claim(struct push_group *group, const struct core *core, int from,
     if ((of->known && claim->number <= of->said.number) || claim->counter > PUSH_COUNTER_MAX)
         return PUSH_AS_BEFORE;
     *of = (struct push_claim){true, *claim};
-    bool forgot = leader_forgot(core, from) && !core_mutant(MUTANT_PUSH_FORGOT);
+    bool forgot = leader_forgot(core, from) && !mutant(MUTANT_PUSH_FORGOT);
     return forgot && !core->push.final_hash ? yield_history(group, core) : PUSH_AS_BEFORE;
 }

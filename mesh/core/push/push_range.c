@@ -71,7 +71,7 @@ take_gradient(struct push *push, unsigned range, const struct push_waiting *from
 static bool
 range_has(const struct push_range *r, uint64_t ticket)
 {
-    return push_set_has(&r->set, ticket) && !core_mutant(MUTANT_PUSH_TAKEN);
+    return push_set_has(&r->set, ticket) && !mutant(MUTANT_PUSH_TAKEN);
 }
 
 /* The range has what member `rank` pushed. */
@@ -133,7 +133,7 @@ serve_waiting(struct push *push, const struct core *core, unsigned range)
         if (range_has(r, first.ticket)) {
             pop(push, core, r);
             answer_push(push, core, range, first.rank, first.ticket);
-        } else if (r->backup == r->owner || core_mutant(MUTANT_PUSH_BACKUP)) {
+        } else if (r->backup == r->owner || mutant(MUTANT_PUSH_BACKUP)) {
             take_first(push, core, range);
         } else {
             offer(push, core, range);
@@ -149,7 +149,7 @@ enter_push(struct push *push, const struct core *core, unsigned range,
     struct push_range *r = &push->ranges.of[range];
     if (r->owner != push->group.rank || r->service != PUSH_SERVING)
         return -1;
-    bool newer = in->read > r->taken + core_mutant(MUTANT_PUSH_NEWER);
+    bool newer = in->read > r->taken + mutant(MUTANT_PUSH_NEWER);
     if (newer) { /* it was lost since, and begun from older values; or somebody lies */
         push->work.again |= in->rank == push->group.rank;
         answer_push(push, core, range, in->rank, in->ticket);
@@ -304,7 +304,7 @@ static void
 compare_bits(struct push *push, const struct core *core, const struct proto_applied *applied)
 {
     struct push_range *r = &push->ranges.of[applied->range];
-    if (r->hash == applied->hash || core_mutant(MUTANT_PUSH_DIFFER))
+    if (r->hash == applied->hash || mutant(MUTANT_PUSH_DIFFER))
         return;
     if (push->ranges.differ++ == 0)
         core_log(core, 3,
@@ -402,7 +402,7 @@ push_range_group(struct push *push, const struct core *core)
         r->service = PUSH_ELSEWHERE;
         /* A copy from before another one owned it: what was read is newer. */
         if (r->held && r->read && r->read_taken > r->taken)
-            r->held = core_mutant(MUTANT_PUSH_STALE);
+            r->held = mutant(MUTANT_PUSH_STALE);
         if (push->group.hash == 0)
             continue;
         r->best = push->group.rank;

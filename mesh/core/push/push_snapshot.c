@@ -14,7 +14,7 @@ uint64_t
 push_snapshot_told(const struct core *core)
 {
     const struct push_leases *leases = &core->push.leases;
-    bool done = leases->done.floor >= leases->hold || core_mutant(MUTANT_PUSH_SNAPSHOT);
+    bool done = leases->done.floor >= leases->hold || mutant(MUTANT_PUSH_SNAPSHOT);
     return core->push.group.leads && leases->hold && done ? leases->hold : 0;
 }
 
@@ -22,8 +22,7 @@ push_snapshot_told(const struct core *core)
 static bool
 leaves(const struct push *push)
 {
-    return (push->snapshot.leave || push->snapshot.ends == PUSH_ENDS) &&
-           !core_mutant(MUTANT_PUSH_DEAF);
+    return (push->snapshot.leave || push->snapshot.ends == PUSH_ENDS) && !mutant(MUTANT_PUSH_DEAF);
 }
 
 /* The first ticket of the step before which the next snapshot is; 0: it is not time for one yet, or the run ends before. No
@@ -169,7 +168,7 @@ push_snapshot_end(struct push *push, const struct core *core)
     const struct push_leases *leases = &push->leases;
     uint64_t wanted = snapshot_wanted(push, core);
     /* the others still copy it */
-    bool has_it = wanted > 0 && wanted == push->snapshot.saved && !core_mutant(MUTANT_PUSH_LEAVES);
+    bool has_it = wanted > 0 && wanted == push->snapshot.saved && !mutant(MUTANT_PUSH_LEAVES);
     bool nothing = push->group.leads && leases->end <= push->snapshot.saved && !has_it;
     if (!push->config.keeper->save || !push->started || push->work.state >= PUSH_FINISHING ||
         push->group.hash == 0 || nothing)
@@ -189,7 +188,7 @@ end_in_time(struct push *push, const struct core *core)
     bool late = awake_reached(core->awake, awake_after(push->snapshot.ends_at, PUSH_END_US));
     bool saved = push->snapshot.ends == PUSH_ENDS_SAVED;
     bool over = snapshot_wanted(push, core) != push->snapshot.saved;
-    bool released = saved && (over || core_mutant(MUTANT_PUSH_ENDS));
+    bool released = saved && (over || mutant(MUTANT_PUSH_ENDS));
     if (push->snapshot.ended || !(late || released || push->group.hash == 0))
         return;
     push->snapshot.ended = true;
@@ -229,7 +228,7 @@ push_snapshot_step(struct push *push, const struct core *core)
         return;
     if (!hangs)
         push->config.keeper->save(push->config.keeper_ctx, snapshot);
-    if (!hangs && push->snapshot.ends && !core_mutant(MUTANT_PUSH_BUSY))
+    if (!hangs && push->snapshot.ends && !mutant(MUTANT_PUSH_BUSY))
         push->snapshot.ends = PUSH_ENDS_SAVED;
     push->snapshot.saved = snapshot;
     push->snapshot.saved_at = core->awake;

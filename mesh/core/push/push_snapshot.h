@@ -4,7 +4,7 @@
 #define MESH_PUSH_SNAPSHOT_H
 
 #include "mesh/core/core.h"
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 #include "mesh/core/push/push_tickets.h"
 
 struct push;
@@ -41,7 +41,7 @@ static inline bool
 push_snapshot_exact(const struct push_set *set, uint64_t snapshot)
 {
     return (set->floor == snapshot && push_set_count(set) == snapshot) ||
-           core_mutant(MUTANT_PUSH_SNAPSHOT);
+           mutant(MUTANT_PUSH_SNAPSHOT);
 }
 void push_snapshot_on_copy(struct push *push, const struct core *core, int from,
                            const struct proto_value *value, const struct core_frame *frame);

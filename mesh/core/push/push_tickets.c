@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 
 /* --- Sets ----------------------------------------------------------------------------------------- */
 
@@ -167,7 +167,7 @@ end_of(const struct push_leases *leases)
     uint64_t floor = leases->done.floor, end = floor + PUSH_WINDOW;
     if (leases->bound != PUSH_UNBOUND) {
         uint64_t bound =
-            (floor / leases->per_step + leases->bound + 1 + core_mutant(MUTANT_PUSH_BOUND)) *
+            (floor / leases->per_step + leases->bound + 1 + mutant(MUTANT_PUSH_BOUND)) *
             leases->per_step;
         end = bound < end ? bound : end;
     }
@@ -183,7 +183,7 @@ limit_of(const struct push_leases *leases, unsigned rank)
     for (unsigned r = 0; leases->of[rank].usual_us == 0 && r < PROTO_PEERS_MAX; r++)
         most = leases->of[r].usual_us > most ? leases->of[r].usual_us : most;
     uint64_t limit = PUSH_OVERDUE * most, least = most ? PUSH_OVERDUE_US : PUSH_OVERDUE_FIRST_US;
-    return core_mutant(MUTANT_PUSH_HUNG) ? UINT64_MAX : limit > least ? limit : least;
+    return mutant(MUTANT_PUSH_HUNG) ? UINT64_MAX : limit > least ? limit : least;
 }
 
 /* Of the tickets that another member has had for too long, the one that it has had longest; plus one. It is its no more. */
@@ -215,7 +215,7 @@ static uint64_t
 lowest_free(const struct push_leases *leases)
 {
     for (uint64_t t = leases->done.floor, end = end_of(leases); t < end; t++) {
-        bool leased = leases->to[t % PUSH_WINDOW] && !core_mutant(MUTANT_PUSH_LEASE);
+        bool leased = leases->to[t % PUSH_WINDOW] && !mutant(MUTANT_PUSH_LEASE);
         if (!push_set_has(&leases->done, t) && !leased)
             return t + 1;
     }

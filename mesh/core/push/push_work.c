@@ -74,8 +74,7 @@ begin_reading(struct push *push, const struct core *core, uint64_t in_hand)
     push_trip_begin(&push->work.reads, core->now);
     push->work.wanted = false;
     pull_all(push);
-    if (core_mutant(MUTANT_PUSH_EARLY) &&
-        push->ranges.of[0].read) /* what was read for another one */
+    if (mutant(MUTANT_PUSH_EARLY) && push->ranges.of[0].read) /* what was read for another one */
         for (unsigned k = 0; k < push->config.range_count; k++)
             pulled(push, &push->ranges.of[k]);
 }
@@ -303,7 +302,7 @@ push_work_on_applied(struct push *push, const struct core *core, int from,
         r->pushed || push_group_rank(core, from) != (int)r->owner)
         return;
     bool lost = applied->taken < r->behind_read; /* and begun from older values */
-    push->work.again |= lost && !core_mutant(MUTANT_PUSH_KEEP);
+    push->work.again |= lost && !mutant(MUTANT_PUSH_KEEP);
     push_work_pushed(&push->work, r);
     push_trip_end(&push->work.pushes, core->now);
     if (push->work.to_push > 0)
@@ -479,8 +478,8 @@ push_work_group(struct push *push, const struct core *core)
     if (push->work.to_push == 0)
         drop_job(&push->work.job[PUSH_PUSHES]);
     for (unsigned k = 0; k < push->config.range_count; k++)
-        push->ranges.of[k].now_known = push->ranges.of[k].pushed &= core_mutant(MUTANT_PUSH_LOST);
-    if (push->work.job[PUSH_PUSHES].in_hand && !core_mutant(MUTANT_PUSH_LOST))
+        push->ranges.of[k].now_known = push->ranges.of[k].pushed &= mutant(MUTANT_PUSH_LOST);
+    if (push->work.job[PUSH_PUSHES].in_hand && !mutant(MUTANT_PUSH_LOST))
         push->work.to_push = push->config.range_count;
     for (enum push_place p = PUSH_COMPUTES; push->group.leads && p <= PUSH_PUSHES; p++)
         if (push->work.job[p].in_hand && !(p == PUSH_COMPUTES && push->work.forget))

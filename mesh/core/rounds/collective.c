@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "compress/coding.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
 #include "proto/mix.h"
+#include "proto/mutant.h"
 
 /* --- Life ------------------------------------------------------------------------------------- */
 
@@ -192,7 +192,7 @@ fail_state(struct collective *c, unsigned from, const struct proto_chunk *chunk)
 static bool
 chunk_differs(const struct collective *c, int from, const struct proto_chunk *chunk)
 {
-    if (from < 0 || from == (int)c->all->rank || core_mutant(MUTANT_ODD))
+    if (from < 0 || from == (int)c->all->rank || mutant(MUTANT_ODD))
         return false;
     if (!of_part(c, chunk->bucket))
         return chunk->state_hash != c->state;
@@ -232,15 +232,15 @@ chunk_foreign(const struct collective *c, const struct proto_chunk *chunk)
 {
     if (!c->planned)
         return true;
-    return chunk->plan_hash != c->plan && !core_mutant(MUTANT_FENCE);
+    return chunk->plan_hash != c->plan && !mutant(MUTANT_FENCE);
 }
 
 /* Is its plan or its round not the present one? */
 static bool
 chunk_early(const struct collective *c, const struct proto_chunk *chunk)
 {
-    bool fence = chunk_foreign(c, chunk) && !core_mutant(MUTANT_DRAIN_FENCE);
-    bool round = chunk->round != c->round && !core_mutant(MUTANT_DRAIN_ROUND);
+    bool fence = chunk_foreign(c, chunk) && !mutant(MUTANT_DRAIN_FENCE);
+    bool round = chunk->round != c->round && !mutant(MUTANT_DRAIN_ROUND);
     return fence || round;
 }
 

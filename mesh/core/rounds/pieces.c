@@ -227,7 +227,7 @@ pieces_begin(struct pieces *pieces, const struct core *core)
     }
     if (!goes_on)
         handover_round(pieces->handover, core->round, core->state_hash);
-    uint64_t again = core_mutant(MUTANT_STAGE_KEEPS) ? 0 : stages_again(pieces, core);
+    uint64_t again = mutant(MUTANT_STAGE_KEEPS) ? 0 : stages_again(pieces, core);
     for (unsigned stage = 0; stage <= plan->cut_count; stage++)
         stage_plan(pieces, stage, proto_plan_computes(plan, pieces->rank, stage),
                    again >> stage & 1);
@@ -266,7 +266,7 @@ stage_complete(const struct pieces *pieces, unsigned stage)
 {
     const struct schedule_stage *of = &pieces->schedule.of[stage];
     uint64_t left = of->mine & ~of->weight;
-    return left == 0 || (core_mutant(MUTANT_STAGE_EARLY) && (left & (left - 1)) == 0);
+    return left == 0 || (mutant(MUTANT_STAGE_EARLY) && (left & (left - 1)) == 0);
 }
 
 /* What nobody computes here are zeros, also in the last bucket. The trainer is free. */
@@ -342,7 +342,7 @@ pieces_next(struct pieces *pieces, const struct core *core, bool may_end)
     if (adds)
         pieces->added[piece.stage] |= UINT64_C(1) << piece.shard;
     pieces->asked_at = core->now;
-    if (core_mutant(MUTANT_ITEM_EARLY))
+    if (mutant(MUTANT_ITEM_EARLY))
         hand_over(pieces);
     return true;
 }

@@ -153,7 +153,7 @@ round_contribute(struct core *core)
         contribution_rests(own);
         return;
     }
-    if (!own->lent || core_mutant(MUTANT_LENT))
+    if (!own->lent || mutant(MUTANT_LENT))
         collective_open(core->collective);
     size_t end = pieces_run(core) ? round_pieces(core) : round_fill(core);
     bool withheld = end == all && audit_withholds(&core->audit, &core->plan, core->round);

@@ -6,7 +6,7 @@
 
 #include "compress/check.h"
 #include "compress/coding.h"
-#include "mesh/core/mutant.h"
+#include "proto/mutant.h"
 
 enum verdict
 collective_refuse(struct collective *c, const char *what, const struct proto_chunk *chunk)
@@ -109,27 +109,27 @@ own_chunk(const struct collective *c, size_t bucket, uint64_t first, uint64_t co
 bool
 check_differs(uint64_t a, uint64_t b)
 {
-    return a != b && !core_mutant(MUTANT_CHECK);
+    return a != b && !mutant(MUTANT_CHECK);
 }
 
 /* Shards that coverage is about: all. */
 static uint64_t
 covered_shards(void)
 {
-    return core_mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
+    return mutant(MUTANT_ZERO) ? ~UINT64_C(1) : ~UINT64_C(0);
 }
 
 bool
 covers_twice(uint64_t a, uint64_t b)
 {
-    return (a & b & covered_shards()) != 0 && !core_mutant(MUTANT_COVERAGE);
+    return (a & b & covered_shards()) != 0 && !mutant(MUTANT_COVERAGE);
 }
 
 bool
 covers_all(const struct holders *h, uint64_t coverage)
 {
     return (coverage & covered_shards()) == (h->complete & covered_shards()) ||
-           core_mutant(MUTANT_COVERAGE);
+           mutant(MUTANT_COVERAGE);
 }
 
 /* Does the chunk have elements, and all of them in its bucket? */
@@ -156,7 +156,7 @@ lane_take_total(struct collective *c, const struct proto_chunk *chunk,
 {
     if (!covers_all(holders_of(c, chunk->bucket), chunk->coverage))
         return collective_refuse(c, "a shard is missing", chunk);
-    if (core_mutant(MUTANT_MIRROR) && holders_of(c, chunk->bucket)->mine == 0 &&
+    if (mutant(MUTANT_MIRROR) && holders_of(c, chunk->bucket)->mine == 0 &&
         chunk->bucket + 1u < c->setup.bucket_count) {
         lane_count(c, &c->lanes[chunk->bucket]);
         return VERDICT_DONE;

@@ -4,8 +4,8 @@
 
 #include "compress/check.h"
 #include "compress/coding.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
+#include "proto/mutant.h"
 
 static void
 direct_send(struct collective *c, size_t bucket)
@@ -49,9 +49,9 @@ direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned fr
     if (!lane->begun)
         return VERDICT_LATER;
     uint8_t *taken = &c->chunks[lane->chunk + from];
-    if (*taken && !core_mutant(MUTANT_DIRECT_AGAIN))
+    if (*taken && !mutant(MUTANT_DIRECT_AGAIN))
         return VERDICT_DONE;
-    if (covers_twice(chunk->coverage, lane->covered) && !core_mutant(MUTANT_DIRECT))
+    if (covers_twice(chunk->coverage, lane->covered) && !mutant(MUTANT_DIRECT))
         return collective_refuse(c, "a shard counted twice", chunk);
     int32_t *sum = c->setup.sum + b->first;
     bool first = lane->left == lane->holders->n - 1;

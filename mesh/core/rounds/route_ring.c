@@ -3,8 +3,8 @@
 #include <assert.h>
 
 #include "compress/check.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
+#include "proto/mutant.h"
 
 /* Long segments begin where copies may bypass the caches. */
 static uint64_t
@@ -91,7 +91,7 @@ chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigne
     uint64_t rest = segment_first(c, chunk->bucket, s + 1) - chunk->first;
     uint64_t count = rest < c->setup.chunk_elems ? rest : c->setup.chunk_elems;
     bool exact = offset % c->setup.chunk_elems == 0 && chunk->count == count;
-    if (!exact && !core_mutant(MUTANT_RANGE))
+    if (!exact && !mutant(MUTANT_RANGE))
         return NULL;
     *segment = s;
     return &c->chunks[lane->chunk + s * lane->stride + offset / c->setup.chunk_elems];

@@ -21,8 +21,8 @@
 
 #include "compress/check.h"
 #include "compress/coding.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/rounds/route.h"
+#include "proto/mutant.h"
 
 enum { STAR_WINDOW = 2 /* contributions under way from a member to a server, of a bucket */ };
 
@@ -138,7 +138,7 @@ range_of(const struct collective *c, const struct proto_chunk *chunk)
 static bool
 range_served_by(const struct range *range, unsigned rank)
 {
-    return range->owner == rank || core_mutant(MUTANT_STAR_OWNER);
+    return range->owner == rank || mutant(MUTANT_STAR_OWNER);
 }
 
 /* --- At the server -------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ star_open(struct collective *c, size_t bucket)
 {
     const struct layout *layout = layout_of(c, bucket);
     struct lane *lane = &c->lanes[bucket];
-    bool again = lane->begun && !core_mutant(MUTANT_STAR_OWN);
+    bool again = lane->begun && !mutant(MUTANT_STAR_OWN);
     for (size_t r = 0; !again && r < layout->ranges.count; r++) {
         struct range *range = &c->ranges[layout->first + r];
         if (range->owner != lane->holders->rank || range->taken == 0 || range->final)
@@ -210,7 +210,7 @@ static enum verdict
 range_finish(struct collective *c, struct range *range, const struct proto_chunk *chunk,
              struct core_frame *frame)
 {
-    bool early = core_mutant(MUTANT_STAR_EARLY);
+    bool early = mutant(MUTANT_STAR_EARLY);
     const struct holders *h = holders_of(c, chunk->bucket);
     if (!covers_all(h, range->covered) && !early)
         return collective_refuse(c, "a shard is missing", chunk);
@@ -229,7 +229,7 @@ is_last_contribution(const struct holders *h, const struct range *range)
 {
     uint64_t others = range->taken & ~(UINT64_C(1) << h->rank);
     unsigned missing = h->n - 1 - (unsigned)__builtin_popcountll(others);
-    return missing <= (core_mutant(MUTANT_STAR_EARLY) ? 2 : 1);
+    return missing <= (mutant(MUTANT_STAR_EARLY) ? 2 : 1);
 }
 
 static enum verdict
@@ -242,7 +242,7 @@ star_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned from
         return collective_refuse(c, "wrong range", chunk);
     if (!range_served_by(range, h->rank))
         return collective_refuse(c, "a range of another server", chunk);
-    if (range->final || ((range->taken >> from & 1) && !core_mutant(MUTANT_STAR_AGAIN)))
+    if (range->final || ((range->taken >> from & 1) && !mutant(MUTANT_STAR_AGAIN)))
         return VERDICT_DONE;
     bool last = is_last_contribution(h, range);
     if (!c->open || (last && c->ready <= chunk->bucket))

@@ -344,7 +344,7 @@ mostly_quiet(const struct core *core)
         silent += awake_since(core->awake, heard->heard_at) >
                   heartbeat_limit_us(heard, HEARTBEAT_QUIET_US);
     }
-    return 2 * silent > mesh && !core_mutant(MUTANT_HALF);
+    return 2 * silent > mesh && !mutant(MUTANT_HALF);
 }
 
 /* Has peers[i] been silent for so long that it is not to be counted on? */
@@ -355,7 +355,7 @@ lost(const struct core *core, int i)
     const struct heard *heard = &core->view.of[i];
     uint64_t silent_us = awake_since(core->awake, heard->heard_at);
     if (silent_us <= heartbeat_limit_us(heard, CORE_SUSPECT_US) || peer->hello.wants_job ||
-        core_mutant(MUTANT_SILENCE))
+        mutant(MUTANT_SILENCE))
         return false;
     return silent_us > heartbeat_limit_us(heard, CORE_SPLIT_US) || !mostly_quiet(core);
 }
@@ -366,7 +366,7 @@ heartbeat_watch(struct view *view, const struct core *core, int i)
     struct heard *heard = &view->of[i];
     uint64_t silent_us = awake_since(core->awake, heard->heard_at);
     char who[PROTO_WHO_MAX];
-    if (silent_us > CORE_FORGET_US && !core_mutant(MUTANT_FORGET))
+    if (silent_us > CORE_FORGET_US && !mutant(MUTANT_FORGET))
         return HEARTBEAT_LOST;
     if (heard->suspected || !lost(core, i))
         return HEARTBEAT_AS_BEFORE;

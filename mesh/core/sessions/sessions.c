@@ -197,7 +197,7 @@ hello_peer(struct peers *peers, const struct core *core, struct proto_node from,
     struct peer *peer = &peers->peers[i];
     if (from.incarnation < peer->node.incarnation)
         return -1;
-    if (from.incarnation > peer->node.incarnation && !core_mutant(MUTANT_INCARNATION))
+    if (from.incarnation > peer->node.incarnation && !mutant(MUTANT_INCARNATION))
         peer_new_incarnation(peers, core, i, from);
     if (peer->link < 0)
         peer->at = *at;
@@ -221,7 +221,7 @@ peer_greeted(struct peers *peers, const struct core *core, int i, const struct p
         peer_dial(peers, core, i, at);
         return;
     }
-    bool answer = hello->answers == peer->number || core_mutant(MUTANT_LINK);
+    bool answer = hello->answers == peer->number || mutant(MUTANT_LINK);
     bool begins = peer->state == PEER_GREETING && answer;
     /* Before all else: what comes ahead of the answer comes before the other one's session, and is dropped. */
     if (peer->link_up && hello->asks != 0)
@@ -372,7 +372,7 @@ static bool
 peer_replaced(const struct core *core, int i)
 {
     const struct peer *peer = &core->peers.peers[i];
-    if (peer->state == PEER_FREE || peer->state == PEER_UP || core_mutant(MUTANT_GHOST))
+    if (peer->state == PEER_FREE || peer->state == PEER_UP || mutant(MUTANT_GHOST))
         return false;
     for (int j = 0; j < core->peers.high; j++) {
         const struct peer *other = &core->peers.peers[j];

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/mutant.h"
 #include "mesh/core/transfer/fetch_internal.h"
 #include "proto/hash.h"
+#include "proto/mutant.h"
 
 enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
 
@@ -103,7 +103,7 @@ list_of_use(const struct core *core, const struct fetch_list *list, bool also_eq
 {
     if (core->fetch.part)
         return (list->round == core->round && list->hash == core->state_hash) ||
-               core_mutant(MUTANT_GROWN);
+               mutant(MUTANT_GROWN);
     return list->round + also_equal > core->round;
 }
 
@@ -113,7 +113,7 @@ fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
 {
     bool asks = fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS;
     struct fetch_list list = {offer->round, offer->state_hash, offer->check};
-    if (!asks || !list_of_use(core, &list, core_mutant(MUTANT_OFFER_ROUND)) ||
+    if (!asks || !list_of_use(core, &list, mutant(MUTANT_OFFER_ROUND)) ||
         offer->size != core->config.state_size || size != list_size(core) ||
         transfer_offer_check(offer, fetch_segments(core), body, size) != offer->check ||
         offer_too_early(core, from))
@@ -139,7 +139,7 @@ offer_votes(const struct fetch *fetch, const struct core *core, int i)
     for (int k = 0; k < core->peers.high; k++)
         count += fetch_may_give(core, k) && donors[k].offered &&
                  fetch_list_equal(&donors[k].list, &donors[i].list);
-    return list_of_use(core, &donors[i].list, core_mutant(MUTANT_OFFER_VOTES)) ? count : 0;
+    return list_of_use(core, &donors[i].list, mutant(MUTANT_OFFER_VOTES)) ? count : 0;
 }
 
 /* Whose list most offer, the one of the highest round among equals; -1: nobody's. `all`: have all offered? */
@@ -350,7 +350,7 @@ static void
 block_take(struct fetch *fetch, const struct core *core, int from, uint64_t block, const void *body)
 {
     struct transfer_block where = transfer_state_block(&core->transfer, block);
-    if (core_mutant(MUTANT_SPAN) && where.segment > 0)
+    if (mutant(MUTANT_SPAN) && where.segment > 0)
         where.offset -= sizeof(uint64_t);
     memcpy(core->config.state_in + where.offset, body, where.size);
     if (fetch->blocks[block] != FETCH_MISSING)
@@ -379,7 +379,7 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
     if (fetch->blocks[block] == FETCH_HERE ||
         size != transfer_state_block(&core->transfer, block).size)
         return;
-    if (hash64(body, size) != core->transfer.hashes[block] && !core_mutant(MUTANT_BLOCK))
+    if (hash64(body, size) != core->transfer.hashes[block] && !mutant(MUTANT_BLOCK))
         block_bad(fetch, core, from, block);
     else
         block_take(fetch, core, from, block, body);

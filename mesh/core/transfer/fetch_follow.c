@@ -125,7 +125,7 @@ static struct fetch_verdict
 check_state(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
     struct fetch_verdict verdict = {.told = fetch->from >= 0, .from = fetch->from, .hash = hash};
-    if (core_mutant(MUTANT_FOLLOW_STATE))
+    if (mutant(MUTANT_FOLLOW_STATE))
         verdict.told = false;
     else if (hash != core->state_hash)
         fetch_reset(fetch, core);
@@ -148,7 +148,7 @@ total_is_other(const struct core *core, const struct proto_total *total)
 {
     const struct fetch *fetch = &core->fetch;
     return core->config.inexact && fetch->block > 0 && total->commit != fetch->commit &&
-           !core_mutant(MUTANT_TWO_TOTALS);
+           !mutant(MUTANT_TWO_TOTALS);
 }
 
 /* The block whose turn it is; the last one completes the total. */
@@ -161,7 +161,7 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
     assert(block.size > 0);
     bool fits = total_fits(total, block, body, size);
     if (transfer_total_check(total, core->holds, body, size) != total->check ||
-        (!fits && core_mutant(MUTANT_TOTAL_SIZE)))
+        (!fits && mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
     struct fetch_verdict verdict = check_state(fetch, core, total->state_hash);
     /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
@@ -195,7 +195,7 @@ may_take_total(const struct core *core)
 static bool
 total_is_next(const struct core *core, const struct proto_total *total)
 {
-    bool before = core_mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
+    bool before = mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
     return (total->round == core->round || before) && total->block == core->fetch.block;
 }
 
@@ -267,7 +267,7 @@ total_tells(const struct core *core, int from, const struct proto_total *total,
     verdict.told =
         total->round == core->round && total->state_hash != 0 &&
         total->state_hash != core->state_hash && !core->config.inexact &&
-        !core_mutant(MUTANT_FOLLOW_STATE) &&
+        !mutant(MUTANT_FOLLOW_STATE) &&
         transfer_total_check(total, core->holds, frame->data, frame->size) == total->check;
     return verdict;
 }

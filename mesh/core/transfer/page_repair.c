@@ -40,7 +40,7 @@ static void
 ask_another(struct page_repair *repair, int i)
 {
     assert(repair->asked == i);
-    repair->tried |= core_mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
+    repair->tried |= mutant(MUTANT_PAGE_NONE) ? UINT64_MAX : 1ull << i;
     repair->asked = -1;
 }
 
@@ -77,12 +77,12 @@ void
 page_repair_on_page(struct page_repair *repair, const struct core *core, int from,
                     const struct proto_page *page, const void *body, size_t size)
 {
-    bool number = page->page_number == repair->want.page_number || core_mutant(MUTANT_PAGE_NUMBER);
+    bool number = page->page_number == repair->want.page_number || mutant(MUTANT_PAGE_NUMBER);
     if (!repair->wants || repair->asked != from || page->step != repair->want.step || !number)
         return;
     if (size == 0 || size > PROTO_PAGE_MAX || page->round == 0 ||
         (repair->want.round != 0 && page->round != repair->want.round &&
-         !core_mutant(MUTANT_PAGE_ROUND)))
+         !mutant(MUTANT_PAGE_ROUND)))
         ask_another(repair, from);
     else
         page_deliver(repair, core, page->round, body, size);
@@ -101,7 +101,7 @@ void
 page_repair_gone(struct page_repair *repair, int i)
 {
     repair->waiting &= ~(1ull << i);
-    if (repair->asked == i && !core_mutant(MUTANT_PAGE_ASKED))
+    if (repair->asked == i && !mutant(MUTANT_PAGE_ASKED))
         ask_another(repair, i);
 }
 
@@ -110,8 +110,8 @@ page_repair_read(struct page_repair *repair, const struct core *core, uint64_t r
                  const void *data, size_t size)
 {
     struct proto_msg msg = {.type = PROTO_PAGE, .page = repair->answer};
-    int i = peers_find(core,
-                       core_mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
+    int i =
+        peers_find(core, mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : repair->answer_to);
     assert(repair->answering && size <= PROTO_PAGE_MAX);
     repair->answering = false;
     msg.page.round = round;
@@ -148,7 +148,7 @@ page_repair_step(struct page_repair *repair, const struct core *core)
     answer_waiting(repair, core);
     if (!repair->wants)
         return;
-    if (repair->asked >= 0 && !core_mutant(MUTANT_PAGE_ASKED)) {
+    if (repair->asked >= 0 && !mutant(MUTANT_PAGE_ASKED)) {
         if (!view_usable(core, repair->asked))
             ask_another(repair, repair->asked);
         else if (awake_since(core->awake, repair->asked_at) > PAGE_REPAIR_ASK_US)

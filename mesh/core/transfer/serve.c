@@ -51,7 +51,7 @@ copy_begin(struct serve *serve, const struct core *core)
     if (!serve->logs)
         log_begin(serve, core);
     serve->state = SERVE_COPYING;
-    serve->round = core->round + core_mutant(MUTANT_STATE);
+    serve->round = core->round + mutant(MUTANT_STATE);
     serve->hash = core->state_hash;
     memcpy(serve->parts, core->parts, sizeof serve->parts);
     serve->copied = 0;
@@ -78,7 +78,7 @@ copy_some(struct serve *serve, const struct core *core, uint64_t most)
 void
 serve_finish(struct serve *serve, const struct core *core)
 {
-    if (serve->state == SERVE_COPYING && !core_mutant(MUTANT_TORN))
+    if (serve->state == SERVE_COPYING && !mutant(MUTANT_TORN))
         copy_some(serve, core, UINT64_MAX);
 }
 
@@ -141,7 +141,7 @@ copy_least(const struct core *core, int from, const struct proto_fetch *fetch)
 {
     const struct proto_heartbeat *said = &core->view.of[from].beat;
     bool more = !(said->holds & fetch->holds);
-    return more && core_mutant(MUTANT_GROWN) ? 0 : said->round + !more;
+    return more && mutant(MUTANT_GROWN) ? 0 : said->round + !more;
 }
 
 /* A copy is asked for: the one that there is, if its owner can still go on from it, or a new one. */
@@ -169,7 +169,7 @@ serve_on_fetch(struct serve *serve, const struct core *core, int from,
     const struct peer *peer = &core->peers.peers[from];
     struct serve_peer *served = &serve->of[from];
     if (!peer->announced || core->contribution.state == TRAINER_START || divergence_open(core) ||
-        (fetch->holds & ~core->holds) || (core->done && core_mutant(MUTANT_DONE)))
+        (fetch->holds & ~core->holds) || (core->done && mutant(MUTANT_DONE)))
         return;
     serve->asked_at = core->awake;
     if (fetch->count == 0) {
@@ -270,7 +270,7 @@ send_total(struct serve *serve, const struct core *core, int to)
     struct serve_peer *served = &serve->of[to];
     const struct serve_follower *f = &serve->followers[to];
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = f->round, .block = f->block}};
-    uint64_t round = f->round - (core_mutant(MUTANT_TOTAL) && f->round > serve->first);
+    uint64_t round = f->round - (mutant(MUTANT_TOTAL) && f->round > serve->first);
     struct transfer_block block = {.size = 0};
     const uint8_t *body = core->config.log;
     msg.total.state_hash = divergence_past(core, round);
@@ -319,7 +319,7 @@ serve_on_follow(struct serve *serve, const struct core *core, int from,
     bool has_state =
         contribution_settled(&core->contribution) || core->contribution.state == TRAINER_COMMITTING;
     if (!core->peers.peers[from].announced || !has_state || follow->round > core->round ||
-        (follow->holds & ~core->holds) || (core->done && core_mutant(MUTANT_DONE)))
+        (follow->holds & ~core->holds) || (core->done && mutant(MUTANT_DONE)))
         return;
     serve->asked_at = core->awake;
     if (!serve->logs)
