@@ -55,8 +55,8 @@ state_init(struct state *state, const struct state_job *job, const struct exact 
     state->block = job->block ? job->block : reserve(state->size);
     state->square = calloc(state->block_count + 1, sizeof *state->square);
     state->applied = calloc(state->block_count + 1, sizeof *state->applied);
-    state->hash = calloc(2 * state->block_count + 1, sizeof *state->hash);
-    state->scratch = calloc(2 * state->block_count + 1, sizeof *state->scratch);
+    state->hash = calloc(STATE_HASHES * state->block_count + 1, sizeof *state->hash);
+    state->scratch = calloc(STATE_HASHES * state->block_count + 1, sizeof *state->scratch);
     state->check = calloc(state->block_count + 1, sizeof *state->check);
     state->energy = calloc(job->codec ? state->block_count + 1 : 1, sizeof *state->energy);
     bool layerwise = optim_layerwise(&job->rules.optim);
@@ -173,7 +173,8 @@ state_hold_more(struct state *state, const struct state_range *range, const uint
         struct state_extent extent = state_part(state, vector, range);
         memcpy(state->block + extent.offset, block + extent.offset, extent.size);
     }
-    memset(state->hash + blocks.first, 0, (blocks.end - blocks.first) * sizeof *state->hash);
+    for (size_t b = blocks.first; b < blocks.end; b++)
+        state->hash[b] = *state_basis_hash(state, state->hash, b) = 0;
     state->head_hash = 0;
 }
 
@@ -764,7 +765,6 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     next->header->parent = 0;
     memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
     memset(next->applied, 0, next->block_count * sizeof *next->applied);
-    state_hash_forget(next, next->hash);
     atomic_store(&next->changed, false);
     next->moves = false;
     next->factor = 1.0f;
@@ -783,6 +783,9 @@ state_begin(struct state *next, const struct state *now, const int32_t *total,
     else
         apply_step(next, tail, event);
     next->products = has_products(next) || (next->moves && state_keeps_squares(next));
+    memset(next->hash, 0, next->block_count * sizeof *next->hash);
+    if (next->products || !next->moves)
+        state_hash_forget(next, next->hash);
     return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio &&
            !next->products;
 }

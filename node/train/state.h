@@ -190,7 +190,7 @@ struct state {
     uint64_t *energy; /* [block_count] with a codec: exact_squares */
     uint64_t *check; /* [block_count] checksum of what was applied of the total, for these blocks */
     /* [block_count] hash of parameters and slots of each block when it was built; 0: not known. Behind them, as many of
-     * the parameters alone. */
+     * the parameters alone, and of the bases alone. */
     uint64_t *hash;
     uint64_t *scratch;   /* the same for hashing again */
     atomic_bool changed; /* the state that it was built from had changed since it was hashed */

@@ -17,10 +17,12 @@
 #include "proto/hash.h"
 #include "proto/mix.h"
 
+enum { BASIS_LOOK = 63 }; /* rounds: odd, so that both states are */
+
 void
 state_hash_forget(const struct state *state, uint64_t *hash)
 {
-    memset(hash, 0, state->block_count * sizeof *hash);
+    memset(hash, 0, STATE_HASHES * state->block_count * sizeof *hash);
 }
 
 /* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
@@ -40,30 +42,45 @@ hash_part(const struct state *state, const uint8_t *memory, size_t block, size_t
     return hash64(params + slot * vector + from, state_offset(state, block + 1) - from);
 }
 
-/* Of a whole block, of whose parameters it is `params`. */
+/* Of a whole block, of whose parameters it is `params`, and of its part of the bases, if there are any, `basis`. */
 static uint64_t
-hash_with(const struct state *state, const uint8_t *memory, size_t block, uint64_t params)
+hash_with(const struct state *state, const uint8_t *memory, size_t block, uint64_t params,
+          uint64_t basis)
 {
     uint64_t hash = mix64_pair(0, params);
-    for (size_t s = 1; s <= state->slot_count; s++)
+    size_t slots = state->slot_count - (state->basis != NULL);
+    for (size_t s = 1; s <= slots; s++)
         hash = mix64_pair(hash, hash_part(state, memory, block, s));
+    hash = state->basis ? mix64_pair(hash, basis) : hash;
     return hash ? hash : 1;
+}
+
+/* 0: there are none. */
+static uint64_t
+hash_basis(const struct state *state, const uint8_t *memory, size_t block)
+{
+    return state->basis ? hash_part(state, memory, block, state->slot_count) : 0;
 }
 
 void
 state_hash_block(const struct state *state, const uint8_t *memory, size_t block, uint64_t *hash)
 {
-    uint64_t params = hash_part(state, memory, block, 0);
-    hash[block] = hash_with(state, memory, block, params);
+    uint64_t params = hash_part(state, memory, block, 0),
+             *basis = state_basis_hash(state, hash, block);
+    *basis = *basis ? *basis : hash_basis(state, memory, block);
+    hash[block] = hash_with(state, memory, block, params, *basis);
     hash[state->block_count + block] = params;
 }
 
+/* Bases that do not move are looked at now and then. */
 bool
 state_block_sound(const struct state *state, size_t block)
 {
-    uint64_t hash = state->hash[block];
+    uint64_t hash = state->hash[block], basis = *state_basis_hash(state, state->hash, block);
+    bool rests = basis && !state->products && (state->header->round + block) % BASIS_LOOK != 0;
     return !hash ||
-           hash == hash_with(state, state->block, block, hash_part(state, state->block, block, 0));
+           hash == hash_with(state, state->block, block, hash_part(state, state->block, block, 0),
+                             rests ? basis : hash_basis(state, state->block, block));
 }
 
 static uint64_t
@@ -298,6 +315,7 @@ state_segment_sound(const struct state *state, const struct state_range *segment
     const struct state_item blocks = state_blocks(state, segment);
     const struct hashing h = {state, block, state->scratch};
     bool valid = true;
+    state_hash_forget(state, state->scratch);
     for (size_t b = blocks.first; b < blocks.end; b++) {
         state_hash_block(state, block, b, state->scratch);
         valid = valid && exponent_valid(state, block, b);

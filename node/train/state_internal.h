@@ -8,6 +8,7 @@
 
 enum {
     STATE_ALIGN = 64,
+    STATE_HASHES = 3,       /* of a block, that are remembered */
     STATE_ITEM_BLOCKS = 64, /* exponent blocks that one worker gets at a time */
 };
 
@@ -58,9 +59,15 @@ bool state_holds_block(const struct state *state, size_t block);
 size_t state_offset(const struct state *state, size_t block);
 
 /* hash[block] = hash of parameters and slots of a block, never 0, and behind all these that of the parameters alone.
- * `memory` is the memory of the state, or a copy of it. */
+ * `memory` is the memory of the state, or a copy of it. The hash of the bases is computed if it is 0. */
 void state_hash_block(const struct state *state, const uint8_t *memory, size_t block,
                       uint64_t *hash);
+/* Of the bases of a block; 0: unknown. They stay when they do not move, also where the next state is made. */
+static inline uint64_t *
+state_basis_hash(const struct state *state, uint64_t *hash, size_t block)
+{
+    return &hash[2 * state->block_count + block];
+}
 /* Is a block what its remembered hash says, if there is one? */
 bool state_block_sound(const struct state *state, size_t block);
 /* Had any part of `now` changed when `next` was made from it? Call it after state_hash_rest(next). */

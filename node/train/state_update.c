@@ -157,6 +157,20 @@ optimize(struct update *u, size_t block, float *slot[OPTIM_SLOTS_MAX], float *g,
                 next->params + exact_block_first(next->exact, block), slot, g, n);
 }
 
+/* The bases of a block, if they do not move (else next_bases): they may be here already, of two steps ago. */
+static void
+keep_basis(struct update *u, size_t block, size_t n)
+{
+    struct state *next = u->next;
+    size_t first = exact_block_first(next->exact, block);
+    uint64_t now = *state_basis_hash(next, u->now->hash, block),
+             *hash = state_basis_hash(next, next->hash, block);
+    if (!next->basis || next->products || (now && *hash == now))
+        return;
+    memcpy(next->basis + first, u->now->basis + first, n * sizeof *next->basis);
+    *hash = now;
+}
+
 static void
 update_block(struct update *u, size_t block)
 {
@@ -173,9 +187,10 @@ update_block(struct update *u, size_t block)
     memcpy(next->params + first, u->now->params + first, n * sizeof *g);
     for (size_t s = 0; s < next->slot_count; s++) {
         slot[s] = next->slot[s] + first;
-        if (!next->products || slot[s] != next->basis + first) /* else next_bases */
+        if (next->slot[s] != next->basis)
             memcpy(slot[s], u->now->slot[s] + first, n * sizeof *g);
     }
+    keep_basis(u, block, n);
     float average = average_of(next, block);
     for (size_t k = 0; average > 0 && k < n; k++)
         next->params[first + k] -= average * g[k];

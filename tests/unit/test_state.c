@@ -656,6 +656,36 @@ product_total(const struct state *state, float g, double loss)
     return total;
 }
 
+/* Bases that do not move are as two steps before: they are not written again, and looked at only now and then. */
+TEST(test_bases_that_rest_are_left_as_they_are)
+{
+    struct state state;
+    struct state_job job = job_of();
+    struct state_event event;
+    uint64_t hash = 1;
+    int steps = 0;
+    job.train = 400000;
+    job.bases = true;
+    start(&state, &job);
+    state.basis[9] = 0.5f;
+    state_rehash(&state, pool);
+    for (int step = 0; step < 4; step++)
+        apply(&state, 0.25f, 1);
+    assert_true(state.basis[9] == 0.5f && next.basis[9] == 0.5f);
+    assert_int_equal(state_hash(&state, pool), state_hash_rest(&state, pool));
+    next.basis[9] = 1; /* a bit flips */
+    for (; hash && steps < 200; steps++) {
+        assert_true(steps % 2 == 0 || state.basis[9] == 1);
+        int32_t *total = total_of(&state, 0.25f, state_rows(&state), 1);
+        hash = state_advance(&next, &state, total, &event, pool);
+        state_swap(&state, &next);
+        free(total);
+    }
+    assert_in_range(steps, 1, 130);
+    state_fini(&state);
+    state_fini(&next);
+}
+
 /* A codec of products: a gradient of rank one is exact in the second step with it; a step without a gradient leaves the bases as they
  * are, and so does the end of a span; nothing can be applied before all is there. */
 TEST(test_products_with_a_basis_move_the_parameters)
