@@ -335,6 +335,23 @@ TEST(who_is_left_out_says_so_and_waits)
     lone_destroy(&lone);
 }
 
+/* All nodes have found that one of them alone is the fastest: to try again would only cost it time. */
+TEST(where_one_alone_is_the_fastest_who_watches_does_not_try_again_soon)
+{
+    for (int alone = 0; alone < 2; alone++) {
+        struct lone *lone = third_of_three(0);
+        uint64_t round = 1;
+        lone->core->alone = alone;
+        benches(lone, 5, 80 * MS, 50 * MS, true);
+        others_train(lone, 2100, &round);
+        assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, alone);
+        assert_int_equal(lone_sent_count(lone, 5, PROTO_FETCH) == 0, alone); /* the newest state */
+        others_train(lone, 200000, &round);
+        assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, alone);
+        lone_destroy(&lone);
+    }
+}
+
 /* Chunks seem slow to who waits for a processor, as on a machine with many nodes: its line is not to blame. */
 TEST(who_waited_for_a_processor_blames_no_line)
 {
@@ -439,13 +456,15 @@ first_of_three(uint64_t coded_from, bool alone)
     return lone;
 }
 
-/* No chunk comes: nobody knows a line, and the round takes many times as long as one of this node alone. */
+/* No chunk comes: nobody knows a line, and the round takes longer than one of this node alone. */
 TEST(a_long_round_before_a_codec_parts_all)
 {
     struct lone *lone = first_of_three(9, false);
     lone_run(lone, 20); /* all shards would take it some 60 ms */
     lone_train(lone);
-    lone_run_with(lone, 200, (unsigned[]){6, 7}, 2, 0, false);
+    lone_run_with(lone, 30, (unsigned[]){6, 7}, 2, 0, false);
+    assert_null(lone_sent(lone, 6, PROTO_BENCH));
+    lone_run_with(lone, 60, (unsigned[]){6, 7}, 2, 0, false);
     for (unsigned id = 6; id <= 7; id++) {
         assert_false(lone_sent(lone, id, PROTO_BENCH)->msg.bench.without_us == 0);
         assert_false(lone_sent(lone, id, PROTO_BENCH)->msg.bench.line); /* none explains the time */

@@ -9,8 +9,6 @@
 
 enum {
     PACKED_BITS = 12, /* of straggler.packed */
-    PART = 2,         /* a round that takes so many times as long as alone, and more, is given up */
-    PART_US = 20000,
 };
 
 /* Of a peer, -1: of this node, in bitmaps of members. */
@@ -375,9 +373,8 @@ may_decide(const struct core *core)
            !mutant(MUTANT_PACE);
 }
 
-/* Until a codec begins nobody is lost who computes by itself: no line need be known to see that a round takes twice as
- * long as one of this node alone. And where the trainer found that one node alone is the fastest, nobody need try
- * first. */
+/* Until a codec begins nobody is lost who computes by itself: no line need be known to see that a round takes longer
+ * than one of this node alone. And where the trainer found that one node alone is the fastest, nobody need try first. */
 static enum straggler_verdict
 part(struct straggler *s, const struct core *core, uint64_t us)
 {
@@ -387,7 +384,7 @@ part(struct straggler *s, const struct core *core, uint64_t us)
         return STRAGGLER_GO_ON;
     straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
     uint64_t self = UINT64_C(1) << view.self, alone_us = cost_round_us(&view.cost, self);
-    uint64_t least_us = PART * alone_us + PART_US,
+    uint64_t least_us = COST_GAIN * alone_us / 4 + COST_GAIN_US,
              all_us = cost_round_us(&view.cost, bits_below(view.cost.n));
     bool at_once = core->alone && !s->parted;
     if (us < least_us && !at_once)
@@ -395,6 +392,7 @@ part(struct straggler *s, const struct core *core, uint64_t us)
     s->parted = core->alone;
     view.round_us = !at_once ? us : all_us > least_us ? all_us : least_us;
     send_away(s, core, &view, self, NULL);
+    s->before_us = 0; /* they come back when the codec begins, or long after */
     return STRAGGLER_ABORT;
 }
 
@@ -649,7 +647,8 @@ rest(struct straggler *s, const struct core *core, uint64_t step_us)
                  core->config.shards);
         return STRAGGLER_BENCHED;
     }
-    if (s->surplus ? !surplus : awake_reached(core->awake, s->rest_at))
+    uint64_t more_us = core->alone ? STRAGGLER_REST_MAX_US : 0; /* all found it the fastest */
+    if (s->surplus ? !surplus : awake_reached(core->awake, awake_after(s->rest_at, more_us)))
         return come_back(s, core, s->surplus ? "there is a shard for it" : "it tries again");
     if (met_without_us(core))
         return come_back(s, core, "the codec has begun");

@@ -7,7 +7,8 @@
  *                together is remembered, that of any other set is predicted (cost.h)
  *     obeyed     BENCH: who is left out says so in its heartbeats, and nobody plans with it: it watches. Now and then
  *                it catches up like any node that is behind (fetch.h). It comes back by itself after
- *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time
+ *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time. Where all
+ *                found that one node alone is the fastest (core_state.alone), STRAGGLER_REST_MAX_US later
  *
  * A line: chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the
  * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). What a chunk
@@ -24,7 +25,8 @@
  * STRAGGLER_REMEMBER_US, so a node that has come back is soon sent away again if rounds took less time without it.
  *
  * Until a codec begins (core_state.warms) sums are long. Who is left out then computes all shards by itself, as all do:
- * all come to the same state without a byte, and meet there. So no line need be known to give up a long round.
+ * all come to the same state without a byte, and meet there. So no line need be known to give up a round that takes
+ * COST_GAIN quarters of what it takes the leader alone.
  *
  * A node watches, too, when as many nodes with lower ids take part as there are shards. When one is gone or left out,
  * it comes back at once. A member too slow for one shard makes room. A node that catches up, is ready, and makes

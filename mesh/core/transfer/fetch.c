@@ -9,6 +9,8 @@
 #include "mesh/core/internal.h"
 #include "mesh/core/transfer/fetch_internal.h"
 
+enum { FETCH_WATCH_US = 5000000 }; /* where one node alone is the fastest: before the first copy */
+
 int
 fetch_init(struct fetch *fetch, const struct core *core)
 {
@@ -254,6 +256,14 @@ watches(const struct core *core)
     return core->straggler.benched && fetch_anybody(core, trains);
 }
 
+/* Does it need no copy yet, while it watches? Where one node alone is the fastest it does not come back soon. */
+static bool
+pauses(const struct fetch *fetch, const struct core *core)
+{
+    bool fresh = core->alone && awake_since(core->awake, core->plan.idle_at) < FETCH_WATCH_US;
+    return watches(core) && (fresh || awake_before(core->awake, fetch->pause_at));
+}
+
 static void
 pause_watching(struct fetch *fetch, const struct core *core)
 {
@@ -310,8 +320,7 @@ fetch_step(struct fetch *fetch, const struct core *core)
         return false;
     if (fetch->state == FETCH_FOLLOWING && (fetch->adopted || fetch_ready(core)) && watches(core))
         pause_watching(fetch, core);
-    if (fetch->state == FETCH_NONE &&
-        (awake_reached(core->awake, fetch->pause_at) || !watches(core)))
+    if (fetch->state == FETCH_NONE && !pauses(fetch, core))
         none_step(fetch, core);
     return true;
 }
