@@ -5,6 +5,7 @@ import sys
 
 PERIOD_US = 10000
 QUOTA_MIN_US = 1000  # of Linux
+WEIGHTS = {"v1": ("cpu.shares", 20000), "v2": ("cpu.weight", 2000)}  # so that others do not take what is promised
 
 
 class Quota:
@@ -33,11 +34,12 @@ class Quota:
     def __init__(self, name, share):
         self.path = os.path.join(self.base, name)
         os.makedirs(self.path, exist_ok=True)
+        self.write(*WEIGHTS[self.kind])
         self.set(share)
 
     def write(self, file, text):
         with open(os.path.join(self.path, file), "w", encoding="ascii") as out:
-            out.write(text)
+            out.write(str(text))
 
     def set(self, share):
         self.share = share
