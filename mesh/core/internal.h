@@ -17,7 +17,6 @@
 #include "mesh/core/group/holding.h"
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
-#include "proto/mutant.h"
 #include "mesh/core/pipeline/placement.h"
 #include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/collective.h"
@@ -32,6 +31,7 @@
 #include "mesh/core/transfer/page_repair.h"
 #include "mesh/core/transfer/serve.h"
 #include "mesh/core/transfer/transfer.h"
+#include "proto/mutant.h"
 
 enum {
     CORE_GAP_US = 2000, /* when a tick comes later than this after it was due, this node is late */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/mutant.h"
 #include "nn/arithmetic/vmath.h"
+#include "proto/mutant.h"
 
 enum { NO_ROUND = -1 };
 

@@ -18,9 +18,9 @@
 
 #include <assert.h>
 
-#include "proto/mutant.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
+#include "proto/mutant.h"
 
 enum trainer_state {
     TRAINER_START,

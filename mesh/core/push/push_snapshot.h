@@ -4,8 +4,8 @@
 #define MESH_PUSH_SNAPSHOT_H
 
 #include "mesh/core/core.h"
-#include "proto/mutant.h"
 #include "mesh/core/push/push_tickets.h"
+#include "proto/mutant.h"
 
 struct push;
 
