@@ -1,7 +1,7 @@
 /* bf16.h - floats that are bfloat16 values, which have 0 in their lower 16 bits, in half the bytes.
  *
- * Two values make a word of 32 bits: the first is its lower half. The upper half of the last word of an odd number is 0.
- * Uses proto/simd.h. */
+ * Two values make a word of 32 bits: the first is its lower half. The upper half of the last word of an odd number is
+ * 0. Uses proto/simd.h. */
 #ifndef COMPRESS_BF16_H
 #define COMPRESS_BF16_H
 

@@ -4,10 +4,10 @@
  *
  *     low = sum of x[i]        high = sum of (2i + 1) x[i]        checksum = high * 2^32 + low
  *
- * It is linear: the checksum of a sum is the sum of the checksums, half by half. So the checksums that the contributions
- * had must add up to the checksum of the total, whatever happened meanwhile. All factors are odd, so one flipped bit
- * always changes both halves. Low sees the values, high the order (Fletcher, IEEE Trans. Commun. 1982). It does not
- * protect against a forger.
+ * It is linear: the checksum of a sum is the sum of the checksums, half by half. So the checksums that the
+ * contributions had must add up to the checksum of the total, whatever happened meanwhile. All factors are odd, so one
+ * flipped bit always changes both halves. Low sees the values, high the order (Fletcher, IEEE Trans. Commun. 1982). It
+ * does not protect against a forger.
  *
  * Two sums are enough for it, of x[i] and of i x[i], and those that count from element 0 of a part give the checksum of
  * the part wherever it is (check_from). A vectorised loop has two additions per row of lanes, and check_lanes makes the
@@ -36,8 +36,8 @@ check_take(struct check_sums *sums, uint32_t x, size_t i)
     sums->weighted += x * (uint32_t)i;
 }
 
-/* Takes `rows` rows of `lanes` elements: a[l] is the sum of lane l, b[l] the sum of a[l] after each row. Row r, the first
- * is 0, is in a[l] once and in b[l] rows - r times. */
+/* Takes `rows` rows of `lanes` elements: a[l] is the sum of lane l, b[l] the sum of a[l] after each row. Row r, the
+ * first is 0, is in a[l] once and in b[l] rows - r times. */
 static inline void
 check_lanes(struct check_sums *sums, const uint32_t *a, const uint32_t *b, uint32_t lanes,
             size_t rows)

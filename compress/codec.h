@@ -1,36 +1,39 @@
 /* codec.h - the codecs of mesh.compress: what the gradient of a shard becomes before it is summed.
  *
- * A codec is lossy once per shard: a pure function of the shard's gradient, the exponents of the state, and a number that is
- * drawn from seed, step and shard. What it gives are integers, as without a codec (exact.h). Their sum is exact, whoever adds
- * them in whatever order, and travels without loss (packed.h), in few bits as they are small.
+ * A codec is lossy once per shard: a pure function of the shard's gradient, the exponents of the state, and a number
+ * that is drawn from seed, step and shard. What it gives are integers, as without a codec (exact.h). Their sum is
+ * exact, whoever adds them in whatever order, and travels without loss (packed.h), in few bits as they are small.
  *
  *     none   as many bits as the sum of all shards has room for
  *     int16     15 bits and a sign, nearest
  *     fp16      rounded to the 11 bits of IEEE half precision, then as int16
  *     bf16      rounded to the 8 bits of bfloat16, then as int16
- *     int8      7 bits and a sign, rounded up or down by chance, so that the mean is the gradient: IntSGD (Mishchenko et al.,
- *               ICLR 2022), with a power of two for each block as its scale
- *     qsgd      3 bits and a sign, by chance; one in four elements of a shard is not zero (Alistarh et al., NeurIPS 2017)
- *     terngrad  -1, 0 or 1, by chance; what is above 1, at most one in 200, counts as 1 (Wen et al., NeurIPS 2017). The last layer,
- *               which is small and loses most by it, is summed as without a codec
- *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their size, as -1 or
+ *     int8      7 bits and a sign, rounded up or down by chance, so that the mean is the gradient: IntSGD (Mishchenko
+ *               et al., ICLR 2022), with a power of two for each block as its scale
+ *     qsgd      3 bits and a sign, by chance; one in four elements of a shard is not zero (Alistarh et al., NeurIPS
+ *               2017)
+ *     terngrad  -1, 0 or 1, by chance; what is above 1, at most one in 200, counts as 1 (Wen et al., NeurIPS 2017). The
+ *               last layer, which is small and loses most by it, is summed as without a codec
+ *     sparse    7 bits and a sign, by chance; one in twenty is not zero: small ones are kept in proportion to their
+ *               size, as -1 or
  *               1, so that the mean is the gradient (Wangni et al., NeurIPS 2018)
  *
- *     topk      of each block the largest share (a hundredth), with 10 bits and a sign, or fewer (codec_round; two in all: Sarfi et
- *               al., SparseLoCo, 2025). Has a memory (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018)
- *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a memory (Seide
- *               et al., Interspeech 2014)
- *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as int16. Has
- *               a memory (Stich et al., NeurIPS 2018)
- *     powersgd  of each matrix its product with a few vectors (four), as int16, which have converged to the largest singular vectors:
- *               lowrank.h. Has a memory (Vogels et al., NeurIPS 2019)
+ *     topk      of each block the largest share (a hundredth), with 10 bits and a sign, or fewer (codec_round; two in
+ *               all: Sarfi et al., SparseLoCo, 2025). Has a memory (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS
+ *               2018)
+ *     onebit    the sign alone of what is above half a unit, -1 or 1; the rest waits (Strom, Interspeech 2015). Has a
+ *               memory (Seide et al., Interspeech 2014)
+ *     randk     a share of the elements (a hundredth), chosen by chance for each step, the same ones for all shards, as
+ *               int16. Has a memory (Stich et al., NeurIPS 2018)
+ *     powersgd  of each matrix its product with a few vectors (four), as int16, which have converged to the largest
+ *               singular vectors: lowrank.h. Has a memory (Vogels et al., NeurIPS 2019)
  *
- * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of a *span*
- * sends all of that, on 16 bits, so a span begins with nothing (state_carries in node/train/state.h).
+ * A codec with memory: what it leaves out of a shard is added to the next gradient of the same shard. The last step of
+ * a *span* sends all of that, on 16 bits, so a span begins with nothing (state_carries in node/train/state.h).
  *
- * The papers of qsgd, terngrad and sparse take the unit from each shard. A sum needs the same one for all. So there is one for each
- * tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small tensors have no such
- * unit, and are summed as without a codec.
+ * The papers of qsgd, terngrad and sparse take the unit from each shard. A sum needs the same one for all. So there is
+ * one for each tensor, and it follows how many elements of the last sum were not zero, or above 1 (exact_adapt). Small
+ * tensors have no such unit, and are summed as without a codec.
  *
  *     auto      no codec: one of those that lose hardly any accuracy is chosen at the end of the warm-up (choice.h)
  *
@@ -94,8 +97,8 @@ struct codec {
 const char *codec_name(unsigned kind);
 /* Returns NULL for none. */
 const struct codec *codec_of(unsigned kind);
-/* An element that CODEC_TOP keeps has so many bits, with its sign: 1..CODEC_TOP_BITS. Of few bits one unit for all blocks of a tensor
- * is followed by how many elements are above its largest number, or hardly above 0 (exact_adapt). */
+/* An element that CODEC_TOP keeps has so many bits, with its sign: 1..CODEC_TOP_BITS. Of few bits one unit for all
+ * blocks of a tensor is followed by how many elements are above its largest number, or hardly above 0 (exact_adapt). */
 void codec_round(struct codec *codec, unsigned bits);
 /* Is a tensor of so many elements coded, which is a matrix of so many rows? `last`: it is of the last layer. */
 bool codec_takes(const struct codec *codec, size_t count, size_t rows, bool last);

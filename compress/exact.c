@@ -333,7 +333,8 @@ add_block(const struct exact *exact, size_t block, int32_t *own, const float *g,
                           : SIMD_PICK(exact_add)(own, g, n, scale, limit, sums);
 }
 
-/* What is at a[at[count]] becomes integers in own, and what is left of it. Returns the sums of what was added to own. */
+/* What is at a[at[count]] becomes integers in own, and what is left of it. Returns the sums of what was added to
+ * own. */
 static struct check_sums
 chosen_kept(float *a, const uint16_t *at, size_t count, int grid, float limit, int32_t *own,
             int32_t *over, int32_t *bad)
@@ -510,8 +511,8 @@ exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle
 
 /* --- One exponent for a tensor ------------------------------------------------------------------- */
 
-/* Bits by which the unit is too small, or -1 if it is too large: for so many that are not zero. With a unit twice as large it
- * is half as many; above 1 it is their squares that count. */
+/* Bits by which the unit is too small, or -1 if it is too large: for so many that are not zero. With a unit twice as
+ * large it is half as many; above 1 it is their squares that count. */
 static int
 too_dense(double share, double wanted)
 {
@@ -521,9 +522,9 @@ too_dense(double share, double wanted)
     return bits > 0 ? bits : share < 0.6 * wanted ? -1 : 0;
 }
 
-/* The same for a unit that is all that is sent of an element: how many whole units there are per element. Of normally distributed ones
- * it is 0.04 where the unit is twice their deviation. What is far above it comes slowly, and then all at once when a span ends: that
- * costs more accuracy than small ones that wait. */
+/* The same for a unit that is all that is sent of an element: how many whole units there are per element. Of normally
+ * distributed ones it is 0.04 where the unit is twice their deviation. What is far above it comes slowly, and then all
+ * at once when a span ends: that costs more accuracy than small ones that wait. */
 static int
 too_far(double units)
 {
@@ -533,7 +534,8 @@ too_far(double units)
     return bits > 0 ? bits : units < 0.01 ? -1 : 0;
 }
 
-/* The same for so many that are saturated. Of normally distributed ones 0.5 % are above 2.8 times their deviation, and 0.003 % above
+/* The same for so many that are saturated. Of normally distributed ones 0.5 % are above 2.8 times their deviation, and
+ * 0.003 % above
  * 4.2 times. */
 static int
 too_clipped(double share)
@@ -551,8 +553,8 @@ too_long(const struct exact *exact, double squares)
     return squares == 0 ? 0 : bits > -1 ? bits : -1;
 }
 
-/* The same for a few that are kept, of which one does not know how much they differ: not a quarter is above the largest number, and
- * not nearly all far below it. */
+/* The same for a few that are kept, of which one does not know how much they differ: not a quarter is above the largest
+ * number, and not nearly all far below it. */
 static int
 too_coarse(const struct exact *exact, double squares, double outside, double kept)
 {
@@ -620,8 +622,8 @@ exact_unit(const struct exact *exact, const int16_t *exponent, size_t tensor)
     return scale_of(-grid_of(exact, block, exponent[block]));
 }
 
-/* The exponent of a tensor that has one for all its blocks, by the squares of a sum: as too_far wants it, of normally distributed
- * elements; or as too_long does. */
+/* The exponent of a tensor that has one for all its blocks, by the squares of a sum: as too_far wants it, of normally
+ * distributed elements; or as too_long does. */
 static int
 begin_with(const struct exact *exact, double squares, size_t count)
 {

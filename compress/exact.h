@@ -26,13 +26,13 @@
  * distributed gradients and 1.5e-6 for Student's t with two degrees of freedom (tests/prop/prop_exact_sum.c). The
  * code needs the default rounding mode, and denormals must not be flushed to zero.
  *
- * With a codec (codec.h) `bits` are those of the codec: the grid is coarser, and the exponents mean the same. Then a few
- * saturated elements do no harm. A round is repeated, with EXACT_RAISE_CODED bits more, only if more than one element in
- * EXACT_CLIPPED of a block is saturated.
+ * With a codec (codec.h) `bits` are those of the codec: the grid is coarser, and the exponents mean the same. Then a
+ * few saturated elements do no harm. A round is repeated, with EXACT_RAISE_CODED bits more, only if more than one
+ * element in EXACT_CLIPPED of a block is saturated.
  *
- * A codec that says how many elements are to be not zero has one exponent for all blocks of a tensor. It follows the squares of
- * the sums, or how many elements were saturated (exact_adapt). A round is repeated if more than one element in
- * EXACT_CLIPPED_TENSOR of the tensor is saturated; of a product, one in EXACT_CLIPPED.
+ * A codec that says how many elements are to be not zero has one exponent for all blocks of a tensor. It follows the
+ * squares of the sums, or how many elements were saturated (exact_adapt). A round is repeated if more than one element
+ * in EXACT_CLIPPED_TENSOR of the tensor is saturated; of a product, one in EXACT_CLIPPED.
  *
  * The linear checksum of check.h travels with what is added: the checksums that the shards had when they were quantised
  * must add up to the checksum of the committed total. This finds errors wherever the data was meanwhile: in a
@@ -86,12 +86,13 @@ size_t exact_tensor_first(const struct exact *exact, size_t tensor);
 /* That of a block. */
 size_t exact_tensor_of(const struct exact *exact, size_t block);
 
-/* The blocks of this tensor are coded from now on; of all tensors with the same codec. `rows`: of the tensor as a matrix, 1.. .
- * `flush`: as in the last step of a span of a codec with memory: with the same exponents, on 16 bits and up to EXACT_FINER bits
- * finer. They stay as they are then, but for exact_raise. */
+/* The blocks of this tensor are coded from now on; of all tensors with the same codec. `rows`: of the tensor as a
+ * matrix, 1.. . `flush`: as in the last step of a span of a codec with memory: with the same exponents, on 16 bits and
+ * up to EXACT_FINER bits finer. They stay as they are then, but for exact_raise. */
 void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, size_t rows,
                 bool flush);
-/* Not NULL: of this tensor a product is summed (lowrank.h), which lies where the tensor begins; what is behind it is zero. */
+/* Not NULL: of this tensor a product is summed (lowrank.h), which lies where the tensor begins; what is behind it is
+ * zero. */
 const struct lowrank *exact_matrix(const struct exact *exact, size_t tensor);
 /* Is there such a tensor? And how long is the longest product? */
 size_t exact_product_most(const struct exact *exact);
@@ -114,8 +115,8 @@ void exact_add(const struct exact *exact, const int16_t *exponent, size_t first,
                size_t n, unsigned shards_in, uint32_t key, int32_t *own, int32_t *over,
                int32_t *bad, uint64_t *check);
 
-/* The same of one shard and whole blocks, with a codec that has a memory: a[n] is the gradient with what was left out of those before
- * it, and becomes what is left out now: nothing of a block that is not coded. */
+/* The same of one shard and whole blocks, with a codec that has a memory: a[n] is the gradient with what was left out
+ * of those before it, and becomes what is left out now: nothing of a block that is not coded. */
 void exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t first, float *a,
                     size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
                     uint64_t *check);
@@ -131,8 +132,8 @@ void exact_read(const struct exact *exact, const int16_t *exponent, const int32_
 uint64_t exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                     size_t block, float *g, uint32_t *bits);
 
-/* g[EXACT_BLOCK] = q * factor, as floats: the elements of this block, in this exponent, by themselves. Returns what exact_follow
- * wants. */
+/* g[EXACT_BLOCK] = q * factor, as floats: the elements of this block, in this exponent, by themselves. Returns what
+ * exact_follow wants. */
 uint32_t exact_read_block(const struct exact *exact, size_t block, int exponent, const int32_t *q,
                           float factor, float *g);
 
@@ -141,16 +142,17 @@ uint32_t exact_read_block(const struct exact *exact, size_t block, int exponent,
 void exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle,
                   int16_t *exponent);
 void exact_floor(const struct exact *exact, int16_t *exponent);
-/* Does the exponent of this block follow its tensor's? Then exact_follow leaves it as it is. After it comes exact_adapt for the
- * tensor, with exact_squares of each of its blocks in squares[exact_blocks], and their saturated elements in over[exact_blocks]. */
+/* Does the exponent of this block follow its tensor's? Then exact_follow leaves it as it is. After it comes exact_adapt
+ * for the tensor, with exact_squares of each of its blocks in squares[exact_blocks], and their saturated elements in
+ * over[exact_blocks]. */
 bool exact_adapts(const struct exact *exact, size_t block);
 uint64_t exact_squares(const struct exact *exact, const int32_t *sum, size_t block);
 void exact_adapt(const struct exact *exact, size_t tensor, const uint64_t *squares,
                  const int32_t *over, int16_t *exponent);
 /* The unit of the integers of a tensor that has one for all its blocks. */
 float exact_unit(const struct exact *exact, const int16_t *exponent, size_t tensor);
-/* Before the first step with a codec that has a memory: the exponents of the tensors that have one for all their blocks, from the
- * squares[blocks] of the last sum without it. */
+/* Before the first step with a codec that has a memory: the exponents of the tensors that have one for all their
+ * blocks, from the squares[blocks] of the last sum without it. */
 void exact_begin(const struct exact *exact, const double *squares, int16_t *exponent);
 /* Raises the exponents of the blocks with over[block] != 0 and returns their number. */
 size_t exact_raise(const struct exact *exact, const int32_t *over, int16_t *exponent);

@@ -44,8 +44,8 @@ random_unit(uint32_t x)
     return (float)(int32_t)random_bits(x) * 0x1p-24f;
 }
 
-/* What a loop by rows of CHECK_LANES elements gathers: see check_lanes in check.h. The last row is filled up with zeros, in memory
- * of its own. */
+/* What a loop by rows of CHECK_LANES elements gathers: see check_lanes in check.h. The last row is filled up with
+ * zeros, in memory of its own. */
 struct lanes {
     uint32_t a[CHECK_LANES], b[CHECK_LANES], most[CHECK_LANES], more[CHECK_LANES];
 };
@@ -240,7 +240,8 @@ SIMD_NAME(exact_few)(uint16_t *restrict at, const float *restrict a, size_t n, f
     return positions(at, hit, n);
 }
 
-/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 6 more, that at least `count` reach. */
+/* Bit by bit, from the highest one: the largest number, of its 8 bits of exponent and 6 more, that at least `count`
+ * reach. */
 static inline uint32_t
 threshold(const uint32_t *bits, size_t n, size_t count)
 {
@@ -254,7 +255,8 @@ threshold(const uint32_t *bits, size_t n, size_t count)
     return least;
 }
 
-/* The sizes of a[n], with zeros behind them, in whole rows of LANES. Returns what the largest of all lanes say of the threshold of
+/* The sizes of a[n], with zeros behind them, in whole rows of LANES. Returns what the largest of all lanes say of the
+ * threshold of
  * all: it is no lower. */
 static inline uint32_t
 threshold_least(uint32_t *bits, const float *a, size_t n, size_t count)

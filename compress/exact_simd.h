@@ -22,18 +22,19 @@ SIMD_DECLARE(uint32_t, exact_add,
 SIMD_DECLARE(uint32_t, exact_rounded,
              (int32_t * own, const float *g, size_t n, float scale, float limit, int dropped,
               struct check_sums *sums));
-/* The same, but rounded up or down by chance, so that the mean is what is rounded: element i by a number drawn from key + i. */
+/* The same, but rounded up or down by chance, so that the mean is what is rounded: element i by a number drawn from key
+ * + i. */
 SIMD_DECLARE(uint32_t, exact_drawn,
              (int32_t * own, const float *g, size_t n, float scale, float limit, uint32_t key,
               struct check_sums *sums));
-/* Codecs with memory. own[n] += -1, 0 or 1, the sign of what of a[n] is above half a unit, which is 1 / scale; and a[n] becomes
- * what is left. Returns and sets what exact_add does, and *units: how many whole units there were in all |a[n]| together, of none
- * more than EXACT_UNITS. */
+/* Codecs with memory. own[n] += -1, 0 or 1, the sign of what of a[n] is above half a unit, which is 1 / scale; and a[n]
+ * becomes what is left. Returns and sets what exact_add does, and *units: how many whole units there were in all |a[n]|
+ * together, of none more than EXACT_UNITS. */
 SIMD_DECLARE(uint32_t, exact_sign,
              (int32_t * own, float *a, size_t n, float scale, float unit, struct check_sums *sums,
               uint32_t *units));
-/* Which elements of a[n] are chosen, n <= EXACT_FEW_MAX, in rising order: at[n + 1]; returns how many. A share that is drawn
- * from key + i, and what is not finite. */
+/* Which elements of a[n] are chosen, n <= EXACT_FEW_MAX, in rising order: at[n + 1]; returns how many. A share that is
+ * drawn from key + i, and what is not finite. */
 SIMD_DECLARE(size_t, exact_few,
              (uint16_t * at, const float *a, size_t n, float share, uint32_t key));
 /* The same: about the `count` largest of all; 0 < count. */

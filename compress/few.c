@@ -9,8 +9,8 @@ size_of(int32_t x)
     return x < 0 ? 0u - (uint32_t)x : (uint32_t)x;
 }
 
-/* The size of the last one of the largest few, digit by digit from the highest one. *few becomes how many of just this size are
- * among them. */
+/* The size of the last one of the largest few, digit by digit from the highest one. *few becomes how many of just this
+ * size are among them. */
 static uint32_t
 least_of(const uint32_t *size, size_t n, size_t *few)
 {

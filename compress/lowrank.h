@@ -1,16 +1,20 @@
-/* lowrank.h - a matrix by its products with a few orthonormal vectors: PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019), in the form
- * of ACP-SGD (Zhang et al., ICDCS 2023), which sends one product in a step and not two.
+/* lowrank.h - a matrix by its products with a few orthonormal vectors: PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS
+ * 2019), in the form of ACP-SGD (Zhang et al., ICDCS 2023), which sends one product in a step and not two.
  *
- * Of a gradient A [rows, cols] and a basis of `rank` orthonormal vectors one product is sent, and the next basis is made of it:
+ * Of a gradient A [rows, cols] and a basis of `rank` orthonormal vectors one product is sent, and the next basis is
+ * made of it:
  *
- *     the basis Q is on the right, [cols, rank]:  P = A Q    A is about P Q'    the next one is on the left: P, made orthonormal
- *     the basis P is on the left,  [rows, rank]:  Q = A' P   A is about P Q'    the next one is on the right: Q, made orthonormal
+ *     the basis Q is on the right, [cols, rank]:  P = A Q    A is about P Q'    the next one is on the left: P, made
+ *                                                 orthonormal
+ *     the basis P is on the left,  [rows, rank]:  Q = A' P   A is about P Q'    the next one is on the right: Q, made
+ *                                  orthonormal
  *
- * So every second step is a step of power iteration on the left, the others on the right, and the basis comes to the largest singular
- * vectors of what the gradients have in common. A product is linear in A: that of a sum is the sum of those of the shards. With as many
- * vectors as the smaller side has elements it is exact.
+ * So every second step is a step of power iteration on the left, the others on the right, and the basis comes to the
+ * largest singular vectors of what the gradients have in common. A product is linear in A: that of a sum is the sum of
+ * those of the shards. With as many vectors as the smaller side has elements it is exact.
  *
- * In memory vectors lie one behind the other. A basis is 1 + rank * cols or rank * rows floats: the first one says which.
+ * In memory vectors lie one behind the other. A basis is 1 + rank * cols or rank * rows floats: the first one says
+ * which.
  *
  * The bits are the same with every instruction set. No allocation, no threads. */
 #ifndef COMPRESS_LOWRANK_H

@@ -1,4 +1,5 @@
-/* lowrank_simd.h - the inner loops of lowrank.c, one variant per instruction set. All variants compute the same bits. */
+/* lowrank_simd.h - the inner loops of lowrank.c, one variant per instruction set. All variants compute the same
+ * bits. */
 #ifndef COMPRESS_LOWRANK_SIMD_H
 #define COMPRESS_LOWRANK_SIMD_H
 

@@ -5,14 +5,15 @@
  * A packed vector has
  *
  *     the widths     a byte for each group of all blocks, then zeros up to a multiple of 4 bytes
- *     each block     16 streams of bits side by side: element i belongs to stream i % 16. A stream is filled from its lowest
- *                    bit on and cut into words of 32 bits; the words w of all streams lie together, w = 0, 1, ...
+ *     each block     16 streams of bits side by side: element i belongs to stream i % 16. A stream is filled from its
+ *                    lowest bit on and cut into words of 32 bits; the words w of all streams lie together, w = 0, 1,
+ *                    ...
  *
- * If a whole block is shorter in Rice codes (rice.h), it has these. In the place of its widths are 128 + gap, value, count and
- * words, two bytes each with the lower one first, and two zeros.
+ * If a whole block is shorter in Rice codes (rice.h), it has these. In the place of its widths are 128 + gap, value,
+ * count and words, two bytes each with the lower one first, and two zeros.
  *
- * Else each instruction packs the same bits of 16 elements (Lemire and Boytsov, Softw. Pract. Exper. 2015, SIMD-BP128, with
- * wider rows). The last group is filled up with zeros, and so are the last words of a block.
+ * Else each instruction packs the same bits of 16 elements (Lemire and Boytsov, Softw. Pract. Exper. 2015, SIMD-BP128,
+ * with wider rows). The last group is filled up with zeros, and so are the last words of a block.
  *
  * Uses proto/simd.h. No allocation; all variants give the same bits. */
 #ifndef COMPRESS_PACKED_H

@@ -1,7 +1,7 @@
 /* packed_simd.c - groups of 8 rows of 16 elements to and from 16 streams of bits: see packed.h.
  *
- * A group begins at bit 0, 8, 16 or 24 of a word. For each of these and each width there is a loop in which all shifts are
- * constants. */
+ * A group begins at bit 0, 8, 16 or 24 of a word. For each of these and each width there is a loop in which all shifts
+ * are constants. */
 #include "compress/packed_simd.h"
 
 #include <stdbool.h>
@@ -124,7 +124,8 @@ group_width(const int32_t *x, struct row *zeros)
     return (uint8_t)(33 - __builtin_clz(bits));
 }
 
-/* Into the words from `to` on, from bit `first` on. *word is the first word as far as it is filled, and then the last one. */
+/* Into the words from `to` on, from bit `first` on. *word is the first word as far as it is filled, and then the last
+ * one. */
 INLINE void
 group_pack(uint8_t *to, struct row *word, const int32_t *x, unsigned first, unsigned width)
 {

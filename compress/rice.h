@@ -1,9 +1,10 @@
 /* rice.h - a block of int32 of which most are zero: the gaps between the others, and these, in Rice codes.
  *
- * Rice's code of v >= 0 with the parameter k (Rice and Plaunt, IEEE Trans. Commun. 1971; Golomb's code for powers of two) is
- * v >> k zeros and a one, then the lowest k bits of v. It is nearly the shortest for gaps between elements that come at random:
- * Elias' gamma code (IEEE Trans. Inf. Theory 1975), which has no parameter, is 7 to 21 % longer for sums of 1, 4 and 12 shards of
- * sparse, 13 % for qsgd and terngrad, 52 % for topk. His delta code is longer still, but for topk.
+ * Rice's code of v >= 0 with the parameter k (Rice and Plaunt, IEEE Trans. Commun. 1971; Golomb's code for powers of
+ * two) is v >> k zeros and a one, then the lowest k bits of v. It is nearly the shortest for gaps between elements that
+ * come at random: Elias' gamma code (IEEE Trans. Inf. Theory 1975), which has no parameter, is 7 to 21 % longer for
+ * sums of 1, 4 and 12 shards of sparse, 13 % for qsgd and terngrad, 52 % for topk. His delta code is longer still, but
+ * for topk.
  *
  * Each element x that is not zero has, from the lowest bit on,
  *

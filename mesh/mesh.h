@@ -16,14 +16,15 @@
  *         case MESH_AUDIT:    // compute t.shards apart and compare with t.claim: mesh_audited(mesh, equal)
  *         case MESH_ADOPT:    // another node's state in mesh_state_in(): check t.state_hash, take it,
  *                             // mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
- *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in(); before the
- *                             // end: hold them too. mesh_state of this round, or mesh_damaged(mesh, CORE_COPY_DAMAGED)
+ *         case MESH_PART:     // after mesh_part: the segments t.holds of the last state are in mesh_state_in(); before
+ *                             the // end: hold them too. mesh_state of this round, or mesh_damaged(mesh,
+ *                             CORE_COPY_DAMAGED)
  *         case MESH_HOLD:     // only with mesh_setup.stages.bytes: hold these segments; mesh_state before round 0
  *         case MESH_BACK:     // mesh_state of an older one than before t.round; t.wrong: ours may be wrong
  *         ...
  *
- * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end MESH_COMMIT
- * (struct core_trainer); what must be answered at once they ask their keeper, with the mesh locked.
+ * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end
+ * MESH_COMMIT (struct core_trainer); what must be answered at once they ask their keeper, with the mesh locked.
  *
  * While the sums of a round still travel, the trainer is told of each bucket that is final, the last bucket
  * first (t.fresh), then the others as they come. It may build the next state from them and compute ahead with it,
@@ -38,7 +39,8 @@
  *     sum        the mesh writes; the trainer reads a bucket from MESH_SUMMED to its next mesh_next, all
  *                from MESH_COMMIT to mesh_state
  *     state      the trainer's; the mesh reads it from mesh_state to MESH_COMMIT, _ADOPT or _BACK
- *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next mesh_part or mesh_state
+ *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next
+ *                mesh_part or mesh_state
  *
  * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status and
  * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
@@ -81,11 +83,13 @@ struct mesh_setup {
     size_t log_size;       /* bytes of the last totals, at most; 0: mesh_log_size. Not with idle */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
-    /* As in struct core_config: engine NULL is rounds. The keepers of the others are called with the mesh locked. Borrowed. */
+    /* As in struct core_config: engine NULL is rounds. The keepers of the others are called with the mesh locked.
+     * Borrowed. */
     const struct engine *engine;
     const struct push_config *push;
     const struct gossip_config *gossip;
-    /* Of the engine, beside those of the buckets: chunks that may go to one node at a time, and frames that are kept. */
+    /* Of the engine, beside those of the buckets: chunks that may go to one node at a time, and frames that are
+     * kept. */
     size_t chunks, frames;
     struct core_stages stages; /* of the engine rounds: core.h */
     bool inexact;              /* nodes that trained apart may have different states: core.h */
@@ -95,9 +99,9 @@ struct mesh_setup {
     void *idle;
     uint32_t chunk_elems;  /* as in struct core_config, the same on all nodes; 0 = the default */
     uint64_t direct_bytes; /* the same; 0 = the default */
-    /* What the core asks of the program: core.h. All may be NULL. `scored` and `hear_score` are called with the mesh locked. The
-     * others may be called from any thread, one call at a time. None may call mesh_*; mesh_page answers `want` later, from
-     * another thread. */
+    /* What the core asks of the program: core.h. All may be NULL. `scored` and `hear_score` are called with the mesh
+     * locked. The others may be called from any thread, one call at a time. None may call mesh_*; mesh_page answers
+     * `want` later, from another thread. */
     struct core_program program;
     /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
      * Must not call mesh_*. */
@@ -201,8 +205,8 @@ const uint8_t *mesh_state_in(const struct mesh *mesh);
 void mesh_next(struct mesh *mesh, struct mesh_task *task); /* waits for the next task */
 void mesh_bucket(struct mesh *mesh, size_t bucket);
 void mesh_piece(struct mesh *mesh); /* the answer to MESH_PIECE */
-/* The memory of an item: words of 32 bits, as many as the rows of the shard and the cut have. The mesh writes what comes from other
- * nodes, the trainer what it makes; the mesh reads it then until the round is committed. */
+/* The memory of an item: words of 32 bits, as many as the rows of the shard and the cut have. The mesh writes what
+ * comes from other nodes, the trainer what it makes; the mesh reads it then until the round is committed. */
 float *mesh_item(const struct mesh *mesh, unsigned stage, unsigned shard, bool gradient);
 /* The trainer's state is now `block` [state_size], of which `state` says what the core has to know: core.h. The mesh
  * sends it to others from there, so it must not change until the next mesh_state, except during MESH_COMMIT,

@@ -42,8 +42,8 @@ struct data_augment {
     bool flip;      /* mirror half of them, left to right */
 };
 
-/* Pixels of glyphs, idx and images become byte / 255 - 0.5. Pixels of CIFAR become (byte / 255 - mean) / deviation with the
- * usual constants for each colour. These constants are fixed, so it does not matter which part of the data a node
+/* Pixels of glyphs, idx and images become byte / 255 - 0.5. Pixels of CIFAR become (byte / 255 - mean) / deviation with
+ * the usual constants for each colour. These constants are fixed, so it does not matter which part of the data a node
  * has. Bytes in npy are pixels, too. All other numbers of npy and csv stay as they are, and so do the bytes of a
  * text, which are tokens. */
 struct data_spec {
@@ -186,8 +186,8 @@ size_t data_bytes(const struct data_set *set); /* of memory */
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;
- * with one output it is the number itself, or the label. A bare set has zeros for both. Allocates nothing, except to decode
- * images. A sample that cannot be read is zeros. */
+ * with one output it is the number itself, or the label. A bare set has zeros for both. Allocates nothing, except to
+ * decode images. A sample that cannot be read is zeros. */
 void data_fill(const struct data_set *set, enum data_part part, const uint32_t *index, size_t rows,
                struct nn_batch *batch, size_t outputs);
 
@@ -210,7 +210,8 @@ const char *data_failed(const struct data_set *set);
  *     left = (left + ((mix64(key ^ (r << 32 | right)) >> 32) * a >> 32)) % a
  *     right = (right + ((mix64(key ^ ((r + 1) << 32 | left)) >> 32) * b >> 32)) % b
  *
- * all in 64 bits, and again until left * b + right < count. node/train/ledger.h says which i a step and a shard have. */
+ * all in 64 bits, and again until left * b + right < count. node/train/ledger.h says which i a step and a shard
+ * have. */
 uint32_t data_shuffle(uint64_t seed, uint64_t epoch, uint32_t i, uint32_t count);
 
 #endif

@@ -43,8 +43,8 @@
 /* Writes atomically. metadata: pairs of strings, NULL-terminated, or NULL. Returns 0 or -errno with `why`. */
 int safetensors_write(const char *path, const struct nn_model *model, const float *params,
                       const char *const *metadata, struct why *why);
-/* The beginning of such a file, before the values: *size bytes, the caller's to free. NULL: no memory, or metadata that are not
- * UTF-8. Values of the same length give the same size. */
+/* The beginning of such a file, before the values: *size bytes, the caller's to free. NULL: no memory, or metadata that
+ * are not UTF-8. Values of the same length give the same size. */
 char *safetensors_header(const struct nn_model *model, const char *const *metadata, size_t *size);
 /* Reads into params. Names and shapes must be the model's, or the names those of PyTorch's modules, which go by order
  * (see safetensors_names.h); then `why` says how, else it is empty. `why` names missing, surplus and misshapen tensors.
@@ -52,9 +52,9 @@ char *safetensors_header(const struct nn_model *model, const char *const *metada
  * of reading. */
 int safetensors_read(const char *path, const struct nn_model *model, float *params,
                      struct why *why);
-/* Opens a file, and checks it as above; then parameters are taken of it, any number of times: the tensors that lie in [first, end) of
- * the model's, to to[end - first]; NaN and infinity are refused. safetensors_close frees it, and may be called with
- * NULL in *file. The model is borrowed. */
+/* Opens a file, and checks it as above; then parameters are taken of it, any number of times: the tensors that lie in
+ * [first, end) of the model's, to to[end - first]; NaN and infinity are refused. safetensors_close frees it, and may be
+ * called with NULL in *file. The model is borrowed. */
 struct safetensors_file;
 int safetensors_open(struct safetensors_file **out, const char *path, const struct nn_model *model,
                      struct why *why);
@@ -107,9 +107,10 @@ void checkpoint_seal(uint8_t *image, size_t size);
 int checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size,
                      struct why *why);
 
-/* Checks the whole file before it copies anything, and has one page of it in memory at a time. Names, sizes, job hash and
- * numerics must be the expected ones; expected parts may lie within larger ones of the file, or within the whole. Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of
- * another job), -ENOTSUP (of this job, but with other numerics or sections) or the error of reading, with `why`. */
+/* Checks the whole file before it copies anything, and has one page of it in memory at a time. Names, sizes, job hash
+ * and numerics must be the expected ones; expected parts may lie within larger ones of the file, or within the whole.
+ * Sets ->step and ->round. Returns 0, -EBADMSG (damaged), -EPROTONOSUPPORT (version), -EINVAL (of another job),
+ * -ENOTSUP (of this job, but with other numerics or sections) or the error of reading, with `why`. */
 int checkpoint_read(const char *path, struct checkpoint *checkpoint, struct why *why);
 /* The same from memory; `name` stands for the file in `why`. */
 int checkpoint_parse(const char *name, const uint8_t *data, size_t size,
@@ -137,7 +138,8 @@ void checkpoint_prune(const char *dir, unsigned keep, const uint64_t *verified);
 bool checkpoint_newest(const char *dir, uint64_t job_hash, uint64_t *step);
 /* Deletes the checkpoint of this step, if there is one. */
 void checkpoint_delete(const char *dir, uint64_t step);
-/* Deletes all checkpoints of this job, and those that are too damaged to tell their job; `others`: all of other jobs. */
+/* Deletes all checkpoints of this job, and those that are too damaged to tell their job; `others`: all of other
+ * jobs. */
 void checkpoint_forget(const char *dir, uint64_t job_hash, bool others);
 
 /* Repair. `checkpoint` says which file: ids, names and sizes. Its data is not used. */

@@ -11,9 +11,9 @@
  *         for (each shard) nn_backward(model, l, pass[shard], params, &context[shard], &sink);
  *
  * The result of every call is a pure function of its arguments. With the portable products it has the same bits on
- * every machine: products are chains of fused multiply-adds in a fixed order (product.h), exp, log and tanh are our own (vmath.h), and
- * random numbers depend on counters (rng.h). Calls on different passes may run in parallel. Only the _new functions
- * allocate.
+ * every machine: products are chains of fused multiply-adds in a fixed order (product.h), exp, log and tanh are our own
+ * (vmath.h), and random numbers depend on counters (rng.h). Calls on different passes may run in parallel. Only the
+ * _new functions allocate.
  *
  * Shapes: x [B, in...] row-major; images [B, C, H, W]; dense weight [out, in]; conv weight [out, in, kh, kw],
  * PyTorch's order; sequences [B, T, C]. */
@@ -220,9 +220,9 @@ void nn_model_smooth(struct nn_model *model, float share);
 /* Keeps only some activations in a training pass and computes the others again in back-propagation (segment.c):
  * less memory, the same bits. Call it before the first pass. */
 void nn_model_recompute(struct nn_model *model);
-/* Rounds what crosses cuts (nn_cut_below) to bfloat16, in every pass, divided there or not: the output of the layer below, at the end of its nn_forward, and the gradient of that output, at the end of
- * nn_backward of the layer above. A layer that reads its own output in back-propagation reads the rounded one. Call it
- * before the first pass. */
+/* Rounds what crosses cuts (nn_cut_below) to bfloat16, in every pass, divided there or not: the output of the layer
+ * below, at the end of its nn_forward, and the gradient of that output, at the end of nn_backward of the layer above. A
+ * layer that reads its own output in back-propagation reads the rounded one. Call it before the first pass. */
 void nn_model_round_cuts(struct nn_model *model);
 
 /* Sets params[nn_param_count] from the seed alone. */
@@ -278,19 +278,20 @@ void nn_gradient(const struct nn_model *model, size_t layer, struct nn_pass *pas
 /* [rows, out] after the last layer of the pass; borrowed. A part of the model gives it to the next one. */
 const float *nn_pass_output(const struct nn_pass *pass);
 
-/* A model in parts: a part may begin at `layer` if nothing but the output of the layer before it goes across: not within
- * a residual, not between two layers that are computed as one. At layer 0 always. The parts give the bits of the
+/* A model in parts: a part may begin at `layer` if nothing but the output of the layer before it goes across: not
+ * within a residual, not between two layers that are computed as one. At layer 0 always. The parts give the bits of the
  * whole.
  *
  *     part 0  nn_forward 0 .. c-1    nn_pass_output -> x of part 1             .       nn_backward c-1 .. 0
- *     part 1         nn_forward c .. L-1, nn_loss, nn_backward L-1 .. c    nn_pass_input_gradient -> nn_pass_gradient of part 0 */
+ *     part 1         nn_forward c .. L-1, nn_loss, nn_backward L-1 .. c    nn_pass_input_gradient -> nn_pass_gradient
+ *                    of part 0 */
 bool nn_may_begin(const struct nn_model *model, size_t layer);
-/* A cut is where a part may begin between `layer`, which has parameters, and the next layer below that has some: the layer
- * above it, 0 if there is none. Of several such places, that where the fewest floats cross, then the highest; none above a
- * layer that uses the weight of the embedding, so that only two parts share it. */
+/* A cut is where a part may begin between `layer`, which has parameters, and the next layer below that has some: the
+ * layer above it, 0 if there is none. Of several such places, that where the fewest floats cross, then the highest;
+ * none above a layer that uses the weight of the embedding, so that only two parts share it. */
 size_t nn_cut_below(const struct nn_model *model, size_t layer);
-/* Words of 32 bits per row for what crosses between `layer` and the one below: a float each, or two values where they are
- * rounded. */
+/* Words of 32 bits per row for what crosses between `layer` and the one below: a float each, or two values where they
+ * are rounded. */
 size_t nn_cut_words(const struct nn_model *model, size_t layer);
 /* Of a part that is not the last: [rows, out], where the gradient of its output is to be put before nn_backward.
  * `scale` as in nn_loss. Borrowed. */
@@ -306,9 +307,9 @@ void nn_pass_tied(struct nn_pass *pass, const struct nn_pass *other);
  * nn_backward, as always. */
 bool nn_late(const struct nn_model *model, size_t layer);
 
-/* Chooses what computes the large products of dense layers. Call it at start, before there are other threads. "portable"
- * (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our own
- * loop. All other products always use our own loop.
+/* Chooses what computes the large products of dense layers. Call it at start, before there are other threads.
+ * "portable" (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our
+ * own loop. All other products always use our own loop.
  *
  * Returns what is used, for people: "portable avx2", "openblas Haswell". A remark follows if a vector loop for this
  * CPU computed wrong numbers and a narrower one is used instead, or if the CPU has no fused multiply-add. */

@@ -204,7 +204,8 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     propagate_backward(model, l, pass, params, context, sink, NULL);
 }
 
-/* Element-wise layers change the gradient of their output in place. What cannot be divided by rows is computed in one. */
+/* Element-wise layers change the gradient of their output in place. What cannot be divided by rows is computed in
+ * one. */
 bool
 nn_late(const struct nn_model *model, size_t l)
 {

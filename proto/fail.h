@@ -17,8 +17,8 @@
  *
  * MESHNODE_FAIL=hits sets no rule. When the process ends, it prints how often it came to each point.
  *
- * A rule that acts first prints one line on standard error: "failpoint POINT COUNT: ACTION at SECONDS" (since 1970); one
- * that sleeps again and again, only the first time.
+ * A rule that acts first prints one line on standard error: "failpoint POINT COUNT: ACTION at SECONDS" (since 1970);
+ * one that sleeps again and again, only the first time.
  * The points are in the shell code (sockets, files, the training loop). The core has none. `meshnode --failpoints`
  * lists them. MESHNODE_ID, a hexadecimal number, replaces the random id of the node. A test uses it to choose the
  * leader, which is the node with the lowest id. FreeBSD's fail(9) has the same idea. tests/chaos/fail.c has the code.

@@ -3,8 +3,8 @@
  *     frame = [version, type, field, field, ...]      msgpack; PROTOCOL.md has the grammar
  *
  * messages.def lists the fields of each type. Its rows become rows of a table here, which say what a field is, where it
- * is in the struct and which values it may have. The few rules about several fields (`rule_`) follow. Encoder and decoder
- * use the same rows and rules, so they accept whatever they send. */
+ * is in the struct and which values it may have. The few rules about several fields (`rule_`) follow. Encoder and
+ * decoder use the same rows and rules, so they accept whatever they send. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

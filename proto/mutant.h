@@ -1,7 +1,8 @@
 /* mutant.h - bugs planted on purpose (mutants.def).
  *
  * The simulator must find them: a check that nobody ever saw hold something may have a hole. They exist only in objects
- * compiled with -DMESHNODE_MUTANTS, for the simulator and some unit tests; in the program mutant() is constant false. */
+ * compiled with -DMESHNODE_MUTANTS, for the simulator and some unit tests; in the program mutant() is constant
+ * false. */
 #ifndef PROTO_MUTANT_H
 #define PROTO_MUTANT_H
 

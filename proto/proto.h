@@ -134,7 +134,8 @@ struct proto_claim {
      * And the last one of which the sender has all ranges. */
     uint64_t snapshot, saved;
     uint32_t compute_us; /* how long the sender computes a ticket, in the mean; 0: no ticket yet */
-    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody knows. */
+    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody
+     * knows. */
     uint32_t line_us;
 };
 
@@ -197,8 +198,8 @@ struct proto_member {
     struct proto_node node;
     uint64_t
         shards; /* bitmap; those who compute one stage have disjoint sets; 0: it only helps to sum */
-    /* Bitmap of segments, not 0: it holds the layers between these legal cuts, numbered from the input on, and sums their
-     * gradients. A model that cannot be cut is one segment. */
+    /* Bitmap of segments, not 0: it holds the layers between these legal cuts, numbered from the input on, and sums
+     * their gradients. A model that cannot be cut is one segment. */
     uint64_t holds;
     uint64_t computes; /* bitmap of stages: it holds these, and computes its shards through them */
     uint64_t duties;   /* what else it does in this plan, as the engine says; 0: nothing */
@@ -209,8 +210,8 @@ struct proto_plan {
     uint64_t counter;         /* rises with every plan that this incarnation of the leader makes */
     struct proto_node leader; /* a member, too */
     uint64_t complete;        /* the shards of a complete sum: 2^S - 1 */
-    /* A model is cut into cut_count + 1 stages of consecutive layers, stage 0 with the input. Buckets are numbered from the
-     * output on, so the last stage has the first ones. */
+    /* A model is cut into cut_count + 1 stages of consecutive layers, stage 0 with the input. Buckets are numbered from
+     * the output on, so the last stage has the first ones. */
     size_t cut_count; /* 0..PROTO_STAGES_MAX - 1 */
     struct proto_cut cuts[PROTO_STAGES_MAX - 1];
     size_t count;                                 /* 1..PROTO_PEERS_MAX */

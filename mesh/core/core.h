@@ -1,8 +1,8 @@
 /* core.h - everything that the mesh decides, without sockets, clock, threads or randomness.
  *
- * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The shell
- * turns what happens into calls of core_on_*, each with the time, and does what the core asks for through three tables of
- * callbacks. The same object files run in both shells.
+ * One core is one node. A shell surrounds it: mesh/net/actor.c with ZeroMQ, or tests/sim with a virtual network. The
+ * shell turns what happens into calls of core_on_*, each with the time, and does what the core asks for through three
+ * tables of callbacks. The same object files run in both shells.
  *
  * The life of a node:
  *
@@ -10,15 +10,15 @@
  *       ^                  |                                                         |
  *       +----- ABORT, a member died, no progress, HOLD reached ----------------------+
  *
- * A *round* is one exact integer all-reduce of a vector of int32. The vector is divided into buckets that become ready one
- * after the other during back-propagation. Only the trainer knows what a round means: a training step, an evaluation, or a
- * repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays valid round after round until
- * it is aborted or held. The leader is the node with the lowest usable id. A wrong view costs time and never changes a result:
- * see the three checks in collective.h.
+ * A *round* is one exact integer all-reduce of a vector of int32. The vector is divided into buckets that become ready
+ * one after the other during back-propagation. Only the trainer knows what a round means: a training step, an
+ * evaluation, or a repeat with larger exponents. A *plan* divides the shards of a round over its members. It stays
+ * valid round after round until it is aborted or held. The leader is the node with the lowest usable id. A wrong view
+ * costs time and never changes a result: see the three checks in collective.h.
  *
- * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring all-reduce,
- * Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018; PROTOCOL.md for elections
- * and for cliques of nodes that hear one another. */
+ * Only core_new allocates. Pointers given to the core are borrowed unless a comment says otherwise. Sources: ring
+ * all-reduce, Patarasuk and Yuan, JPDC 2009; suspicion with local health, Dadgar et al. (Lifeguard), DSN-W 2018;
+ * PROTOCOL.md for elections and for cliques of nodes that hear one another. */
 #ifndef MESH_CORE_H
 #define MESH_CORE_H
 
@@ -32,8 +32,8 @@
 struct core;
 struct push_config;
 
-/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data` stays
- * valid until the core calls wire->release(handle). */
+/* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data`
+ * stays valid until the core calls wire->release(handle). */
 struct core_frame {
     void *data; /* any alignment */
     size_t size;
@@ -46,28 +46,28 @@ struct core_bucket {
     uint64_t count; /* may be 0 */
 };
 
-/* What the core asks its shell to do, in three tables: the wire, the program, and the trainer of the engine. Each callback gets
- * the ctx that is given with its table. All are called from within core_on_*, and none may call the core, except core_stats. */
+/* What the core asks its shell to do, in three tables: the wire, the program, and the trainer of the engine. Each
+ * callback gets the ctx of its table. All are called from within core_on_*; none may call the core, but core_stats. */
 
 /* The connections to other nodes. */
 struct core_wire {
-    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends nothing itself.
-     * The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core calls either disconnect or
-     * peer_down, exactly one of them; it does so after core_on_link_down, too. */
+    /* Opens a control link to an endpoint that has no link yet. Then the shell calls core_on_link_up and sends nothing
+     * itself. The core chooses `link`, a number 0..2*PROTO_PEERS_MAX-1. The link is in use until the core calls either
+     * disconnect or peer_down, exactly one of them; it does so after core_on_link_down, too. */
     void (*connect)(void *ctx, unsigned link, const struct proto_endpoint *to);
     void (*disconnect)(void *ctx, unsigned link);
     /* Sends on a control link. The message is dropped when the queue is full. `body` (job text) is copied. */
     void (*send)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                  size_t body_size);
-    /* Sends on the bulk socket of an accepted peer. A body is copied unless it is lent: then it is part of own, and does not
-     * change until core_on_sent, which follows even if the peer dies. */
+    /* Sends on the bulk socket of an accepted peer. A body is copied unless it is lent: then it is part of own, and
+     * does not change until core_on_sent, which follows even if the peer dies. */
     void (*send_bulk)(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
                       size_t body_size, bool lent);
-    /* A fresh body with room for `most` bytes, those of a chunk at most. The core writes it, sets `size`, passes it on or not, and
-     * releases it: one at a time. False: all buffers are being sent, and it is not a must. */
+    /* A fresh body with room for `most` bytes, those of a chunk at most. The core writes it, sets `size`, passes it on
+     * or not, and releases it: one at a time. False: all buffers are being sent, and it is not a must. */
     bool (*make)(void *ctx, size_t most, bool must, struct core_frame *frame);
-    /* The same as send_bulk with the body of a received frame, or one that was made, which is not copied, to `count` links. The
-     * frame is gone then and nobody reads it again. A frame that was kept must still be released. */
+    /* The same as send_bulk with the body of a received frame, or one that was made, which is not copied, to `count`
+     * links. The frame is gone then and nobody reads it again. A frame that was kept must still be released. */
     void (*pass_on)(void *ctx, const unsigned *links, size_t count, const struct proto_msg *msg,
                     struct core_frame *frame);
     /* peer_up: a peer was accepted on `link`; open a bulk socket to host:bulk_port. peer_down: the peer is gone;
@@ -103,22 +103,22 @@ struct core_task {
     uint64_t known;  /* gossip: shards that the whole mesh has computed, as far as is known */
 };
 
-/* The trainer, whatever the engine is. What it is asked for here is a task: it takes long, so the call only begins it, and the
- * answer comes later. There is one at a time. What must be answered at once, from within a call of the core, each engine asks
+/* The trainer, whatever the engine is. What it is asked for here is a task: it takes long, so the call only begins it,
+ * and the answer comes later. There is one at a time. What must be answered at once, from within a call, an engine asks
  * elsewhere: push in struct push_keeper, gossip in struct gossip_keeper, rounds in the last two here. */
 struct core_trainer {
-    /* Compute task->shards of task->round, and report each bucket with core_on_bucket; the next task comes only after the last
-     * bucket.
+    /* Compute task->shards of task->round, and report each bucket with core_on_bucket; the next task comes only after
+     * the last bucket.
      *
      *     rounds    add them to own
      *     push      one ticket, from what was read last; keeper->begin was called before. The only bucket is 0, and
      *               keeper->collect asks for what was computed
-     *     gossip    `sum` has the values, and keeps them until the last bucket is told, the only one that is. Write their
-     *               update to own[count] */
+     *     gossip    `sum` has the values, and keeps them until the last bucket is told, the only one that is. Write
+     *               their update to own[count] */
     void (*compute)(void *ctx, const struct core_task *task);
     /* `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or call
-     * core_on_damaged if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result is in
-     * `sum`. Both: core_on_applied with its hash and `done`. */
+     * core_on_damaged if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result
+     * is in `sum`. Both: core_on_applied with its hash and `done`. */
     void (*commit)(void *ctx, uint64_t round);
     /* Push and gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
      * changed since. */
@@ -129,13 +129,13 @@ struct core_trainer {
      * now. `data` is borrowed during the call. */
     void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
     /* Only rounds: */
-    /* state_in has a state before `round`, of what this node holds. Check its hash, and those of its segments (parts, as in
-     * core_state), take it over, then call core_on_applied; or call core_on_damaged. */
+    /* state_in has a state before `round`, of what this node holds. Check its hash, and those of its segments (parts,
+     * as in core_state), take it over, then call core_on_applied; or call core_on_damaged. */
     void (*adopt)(void *ctx, uint64_t round, uint64_t state_hash, const uint64_t *parts);
-    /* The same with these segments, of the state that this node has: hold them, too. When it is done: for core_part, which is to be
-     * called again then. 0: nobody is left who has them. */
+    /* The same with these segments, of the state that this node has: hold them, too. When it is done: for core_part,
+     * which is to be called again then. 0: nobody is left who has them. */
     void (*part)(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts);
-    /* Hold these segments and no others: of the state before round 0; then core_on_applied. Only with config.stages.bytes. */
+    /* Hold these segments alone, of the state before round 0; then core_on_applied. Only with config.stages.bytes. */
     void (*hold)(void *ctx, uint64_t segments);
     /* `wrong`: other nodes hold another state before `round`, and are not fewer than those who agree with it. Else
      * nobody has a part of the model that late. The trainer goes back to an older state that it trusts: one whose round
@@ -178,7 +178,7 @@ struct core_config {
     bool even;          /* all get equally many shards, and nobody is left out for being slow */
     uint64_t gather_us; /* how long to wait for others before the first plan when peers_min is 1 */
     size_t bucket_count;
-    /* In the order in which they become ready; copied. The last one is not empty: every round exchanges it, to keep step. */
+    /* In the order in which they become ready; copied. The last one is not empty: every round exchanges it. */
     const struct core_bucket *buckets;
     int32_t *own;      /* [vector]: the trainer adds its quantised gradients here; borrowed */
     int32_t *sum;      /* [vector]: the result, read between commit and applied; borrowed */
@@ -222,9 +222,9 @@ struct core_state {
     uint64_t warms; /* so many rounds at least until a codec may begin: straggler.h */
     bool coded, alone; /* it has; one node alone was found to be the fastest */
     uint64_t rows;     /* with stages: of the round, in all shards together: core_shard_rows */
-    /* If the model may be cut (config.stages.cuts): the segments that this node holds; and of each of these a hash, never 0, of
-     * what it is in this state. Borrowed during the call. `hash` is then a name of the state that all can say, whatever they
-     * hold. */
+    /* If the model may be cut (config.stages.cuts): the segments that this node holds; and of each of these a hash,
+     * never 0, of what it is in this state. Borrowed during the call. `hash` is then a name of the state that all can
+     * say, whatever they hold. */
     uint64_t holds;
     const uint64_t *parts;
     /* The last bucket is computed from the sums of all others: it is asked for when they are final. */
@@ -312,8 +312,8 @@ struct core_stats {
     unsigned expulsions; /* nodes that were refused for good, as they compute other bits */
     uint64_t lost;   /* push: tickets that were done and went with owner and backup of a range */
     double distance; /* gossip: mean of the squared differences from the neighbours' values */
-    /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers, -1 this
-     * node; what people call it; and its share, below 0: there is none, or nobody knows. */
+    /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers,
+     * -1 this node; what people call it; and its share, below 0: there is none, or nobody knows. */
     int slow;
     char slow_who[PROTO_WHO_MAX];
     double slow_share;
@@ -330,8 +330,8 @@ void core_destroy(struct core **core);
 void core_on_tick(struct core *core, uint64_t now); /* call it at least every core_tick_us */
 /* CORE_TICK_US; longer while this node waits for others to come. */
 uint64_t core_tick_us(const struct core *core);
-/* In the time since the last such event, the threads of this node waited `us` for a processor. The trainer could make no
- * progress then, and that time does not count as busy. */
+/* In the time since the last such event, the threads of this node waited `us` for a processor. The trainer could make
+ * no progress then, and that time does not count as busy. */
 void core_on_starved(struct core *core, uint64_t now, uint64_t us);
 /* An endpoint was found: by a beacon (node known), or as a seed or in a peer's list (node.id 0). */
 void core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
@@ -359,16 +359,16 @@ bool core_lend(struct core *core, uint64_t now, size_t *bucket);
 void core_on_returned(struct core *core, uint64_t now);
 /* The trainer's state is now this one. */
 void core_on_applied(struct core *core, uint64_t now, const struct core_state *state);
-/* A node that is done wants these segments, which it does not hold; trainer->part follows. Only who holds all of them gives them, so
- * ask for one after the other. 0: it needs nothing more; others wait until it says so. Ignored if it has gone back meanwhile. */
+/* A node that is done wants these segments, which it does not hold; trainer->part follows. Only who holds all of them
+ * gives them, so ask one by one. 0: it needs nothing more; others wait until it says so. Ignored if it went back. */
 void core_part(struct core *core, uint64_t now, uint64_t segments);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
  * earlier question. program->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
-/* What the trainer found to be damaged. Its own state may be during any task: the task and this node's contribution are then
- * void, the others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
+/* What the trainer found to be damaged. Its own state may be during any task: task and contribution are then void, the
+ * others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
 enum core_damage {
     CORE_STATE_DAMAGED, /* its own state is not what it said it was */
     CORE_COPY_DAMAGED,  /* the state that it was to adopt, or the part of one that it got */
@@ -377,8 +377,8 @@ enum core_damage {
 void core_on_damaged(struct core *core, uint64_t now, enum core_damage what);
 /* The answer to trainer->audit. */
 void core_on_audited(struct core *core, uint64_t now, bool equal);
-/* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing that
- * it did is lost; the engine's trainer is told when it may end, a few seconds later at most. */
+/* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing
+ * that it did is lost; the engine's trainer is told when it may end, a few seconds later at most. */
 bool core_on_interrupt(struct core *core, uint64_t now);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);

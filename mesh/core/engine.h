@@ -1,16 +1,18 @@
 /* engine.h - what the nodes of a mesh do together, as a table.
  *
  * core.c knows sessions, the clock, the job and pages of checkpoints. All that concerns training goes to the engine.
- * There are three: *rounds* (rounds.c), exact all-reduces one after the other; *push* (push.h), servers that do not wait;
+ * There are three: *rounds* (rounds.c), exact all-reduces one after the other; *push* (push.h), servers that do not
+ * wait;
  * *gossip* (gossip.h), replicas that average with their neighbours.
  *
  * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
  * promises of the engine rounds alone. The parts that rely on them (divergence, catching up, audits) are its own; page
  * repair is core.c's, which asks `equal_states`.
  *
- * Another engine is a folder (structure.py lists them) with such a table. Its config, and what it asks of the trainer, is in
- * core.h and mesh/mesh.h; actor_life.c passes the config on. Its record is in internal.h, its messages and what it says in
- * a heartbeat in proto/messages.def, its judge in tests/sim/engine.h. A way to train names it (node/train/way.h). */
+ * Another engine is a folder (structure.py lists them) with such a table. Its config, and what it asks of the trainer,
+ * is in core.h and mesh/mesh.h; actor_life.c passes the config on. Its record is in internal.h, its messages and what
+ * it says in a heartbeat in proto/messages.def, its judge in tests/sim/engine.h. A way to train names it
+ * (node/train/way.h). */
 #ifndef MESH_ENGINE_H
 #define MESH_ENGINE_H
 

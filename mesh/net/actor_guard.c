@@ -298,8 +298,8 @@ line_has_turns(const struct line *line)
     return line->member || line->plane == GUARD_OUT;
 }
 
-/* Two system calls for each connection, a hundred times a second, would be most of what a node of a large mesh does: those
- * of members, and those that we made, have their turn. */
+/* Two system calls for each connection, a hundred times a second, would be most of what a node of a large mesh does:
+ * those of members, and those that we made, have their turn. */
 static void
 lines_check_in_turn(struct guard *guard)
 {

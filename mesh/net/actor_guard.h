@@ -76,8 +76,8 @@ void guard_heard(struct guard *guard, int fd, enum guard_plane plane, struct pro
 /* A session with this node has begun: its connections belong to a member from now on. */
 void guard_met(struct guard *guard, struct proto_node node);
 
-/* Looks at the counters, at most every GUARD_PERIOD_US; at those of members in turn, so each has its turn within 0.25 s in the
- * largest mesh. True: a connection is suspected; read both sockets until
+/* Looks at the counters, at most every GUARD_PERIOD_US; at those of members in turn, so each has its turn within 0.25 s
+ * in the largest mesh. True: a connection is suspected; read both sockets until
  * they are empty. */
 bool guard_check(struct guard *guard, uint64_t now_us);
 /* ZeroMQ has no whole message left for this plane. */

@@ -77,8 +77,8 @@ name_self(struct proto_node *out)
     return 0;
 }
 
-/* Zeros. Large pages, where the system gives them, save a good part of what adding and sending costs. They take no memory before
- * they are written: a node may hold only a part of the model. */
+/* Zeros. Large pages, where the system gives them, save a good part of what adding and sending costs. They take no
+ * memory before they are written: a node may hold only a part of the model. */
 static void *
 new_block(size_t size)
 {

@@ -2,9 +2,9 @@
  *
  * The core sends the heartbeats, so they wait while the lock of the core is held: while it copies or checks large sums,
  * or touches memory for the first time. On a machine with too much to do, each millisecond of that takes twenty. So a
- * thread that does nothing else watches the heartbeats. When none has left for PULSE_QUIET_US, the thread sends an empty
- * PEERS, which says only that this node is alive, to each peer for which one is overdue. It repeats that until the next
- * heartbeat leaves. After PULSE_MAX_US it stops: a node whose core hangs must fall silent. */
+ * thread that does nothing else watches the heartbeats. When none has left for PULSE_QUIET_US, the thread sends an
+ * empty PEERS, which says only that this node is alive, to each peer for which one is overdue. It repeats that until
+ * the next heartbeat leaves. After PULSE_MAX_US it stops: a node whose core hangs must fall silent. */
 #ifndef MESH_ACTOR_PULSE_H
 #define MESH_ACTOR_PULSE_H
 

@@ -19,8 +19,8 @@ struct starve {
     } threads[STARVE_THREADS_MAX];
 };
 
-/* Microseconds since the call before for which the thread that waited longest waited. A new thread counts from now on, and
- * the first call, with a zeroed *starve, returns 0. */
+/* Microseconds since the call before for which the thread that waited longest waited. A new thread counts from now on,
+ * and the first call, with a zeroed *starve, returns 0. */
 uint64_t starve_us(struct starve *starve);
 
 #endif

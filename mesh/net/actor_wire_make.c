@@ -1,8 +1,8 @@
 /* actor_wire_make.c - bodies that the core writes itself, in buffers that come back.
  *
- * A buffer is lent to ZeroMQ as own[] is, and is free again when the last peer's bytes have left: a thread of ZeroMQ says so.
- * What is short, and what must be sent while all buffers are under way, is written into one spare buffer and copied. So this
- * memory is bounded, and nobody waits for it. */
+ * A buffer is lent to ZeroMQ as own[] is, and is free again when the last peer's bytes have left: a thread of ZeroMQ
+ * says so. What is short, and what must be sent while all buffers are under way, is written into one spare buffer and
+ * copied. So this memory is bounded, and nobody waits for it. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

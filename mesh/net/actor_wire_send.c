@@ -1,7 +1,7 @@
 /* actor_wire_send.c - what goes out: control messages, and bulk bodies copied, lent or passed on.
  *
- * A body that is lent is not copied: ZeroMQ reads it where it is and says when it has done so. What finds no room in the
- * PUSH of its link waits in the link's queue, which is sent on when there is room; a peer whose queue is full takes
+ * A body that is lent is not copied: ZeroMQ reads it where it is and says when it has done so. What finds no room in
+ * the PUSH of its link waits in the link's queue, which is sent on when there is room; a peer whose queue is full takes
  * nothing, and loses its link. */
 #include <stdlib.h>
 #include <string.h>

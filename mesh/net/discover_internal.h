@@ -1,5 +1,5 @@
-/* discover_internal.h - what the files of discovery share. discover_sources.c opens and closes the ways over which beacons
- * go; discover.c sends and reads them. */
+/* discover_internal.h - what the files of discovery share. discover_sources.c opens and closes the ways over which
+ * beacons go; discover.c sends and reads them. */
 #ifndef MESH_DISCOVER_INTERNAL_H
 #define MESH_DISCOVER_INTERNAL_H
 

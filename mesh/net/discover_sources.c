@@ -1,5 +1,5 @@
-/* discover_sources.c - one way out per network interface: a UDP socket, or CZMQ's zbeacon, which serves one interface of
- * one mesh in a process. */
+/* discover_sources.c - one way out per network interface: a UDP socket, or CZMQ's zbeacon, which serves one interface
+ * of one mesh in a process. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>

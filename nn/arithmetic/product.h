@@ -8,8 +8,8 @@
  * B, and not on blocks, on the number of rows or threads, or on the instruction set. Three nested loops with fmaf are
  * an exact reference. A CPU without such an instruction computes the same bits slowly (fused.h).
  *
- * The caller is free to divide a product by rows and columns, and the library by depth. Both operands are views. They are
- * packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
+ * The caller is free to divide a product by rows and columns, and the library by depth. Both operands are views. They
+ * are packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
  * small and lie well. Blocks stay in the caches (Goto and van de Geijn: Anatomy of High-Performance Matrix
  * Multiplication, ACM TOMS 2008).
  *
@@ -131,7 +131,8 @@ extern struct product_blocks {
     size_t tall, wide;
     size_t panel; /* bytes of a panel of windows (windows.h) */
 } product_blocks;
-/* Chooses blocks for a first and a second cache of so many bytes; 0: unknown. Call it before there are other threads. */
+/* Chooses blocks for a first and a second cache of so many bytes; 0: unknown. Call it before there are other
+ * threads. */
 void product_tune(size_t first, size_t second);
 
 /* Rows of A, a multiple of PRODUCT_COLUMNS_MAX, of which panels that deep take as much as a block of B otherwise. */

@@ -1,8 +1,8 @@
 /* product_turned_simd.c - products with few rows: product_turned of product.h. See there.
  *
  * Packing B costs as much as multiplying it by some 16 rows of A. So with few rows it is B that is read as it lies, and
- * A that is packed, into panels as they are otherwise made of B: the tiles are of C transposed, and turned when they are
- * stored. */
+ * A that is packed, into panels as they are otherwise made of B: the tiles are of C transposed, and turned when they
+ * are stored. */
 #include "nn/arithmetic/product_run_tile.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* vmath.h - our own exp, tanh and sigmoid, some functions of one double, and the element-wise loops between two products.
+/* vmath.h - our own exp, tanh and sigmoid, some functions of one double, and the element-wise loops between two
+ * products.
  *
  * They use only IEEE add, subtract, multiply, divide and integer shifts, each rounded once, no fused operations and
  * no libm. So every machine, compiler and instruction set computes the same bits. NaN stays NaN.

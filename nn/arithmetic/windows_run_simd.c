@@ -259,7 +259,8 @@ channels_join(const struct source *source, size_t sources, size_t stride, size_t
 
 #endif
 
-/* The edges of all pieces for each kj, as long as there is space: few channels ask for the same ones again and again. */
+/* The edges of all pieces for each kj, as long as there is space: few channels ask for the same ones again and
+ * again. */
 enum { EDGES = 8 * COLUMNS, LEAST_SOURCES = 2 };
 
 struct packing {
@@ -281,8 +282,8 @@ edges_table(struct packing *p, size_t stride)
             *to++ = edges_find(p->w, &p->pieces.at[i], (ptrdiff_t)kj, stride);
 }
 
-/* Of all pieces at place (ki, kj) of their windows, vector by vector. Returns how many one has at most, and gives the others
- * as many, without lanes. */
+/* Of all pieces at place (ki, kj) of their windows, vector by vector. Returns how many one has at most, and gives the
+ * others as many, without lanes. */
 INLINE size_t
 sources_find(struct packing *p, const float *x, size_t ki, size_t kj, size_t stride,
              struct sources *of)

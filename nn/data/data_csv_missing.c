@@ -1,4 +1,5 @@
-/* data_csv_missing.c - cells of a table without a value: refused, their rows dropped, or the mean of the training part. */
+/* data_csv_missing.c - cells of a table without a value: refused, their rows dropped, or the mean of the training
+ * part. */
 #include <errno.h>
 #include <math.h>
 

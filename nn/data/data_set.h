@@ -123,8 +123,8 @@ int data_find(const struct data_spec *spec, const char *name, const char *also,
 /* Writes that line and returns -ENOENT. */
 int data_missing(const struct data_spec *spec, const char *name, const char *also, struct why *why);
 
-/* How many of `rows` >= 2 are the test part: at least one, and at least one is left. Which ones: those that data_shuffle
- * with the seed and an epoch that no training has puts first. */
+/* How many of `rows` >= 2 are the test part: at least one, and at least one is left. Which ones: those that
+ * data_shuffle with the seed and an epoch that no training has puts first. */
 size_t data_test_rows(const struct data_spec *spec, size_t rows);
 #define DATA_SPLIT_EPOCH UINT64_MAX
 /* Are test_share and classes of the spec in range? For sources that divide their rows into the two parts. */
@@ -159,7 +159,8 @@ int data_idx_read(struct data_file *file, size_t dims_min, size_t dims_max, stru
  * 3072 pixels. */
 int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct data_rows *rows);
 
-/* Of a sample, of an array of all of them, [N, ...]: an image without channels gets one, and a lone number a dimension. */
+/* Of a sample, of an array of all of them, [N, ...]: an image without channels gets one, and a lone number a
+ * dimension. */
 struct nn_shape data_shape_of(size_t dims, const size_t *dim);
 
 /* -ENOMEM after no memory; then data_table_fini may follow, too. */

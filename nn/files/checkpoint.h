@@ -30,8 +30,9 @@ int checkpoint_probe(const char *path, struct checkpoint_head *head, struct why 
  * checkpoint_probe. */
 int checkpoint_sections(const char *path, struct checkpoint *out, struct why *why);
 struct checkpoint_file;
-/* Opens a file and checks all of it. Then what is expected can be taken as checkpoint_read does, any number of times: of a part,
- * only its pages are read, and nothing where data is NULL. Each page is checked again. checkpoint_close frees it, and may be called with NULL in *file. */
+/* Opens a file and checks all of it. Then what is expected can be taken as checkpoint_read does, any number of times:
+ * of a part, only its pages are read, and nothing where data is NULL. Each page is checked again. checkpoint_close
+ * frees it, and may be called with NULL in *file. */
 int checkpoint_open(struct checkpoint_file **out, const char *path, struct why *why);
 int checkpoint_take(struct checkpoint_file *file, struct checkpoint *checkpoint, struct why *why);
 const struct checkpoint_head *checkpoint_head(const struct checkpoint_file *file);

@@ -26,10 +26,11 @@ struct disk_piece {
 
 /* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
 int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
-/* The same piece by piece, for who has not all of it at a time: disk_begin; disk_add behind what is there already, any number of
- * times; disk_replace, for a beginning that is known last; disk_sync, after which what is read comes from the medium rather than from the cache, as far as the kernel follows
- * the advice: read it back; disk_end, which gives it its name. Each returns 0 or -errno with `why`. After an error of all but
- * disk_begin and disk_end, disk_drop removes the file. */
+/* The same piece by piece, for who has not all of it at a time: disk_begin; disk_add behind what is there already, any
+ * number of times; disk_replace, for a beginning that is known last; disk_sync, after which what is read comes from the
+ * medium rather than from the cache, as far as the kernel follows the advice: read it back; disk_end, which gives it
+ * its name. Each returns 0 or -errno with `why`. After an error of all but disk_begin and disk_end, disk_drop removes
+ * the file. */
 struct disk_file {
     int fd;
     const char *path; /* borrowed */
@@ -43,13 +44,14 @@ int disk_end(struct disk_file *file, struct why *why);
 void disk_drop(struct disk_file *file);
 /* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
 int disk_sync_name(const char *path, struct why *why);
-/* A file without a name in `dir` or, as long as that is not there, in what it is to be in. Its descriptor, which the caller owns, or
+/* A file without a name in `dir` or, as long as that is not there, in what it is to be in. Its descriptor, which the
+ * caller owns, or
  * -errno. */
 int disk_nameless(const char *dir);
 /* Writes all of `data` where the descriptor stands. Returns 0, or -1 with errno. */
 int disk_write_all(int fd, const void *data, size_t size);
-/* Opens a regular file to read it: the descriptor, which the caller owns, and its size. Does not wait for the other end of
- * a pipe, nor touch a device. Returns -errno with `why`, -EINVAL if it is no regular file. */
+/* Opens a regular file to read it: the descriptor, which the caller owns, and its size. Does not wait for the other end
+ * of a pipe, nor touch a device. Returns -errno with `why`, -EINVAL if it is no regular file. */
 int disk_open(const char *path, uint64_t *size, struct why *why);
 /* Reads `size` bytes from `offset` on, fewer only at the end of the file. Returns how many, or -1 with errno. */
 ssize_t disk_read_at(int fd, void *to, size_t size, uint64_t offset);

@@ -428,7 +428,8 @@ parse_length(const struct reading *r, const uint8_t *data, size_t have, size_t s
     return 0;
 }
 
-/* begin[tensor] = where its data lies in the file. data[have] is the beginning, with the header if that is not too long. */
+/* begin[tensor] = where its data lies in the file. data[have] is the beginning, with the header if that is not too
+ * long. */
 static int
 parse_places(struct reading *r, const uint8_t *data, size_t have, size_t size, size_t *begin)
 {

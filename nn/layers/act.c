@@ -2,8 +2,8 @@
  *
  * relu: max(0, x), gradient dy where y > 0. sigmoid: 1 / (1 + exp -x), gradient dy y (1 - y). tanh:
  * gradient dy (1 - y^2). These gradients need the output only; those of gelu (Hendrycks and Gimpel, 2016) and
- * silu, x sigmoid(x), need the input, so they never work in place. After a dense layer, which computes the gelu (dense.c),
- * the input already is the slope. */
+ * silu, x sigmoid(x), need the input, so they never work in place. After a dense layer, which computes the gelu
+ * (dense.c), the input already is the slope. */
 #include <string.h>
 
 #include "nn/arithmetic/vmath.h"

@@ -1,7 +1,8 @@
 /* pooling.c - maximum and average over square windows of each channel, and the average of all of it.
  *
  * Max: the first largest element wins (a NaN beats all), its position is kept for back-propagation, marked if the relu
- * that backward includes stops its gradient; padding never wins. Average: padding counts as zeros, the divisor is always kernel^2. */
+ * that backward includes stops its gradient; padding never wins. Average: padding counts as zeros, the divisor is
+ * always kernel^2. */
 #include <errno.h>
 #include <string.h>
 

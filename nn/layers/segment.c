@@ -4,11 +4,11 @@
  *     kept            2         6     8     what each segment gives
  *     shared      0 1     3 4 5     7       one piece of memory for the other activations of all of them
  *
- * Forward, each segment writes over the shared activations of the one before it. Those of the last one are still there when
- * back-propagation begins, those of each other segment are computed again from what the one before it gave. Memory is
- * the sum of what is kept and the largest shared part, for less than one more forward pass (Chen, Xu, Zhang, Guestrin:
- * Training Deep Nets with Sublinear Memory Cost, 2016). A layer is a function of its input, so the bits are the
- * same.
+ * Forward, each segment writes over the shared activations of the one before it. Those of the last one are still there
+ * when back-propagation begins, those of each other segment are computed again from what the one before it gave. Memory
+ * is the sum of what is kept and the largest shared part, for less than one more forward pass (Chen, Xu, Zhang,
+ * Guestrin: Training Deep Nets with Sublinear Memory Cost, 2016). A layer is a function of its input, so the bits are
+ * the same.
  *
  * No segment ends within a residual, nor beside a gelu that its neighbours compute; with a weight that two layers
  * share, there is one before the second. The plan is the best of those that fill segments from the front up to a limit,

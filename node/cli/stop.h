@@ -25,8 +25,9 @@ stop_signal(volatile uint64_t *first_ms)
     return 1;
 }
 
-/* Calls `handler` for these signals, SIGHUP only where nobody chose to ignore it: nohup means it, a shell's & only keeps Ctrl-C
- * away. Sets `caught` to them. A closed pipe and a file that may not grow become errors of write, not a death. */
+/* Calls `handler` for these signals, SIGHUP only where nobody chose to ignore it: nohup means it, a shell's & only
+ * keeps Ctrl-C away. Sets `caught` to them. A closed pipe and a file that may not grow become errors of write, not a
+ * death. */
 static inline void
 stop_catch(void (*handler)(int), sigset_t *caught)
 {

@@ -1,5 +1,5 @@
-/* align.c - see align.h. A bound is the weight of an edge: shift of v >= shift of u + weight. Bounds by way of other nodes are
- * longest paths (Floyd, CACM 1962; Bellman, Quarterly of Applied Mathematics 1958). */
+/* align.c - see align.h. A bound is the weight of an edge: shift of v >= shift of u + weight. Bounds by way of other
+ * nodes are longest paths (Floyd, CACM 1962; Bellman, Quarterly of Applied Mathematics 1958). */
 #include "node/commands/align.h"
 
 #include <assert.h>

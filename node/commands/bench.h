@@ -1,6 +1,8 @@
-/* bench.h - a few rounds of a job on this machine alone, to measure them: for the estimates of `meshnode check --peers N`.
+/* bench.h - a few rounds of a job on this machine alone, to measure them: for the estimates of `meshnode check --peers
+ * N`.
  *
- * It begins with the weights of the job, and neither ends nor evaluates. A codec begins with the second round, and no span ends. */
+ * It begins with the weights of the job, and neither ends nor evaluates. A codec begins with the second round, and no
+ * span ends. */
 #ifndef NODE_BENCH_H
 #define NODE_BENCH_H
 
@@ -19,7 +21,8 @@ struct bench {
     bool failed;  /* there was no memory for what a codec leaves out */
 };
 
-/* `lanes`: shards computed at a time. Returns 0, or a negative errno with one line. Call bench_close after an error, too. */
+/* `lanes`: shards computed at a time. Returns 0, or a negative errno with one line. Call bench_close after an error,
+ * too. */
 int bench_open(struct bench *bench, const struct config *config, const struct job *job,
                unsigned lanes, struct why *why);
 void bench_close(struct bench *bench);

@@ -1,7 +1,7 @@
 /* command.h - the commands that take a job, each in the file of its name. main.c has loaded the job and checked it.
  *
- * args are those behind the command, args[0] the job's file, with NULL at the end. Each returns the exit status, or a negative
- * errno with one line in `why`, which main.c prints. */
+ * args are those behind the command, args[0] the job's file, with NULL at the end. Each returns the exit status, or a
+ * negative errno with one line in `why`, which main.c prints. */
 #ifndef NODE_COMMAND_H
 #define NODE_COMMAND_H
 

@@ -30,7 +30,8 @@ struct shares {
     double of[GROUPS];
 };
 
-/* Adds those of the present round, of which own holds all shards: half of the way a chunk is the sum of some shards, then of all. */
+/* Adds those of the present round, of which own holds all shards: half of the way a chunk is the sum of some shards,
+ * then of all. */
 static void
 add_round(struct bench *bench, unsigned all, double weight, struct shares *shares)
 {

@@ -8,9 +8,9 @@
 
 enum { HEALTH_AGE_S = 30 };
 
-/* Prints one line about the run in `dir`, or about the newest run in its folders and in those below, as of `meshnode local`;
- * in a pipeline also who has which stages. Exit status: 0 it made a sign of life within HEALTH_AGE_S seconds, or is done; 1 it did
- * not, or there is none. */
+/* Prints one line about the run in `dir`, or about the newest run in its folders and in those below, as of `meshnode
+ * local`; in a pipeline also who has which stages. Exit status: 0 it made a sign of life within HEALTH_AGE_S seconds,
+ * or is done; 1 it did not, or there is none. */
 int health_print(const char *dir);
 
 #endif

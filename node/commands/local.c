@@ -1,7 +1,7 @@
 /* local.c - several nodes on this machine, in one terminal.
  *
- * The exit status is 0 when at least one node finished, all that finished hold the same bits, and the others were killed from
- * outside.
+ * The exit status is 0 when at least one node finished, all that finished hold the same bits, and the others were
+ * killed from outside.
  *
  * Each node is a real process of this program with a pipe for its lines. They are children in process
  * groups of their own, so that Ctrl-C reaches them once and through us: the first lets them say goodbye,

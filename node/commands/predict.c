@@ -7,9 +7,9 @@
  *     logistic         row,label,class,p1             p1: the probability of class 1
  *     squared_error    row,target0,...,y0,...         y: the outputs
  *
- * A column of probabilities has the name of its class, or p and its number where another column has that name. Images have a column `file` behind row.
- * row counts from 0. label and targets come from the data; rows of a file have none. Numbers have nine digits,
- * which is enough to tell all floats apart.
+ * A column of probabilities has the name of its class, or p and its number where another column has that name. Images
+ * have a column `file` behind row. row counts from 0. label and targets come from the data; rows of a file have none.
+ * Numbers have nine digits, which is enough to tell all floats apart.
  *
  * Classes are named as in the model's file (model_file.h), which also says how the samples are scaled. So rows of a
  * file need neither the job's data nor its folder. A file of weights alone takes both from the job's data, and that

@@ -1,8 +1,9 @@
 /* python.c - prints a Python program that rebuilds a job's model in PyTorch and loads a model.safetensors into it.
  *
- * It needs PyTorch alone: the file is read with json and struct. Its `net` gives what `predict` makes of a sample before
- * probabilities are made of it.
- * Each layer is PyTorch's module where it has one; a tensor 3.0.conv.weight of ours is 3.0.weight of nested nn.Sequential. */
+ * It needs PyTorch alone: the file is read with json and struct. Its `net` gives what `predict` makes of a sample
+ * before probabilities are made of it.
+ * Each layer is PyTorch's module where it has one; a tensor 3.0.conv.weight of ours is 3.0.weight of nested
+ * nn.Sequential. */
 #include "node/commands/command.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* replay_actor.h - what the files of a replay of gossip share: the nodes that do their events again. replay_gossip.c begins
- * and goes through the journals, replay_flows.c does what concerns other nodes. */
+/* replay_actor.h - what the files of a replay of gossip share: the nodes that do their events again. replay_gossip.c
+ * begins and goes through the journals, replay_flows.c does what concerns other nodes. */
 #ifndef NODE_REPLAY_ACTOR_H
 #define NODE_REPLAY_ACTOR_H
 
@@ -11,7 +11,8 @@
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"
 
-/* With a codec: the public copy of a link to this node (mesh/core/gossip/gossip_public.h). Its giver has the same one. */
+/* With a codec: the public copy of a link to this node (mesh/core/gossip/gossip_public.h). Its giver has the same
+ * one. */
 struct replay_public {
     struct replay_public *next;
     uint64_t link;

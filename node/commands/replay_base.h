@@ -1,5 +1,5 @@
-/* replay_base.h - what each replay needs: the journals of a run's folders, the job with all that computes its steps, and a
- * word on how far it is. For replay.c and replay_gossip.c. */
+/* replay_base.h - what each replay needs: the journals of a run's folders, the job with all that computes its steps,
+ * and a word on how far it is. For replay.c and replay_gossip.c. */
 #ifndef NODE_REPLAY_BASE_H
 #define NODE_REPLAY_BASE_H
 
@@ -77,7 +77,8 @@ void replay_names_tell(struct replay_names *names, const struct replay_journals 
                        struct why *why);
 
 enum { REPLAY_HEX_SIZE = 65 }; /* SHA-256 of parameters, as result.json has it */
-/* Compares what a replay made of the journal in `dir` (NULL: no result) with the folder's result.json, and prints what differs. */
+/* Compares what a replay made of the journal in `dir` (NULL: no result) with the folder's result.json, and prints what
+ * differs. */
 void replay_compare(struct verify_folders *folders, const char *dir, const char *hex);
 /* Prints the verdict: `hex` is what the replay came to, NULL: nothing. Returns the exit status. */
 int replay_verdict(struct verify_folders *folders, const char *hex);

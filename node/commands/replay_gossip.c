@@ -138,8 +138,8 @@ on_phase(const struct replay *r, struct actor *a)
 
 /* --- Beginning, and going on from a checkpoint ---------------------------------------------------- */
 
-/* Is there a time behind the last event of `old` at which its trainer had a state with this hash? It may have computed what
- * its node did not hear any more, or had the result. */
+/* Is there a time behind the last event of `old` at which its trainer had a state with this hash? It may have computed
+ * what its node did not hear any more, or had the result. */
 static bool
 had_state(struct replay *r, struct actor *old, uint64_t hash)
 {
@@ -401,8 +401,8 @@ gossip_close_replay(struct replay *r)
     replay_base_close(&r->base);
 }
 
-/* A step that the replay did not compute may have a line: its update did not come to the replica any more, or the start ends
- * before it (replay_pieces.h). */
+/* A step that the replay did not compute may have a line: its update did not come to the replica any more, or the start
+ * ends before it (replay_pieces.h). */
 static void
 add_begun(struct replay *r, const struct replay_start *start, uint64_t step, uint64_t total)
 {

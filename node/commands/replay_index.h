@@ -67,8 +67,8 @@ void replay_index_fini(struct replay_index *index);
 /* The place in its range's chain of the history that a gradient was computed from; SIZE_MAX: it is not in it. */
 size_t replay_index_place(const struct replay_index *index, const struct replay_computed *computed,
                           unsigned range);
-/* How many updates old the values were that a link of a chain was computed from, and whether it completes an update: by the
- * places in the chain, whatever the journal says. The place of what it was computed from must be known. */
+/* How many updates old the values were that a link of a chain was computed from, and whether it completes an update: by
+ * the places in the chain, whatever the journal says. The place of what it was computed from must be known. */
 uint64_t replay_index_tau(const struct replay_index *index, const struct replay_link *link);
 bool replay_index_updates(const struct replay_index *index, const struct replay_link *link);
 

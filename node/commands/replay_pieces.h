@@ -1,9 +1,10 @@
-/* replay_pieces.h - what the journals of a run that gossiped say: who started, and which pieces of values went from whom to
- * whom. For replay_gossip.c.
+/* replay_pieces.h - what the journals of a run that gossiped say: who started, and which pieces of values went from
+ * whom to whom. For replay_gossip.c.
  *
- * A journal may have lost its end: the power failed, and all went on from a checkpoint before. What others did with the values
- * that were lost came to nothing, too. So a start ends where it needs what is in no journal. If something later needs what it
- * did from there on, a result or a checkpoint from which another start goes on, the journals are refused. */
+ * A journal may have lost its end: the power failed, and all went on from a checkpoint before. What others did with the
+ * values that were lost came to nothing, too. So a start ends where it needs what is in no journal. If something later
+ * needs what it did from there on, a result or a checkpoint from which another start goes on, the journals are
+ * refused. */
 #ifndef NODE_REPLAY_PIECES_H
 #define NODE_REPLAY_PIECES_H
 
@@ -80,13 +81,13 @@ struct replay_cursor {
     struct gossip_names names;
 };
 
-/* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative errno
- * with `why`; replay_pieces_fini follows in both cases. */
+/* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative
+ * errno with `why`; replay_pieces_fini follows in both cases. */
 int replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                        const struct replay_rules *rules, struct why *why);
 void replay_pieces_fini(struct replay_pieces *pieces);
-/* The next event of a start, before its end; `record` of the cursor is that of the start, or of the event before. False: there
- * is none. */
+/* The next event of a start, before its end; `record` of the cursor is that of the start, or of the event before.
+ * False: there is none. */
 bool replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start *start,
                         struct replay_cursor *cursor, struct gossip_note *note);
 /* The piece that an event of `self` is about. */

@@ -4,12 +4,13 @@
 
 #include "node/commands/replay_index.h"
 
-/* Compares what the journals say of the age of each gradient, of its number in its range, and of whether it completes an
- * update, with its place in the chain of its range. Says what differs, and puts what the places give in its stead. All that
- * gradients were computed from must be in the chains. */
+/* Compares what the journals say of the age of each gradient, of its number in its range, and of whether it completes
+ * an update, with its place in the chain of its range. Says what differs, and puts what the places give in its stead.
+ * All that gradients were computed from must be in the chains. */
 void replay_staleness_judge(const struct replay_index *index, struct verify_folders *folders);
 
-/* Prints, of all gradients that the model has in its ranges, how many were computed from values that were tau updates old:
+/* Prints, of all gradients that the model has in its ranges, how many were computed from values that were tau updates
+ * old:
  *
  *     replay: staleness in updates: of 11520 gradients, 3.04 on average
  *     replay:     2        1210   10.50 %

@@ -1,6 +1,7 @@
-/* timeline.h - draws a step of a pipeline as SVG: one row per node, one box per piece, coloured by its kind, with the number of
- * its shard, above an axis in milliseconds. What is between the pieces of a row is waiting, what is behind them the sum of
- * all nodes. At the end of a row is the share of its time that is no piece, and beside it what (k-1)/(m+k-1) says (metrics.h). */
+/* timeline.h - draws a step of a pipeline as SVG: one row per node, one box per piece, coloured by its kind, with the
+ * number of its shard, above an axis in milliseconds. What is between the pieces of a row is waiting, what is behind
+ * them the sum of all nodes. At the end of a row is the share of its time that is no piece, and beside it what
+ * (k-1)/(m+k-1) says (metrics.h). */
 #ifndef NODE_TIMELINE_H
 #define NODE_TIMELINE_H
 

@@ -409,7 +409,8 @@ entry_from(const struct proof *proof, uint64_t step, unsigned folder)
     return low;
 }
 
-/* The figures of evaluation `i` against other lines of its state, the first step of which that was evaluated is enough. */
+/* The figures of evaluation `i` against other lines of its state, the first step of which that was evaluated is
+ * enough. */
 static void
 judge_evaluation(struct proof *proof, const struct entry *entry, const char *at)
 {

@@ -5,8 +5,9 @@
  * some folder must have a line that agrees with the job: its epoch, its samples (first and count, in the epoch's
  * permutation), all shards counted, the hash of the sample numbers, and the running hash of all steps before. These
  * are computed again from the job alone. Several lines of one step must have the same state hash, whether they are
- * in several folders or twice in one (all nodes were killed and did the step again). With train.exact: no, a step that is done
- * again has other bits: then only lines of one plan must. No shard may have been computed by two nodes of one plan.
+ * in several folders or twice in one (all nodes were killed and did the step again). With train.exact: no, a step that
+ * is done again has other bits: then only lines of one plan must. No shard may have been computed by two nodes of one
+ * plan.
  *
  * A run that went on with other settings (config_parts.h) has the lines of all its parts in one file. Its job.json
  * is that of the last part; "parts" in it names the steps after which a part ended. A round ends there, too.

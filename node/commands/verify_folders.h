@@ -1,8 +1,8 @@
 /* verify_folders.h - what the results folders of a run have beside their steps, read and compared. For verify.c and the
  * replays.
  *
- *     job.json            the same job in every folder; its text has the hash and the numbers that it says. Else the rest is not
- *                         looked at
+ *     job.json            the same job in every folder; its text has the hash and the numbers that it says. Else the
+ *                         rest is not looked at
  *     result.json         whole, of this job, with the same steps and hashes in every folder
  *     model.safetensors   of this job; its weights have the SHA-256 that its metadata and result.json say, and these
  * the same
@@ -10,7 +10,8 @@
  *     checkpoint-STEP     whole, of this job, and what verify_checkpoints.h says
  *
  * A folder without a step is no contradiction: its node died before it had made one. Nor is one without a result (its
- * node was killed or interrupted), or without a model or checkpoint (they were not copied): nothing is said about them. */
+ * node was killed or interrupted), or without a model or checkpoint (they were not copied): nothing is said about
+ * them. */
 #ifndef NODE_VERIFY_FOLDERS_H
 #define NODE_VERIFY_FOLDERS_H
 

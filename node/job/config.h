@@ -145,8 +145,8 @@ int config_load(struct config **out, const char *path, struct why *why);
 /* The same from memory; `name` stands for the file in messages. */
 int config_parse(struct config **out, const char *name, const char *text, size_t size,
                  struct why *why);
-/* "section.key=value". A list gets one value more, or becomes [a, b]. A choice takes the word and its defaults. After an error the
- * config is unchanged. */
+/* "section.key=value". A list gets one value more, or becomes [a, b]. A choice takes the word and its defaults. After
+ * an error the config is unchanged. */
 int config_set(struct config *config, const char *assignment, struct why *why);
 /* Checks rules about several keys, and fills in what depends on others (threads, out). */
 int config_check(struct config *config, struct why *why);
@@ -156,8 +156,8 @@ void config_destroy(struct config **config);
 /* Hash of every key that is part of the job, in canonical form, mixed with the hash of the data and that of the
  * weights in model.from (0 without). It names checkpoints: how sums travel may change from run to run. */
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
-/* How the nodes train together: node/train/way.h. With gossip that is part of the job, too: mesh.topology and the keys of
- * gossip. */
+/* How the nodes train together: node/train/way.h. With gossip that is part of the job, too: mesh.topology and the keys
+ * of gossip. */
 enum config_way { CONFIG_ROUNDS, CONFIG_PUSH, CONFIG_GOSSIP };
 enum config_way config_way(const struct config *config);
 /* Servers that sums go to, or CORE_SERVERS_AUTO; 0: they go round a ring. */

@@ -7,7 +7,8 @@
  *     file     = { section: { key: value, ... }, ..., model: [ layer, ... ] }
  *     value    = scalar | choice | list of scalars
  *     choice   = name | { name: scalar } | { name: { key: scalar, ... } }
- *     layer    = choice | { residual: [ layer, ... ] } | { input: value } | { from: value }                                     */
+ *     layer    = choice | { residual: [ layer, ... ] } | { input: value } | { from: value }
+ *              */
 #include "node/job/config_key.h"
 
 #include <errno.h>

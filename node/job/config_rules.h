@@ -5,8 +5,9 @@
  *     {"mesh.audit > 0", "train.exact = no", "no other node could recompute a shard; set train.exact = yes"}
  *
  * A condition is a key, one of = != < >, and a value. With = and != the value can be a list: "data.source != csv|npy".
- * A setting of a choice ("train.optimizer.sgd.momentum") only counts while its word is chosen. Of several conditions with
- * " & " between them all must hold, and the line names the first. It begins with the values that the two keys have:
+ * A setting of a choice ("train.optimizer.sgd.momentum") only counts while its word is chosen. Of several conditions
+ * with " & " between them all must hold, and the line names the first. It begins with the values that the two keys
+ * have:
  *
  *     lan.yaml:12: mesh.audit = 0.1 cannot go with train.exact = no: no other node could recompute a shard; ... */
 #ifndef NODE_CONFIG_RULES_H

@@ -175,8 +175,8 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if there were no
- * such keys. */
+/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if
+ * there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {

@@ -133,7 +133,8 @@ drop_grids(struct job *job)
     job->memory = job->bases = false;
 }
 
-/* Those of a codec, with its settings. A model may be too small for one that sends products: then there are none. Returns 0 or
+/* Those of a codec, with its settings. A model may be too small for one that sends products: then there are none.
+ * Returns 0 or
  * -ENOMEM. */
 static int
 make_grids(struct job *job, const struct config *config, const struct codec *codec,

@@ -13,7 +13,8 @@ struct job {
     struct data_set *data;
     struct nn_model *model;
     struct exact *exact;
-    /* The same blocks, in the grids of mesh.compress: the first one; with auto those of each codec that may be chosen. NULL: without */
+    /* The same blocks, in the grids of mesh.compress: the first one; with auto those of each codec that may be chosen.
+     * NULL: without */
     struct codec_grids codec[CODECS];
     bool memory, bases;            /* has one of them a memory, does one send products? */
     unsigned ledgers;              /* one per segment of the model; 1 without mesh.stages */
@@ -49,16 +50,16 @@ int job_open_bytes(struct job *job, const struct config *config, struct why *why
 bool job_codec(const struct config *config, struct codec *codec);
 /* Is the codec chosen in the warm-up? */
 bool job_chooses(const struct config *config);
-/* Makes the grids of mesh.compress anew (none with gossip, which sends no gradients), after a change of it. Returns 0, or a negative errno with `why`: -EINVAL if the model is too
- * small for it. */
+/* Makes the grids of mesh.compress anew (none with gossip, which sends no gradients), after a change of it. Returns 0,
+ * or a negative errno with `why`: -EINVAL if the model is too small for it. */
 int job_code(struct job *job, const struct config *config, struct why *why);
 /* Reads model.from or train.from, if the job has it: what training starts from. Reads train.past. Returns as
  * job_open. */
 int job_start(struct job *job, const struct config *config, struct why *why);
 /* Reads train.past again, after a change. */
 int job_parts(struct job *job, const struct config *config, struct why *why);
-/* Sets what a state holds as before the first round: what is in train.from, or the weights of model.from or of the seed. No more than
- * that is read. Returns 0, or a negative errno with `why` if the file cannot be read any more. */
+/* Sets what a state holds as before the first round: what is in train.from, or the weights of model.from or of the
+ * seed. No more than that is read. Returns 0, or a negative errno with `why` if the file cannot be read any more. */
 int job_state(const struct job *job, const struct config *config, struct state *state,
               struct why *why);
 /* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the

@@ -7,19 +7,20 @@
  *     record   u64: length of its data, 24 bits | type, 8 bits | check of the data, 32 bits
  *              u16: check of these 8 bytes                                                      10 bytes, then the data
  *
- * All numbers are little-endian. The check of the data is the low half of XXH3-64, with the place of the record in the file,
- * its length and its type as the seed; that of the 8 bytes is mixed with the place, too. So a record that was moved, repeated
- * or damaged does not pass, and a length that was damaged is not taken for the end of the file.
+ * All numbers are little-endian. The check of the data is the low half of XXH3-64, with the place of the record in the
+ * file, its length and its type as the seed; that of the 8 bytes is mixed with the place, too. So a record that was
+ * moved, repeated or damaged does not pass, and a length that was damaged is not taken for the end of the file.
  *
- * Each start of the program begins with a record JOURNAL_START, which names the node, its incarnation and its job. The records
- * behind it are from this incarnation. All starts of one run are in one file. A run that goes on with other settings
- * (config_parts.h) is another job from then on: the file has the starts of its earlier parts, then those of the later ones.
+ * Each start of the program begins with a record JOURNAL_START, which names the node, its incarnation and its job. The
+ * records behind it are from this incarnation. All starts of one run are in one file. A run that goes on with other
+ * settings (config_parts.h) is another job from then on: the file has the starts of its earlier parts, then those of
+ * the later ones.
  *
- * Each record is written at once with one write(): what a killed process had written is there. What a power cut leaves is
- * what was there at the last journal_sync, and some of what came later. So a record that is cut off at the end of the file
- * is legal, and so are zeros from the end of a record, or from the beginning of a sector within one, up to the end of the
- * file. They are removed when the node starts again. A file without a whole head is empty: as if there were none. Any other
- * damage is refused, with its place.
+ * Each record is written at once with one write(): what a killed process had written is there. What a power cut leaves
+ * is what was there at the last journal_sync, and some of what came later. So a record that is cut off at the end of
+ * the file is legal, and so are zeros from the end of a record, or from the beginning of a sector within one, up to the
+ * end of the file. They are removed when the node starts again. A file without a whole head is empty: as if there were
+ * none. Any other damage is refused, with its place.
  *
  * Uses nn/files/disk.h. A journal belongs to one thread at a time, but for journal_sync. */
 #ifndef NODE_JOURNAL_H
@@ -54,8 +55,8 @@ struct journal_start {
     bool fresh; /* an earlier run's journal in this folder is deleted */
 };
 
-/* Opens DIR/journal to append, and writes JOURNAL_START. Refuses a damaged journal, and one whose last start was of a job
- * that is no part of this run; `why` then says what to do. Returns 0 or a negative errno with `why`. */
+/* Opens DIR/journal to append, and writes JOURNAL_START. Refuses a damaged journal, and one whose last start was of a
+ * job that is no part of this run; `why` then says what to do. Returns 0 or a negative errno with `why`. */
 int journal_open(struct journal **out, const char *dir, const struct journal_start *start,
                  struct why *why);
 /* Appends one record; type 2..JOURNAL_TYPE_MAX, at most JOURNAL_RECORD_MAX bytes. Returns 0 or a negative errno. After
@@ -63,8 +64,8 @@ int journal_open(struct journal **out, const char *dir, const struct journal_sta
 int journal_add(struct journal *journal, unsigned type, const void *data, size_t size);
 /* Bytes of earlier starts that were there when it was opened. */
 uint64_t journal_kept(const struct journal *journal);
-/* What was added before this call is on the disk after it. Returns 0 or a negative errno. May be called in another thread
- * than journal_add. */
+/* What was added before this call is on the disk after it. Returns 0 or a negative errno. May be called in another
+ * thread than journal_add. */
 int journal_sync(struct journal *journal);
 void journal_close(struct journal **journal);
 

@@ -31,8 +31,8 @@ struct metrics_step {
      * number of nodes that it knows. */
     bool followed;
     uint64_t samples; /* of this step, by the whole mesh; in a free way of training by this node */
-    /* What the whole mesh has done since this node's last line, NaN: unknown, and in how many seconds. In a ring it is this
-     * step. */
+    /* What the whole mesh has done since this node's last line, NaN: unknown, and in how many seconds. In a ring it is
+     * this step. */
     double mesh_steps, mesh_samples, mesh_s;
     uint64_t first;                /* position of the first one in the epoch's permutation */
     uint64_t coverage, shards;     /* bitmaps: shards counted in this step, computed by this node */
@@ -42,12 +42,12 @@ struct metrics_step {
     struct recording_times times;  /* with these, */
     const char *holders;           /* and who has which stages: holders.h; NULL: not known */
     uint64_t tx_bytes, rx_bytes;   /* in this step */
-    /* With a codec: elements of shards that did not fit, and tx_bytes as share of what each member of a ring sends in 32 bits; 0:
-     * no codec, or alone. */
+    /* With a codec: elements of shards that did not fit, and tx_bytes as share of what each member of a ring sends in
+     * 32 bits; 0: no codec, or alone. */
     uint64_t clipped;
     double wire_ratio;
-    /* With a codec that has a memory: at the end of a span, the L2 norm of what had waited of the shards of this node; and the steps
-     * that were computed again so far, as somebody was gone who had shards. */
+    /* With a codec that has a memory: at the end of a span, the L2 norm of what had waited of the shards of this node;
+     * and the steps that were computed again so far, as somebody was gone who had shards. */
     double residual_norm;
     uint64_t replayed_steps;
     uint64_t state_hash; /* of the state after the step; of way_rounds.c its name: state.h */
@@ -61,8 +61,8 @@ struct metrics_step {
     uint64_t test_step;
 };
 
-/* Shares of the time of a pipeline's round in which this node computed nothing: measured; and (k-1)/(m+k-1), what k equal
- * stages cost with the m shards of a bitmap when a backward is one piece (schedule.h: gpipe, 1f1b). */
+/* Shares of the time of a pipeline's round in which this node computed nothing: measured; and (k-1)/(m+k-1), what k
+ * equal stages cost with the m shards of a bitmap when a backward is one piece (schedule.h: gpipe, 1f1b). */
 double metrics_idle(const struct recording_times *times);
 double metrics_idle_formula(unsigned stages, uint64_t shards);
 
@@ -77,7 +77,8 @@ struct metrics_job {
     const char *text;     /* config.text */
     const uint64_t *part; /* [part_count] steps after which other settings began: config_parts.h */
     size_t part_count;
-    /* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it comes. */
+    /* A step that is done again has other bits: lines of it and of later steps, left by an earlier start, go when it
+     * comes. */
     bool inexact;
     uint64_t kept; /* lines of later steps go when the first line comes; 0: none do */
     bool curves;   /* event files are written, too: tensorboard.h */
@@ -104,7 +105,8 @@ void metrics_destroy(struct metrics **metrics);
 /* Written as job.json together with the first line. */
 void metrics_job(struct metrics *metrics, const struct metrics_job *job);
 void metrics_step(struct metrics *metrics, const struct metrics_step *step);
-/* Appends a line of recording.h, with its line break. Nothing is said if that fails: a step says what is wrong with the disk. */
+/* Appends a line of recording.h, with its line break. Nothing is said if that fails: a step says what is wrong with the
+ * disk. */
 void metrics_pieces(struct metrics *metrics, const char *line, size_t size);
 /* The last step, or the evaluation after it, is void: deletes its line, or its figures. */
 void metrics_withdraw(struct metrics *metrics);
@@ -122,8 +124,8 @@ void metrics_alive(struct metrics *metrics);
 /* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.
  * Thread-safe. */
 void metrics_alarm(struct metrics *metrics, const char *line);
-/* What the node does, for the live line: "evaluating 400/2000". It is shown until the next call or step. NULL or "": the
- * node trains. Thread-safe. */
+/* What the node does, for the live line: "evaluating 400/2000". It is shown until the next call or step. NULL or "":
+ * the node trains. Thread-safe. */
 void metrics_doing(struct metrics *metrics, const char *what);
 /* Prints a line between the live lines. level as in syslog: warnings and worse are counted in result.json.
  * Thread-safe. */

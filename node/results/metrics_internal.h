@@ -46,7 +46,8 @@ void metrics_remove_empty(struct metrics *metrics);
 int metrics_open_file(struct metrics *metrics, bool resume, struct why *why);
 /* Offset behind the last whole line: a node that was killed may have left half a line. */
 off_t metrics_whole_lines(int fd);
-/* The last of the lines before `at`, the caller's to release, and where it begins; NULL when there is none that can be read. */
+/* The last of the lines before `at`, the caller's to release, and where it begins; NULL when there is none that can be
+ * read. */
 json_t *metrics_last_object(int fd, off_t at, off_t *begin_at);
 /* Where the last of the lines before `at` begins, and its step; -1 when there is none that can be read. */
 off_t metrics_last_line(int fd, off_t at, uint64_t *step);

@@ -3,8 +3,9 @@
  * All metadata are strings. Numbers and lists are in JSON:
  *
  *     run, step, epoch, train_loss, test_loss, test_accuracy    where the weights come from; losses only if known
- *     weights          whose they are, where nodes have different ones on the way: with servers that do not wait "as one node
- *                      read them from the servers", of gossip "the replica of one node". The losses are the mesh's then
+ *     weights          whose they are, where nodes have different ones on the way: with servers that do not wait "as
+ *                      one node read them from the servers", of gossip "the replica of one node". The losses are the
+ *                      mesh's then
  *     params_sha256    of the weights, as in result.json: of all bytes behind the header of this file
  *     job, config      hash of the job, and its text as YAML: every key with its value
  *     input            [1, 28, 28]: shape of a sample
@@ -13,7 +14,8 @@
  *                      convert had scaled already
  *     norm             [[scale, shift], ..]: what a byte becomes, byte * scale + shift, for each colour; if samples are
  *                      bytes
- *     mean, scale      [..], [..]: what a number becomes, (number - mean) * scale, for each column; with data.standardise
+ *     mean, scale      [..], [..]: what a number becomes, (number - mean) * scale, for each column; with
+ *                      data.standardise
  *     columns          what the columns of a table are: table_note.h; with data.source: csv
  *
  * A file without these metadata is read, too; then they are unknown. So is the scaling of a file with `norm` and no
@@ -40,9 +42,9 @@ struct model_file model_file_of(const struct state_header *header, bool labelled
 int model_file_write(const char *path, const struct config *config, const struct job *job,
                      const struct model_file *file, const float *weights, struct why *why);
 
-/* The same file from weights that come piece by piece, in order, so that nobody has all of them in memory: begin, add, end. The
- * hash in `file` is not used: the weights tell it. After an error of model_stream_add, model_stream_drop. Each returns 0
- * or -errno with `why`. */
+/* The same file from weights that come piece by piece, in order, so that nobody has all of them in memory: begin, add,
+ * end. The hash in `file` is not used: the weights tell it. After an error of model_stream_add, model_stream_drop. Each
+ * returns 0 or -errno with `why`. */
 struct model_stream;
 int model_stream_begin(struct model_stream **out, const char *path, const struct config *config,
                        const struct job *job, const struct model_file *file, struct why *why);

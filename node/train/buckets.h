@@ -29,7 +29,8 @@ struct buckets {
 };
 
 struct work_setup;
-/* By its model, exact, shards, behind, bucket_bytes, stages and claims. Returns 0 or -ENOMEM; call buckets_fini in both cases. */
+/* By its model, exact, shards, behind, bucket_bytes, stages and claims. Returns 0 or -ENOMEM; call buckets_fini in both
+ * cases. */
 int buckets_init(struct buckets *out, const struct work_setup *setup);
 void buckets_fini(struct buckets *buckets);
 

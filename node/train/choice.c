@@ -18,7 +18,8 @@ enum {
     UNIT_US = 8,      /* of a cost: so that those of many nodes have room in 32 bits */
     COST_MAX = 1 << 24,
     FLUSH_BYTES = 2, /* of an element in the last step of a span */
-    /* times as long: beside it the gradient is stored first, and is in no cache any more; with a memory what waits is not, either */
+    /* times as long: beside it the gradient is stored first, and is in no cache any more; with a memory what waits is
+     * not, either */
     STORED = 3,
     KEPT = 4,
 };
@@ -293,7 +294,8 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards,
     return may;
 }
 
-/* Seconds of a step of all elements, beside what it takes with any codec. crowded: times as long as on a processor of its own. */
+/* Seconds of a step of all elements, beside what it takes with any codec. crowded: times as long as on a processor of
+ * its own. */
 static double
 seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
            double crowded)
@@ -334,8 +336,8 @@ choice_judge(unsigned codec, double step_s, double alone_s, int32_t cost[CODEC_C
     cost[CODEC_ALONE] = units(alone_s * 11 / 10);
 }
 
-/* What is measured of each codec that may be chosen, and of none; a codec that the weight is too small for goes as none does. False:
- * nothing could be tried. */
+/* What is measured of each codec that may be chosen, and of none; a codec that the weight is too small for goes as none
+ * does. False: nothing could be tried. */
 static bool
 try_all(struct trial *trial, const struct choice *choice, const struct job *job,
         const struct state *state, struct measured of[CODECS])

@@ -6,7 +6,8 @@
  *
  * A step costs with a codec, beside what it costs with any:
  *
- *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line | decoding
+ *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line |
+ *     decoding
  *
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are
  * measured with gradients of the step before: some shards of a part of the largest weight, until the unit has come to

@@ -1,9 +1,10 @@
-/* evaluation.h - evaluations of a mesh whose nodes do not step together: mesh.topology gossip, and servers with mesh.sync
- * ssp, async or softsync. scores.h says which there are.
+/* evaluation.h - evaluations of a mesh whose nodes do not step together: mesh.topology gossip, and servers with
+ * mesh.sync ssp, async or softsync. scores.h says which there are.
  *
- * On the way a node evaluates a copy of the parameters that it had at the end of an epoch, in pieces between its steps or
- * tickets: one shard of the test part after the other that nobody has told yet, so fast nodes evaluate more. The result is
- * evaluated at once, as nobody trains any more. */
+ * On the way a node evaluates a copy of the parameters that it had at the end of an epoch, in pieces between its steps
+ * or
+ * tickets: one shard of the test part after the other that nobody has told yet, so fast nodes evaluate more. The result
+ * is evaluated at once, as nobody trains any more. */
 #ifndef NODE_EVALUATION_H
 #define NODE_EVALUATION_H
 
@@ -37,8 +38,8 @@ struct evaluation_news {
 };
 
 /* The parameters in run->state are those before `step`. Begins the evaluation that is due, and before that ends the one
- * before. True: `news` are of an evaluation that has ended since the last call, and what this node has evaluated is being
- * written as the model. */
+ * before. True: `news` are of an evaluation that has ended since the last call, and what this node has evaluated is
+ * being written as the model. */
 bool evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t step,
                      struct evaluation_news *news);
 /* Evaluates so many rows, if there is something to evaluate. Does not look at the state. */

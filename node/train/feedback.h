@@ -1,12 +1,14 @@
-/* feedback.h - what a codec with memory left out of the gradients of the shards that this node computes: the *residual* of a shard is
- * added to its next gradient (error feedback: Seide et al. 2014; Karimireddy et al., ICML 2019).
+/* feedback.h - what a codec with memory left out of the gradients of the shards that this node computes: the *residual*
+ * of a shard is added to its next gradient (error feedback: Seide et al. 2014; Karimireddy et al., ICML 2019).
  *
- * A residual belongs to a shard and a state, and is a pure function of both. It is zero where a span begins (state_carries), and
- * only who computed the shard in each step since then has it. So it is in no checkpoint and in no message, and the core leaves
- * each shard with who has it (core_state.pinned). Of a model in stages a node has those of the parameters of its stages.
+ * A residual belongs to a shard and a state, and is a pure function of both. It is zero where a span begins
+ * (state_carries), and only who computed the shard in each step since then has it. So it is in no checkpoint and in no
+ * message, and the core leaves each shard with who has it (core_state.pinned). Of a model in stages a node has those of
+ * the parameters of its stages.
  *
- * It changes when a step is applied. What a round computes is put beside it, so that a round may be done again, or skipped, with
- * the same residual. Memory: 8 bytes per shard and parameter that are computed here, from the first time on. */
+ * It changes when a step is applied. What a round computes is put beside it, so that a round may be done again, or
+ * skipped, with the same residual. Memory: 8 bytes per shard and parameter that are computed here, from the first time
+ * on. */
 #ifndef NODE_FEEDBACK_H
 #define NODE_FEEDBACK_H
 
@@ -14,19 +16,20 @@
 
 struct feedback;
 
-/* Of so many shards, each with so many floats of scratch memory. `parts` are what nodes may have of the parameters: those of a stage
- * are some of them. Returns 0 or -ENOMEM. */
+/* Of so many shards, each with so many floats of scratch memory. `parts` are what nodes may have of the parameters:
+ * those of a stage are some of them. Returns 0 or -ENOMEM. */
 int feedback_new(struct feedback **out, unsigned shards, const struct state_stages *parts,
                  size_t scratch);
 void feedback_destroy(struct feedback **feedback);
 
-/* Of these shards and parameters, are there those of this state, and memory to compute the next round? Returns 0, -ENOMEM, or
- * -ENODATA: another node has one of them. Call it before they are computed. `empty`: shards without a row, whose gradient may not
- * come. */
+/* Of these shards and parameters, are there those of this state, and memory to compute the next round? Returns 0,
+ * -ENOMEM, or
+ * -ENODATA: another node has one of them. Call it before they are computed. `empty`: shards without a row, whose
+ * gradient may not come. */
 int feedback_open(struct feedback *feedback, const struct state *state, uint64_t shards,
                   const struct state_range *range, uint64_t empty);
-/* Elements [first, first + n) of the shard's gradient: with what is carried on, they are in feedback_next, [params], where what is
- * left out of them is to be in the end. */
+/* Elements [first, first + n) of the shard's gradient: with what is carried on, they are in feedback_next, [params],
+ * where what is left out of them is to be in the end. */
 void feedback_add(struct feedback *feedback, unsigned shard, size_t first, const float *g,
                   size_t n);
 float *feedback_next(const struct feedback *feedback, unsigned shard);

@@ -119,7 +119,8 @@ check_state(const struct job *job, const struct config *config, const struct sta
     return 0;
 }
 
-/* Bytes of the state from `offset` on; to NULL: could all of it be read? What a way to train keeps beside it is not needed. */
+/* Bytes of the state from `offset` on; to NULL: could all of it be read? What a way to train keeps beside it is not
+ * needed. */
 static int
 read_extent(struct checkpoint_file *file, size_t offset, void *to, size_t size, struct why *why)
 {

@@ -1,5 +1,5 @@
-/* gather.h - the whole of the last state in a file, on a node that holds only a part of it: for model.safetensors and the hashes of
- * result.json. No more than one buffer of it is ever in memory.
+/* gather.h - the whole of the last state in a file, on a node that holds only a part of it: for model.safetensors and
+ * the hashes of result.json. No more than one buffer of it is ever in memory.
  *
  *     gather_open(&gather, dir, &state, why)      // with what this node holds
  *     gather_add(gather, block, &range, why)      // what others hold, from a block like that of the state

@@ -1,12 +1,12 @@
 /* gossip_journal.h - the records of a node that gossips, in the journal of its run (node/results/journal.h).
  *
- * A record is one event of mesh/core/gossip/gossip.h, in the order in which the node noted them; its type is the event. The data
- * are those numbers of the note from which the run follows, as varint.h says:
+ * A record is one event of mesh/core/gossip/gossip.h, in the order in which the node noted them; its type is the event.
+ * The data are those numbers of the note from which the run follows, as varint.h says:
  *
- *     BEGAN     the snapshot that it went on from; or the hash of the parameters of the checkpoint after the last step; 0: it began
- *               with those of the job
- *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes, how
- *               many members it has, and the rank of this node
+ *     BEGAN     the snapshot that it went on from; or the hash of the parameters of the checkpoint after the last step;
+ *               0: it began with those of the job
+ *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes,
+ *               how many members it has, and the rank of this node
  *     ASKED     peer, link, number, range
  *     ASKED_WHOLE  the same, with a codec: with all values; ASKED is then with changes of them (gossip_public.h)
  *     GAVE      peer, link, number, range, share
@@ -17,8 +17,8 @@
  *
  *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
  *
- * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from the
- * values at its ends.
+ * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from
+ * the values at its ends.
  *
  * A peer is as journal_peers.h says. */
 #ifndef NODE_GOSSIP_JOURNAL_H

@@ -1,6 +1,6 @@
-/* journal_peers.h - nodes in the records of a journal. Each has a place, 0..63. The first time a node is 2 * place + 1 and then
- * its id and incarnation, 8 bytes each; later it is 2 * place. Places are given in order, and again from 0; each start of the
- * program begins with none. Uses varint.h. */
+/* journal_peers.h - nodes in the records of a journal. Each has a place, 0..63. The first time a node is 2 * place + 1
+ * and then its id and incarnation, 8 bytes each; later it is 2 * place. Places are given in order, and again from 0;
+ * each start of the program begins with none. Uses varint.h. */
 #ifndef NODE_JOURNAL_PEERS_H
 #define NODE_JOURNAL_PEERS_H
 

@@ -5,15 +5,15 @@
  *
  *     count | rows, 2 words | check, 2 words
  *
- * If the model may be divided into stages, it has as many such ledgers as there may be stages, and the shards that go through
- * stage s of a plan are counted in ledger s. Its checksums are of the gradient of that stage.
+ * If the model may be divided into stages, it has as many such ledgers as there may be stages, and the shards that go
+ * through stage s of a plan are counted in ledger s. Its checksums are of the gradient of that stage.
  *
  * A node that computes a shard adds 1 to its count, the hash of the numbers of the samples that it used, in order,
  * and the linear checksum (compress/check.h) of its gradient when it was quantised. A total may be applied only if
  * every count is 1, every hash is that of the samples that the job gives to the shard, and the checksums add up to
  * that of the gradient. This is a second check besides the coverage bitmaps of the mesh, from one end to the other.
- * It also finds a bit that flips in the memory of a contribution or of the total. Who holds only some stages (state_hold) compares
- * the checksums of these.
+ * It also finds a bit that flips in the memory of a contribution or of the total. Who holds only some stages
+ * (state_hold) compares the checksums of these.
  *
  * The running hash in the state (state.h: header->ledger) chains what the steps used. It is a function of the job
  * alone. So a state, whether computed, received or resumed, proves that every step before it was counted once, with

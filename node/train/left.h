@@ -20,7 +20,8 @@ struct left {
     struct config *config;  /* and the job; NULL if its text is missing or of another version */
 };
 
-/* Returns 0, or -EBADMSG if the job is not known, with what is wrong with job.json in `why`. Call left_fini for `out`. */
+/* Returns 0, or -EBADMSG if the job is not known, with what is wrong with job.json in `why`. Call left_fini for
+ * `out`. */
 int left_read(struct left *out, const char *dir, struct why *why);
 void left_fini(struct left *left);
 

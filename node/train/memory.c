@@ -173,8 +173,9 @@ largest_left(const struct stages_mesh *mesh, const struct proto_plan *plan)
     return 2 * largest * sizeof(float);
 }
 
-/* With stages, what the largest one needs: activations; its items, two that come and two that it makes of each shard. In an evaluation
- * one comes and one is made, of all rows of the test part. And with a codec that has a memory what waits. */
+/* With stages, what the largest one needs: activations; its items, two that come and two that it makes of each shard.
+ * In an evaluation one comes and one is made, of all rows of the test part. And with a codec that has a memory what
+ * waits. */
 static void
 measure_stages(struct memory *m, const struct config *config, const struct job *job)
 {
@@ -216,8 +217,8 @@ measure_segments(struct memory *m, const struct config *config, const struct job
     return 0;
 }
 
-/* What a node needs beside its segments: activations of a stage, what waits of its shards there, and what does not grow with what it
- * holds. */
+/* What a node needs beside its segments: activations of a stage, what waits of its shards there, and what does not grow
+ * with what it holds. */
 static uint64_t
 beside_segments(const struct memory *m)
 {

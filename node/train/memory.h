@@ -81,8 +81,8 @@ uint64_t memory_least(const struct memory *memory);
 uint64_t memory_stage(const struct config *config, const struct job *job, unsigned k,
                       unsigned stage, size_t first, size_t end);
 /* How many stages mesh.stages means. auto: as many as it takes until the activations of each fit into train.memory_max
- * beside all the rest; 1 where those of the whole model do; the most there can be where none fit. Returns 0: not enough memory to
- * say so. */
+ * beside all the rest; 1 where those of the whole model do; the most there can be where none fit. Returns 0: not enough
+ * memory to say so. */
 unsigned memory_stages(const struct config *config, const struct job *job);
 
 /* Prints a table for people. */

@@ -7,13 +7,13 @@
  *     RESTORED   range, the history before and after, 8 bytes each: what was read last begins with a new optimizer
  *     FINAL      8 bytes for each range: the history of the model
  *
- * All others are numbers, as varint.h says. A number with a star is the difference to the last one: of a ticket to that of
- * the record before, of a number to that of the same node; 2 * d, or -2 * d - 1 if d is negative. A record goes on if the
- * history before is the one after the last gradient of the range in this journal, and count is one more. Who is
+ * All others are numbers, as varint.h says. A number with a star is the difference to the last one: of a ticket to that
+ * of the record before, of a number to that of the same node; 2 * d, or -2 * d - 1 if d is negative. A record goes on
+ * if the history before is the one after the last gradient of the range in this journal, and count is one more. Who is
  * as journal_peers.h says. Each start of the program begins with nothing known.
  *
- * So a gradient that a range takes costs 5 or 6 bytes at its owner and at its backup, and a computed one 8 for each range
- * and 2 or 3 more, each with the 10 of a record's head. */
+ * So a gradient that a range takes costs 5 or 6 bytes at its owner and at its backup, and a computed one 8 for each
+ * range and 2 or 3 more, each with the 10 of a record's head. */
 #ifndef NODE_PUSH_JOURNAL_H
 #define NODE_PUSH_JOURNAL_H
 
@@ -56,8 +56,8 @@ size_t push_journal_put_computed(struct push_journal *journal, uint64_t ticket, 
                                  uint8_t out[PUSH_COMPUTED_HEAD_MAX]);
 size_t push_journal_put_restored(struct push_journal *journal, unsigned range, uint64_t before,
                                  uint64_t after, uint8_t out[PUSH_RESTORED_MAX]);
-/* Each reads a record. False: no node of this job wrote it, and the ones behind it cannot be read. `histories`: borrowed
- * from data. Of RESTORED range, before and after are set. */
+/* Each reads a record. False: no node of this job wrote it, and the ones behind it cannot be read. `histories`:
+ * borrowed from data. Of RESTORED range, before and after are set. */
 bool push_journal_get_taken(struct push_journal *journal, const uint8_t *data, size_t size,
                             struct push_taken *taken);
 bool push_journal_get_computed(struct push_journal *journal, const uint8_t *data, size_t size,

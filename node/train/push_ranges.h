@@ -1,31 +1,36 @@
 /* push_ranges.h - the parameters of a run in a free mode (mesh.sync ssp, softsync, async), divided into ranges.
  *
- * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), the floats as they lie in memory:
+ * A range is some whole exponent blocks. Three things of it travel (mesh/core/push/push.h), the floats as they lie in
+ * memory:
  *
  *     gradient   exponents [blocks, int16] | integers [elements], packed (compress/packed.h)    of one ticket
- *     value      exponents [int16] | parameters [float, or bf16.h]             what a worker computes from; the model: float
+ *     value      exponents [int16] | parameters [float, or bf16.h]             what a worker computes from; the model:
+ *                float
  *     copy       parameters | slots of the optimizer | sum of the update [float, softsync only] | exponents
  *
- * The rule (that of the part of the run which the step belongs to: config_parts.h), so that c gradients of a step of S tickets move the parameters as far as one step of bsp would do c / S of it:
+ * The rule (that of the part of the run which the step belongs to: config_parts.h), so that c gradients of a step of S
+ * tickets move the parameters as far as one step of bsp would do c / S of it:
  *
  *     g = sum over the update's gradients of g_i / max(1, tau_i c / S), times S / c
  *     optimizer's step of g with rate * c / S; step and epoch by the gradients that the range has taken, S to a step
  *
- * tau_i: how many updates old the parameters were that g_i was computed from; so tau c / S is its age in steps. Zhang et al.
- * (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it gets that,
- * but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
+ * tau_i: how many updates old the parameters were that g_i was computed from; so tau c / S is its age in steps. Zhang
+ * et al. (Staleness-aware Async-SGD, IJCAI 2016, eq. 6) give an update the rate of a whole step divided by tau. Here it
+ * gets that, but no more than its share c / S: rate * min(c / S, 1 / tau). mesh.staleness_scaling: no: rate * c / S.
  *
- * mesh.pull: bf16 rounds the parameters to bfloat16 (nearest even) when a worker reads them; owner and backup keep all bits.
+ * mesh.pull: bf16 rounds the parameters to bfloat16 (nearest even) when a worker reads them; owner and backup keep all
+ * bits.
  *
  * The integers are those of the shards of the ticket, as in a round: in the grid of mesh.compress, from the step
  * mesh.compress_warmup on. Sums of updates are floats.
  *
- * A gradient that is not finite is left out: its exponents are PUSH_LEFT_OUT. The range counts it and stays as it is, but that
- * the last gradient of an update makes this update. So does one whose integers are not packed as they should be.
+ * A gradient that is not finite is left out: its exponents are PUSH_LEFT_OUT. The range counts it and stays as it is,
+ * but that the last gradient of an update makes this update. So does one whose integers are not packed as they should
+ * be.
  *
  * Other exponents that come from nodes are brought within the limits of exact.h. After each gradient they follow it, as
- * exact_follow does. All is a function of the copy and of the gradients in their order: owner, backup and replay get the same
- * bits. No threads, no I/O. */
+ * exact_follow does. All is a function of the copy and of the gradients in their order: owner, backup and replay get
+ * the same bits. No threads, no I/O. */
 #ifndef NODE_PUSH_RANGES_H
 #define NODE_PUSH_RANGES_H
 
@@ -77,10 +82,12 @@ void push_ranges_read(const struct push_ranges *ranges, unsigned range, bool mod
 /* A range begins with what a worker read last, rounded as it is read, and an optimizer that has seen nothing. */
 void push_ranges_restore(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                          const float *params, const int16_t *exponent);
-/* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen nothing. */
+/* A range begins with these parameters and exponents, and these slots of the optimizer; NULL: one that has seen
+ * nothing. */
 void push_ranges_begin(const struct push_ranges *ranges, struct push_held *held, unsigned range,
                        const float *params, float *const *slot, const int16_t *exponent);
-/* Writes the gradient of a range from the vector, tail included, that was computed with `exponent`. Returns its size. */
+/* Writes the gradient of a range from the vector, tail included, that was computed with `exponent`. Returns its
+ * size. */
 size_t push_ranges_gradient(const struct push_ranges *ranges, unsigned range, const int32_t *own,
                             const int16_t *exponent, void *out);
 

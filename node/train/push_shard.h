@@ -1,11 +1,11 @@
 /* push_shard.h - the gradient of one ticket: some shards of a step, from given parameters. A trainer computes it, and a
  * replay computes it again.
  *
- * A ticket costs the bytes of a pull and of a push, and two updates, whatever is in it. So a ticket has several shards when
- * a step has many: fewer bytes, but gradients of more samples are under way at a time, and a slow node has all of a ticket
- * to compute. mesh.ticket_shards says how many; `auto`: so many that a step still has PUSH_STEP_TICKETS tickets. That is a
- * function of the job, so all nodes and a replay agree on it. Six: gradients of four nodes are about two and a half updates
- * old, and those that are about a step old teach less. */
+ * A ticket costs the bytes of a pull and of a push, and two updates, whatever is in it. So a ticket has several shards
+ * when a step has many: fewer bytes, but gradients of more samples are under way at a time, and a slow node has all of
+ * a ticket to compute. mesh.ticket_shards says how many; `auto`: so many that a step still has PUSH_STEP_TICKETS
+ * tickets. That is a function of the job, so all nodes and a replay agree on it. Six: gradients of four nodes are about
+ * two and a half updates old, and those that are about a step old teach less. */
 #ifndef NODE_PUSH_SHARD_H
 #define NODE_PUSH_SHARD_H
 
@@ -14,8 +14,8 @@
 
 enum { PUSH_STEP_TICKETS = 6 };
 
-/* Ticket k of a step (k = ticket % tickets) has `each` shards, from k * each on; the last one may have fewer. An update has
- * `group` gradients, which count less by their age if they are scaled (push_ranges.h). */
+/* Ticket k of a step (k = ticket % tickets) has `each` shards, from k * each on; the last one may have fewer. An update
+ * has `group` gradients, which count less by their age if they are scaled (push_ranges.h). */
 struct push_step {
     unsigned shards, each, tickets, group;
     bool scaled;

@@ -121,7 +121,8 @@ finish_file(struct mending *m, struct why *why)
     return REPAIR_DONE;
 }
 
-/* A file of a node that holds a part of the model has sections NAME+OFFSET. Its pages are on those that hold the same part. */
+/* A file of a node that holds a part of the model has sections NAME+OFFSET. Its pages are on those that hold the same
+ * part. */
 static bool
 of_parts(const struct checkpoint *file)
 {

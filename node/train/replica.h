@@ -2,8 +2,8 @@
  * replay computes it again.
  *
  * A step is F of state.h on one replica, with the shards that the plan gives it: the sum of their gradients stands for
- * that of all shards, in proportion to the samples. What F changes goes to the mesh as whole numbers, in units of 2^-24,
- * and so do the values at the beginning. Slots of the optimizer and exponents stay with the node.
+ * that of all shards, in proportion to the samples. What F changes goes to the mesh as whole numbers, in units of
+ * 2^-24, and so do the values at the beginning. Slots of the optimizer and exponents stay with the node.
  *
  *     replica_begin
  *     replica_round until it stepped

@@ -1,5 +1,5 @@
-/* rounds_state.h - the state of a node in rounds: what the mesh is told of it, to which older one it goes back when it is wrong, and
- * how it gets the rest of the last one for its files. For way_rounds.c. */
+/* rounds_state.h - the state of a node in rounds: what the mesh is told of it, to which older one it goes back when it
+ * is wrong, and how it gets the rest of the last one for its files. For way_rounds.c. */
 #ifndef NODE_ROUNDS_STATE_H
 #define NODE_ROUNDS_STATE_H
 
@@ -27,8 +27,8 @@ struct rounds_run {
     uint64_t missing;                 /* segments that run->gather has not got */
     /* of the steps in stages; NULL: there are none */
     struct recording *recording;
-    /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this node did not
-     * have it; and steps since the last state that may be written as a checkpoint */
+    /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this
+     * node did not have it; and steps since the last state that may be written as a checkpoint */
     struct state span;
     uint64_t span_hash;
     uint64_t span_steps; /* of the present span, of which this node computed shards */
@@ -65,14 +65,14 @@ void rounds_take_part(struct run *run, const struct mesh_task *task);
 /* What was computed from the state counts only if that has not changed since: nothing is final before the last bucket.
  * Gradients do not depend on the slots of the optimizer. Each step looks at these when it uses them. */
 bool rounds_computed_soundly(struct run *run);
-/* The state has changed in memory. What is told of it counts no more; the others go on without it, and have what is needed to catch
- * up. */
+/* The state has changed in memory. What is told of it counts no more; the others go on without it, and have what is
+ * needed to catch up. */
 void rounds_recover(struct run *run);
 /* Other nodes hold another state before this round, or held another one before a round long ago: `wrong`. Or shards of
  * this span are gone, or nobody has a part of the model so late. */
 void rounds_retreat(struct run *run, uint64_t round, bool wrong);
-/* True: the data cannot be read, and this node leaves. What was computed is not handed over, as nothing is final before the last
- * bucket; the others go on without it. */
+/* True: the data cannot be read, and this node leaves. What was computed is not handed over, as nothing is final before
+ * the last bucket; the others go on without it. */
 bool rounds_give_up(struct run *run);
 /* This node cannot go on. */
 void rounds_stop(struct run *run, const char *why);

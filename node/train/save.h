@@ -59,11 +59,12 @@ int save_find(struct save *save, struct state *state, struct checkpoint_found *f
 int save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct state *state,
                    struct checkpoint_found *found, struct why *why);
 
-/* The ranges that the newest whole checkpoint of a job has: a state that holds them, or some of them, can be read from it. Returns
- * how many, 0 if there is none. */
+/* The ranges that the newest whole checkpoint of a job has: a state that holds them, or some of them, can be read from
+ * it. Returns how many, 0 if there is none. */
 size_t save_ranges(const struct save *save, uint64_t job_hash, const struct state *state,
                    struct state_range range[STATE_RANGES_MAX]);
-/* The state holds other ranges than before (state_hold): these are saved from here on. Waits for the writer. Returns 0 or
+/* The state holds other ranges than before (state_hold): these are saved from here on. Waits for the writer. Returns 0
+ * or
  * -ENOMEM with `why`: all is as it was. */
 int save_hold(struct save *save, const struct state *state, struct why *why);
 
@@ -82,15 +83,15 @@ enum { SAVE_EVERY_S = 30 };
 
 /* `every` steps; 0: by save_interval of the steps so far. Call it after each step. */
 void save_step(struct save *save, const struct state *state, uint64_t steps, uint64_t every);
-/* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. `held`: it is written
- * only after save_release, or when somebody waits for it: what it counts on is not safe yet. */
+/* Now, unless the one before is still being written. From any thread, but one at a time. False: it is. `held`: it is
+ * written only after save_release, or when somebody waits for it: what it counts on is not safe yet. */
 bool save_idle(struct save *save);
 bool save_begin(struct save *save, const struct state *state, bool held);
 void save_release(struct save *save); /* from any thread */
 /* Until nothing is being written any more. */
 void save_wait(struct save *save);
-/* The model of a state with this header: weights[weight_count] are copied, then written by the writer's thread. Passed over
- * while the one before is being written. */
+/* The model of a state with this header: weights[weight_count] are copied, then written by the writer's thread. Passed
+ * over while the one before is being written. */
 void save_model(struct save *save, const struct state_header *header, const float *weights);
 /* Here and now. Returns 0 or a negative errno with `why`. */
 int save_model_last(struct save *save, const struct state *state, struct why *why);

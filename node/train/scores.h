@@ -1,7 +1,7 @@
 /* scores.h - what evaluations of a mesh without common steps come to (gossip, and servers that do not wait).
  *
- * The test part is divided into the job's shards. Whoever is free takes a shard that nobody has told of, and tells the others
- * what it came to; the first one to tell of a shard counts. Two kinds of evaluation have names of their own:
+ * The test part is divided into the job's shards. Whoever is free takes a shard that nobody has told of, and tells the
+ * others what it came to; the first one to tell of a shard counts. Two kinds of evaluation have names of their own:
  *
  *     the n-th on the way     n: each node evaluates the parameters that it had at the end of an epoch
  *     of the result           its hash, with the highest bit: all have one model

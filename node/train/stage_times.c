@@ -1,6 +1,6 @@
-/* stage_times.c - see stage_times.h. A part is measured as a stage of its own in a plan for this node alone: what is below
- * it and what is above it are two more stages, which are not computed. Only a part that shares a weight with the last one
- * needs that one to be computed first. */
+/* stage_times.c - see stage_times.h. A part is measured as a stage of its own in a plan for this node alone: what is
+ * below it and what is above it are two more stages, which are not computed. Only a part that shares a weight with the
+ * last one needs that one to be computed first. */
 #include "node/train/stage_times.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ struct measure {
     struct work_stages plan;
 };
 
-/* Items of numbers that are about as large, as floats and as bfloat16, of which each word has one twice. None is 0, which some
- * layers pass over. */
+/* Items of numbers that are about as large, as floats and as bfloat16, of which each word has one twice. None is 0,
+ * which some layers pass over. */
 static void
 fill_item(const struct measure *m, unsigned stage, bool gradient, float size)
 {

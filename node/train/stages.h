@@ -5,8 +5,8 @@
  *     cuts                     [1]    [0]
  *     cost           [2]          [1]           [0]
  *
- * Cuts are those of nn_cut_below: at most one between two layers with parameters, so each has a bucket of its own, the first
- * one below it. Of more than PROTO_STAGES_MAX - 1, so many are legal, spread evenly. Cuts, and the costs of the
+ * Cuts are those of nn_cut_below: at most one between two layers with parameters, so each has a bucket of its own, the
+ * first one below it. Of more than PROTO_STAGES_MAX - 1, so many are legal, spread evenly. Cuts, and the costs of the
  * layers between them, are counted like buckets, from the output to the input; stages from the input to the output. */
 #ifndef NODE_STAGES_H
 #define NODE_STAGES_H

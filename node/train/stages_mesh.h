@@ -27,8 +27,8 @@ size_t stages_mesh_ranges(const struct stages_mesh *from, uint64_t segments,
                           struct state_range range[PROTO_STAGES_MAX]);
 /* The segments that a state holds, as a bitmap. */
 uint64_t stages_mesh_held(const struct stages_mesh *from, const struct state *state);
-/* The parameters of the stages of a plan; and the stages that the member with this rank speaks of in the last bucket: it is
- * the first that computes them. */
+/* The parameters of the stages of a plan; and the stages that the member with this rank speaks of in the last bucket:
+ * it is the first that computes them. */
 void stages_mesh_params(const struct stages_mesh *from, const struct proto_plan *plan,
                         struct state_stages *out);
 uint64_t stages_mesh_speaks(const struct proto_plan *plan, unsigned rank);
@@ -40,7 +40,8 @@ void stages_mesh_plan(const struct stages_mesh *from, const struct core_piece *p
 /* The layer with which a stage of the plan begins; of the stage behind the last one: how many there are. */
 size_t stages_mesh_layer(const struct stages_mesh *from, const struct proto_plan *plan,
                          unsigned stage);
-/* How `nodes` nodes that are equally fast would divide `shards` shards and the model into `k` stages, as mesh.stages or memory_stages says. */
+/* How `nodes` nodes that are equally fast would divide `shards` shards and the model into `k` stages, as mesh.stages or
+ * memory_stages says. */
 void stages_mesh_divide(const struct stages_mesh *from, unsigned shards, unsigned k, size_t nodes,
                         struct proto_plan *plan);
 

@@ -731,8 +731,8 @@ clear_behind(void *part, size_t size)
     memset((uint8_t *)part + size, 0, state_aligned(size) - size);
 }
 
-/* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there would
- * be in every state built here. */
+/* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there
+ * would be in every state built here. */
 static void
 clear_gaps(struct state *next)
 {

@@ -150,8 +150,9 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
-    /* The grids of the sums (exact.h) from the step `warmup` on; NULL: as before it. With `flush` the codec has a memory, and spans
-     * have `span` steps. Borrowed. With `choose` there are as many as codecs, and the state says which: header->codec. */
+    /* The grids of the sums (exact.h) from the step `warmup` on; NULL: as before it. With `flush` the codec has a
+     * memory, and spans have `span` steps. Borrowed. With `choose` there are as many as codecs, and the state says
+     * which: header->codec. */
     const struct codec_grids *codec;
     bool choose;
     bool bases; /* one of them sends products, or is to be chosen */

@@ -3,12 +3,13 @@
  * What is remembered shows whether the memory has changed since.
  *
  * The hash of the whole is a sum, so whoever holds only some blocks can add its part to those of others. Bellare and
- * Micciancio (A New Paradigm for Collision-Free Hashing: Incrementality at Reduced Cost, Eurocrypt 1997) call it AdHASH:
- * each block is hashed together with its number, and the results are added. A sum of 64 bits does not withstand somebody
- * who chooses the blocks, and neither do XXH3 and a chain of it. It need not: it finds faults of memory and programs,
- * which do not choose. A fault in one block changes one term for certain if it changes the block's hash, as mix64 is a
- * bijection. Faults in several change the sum by a sum of differences of mixed words, which is 0 by chance once in 2^64
- * times, as often as two chains are equal. Two blocks that changed places differ, as the number is mixed in. */
+ * Micciancio (A New Paradigm for Collision-Free Hashing: Incrementality at Reduced Cost, Eurocrypt 1997) call it
+ * AdHASH: each block is hashed together with its number, and the results are added. A sum of 64 bits does not withstand
+ * somebody who chooses the blocks, and neither do XXH3 and a chain of it. It need not: it finds faults of memory and
+ * programs, which do not choose. A fault in one block changes one term for certain if it changes the block's hash, as
+ * mix64 is a bijection. Faults in several change the sum by a sum of differences of mixed words, which is 0 by chance
+ * once in 2^64 times, as often as two chains are equal. Two blocks that changed places differ, as the number is mixed
+ * in. */
 #include "node/train/state_internal.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  *     check, 2 words | per ledger: part of the hash, 2 words; 1 + its first exponent block; are there squares?
  *                    | squares, 2 words per exponent block, if a rule clips
  *
- * Each number is written by one member, and the others have zeros there: so a sum of words has its bits. The checksum is
- * linear (compress/check.h): those of the members add up to that of the sum. */
+ * Each number is written by one member, and the others have zeros there: so a sum of words has its bits. The checksum
+ * is linear (compress/check.h): those of the members add up to that of the sum. */
 #include "node/train/state_internal.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 /* state_update.c - the step: from the old parameters and slots and the sum of the gradients to the new ones.
  *
  * The update runs block by block (exponent blocks, 4 KiB of parameters), shared out by ranges of them: the old
- * parameters and slots of a block are copied into the next state and updated there while they are in the first cache, and
- * while they are there, too, the old ones are compared with their hash and the new ones are hashed. */
+ * parameters and slots of a block are copied into the next state and updated there while they are in the first cache,
+ * and while they are there, too, the old ones are compared with their hash and the new ones are hashed. */
 #include "node/train/state_internal.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* train.h - a run: it owns the state, the passes and the worker threads, asks the mesh what to do, has its way (way.h) do it,
- * and writes metrics, checkpoints and results. */
+/* train.h - a run: it owns the state, the passes and the worker threads, asks the mesh what to do, has its way (way.h)
+ * do it, and writes metrics, checkpoints and results. */
 #ifndef NODE_TRAIN_H
 #define NODE_TRAIN_H
 

@@ -104,7 +104,8 @@ struct run {
 /* Does everything up to a running mesh. Returns 0, or a negative errno with one line in `why`. Call train_close in
  * both cases. */
 int train_open(struct run *run, enum train_start start, struct why *why);
-/* Reads the newest whole checkpoint of this job, or of an earlier part of it, into the state. Returns 0 or -ENOENT with `why`. */
+/* Reads the newest whole checkpoint of this job, or of an earlier part of it, into the state. Returns 0 or -ENOENT with
+ * `why`. */
 int train_read(struct run *run, struct checkpoint_found *found, struct why *why);
 void train_close(struct run *run);
 /* A free way ends on this node, and nothing of it is to be saved but, perhaps, the model. Returns the exit status. */
@@ -116,8 +117,8 @@ void train_tell_mesh(struct run *run, struct core_state *state);
 /* The first step deletes what an earlier run left, if it is not continued. */
 void train_begin_fresh(struct run *run);
 
-/* The journal of a free way of training. It begins when the mesh has given this node its id. Returns 0 or a negative errno
- * with `why`. */
+/* The journal of a free way of training. It begins when the mesh has given this node its id. Returns 0 or a negative
+ * errno with `why`. */
 int train_journal_open(struct run *run, struct why *why);
 void train_journal_close(struct run *run);
 /* Is it written? Not any more after an error, which was said. */
@@ -157,8 +158,8 @@ void train_report(struct run *run, const struct train_step *step);
 void train_write(struct run *run, struct metrics_step *line, unsigned members, double reached);
 /* The gradient of this step was skipped, as it is not finite: says so once. */
 void train_tell_skipped(struct run *run, uint64_t step);
-/* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not finite,
- * so it is to stop. */
+/* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not
+ * finite, so it is to stop. */
 bool train_count(struct run *run, uint64_t step, bool skipped);
 /* In a free way of training: what it begins with, and what it has come to. */
 void train_count_first(struct run *run, const void *weights, size_t size);

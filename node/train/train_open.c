@@ -1,4 +1,5 @@
-/* train_open.c - a run set up: job, memory, state, workers, the checkpoint it goes on from, metrics, mesh; and closed. */
+/* train_open.c - a run set up: job, memory, state, workers, the checkpoint it goes on from, metrics, mesh; and
+ * closed. */
 #include "node/train/train_internal.h"
 
 #include <errno.h>

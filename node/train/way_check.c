@@ -153,7 +153,8 @@ neighbours(const struct config *config, unsigned nodes)
     return most;
 }
 
-/* Of a model, about: with a codec ASKs have its share of the elements, and flows up to twice as many, each of some 30 bits. */
+/* Of a model, about: with a codec ASKs have its share of the elements, and flows up to twice as many, each of some 30
+ * bits. */
 static uint64_t
 exchanged(const struct config *config, const struct job *job)
 {

@@ -1,14 +1,15 @@
 /* way_gossip.c - replicas that average with their neighbours (mesh.topology: gossip); replica.h has what one computes.
  *
- * The state's parameters are only a copy of what the mesh holds. The result is the exact mean of all replicas. What happens to
- * the values goes into the journal of the run's folder (gossip_journal.h). A checkpoint has beside the state the section
- * "gossip":
+ * The state's parameters are only a copy of what the mesh holds. The result is the exact mean of all replicas. What
+ * happens to the values goes into the journal of the run's folder (gossip_journal.h). A checkpoint has beside the state
+ * the section "gossip":
  *
  *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
  *     weights of the ranges, int64 | values, int64
  *
- * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this node's. */
+ * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this
+ * node's. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -95,8 +96,8 @@ show(struct run *run, const struct gossip_saved *saved)
     replica_show(state, values, step < total ? step : total - 1);
 }
 
-/* The mesh is locked, and this node computes nothing. Its state stays as it is, but for the parameters: they are set before
- * each step. */
+/* The mesh is locked, and this node computes nothing. Its state stays as it is, but for the parameters: they are set
+ * before each step. */
 static void
 on_save(void *ctx, const struct gossip_saved *saved)
 {
@@ -318,8 +319,8 @@ evaluate_step(struct run *run, const struct mesh_task *task)
         report_news(run, &news, task->members);
 }
 
-/* So many that this node's part of an evaluation takes a quarter of the steps until the next one: its neighbours never wait
- * for more than a piece. */
+/* So many that this node's part of an evaluation takes a quarter of the steps until the next one: its neighbours never
+ * wait for more than a piece. */
 static uint64_t
 piece_rows(const struct run *run, const struct mesh_task *task)
 {

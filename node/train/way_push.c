@@ -1,5 +1,5 @@
-/* way_push.c - servers that do not wait: mesh.sync ssp, softsync or async. mesh/core/push/push.h has the idea, push_ranges.h
- * the arithmetic.
+/* way_push.c - servers that do not wait: mesh.sync ssp, softsync or async. mesh/core/push/push.h has the idea,
+ * push_ranges.h the arithmetic.
  *
  *     run->state    what this node's worker computes from; in the end the model
  *     run->next     what it holds as owner and backup
@@ -125,8 +125,8 @@ on_read(void *ctx, unsigned range, bool model, const void *value)
     push_ranges_read(&push->ranges, range, model, value, push->ahead, push->ahead_exponent);
 }
 
-/* Seldom: at the start, and when this node has forgotten what it held. All ranges are wanted one after the other: what they
- * begin with stays until the next ticket is computed. */
+/* Seldom: at the start, and when this node has forgotten what it held. All ranges are wanted one after the other: what
+ * they begin with stays until the next ticket is computed. */
 static void
 on_initial(void *ctx, unsigned range)
 {
@@ -226,8 +226,8 @@ report(struct run *run, uint64_t ticket, const int32_t *tail, const struct evalu
     train_write(run, &line, members, (double)(ticket + 1) / push->ranges.step.tickets);
 }
 
-/* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand, and
- * so many that one node evaluates in at most EVALUATION_PIECES. */
+/* Rows of a piece: as many as a few tickets have, so that nobody waits long for the tickets that this node has in hand,
+ * and so many that one node evaluates in at most EVALUATION_PIECES. */
 static uint64_t
 piece_rows(const struct run *run)
 {
@@ -416,8 +416,8 @@ configure_push(struct run *run, struct mesh_setup *setup)
     evaluation_setup(setup);
 }
 
-/* Servers that do not wait have what is pushed, read and evaluated, but no sum, and softsync what an update gathers, here,
- * in a checkpoint, and in copies that are on their way. */
+/* Servers that do not wait have what is pushed, read and evaluated, but no sum, and softsync what an update gathers,
+ * here, in a checkpoint, and in copies that are on their way. */
 static void
 measure_push(struct memory *m, const struct config *config, size_t params, uint64_t vector)
 {

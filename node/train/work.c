@@ -1,7 +1,7 @@
 /* work.c - computing shards: rows of the batch, forward, loss, backward, quantise, layer by layer.
  *
- * Back-propagation runs in sections (buckets.h); after each section all lanes meet, and buckets may be ready. Lanes add to
- * `own` under a lock per stripe of exponent blocks; integer sums do not care about the order. */
+ * Back-propagation runs in sections (buckets.h); after each section all lanes meet, and buckets may be ready. Lanes add
+ * to `own` under a lock per stripe of exponent blocks; integer sums do not care about the order. */
 #include "node/train/work_internal.h"
 
 #include <assert.h>
@@ -199,7 +199,8 @@ codec_key(const struct part *part)
     return (uint32_t)(mix64_pair(step, of) >> 32);
 }
 
-/* Quantise some of a gradient and add it to own. `kept`: of a codec with memory, as exact_add_kept; else NULL, and g. */
+/* Quantise some of a gradient and add it to own. `kept`: of a codec with memory, as exact_add_kept; else NULL, and
+ * g. */
 static void
 add_range(struct part *part, size_t first, const float *g, float *kept, size_t n)
 {
@@ -389,8 +390,8 @@ local_sgd_wave(struct work *work)
     }
 }
 
-/* The shards of a part into the ledger. Where they share a checksum, the first has that of them all; so has the first part of
- * the lane of what was added together. `at`: its first sample. */
+/* The shards of a part into the ledger. Where they share a checksum, the first has that of them all; so has the first
+ * part of the lane of what was added together. `at`: its first sample. */
 static void
 enter_part(const struct part *part, size_t at, int32_t *slots)
 {

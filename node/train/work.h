@@ -57,8 +57,9 @@ void work_destroy(struct work **work);
 const struct core_bucket *work_buckets(const struct work *work, size_t *count);
 size_t work_vector_count(const struct work *work);
 
-/* With a codec that has a memory: may this node compute these shards of the state's next round? As feedback_open; call it before
- * work_round. And `next` was made of `now`, or what was left out so far is void: as feedback_applied and feedback_drop. */
+/* With a codec that has a memory: may this node compute these shards of the state's next round? As feedback_open; call
+ * it before work_round. And `next` was made of `now`, or what was left out so far is void: as feedback_applied and
+ * feedback_drop. */
 int work_open(struct work *work, const struct state *state, uint64_t shards);
 void work_applied(struct work *work, const struct state *next, const struct state *now,
                   const struct state_event *event);

@@ -1,5 +1,5 @@
-/* work_evaluate.c - loss and accuracy over the test part, shard by shard, so that the sums do not depend on who computes
- * which. */
+/* work_evaluate.c - loss and accuracy over the test part, shard by shard, so that the sums do not depend on who
+ * computes which. */
 #include "node/train/work_internal.h"
 
 #include <assert.h>

@@ -123,8 +123,8 @@ size_t work_shard_rows(const struct work *work, unsigned shard);
 
 /* What quantises the gradients of a part and adds them to own. */
 struct nn_sink work_sink(struct part *part);
-/* Is the next round a step of a codec with memory? Then parts keep what the sink gets, and it is added when whole tensors, elements
- * [first, first + n), are there. */
+/* Is the next round a step of a codec with memory? Then parts keep what the sink gets, and it is added when whole
+ * tensors, elements [first, first + n), are there. */
 bool work_remembers(const struct work *work, const struct state *state);
 void work_add_kept(struct part *part, size_t first, size_t n);
 /* As work_open, of a range of the parameters. */

@@ -122,8 +122,8 @@ find_slot(const struct stage *stage, unsigned shard)
     return NULL;
 }
 
-/* That of before if the shard is computed again. A new one is made when more wait than the schedule has: after a stage began
- * again. NULL: not enough memory. */
+/* That of before if the shard is computed again. A new one is made when more wait than the schedule has: after a stage
+ * began again. NULL: not enough memory. */
 static struct slot *
 take_slot(struct work *work, struct stage *stage, unsigned shard)
 {
@@ -211,8 +211,8 @@ struct item {
     size_t rows, words, floats;
 };
 
-/* Of the lane's shard, from `row` on as many as are in its pass. With `gradient` it crosses the cut above the stage, else that
- * below. */
+/* Of the lane's shard, from `row` on as many as are in its pass. With `gradient` it crosses the cut above the stage,
+ * else that below. */
 static struct item
 item_of(const struct work *work, size_t stage, bool gradient, const struct lane *lane, uint64_t row)
 {

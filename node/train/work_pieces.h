@@ -1,16 +1,16 @@
 /* work_pieces.h - computes a round in pieces, when the model is divided into stages (mesh/core/pipeline/schedule.h).
  *
- * One shard goes through the layers of one stage at a time, with all threads. What a stage needs and gives lies in items,
- * and its gradients are added to own as in work_round: summed over all stages and nodes, gradients and tail are those of
- * work_round, bit for bit. Each stage enters its shards in its own ledger. Only the number of bad shards may be larger:
- * each stage that finds one counts it. Exact mode, one step a round.
+ * One shard goes through the layers of one stage at a time, with all threads. What a stage needs and gives lies in
+ * items, and its gradients are added to own as in work_round: summed over all stages and nodes, gradients and tail are
+ * those of work_round, bit for bit. Each stage enters its shards in its own ledger. Only the number of bad shards may
+ * be larger: each stage that finds one counts it. Exact mode, one step a round.
  *
  *     stage s   FORWARD          item (s, shard, 0) -> item (s + 1, shard, 0), of the last stage the loss
  *               BACKWARD         item (s, shard, 1) -> item (s - 1, shard, 1), and gradients of weights
  *               INPUT, WEIGHT    the same in two pieces. INPUT has those gradients of weights that cannot wait
  *
- * An evaluation has only FORWARD. A shard of the test part goes through a stage in the same chunks of rows as in work_round, one after
- * the other, and the last stage adds its sums as there.
+ * An evaluation has only FORWARD. A shard of the test part goes through a stage in the same chunks of rows as in
+ * work_round, one after the other, and the last stage adds its sums as there.
  *
  * A shard takes a pass with its forward and gives it back with the gradient of its weights, or when it is not held any
  * more. Passes are made when a plan comes, as many as schedule_room says, and kept while the stages stay the same. */
@@ -31,8 +31,8 @@ struct work_stages {
     /* The first stage and the last one share a weight, and are on the same node. The pass of the last one is kept for
      * the first one, whose back-propagation of a shard comes after that of the last one. */
     bool tied;
-    /* Item (stage, shard, gradient) is at items + core_item_at(..) * item_words: rows of the shard, in an evaluation of the test part,
-     * each of nn_cut_words: floats, or packed by bf16.h. `stage` is the one that reads it. */
+    /* Item (stage, shard, gradient) is at items + core_item_at(..) * item_words: rows of the shard, in an evaluation of
+     * the test part, each of nn_cut_words: floats, or packed by bf16.h. `stage` is the one that reads it. */
     int32_t *items;
     size_t item_words;
 };
@@ -40,17 +40,18 @@ struct work_stages {
 struct work_piece {
     enum schedule_kind kind;
     unsigned stage, shard;
-    /* The first one of this stage that adds to own, or to what the last stage of an evaluation counts: what the stage has
-     * added before is void. */
+    /* The first one of this stage that adds to own, or to what the last stage of an evaluation counts: what the stage
+     * has added before is void. */
     bool fresh;
     uint64_t held; /* shards of this stage whose activations are needed: others are dropped */
 };
 
-/* Where tests let a piece take longer, and bits of the state flip (proto/fail.h): before work_piece. A whole backward is as long
- * as a gradient of the input and one of the weights, and comes here as often. */
+/* Where tests let a piece take longer, and bits of the state flip (proto/fail.h): before work_piece. A whole backward
+ * is as long as a gradient of the input and one of the weights, and comes here as often. */
 void work_piece_point(const struct state *state, enum schedule_kind kind);
 /* Computes a piece of the state's next round. Returns 0, or -ENOMEM if there is no memory for the
- * activations of this plan, or for what its codec leaves out of gradients: nothing was computed; or -ENODATA, as work_open; or
+ * activations of this plan, or for what its codec leaves out of gradients: nothing was computed; or -ENODATA, as
+ * work_open; or
  * -EBADMSG if the parameters have changed in memory, and what the piece gives to another stage with them. */
 int work_piece(struct work *work, const struct state *state, const struct work_stages *stages,
                const struct work_piece *piece, int32_t *own);

@@ -4,8 +4,9 @@
  *
  * A round here is: told to compute, all buckets complete at once, sum committed, applied. What it times
  * is round to round, so it counts everything that happens between two steps of a training. A round that was not
- * summed by all RANKS ends the program with status 1, for its time says nothing. Prints the line of measure.h; BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_SERVERS=n servers (65: auto), BENCH_INTERFACE others
- * than lo. */
+ * summed by all RANKS ends the program with status 1, for its time says nothing. Prints the line of measure.h;
+ * BENCH_CHUNK=elements and BENCH_DIRECT=bytes try other cuts, BENCH_SERVERS=n servers (65: auto), BENCH_INTERFACE
+ * others than lo. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,7 +40,8 @@ log_line(void *ctx, int level, const char *line)
         fprintf(stderr, "%d: %s\n", (int)level, line);
 }
 
-/* About normally distributed, as gradients are: with 4 ranks a group of 128 needs 25 bits of a contribution, 27 of the sum. */
+/* About normally distributed, as gradients are: with 4 ranks a group of 128 needs 25 bits of a contribution, 27 of the
+ * sum. */
 static int32_t
 element(size_t i)
 {

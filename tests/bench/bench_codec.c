@@ -1,8 +1,9 @@
-/* bench_codec.c - what a codec costs on one core, and how short it is: a gradient of normally distributed numbers becomes a packed
- * body, as a member sends it, and that becomes floats again, as at its end.
+/* bench_codec.c - what a codec costs on one core, and how short it is: a gradient of normally distributed numbers
+ * becomes a packed body, as a member sends it, and that becomes floats again, as at its end.
  *
- *     CODEC,name,share,encode,decode,both        of 1 MiB of floats: bytes of the body as share of them; and speeds as share of
- *                                                that of memcpy of the floats, medians of interleaved rounds */
+ *     CODEC,name,share,encode,decode,both        of 1 MiB of floats: bytes of the body as share of them; and speeds as
+ *                                                share of that of memcpy of the floats, medians of interleaved
+ *                                                rounds */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
  *
  *     own     our own library (nn/arithmetic/product.h); packing counts
  *     blas    sgemm of OpenBLAS, with the kernel that OPENBLAS_CORETYPE names
- *     KIND    of C[M, N] = A B with depth K: nt: A [M, K], B [N, K] (forward of a dense layer); nn: B [K, N] (gradient of
- *             its inputs); tn: A [K, M], B [K, N] (gradient of its weights). tq: the same gradient as we train with it: of
- *             PARTS shards, each rounded to integers, which are added up (product_sum). OpenBLAS has no such thing: for
- *             it tq is tn, over all shards at once
+ *     KIND    of C[M, N] = A B with depth K: nt: A [M, K], B [N, K] (forward of a dense layer); nn: B [K, N] (gradient
+ *             of its inputs); tn: A [K, M], B [K, N] (gradient of its weights). tq: the same gradient as we train with
+ *             it: of PARTS shards, each rounded to integers, which are added up (product_sum). OpenBLAS has no such
+ *             thing: for it tq is tn, over all shards at once
  *
  * Prints the kernel, then for each shape the best and the median speed in GFLOP/s:
  *

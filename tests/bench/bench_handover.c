@@ -3,9 +3,10 @@
  *     bench_handover RANK GROUP            two processes with one GROUP meet, with the calls that a trainer uses
  *     bench_handover RANK PORT HOST        the same bytes there and back on one TCP connection; rank 0 listens on HOST
  *
- * Two stages, one shard, pieces that compute nothing: from the end of the first stage's forward to its backward an item goes
- * there and its gradient comes back, and the second stage is asked for two pieces. Rank 0 prints half of that as the line
- * of measure.h; the rank with the first stage measures. BENCH_BYTES (1 MiB), BENCH_ROUNDS, BENCH_INTERFACE (lo). */
+ * Two stages, one shard, pieces that compute nothing: from the end of the first stage's forward to its backward an item
+ * goes there and its gradient comes back, and the second stage is asked for two pieces. Rank 0 prints half of that as
+ * the line of measure.h; the rank with the first stage measures. BENCH_BYTES (1 MiB), BENCH_ROUNDS, BENCH_INTERFACE
+ * (lo). */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,9 +1,10 @@
-/* bench_steptime.c - what steptime.h predicts for equal stages, one on each member, beside which real nodes are measured.
+/* bench_steptime.c - what steptime.h predicts for equal stages, one on each member, beside which real nodes are
+ * measured.
  *
  *     bench_steptime gpipe|1f1b|zb STAGES SHARDS PIECE_US [BYTES BYTES_PER_S SUMS_US]
  *
- * A forward, a gradient of the input and one of the weights take PIECE_US each; a shard takes BYTES to the next stage and as
- * many back; after the last piece of a stage its sum takes SUMS_US. Prints
+ * A forward, a gradient of the input and one of the weights take PIECE_US each; a shard takes BYTES to the next stage
+ * and as many back; after the last piece of a stage its sum takes SUMS_US. Prints
  *
  *     ST,step_us,idle         idle: share of the time to the end of the last piece */
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* fail.c - the table of points and what rules do at them: see proto/fail.h. Only `make failpoints` builds and links it. */
+/* fail.c - the table of points and what rules do at them: see proto/fail.h. Only `make failpoints` builds and links
+ * it. */
 #include "proto/fail.h"
 
 #include <ctype.h>

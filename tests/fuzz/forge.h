@@ -1,7 +1,7 @@
 /* forge.h - changes one field of a message to another value that the decoder lets pass, whatever the type is.
  *
- * messages.def lists all fields with their limits, so nothing here knows any type. Fields of list items count, too; texts
- * do not. What breaks a rule about several fields is for the caller to refuse. */
+ * messages.def lists all fields with their limits, so nothing here knows any type. Fields of list items count, too;
+ * texts do not. What breaks a rule about several fields is for the caller to refuse. */
 #ifndef FUZZ_FORGE_H
 #define FUZZ_FORGE_H
 

@@ -1,7 +1,7 @@
 /* free.h - for fuzz_free.c: the world of its cores, their wires, and the trainers of push and gossip.
  *
- * What a core sends becomes a letter; the newest ones are remembered. The trainers compute nothing that makes sense. They
- * demand that the core asks for nothing out of turn. */
+ * What a core sends becomes a letter; the newest ones are remembered. The trainers compute nothing that makes sense.
+ * They demand that the core asks for nothing out of turn. */
 #ifndef FUZZ_FREE_H
 #define FUZZ_FREE_H
 

@@ -1,10 +1,10 @@
-/* fuzz_bodies.c - the trainers of all ways, and bodies that no trainer makes: pushed gradients, copies and values of ranges,
- * totals, values of gossip. The core lets each pass whose size and check fit.
+/* fuzz_bodies.c - the trainers of all ways, and bodies that no trainer makes: pushed gradients, copies and values of
+ * ranges, totals, values of gossip. The core lets each pass whose size and check fit.
  *
- * The first byte chooses the optimizer, the gradients of an update, and what else a job may ask for. The rest is a list of
- * actions, each a byte and its arguments. A body is a few bytes again and again, with others in some places. Whatever comes:
- * no assertion fails, owner and backup get the same bits, a step ends, and what is kept could be saved and loaded: exponents
- * are within their limits, and a node that is sent the state takes it. */
+ * The first byte chooses the optimizer, the gradients of an update, and what else a job may ask for. The rest is a list
+ * of actions, each a byte and its arguments. A body is a few bytes again and again, with others in some places.
+ * Whatever comes: no assertion fails, owner and backup get the same bits, a step ends, and what is kept could be saved
+ * and loaded: exponents are within their limits, and a node that is sent the state takes it. */
 #include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
  * The first byte chooses the engine, the
  * second its modes. The rest is a list of actions (see `actions`), each a byte and its arguments. Cores talk to one
  * another, so a few bytes of calm bring them far; the other actions lose, repeat, reorder and forge what they send, cut
- * lines, restart nodes and let them be late. Forged messages and bodies have a check that fits, if the bytes want it so.
- * Nothing is promised then but this: no assertion of a core fails, its invariants hold after each event (judged.h), it asks
- * its trainer for nothing out of turn, takes no ticket twice, and gives all memory back. Bodies have exactly their size,
- * for sanitizers. */
+ * lines, restart nodes and let them be late. Forged messages and bodies have a check that fits, if the bytes want it
+ * so. Nothing is promised then but this: no assertion of a core fails, its invariants hold after each event (judged.h),
+ * it asks its trainer for nothing out of turn, takes no ticket twice, and gives all memory back. Bodies have exactly
+ * their size, for sanitizers. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* fuzz_replay.c - what several journals say together. Bytes choose records that each alone could be a node's, with few
  * nodes, numbers and histories, so that they meet, contradict one another and go round in circles. The replay's readers
- * (replay_index.h, replay_pieces.h, replay_cover.h, replay_staleness.h) refuse them with one printable line, or what they
- * found holds together, and values go where it says (replay_flows.c). */
+ * (replay_index.h, replay_pieces.h, replay_cover.h, replay_staleness.h) refuse them with one printable line, or what
+ * they found holds together, and values go where it says (replay_flows.c). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,7 +283,8 @@ check_pieces(const struct replay_pieces *pieces)
     must(reads == pieces->read_count, "a step is missing");
 }
 
-/* The values go where the journals say, as far as they can: what waits for something that never comes is only left over. */
+/* The values go where the journals say, as far as they can: what waits for something that never comes is only left
+ * over. */
 static void
 do_event(struct replay *r, struct actor *a, bool *done)
 {

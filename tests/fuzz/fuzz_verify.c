@@ -1,5 +1,5 @@
-/* fuzz_verify.c - job.json, result.json, a line of metrics.jsonl and one of pieces.jsonl, in bytes that nobody chose: decoded within
- * their limits, or refused with one printable line. */
+/* fuzz_verify.c - job.json, result.json, a line of metrics.jsonl and one of pieces.jsonl, in bytes that nobody chose:
+ * decoded within their limits, or refused with one printable line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

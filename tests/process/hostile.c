@@ -1,10 +1,10 @@
-/* hostile.c - a member that lies: the program, linked with -Wl,--wrap for the two functions that give messages of the engine
- * push, or items of stages, to a connection. For test_hostile.sh and test_stages_hostile.sh.
+/* hostile.c - a member that lies: the program, linked with -Wl,--wrap for the two functions that give messages of the
+ * engine push, or items of stages, to a connection. For test_hostile.sh and test_stages_hostile.sh.
  *
- * It takes part as any node does. Beside each true message it sends false ones, of all kinds that fit, with a right check
- * where the lie is not the check itself. When all kinds were sent LIES_EACH times it prints a line. It does not lie in what
- * it is entrusted with: to the backup of a range that it owns, and about leases where it leads (PROTOCOL.md says what such
- * lies do). */
+ * It takes part as any node does. Beside each true message it sends false ones, of all kinds that fit, with a right
+ * check where the lie is not the check itself. When all kinds were sent LIES_EACH times it prints a line. It does not
+ * lie in what it is entrusted with: to the backup of a range that it owns, and about leases where it leads (PROTOCOL.md
+ * says what such lies do). */
 #include <stdio.h>
 #include <string.h>
 
@@ -124,8 +124,8 @@ lie_about_value(void *ctx, unsigned link, const struct proto_value *value, const
     count(OTHER_VALUE);
 }
 
-/* Kinds of lies about items. The check is right, but not of one item that is taken for another: other values in an item that the
- * member is to send are a lie that nobody can know, as with a gradient. */
+/* Kinds of lies about items. The check is right, but not of one item that is taken for another: other values in an item
+ * that the member is to send are a lie that nobody can know, as with a gradient. */
 enum { ITEM_LIES = 11, ITEM_LIES_EACH = 20 };
 
 static void

@@ -120,7 +120,8 @@ TEST(sums_never_change)
     }
 }
 
-/* The fast modes die out first: the rate is that of the later half of the phases, as far as remainders do not matter. */
+/* The fast modes die out first: the rate is that of the later half of the phases, as far as remainders do not
+ * matter. */
 static double
 rate(const struct gossip_graph *graph, unsigned n)
 {

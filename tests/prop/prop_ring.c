@@ -81,8 +81,8 @@ random_servers(struct rings *rings, struct rand *rand)
     }
 }
 
-/* What comes of plan 1 is run to its end, or breaks off, and three more plans of fewer members follow, while its messages
- * are still under way. All get the plain sum. `servers`: members serve, and others do in the next plan. */
+/* What comes of plan 1 is run to its end, or breaks off, and three more plans of fewer members follow, while its
+ * messages are still under way. All get the plain sum. `servers`: members serve, and others do in the next plan. */
 static void
 run_random(struct rand *rand, unsigned fewest, bool servers, bool breaks_off)
 {
@@ -139,8 +139,8 @@ TEST(survivors_of_servers_get_the_same_sum)
         run_random(&rand, 2, true, true);
 }
 
-/* Some buckets to each stage; its members serve, or go round their own ring. Two stages may be held by the same ones, as those
- * of tied weights are. */
+/* Some buckets to each stage; its members serve, or go round their own ring. Two stages may be held by the same ones,
+ * as those of tied weights are. */
 static void
 random_stages(struct rings *rings, unsigned members, struct rand *rand)
 {
@@ -166,7 +166,8 @@ random_stages(struct rings *rings, unsigned members, struct rand *rand)
     }
 }
 
-/* Members of a stage sum its buckets, all sum the last one; and again with other stages, after a plan that broke off. */
+/* Members of a stage sum its buckets, all sum the last one; and again with other stages, after a plan that broke
+ * off. */
 TEST(each_stage_sums_its_own_buckets)
 {
     struct rand rand = {6};

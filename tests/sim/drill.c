@@ -1,9 +1,9 @@
 /* drill.c - one fault in an otherwise quiet run: how long until the others go on?
  *
- * The fault comes while the nodes meet, or soon after: most have begun alone, and join one another. So after a crash, which
- * ends connections at once, the leader may wait once for those who are about to join (CORE_WAIT_US), and its plan for what
- * they say of one another (CORE_HEARTBEAT_US). One in a hundred may take as long as both; more only who must be starved, or be
- * refused by who has no log, before it finds another way. */
+ * The fault comes while the nodes meet, or soon after: most have begun alone, and join one another. So after a crash,
+ * which ends connections at once, the leader may wait once for those who are about to join (CORE_WAIT_US), and its plan
+ * for what they say of one another (CORE_HEARTBEAT_US). One in a hundred may take as long as both; more only who must
+ * be starved, or be refused by who has no log, before it finds another way. */
 #include <stdlib.h>
 
 #include "tests/sim/run.h"

@@ -1,7 +1,7 @@
 /* gossip.c - the engine gossip: what the trainer of each node does when its core asks for it.
  *
- * Each seed draws a graph and a method, and half of those that average a codec. A trainer takes a while for an update, which depends on the node, the step, its
- * shards and the values it was given. Bits flip on the way, not in memory. A
+ * Each seed draws a graph and a method, and half of those that average a codec. A trainer takes a while for an update,
+ * which depends on the node, the step, its shards and the values it was given. Bits flip on the way, not in memory. A
  * checkpoint is on the disk at once, or, one in eight, never. */
 #include <inttypes.h>
 #include <string.h>
@@ -51,8 +51,8 @@ slow_journals(const struct sim *sim)
     return mix64_pair(sim->seed, 0x515c) % 4 == 0;
 }
 
-/* In one of sixteen schedules, nodes restart again and again while messages are on long ways, which reach who has the port
- * then. */
+/* In one of sixteen schedules, nodes restart again and again while messages are on long ways, which reach who has the
+ * port then. */
 static void
 restarts(struct sim *sim, uint64_t draw)
 {

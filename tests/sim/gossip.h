@@ -1,5 +1,5 @@
-/* gossip.h - what the files of the engine gossip share: gossip.c has the trainer, gossip_judge.c and gossip_verdict.c the
- * oracle, gossip_mute.c a node that does not answer. */
+/* gossip.h - what the files of the engine gossip share: gossip.c has the trainer, gossip_judge.c and gossip_verdict.c
+ * the oracle, gossip_mute.c a node that does not answer. */
 #ifndef SIM_GOSSIP_H
 #define SIM_GOSSIP_H
 

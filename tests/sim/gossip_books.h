@@ -1,11 +1,12 @@
-/* gossip_books.h - what the files of the oracle of gossip share: gossip_judge.c keeps the books, gossip_verdict.c says what
- * must follow from them. */
+/* gossip_books.h - what the files of the oracle of gossip share: gossip_judge.c keeps the books, gossip_verdict.c says
+ * what must follow from them. */
 #ifndef SIM_GOSSIP_BOOKS_H
 #define SIM_GOSSIP_BOOKS_H
 
 #include "tests/sim/gossip.h"
 
-/* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go on: 24 edges,
+/* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go
+ * on: 24 edges,
  * 4 ranges and two or three phases a step are some 30,000; three quarters of the places are used. */
 enum { VALUES = 32, PARTS = 32, RECORDS = 1 << 16 };
 

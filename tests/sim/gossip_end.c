@@ -1,5 +1,5 @@
-/* gossip_end.c - nodes that are told to end (Ctrl-C), one or all of them, while the network is quiet: each saves a snapshot before
- * it goes, and those that stay go on to one result. */
+/* gossip_end.c - nodes that are told to end (Ctrl-C), one or all of them, while the network is quiet: each saves a
+ * snapshot before it goes, and those that stay go on to one result. */
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/sim/gossip.h"

@@ -1,8 +1,8 @@
 /* gossip_judge.c - the oracle of the engine gossip: it keeps the books of all values.
  *
- * It follows the journal of each node with arithmetic of its own: whatever a core says that it did is done here, too, and
- * after each event the core must have the values and weights that follow. A flow must be the one that the values of its
- * two ends give, with the weight of the graph; it is taken once, by whom it was given to, as it was given. When
+ * It follows the journal of each node with arithmetic of its own: whatever a core says that it did is done here, too,
+ * and after each event the core must have the values and weights that follow. A flow must be the one that the values of
+ * its two ends give, with the weight of the graph; it is taken once, by whom it was given to, as it was given. When
  * values go into the last mean, nothing is under way to them. gossip_verdict.c says what must be so at the end. */
 #include <inttypes.h>
 #include <string.h>

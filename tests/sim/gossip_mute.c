@@ -1,8 +1,8 @@
 /* gossip_mute.c - a node stays connected and its values go astray: neighbours wait for what never comes.
  *
- * Every sixth seed. The network is quiet, and nobody is killed. After a while no ASK and no FLOW leaves one node, or none
- * reaches it, or both, while its heartbeats come as before. Later it is as it was. The others may not stop for longer than
- * promised, and at the end all have one result. */
+ * Every sixth seed. The network is quiet, and nobody is killed. After a while no ASK and no FLOW leaves one node, or
+ * none reaches it, or both, while its heartbeats come as before. Later it is as it was. The others may not stop for
+ * longer than promised, and at the end all have one result. */
 #include <string.h>
 
 #include "proto/mix.h"

@@ -1,6 +1,6 @@
-/* gossip_verdict.c - the oracle of the engine gossip: what must follow from its books (gossip_judge.c). What members save
- * for a checkpoint fits together; after each event a core has what its journal says; at the end nothing is lost or counted
- * twice, and all have one result. */
+/* gossip_verdict.c - the oracle of the engine gossip: what must follow from its books (gossip_judge.c). What members
+ * save for a checkpoint fits together; after each event a core has what its journal says; at the end nothing is lost or
+ * counted twice, and all have one result. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -43,8 +43,8 @@ begin_snapshot(struct sim *sim, const struct sim_node *node, uint64_t name)
     }
 }
 
-/* What the members save fits together: what each has is what it had when the first one saved. So the sum over those that
- * begin with it is that of then, without the others'. */
+/* What the members save fits together: what each has is what it had when the first one saved. So the sum over those
+ * that begin with it is that of then, without the others'. */
 void
 sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
                        const struct gossip_saved *saved)

@@ -1,17 +1,17 @@
-/* inexact.c - the engine rounds with train.exact: no: what a member adds depends on which shards it computed together, as
- * sums of floats do.
+/* inexact.c - the engine rounds with train.exact: no: what a member adds depends on which shards it computed together,
+ * as sums of floats do.
  *
- * So there is no reference. Nodes that train apart come to different states, none of which is wrong. The oracle remembers
- * which sums and states came about, and asks:
+ * So there is no reference. Nodes that train apart come to different states, none of which is wrong. The oracle
+ * remembers which sums and states came about, and asks:
  *
  *     of a sum       it is that of all shards but for what rounding adds; all members of a plan begin a round with one
  *                    state and commit one sum
  *     of a follower  it commits a sum that the members of a plan have made of the same state
- *     of a state     somebody came to it by a sum that was right; its counters say that each shard of each round was added
- *                    exactly once
+ *     of a state     somebody came to it by a sum that was right; its counters say that each shard of each round was
+ *                    added exactly once
  *
- * Bits of contributions and states do not flip: who is right could not be told without a reference. No pages are asked for,
- * nobody audits, and no shards are pinned: a job refuses that with train.exact: no. */
+ * Bits of contributions and states do not flip: who is right could not be told without a reference. No pages are asked
+ * for, nobody audits, and no shards are pinned: a job refuses that with train.exact: no. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>

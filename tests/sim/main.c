@@ -6,19 +6,20 @@
  *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: by no
  *                                                                 stored seed
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
- *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from: staleness.c
+ *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from:
+ *                                                                 staleness.c
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
  *                                                                 nothing is said
- *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of them,
- *                                   too. Until it is told of another state, it may go on from it alone
+ *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of
+ *                                   them, too. Until it is told of another state, it may go on from it alone
  *     sim --many-flips ...          schedules of flipped bits alone, with eight times as many
  *     sim --staged ...              schedules with a model in stages alone, otherwise a third of those of rounds
  *     sim --coded ...               in all schedules sums are long until a codec begins; in some of them one node alone
  *                                   is said to be the fastest then
  *     sim --print FILE [--seed X]                                 a scenario's plain lines, see scenario.h
  *
- * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips, in
- * followers, too; then some schedules of each other engine, and its planted bugs. The schedules are others each day:
+ * Without options: some schedules, then the scenarios, the drills and the planted bugs; then schedules of many flips,
+ * in followers, too; then some schedules of each other engine, and its planted bugs. The schedules are others each day:
  * the first line says which, and DAY=N in the environment plays those of day N since 1970 again.
  *
  * A failure prints the one line that repeats it. Exit status 1 when something was wrong. */

@@ -120,8 +120,8 @@ network_header_set(struct sim *sim, struct sim_message *m, const struct proto_ms
         memcpy(m->frame, m->raw ? (const void *)msg : frame, m->frame_size);
 }
 
-/* Each caller has its own message: a core that reads one sends others, whose bits flip. Endpoints are only in messages that
- * no bit flips in; they stay valid until the next message is unpacked. */
+/* Each caller has its own message: a core that reads one sends others, whose bits flip. Endpoints are only in messages
+ * that no bit flips in; they stay valid until the next message is unpacked. */
 bool
 network_header(struct sim *sim, const struct sim_message *m, struct proto_msg *msg)
 {

@@ -1,8 +1,8 @@
 /* numbers.c - how the numbers of a round look: so that sums go over the network in all spellings of compress/packed.h.
  *
- * Each bucket of each round draws it: of 23, 16 or 8 bits and a sign, of 32 bits, few that are not zero, or none. In one of some
- * schedules the bucket that is ready last is wide: only whole blocks are written in Rice codes. All comes from numbers of its
- * own, and from the state. */
+ * Each bucket of each round draws it: of 23, 16 or 8 bits and a sign, of 32 bits, few that are not zero, or none. In
+ * one of some schedules the bucket that is ready last is wide: only whole blocks are written in Rice codes. All comes
+ * from numbers of its own, and from the state. */
 #include "compress/coding.h"
 #include "proto/mix.h"
 #include "tests/sim/sim.h"

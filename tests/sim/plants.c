@@ -12,8 +12,8 @@
  *
  * For the last two tests/unit/test_fetch.c shows that nothing comes of the first net's hole. No schedule finds
  * MUTANT_UNTOLD, which costs only time: tests/unit/test_divergence.c shows that the table of past states is behind it.
- * What comes of the following is so rare, or is so well mended by others, that one schedule in many thousands would show it.
- * Unit tests plant them:
+ * What comes of the following is so rare, or is so well mended by others, that one schedule in many thousands would
+ * show it. Unit tests plant them:
  *
  *     MUTANT_DIRECT_AGAIN, MUTANT_DRAIN_FENCE                       test_ring.c
  *     MUTANT_DEAD, MUTANT_STARVED, MUTANT_OFFER_VOTES               test_plan.c, test_fetch.c
@@ -22,9 +22,9 @@
  *     PUSH_HASTY                                                    test_push_parts.c
  *     MUTANT_GOSSIP_STALE, GOSSIP_GHOST                             test_gossip_give.c
  *
- * test_coding.c shows that the checksum of a sum tells of bugs of coding.h, and test_feedback.c plants those of residuals
- * in the program's; here the simulated trainer has them. A total for who follows has a checksum of its bytes alone: there
- * a width too small makes a wrong sum.
+ * test_coding.c shows that the checksum of a sum tells of bugs of coding.h, and test_feedback.c plants those of
+ * residuals in the program's; here the simulated trainer has them. A total for who follows has a checksum of its bytes
+ * alone: there a width too small makes a wrong sum.
  *
  * The budgets are some ten times what was needed when they were set, but no more than the 4,000 schedules of
  * make check where that is enough. A rare one has a seed that shows it, which takes no time. Each day one of them is

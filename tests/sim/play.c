@@ -7,8 +7,8 @@
  * nobody may be much slower than alone. States are judged against
  * the reference as always. Rounds last about 15 ms with four nodes, enough of them for the whole file.
  *
- * In a free way the engine is push or gossip. Its oracle judges, and a round is what a node computes at a time: a ticket,
- * or its shards of a step. */
+ * In a free way the engine is push or gossip. Its oracle judges, and a round is what a node computes at a time: a
+ * ticket, or its shards of a step. */
 #include <inttypes.h>
 #include <string.h>
 

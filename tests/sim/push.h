@@ -1,5 +1,6 @@
-/* push.h - what the files of the simulated engine push share: push.c has the trainer, push_replay.c computes a run again
- * from its journal, push_judge.c judges. The journal is what the trainers of all nodes noted, those that died included. */
+/* push.h - what the files of the simulated engine push share: push.c has the trainer, push_replay.c computes a run
+ * again from its journal, push_judge.c judges. The journal is what the trainers of all nodes noted, those that died
+ * included. */
 #ifndef SIM_PUSH_H
 #define SIM_PUSH_H
 
@@ -86,7 +87,8 @@ struct sim_push {
     /* The trainer of this node hangs when it has computed so often, for so long (UINT64_MAX: for ever). */
     unsigned hangs, hangs_after;
     uint64_t hangs_us;
-    /* These nodes are told to end, as with Ctrl-C: bitmap; those that were; after so many tickets; and when that was. */
+    /* These nodes are told to end, as with Ctrl-C: bitmap; those that were; after so many tickets; and when that
+     * was. */
     unsigned end, told;
     bool end_calm; /* nothing else happens */
     uint64_t end_ticket, end_us;

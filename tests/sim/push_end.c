@@ -1,5 +1,5 @@
-/* push_end.c - nodes that are told to end (Ctrl-C), one or all of them: each saves a snapshot and goes. When nothing else happens,
- * none goes without one, but who has forgotten what it held. */
+/* push_end.c - nodes that are told to end (Ctrl-C), one or all of them: each saves a snapshot and goes. When nothing
+ * else happens, none goes without one, but who has forgotten what it held. */
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/sim/push.h"
@@ -53,8 +53,8 @@ last_step(const struct sim *sim)
     return leased(sim) + config->per_step > config->tickets;
 }
 
-/* It was told to end when at most half of the run was leased, and all that nodes have in hand was not all of the rest: it
- * should have ended before the last ticket. */
+/* It was told to end when at most half of the run was leased, and all that nodes have in hand was not all of the rest:
+ * it should have ended before the last ticket. */
 static void
 judge_late(struct sim *sim, const struct sim_node *node)
 {

@@ -1,6 +1,6 @@
-/* push_hostile.c - a member that says anything: messages of the engine push with random fields, some of them right, from
- * a peer that has a session. Nothing is promised then but that no core fails an assertion or an invariant: in these
- * schedules nothing else is judged. */
+/* push_hostile.c - a member that says anything: messages of the engine push with random fields, some of them right,
+ * from a peer that has a session. Nothing is promised then but that no core fails an assertion or an invariant: in
+ * these schedules nothing else is judged. */
 #include <string.h>
 
 #include "mesh/core/internal.h"

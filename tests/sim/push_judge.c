@@ -1,7 +1,7 @@
-/* push_judge.c - the oracle of the engine push: no ticket is computed by two members of a group, none is taken twice by a
- * range, none is missing in the end unless owner and backup were lost together, copies of one history are equal bit for
- * bit, nobody computes beyond the bound of ssp, updates have the gradients they should, and the journals give the final
- * model. */
+/* push_judge.c - the oracle of the engine push: no ticket is computed by two members of a group, none is taken twice by
+ * a range, none is missing in the end unless owner and backup were lost together, copies of one history are equal bit
+ * for bit, nobody computes beyond the bound of ssp, updates have the gradients they should, and the journals give the
+ * final model. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -80,8 +80,8 @@ sim_push_judge_compute(struct sim *sim, const struct sim_node *node, uint64_t ti
                          node->index, ticket, step, t, r, config->bound);
 }
 
-/* With a bound, a range takes a ticket only after all tickets of the steps up to its own minus the bound. With bound 0 it
- * takes the steps one after the other, as bsp does. */
+/* With a bound, a range takes a ticket only after all tickets of the steps up to its own minus the bound. With bound 0
+ * it takes the steps one after the other, as bsp does. */
 static void
 judge_order(struct sim *sim, const struct sim_node *node, const struct push_taken *taken,
             const struct sim_push_copy *after)

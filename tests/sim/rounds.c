@@ -14,8 +14,8 @@ oracle(const struct sim *sim)
     return sim->profile.inexact ? &sim_inexact_oracle : &sim_rounds_oracle;
 }
 
-/* Where shards must not change hands, what a node keeps of its shards goes from round to round: their residuals. Where they may,
- * there is nothing to keep: that state is the one to go back to. */
+/* Where shards must not change hands, what a node keeps of its shards goes from round to round: their residuals. Where
+ * they may, there is nothing to keep: that state is the one to go back to. */
 static void
 keep(struct sim *sim, struct sim_node *node)
 {
@@ -332,8 +332,8 @@ returned(struct sim *sim, struct sim_node *node)
     core_on_returned(node->core, sim->now);
 }
 
-/* Who lost a member goes on; who came late counts once it computes together with others. Who watches when it commits next is
- * not timed, as in drill_begin. */
+/* Who lost a member goes on; who came late counts once it computes together with others. Who watches when it commits
+ * next is not timed, as in drill_begin. */
 static void
 drill_note(struct sim *sim, struct sim_node *node)
 {

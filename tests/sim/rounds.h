@@ -11,7 +11,8 @@ uint64_t sim_rounds_counted(const struct sim_profile *p,
                             unsigned c); /* shards that counter c counts */
 /* What a codec with memory left out of the gradients of a shard before this state; 0 where nothing waits. */
 uint64_t sim_rounds_residual(const struct sim *sim, const struct sim_state *state, unsigned shard);
-/* What a shard gives to an element of a bucket; and to all, beside what is in vector, with what somebody has as its residual. */
+/* What a shard gives to an element of a bucket; and to all, beside what is in vector, with what somebody has as its
+ * residual. */
 int32_t sim_rounds_gradient(const struct sim *sim, const struct sim_state *state, uint64_t round,
                             size_t bucket, unsigned shard, size_t element);
 void sim_rounds_add(const struct sim *sim, const struct sim_state *state, uint64_t round,

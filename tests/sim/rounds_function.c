@@ -3,9 +3,9 @@
  * state(t+1) = F(state(t), sum over shards). The gradient of a shard is a function of (state, shard, element), except
  * for the first elements, which count: element c gets 1 from each shard that is c modulo the number of counters, so
  * their sums are known beforehand. Which buckets a round exchanges is a function of the state, too, like an evaluation
- * that needs only the last one. Where shards must not change hands it also depends on a residual of each shard, a function of state
- * and shard that only who computed the shard in the round before has (node/train/feedback.h): any other one makes another sum. The
- * reference runs the same function without a mesh. */
+ * that needs only the last one. Where shards must not change hands it also depends on a residual of each shard, a
+ * function of state and shard that only who computed the shard in the round before has (node/train/feedback.h): any
+ * other one makes another sum. The reference runs the same function without a mesh. */
 #include <stdlib.h>
 #include <string.h>
 

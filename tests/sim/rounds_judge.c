@@ -1,5 +1,5 @@
-/* rounds_judge.c - the oracle of the engine rounds: every state is the reference's, every sum is its sum, each shard was
- * added exactly once, plans begin where they should, and in the end everybody has done all rounds. */
+/* rounds_judge.c - the oracle of the engine rounds: every state is the reference's, every sum is its sum, each shard
+ * was added exactly once, plans begin where they should, and in the end everybody has done all rounds. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,8 +57,8 @@ sim_rounds_told(const struct sim_node *node)
     return told;
 }
 
-/* It is noted here what came, whatever the core makes of it. Who goes back says so with a heartbeat, and what it said before is
- * void. */
+/* It is noted here what came, whatever the core makes of it. Who goes back says so with a heartbeat, and what it said
+ * before is void. */
 void
 sim_rounds_came(struct sim *sim, struct sim_node *node, unsigned from, const struct proto_msg *msg)
 {
@@ -98,9 +98,10 @@ is_source(const struct sim *sim, const struct sim_node *node)
     return has || !right;
 }
 
-/* It took the wrong state of a node, and nobody else had told it of that round before it began to. Others may have computed it meanwhile,
- * and be rounds ahead: as long as no message with the hash of their state before this round is the newest, the node
- * cannot compare. It must find out later. But who gave up a right state must not get a wrong one in its place. */
+/* It took the wrong state of a node, and nobody else had told it of that round before it began to. Others may have
+ * computed it meanwhile, and be rounds ahead: as long as no message with the hash of their state before this round is
+ * the newest, the node cannot compare. It must find out later. But who gave up a right state must not get a wrong one
+ * in its place. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
@@ -124,9 +125,10 @@ count_astray(const struct sim *sim, unsigned *up)
 }
 
 /* Nobody goes on from a wrong state together with others, or with a total of theirs, which names the right one. As long
- * as no message with the hash of the right state before this round has come while it was there, or is the newest, it has
- * nothing to compare. Then a node alone may go on, and when it is the leader and one node is faster than all, or among
- * those that took its state. It has strayed, with those who take its state, and they must have found out by the end. */
+ * as no message with the hash of the right state before this round has come while it was there, or is the newest, it
+ * has nothing to compare. Then a node alone may go on, and when it is the leader and one node is faster than all, or
+ * among those that took its state. It has strayed, with those who take its state, and they must have found out by the
+ * end. */
 void
 sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
 {
@@ -140,8 +142,8 @@ sim_rounds_judge_wrong(struct sim *sim, struct sim_node *node, uint64_t members)
     node->strayed = node->strayed || node->wrong;
 }
 
-/* A node that held the right state goes back: it must have that state again before it takes another one. What it was told
- * is void, as those who said it may go back, too. */
+/* A node that held the right state goes back: it must have that state again before it takes another one. What it was
+ * told is void, as those who said it may go back, too. */
 void
 sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
 {

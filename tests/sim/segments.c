@@ -1,8 +1,8 @@
-/* segments.c - in half of the schedules with stages nodes have room for a part of the model only: what they hold of a state, and
- * what the core may ask of a trainer then.
+/* segments.c - in half of the schedules with stages nodes have room for a part of the model only: what they hold of a
+ * state, and what the core may ask of a trainer then.
  *
- * Word 0 of a state is its name, as all know it: it comes of the last bucket. Word 1 + s is segment s, and comes of the buckets
- * of that segment. What a node does not hold is marked. */
+ * Word 0 of a state is its name, as all know it: it comes of the last bucket. Word 1 + s is segment s, and comes of the
+ * buckets of that segment. What a node does not hold is marked. */
 #include <inttypes.h>
 #include <string.h>
 

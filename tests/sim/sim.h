@@ -227,7 +227,8 @@ struct sim_node {
     bool strayed;         /* it did, where nobody could notice */
     uint64_t right_round; /* of its last right state */
     bool wrong;           /* it did, and nobody has noticed */
-    /* + 1; the newest round before which each other one told it the right state, as long as that one says nothing else */
+    /* + 1; the newest round before which each other one told it the right state, as long as that one says nothing
+     * else */
     uint64_t told[SIM_NODES_MAX];
     uint64_t told_there; /* of any of them, when it had come there itself, */
     uint64_t task_told;  /* or when it began to adopt a state */
@@ -243,8 +244,8 @@ struct sim_node {
     uint64_t gathered; /* of the last state, in the model's file */
     /* its shards in the plan of the round that it commits, and in that of the round before held_round; 0: none */
     uint64_t committing, held, held_round;
-    /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of this one,
-     * the round that it commits, + 1, and the state to go back to */
+    /* where shards must not change hands: for which it has what it keeps from round to round, what it has computed of
+     * this one, the round that it commits, + 1, and the state to go back to */
     uint64_t keeps[PROTO_STAGES_MAX], applies[PROTO_STAGES_MAX], computed, committing_from;
     uint64_t residual[PROTO_SHARDS_MAX]; /* of the shards of which it keeps a stage */
     struct sim_state span;
@@ -320,8 +321,8 @@ struct sim_play {
     uint64_t worst_gap_us, worst_join_us;
 };
 
-/* A quiet run with a slow member, or without it: how fast are the others? And one on slow lines, as it comes, with equal
- * shares, or with one node alone. */
+/* A quiet run with a slow member, or without it: how fast are the others? And one on slow lines, as it comes, with
+ * equal shares, or with one node alone. */
 enum sim_slow {
     SIM_SLOW_OFF,
     SIM_SLOW_PRESENT,
@@ -512,7 +513,8 @@ void repair_sent(struct sim *sim, const struct sim_node *from, const struct sim_
 /* numbers.c */
 /* How numbers look in this schedule; in some of them a bucket is wide. */
 void numbers_profile(struct sim *sim);
-/* How the numbers of a bucket look in the round that follows a state; and the number of an element, by what the gradient comes of. */
+/* How the numbers of a bucket look in the round that follows a state; and the number of an element, by what the
+ * gradient comes of. */
 unsigned numbers_look(const struct sim_profile *p, const struct sim_state *state, size_t bucket);
 int32_t numbers_of(unsigned look, uint64_t from, size_t element);
 /* A bulk message is sent. */

@@ -2,13 +2,14 @@
  *
  * The same quiet run twice: with the slow node, and without it. On average the others keep SLOW_SHARE percent of their
  * speed, and in no run less than SLOW_LEAST: these runs are short, and it takes a part of them to find out. All of them
- * end with the same state, and the slow one, too. In some there is a shard less than nodes: who watches takes the place of
- * the slow one.
+ * end with the same state, and the slow one, too. In some there is a shard less than nodes: who watches takes the place
+ * of the slow one.
  *
- * And three times on slow lines of all, and now and then one that is slower still, or a slow processor: as it comes, with
- * equal shares, and with one node alone. On average the mesh has LINES_SHARE percent of the speed of the better of these
- * two, and in no run less than LINES_LEAST. The leader settles: until the first is done there are no more plans than the
- * doubled rests of all but one node have room for. Who is left behind then may train alone between two tries to get a copy. */
+ * And three times on slow lines of all, and now and then one that is slower still, or a slow processor: as it comes,
+ * with equal shares, and with one node alone. On average the mesh has LINES_SHARE percent of the speed of the better of
+ * these two, and in no run less than LINES_LEAST. The leader settles: until the first is done there are no more plans
+ * than the doubled rests of all but one node have room for. Who is left behind then may train alone between two tries
+ * to get a copy. */
 #include "mesh/core/group/straggler.h"
 #include "tests/sim/run.h"
 
@@ -103,8 +104,8 @@ slow_passed(struct sim *sim, uint64_t first)
     return enough;
 }
 
-/* How long the first node needed for all rounds, and in how many plans each was by then, on average; 0 when something was
- * wrong. */
+/* How long the first node needed for all rounds, and in how many plans each was by then, on average; 0 when something
+ * was wrong. */
 static uint64_t
 first_done_us(struct sim *sim, uint64_t seed, enum sim_slow how, unsigned *plans)
 {

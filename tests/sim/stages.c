@@ -1,9 +1,9 @@
-/* stages.c - in a third of the schedules of the engine rounds the model may be cut into stages: where, what crosses a cut,
- * and how long each part takes.
+/* stages.c - in a third of the schedules of the engine rounds the model may be cut into stages: where, what crosses a
+ * cut, and how long each part takes.
  *
- * What crosses is a pure function of state, round, cut, shard and direction, as in the program: so whoever reads an item
- * knows what it must be, whoever made it. All comes from numbers of its own: the schedules without stages are what they
- * would be if there were none. */
+ * What crosses is a pure function of state, round, cut, shard and direction, as in the program: so whoever reads an
+ * item knows what it must be, whoever made it. All comes from numbers of its own: the schedules without stages are what
+ * they would be if there were none. */
 #include "tests/sim/stages.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* stages_hostile.c - a member that says anything about items: of another round, state, cut, shard or size, damaged, twice,
- * before they are due, and without being the neighbour who makes them. And it asks for any.
+/* stages_hostile.c - a member that says anything about items: of another round, state, cut, shard or size, damaged,
+ * twice, before they are due, and without being the neighbour who makes them. And it asks for any.
  *
  * Nothing of it may be taken for what it is not. Only a whole lie of a neighbour, which makes the item and gives wrong
  * words with their right check, could not be told from the truth; it is left out. */

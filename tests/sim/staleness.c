@@ -2,9 +2,9 @@
  *
  *     sim --staleness 60000,97000,151000 [--seeds 8]      three nodes, the time of a ticket of each in us
  *
- * Nothing fails, and nobody waits (async). It prints the histogram as meshnode verify --replay does for real nodes, so that
- * one can be compared with the other (tests/process/test_staleness.sh). The times should not be multiples of one another:
- * then all phases between the nodes come up, and not only those that they began with. */
+ * Nothing fails, and nobody waits (async). It prints the histogram as meshnode verify --replay does for real nodes, so
+ * that one can be compared with the other (tests/process/test_staleness.sh). The times should not be multiples of one
+ * another: then all phases between the nodes come up, and not only those that they began with. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

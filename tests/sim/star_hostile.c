@@ -1,7 +1,7 @@
-/* star_hostile.c - a member that sends servers what no member sends, beside what it must: a contribution or a total again,
- * with a body that does not fit its check, of other shards, in the place of another. Its own gradients are right, and a
- * server's totals are, too: of these nobody but an audit or the ledger could say that they are not. So whatever it sends, every
- * state must still be the reference's. */
+/* star_hostile.c - a member that sends servers what no member sends, beside what it must: a contribution or a total
+ * again, with a body that does not fit its check, of other shards, in the place of another. Its own gradients are
+ * right, and a server's totals are, too: of these nobody but an audit or the ledger could say that they are not. So
+ * whatever it sends, every state must still be the reference's. */
 #include "compress/check.h"
 #include "compress/coding.h"
 #include "mesh/core/internal.h"

@@ -1,7 +1,8 @@
 /* judged.h - the events of a core, each followed by the question whether its invariants hold (invariants.h).
  *
- * A test that includes this file instead of mesh/core/core.h, or tests/support/lone.h, calls core_on_tick and the others
- * as always. A core that is wrong after one of them aborts the test, with the event and the invariant on stderr. */
+ * A test that includes this file instead of mesh/core/core.h, or tests/support/lone.h, calls core_on_tick and the
+ * others as always. A core that is wrong after one of them aborts the test, with the event and the invariant on
+ * stderr. */
 #ifndef SUPPORT_JUDGED_H
 #define SUPPORT_JUDGED_H
 

@@ -27,6 +27,12 @@ if grep -lE '# *include <dlfcn' $(files nn node mesh) | grep -v 'nn/arithmetic/b
     echo "layers: only nn/arithmetic/blas.c loads a library" >&2
     bad=1
 fi
+# What a program writes (tests/golden) may be longer.
+if awk 'length > 120 { print FILENAME ":" FNR ": " length " columns"; long = 1 } END { exit !long }' \
+    $(git ls-files '*.[ch]' '*.def' ':!tests/golden'); then
+    echo "layers: no line is longer than 120 columns" >&2
+    bad=1
+fi
 tests/support/paths.sh || bad=1
 # Calls, records, names and the sum of them, from the sources; what mesh/core uses from outside, from the objects of a build.
 # shellcheck disable=SC2086 # --write or nothing

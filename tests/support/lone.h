@@ -38,7 +38,8 @@ struct lone_setup {
     uint64_t audit_share; /* the claims are bucket 0, and all buckets go directly */
     /* Plans may cut the model into two stages, the last one with bucket 0, and all buckets go directly. */
     bool stages;
-    /* core_stages.spans; NULL: the model cannot be cut. Else it has two segments: bucket 0 is of segment 1, bucket 1 of segment
+    /* core_stages.spans; NULL: the model cannot be cut. Else it has two segments: bucket 0 is of segment 1, bucket 1 of
+     * segment
      * 0. `holds`: which this node holds. */
     const struct core_span *spans;
     size_t span_count, block_size;

@@ -1,4 +1,5 @@
-/* made_up.h - for tests of gossip whose trainers compute nothing that makes sense: values, their hash, and a place to meet.
+/* made_up.h - for tests of gossip whose trainers compute nothing that makes sense: values, their hash, and a place to
+ * meet.
  *
  *     own[k] += made_up_value(seed, k)
  *     hash = made_up_hash(values, count)
@@ -38,8 +39,8 @@ struct made_up_meeting {
     unsigned here;
 };
 
-/* Waits until so many threads are here; nobody has computed before all are about to. Who is told late that the others train
- * would copy a neighbour. */
+/* Waits until so many threads are here; nobody has computed before all are about to. Who is told late that the others
+ * train would copy a neighbour. */
 static inline void
 made_up_meet(struct made_up_meeting *meeting, unsigned nodes)
 {

@@ -109,8 +109,8 @@ rising(uint64_t id, size_t i)
     return (first ? first : PROTO_PEERS_MAX) + i;
 }
 
-/* All shards dealt out to members with different ids, some perhaps left without. All hold all stages, or each stage but the last
- * is held by one member alone. */
+/* All shards dealt out to members with different ids, some perhaps left without. All hold all stages, or each stage but
+ * the last is held by one member alone. */
 static void
 fit_plan(struct source *from, struct proto_plan *plan)
 {

@@ -1,4 +1,5 @@
-/* mutant.h - plant bugs in the core and in codings, where they are linked from objects that have them: see proto/mutant.h.
+/* mutant.h - plant bugs in the core and in codings, where they are linked from objects that have them: see
+ * proto/mutant.h.
  *
  * It may also be included where they have none: then whatever is planted changes nothing. */
 #ifndef SUPPORT_MUTANT_H

@@ -6,10 +6,10 @@
  *     while (rings_waiting(rings) > 0)
  *         rings_deliver(rings, rand_below(&rand, rings_waiting(rings)));
  *
- * rings_plan divides the shards of each stage over the members that hold it. To its own buckets a member contributes the
- * vectors of its shards; to the last bucket, which all sum, the same if it holds the last stage, else its number. What it
- * does not hold is nonsense in its own vector, and is not looked at in its sum. Each connection keeps its order, as TCP
- * does. */
+ * rings_plan divides the shards of each stage over the members that hold it. To its own buckets a member contributes
+ * the vectors of its shards; to the last bucket, which all sum, the same if it holds the last stage, else its number.
+ * What it does not hold is nonsense in its own vector, and is not looked at in its sum. Each connection keeps its
+ * order, as TCP does. */
 #ifndef SUPPORT_RINGS_H
 #define SUPPORT_RINGS_H
 

@@ -1,5 +1,5 @@
-/* sums.h - gradients that are summed as integers in two ways: element by element with exact_add, and by a product in its
- * registers. Are sums, overflows and checksums equal?
+/* sums.h - gradients that are summed as integers in two ways: element by element with exact_add, and by a product in
+ * its registers. Are sums, overflows and checksums equal?
  *
  *     sums_begin(&sums, ...);
  *     for each part: sums_add(&sums.plain, part, first, g, n);

@@ -1,5 +1,5 @@
-/* test_align.c - rows of nodes whose clocks differ, put into one time. The rows are those of steps that steptime.h computes, so
- * the truth is known: each row is moved by what its clock says, and align has to find it out. */
+/* test_align.c - rows of nodes whose clocks differ, put into one time. The rows are those of steps that steptime.h
+ * computes, so the truth is known: each row is moved by what its clock says, and align has to find it out. */
 #include "node/commands/align.h"
 
 #include <errno.h>
@@ -96,7 +96,8 @@ TEST(clocks_of_other_machines_are_found_out)
     }
 }
 
-/* Two stages hand over all the time, in both directions: the place of their rows is known to about what a line takes. */
+/* Two stages hand over all the time, in both directions: the place of their rows is known to about what a line
+ * takes. */
 TEST(rows_that_hand_over_are_placed_closely)
 {
     static const int64_t ahead_us[] = {0, 123456789};

@@ -1,5 +1,5 @@
-/* test_codec.c - what codecs make of gradients: within their bits, right in the mean, the same with every instruction set, and what
- * they do about values that do not fit. */
+/* test_codec.c - what codecs make of gradients: within their bits, right in the mean, the same with every instruction
+ * set, and what they do about values that do not fit. */
 #include <math.h>
 
 #include "compress/check.h"
@@ -65,7 +65,8 @@ TEST(integers_are_within_their_bits)
     }
 }
 
-/* The mean of 10,000 draws is within six standard deviations of the gradient, for each element; that of one draw is 1/2 at most. */
+/* The mean of 10,000 draws is within six standard deviations of the gradient, for each element; that of one draw is 1/2
+ * at most. */
 static void
 mean_is_right(enum codec_kind kind)
 {
@@ -90,8 +91,8 @@ TEST(what_is_drawn_is_right_in_the_mean)
             mean_is_right((enum codec_kind)kind);
 }
 
-/* Of elements below the unit, Q is not zero with the chance |g| / unit, and then one unit: so the mean of its squares is |g| * unit
- * (Wangni et al., section 3; Wen et al., equation 3). */
+/* Of elements below the unit, Q is not zero with the chance |g| / unit, and then one unit: so the mean of its squares
+ * is |g| * unit (Wangni et al., section 3; Wen et al., equation 3). */
 TEST(elements_are_kept_in_proportion_to_their_size)
 {
     struct exact *exact = coded(CODEC_terngrad);
@@ -115,7 +116,8 @@ draw_normal(struct rand *rand, float deviation)
         g[i] = rand_normal(rand) * deviation;
 }
 
-/* A step of all shards, and what its sum makes of the exponents. Returns the share of elements of a shard that are not zero. */
+/* A step of all shards, and what its sum makes of the exponents. Returns the share of elements of a shard that are not
+ * zero. */
 static double
 step_adapts(const struct exact *exact, struct rand *rand, float deviation)
 {

@@ -31,8 +31,8 @@ draw(struct rand *rand, enum proto_coding coding, size_t n)
     return n * sizeof *x;
 }
 
-/* One in four elements is not zero and large: Rice codes are shorter, and what is written quickly has none, but the same elements.
- * Those of few or small elements it has. */
+/* One in four elements is not zero and large: Rice codes are shorter, and what is written quickly has none, but the
+ * same elements. Those of few or small elements it has. */
 TEST(quick_bodies_have_no_slow_codes)
 {
     uint64_t check, quick_check;

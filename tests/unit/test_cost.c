@@ -205,8 +205,8 @@ TEST(any_claims_have_a_time)
     assert_true(cost_round_us(&cost, 15) > 3600 * UINT64_C(1000000));
 }
 
-/* All members must agree, so these are numbers of the protocol: at 64 KiB and fewer, 68 kB among 3, 53 kB among 4, 35 kB
- * among 16. */
+/* All members must agree, so these are numbers of the protocol: at 64 KiB and fewer, 68 kB among 3, 53 kB among 4, 35
+ * kB among 16. */
 TEST(small_buckets_go_directly_only_where_that_pays)
 {
     enum { SMALL = 64 << 10 };

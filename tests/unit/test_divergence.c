@@ -348,8 +348,8 @@ TEST(who_was_accused_is_not_fetched_from)
 enum vote { NO_VOTE, KEPT, TIED, LOST };
 
 /* Node 5 has computed four rounds. Then 7 and 8 say that they had another state before the last one, and have computed
- * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is not here. `agreed`: all were heard
- * to have the same state before round 0. */
+ * since these rounds; 9 had ours, and has computed since `ours`, unless that is 9: it is not here. `agreed`: all were
+ * heard to have the same state before round 0. */
 static enum vote
 vote(uint64_t planted, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
 {
@@ -410,8 +410,8 @@ TEST(copies_of_a_state_are_not_taken_against_who_computed)
     lone_destroy(&lone);
 }
 
-/* Node 7 is wrong before round 1, and 8 and 9 have copied that. They go back first, and so compute themselves again: that makes
- * no witnesses of them of what they had. (Engine rounds, --staged, seed 2100181026 of the simulator.) */
+/* Node 7 is wrong before round 1, and 8 and 9 have copied that. They go back first, and so compute themselves again:
+ * that makes no witnesses of them of what they had. (Engine rounds, --staged, seed 2100181026 of the simulator.) */
 TEST(who_went_back_is_no_witness_of_its_copy)
 {
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});

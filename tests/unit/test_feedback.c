@@ -1,5 +1,5 @@
-/* test_feedback.c - what waits of a shard from step to step: it changes when a step is applied, not when a round is done again or
- * skipped; who did not compute a shard has it not; a span begins with nothing. */
+/* test_feedback.c - what waits of a shard from step to step: it changes when a step is applied, not when a round is
+ * done again or skipped; who did not compute a shard has it not; a span begins with nothing. */
 #include <errno.h>
 #include <math.h>
 

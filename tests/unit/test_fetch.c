@@ -528,7 +528,8 @@ TEST(a_packed_total_is_the_same_total)
     lone_destroy(&lone);
 }
 
-/* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on members. */
+/* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on
+ * members. */
 TEST(a_total_from_another_donor_begins_again_if_sums_are_inexact)
 {
     for (int inexact = 0; inexact < 2; inexact++) {
@@ -557,8 +558,8 @@ give_half(struct lone *lone, uint64_t block, uint64_t commit)
     say_bulk(lone, 7, &msg, half, sizeof half);
 }
 
-/* Node 7 went back between two blocks of a total, and computed the round again, perhaps with other members. Is the total
- * committed that has blocks of both? */
+/* Node 7 went back between two blocks of a total, and computed the round again, perhaps with other members. Is the
+ * total committed that has blocks of both? */
 static bool
 takes_two_halves(bool inexact, uint64_t planted)
 {
@@ -586,8 +587,8 @@ TEST(blocks_of_two_inexact_totals_are_not_put_together)
     assert_true(takes_two_halves(true, MUTANT_TWO_TOTALS));
 }
 
-/* Node 5 gave up its state before round 9, since node 7, now at round 12, had another one. Node 8, at round 9, may have the
- * one that was given up: it gives none before 7, which is far away, has answered. */
+/* Node 5 gave up its state before round 9, since node 7, now at round 12, had another one. Node 8, at round 9, may have
+ * the one that was given up: it gives none before 7, which is far away, has answered. */
 TEST(a_copy_is_not_of_the_state_that_was_given_up)
 {
     struct lone *lone = lone_new(
@@ -656,8 +657,8 @@ TEST(an_offer_of_what_we_have_gets_no_votes)
     assert_true(blocks_of_what_we_have(MUTANTS(MUTANT_OFFER_ROUND, MUTANT_OFFER_VOTES)) > 0);
 }
 
-/* A bit of ours flipped since, or one of its: as many have theirs as ours, so both go back, and nothing is taken from it
- * before the round is computed again. */
+/* A bit of ours flipped since, or one of its: as many have theirs as ours, so both go back, and nothing is taken from
+ * it before the round is computed again. */
 TEST(who_follows_one_of_another_state_stops)
 {
     struct lone *lone = following();

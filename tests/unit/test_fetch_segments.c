@@ -1,5 +1,5 @@
-/* test_fetch_segments.c - a node that holds a part of the model: what it takes from whom when it catches up, and how it gets
- * the rest at the end. Two segments; a state has a header and two vectors of both. */
+/* test_fetch_segments.c - a node that holds a part of the model: what it takes from whom when it catches up, and how it
+ * gets the rest at the end. Two segments; a state has a header and two vectors of both. */
 
 #include <xxhash.h>
 
@@ -115,7 +115,8 @@ meet(struct lone *lone, unsigned id, uint64_t holds)
     lone_meet(lone, id);
 }
 
-/* Node 5 holds the output's segment. Node 7 holds both, node 8 the input's alone; they are ahead, and have no totals. */
+/* Node 5 holds the output's segment. Node 7 holds both, node 8 the input's alone; they are ahead, and have no
+ * totals. */
 static struct lone *
 behind(void)
 {

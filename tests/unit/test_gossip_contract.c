@@ -1,8 +1,9 @@
-/* test_gossip_contract.c - how fast neighbours come to one another: nodes over real sockets on loopback that only average.
+/* test_gossip_contract.c - how fast neighbours come to one another: nodes over real sockets on loopback that only
+ * average.
  *
  * Each begins with other values, and its updates are 0. On a fixed graph the distance of all from their mean shrinks by
- * |lambda_2(W)| in each phase, the second largest eigenvalue of the matrix of weights (Xiao and Boyd, Systems and Control
- * Letters 2004). What was measured must agree within a tenth. */
+ * |lambda_2(W)| in each phase, the second largest eigenvalue of the matrix of weights (Xiao and Boyd, Systems and
+ * Control Letters 2004). What was measured must agree within a tenth. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -190,8 +191,8 @@ apart(const struct node *nodes, unsigned n, uint64_t plan, uint64_t phase)
     return sqrt(sum / (n * COUNT));
 }
 
-/* On a starved machine members are taken for silent: then there are several plans, not all are in each phase, or some came near to
- * one another before all were there. */
+/* On a starved machine members are taken for silent: then there are several plans, not all are in each phase, or some
+ * came near to one another before all were there. */
 static bool
 disturbed(const struct node *nodes, unsigned n)
 {

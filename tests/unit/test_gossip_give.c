@@ -1,5 +1,5 @@
-/* test_gossip_give.c - the giver's end of a flow: what it keeps until the taker says that it has it. And both ends, when a
- * message was for the process that had this node's port before. */
+/* test_gossip_give.c - the giver's end of a flow: what it keeps until the taker says that it has it. And both ends,
+ * when a message was for the process that had this node's port before. */
 #include "tests/support/mutant.h"
 #include "tests/support/test.h"
 
@@ -125,8 +125,8 @@ on_keep(void *ctx, struct core_frame *frame)
     (void)ctx, (void)frame;
 }
 
-/* Node 2 asks for a phase that this node is not in yet, with `size` bytes of values, and gets its answer when the phase begins:
- * is it a flow? */
+/* Node 2 asks for a phase that this node is not in yet, with `size` bytes of values, and gets its answer when the phase
+ * begins: is it a flow? */
 static bool
 gives_later(size_t size)
 {

@@ -1,7 +1,7 @@
 /* test_gossip_hostile.c - members of a gossip mesh send what no node sends, over real sockets on loopback, while they
  * train: flows again, out of order, of unknown links, with weights that overflow, of other sizes, damaged; answers
- * that nobody asked for; ASKs about what never was. Their own cores go on as they should. So nothing of it may count: at
- * the end all have one result, and that is to the last unit the mean of all beginnings and updates. */
+ * that nobody asked for; ASKs about what never was. Their own cores go on as they should. So nothing of it may count:
+ * at the end all have one result, and that is to the last unit the mean of all beginnings and updates. */
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>

@@ -43,7 +43,8 @@ TEST(a_node_that_heard_others_train_waits_for_nobody)
     core_destroy(&core);
 }
 
-/* Under load a node met the leader when that had begun already, and trained alone at once, as it had waited for so long. */
+/* Under load a node met the leader when that had begun already, and trained alone at once, as it had waited for so
+ * long. */
 TEST(a_node_that_waited_for_others_gives_their_leader_time_for_a_plan)
 {
     open_waiting();
@@ -74,8 +75,8 @@ follows(uint64_t counter)
     return gossip_plan_on_plan(&core->gossip.plan, core, 0, &plan);
 }
 
-/* A leader that did not see our session with it end repeats its plan. Schedule 90011211: with the old plan came the snapshot that
- * was named in it, older than those saved since, and both nodes waited for one another. */
+/* A leader that did not see our session with it end repeats its plan. Schedule 90011211: with the old plan came the
+ * snapshot that was named in it, older than those saved since, and both nodes waited for one another. */
 TEST(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others)
 {
     open_waiting();

@@ -1,5 +1,5 @@
-/* test_gossip_public.c - with a codec: both ends of a link have the same public copy of the taker's values, whatever is lost;
- * changes to another copy, and bodies that are none, get no flow; nothing of the values is lost. */
+/* test_gossip_public.c - with a codec: both ends of a link have the same public copy of the taker's values, whatever is
+ * lost; changes to another copy, and bodies that are none, get no flow; nothing of the values is lost. */
 #include "tests/support/mutant.h"
 #include "tests/support/test.h"
 
@@ -211,8 +211,8 @@ TEST(what_is_no_body_gets_no_flow_and_is_none)
     core_destroy(&giver);
 }
 
-/* A ring has two neighbours. The copies under way to this node stay; a third one is asked with all values and gets no copy, until a
- * flow has come. */
+/* A ring has two neighbours. The copies under way to this node stay; a third one is asked with all values and gets no
+ * copy, until a flow has come. */
 TEST(places_are_taken_again)
 {
     struct core *core = open_with(false);

@@ -1,4 +1,5 @@
-/* test_guard.c - a connection is ended when a message on it has no end, however busy the reader is, and no other one. */
+/* test_guard.c - a connection is ended when a message on it has no end, however busy the reader is, and no other
+ * one. */
 #include "mesh/net/actor_guard.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
-/* What stages give one another arrives once, whole and right: in any order of arrival, when nodes die and plans change in the
- * middle of a round, when lines break, bodies are damaged, and neighbours are a round ahead. Members compute in the order of
- * their schedules. */
+/* What stages give one another arrives once, whole and right: in any order of arrival, when nodes die and plans change
+ * in the middle of a round, when lines break, bodies are damaged, and neighbours are a round ahead. Members compute in
+ * the order of their schedules. */
 #include <stdio.h>
 
 #include "compress/check.h"
@@ -168,8 +168,8 @@ living_in(const struct world *w, unsigned group)
     return count;
 }
 
-/* Who can do the work of a dead one: another living one of its group. If it is alone with its stages, one that is alone with
- * others. Itself: there is none. */
+/* Who can do the work of a dead one: another living one of its group. If it is alone with its stages, one that is alone
+ * with others. Itself: there is none. */
 static unsigned
 heir_of(struct world *w, unsigned index)
 {
@@ -369,7 +369,8 @@ step(struct member *m)
     }
 }
 
-/* One dies, if another one can take its stages; or all lines to it break and come back. Then there is a new plan in the same round. */
+/* One dies, if another one can take its stages; or all lines to it break and come back. Then there is a new plan in the
+ * same round. */
 static void
 accident(struct world *w)
 {
@@ -509,8 +510,8 @@ asked(const struct world *w)
     return count;
 }
 
-/* Gives the first chunk, changed, and the rest as it is, with what is asked for; returns how often that was. Then the item is
- * there, but not before. */
+/* Gives the first chunk, changed, and the rest as it is, with what is asked for; returns how often that was. Then the
+ * item is there, but not before. */
 static size_t
 asks_with(void (*change)(struct handover_chunk *chunk, size_t *size), unsigned from)
 {

@@ -1,5 +1,5 @@
-/* test_holding.c - nodes choose which segments of a model they hold: never more than they have room for, together all of it, and
- * who comes later what one other node can give it. */
+/* test_holding.c - nodes choose which segments of a model they hold: never more than they have room for, together all
+ * of it, and who comes later what one other node can give it. */
 #include "mesh/core/group/group.h"
 #include "mesh/core/internal.h"
 #include "tests/support/rand.h"

@@ -227,8 +227,8 @@ TEST(an_honest_bomb_is_refused_by_its_size)
     free(head);
 }
 
-/* Resizing by the definition, in doubles: rows, rounded to bytes, then columns. A tie of the first rounding may fall the
- * other way, and the second one adds half a step. */
+/* Resizing by the definition, in doubles: rows, rounded to bytes, then columns. A tie of the first rounding may fall
+ * the other way, and the second one adds half a step. */
 static double
 tap(double k, double centre, double reach)
 {

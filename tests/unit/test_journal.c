@@ -1,5 +1,5 @@
-/* A journal says what was written, and nothing else: each damage is refused with its place, an end that a power cut took
- * is not. */
+/* A journal says what was written, and nothing else: each damage is refused with its place, an end that a power cut
+ * took is not. */
 #include "node/results/journal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* test_kept.c - codecs with memory: nothing of a gradient is lost, it only comes later; the units that they find; the same with every
- * instruction set. */
+/* test_kept.c - codecs with memory: nothing of a gradient is lost, it only comes later; the units that they find; the
+ * same with every instruction set. */
 #include <math.h>
 
 #include "compress/check.h"
@@ -396,7 +396,8 @@ rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As many as are wanted, or more where several begin with the same 14 bits; none that is left out is larger by so much. */
+/* As many as are wanted, or more where several begin with the same 14 bits; none that is left out is larger by so
+ * much. */
 TEST(the_largest_are_chosen_of_any_numbers)
 {
     struct rand rand = {12};

@@ -1,4 +1,5 @@
-/* Buffers that live at the same time never overlap, those that do not share memory, and what is too large is refused. */
+/* Buffers that live at the same time never overlap, those that do not share memory, and what is too large is
+ * refused. */
 #include <stdbool.h>
 
 #include "nn/lifetime.h"

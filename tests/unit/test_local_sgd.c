@@ -152,7 +152,8 @@ TEST(two_shards_and_two_steps_by_hand)
         {{NULL}, 1.5, 2},
         {{"train.block_rate=0.5"}, 1.25, 1.58984375},
         {{"train.block_momentum=0.5"}, 1.5, 2.25}, /* v = -0.5, then -0.75 */
-        /* w = 1 + 0.5 + 0.25; then shard 0 walks 1.75 -> 2.1875 -> 1.640625, shard 1 1.75 -> 0.5 -> 2.5: G = -0.3203125, v =
+        /* w = 1 + 0.5 + 0.25; then shard 0 walks 1.75 -> 2.1875 -> 1.640625, shard 1 1.75 -> 0.5 -> 2.5: G =
+         * -0.3203125, v =
          * -0.5703125 */
         {{"train.block_momentum=0.5", "train.block_nesterov=yes"}, 1.75, 2.35546875},
         /* 1/32 of what it was comes off with each step: 1.46875, 0.4541015625; 0.46875, 2.4853515625 */
@@ -311,7 +312,8 @@ TEST(random_numbers_are_those_of_the_local_step)
     text = JOB("");
 }
 
-/* Both shards see 1 and then 2: the running mean goes from 1 to 1 and 1.5 in each, and so does theirs, with all momenta. */
+/* Both shards see 1 and then 2: the running mean goes from 1 to 1 and 1.5 in each, and so does theirs, with all
+ * momenta. */
 TEST(running_averages_follow_the_shards)
 {
     struct line line;

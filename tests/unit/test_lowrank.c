@@ -1,5 +1,5 @@
-/* test_lowrank.c - products with a few vectors (PowerSGD, ACP-SGD): what they keep of a matrix, that nothing else is lost, and the same
- * bits with every instruction set. */
+/* test_lowrank.c - products with a few vectors (PowerSGD, ACP-SGD): what they keep of a matrix, that nothing else is
+ * lost, and the same bits with every instruction set. */
 #include <math.h>
 
 #include "compress/check.h"

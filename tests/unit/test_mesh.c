@@ -516,7 +516,8 @@ history(const struct layout *layout, uint64_t rounds)
 
 /* ---- cases ---- */
 
-/* Of this program alone: what nodes of other tests, which end meanwhile, have still to send comes to ports that they knew. */
+/* Of this program alone: what nodes of other tests, which end meanwhile, have still to send comes to ports that they
+ * knew. */
 static uint16_t
 own_port(size_t node)
 {

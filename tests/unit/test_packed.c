@@ -1,4 +1,5 @@
-/* test_packed.c - int32 in as few bits as they need: every width, every number of elements, and what is no packed vector. */
+/* test_packed.c - int32 in as few bits as they need: every width, every number of elements, and what is no packed
+ * vector. */
 #include <math.h>
 
 #include "compress/packed.h"

@@ -1,4 +1,5 @@
-/* test_parts.c - what a node that holds a part of the model begins with: its checkpoint says what it holds, or the mesh does. */
+/* test_parts.c - what a node that holds a part of the model begins with: its checkpoint says what it holds, or the mesh
+ * does. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -212,7 +212,8 @@ TEST(seeds_are_tried_for_ever_until_their_node_is_known)
     lone_destroy(&lone);
 }
 
-/* It had our address, or we have its: two nodes that swapped their addresses, and know nobody else, meet by their seeds alone. */
+/* It had our address, or we have its: two nodes that swapped their addresses, and know nobody else, meet by their seeds
+ * alone. */
 TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
 {
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
@@ -317,8 +318,8 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
     lone_destroy(&lone);
 }
 
-/* A node of another job had this address before us, and the answer to it comes late. Only who says that there is no room,
- * or that it was outvoted, can mean a node that it has a session with. */
+/* A node of another job had this address before us, and the answer to it comes late. Only who says that there is no
+ * room, or that it was outvoted, can mean a node that it has a session with. */
 TEST(a_refusal_that_means_another_node_does_not_end_a_session)
 {
     for (unsigned reason = PROTO_REFUSE_VERSION; reason <= PROTO_REFUSE_MESH; reason++) {

@@ -58,8 +58,8 @@ parts_of(const struct placement *placement, unsigned stage)
     return bits_below(placement->first[stage + 1]) & ~bits_below(placement->first[stage]);
 }
 
-/* Divides the shards over the peers in `set`, each to whom has it first; with tied weights they have the last stage, too.
- * Returns the time of the busiest peer in microseconds, UINT64_MAX if one does not hold all. */
+/* Divides the shards over the peers in `set`, each to whom has it first; with tied weights they have the last stage,
+ * too. Returns the time of the busiest peer in microseconds, UINT64_MAX if one does not hold all. */
 static uint64_t
 divide(const struct placement_job *job, struct placement *placement, unsigned stage, unsigned set)
 {
@@ -135,7 +135,8 @@ most_groups(const struct placement_job *job)
     return job->groups < most ? job->groups : most;
 }
 
-/* Time of the best division into as many groups as there can be, if it is shorter than `us`, else that. 0: there is none. */
+/* Time of the best division into as many groups as there can be, if it is shorter than `us`, else that. 0: there is
+ * none. */
 static uint64_t
 best_of_all(const struct placement_job *job, unsigned groups, uint64_t us)
 {
@@ -154,7 +155,8 @@ best_of_all(const struct placement_job *job, unsigned groups, uint64_t us)
     return 0;
 }
 
-/* The fewest stages in which peers can have the parts from `at` on, if each stage has one peer; PARTS + 1: they cannot. */
+/* The fewest stages in which peers can have the parts from `at` on, if each stage has one peer; PARTS + 1: they
+ * cannot. */
 static unsigned
 fewest_stages(const struct placement_job *job, size_t at, size_t last, size_t first)
 {
@@ -374,7 +376,8 @@ TEST(what_is_held_decides_who_has_which_stage)
     assert_int_equal(placement.computes[1], 0);
 }
 
-/* A shard of 10 KB on a line of 10 MB/s: 1 ms; the slower line counts. Sums of 1 MB: of two who hold a part 2/2 in two trips. */
+/* A shard of 10 KB on a line of 10 MB/s: 1 ms; the slower line counts. Sums of 1 MB: of two who hold a part 2/2 in two
+ * trips. */
 TEST(tables_have_the_units_of_a_step)
 {
     struct drawn d;

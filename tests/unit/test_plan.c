@@ -709,7 +709,8 @@ TEST(only_members_abort_and_only_the_leader_holds)
     lone_destroy(&lone);
 }
 
-/* A plan is aborted before it comes, by a node that has it, or afterwards by its leader. Is it taken when it comes again? */
+/* A plan is aborted before it comes, by a node that has it, or afterwards by its leader. Is it taken when it comes
+ * again? */
 static bool
 taken_though_aborted(bool before, uint64_t planted)
 {

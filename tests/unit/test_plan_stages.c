@@ -1,5 +1,5 @@
-/* test_plan_stages.c - the leader divides a model over groups of members: every plan can be followed, the cuts are about as good as
- * any, and who has computed something keeps its stages. */
+/* test_plan_stages.c - the leader divides a model over groups of members: every plan can be followed, the cuts are
+ * about as good as any, and who has computed something keeps its stages. */
 #include "mesh/core/group/plan_stages.h"
 #include "mesh/core/rounds/holders.h"
 #include "proto/bits.h"

@@ -1,5 +1,5 @@
-/* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast it
- * computes. */
+/* Who owns ranges: all that are alike, not who computes much more slowly, and not who is on a slow line, however fast
+ * it computes. */
 #include "mesh/core/internal.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,5 @@
-/* Records of what a node did with servers that do not wait: read as they were written, a few bytes each, and refused when
- * no node wrote them. */
+/* Records of what a node did with servers that do not wait: read as they were written, a few bytes each, and refused
+ * when no node wrote them. */
 #include "node/train/push_journal.h"
 #include "tests/support/test.h"
 

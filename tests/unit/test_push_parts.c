@@ -1,10 +1,10 @@
-/* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the workers
- * say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when their leader
- * has forgotten all, or one of them has gone to others, or nobody has what was done, which leader sends its group again, and how long one waits for the only
- * ones who have a range.
+/* test_push_parts.c - parts of the engine push, called one by one: what an owner does with what its backup and the
+ * workers say, what a worker does when a range has gone back or a copy of a snapshot comes late, what members do when
+ * their leader has forgotten all, or one of them has gone to others, or nobody has what was done, which leader sends
+ * its group again, and how long one waits for the only ones who have a range.
  *
- * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is rare: no
- * schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
+ * Two nodes, this one and node 2, and one range. Behind each of these rules stands another one, or what it saves is
+ * rare: no schedule of the simulator, or one in many thousands, finds them missing (tests/sim/plants.c). */
 #include "tests/support/mutant.h"
 #include "tests/support/test.h"
 
@@ -408,8 +408,8 @@ TEST(members_forget_with_a_leader_that_forgot_all)
     assert_int_equal(after_claim(0, MUTANT_PUSH_FORGOT), PUSH_AS_BEFORE);
 }
 
-/* This node leads the next group. Node 2, which led the one whose ranges this node holds, says that it is in this group,
- * and holds what this one served. */
+/* This node leads the next group. Node 2, which led the one whose ranges this node holds, says that it is in this
+ * group, and holds what this one served. */
 static enum push_verdict
 after_claim_of_former_leader(uint64_t hash, uint64_t base)
 {
@@ -457,8 +457,8 @@ TEST(who_forgot_does_not_come_back_before_the_others_forget)
     assert_true(comes_back_to(GROUP, PUSH_LEAVE_US));
 }
 
-/* Node 2 told in the group whose ranges this node holds, and has done more tickets. Now it leads another one, and holds what
- * a group of this counter served. */
+/* Node 2 told in the group whose ranges this node holds, and has done more tickets. Now it leads another one, and holds
+ * what a group of this counter served. */
 static enum push_verdict
 after_other_group(uint64_t base_counter)
 {
@@ -487,8 +487,8 @@ TEST(nobody_yields_to_what_was_served_before)
     assert_int_equal(after_other_group(3), PUSH_FORGET);
 }
 
-/* Node 3, of this node's group, went to another one, which node 4 leads. That has another history, in which more tickets are done
- * than the six that this node knows of; so many of them were done when its group began. */
+/* Node 3, of this node's group, went to another one, which node 4 leads. That has another history, in which more
+ * tickets are done than the six that this node knows of; so many of them were done when its group began. */
 static enum push_verdict
 after_a_member_went(bool leads, uint64_t apart)
 {
@@ -544,8 +544,8 @@ TEST(who_yields_says_how_many_gradients_are_lost)
     assert_string_equal(at.log, "another node has a newer model: this node continues from that");
 }
 
-/* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make the next
- * group, as it holds something. */
+/* This node made a group, and node 2 has not told what it holds: GROUP may be lost. Meanwhile node 2 is the one to make
+ * the next group, as it holds something. */
 TEST(group_is_sent_again_by_who_made_it)
 {
     open_as(0, 0);
@@ -560,7 +560,8 @@ TEST(group_is_sent_again_by_who_made_it)
     close_all();
 }
 
-/* Node 2 has told what it holds, as had a third one, which did the tickets and is gone. `came`: what is held of the range. */
+/* Node 2 has told what it holds, as had a third one, which did the tickets and is gone. `came`: what is held of the
+ * range. */
 static enum push_verdict
 after_all_have_told(uint64_t came, uint64_t done)
 {
@@ -581,8 +582,8 @@ TEST(members_forget_tickets_of_which_a_range_came_to_nobody)
     assert_int_equal(after_all_have_told(1, 8), PUSH_AS_BEFORE);
 }
 
-/* Node 2 has the final model, and does not hear this node, which was starved, and is silent itself or not. Does this node make a
- * group without it? */
+/* Node 2 has the final model, and does not hear this node, which was starved, and is silent itself or not. Does this
+ * node make a group without it? */
 static bool
 goes_on_without_who_has_all(bool silent)
 {
@@ -604,8 +605,8 @@ TEST(who_was_starved_makes_no_group_when_all_is_done)
     assert_true(goes_on_without_who_has_all(true));
 }
 
-/* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks that have
- * the newest copy of the range; that of node 2 is 0. */
+/* Node 2 has been silent for `silent_us`. Does this node, which leads, go on without it? `had`: bitmap of the ranks
+ * that have the newest copy of the range; that of node 2 is 0. */
 static bool
 goes_on_without(uint64_t had, uint64_t silent_us, uint64_t planted)
 {
@@ -730,8 +731,8 @@ TEST(who_has_a_snapshot_that_others_copy_ends_when_it_is_over)
     assert_int_equal(ends(false, 0, 0), LATE);   /* it waits for one more */
 }
 
-/* This node copies the snapshot after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model. Does it take
- * the copy of the snapshot that comes now? */
+/* This node copies the snapshot after 8 tickets. Then, perhaps, all tickets are done, and it asks for the final model.
+ * Does it take the copy of the snapshot that comes now? */
 static bool
 takes_a_copy_of_the_snapshot(bool all_done)
 {
@@ -764,7 +765,8 @@ TEST(no_copy_of_a_snapshot_comes_into_the_final_model)
 
 /* --- Final models ----------------------------------------------------------------------------------- */
 
-/* A node that was elsewhere asks for the final model of this node, which has number 9: by another number, it gets nothing. */
+/* A node that was elsewhere asks for the final model of this node, which has number 9: by another number, it gets
+ * nothing. */
 static bool
 gives_its_model(uint64_t model)
 {

@@ -148,7 +148,8 @@ TEST(an_old_gradient_counts_less_if_that_is_asked_for)
     }
 }
 
-/* A step has S updates of one gradient each. Until it is a step old, a gradient counts fully: rate * min(1 / S, 1 / tau). */
+/* A step has S updates of one gradient each. Until it is a step old, a gradient counts fully: rate * min(1 / S, 1 /
+ * tau). */
 TEST(a_gradient_of_the_last_step_counts_fully)
 {
     float before = 0;
@@ -217,7 +218,8 @@ TEST(exponents_follow_as_those_of_exact_do)
     close_all();
 }
 
-/* mesh.pull: bf16. Owner and backup keep all bits; who begins with what was read begins with the rounded ones, however they came. */
+/* mesh.pull: bf16. Owner and backup keep all bits; who begins with what was read begins with the rounded ones, however
+ * they came. */
 TEST(workers_read_rounded_values_and_the_model_with_all_bits)
 {
     float params[PARAMS], expected[PARAMS], model[PARAMS];
@@ -278,7 +280,8 @@ TEST(a_body_that_is_not_packed_is_left_out)
     close_all();
 }
 
-/* The bytes of all ranges are set to what nobody's trainer makes: exponents outside the limits. Are those kept within? */
+/* The bytes of all ranges are set to what nobody's trainer makes: exponents outside the limits. Are those kept
+ * within? */
 static bool
 stays_within(int16_t exponent)
 {

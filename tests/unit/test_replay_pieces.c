@@ -1,5 +1,5 @@
-/* What the journals of a run of gossip say together: who gave what to whom; what does not fit together is refused in one
- * line that names the folder. */
+/* What the journals of a run of gossip say together: who gave what to whom; what does not fit together is refused in
+ * one line that names the folder. */
 #include "node/commands/replay_pieces.h"
 
 #include <errno.h>

@@ -100,8 +100,8 @@ right_at_the_end(struct rings *rings)
     return right;
 }
 
-/* Three contributions of others are on their way to each of four members. One of them comes to a member twice. Is its sum
- * right in the end? */
+/* Three contributions of others are on their way to each of four members. One of them comes to a member twice. Is its
+ * sum right in the end? */
 static bool
 right_with_one_twice(uint64_t planted)
 {
@@ -266,7 +266,8 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
     }
 }
 
-/* Before node 0 is ready, node 1 sends it a contribution to another plan. Is the sum of each member right in the end? */
+/* Before node 0 is ready, node 1 sends it a contribution to another plan. Is the sum of each member right in the
+ * end? */
 static bool
 right_with_one_of_another_plan(uint64_t planted)
 {

@@ -1,5 +1,6 @@
-/* What of a round counts when its plan ends: all of it for the next plan, of pieces one with the same cuts; nothing if the total
- * was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and again. */
+/* What of a round counts when its plan ends: all of it for the next plan, of pieces one with the same cuts; nothing if
+ * the total was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and
+ * again. */
 #include "compress/check.h"
 #include "mesh/core/group/contribution.h"
 #include "mesh/core/internal.h"

@@ -1,5 +1,5 @@
-/* test_save_parts.c - checkpoints of a node that holds only some stages: what a folder has is found, and is never taken for the
- * whole. */
+/* test_save_parts.c - checkpoints of a node that holds only some stages: what a folder has is found, and is never taken
+ * for the whole. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -309,8 +309,8 @@ TEST(one_forward_one_backward_is_the_order_of_its_paper)
     assert_string_equal(order[3], "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7 ");
 }
 
-/* Qi et al., ICLR 2024, section 2.1 and figure 3, top: gradients of weights begin one micro-batch later with each stage,
- * and what is left of the bubble is (k-1)(F + I - W). */
+/* Qi et al., ICLR 2024, section 2.1 and figure 3, top: gradients of weights begin one micro-batch later with each
+ * stage, and what is left of the bubble is (k-1)(F + I - W). */
 TEST(zero_bubble_h1_is_the_order_of_its_paper)
 {
     char order[4][512];
@@ -478,8 +478,8 @@ TEST(a_piece_whose_input_becomes_void_does_not_count)
 
 /* --- Random courses ------------------------------------------------------------------------------- */
 
-/* Each stage has some holders, with unequal numbers of shards; a member may hold several stages, or none. In some courses all
- * shards of a holder go to one of the next stage. */
+/* Each stage has some holders, with unequal numbers of shards; a member may hold several stages, or none. In some
+ * courses all shards of a holder go to one of the next stage. */
 static void
 play_random(uint64_t seed)
 {

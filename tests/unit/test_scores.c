@@ -1,5 +1,5 @@
-/* test_scores.c - what evaluations of a mesh without common steps come to: each shard counts once, whoever tells it, and who
- * knows all of them has the same means. */
+/* test_scores.c - what evaluations of a mesh without common steps come to: each shard counts once, whoever tells it,
+ * and who knows all of them has the same means. */
 #include <math.h>
 
 #include "node/train/scores.h"

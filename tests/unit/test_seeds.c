@@ -234,8 +234,8 @@ act_items(struct actions *to)
             ACT(to, ITEM(0, (uint8_t)place));
 }
 
-/* Two rounds in pieces under one plan. `other` adds these shards to the buckets, and they are committed if there are only two
- * members. `way`: of fuzz_core. */
+/* Two rounds in pieces under one plan. `other` adds these shards to the buckets, and they are committed if there are
+ * only two members. `way`: of fuzz_core. */
 static void
 stage_seed(use_seed use, const char *path, const struct actions *head, uint8_t other,
            const uint8_t cover[5], uint8_t way)
@@ -255,8 +255,8 @@ stage_seed(use_seed use, const char *path, const struct actions *head, uint8_t o
     use(path, to.bytes, to.size);
 }
 
-/* The second of two nodes has the last stage, or the first and the last of a model with tied weights; it leads; it is one of
- * three. */
+/* The second of two nodes has the last stage, or the first and the last of a model with tied weights; it leads; it is
+ * one of three. */
 static void
 stage_seeds(use_seed use)
 {

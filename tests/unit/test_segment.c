@@ -1,6 +1,6 @@
-/* test_segment.c - activations that are computed again: the same bits in less memory; and a model in parts, with gradients
- * of weights at once or late: the same bits. So it is where the model rounds what crosses cuts, beside parts between which the
- * test rounds. */
+/* test_segment.c - activations that are computed again: the same bits in less memory; and a model in parts, with
+ * gradients of weights at once or late: the same bits. So it is where the model rounds what crosses cuts, beside parts
+ * between which the test rounds. */
 #include <stdio.h>
 
 #include "nn/layers/layer.h"
@@ -359,8 +359,8 @@ TEST(what_crosses_cuts_is_rounded_in_every_division)
     assert_true(cuts > 25);
 }
 
-/* Nearest to the layer above, or where fewer floats cross; none within a residual or between layers that are computed as
- * one, nor where nothing below has parameters. */
+/* Nearest to the layer above, or where fewer floats cross; none within a residual or between layers that are computed
+ * as one, nor where nothing below has parameters. */
 TEST(cuts_are_between_layers_with_parameters)
 {
     static const struct {

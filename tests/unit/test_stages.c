@@ -146,7 +146,8 @@ first_above(const struct nn_model *model, size_t layer)
     return first;
 }
 
-/* The buckets before that of a cut have the parameters of the layers above it, and no others. Small ones and large ones. */
+/* The buckets before that of a cut have the parameters of the layers above it, and no others. Small ones and large
+ * ones. */
 TEST(a_bucket_ends_at_every_cut)
 {
     for (size_t n = 0; n < 2 * sizeof nets / sizeof *nets; n++) {

@@ -1,5 +1,5 @@
-/* test_state_range.c - states that hold ranges of one vector: together they are the whole state, and what they do not hold
- * takes no memory. */
+/* test_state_range.c - states that hold ranges of one vector: together they are the whole state, and what they do not
+ * hold takes no memory. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -367,7 +367,8 @@ TEST(test_ranges_are_together_the_whole)
         }
 }
 
-/* A bit that flips is seen by the holder of its block alone, in a parameter, a slot, an exponent; one in the header by all. */
+/* A bit that flips is seen by the holder of its block alone, in a parameter, a slot, an exponent; one in the header by
+ * all. */
 TEST(test_a_change_is_noticed_where_it_is_held)
 {
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .momentum = 0.5f};
@@ -398,8 +399,8 @@ TEST(test_a_change_is_noticed_where_it_is_held)
     finish(&trio);
 }
 
-/* The shards' checksums of a range are of its gradients alone. So its holder sees a bit that flips there, in a step and in a
- * round that is done again, and nobody looks at the rest. */
+/* The shards' checksums of a range are of its gradients alone. So its holder sees a bit that flips there, in a step and
+ * in a round that is done again, and nobody looks at the rest. */
 TEST(test_a_damaged_total_is_noticed_where_it_is_held)
 {
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};
@@ -456,8 +457,8 @@ TEST(test_each_stage_counts_each_shard)
     finish(&trio);
 }
 
-/* Who holds all need not know the stages: it sees how many there were, and a stage that is missing or counted twice, a shard
- * of a stage, and a bit that flips anywhere. */
+/* Who holds all need not know the stages: it sees how many there were, and a stage that is missing or counted twice, a
+ * shard of a stage, and a bit that flips anywhere. */
 TEST(test_the_whole_is_checked_without_the_plan)
 {
     static const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f};

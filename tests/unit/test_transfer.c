@@ -90,7 +90,8 @@ TEST(a_total_has_the_buckets_that_the_round_exchanges)
     lone_destroy(&lone);
 }
 
-/* Six buckets of three segments: 5 of the output's, none of the middle one's, 20 and 3 of the input's; the last is of all. */
+/* Six buckets of three segments: 5 of the output's, none of the middle one's, 20 and 3 of the input's; the last is of
+ * all. */
 static const struct core_bucket buckets[] = {{26, 4}, {25, 1}, {25, 0}, {5, 20}, {2, 3}, {0, 2}};
 static const struct core_cut cuts[] = {{2, 1}, {3, 1}};
 enum { BUCKETS = sizeof buckets / sizeof buckets[0] };
@@ -107,7 +108,8 @@ static const struct core_config in_segments = {
     .stages = {.cuts = cuts, .cut_count = 2},
 };
 
-/* The words of a total that a node gets which holds these segments, in their order; each says where it is in a total of all. */
+/* The words of a total that a node gets which holds these segments, in their order; each says where it is in a total of
+ * all. */
 static size_t
 words_of(size_t first, uint64_t segments, size_t *words)
 {

@@ -8,39 +8,42 @@
  *       adds it: n = taken + 1           <---------- FLOW n
  *       ASK "taken n"                    ---------->    drops its copy of the flow
  *
- * Each link (giver, taker; both incarnations) numbers the flows of each range. The giver keeps a copy of a flow until the
- * taker has it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its number. When
- * a session is back, the taker asks "what became of n?" (SETTLE). The giver sends the flow again, or a *void* one: n was not
- * given, and never will be. A giver keeps as many flows as a model has ranges. When it needs the place of a flow whose taker
- * has no session, it drops that flow, as if the taker had died; from then on the flow is void.
+ * Each link (giver, taker; both incarnations) numbers the flows of each range. The giver keeps a copy of a flow until
+ * the taker has it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its
+ * number. When a session is back, the taker asks "what became of n?" (SETTLE). The giver sends the flow again, or a
+ * *void* one: n was not given, and never will be. A giver keeps as many flows as a model has ranges. When it needs the
+ * place of a flow whose taker has no session, it drops that flow, as if the taker had died; from then on the flow is
+ * void.
  *
- * A flow belongs to its taker once it is given. A node that dies takes with it its values and the flows under way to it.
- * Nothing else changes the sum over all nodes.
+ * A flow belongs to its taker once it is given. A node that dies takes with it its values and the flows under way to
+ * it. Nothing else changes the sum over all nodes.
  *
- *     average, bsp     D-PSGD (Lian et al., NIPS 2017): x_i <- sum_j W_ij x_j - update. In each *phase* of a plan a node
- *                      exchanges with its neighbours and computes meanwhile, both from the values at the beginning
- *     average, async   AD-PSGD (Lian et al., ICML 2018): a node asks one neighbour at a time for half of the difference. The
- *                      neighbour answers at once, and nobody waits to compute
- *     push-sum, bsp    SGP (Assran et al., ICML 2019; push-sum: Kempe et al., FOCS 2003): directed; an ASK has no values, and
- *                      the flow has a weight
+ *     average, bsp     D-PSGD (Lian et al., NIPS 2017): x_i <- sum_j W_ij x_j - update. In each *phase* of a plan a
+ *                      node exchanges with its neighbours and computes meanwhile, both from the values at the beginning
+ *     average, async   AD-PSGD (Lian et al., ICML 2018): a node asks one neighbour at a time for half of the
+ *                      difference. The neighbour answers at once, and nobody waits to compute
+ *     push-sum, bsp    SGP (Assran et al., ICML 2019; push-sum: Kempe et al., FOCS 2003): directed; an ASK has no
+ *                      values, and the flow has a weight
  *
  * A plan says who has which rank (gossip_plan.h). The status of a node:
  *
  *     START --values--> NEW --a plan--> TRAINING --all steps done--> FROZEN --all are--> QUIET --+--> ENDING --> DONE
  *                        |                 ^                                                    |
- *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its result
+ *                        +--> JOINING -----+                       the leader sums all copies --+-- others copy its
+ *                                                                  result
  *                     others are ahead
  *
- * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds up
- * exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.h).
+ * Who joins copies a neighbour's values; with push-sum it begins with values and weight 0. At the end the leader adds
+ * up exact copies of all members and divides by the weights. This is the model; the others copy it (gossip_copy.h).
  *
- * With a codec (mesh.compress) an ASK tells only the largest changes of the values, and a flow only has what matters most:
- * gossip_public.h, after CHOCO-SGD. The rest waits where it is.
+ * With a codec (mesh.compress) an ASK tells only the largest changes of the values, and a flow only has what matters
+ * most: gossip_public.h, after CHOCO-SGD. The rest waits where it is.
  *
  * Each file has its contract in its header: gossip_graph.h who exchanges with whom; gossip_flow.h the arithmetic;
- * gossip_link.h links and taking; gossip_give.h giving, and settling what is under way; gossip_count.h how much all have
- * computed; gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h checkpoints;
- * gossip_run.h phases and pairs; gossip_engine.c the status and the engine's table; gossip_record.h the record. */
+ * gossip_link.h links and taking; gossip_give.h giving, and settling what is under way; gossip_count.h how much all
+ * have computed; gossip_wait.h who does not answer; gossip_copy.h copies; gossip_plan.h ranks; gossip_snapshot.h
+ * checkpoints; gossip_run.h phases and pairs; gossip_engine.c the status and the engine's table; gossip_record.h the
+ * record. */
 #ifndef MESH_GOSSIP_H
 #define MESH_GOSSIP_H
 
@@ -102,16 +105,16 @@ struct gossip_saved {
     const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
 };
 
-/* Who keeps journal and checkpoints, beside struct core_trainer: it answers at once. Called from within core_on_*, none may
- * call the core. */
+/* Who keeps journal and checkpoints, beside struct core_trainer: it answers at once. Called from within core_on_*, none
+ * may call the core. */
 struct gossip_keeper {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
-    /* trainer->compute follows: the ranges of the values in `sum` have these weights, which stay as long as the values do. NULL:
-     * nobody asks. */
+    /* trainer->compute follows: the ranges of the values in `sum` have these weights, which stay as long as the values
+     * do. NULL: nobody asks. */
     void (*weigh)(void *ctx, const int64_t *weight);
-    /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked, again and
-     * again, whether what it noted so far is on the disk. NULL: yes. So when flows are noted after `save`, what all members
-     * noted is, or some went without. */
+    /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked,
+     * again and again, whether what it noted so far is on the disk. NULL: yes. So when flows are noted after `save`,
+     * what all members noted is, or some went without. */
     bool (*synced)(void *ctx);
     void (*save)(void *ctx, const struct gossip_saved *saved);
 };

@@ -1,8 +1,8 @@
-/* gossip_copy.c - copies of values: who joins copies a neighbour, the leader adds up the copies of all members to the last
- * mean, and the others copy its result. See gossip_copy.h.
+/* gossip_copy.c - copies of values: who joins copies a neighbour, the leader adds up the copies of all members to the
+ * last mean, and the others copy its result. See gossip_copy.h.
  *
- * Copies for joiners and of results are put together in config.own, which the trainer does not need then: the values stay
- * as they are until the last range has come. */
+ * Copies for joiners and of results are put together in config.own, which the trainer does not need then: the values
+ * stay as they are until the last range has come. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip_copy.h"

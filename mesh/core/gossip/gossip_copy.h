@@ -1,5 +1,5 @@
-/* gossip_copy.h - copies of values: who joins copies a neighbour; at the end the leader adds up the copies of all members
- * to the mean, and the others copy its result. */
+/* gossip_copy.h - copies of values: who joins copies a neighbour; at the end the leader adds up the copies of all
+ * members to the mean, and the others copy its result. */
 #ifndef MESH_GOSSIP_COPY_H
 #define MESH_GOSSIP_COPY_H
 

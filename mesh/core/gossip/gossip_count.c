@@ -1,13 +1,13 @@
 /* gossip_count.c - how many shards were computed by all. See gossip_count.h.
  *
- * Every start of a node counts what it computed itself, and nobody counts for another one: a grow-only counter (Shapiro et
- * al., SSS 2011). Each node keeps the highest count that it heard of each start. It hears those of its peers from
+ * Every start of a node counts what it computed itself, and nobody counts for another one: a grow-only counter (Shapiro
+ * et al., SSS 2011). Each node keeps the highest count that it heard of each start. It hears those of its peers from
  * themselves, and those of the dead from others: each REPLICA tells one more start, in turn. So the sum never counts
  * anything twice, however many nodes die and come back, and it is never above what was really computed. Who has not
  * heard of a dead start trains a little more.
  *
- * A checkpoint has all of these counts. So a node that goes on from one counts the starts before it, its own among them,
- * each for itself, like any other. */
+ * A checkpoint has all of these counts. So a node that goes on from one counts the starts before it, its own among
+ * them, each for itself, like any other. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip_count.h"

@@ -108,7 +108,8 @@ gossip_on_end(struct core *core)
 
 /* --- The status: training ---------------------------------------------------------------------------- */
 
-/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to node. */
+/* Has this node done its part of the run? Without steps of all it is a count, which differs a little from node to
+ * node. */
 static bool
 trained(const struct core *core)
 {

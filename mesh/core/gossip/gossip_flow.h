@@ -8,7 +8,8 @@
  * Sums cannot overflow: a flow has 32 bits and 2^32 flows fit into what a value has left. A weight of push-sum is a
  * fixed-point number as well; 1 is GOSSIP_ONE, and a flow that would lift it above GOSSIP_WEIGHT_MAX is refused.
  *
- * With a codec (mesh.compress) a taker tells changes of its values, and a flow is of the public copy that its giver has of
+ * With a codec (mesh.compress) a taker tells changes of its values, and a flow is of the public copy that its giver has
+ * of
  * them: gossip_public.h.
  *
  * Vectors of the wire (`body`) may have any alignment. Uses compress/few.h. */
@@ -33,11 +34,13 @@ void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, co
 /* Push-sum: one part in `share` of `mine` flows to the taker. */
 void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share,
                        size_t count);
-/* With a codec, the taker: what it tells of `mine`, the largest few differences to its public copy, which follows them. */
+/* With a codec, the taker: what it tells of `mine`, the largest few differences to its public copy, which follows
+ * them. */
 void gossip_flow_tell(int32_t *change, int32_t *copy, const int32_t *mine,
                       const struct codec *codec, size_t count);
-/* The giver: the public copy follows the change. Of the difference between `mine` and the copy one part in `share` flows,
- * where the taker has told something, and the largest few of the rest. Takes it away from `values`; the copy follows. */
+/* The giver: the public copy follows the change. Of the difference between `mine` and the copy one part in `share`
+ * flows, where the taker has told something, and the largest few of the rest. Takes it away from `values`; the copy
+ * follows. */
 void gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mine,
                      const int32_t *change, const struct codec *codec, unsigned share,
                      size_t count);

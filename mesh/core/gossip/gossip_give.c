@@ -181,8 +181,8 @@ keep(struct gossip_links *links, const struct core *core, struct gossip_range *r
     links->kept += frame->size;
 }
 
-/* The elements that an ASK came with; of push-sum: any address. NULL: it lacks them, or they are changes to a copy that this node
- * does not have. */
+/* The elements that an ASK came with; of push-sum: any address. NULL: it lacks them, or they are changes to a copy that
+ * this node does not have. */
 static const void *
 ask_body(struct gossip_links *links, const struct core *core, const struct gossip_link *link,
          const struct proto_ask *ask, const struct core_frame *frame)
@@ -194,8 +194,8 @@ ask_body(struct gossip_links *links, const struct core *core, const struct gossi
     return gossip_public_read(&links->publics, core, frame, ask->range);
 }
 
-/* Answers an ASK for the next flow, with its values in the frame. Without them it gets a void one: the taker asks again. False:
- * it has to wait. */
+/* Answers an ASK for the next flow, with its values in the frame. Without them it gets a void one: the taker asks
+ * again. False: it has to wait. */
 static bool
 answer(struct gossip_links *links, struct gossip_replica *replica, const struct core *core, int i,
        struct gossip_link *link, const struct proto_ask *ask, const struct core_frame *frame)

@@ -11,8 +11,8 @@
  *     random       pairs drawn again in each phase                 directed: one long circle, drawn again in each phase
  *
  * Undirected graphs have Metropolis-Hastings weights: W_ij = 1 / (1 + max(d_i, d_j)) between neighbours, the rest stays
- * at home. So W is symmetric and doubly stochastic on any graph (Xiao, Boyd and Kim, JPDC 2007). In directed graphs a rank
- * divides what it has into equal share for itself and those it sends to: W is column-stochastic, as push-sum needs
+ * at home. So W is symmetric and doubly stochastic on any graph (Xiao, Boyd and Kim, JPDC 2007). In directed graphs a
+ * rank divides what it has into equal share for itself and those it sends to: W is column-stochastic, as push-sum needs
  * (Kempe, Dobra and Gehrke, FOCS 2003). One-peer exponential graphs: Ying et al., NeurIPS 2021. Uses proto/mix.h. */
 #ifndef MESH_GOSSIP_GRAPH_H
 #define MESH_GOSSIP_GRAPH_H
@@ -39,8 +39,8 @@ struct gossip_graph {
 /* Whom `rank` of n sends to in this phase; in an undirected graph its neighbours. n is 1..64. */
 uint64_t gossip_graph_to(const struct gossip_graph *graph, unsigned n, unsigned rank,
                          uint64_t phase);
-/* With how many nodes a rank of this graph may exchange in all phases of a plan, at most; `random`: with any, so many are
- * enough for 13 nodes. */
+/* With how many nodes a rank of this graph may exchange in all phases of a plan, at most; `random`: with any, so many
+ * are enough for 13 nodes. */
 unsigned gossip_graph_most(enum gossip_kind kind);
 /* Who sends to `rank`; in an undirected graph its neighbours. */
 uint64_t gossip_graph_from(const struct gossip_graph *graph, unsigned n, unsigned rank,

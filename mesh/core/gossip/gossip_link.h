@@ -1,7 +1,7 @@
 /* gossip_link.h - numbered links, and the taker's end of flows.
  *
- * A link leads from one start of a node to another one, and numbers the flows of each range. The taker asks for flow n + 1
- * of a range only when it has flow n or knows that there is none. */
+ * A link leads from one start of a node to another one, and numbers the flows of each range. The taker asks for flow n
+ * + 1 of a range only when it has flow n or knows that there is none. */
 #ifndef MESH_GOSSIP_LINK_H
 #define MESH_GOSSIP_LINK_H
 

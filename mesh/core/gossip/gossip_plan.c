@@ -1,9 +1,9 @@
 /* gossip_plan.c - the ranks of a gossip mesh: the node with the lowest id says who is in it.
  *
- * The leader is the usable node with the lowest id. It makes a plan when the set of nodes that can take part changes, and
- * repeats it to members that do not say that they have it. The members are a clique, chosen greedily by rising id, as in
- * plan.h. A member drops a plan when it no longer hears one of the others. Who is without a plan for CORE_STARVED_US
- * makes one with the higher ids.
+ * The leader is the usable node with the lowest id. It makes a plan when the set of nodes that can take part changes,
+ * and repeats it to members that do not say that they have it. The members are a clique, chosen greedily by rising id,
+ * as in plan.h. A member drops a plan when it no longer hears one of the others. Who is without a plan for
+ * CORE_STARVED_US makes one with the higher ids.
  *
  * A plan only says who waits for whom. Flows are settled by their numbers, whatever became of the plan: a wrong view
  * costs time and no unit of any value. */
@@ -28,7 +28,8 @@ may_join(const struct core *core, int i)
 {
     const struct gossip *g = &core->gossip;
     const struct gossip_peer *peer = &g->of[i];
-    /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so later. */
+    /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so
+     * later. */
     bool late = g->count.total > g->begun &&
                 !(g->plan.active && gossip_rank(core, core->peers.peers[i].node) >= 0);
     enum gossip_status first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
@@ -236,8 +237,8 @@ gossip_plan_step(struct gossip_plan *plan, const struct core *core)
 
 /* --- Obeying --------------------------------------------------------------------------------------- */
 
-/* May this plan take the place of ours? Its leader repeats it as long as it does not know that we dropped it, however many
- * plans of others we have followed since: so its counter says whether it is over. */
+/* May this plan take the place of ours? Its leader repeats it as long as it does not know that we dropped it, however
+ * many plans of others we have followed since: so its counter says whether it is over. */
 static bool
 precedes(const struct core *core, int from, const struct proto_plan *plan)
 {

@@ -1,25 +1,25 @@
 /* gossip_public.h - with a codec (mesh.compress): what both ends of a link know of the taker's values.
  *
- * After CHOCO-SGD (Koloskova, Stich and Jaggi, ICML 2019). For each range of a link both ends have the same *public copy* c
- * of the taker's values x. To begin with the ASK has all values, and so has the flow; then c = x. From then on
+ * After CHOCO-SGD (Koloskova, Stich and Jaggi, ICML 2019). For each range of a link both ends have the same *public
+ * copy* c of the taker's values x. To begin with the ASK has all values, and so has the flow; then c = x. From then on
  *
  *     ASK     CHANGES: q, the largest few of x - c. The taker sets c += q when it asks
- *     FLOW    the giver sets c += q. One part in `share` of (its values - c) flows, of the places of q and of the largest few
- *             others. It sets c += flow when it gives, and the taker when it takes
+ *     FLOW    the giver sets c += q. One part in `share` of (its values - c) flows, of the places of q and of the
+ *             largest few others. It sets c += flow when it gives, and the taker when it takes
  *
- * What was left out of q is in the next x - c by itself, and what was left out of a flow stays with the giver. So nothing is
- * lost, and the sum over all nodes is as exact as without a codec. A flow moves both ends of the difference at once, x and c.
- * The paper moves x only, and needs a step size below 1 so that it does not swing.
+ * What was left out of q is in the next x - c by itself, and what was left out of a flow stays with the giver. So
+ * nothing is lost, and the sum over all nodes is as exact as without a codec. A flow moves both ends of the difference
+ * at once, x and c. The paper moves x only, and needs a step size below 1 so that it does not swing.
  *
- * *When is the copy the same?* Both ends name it by the last flow that it has followed. An ASK of changes for flow n is to
- * the copy after flow n - 1, and is asked only if that flow was taken. The giver has the copy after n - 1 only if it gave
- * it. A void flow ends the copy on both ends: the taker has told what its giver may not know. The same is true of another link,
- * of a place that another link needed, and after a restart. Then the next ASK has all values again; and a giver that lacks
- * the copy answers with a void flow, after which the taker does so.
+ * *When is the copy the same?* Both ends name it by the last flow that it has followed. An ASK of changes for flow n is
+ * to the copy after flow n - 1, and is asked only if that flow was taken. The giver has the copy after n - 1 only if it
+ * gave it. A void flow ends the copy on both ends: the taker has told what its giver may not know. The same is true of
+ * another link, of a place that another link needed, and after a restart. Then the next ASK has all values again; and a
+ * giver that lacks the copy answers with a void flow, after which the taker does so.
  *
- * Bodies are packed (compress/packed.h), copies of gossip_copy.h are not. There are places for as many copies as the graph
- * has neighbours (gossip_graph_most); with async both directions of a link have one. The one that was used longest ago goes
- * first, but for those under way to this node. */
+ * Bodies are packed (compress/packed.h), copies of gossip_copy.h are not. There are places for as many copies as the
+ * graph has neighbours (gossip_graph_most); with async both directions of a link have one. The one that was used
+ * longest ago goes first, but for those under way to this node. */
 #ifndef MESH_GOSSIP_PUBLIC_H
 #define MESH_GOSSIP_PUBLIC_H
 

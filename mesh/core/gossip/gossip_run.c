@@ -82,8 +82,8 @@ choose_sides(struct gossip_run *run, const struct core *core)
     run->gives_until = g->links.given + (uint64_t)__builtin_popcountll(run->gives) * g->range_count;
 }
 
-/* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so would be
- * the result at their end. */
+/* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so
+ * would be the result at their end. */
 static bool
 model_in_plan(const struct core *core)
 {

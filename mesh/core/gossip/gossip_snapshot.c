@@ -1,10 +1,11 @@
 /* gossip_snapshot.c - checkpoints: all members rest, and each saves its values. See gossip_snapshot.h.
  *
- * The name of a snapshot is the steps that the leader knew as computed, or more, times 2^32, and 32 bits of the hash of its
- * plan. So later ones are higher, and leaders that do not hear each other give different names: two of one name are one.
+ * The name of a snapshot is the steps that the leader knew as computed, or more, times 2^32, and 32 bits of the hash of
+ * its plan. So later ones are higher, and leaders that do not hear each other give different names: two of one name are
+ * one.
  *
- * A member that is told to end (Ctrl-C) asks for a snapshot: it says GOSSIP_SNAPSHOT_WANTED instead of a name. It ends when
- * the snapshot is over, so that nobody who still has to save misses it, or after GOSSIP_END_US without one. */
+ * A member that is told to end (Ctrl-C) asks for a snapshot: it says GOSSIP_SNAPSHOT_WANTED instead of a name. It ends
+ * when the snapshot is over, so that nobody who still has to save misses it, or after GOSSIP_END_US without one. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip_count.h"

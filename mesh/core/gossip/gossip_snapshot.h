@@ -1,10 +1,10 @@
 /* gossip_snapshot.h - checkpoints: consistent snapshots (Chandy and Lamport, 1985), for which all members stop.
  *
- * Now and then the leader names a snapshot. All members stop to compute, as at the end of the run, and come to rest. Then
- * nothing is under way between them. Each waits until its journal is on the disk, and saves its own values: those of all
- * fit together to the last bit. When all have saved, the leader makes another plan, and they go on. If a member is lost
- * meanwhile, the plan ends, and all go on; who has saved keeps the file. Nodes that begin with one snapshot go on together;
- * a node with an older one joins them. */
+ * Now and then the leader names a snapshot. All members stop to compute, as at the end of the run, and come to rest.
+ * Then nothing is under way between them. Each waits until its journal is on the disk, and saves its own values: those
+ * of all fit together to the last bit. When all have saved, the leader makes another plan, and they go on. If a member
+ * is lost meanwhile, the plan ends, and all go on; who has saved keeps the file. Nodes that begin with one snapshot go
+ * on together; a node with an older one joins them. */
 #ifndef MESH_GOSSIP_SNAPSHOT_H
 #define MESH_GOSSIP_SNAPSHOT_H
 
@@ -40,8 +40,8 @@ struct gossip_snapshot {
     bool ended; /* the trainer was told */
 };
 
-/* Is it time for a checkpoint, is this node to rest for one, has it come to? True: all have saved it, and this node, which
- * leads, is to make the plan again. `trained`: this node has done its part of the run. */
+/* Is it time for a checkpoint, is this node to rest for one, has it come to? True: all have saved it, and this node,
+ * which leads, is to make the plan again. `trained`: this node has done its part of the run. */
 bool gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, bool trained);
 /* The node begins; config.saved, if there is one, is the last snapshot. */
 void gossip_snapshot_begin(struct gossip_snapshot *snapshot, const struct core *core);

@@ -1,16 +1,17 @@
 /* gossip_wait.c - a member stays connected and does not answer: who goes on without it. See gossip_wait.h.
  *
- * A member owes something when it could give it at once: it says that it is in this phase or in a later one, or a flow is
- * under way that any core settles, whatever it does, or it offered copies. Who is in an earlier phase computes, or waits
- * itself, and owes nothing to that phase; how long it may compute is a matter of the plan (gossip_plan.c). When nothing
- * that counts has come for GOSSIP_PATIENCE_US from a member that owes something, it is left out for a while, the longer
- * the more often. If it answers in this while, it, or the line to it, was only slow, and the next time waits twice as
- * long. While its heartbeats do not come either, nothing counts. Without it there is another plan with other neighbours,
- * so the weights are doubly stochastic as always, and what is under way with it is settled when it answers again.
+ * A member owes something when it could give it at once: it says that it is in this phase or in a later one, or a flow
+ * is under way that any core settles, whatever it does, or it offered copies. Who is in an earlier phase computes, or
+ * waits itself, and owes nothing to that phase; how long it may compute is a matter of the plan (gossip_plan.c). When
+ * nothing that counts has come for GOSSIP_PATIENCE_US from a member that owes something, it is left out for a while,
+ * the longer the more often. If it answers in this while, it, or the line to it, was only slow, and the next time waits
+ * twice as long. While its heartbeats do not come either, nothing counts. Without it there is another plan with other
+ * neighbours, so the weights are doubly stochastic as always, and what is under way with it is settled when it answers
+ * again.
  *
- * Each node says whom it leaves out: two that cannot be in one plan, a *conflict*. All hear it. As long as there are conflicts,
- * those with the most of them are left out; of two with one conflict it is who complains, or both do. So a member that
- * lies pushes out nobody but itself. */
+ * Each node says whom it leaves out: two that cannot be in one plan, a *conflict*. All hear it. As long as there are
+ * conflicts, those with the most of them are left out; of two with one conflict it is who complains, or both do. So a
+ * member that lies pushes out nobody but itself. */
 #include <assert.h>
 
 #include "mesh/core/gossip/gossip_internal.h"

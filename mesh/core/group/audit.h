@@ -1,17 +1,17 @@
 /* audit.h - audits: sometimes a node computes a shard of another member again before the round may be committed.
  *
- * Each member says what it computed before it can know who checks it. One bucket, which is exchanged before the last one,
- * has the claims: a few words for every shard (a checksum of its gradient: node/train/ledger.h). In some rounds this node
- * audits some members, by chance: it computes one shard of each again, and does not send its own last bucket before the
- * words are those of the claim. Nobody can commit a round without the last bucket of every member. A private seed decides
- * who is audited when, so nobody else knows it beforehand.
+ * Each member says what it computed before it can know who checks it. One bucket, which is exchanged before the last
+ * one, has the claims: a few words for every shard (a checksum of its gradient: node/train/ledger.h). In some rounds
+ * this node audits some members, by chance: it computes one shard of each again, and does not send its own last bucket
+ * before the words are those of the claim. Nobody can commit a round without the last bucket of every member. A private
+ * seed decides who is audited when, so nobody else knows it beforehand.
  *
  *     claims final --due--> AUDITING --equal--> last bucket goes out
  *                              +--differ--> ACCUSE to all, last bucket stays --grace--> expelled, plan aborted
  *
- * When a member accuses another one, every node audits the accused, in this round and in every later one. Each node expels
- * only a node that it has audited itself, so a false accusation costs time and nothing else. An expelled node is refused
- * by its id for the rest of the run.
+ * When a member accuses another one, every node audits the accused, in this round and in every later one. Each node
+ * expels only a node that it has audited itself, so a false accusation costs time and nothing else. An expelled node is
+ * refused by its id for the rest of the run.
  *
  * Audits find a node whose claim is of a wrong gradient. They do not find one that changes the sums of others that pass
  * through it, or that has found a wrong gradient with the right checksum. */

@@ -8,11 +8,11 @@
  *     any --damaged, or outvoted (divergence.h)--> DAMAGED --applied, an older state--> FREE
  *
  * `own` keeps the sum of this node's shards until the round is applied, whatever plans come and go. If a new plan gives
- * this node more shards, only these are computed. If it takes a shard away, all others are computed again, because a shard
- * cannot be subtracted. Nobody writes to `own` while a part of it is being sent.
+ * this node more shards, only these are computed. If it takes a shard away, all others are computed again, because a
+ * shard cannot be subtracted. Nobody writes to `own` while a part of it is being sent.
  *
- * While it is FREE, the trainer may borrow buckets of `sum` that are already final, and compute the next state from them.
- * A new plan does not write to `sum` until the trainer has given the bucket back. */
+ * While it is FREE, the trainer may borrow buckets of `sum` that are already final, and compute the next state from
+ * them. A new plan does not write to `sum` until the trainer has given the bucket back. */
 #ifndef MESH_CONTRIBUTION_H
 #define MESH_CONTRIBUTION_H
 
@@ -81,13 +81,14 @@ void contribution_ask(struct contribution *own, const struct core *core, enum tr
 size_t contribution_fill(struct contribution *own, const struct core *core, uint64_t need);
 /* May own[] be rewritten? Not while parts of it are being sent. */
 bool contribution_writable(struct contribution *own, const struct core *core);
-/* The round is computed in pieces (pieces.h): these shards, of these segments. The trainer is asked for one; it has computed it; and
+/* The round is computed in pieces (pieces.h): these shards, of these segments. The trainer is asked for one; it has
+ * computed it; and
  * all: so much work, 10^6 for a shard of the whole model, took so long. */
 void contribution_by_pieces(struct contribution *own, uint64_t shards, uint64_t of);
 void contribution_piece(struct contribution *own, const struct core *core);
 void contribution_piece_done(struct contribution *own, const struct core *core);
 void contribution_pieces_done(struct contribution *own, uint64_t us, uint64_t work);
-/* Bitmap of peers whose sessions are to end, as own[] was waited for too long: then nothing of it is being sent to them. */
+/* Bitmap of peers whose sessions are to end, as own[] was waited for too long: nothing of it is then sent to them. */
 uint64_t contribution_blockers(struct contribution *own, const struct core *core);
 /* The trainer is asked to apply the total of a plan's round. */
 void contribution_commit(struct contribution *own, const struct core *core);
@@ -102,8 +103,8 @@ void contribution_returned(struct contribution *own, const struct core *core);
 void contribution_applied(struct contribution *own);
 /* The total is damaged, and was not applied: the round is done again. */
 void contribution_refused(struct contribution *own);
-/* A plan of this round was dropped. Perhaps because what this node has computed is damaged, which who sums it finds, and is first to
- * drop the plan each time. True: all is to be computed again, pieces too. */
+/* A plan of this round was dropped. Perhaps because what this node has computed is damaged, which who sums it finds,
+ * and is first to drop the plan each time. True: all is to be computed again, pieces too. */
 bool contribution_dropped(struct contribution *own, uint64_t round);
 /* The trainer's state and its present task are void. */
 void contribution_damaged(struct contribution *own);

@@ -16,8 +16,8 @@
  *
  * Who takes part: the members with whom a round is shortest. The time of a set that has trained together is remembered,
  * that of any other set is predicted. Take one member after the other out, each time the one without whom a round takes
- * least; add again, to the best of all these sets, who costs nothing. The leader is only left out if all sets with it are
- * clearly slower: a new leader has to learn what it knew.
+ * least; add again, to the best of all these sets, who costs nothing. The leader is only left out if all sets with it
+ * are clearly slower: a new leader has to learn what it knew.
  *
  * Pure functions. The leader asks with what was measured, `meshnode check` with what it assumes. */
 #ifndef MESH_COST_H
@@ -109,8 +109,8 @@ uint64_t cost_measured_us(const struct cost_view *view, uint64_t set);
 uint64_t cost_expect_us(const struct cost_view *view, uint64_t set);
 /* The members with whom a round takes least, a bitmap; all: no others are clearly faster. */
 uint64_t cost_best(const struct cost_view *view);
-/* Sets each member's line from `rate`: as fast as the best that was seen of it; of whom nothing is known, as the best of
- * all. */
+/* Sets each member's line from `rate`: as fast as the best that was seen of it; of whom nothing is known, as the best
+ * of all. */
 void cost_lines(struct cost_view *view);
 /* Is the first time clearly less than the second one, or so much that nothing more is needed to be sure? */
 bool cost_clearly_less(uint64_t then_us, uint64_t now_us);

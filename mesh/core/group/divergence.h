@@ -9,16 +9,16 @@
  * compare rounds that are long over: nodes that trained apart in a split find a wrong state when they meet. A peer
  * *differs* if its hash is not ours before that round, until it says the same as we before the same or a later round.
  *
- * Who is right is decided by a count of witnesses. A *witness* has computed its states itself, each from the one before,
- * since a state that both sides had (`origin`); its heartbeat says when it took its last copy. A node that took one
- * later than `origin` only repeats what its donor says. So a wrong state has one voice, that of the node where the bit
- * flipped, however often it was copied:
+ * Who is right is decided by a count of witnesses. A *witness* has computed its states itself, each from the one
+ * before, since a state that both sides had (`origin`); its heartbeat says when it took its last copy. A node that took
+ * one later than `origin` only repeats what its donor says. So a wrong state has one voice, that of the node where the
+ * bit flipped, however often it was copied:
  *
  * - The count is made for each round before which somebody differs, the lowest first: witnesses of other states against
  *   witnesses of ours. Who differs before a later round speaks against us in the count of an earlier one, too.
  * - A side without a witness counts as one.
- * - If nobody who differs ever had a state of ours, there is no `origin`. Then a node that never took a copy is a witness
- *   of theirs, and all who have our state are witnesses of ours.
+ * - If nobody who differs ever had a state of ours, there is no `origin`. Then a node that never took a copy is a
+ *   witness of theirs, and all who have our state are witnesses of ours.
  * - If our state wins, those who differ there are outvoted, and the next round is counted without them. The first round
  *   whose count our state does not win is disputed.
  *
@@ -29,10 +29,10 @@
  *
  * SOUND: more witnesses are for our state than against it. Who differs is in no plan of ours and gives us no state
  * (divergence_excludes).
- * OPEN: this node makes no plan, and drops one alone, until all have told, for DIVERGENCE_GRACE_US at most. It follows a
- * node that is ahead, whose first TOTAL tells what it had. For a round that is over it always waits that long, since
- * after a split not all come at once. When a plan was dropped because states differ, its members wait for one another in
- * the same way, though they do not know yet who differs.
+ * OPEN: this node makes no plan, and drops one alone, until all have told, for DIVERGENCE_GRACE_US at most. It follows
+ * a node that is ahead, whose first TOTAL tells what it had. For a round that is over it always waits that long, since
+ * after a split not all come at once. When a plan was dropped because states differ, its members wait for one another
+ * in the same way, though they do not know yet who differs.
  * Going back: the trainer takes an older state that it trusts, below the disputed round and not above `origin`; without
  * an origin, not above the newest state that others had, too.
  * - If more differ, this node then follows the others.
@@ -51,9 +51,9 @@
  *
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that says a false hash
  * costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes a
- * round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has computed
- * the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint counts as
- * computed, also one that holds a copy. */
+ * round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
+ * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint
+ * counts as computed, also one that holds a copy. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 

@@ -3,8 +3,8 @@
  *     may this peer?         view_usable, in all engines; and what else the engine asks: wants_in of plan_lead.c and of
  *                            gossip_plan.c, may_be_chosen of push_group.c
  *     do all hear it?        group_next: one by one, by rising id; who leads is always a member
- *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never with
- *                            one that may be gone (group_fresh)
+ *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never
+ *                            with one that may be gone (group_fresh)
  *     is it worth the time?  in rounds alone: straggler.h leaves out who is not, by cost.h. That node says so in its
  *                            heartbeats (benched), and wants_in does not take it
  *     is there a shard?      in rounds alone: no more are chosen; who is not needed says benched, too */
@@ -43,7 +43,7 @@ group_hears(const struct core *core, const int *peer, size_t count, int i)
     return true;
 }
 
-/* Of the peers in the bitmap `of` the one with the lowest id above `id` that hears, and is heard by, all that are chosen;
+/* Of the peers in the bitmap `of` the one with the lowest id above `id` that hears, and is heard by, all chosen ones;
  * -1: there is none. */
 static inline int
 group_next(const struct core *core, const struct group_choice *choice, uint64_t of, uint64_t id)

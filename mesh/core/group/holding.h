@@ -1,28 +1,28 @@
 /* holding.h - which segments of the model a node holds (core_stages), and what is to be done when somebody is missing.
  *
- * A node with room for all of the model holds all of it, and one that comes back what it held. One with less room chooses:
+ * A node with room for all of the model holds all of it, and one that comes back what it held. With less room:
  *
- *     start     after all nodes with lower ids: the segments that fewest hold, as many neighbours of these as there is room for
+ *     start     after all nodes with lower ids: the segments that fewest hold, and of their neighbours what it can
  *     join      the same, but only segments that one other node holds together: it gives their state
  *     lost      nobody here holds some of the model, for long: as who starts, and those ahead go back to the start
  *     overtaken no single node ahead can give all its segments, and several together can: it chooses anew, as who joins
- *     later     there is room for more that others hold: of this the place that fewest hold, and so on, as long as there is room
+ *     later     there is room for more that others hold: of this the place that fewest hold, and so on
  *
- * Who takes more later keeps what it has: it says that it needs more, the leader holds the plan, and nobody makes a plan until it
- * has the segments of the state before this round, as a node that is done gets those of the last one (fetch.h). Of several the lowest
- * id comes first. If nothing comes, it goes on with what it has, and tries again later.
+ * Who takes more later keeps what it has: it says that it needs more, the leader holds the plan, and nobody makes a
+ * plan until it has the segments of the state before this round, as a node that is done gets those of the last one
+ * (fetch.h). Of several the lowest id comes first. If nothing comes, it goes on without, and tries again later.
  *
  * Without core_stages.mirror it chooses among the stages of an equal division.
  *
- * Who notices twice in a round that another member has a segment with another hash goes back before that round. Who is wrong
- * notices it for certain, as what it gets is right.
+ * Who notices twice in a round that another member has a segment with another hash goes back before that round. Who is
+ * wrong notices it for certain, as what it gets is right.
  *
- * Where shards must not change hands, and the only one that has some is gone, all go back to where they may, and compute from there
- * again.
+ * Where shards must not change hands, and the only one that has some is gone, all go back to where they may, and
+ * compute from there again.
  *
- * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if they are
- * there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a state of those
- * ahead. A node that is done stays for a while when one that held a part was lost before it said that it has its files. */
+ * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if
+ * they are there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a
+ * state of those ahead. A node that is done stays for a while when one that held a part was lost before its files. */
 #ifndef MESH_HOLDING_H
 #define MESH_HOLDING_H
 
@@ -84,16 +84,16 @@ void holding_came(struct holding *holding, const struct core *core, int i);
 bool holding_stays(const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);
-/* Is there a segment that no node at this round or ahead holds, or a shard that must not change hands (core_state.pinned) and that
- * nobody has? Then nobody makes a plan. */
+/* Is there a segment that no node at this round or ahead holds, or a shard that must not change hands
+ * (core_state.pinned) and that nobody has? Then nobody makes a plan. */
 bool holding_short(const struct core *core);
-/* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and nobody follows
- * it. */
+/* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and
+ * nobody follows it. */
 bool holding_whole_with(const struct core *core, int i);
 /* What peers[i] keeps of the round that it says; -1: this node. */
 struct share holding_kept(const struct core *core, int i);
-/* Where nothing may change hands (core_state.pinned): sets cuts and members so that each of these computes what it keeps, and nothing
- * else. What several keep is with the first. False: they do not keep all shards of all segments. */
+/* Where nothing may change hands (core_state.pinned): sets cuts and members so that each of these computes what it
+ * keeps, and nothing else. What several keep is with the first. False: they do not keep all shards of all segments. */
 bool holding_keep(const struct core *core, const struct group_choice *choice,
                   struct proto_plan *plan);
 /* Do these nodes together hold the whole model, and shards that must not change hands? */

@@ -193,7 +193,8 @@ plan_on_beat(struct plan *plan, const struct core *core, int i)
     return plan_leads(core) ? plan_consider(plan, core, i) : NULL;
 }
 
-/* How long a chunk may take in the first round of a plan, whose lines nobody has measured; later the rounds before tell. */
+/* How long a chunk may take in the first round of a plan, whose lines nobody has measured; later the rounds before
+ * tell. */
 static uint64_t
 chunk_us(const struct plan *plan, const struct core *core)
 {
@@ -236,7 +237,8 @@ accepts(const struct core *core, const int *peer, unsigned count, int i)
            !group_has(peer, count, i);
 }
 
-/* The leader knows what this node holds from a heartbeat; since then it may have taken more. It would get no sums of that. */
+/* The leader knows what this node holds from a heartbeat; since then it may have taken more. It would get no sums of
+ * that. */
 static bool
 holds_as_planned(const struct core *core, const struct proto_member *member)
 {

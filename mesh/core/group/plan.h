@@ -5,32 +5,32 @@
  *       ^                                                                          |  ^    | next round
  *       +---- ABORT, member suspected/gone/restarted/deaf/idle, no progress, HOLD -+  +----+
  *
- * The leader is the usable node with the lowest id among those that are not behind. The members are usable, idle nodes of
- * one round that hear one another. The leader chooses them one by one, by rising id, and no more than there are shards.
+ * The leader is the usable node with the lowest id among those that are not behind. The members are usable, idle nodes
+ * of one round that hear one another. The leader chooses them one by one, by rising id, at most one for each shard.
  *
- * A plan lasts round after round without another message. Any division of the shards gives the same sums, so these rules
- * only save time:
+ * A plan lasts round after round without another message. Any division of the shards gives the same sums, so these
+ * rules only save time:
  *
  * - A node wants to join. The leader holds the plan: all members finish the running round and stop. The newcomer has
- *   followed their totals (fetch.h) and gets the last one. The next plan has one more member. The members wait for it at
- *   most CORE_WAIT_US; if it has nearly caught up, at most as long as the longest of the last PLAN_RECENT rounds.
- * - Rounds below PLAN_SHORT_US may end faster than a node can follow them. The leader also holds the plan for a node that
- *   has followed for PLAN_CHASE_US and is still behind. The members wait for PLAN_CHASE_US while that node comes nearer,
- *   then the next plan is made without it.
- * - Two plans meet after a split. The one that is behind gives up; of two at the same round, the one whose leader has the
- *   higher id.
- * - A node that was idle for CORE_STARVED_US makes a plan with the higher ids only. A leader whose plans failed PLAN_FAILS
- *   times makes a plan with itself alone.
+ *   followed their totals (fetch.h) and gets the last one. The next plan has one more member. The members wait for it
+ *   at most CORE_WAIT_US; if it has nearly caught up, at most as long as the longest of the last PLAN_RECENT rounds.
+ * - Rounds below PLAN_SHORT_US may end faster than a node can follow them. The leader also holds the plan for a node
+ *   that has followed for PLAN_CHASE_US and is still behind. The members wait for PLAN_CHASE_US while that node comes
+ *   nearer, then the next plan is made without it.
+ * - Two plans meet after a split. The one that is behind gives up; of two at the same round, the one whose leader has
+ *   the higher id.
+ * - A node that was idle for CORE_STARVED_US makes a plan with the higher ids only. A leader whose plans failed
+ *   PLAN_FAILS times makes a plan with itself alone.
  * - The leader measures speeds during the plan. When a round takes more than COST_GAIN / 4 of the time that another
- *   division of the shards would take, the leader holds the plan and divides again. With config.even, speeds do not count:
- *   all members get equally many shards, and the leader divides again when one of them has more, because it kept what it
- *   had computed.
+ *   division of the shards would take, the leader holds the plan and divides again. With config.even, speeds do not
+ *   count: all members get equally many shards, and the leader divides again when one of them has more, because it kept
+ *   what it had computed.
  * - The plan ends when the trainer of a member hangs (heartbeat.h). That node joins a plan again only when its trainer
  *   makes progress.
- * - The plan ends when there is no progress: no chunk came, and this node did not compute, for CORE_PROGRESS_US and four
- *   times the longest recent round or compute; in the first round of a plan also the time of its longest chunk on a line of
- *   PLAN_LINE_LEAST. The limit doubles after each failure, because nobody knows how long the first round takes on the
- *   other machines. */
+ * - The plan ends when there is no progress: no chunk came, and this node did not compute, for CORE_PROGRESS_US and
+ *   four times the longest recent round or compute; in the first round of a plan also the time of its longest chunk on
+ *   a line of PLAN_LINE_LEAST. The limit doubles after each failure, because nobody knows how long the first round
+ *   takes on the other machines. */
 #ifndef MESH_PLAN_H
 #define MESH_PLAN_H
 
@@ -121,8 +121,8 @@ void plan_round(struct plan *plan, const struct core *core); /* a round of it be
 void plan_drop(struct plan *plan, const struct core *core, const char *why, bool differ);
 /* No plan any more. */
 void plan_end(struct plan *plan, const struct core *core);
-/* A round was applied, and core->round is the next one. Sets `us` to the time that it took, if it was of a plan. True: it
- * was the last of this plan. */
+/* A round was applied, and core->round is the next one. Sets `us` to the time that it took, if it was of a plan. True:
+ * it was the last of this plan. */
 bool plan_applied(struct plan *plan, const struct core *core, uint64_t *us);
 /* The members finish core->round and stop before the round after it. */
 void plan_hold(struct plan *plan, const struct core *core);
@@ -148,8 +148,8 @@ enum plan_abort plan_on_abort(struct plan *plan, int from, const struct proto_ab
 
 /* --- Leading: plan_lead.c ------------------------------------------------------------------------- */
 
-/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. `catching_up`: this node fetches
- * what the others have. */
+/* Makes a plan if this node is the leader and it is time. True: plan->draft is to be adopted. `catching_up`: this node
+ * fetches what the others have. */
 bool plan_lead(struct plan *plan, const struct core *core, bool catching_up);
 /* Holds the plan if another division of the shards is much faster by the speeds known by now; with config.even, if a
  * member has more than its share. */

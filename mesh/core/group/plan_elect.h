@@ -5,8 +5,8 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/plan.h"
 
-/* Writes the duties of the members into the plan. `wanted`: as core_config.servers. Of the cost count the buckets that the
- * next rounds exchange, and a weight says that the member serves now. */
+/* Writes the duties of the members into the plan. `wanted`: as core_config.servers. Of the cost count the buckets that
+ * the next rounds exchange, and a weight says that the member serves now. */
 void plan_elect_duties(const struct cost *cost, unsigned wanted, struct proto_plan *plan);
 /* The same as plan_elect_duties for the next plan, of these peers, by what was measured so far. */
 void plan_elect(const struct plan *plan, const struct core *core, const int *peer,

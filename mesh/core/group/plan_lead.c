@@ -19,7 +19,8 @@ may_be_in(const struct core *core, int i)
            !divergence_excludes(core, i) && !straggler_benched(core, i);
 }
 
-/* Where shards must not change hands, a plan needs all who keep some: if not all nodes have a place in it, the others have none. */
+/* Where shards must not change hands, a plan needs all who keep some: if not all nodes have a place in it, the others
+ * have none. */
 static bool
 has_place(const struct core *core, int i)
 {
@@ -58,8 +59,8 @@ starved(const struct core *core, bool catching_up)
            !mutant(MUTANT_STARVED);
 }
 
-/* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who has
- * gone back to the first state computes alone until the dispute is over. */
+/* Is this a beginning, with a checkpoint or without? Not for who was in a plan, or has come to a mesh that trains. Who
+ * has gone back to the first state computes alone until the dispute is over. */
 static bool
 begins(const struct core *core)
 {
@@ -261,8 +262,8 @@ see_members(const struct core *core, size_t n, const int *peer, struct plan_stag
                                                 .line = known.cost.of[k].line};
 }
 
-/* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that this node
- * did not see: then it is computed again. False: together they do not hold the whole model. */
+/* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that
+ * this node did not see: then it is computed again. False: together they do not hold the whole model. */
 static bool
 divide(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
 {

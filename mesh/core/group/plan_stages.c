@@ -1,5 +1,5 @@
-/* plan_stages.c - see plan_stages.h. Segments are the layers between two legal cuts, counted from the input on: the parts of
- * placement.h. */
+/* plan_stages.c - see plan_stages.h. Segments are the layers between two legal cuts, counted from the input on: the
+ * parts of placement.h. */
 #include "mesh/core/group/plan_stages.h"
 
 #include <assert.h>

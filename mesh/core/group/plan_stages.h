@@ -1,14 +1,14 @@
 /* plan_stages.h - the leader: where the next plan cuts the model, and who computes which stages.
  *
- * A new division is placement.h's, by what is known: costs of the layers, speeds and lines of the members, and what each of
- * them holds, in segments: the layers between two legal cuts, numbered from the input on.
- * As many groups compute as are wanted (core_stages.count), or fewer. If what the members hold allows no such division, as it may
- * be after deaths, a plan has as many stages as it needs.
+ * A new division is placement.h's, by what is known: costs of the layers, speeds and lines of the members, and what
+ * each of them holds, in segments: the layers between two legal cuts, numbered from the input on.
+ * As many groups compute as are wanted (core_stages.count), or fewer. If what the members hold allows no such division,
+ * as it may be after deaths, a plan has as many stages as it needs.
  *
- * If a plan broke in the middle of a round, the members keep their stages, as they have computed something of them; stages
- * that nobody has left go to newcomers that hold them, or to the group that is done first, and other newcomers to the one
- * that is done last. The next plan, between two rounds, divides anew. Nothing but time depends on any of this. Where
- * nothing may change hands (core_state.pinned), holding_keep makes the plan. */
+ * If a plan broke in the middle of a round, the members keep their stages, as they have computed something of them;
+ * stages that nobody has left go to newcomers that hold them, or to the group that is done first, and other newcomers
+ * to the one that is done last. The next plan, between two rounds, divides anew. Nothing but time depends on any of
+ * this. Where nothing may change hands (core_state.pinned), holding_keep makes the plan. */
 #ifndef MESH_PLAN_STAGES_H
 #define MESH_PLAN_STAGES_H
 
@@ -23,9 +23,9 @@ struct plan_stages_member {
     uint64_t computes; /* stages of this round that it keeps, of the cuts of `before`; 0: none */
 };
 
-/* Sets the cuts of the plan and holds, computes and shards of its `count` members. `before`: whose stages they keep; NULL:
- * the division is a new one. `room`: NULL: no plan has cuts, as with one stage. False: the members do not hold all segments; the
- * plan is as it was. */
+/* Sets the cuts of the plan and holds, computes and shards of its `count` members. `before`: whose stages they keep;
+ * NULL: the division is a new one. `room`: NULL: no plan has cuts, as with one stage. False: the members do not hold
+ * all segments; the plan is as it was. */
 bool plan_stages(const struct core_config *config, const struct plan_stages_member *member,
                  const struct proto_plan *before, struct placement_room *room,
                  struct proto_plan *plan);

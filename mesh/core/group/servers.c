@@ -37,7 +37,8 @@ servers_direct(size_t n, uint64_t direct_bytes, uint64_t bytes)
     assert(n > 0 && n <= PROTO_PEERS_MAX);
     if (n <= 2) /* the bytes of a ring in half the trips */
         return n < 2 || (direct_bytes > 0 && bytes <= PROTO_CHUNK_MAX * sizeof(int32_t));
-    /* Directly (n-1) x bytes take 10 ns each, as several send at once; round the ring 2(n-1)/n x bytes take 8 ns each, and
+    /* Directly (n-1) x bytes take 10 ns each, as several send at once; round the ring 2(n-1)/n x bytes take 8 ns each,
+     * and
      * 2(n-1) trips about 160 us each. */
     return bytes <= direct_bytes && bytes * (5 * n - 8) <= UINT64_C(160000) * n;
 }
@@ -91,8 +92,8 @@ half_of(uint32_t elems)
     return (elems + 1) / 2;
 }
 
-/* A part that is longer than a chunk has as many ranges as it takes for none to be longer than half a chunk: then its server
- * sums one of them in its caches while others are on their way. */
+/* A part that is longer than a chunk has as many ranges as it takes for none to be longer than half a chunk: then its
+ * server sums one of them in its caches while others are on their way. */
 struct servers_ranges
 servers_divide(const struct core_bucket *bucket, uint32_t chunk_elems,
                const struct proto_plan *plan)

@@ -1,13 +1,13 @@
 /* servers.h - elected servers: which members sum which ranges of a bucket. The leader decides it, the plan carries it.
  *
- * A bucket that servers sum is divided into *ranges*: as few as give each server its share, as messages have a price; but
- * where a share is longer than a chunk, none is longer than half of one, so that a server sums in its caches. Each
+ * A bucket that servers sum is divided into *ranges*: as few as give each server its share, as messages have a price;
+ * but where a share is longer than a chunk, none is longer than half of one, so that a server sums in its caches. Each
  * range belongs to one server by weighted rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Trans. Netw. 1998): a
  * server draws `weight` numbers from the range, its own id and a counter, and the highest number of all servers wins.
  * But no server gets more ranges of a bucket than its share by weight, rounded up: the ranges are given away in their
- * order, and who has its share draws no more (Mirrokni, Thorup and Zadimoghaddam, SODA 2018). So servers of equal weight
- * have equal work. When one is replaced by another, few ranges move beside its own. Only integers are compared, so all
- * members of a plan come to the same result.
+ * order, and who has its share draws no more (Mirrokni, Thorup and Zadimoghaddam, SODA 2018). So servers of equal
+ * weight have equal work. When one is replaced by another, few ranges move beside its own. Only integers are compared,
+ * so all members of a plan come to the same result.
  *
  * In a plan of the engine "rounds" the duties of a member are:
  *
@@ -18,8 +18,9 @@
  * A bucket that nobody serves goes round the ring, or directly from everyone to everyone (collective.h).
  *
  * Who is elected: the `servers` members with the highest weights. The weight is the share of the best member's speed or
- * of its line that this member has, whichever is less. The leader knows both from heartbeats. With `auto`, all members serve,
- * but only the buckets for which two trips to the servers take less time than 2(n-1) trips along the ring (cost.h). */
+ * of its line that this member has, whichever is less. The leader knows both from heartbeats. With `auto`, all members
+ * serve, but only the buckets for which two trips to the servers take less time than 2(n-1) trips along the ring
+ * (cost.h). */
 #ifndef MESH_SERVERS_H
 #define MESH_SERVERS_H
 
@@ -91,8 +92,8 @@ servers_end(const struct servers_ranges *ranges, const struct core_bucket *bucke
 
 /* --- Who serves ----------------------------------------------------------------------------------- */
 
-/* Does a bucket of at most `direct_bytes` go directly from everyone to everyone? All members of a plan must agree, so this
- * is a rule of the protocol and asks no measurement: it pays on a line of 1 Gbit/s. */
+/* Does a bucket of at most `direct_bytes` go directly from everyone to everyone? All members of a plan must agree, so
+ * this is a rule of the protocol and asks no measurement: it pays on a line of 1 Gbit/s. */
 bool servers_direct(size_t n, uint64_t direct_bytes, uint64_t bytes);
 /* Does anybody serve buckets of this size? */
 bool servers_take(const struct proto_plan *plan, uint64_t bytes);

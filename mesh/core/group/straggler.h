@@ -1,5 +1,5 @@
-/* straggler.h - who is too slow to take part: the leader takes the members with which a round takes least, and leaves out
- * the others for a while (group.h says what else decides about it).
+/* straggler.h - who is too slow to take part: the leader takes the members with which a round takes least, and leaves
+ * out the others for a while (group.h says what else decides about it).
  *
  *     measured   by each member: how fast chunks come from each other one, and what its trainer takes to apply a sum
  *     reported   in heartbeats
@@ -141,8 +141,8 @@ void straggler_up(struct straggler *s, int i);
 void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
 /* Sums are short from core->round on, or no longer, or soon: what was measured means nothing; who was apart is back. */
 enum straggler_verdict straggler_changes(struct straggler *s, const struct core *core);
-/* For collective_packs, by the slowest line that is known: at STRAGGLER_QUICK a body is to be shorter by a quarter, at STRAGGLER_CODES
- * it is written quickly; while none is known, lines are measured with what was not packed. */
+/* For collective_packs, by the slowest line that is known: at STRAGGLER_QUICK a body is to be shorter by a quarter, at
+ * STRAGGLER_CODES it is written quickly; while none is known, lines are measured with what was not packed. */
 unsigned straggler_packs(const struct straggler *s, const struct core *core, bool *quick);
 /* peers[i] sent a chunk of a sum, in so many bytes. */
 void straggler_chunk(struct straggler *s, const struct core *core, int i,

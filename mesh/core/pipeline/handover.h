@@ -1,24 +1,24 @@
-/* handover.h - what a stage of a pipeline gives to its neighbours: activations to the next one, their gradients to the one
- * before.
+/* handover.h - what a stage of a pipeline gives to its neighbours: activations to the next one, their gradients to the
+ * one before.
  *
  * Such an *item* is named by the stage and the shard that it is for, and by its kind: input or gradient. It is a pure
- * function of the state and of this name, whoever computed it. So an item that came stays valid when members die and plans
- * change in the middle of a round; only what is missing travels again:
+ * function of the state and of this name, whoever computed it. So an item that came stays valid when members die and
+ * plans change in the middle of a round; only what is missing travels again:
  *
- *     at its maker      --handover_made--> MADE, sent to the member that has (stage, shard) in the present plan; it stays
- *                       in memory until the round is over, and goes to whoever asks for it
+ *     at its maker      --handover_made--> MADE, sent to the member that has (stage, shard) in the present plan; it
+ *                       stays in memory until the round is over, and goes to whoever asks for it
  *     at its receiver   MISSING --chunks, in order, each checked and copied once to its place--> HERE, told once
  *
- * Nobody acknowledges anything. After a plan that began in the middle of a round, and when a chunk was wrong or lost, the
- * receiver asks the maker for the shards that it has not got (handover_ask). Who made them sends them; who has not made them
- * yet sends them when they are made. Chunks of the next round come early from a neighbour that was faster; they are kept, and
- * if there is no room, asked for when that round begins.
+ * Nobody acknowledges anything. After a plan that began in the middle of a round, and when a chunk was wrong or lost,
+ * the receiver asks the maker for the shards that it has not got (handover_ask). Who made them sends them; who has not
+ * made them yet sends them when they are made. Chunks of the next round come early from a neighbour that was faster;
+ * they are kept, and if there is no room, asked for when that round begins.
  *
- * A chunk is refused unless its round and state are those of the present round, its shard is one of this node's in that stage,
- * its sender has the neighbouring stage of the shard, its size is the one that is due, and it is the next chunk of its item: what
- * is here of an item stays, and those that come again are passed over. Refused ones are dropped: nothing
- * from outside breaks a round. A refused one may be another one with a damaged header: once in a round this node asks for all that
- * is missing. A wrong checksum is noticed and asked for again.
+ * A chunk is refused unless its round and state are those of the present round, its shard is one of this node's in that
+ * stage, its sender has the neighbouring stage of the shard, its size is the one that is due, and it is the next chunk
+ * of its item: what is here of an item stays, and those that come again are passed over. Refused ones are dropped:
+ * nothing from outside breaks a round. A refused one may be another one with a damaged header: once in a round this
+ * node asks for all that is missing. A wrong checksum is noticed and asked for again.
  *
  * If one member has both stages for a shard, nothing is sent: the item is HERE, where it was made. No allocation after
  * handover_new. */
@@ -42,8 +42,8 @@ struct handover_chunk {
 };
 
 struct handover_ops {
-    /* The memory of an item, and how many words it has in this round, 1 or more. `made`: this node made it; it is read, and lent to
-     * `send`. Else it is written to. */
+    /* The memory of an item, and how many words it has in this round, 1 or more. `made`: this node made it; it is read,
+     * and lent to `send`. Else it is written to. */
     int32_t *(*words)(void *ctx, struct handover_item item, bool made, uint64_t *count);
     /* To a member of the plan. `body` is not copied: it must not change until it has left. */
     void (*send)(void *ctx, unsigned rank, const struct handover_chunk *chunk, const void *body);
@@ -71,9 +71,9 @@ void handover_end(struct handover *h);
 void handover_past(struct handover *h, uint64_t round);
 /* A round begins: nothing is made or here. Chunks that came early are taken. A plan must be known. */
 void handover_round(struct handover *h, uint64_t round, uint64_t state);
-/* Who computes which shards of which stages from now on; `rank` is this node. With the same cuts items of the present round stay:
- * made ones may be for this node by now, or go to who is to have them now; and handover_ask is due. With other cuts nothing
- * stays, and handover_round is. */
+/* Who computes which shards of which stages from now on; `rank` is this node. With the same cuts items of the present
+ * round stay: made ones may be for this node by now, or go to who is to have them now; and handover_ask is due. With
+ * other cuts nothing stays, and handover_round is. */
 void handover_plan(struct handover *h, const struct proto_plan *plan, unsigned rank);
 /* Asks for all that this node's shards want and that is not here. */
 void handover_ask(struct handover *h);

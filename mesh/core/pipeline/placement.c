@@ -257,7 +257,8 @@ set_ends(const struct placement_job *job, const struct choice *c, const struct p
     }
 }
 
-/* No step is shorter: a peer waits for its first shard, computes all, and the last one goes back; its line carries all. */
+/* No step is shorter: a peer waits for its first shard, computes all, and the last one goes back; its line carries
+ * all. */
 static double
 bound_us(const struct placement_job *job, const struct choice *c, const struct placement *made)
 {
@@ -315,8 +316,8 @@ value_of(struct search *s, const struct choice *c, uint64_t most)
 
 /* --- Dynamic programming -------------------------------------------------------------------------- */
 
-/* A set x is the first x peers of an order, or of few peers the bitmap of any. With tied weights the first stage, of `tied`
- * parts, counts as a part of the last one. */
+/* A set x is the first x peers of an order, or of few peers the bitmap of any. With tied weights the first stage, of
+ * `tied` parts, counts as a part of the last one. */
 struct table {
     unsigned tied, groups, parts, sets, steps, peers;
     bool ordered;

@@ -4,17 +4,18 @@
  *     stages       0      1      2
  *     peers       a, b    c    d, e, f   the peers of a stage, a group, divide the shards of a round, by their speed
  *
- * A peer computes a stage only if it holds all its parts. So many groups as are wanted, or as many as there can be; each
- * has one stage, but with tied weights the first group has the last stage, too. How that is found:
+ * A peer computes a stage only if it holds all its parts. So many groups as are wanted, or as many as there can be;
+ * each has one stage, but with tied weights the first group has the last stage, too. How that is found:
  *
- *  1. Dynamic programming (after Narayanan et al., PipeDream, SOSP 2019, section 3.1, which is for equal peers): with peers
- *     in an order, or for all sets of few peers, in what time can the first j stages compute the first x parts?
+ *  1. Dynamic programming (after Narayanan et al., PipeDream, SOSP 2019, section 3.1, which is for equal peers): with
+ *     peers in an order, or for all sets of few peers, in what time can the first j stages compute the first x parts?
  *  2. Cuts and peers are moved at random; what does not make the step longer is kept. steptime.h is the judge.
- *  3. If there is no such division: each stage goes to one peer, which may have several of them. From the input on, a stage
- *     is as long as somebody holds all of it, so no other cover has fewer stages. There may be more of them than groups are wanted.
+ *  3. If there is no such division: each stage goes to one peer, which may have several of them. From the input on, a
+ *     stage is as long as somebody holds all of it, so no other cover has fewer stages. There may be more of them than
+ *     groups are wanted.
  *
- * Of up to 6 peers and 8 parts the step is within 10 % of the best one in 499 of 500 random cases, and within 14 % in all of 5,000
- * (test_placement 5000). Memory is a matter of who holds what.
+ * Of up to 6 peers and 8 parts the step is within 10 % of the best one in 499 of 500 random cases, and within 14 % in
+ * all of 5,000 (test_placement 5000). Memory is a matter of who holds what.
  * Pure and deterministic, no allocation; a few milliseconds at most (test_placement counts the work). */
 #ifndef MESH_PLACEMENT_H
 #define MESH_PLACEMENT_H

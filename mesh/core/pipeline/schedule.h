@@ -8,11 +8,11 @@
  *     gpipe  all forwards, then all backwards, the last shard first (Huang et al., NeurIPS 2019)
  *     1f1b   a backward as soon as there is one, else a forward (Narayanan et al., PipeDream, SOSP 2019; with a flush
  *            per round, as in Narayanan et al., ICML 2021)
- *     zb     ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): a backward is two pieces. A forward as soon
- *            as there is room, else a gradient of the input, which goes to the stage before; gradients of weights fill
- *            the pauses, and make room. An item that comes a moment late must not wait for a piece, as all stages are
- *            busy to the end: so stage s keeps s gradients of weights until the stages before it have none to do, and a
- *            gradient of the input waits while there is room for a forward (schedule_wait)
+ *     zb     ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): a backward is two pieces. A forward as
+ *            soon as there is room, else a gradient of the input, which goes to the stage before; gradients of weights
+ *            fill the pauses, and make room. An item that comes a moment late must not wait for a piece, as all stages
+ *            are busy to the end: so stage s keeps s gradients of weights until the stages before it have none to do,
+ *            and a gradient of the input waits while there is room for a forward (schedule_wait)
  *
  *     1f1b   stage 0   F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 --       k = 2, m = 4 shards
  *            stage 1   .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .        (--: the second half of a whole backward)
@@ -20,9 +20,9 @@
  *            stage 1   .  F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3             W: gradient of the weights
  *
  * Memory: in 1f1b and zb at most k - stage micro-batches of a stage wait for their backward, so the input of a forward
- * may be there and still wait. In zb at most k wait for the gradient of their weights: ZB-H1 has the memory of 1f1b's first
- * stage in every stage. No rule waits for ever, as a backward never waits for room, and the limit of each stage is its
- * own. SCHEDULE_EVALUATE, of an evaluation, has only forwards: with it a shard is done in a stage, so there is always room.
+ * may be there and still wait. In zb at most k wait for the gradient of their weights: ZB-H1 has the memory of 1f1b's
+ * first stage in every stage. No rule waits for ever, as a backward never waits for room, and the limit of each stage
+ * is its own. SCHEDULE_EVALUATE, of an evaluation, has only forwards, which end a shard: so there is always room.
  *
  * Pure functions on a record without pointers. */
 #ifndef MESH_SCHEDULE_H
@@ -81,20 +81,20 @@ struct schedule_room schedule_room(enum schedule_rule rule, unsigned stages, uns
 void schedule_init(struct schedule *schedule, enum schedule_rule rule, unsigned stages);
 /* The first stage shares a weight with the last one: it needs what that one has computed of a shard, going back. */
 void schedule_tie(struct schedule *schedule);
-/* owner[stage][shard]: the member that computes it. In zb forwards are then waited for in the stages up to which each member gives
- * all its shards to one of the next stage: there who waits holds less than the member that it waits for has room for. */
+/* owner[stage][shard]: the member that computes it. In zb forwards are then waited for in the stages up to which each
+ * member gives all its shards to one of the next stage: who waits holds less than that one has room for. */
 void schedule_wait(struct schedule *schedule, unsigned shards,
                    const uint8_t (*owner)[PROTO_SHARDS_MAX]);
 /* The member computes these shards of the stage, in addition to what it has: at the start of a round, or as those of
  * another member whose end was noticed. It may have none of the stage before. */
 void schedule_add(struct schedule *schedule, unsigned stage, uint64_t shards);
 
-/* From other members, or from a stage that this member has too: the input of (stage, shard), not of stage 0; the gradient
- * of what the stage gives, not of the last one. False: it is not wanted, or it came before. */
+/* From other members, or from a stage that this member has too: the input of (stage, shard), not of stage 0; the
+ * gradient of what the stage gives, not of the last one. False: it is not wanted, or it came before. */
 bool schedule_on_input(struct schedule *schedule, unsigned stage, unsigned shard);
 bool schedule_on_gradient(struct schedule *schedule, unsigned stage, unsigned shard);
-/* Another member computes these shards of the stage from now on: their inputs and gradients, and all that was computed of
- * them, are void. The caller's sum must not have their gradients. */
+/* Another member computes these shards of the stage from now on: their inputs and gradients, and all that was computed
+ * of them, are void. The caller's sum must not have their gradients. */
 void schedule_drop(struct schedule *schedule, unsigned stage, uint64_t shards);
 /* The stage begins again, from the inputs and gradients that are there. */
 void schedule_again(struct schedule *schedule, unsigned stage);

@@ -17,9 +17,9 @@ struct core_span {
 };
 enum { CORE_ALL_HOLD = -1 };
 
-/* How plans of this node cut the model. Between two legal cuts lies a *segment*; segments are numbered from the input on. What a
- * node holds is a bitmap of them: it has their part of the state, and sums their gradients. All tables are borrowed. With count above 1, first_bucket of core_state is always 0 or
- * the last bucket. */
+/* How plans of this node cut the model. Between two legal cuts lies a *segment*; segments are numbered from the input
+ * on. What a node holds is a bitmap of them: it has their part of the state, and sums their gradients. All tables are
+ * borrowed. With count above 1, first_bucket of core_state is always 0 or the last bucket. */
 struct core_stages {
     unsigned
         count; /* of groups of members, if there are so many members; 0 or 1: no plan has cuts */
@@ -36,8 +36,8 @@ struct core_stages {
     uint64_t room; /* for all that this node holds, in the same unit */
     /* The trainer holds nothing yet and waits for `hold`. Else it says what it holds, in the first core_on_applied. */
     bool choose;
-    /* Hold as much as there is room for, beside what is computed here, so that a death costs nothing. Else the segments of one of
-     * `count` equal stages. */
+    /* Hold as much as there is room for, beside what is computed here, so that a death costs nothing. Else the segments
+     * of one of `count` equal stages. */
     bool mirror;
     /* Of a state, by rising offset, together all of it; 0: the whole is one, and everybody has it. */
     const struct core_span *spans;
@@ -45,23 +45,25 @@ struct core_stages {
     uint64_t shard_rows; /* of a step: what items take on lines is judged by these */
 };
 
-/* A round under a plan with cuts is computed in pieces. What a stage gives to its neighbours are *items*, in memory that core
- * and trainer share: the item of (stage, shard) is what the stage gets, its input, or with `gradient` the gradient of what it
- * gives. Each is a pure function of state, cut and shard. A piece reads and writes, for its shard:
+/* A round under a plan with cuts is computed in pieces. What a stage gives to its neighbours are *items*, in memory
+ * that core and trainer share: the item of (stage, shard) is what the stage gets, its input, or with `gradient` the
+ * gradient of what it gives. Each is a pure function of state, cut and shard. A piece reads and writes, for its shard:
  *
- *     FORWARD            reads the input of its stage (stage 0: the data), writes that of the next stage (the last: the loss)
+ *     FORWARD            reads the input of its stage (stage 0: the data), writes that of the next stage (the last: the
+ *                        loss)
  *     INPUT, BACKWARD    reads the gradient of its stage (the last: of the loss), writes that of the stage before
  *     WEIGHT             nothing
- *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own; again under another plan
+ *     TAIL               nothing. All other pieces of this node are computed: write the last bucket of own; again under
+ *                        another plan
  *
- * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. An evaluation, in which only the last bucket is exchanged, has
- * FORWARD and TAIL alone; there the last stage adds in FORWARD what the last bucket is to have. */
+ * Gradients of weights are added to own: in INPUT, WEIGHT and BACKWARD. An evaluation, in which only the last bucket is
+ * exchanged, has FORWARD and TAIL alone; there the last stage adds in FORWARD what the last bucket is to have. */
 struct core_piece {
     enum schedule_kind kind;
     unsigned stage, shard;
     uint64_t round;
-    /* The first one that adds to own for this stage: set its buckets to zero first, and forget what it has counted for the
-     * last bucket. */
+    /* The first one that adds to own for this stage: set its buckets to zero first, and forget what it has counted for
+     * the last bucket. */
     bool fresh;
     uint64_t held; /* shards of the stage whose activations are needed: others may be dropped */
     const struct proto_plan *plan; /* the present one, during the call; */

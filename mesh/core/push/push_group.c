@@ -97,7 +97,8 @@ push_group_finished(const struct core *core, int i)
     return counts(core, i) && core->push.group.of[i].said.final_hash != 0;
 }
 
-/* Did peers[i], of this node's group, say that it took up a later one? Perhaps GROUP, with a seat for this node, comes. */
+/* Did peers[i], of this node's group, say that it took up a later one? Perhaps GROUP, with a seat for this node,
+ * comes. */
 static bool
 went_on(const struct core *core, int i)
 {
@@ -165,8 +166,8 @@ push_group_line_us(const struct core *core, bool self, int i)
 
 /* --- Who serves -----------------------------------------------------------------------------------
  *
- * A worker reads every range and pushes to every one, so the slowest owner has all wait. Who is on a slow line, or takes much
- * longer for a ticket than the fastest member on another one, is elected last. */
+ * A worker reads every range and pushes to every one, so the slowest owner has all wait. Who is on a slow line, or
+ * takes much longer for a ticket than the fastest member on another one, is elected last. */
 
 enum {
     SLOW_IN =
@@ -417,8 +418,8 @@ propose_group(struct push_group *group, const struct core *core, const struct gr
             push_group_send(core, r, &msg);
 }
 
-/* Those who have not told anything yet may not have had the message. Only the leader of the group can send it again, though
- * another node may be the one to make the next group. */
+/* Those who have not told anything yet may not have had the message. Only the leader of the group can send it again,
+ * though another node may be the one to make the next group. */
 static void
 propose_again(struct push_group *group, const struct core *core)
 {
@@ -432,8 +433,8 @@ propose_again(struct push_group *group, const struct core *core)
             push_group_send(core, r, &msg);
 }
 
-/* What is different from the present group: nothing; somebody came, or a member is in another group; a member is gone; or
- * one is left out that still has a session, since it does not hear another one, or has another history. */
+/* What is different from the present group: nothing; somebody came, or a member is in another group; a member is gone;
+ * or one is left out that still has a session, since it does not hear another one, or has another history. */
 enum change { NONE, CAME, GONE, LEFT_OUT };
 
 static enum change
@@ -459,7 +460,8 @@ change_of(const struct core *core, const struct group_choice *choice)
     return gone ? GONE : same < choice->count || moved ? CAME : NONE;
 }
 
-/* Would a range be lost with those who are not chosen, which may still come back? Who forgot what it held is lost, too. */
+/* Would a range be lost with those who are not chosen, which may still come back? Who forgot what it held is lost,
+ * too. */
 static bool
 loses(const struct core *core, const struct group_choice *choice)
 {
@@ -477,8 +479,8 @@ loses(const struct core *core, const struct group_choice *choice)
     return push->group.base && last_copies_go(push, stay, there) && !mutant(MUTANT_PUSH_HASTY);
 }
 
-/* Have those whom this node is about to leave out gone on without it? If it is alone, and sees a node of another history,
- * it is the one who is late. */
+/* Have those whom this node is about to leave out gone on without it? If it is alone, and sees a node of another
+ * history, it is the one who is late. */
 static bool
 left_behind(const struct core *core, const struct group_choice *choice)
 {
@@ -542,9 +544,10 @@ lead_group(struct push_group *group, const struct core *core)
 /* --- Which history stays -------------------------------------------------------------------------- */
 
 /* Is the history of the group that peers[i] leads to stay rather than that of this node? Of two that have gone on from
- * one group, one without the other, the one that has; else the one with more tickets done. That is judged when it has been
- * so for a while: a leader that was stopped claims to lead until it has read what its members said meanwhile. Only who
- * `decides` for its group compares tickets: a member knows of fewer than its leader does, and forgets when that one does. */
+ * one group, one without the other, the one that has; else the one with more tickets done. That is judged when it has
+ * been so for a while: a leader that was stopped claims to lead until it has read what its members said meanwhile. Only
+ * who `decides` for its group compares tickets: a member knows of fewer than its leader does, and forgets when that one
+ * does. */
 enum yields { STAYS, MAY_YIELD, YIELDS };
 
 static enum yields
@@ -582,9 +585,9 @@ yields(const struct core *core)
     return most;
 }
 
-/* Tickets are done, and nobody in the group ever had one of the ranges: who did them was alone, and is lost before others got
- * its ranges. None of these has computed anything, as who computes reads all ranges. All members see the same, for all have
- * told. */
+/* Tickets are done, and nobody in the group ever had one of the ranges: who did them was alone, and is lost before
+ * others got its ranges. None of these has computed anything, as who computes reads all ranges. All members see the
+ * same, for all have told. */
 static bool
 nothing_came(const struct push_group *group, const struct core *core)
 {
@@ -708,7 +711,8 @@ push_group_on_group(struct push_group *group, const struct core *core, int from,
     return PUSH_REGROUPED;
 }
 
-/* Has the leader of this group, or of the one whose ranges this node holds, forgotten what it held? All of one history do. */
+/* Has the leader of this group, or of the one whose ranges this node holds, forgotten what it held? All of one history
+ * do. */
 static bool
 leader_forgot(const struct core *core, int i)
 {

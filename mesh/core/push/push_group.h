@@ -1,9 +1,8 @@
-/* push_group.h - who belongs together: claims, the leader's choice, which members own ranges, and which of two histories
- * stays.
+/* push_group.h - who belongs together: claims, the leader's choice, who owns ranges, which of two histories stays.
  *
- * A node's *standing* is the group that it took up last, and its base: the group whose ranges it holds. Base is set when
- * everybody in a group has told what it holds, for nothing is served before. So two nodes have one history if they took
- * up the same group, or hold ranges of the same one, or one holds those of a group in which the other told. A node
+ * A node's *standing* is the group that it took up last, and its base: the group whose ranges it holds. Base is set
+ * when everybody in a group has told what it holds, for nothing is served before. So two nodes have one history if they
+ * took up the same group, or hold ranges of the same one, or one holds those of a group in which the other told. A node
  * without a base holds nothing and goes with everybody. */
 #ifndef MESH_PUSH_GROUP_H
 #define MESH_PUSH_GROUP_H
@@ -19,8 +18,8 @@ struct push;
 #define PUSH_COUNTER_MAX (PROTO_ROUND_MAX / 2)
 
 enum {
-    /* A member that others do not hear is left out after this time; and who forgot what it held takes up no group of those who
-     * hold it yet, */
+    /* A member that others do not hear is left out after this time; and who forgot what it held takes up no group of
+     * those who hold it yet, */
     PUSH_LEAVE_US = 300000,
     PUSH_LOSE_US = 350000,    /* one who is silent, if a range is lost with it, */
     PUSH_BEHIND_US = 2000000, /* who went on without this node, which will hear of their leader */
@@ -49,7 +48,8 @@ struct push_group {
     uint64_t told;    /* bitmap of ranks whose holdings came */
     uint64_t counter; /* highest one known */
     uint64_t claim_number;
-    /* When the group began, when it was told last, and since when somebody is to be left out, or another history to stay. */
+    /* When the group began, when it was told last, and since when somebody is to be left out, or another history to
+     * stay. */
     struct awake grouped_at, told_at, tell_at, left_out_at, yields_at;
     uint64_t left_out_us;   /* for how long that may wait */
     struct awake elect_at;  /* when the leader is to look who has become slow */
@@ -100,7 +100,7 @@ void push_group_send(const struct core *core, unsigned rank, const struct proto_
 void push_group_bulk(const struct core *core, unsigned rank, const struct proto_msg *msg,
                      const void *body, size_t size);
 
-/* How long a ticket takes this node (`self`) or peers[i], in the mean; 0: nobody knows. And its trips, one with another. */
+/* How long a ticket takes this node (`self`) or peers[i], in the mean; 0: nobody knows. And its trips. */
 uint64_t push_group_ticket_us(const struct core *core, bool self, int i);
 uint64_t push_group_line_us(const struct core *core, bool self, int i);
 /* Says which members of a group that is being made serve. */

@@ -350,8 +350,9 @@ even_load(const struct push *push)
     return serve ? (push->config.range_count + serve - 1) / serve : push->config.range_count;
 }
 
-/* The member with the highest weight for a range that is not `but`: one that serves, if there is one, and of these one that has
- * room for it (rendezvous hashing: Thaler and Ravishankar, 1998; with bounded loads: Mirrokni, Thorup and Zadimoghaddam, SODA
+/* The member with the highest weight for a range that is not `but`: one that serves, if there is one, and of these one
+ * that has room for it (rendezvous hashing: Thaler and Ravishankar, 1998; with bounded loads: Mirrokni, Thorup and
+ * Zadimoghaddam, SODA
  * 2018). */
 static unsigned
 highest(const struct push *push, unsigned range, unsigned but, struct loads *loads)

@@ -1,5 +1,5 @@
-/* push_range.h - ranges: what this node holds, tells, takes over and gives (push_copy.c), and what an owner and its backup
- * do with pushes (push_range.c). */
+/* push_range.h - ranges: what this node holds, tells, takes over and gives (push_copy.c), and what an owner and its
+ * backup do with pushes (push_range.c). */
 #ifndef MESH_PUSH_RANGE_H
 #define MESH_PUSH_RANGE_H
 
@@ -35,7 +35,8 @@ struct push_range {
     bool pushed; /* the range has the ticket that is pushed */
     /* In the group: */
     unsigned owner, backup; /* ranks; backup == owner: there is none */
-    /* Bitmaps of ranks of the base group: who has the newest copy if the range was not served there yet, and if it was. */
+    /* Bitmaps of ranks of the base group: who has the newest copy if the range was not served there yet, and if it
+     * was. */
     uint64_t base_before, base_served;
     enum push_service service;
     unsigned best;           /* rank with the newest copy, */

@@ -1,7 +1,7 @@
 /* push_record.h - the record of the engine push, part of struct core: that of each of its parts, by value.
  *
- * A part is given its own record to change, and reads those of others through `const struct core *`. push.c alone has struct
- * core to change: it carries out what concerns several parts. */
+ * A part is given its own record to change, and reads those of others through `const struct core *`. push.c alone has
+ * struct core to change: it carries out what concerns several parts. */
 #ifndef MESH_PUSH_RECORD_H
 #define MESH_PUSH_RECORD_H
 

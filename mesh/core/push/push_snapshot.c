@@ -1,5 +1,5 @@
-/* push_snapshot.c - checkpoints: when all tickets of some steps are done, and nothing else is under way, every member copies all
- * ranges. See push.h. */
+/* push_snapshot.c - checkpoints: when all tickets of some steps are done, and nothing else is under way, every member
+ * copies all ranges. See push.h. */
 #include "mesh/core/push/push_snapshot.h"
 
 #include <assert.h>
@@ -25,8 +25,8 @@ leaves(const struct push *push)
     return (push->snapshot.leave || push->snapshot.ends == PUSH_ENDS) && !mutant(MUTANT_PUSH_DEAF);
 }
 
-/* The first ticket of the step before which the next snapshot is; 0: it is not time for one yet, or the run ends before. No
- * ticket beyond it was leased. */
+/* The first ticket of the step before which the next snapshot is; 0: it is not time for one yet, or the run ends
+ * before. No ticket beyond it was leased. */
 static uint64_t
 next_snapshot(const struct push *push, const struct core *core)
 {

@@ -1,5 +1,5 @@
-/* push_snapshot.h - checkpoints: when all tickets of some steps are done, and nothing else is under way, every member copies
- * all ranges. */
+/* push_snapshot.h - checkpoints: when all tickets of some steps are done, and nothing else is under way, every member
+ * copies all ranges. */
 #ifndef MESH_PUSH_SNAPSHOT_H
 #define MESH_PUSH_SNAPSHOT_H
 

@@ -186,7 +186,8 @@ limit_of(const struct push_leases *leases, unsigned rank)
     return mutant(MUTANT_PUSH_HUNG) ? UINT64_MAX : limit > least ? limit : least;
 }
 
-/* Of the tickets that another member has had for too long, the one that it has had longest; plus one. It is its no more. */
+/* Of the tickets that another member has had for too long, the one that it has had longest; plus one. It is its no
+ * more. */
 static uint64_t
 overdue(struct push_leases *leases, unsigned but, struct awake now)
 {

@@ -1,17 +1,18 @@
 /* push_tickets.h - tickets: which are done, and who computes which.
  *
- * A ticket is a part of the shards of one step; which, only the trainer knows. Ticket t is of step t / per_step. A *set* has
- * all tickets below its floor, and some of the PUSH_WINDOW from there on. Nobody computes a ticket beyond that window, so a
- * set is small. Each range has the set of tickets that it has taken (push.h), and each node the set of those that are done:
- * taken by all ranges.
+ * A ticket is a part of the shards of one step; which, only the trainer knows. Ticket t is of step t / per_step. A
+ * *set* has all tickets below its floor, and some of the PUSH_WINDOW from there on. Nobody computes a ticket beyond
+ * that window, so a set is small. Each range has the set of tickets that it has taken (push.h), and each node the set
+ * of those that are done: taken by all ranges.
  *
- * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member works on one, and
- * up to PUSH_HANDS are leased to it: the leader may not know yet what it has done or dropped. With a bound (stale-synchronous
+ * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member works on
+ * one, and up to PUSH_HANDS are leased to it: the leader may not know yet what it has done or dropped. With a bound
+ * (stale-synchronous
  * parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below k - bound are done.
  *
- * A trainer may hang, and its node still answers. So when nothing else is left to lease, a ticket is leased again that its
- * member has had PUSH_OVERDUE times as long as its tickets take. A range takes the ticket once, whoever pushes it first. The
- * member that hangs gets no more until it has done one. */
+ * A trainer may hang, and its node still answers. So when nothing else is left to lease, a ticket is leased again that
+ * its member has had PUSH_OVERDUE times as long as its tickets take. A range takes the ticket once, whoever pushes it
+ * first. The member that hangs gets no more until it has done one. */
 #ifndef MESH_PUSH_TICKETS_H
 #define MESH_PUSH_TICKETS_H
 
@@ -84,10 +85,12 @@ void push_set_read(struct push_set *set, const uint8_t in[PUSH_SET_SIZE]);
 void push_leases_clear(struct push_leases *leases);
 /* Member `rank` computes or pushes this ticket. */
 void push_leases_give(struct push_leases *leases, unsigned rank, uint64_t ticket, struct awake now);
-/* Member `rank` has done this ticket, or (`again`) it gives it back. False: it was not leased to it, or is given back. */
+/* Member `rank` has done this ticket, or (`again`) it gives it back. False: it was not leased to it, or is given
+ * back. */
 bool push_leases_done(struct push_leases *leases, unsigned rank, uint64_t ticket, bool again,
                       struct awake now);
-/* The ticket for a member to compute next, plus one: its last one, if it has not `got` so many leases yet, or a new one.
+/* The ticket for a member to compute next, plus one: its last one, if it has not `got` so many leases yet, or a new
+ * one.
  * 0: none now, it waits. */
 uint64_t push_leases_take(struct push_leases *leases, unsigned rank, uint64_t got,
                           struct awake now);

@@ -38,8 +38,8 @@ struct push_mean {
     uint64_t us, count; /* count 0: of none */
 };
 
-/* From the first question, or the first gradient, for a ticket to the first answer of another node. That is the quickest one:
- * who has a slow line waits with all, and the others only with it. */
+/* From the first question, or the first gradient, for a ticket to the first answer of another node. That is the
+ * quickest one: who has a slow line waits with all, and the others only with it. */
 struct push_trip {
     struct wall at;
     bool waits;

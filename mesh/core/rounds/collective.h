@@ -11,7 +11,8 @@
  * everyone to everyone instead, where that pays (servers_direct): one step instead of 2(n-1). A bucket that has servers
  * under the plan (servers.h) is divided into ranges: each member sends its contribution to a range to the server of the
  * range, which sends the total to all. Each of these ways is a *route*, a table of functions in a file of its own
- * (route_ring.c, route_direct.c, route_star.c); all make the same checks (route.h). How the elements of a chunk are written: compress/coding.h. The states of a chunk in the ring:
+ * (route_ring.c, route_direct.c, route_star.c); all make the same checks (route.h). How the elements of a chunk are
+ * written: compress/coding.h. The states of a chunk in the ring:
  *
  *     WAITING --REDUCE: body += own, sent on--> PASSED --GATHER: sum = body, sent on--> FINAL
  *        +----------- REDUCE, last hop: sum = body += own, sent on ----------------------^
@@ -22,9 +23,10 @@
  *     coverage   a chunk names the shards in it; only disjoint sets are added, and a final sum has all shards
  *     range      a chunk names its elements; only the chunks of this geometry are accepted
  *
- * Two more values travel with every chunk. Each hop verifies the linear checksum (compress/check.h). Each member compares
- * the hash of the state that the chunk was computed from with the hash of its own state, so a sum becomes final
- * only if all members agree. Of a model in segments, a chunk mixes in the hash of its segment, as nobody may have the whole. A failed check breaks the round: no error is ever added without being noticed.
+ * Two more values travel with every chunk. Each hop verifies the linear checksum (compress/check.h). Each member
+ * compares the hash of the state that the chunk was computed from with the hash of its own state, so a sum becomes
+ * final only if all members agree. Of a model in segments, a chunk mixes in the hash of its segment, as nobody may have
+ * the whole. A failed check breaks the round: no error is ever added without being noticed.
  *
  * Chunks that come too early (bucket not computed here, next round, plan not yet known) are kept, at most two rounds of
  * the largest mesh. A sender never has more than one round's chunks under way, because no round completes without us.
@@ -71,16 +73,18 @@ void collective_destroy(struct collective **c);
 void collective_plan(struct collective *c, const struct proto_plan *plan, uint64_t hash,
                      unsigned rank);
 /* A round of the plan begins. It exchanges the buckets from `first_bucket` on and is computed from the state with
- * hash `state`, and the hashes `parts` of its segments; one segment is the whole. It is broken at once if a chunk of it has come
- * that was computed from another one. */
+ * hash `state`, and the hashes `parts` of its segments; one segment is the whole. It is broken at once if a chunk of it
+ * has come that was computed from another one. */
 void collective_round(struct collective *c, uint64_t round, size_t first_bucket, uint64_t state,
                       const uint64_t *parts);
-/* A packed body is sent if it is shorter than so many quarters of the other one; 0: never. `quick`: as coding.h says. */
+/* A packed body is sent if it is shorter than so many quarters of the other one; 0: never. `quick`: as coding.h
+ * says. */
 void collective_packs(struct collective *c, unsigned quarters, bool quick);
-/* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones are
- * complete. */
+/* Nobody reads sum any more: it may be written from now on. Contributions of others may be added before our own ones
+ * are complete. */
 void collective_open(struct collective *c);
-/* Buckets below `end` of own are complete, and sum may be written. May be called again with the same or a larger end. */
+/* Buckets below `end` of own are complete, and sum may be written. May be called again with the same or a larger
+ * end. */
 void collective_ready(struct collective *c, size_t end);
 /* The plan is over. All frames kept for it are released. */
 void collective_stop(struct collective *c);

@@ -1,6 +1,6 @@
-/* holders.h - who sums which bucket. Segments of a model (pipeline/stages.h) live on different members, so a bucket has sums of
- * its own members: those that hold its segment. The last bucket is summed by all members: it keeps them in step, and has the loss
- * and what needs the whole gradient. With one segment, both are the whole plan. */
+/* holders.h - who sums which bucket. Segments of a model (pipeline/stages.h) live on different members, so a bucket has
+ * sums of its own members: those that hold its segment. The last bucket is summed by all members: it keeps them in
+ * step, and has the loss and what needs the whole gradient. With one segment, both are the whole plan. */
 #ifndef MESH_HOLDERS_H
 #define MESH_HOLDERS_H
 
@@ -20,8 +20,8 @@ struct holders {
 
 enum { HOLDERS_SETS = PROTO_STAGES_MAX + 1 };
 
-/* Sets those of each segment, behind the last one all members. `rank` is this node's in the plan. To the last bucket only those who
- * compute the last stage add shards: they know the loss. */
+/* Sets those of each segment, behind the last one all members. `rank` is this node's in the plan. To the last bucket
+ * only those who compute the last stage add shards: they know the loss. */
 void holders_plan(struct holders sets[HOLDERS_SETS], const struct proto_plan *plan,
                   const struct core_stages *stages, unsigned rank);
 /* The rank of a node here; -1: it is not one of them. */

@@ -85,7 +85,8 @@ pieces_bucket(const struct pieces *pieces, struct handover_item item)
 
 /* --- A round or a plan begins ---------------------------------------------------------------------- */
 
-/* Do some members hold a part only? Then what needs the whole gradient travels in the last bucket, also without cuts. */
+/* Do some members hold a part only? Then what needs the whole gradient travels in the last bucket, also without
+ * cuts. */
 static bool
 held_in_parts(const struct core *core)
 {
@@ -139,8 +140,8 @@ round_again(struct pieces *pieces, const struct core *core)
         pieces->zero = 0;
 }
 
-/* The stages that begin again, as a shard of another node cannot be taken out of own[]. The first one needs what the last
- * one has computed, if they share a weight. */
+/* The stages that begin again, as a shard of another node cannot be taken out of own[]. The first one needs what the
+ * last one has computed, if they share a weight. */
 static uint64_t
 stages_again(const struct pieces *pieces, const struct core *core)
 {

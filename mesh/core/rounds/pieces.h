@@ -1,5 +1,5 @@
-/* pieces.h - what the trainer of a member computes of a round when the plan cuts the model into stages: one piece after the
- * other (core.h), in the order of schedule.h, from what other members hand over (handover.h).
+/* pieces.h - what the trainer of a member computes of a round when the plan cuts the model into stages: one piece after
+ * the other (core.h), in the order of schedule.h, from what other members hand over (handover.h).
  *
  *     a round begins, or a plan in the middle of it --> its shards of its stages are to be computed
  *     trainer free --schedule_next--> piece --core_on_piece--> its item goes on, its stage may be complete
@@ -7,9 +7,10 @@
  *
  * An evaluation has only FORWARD and TAIL, and the last bucket.
  *
- * A bucket is ready when all shards of its stage that are this node's are in own[]; those of stages that this node does not
- * compute are zeros. When a plan is dropped, all that was computed and received of the round stays. With the same cuts, a next plan
- * computes only what is missing; a stage that loses a shard which is already in own[] begins again. */
+ * A bucket is ready when all shards of its stage that are this node's are in own[]; those of stages that this node does
+ * not compute are zeros. When a plan is dropped, all that was computed and received of the round stays. With the same
+ * cuts, a next plan computes only what is missing; a stage that loses a shard which is already in own[] begins
+ * again. */
 #ifndef MESH_PIECES_H
 #define MESH_PIECES_H
 
@@ -40,7 +41,8 @@ int pieces_init(struct pieces *pieces, const struct core *core, const struct han
                 void *ctx);
 void pieces_fini(struct pieces *pieces);
 
-/* Do the ranks of what is here belong to the present plan? Else the next one sends what is made, and asks for what is missing. */
+/* Do the ranks of what is here belong to the present plan? Else the next one sends what is made, and asks for what is
+ * missing. */
 bool pieces_of_plan(const struct pieces *pieces, const struct core *core);
 /* Of an item of the present round; and the bucket of the cut that it crosses. */
 uint64_t pieces_item_words(const struct pieces *pieces, const struct core *core,
@@ -79,8 +81,8 @@ pieces_sends(struct pieces *pieces, uint64_t bytes)
 struct core_pipeline pieces_look(const struct pieces *pieces);
 /* own[] has, or will have, something else. */
 void pieces_void(struct pieces *pieces);
-/* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one item is
- * taken for another. */
+/* A mix of all that an item says of its words. On the wire their check is xored with it: so it notices, too, when one
+ * item is taken for another. */
 static inline uint64_t
 pieces_item_mix(const struct proto_item *item)
 {

@@ -1,5 +1,5 @@
-/* rounds.h - what the files of the engine "rounds" share: rounds.c drives, rounds_act.c does what it says. engine.h says
- * what each function is for. */
+/* rounds.h - what the files of the engine "rounds" share: rounds.c drives, rounds_act.c does what it says. engine.h
+ * says what each function is for. */
 #ifndef MESH_ROUNDS_H
 #define MESH_ROUNDS_H
 

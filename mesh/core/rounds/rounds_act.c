@@ -1,5 +1,5 @@
-/* rounds_act.c - what the engine "rounds" does when rounds.c says so: plans end, the state is void, verdicts are carried
- * out, chunks get to the sessions; and how it begins, ends, and answers questions. */
+/* rounds_act.c - what the engine "rounds" does when rounds.c says so: plans end, the state is void, verdicts are
+ * carried out, chunks get to the sessions; and how it begins, ends, and answers questions. */
 #include <assert.h>
 
 #include "mesh/core/engine.h"

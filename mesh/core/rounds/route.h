@@ -1,6 +1,6 @@
-/* route.h - the way of one bucket through a collective, as a table of functions, and what the routes share. Before it calls a
- * route, collective.c checks sender, fence, state and size. A route checks range, coverage and checksum of every chunk that it
- * adds or takes. */
+/* route.h - the way of one bucket through a collective, as a table of functions, and what the routes share. Before it
+ * calls a route, collective.c checks sender, fence, state and size. A route checks range, coverage and checksum of
+ * every chunk that it adds or takes. */
 #ifndef MESH_ROUTE_H
 #define MESH_ROUTE_H
 
@@ -130,8 +130,8 @@ struct proto_chunk own_chunk(const struct collective *c, size_t bucket, uint64_t
                              uint64_t count);
 /* To the members with these ranks in the plan: packed, if that is shorter and a buffer is free. */
 void send_own(struct collective *c, uint64_t ranks, const struct proto_chunk *chunk);
-/* Adds base[] to a body: what goes on then, until onward_end. `out`, unless it is NULL, has the sum, too. False: bits that must
- * be zero are not. */
+/* Adds base[] to a body: what goes on then, until onward_end. `out`, unless it is NULL, has the sum, too. False: bits
+ * that must be zero are not. */
 struct onward {
     struct core_frame frame;
     bool made; /* it is not the frame that came */

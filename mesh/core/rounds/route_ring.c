@@ -1,5 +1,5 @@
-/* route_ring.c - a bucket is divided into n segments, which go round the ring of members twice: reduce-scatter, all-gather.
- * Each member sends 2(n-1)/n of the bucket, for any n. collective.h has the states of a chunk. */
+/* route_ring.c - a bucket is divided into n segments, which go round the ring of members twice: reduce-scatter,
+ * all-gather. Each member sends 2(n-1)/n of the bucket, for any n. collective.h has the states of a chunk. */
 #include <assert.h>
 
 #include "compress/check.h"

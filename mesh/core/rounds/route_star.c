@@ -1,8 +1,8 @@
-/* route_star.c - a bucket is divided into ranges, each with a server among the members (servers.h). All others send their
- * contribution to a range to its server; it adds them as they come, straight from the received frame, and sends the
- * total to all as soon as it has the last one. A member has STAR_WINDOW contributions to a server under way: each total
- * that comes back lets it send one more. So while one range is summed, others are on their way in both directions, but
- * what is summed is in the server's caches, and a line that several send to has little to queue.
+/* route_star.c - a bucket is divided into ranges, each with a server among the members (servers.h). All others send
+ * their contribution to a range to its server; it adds them as they come, straight from the received frame, and sends
+ * the total to all as soon as it has the last one. A member has STAR_WINDOW contributions to a server under way: each
+ * total that comes back lets it send one more. So while one range is summed, others are on their way in both
+ * directions, but what is summed is in the server's caches, and a line that several send to has little to queue.
  *
  *     member     REDUCE, to the server of the range:    own contribution, hop h
  *     server     GATHER, to all others:                 total of all members, hop h

@@ -5,8 +5,8 @@
  *     awake   the time that this node has been running. It stops while the node does not run, and runs slower when its
  *             ticks come late (core.c). For all deadlines that judge others: who could not listen judges nobody.
  *
- * A stamp is a struct, so the compiler refuses to compare it with a stamp of the other clock or with a duration, which is
- * a uint64_t. All are microseconds. A stamp of 0 says never: awake begins with 1. Uses nothing. */
+ * A stamp is a struct, so the compiler refuses to compare it with a stamp of the other clock or with a duration, which
+ * is a uint64_t. All are microseconds. A stamp of 0 says never: awake begins with 1. Uses nothing. */
 #ifndef MESH_CLOCK_H
 #define MESH_CLOCK_H
 

@@ -322,7 +322,8 @@ heartbeat_forget(struct view *view, int i)
     view->of[i] = (struct heard){.suspected = false};
 }
 
-/* A limit for silence, for a node that beats as often as most do: longer for one that says that it beats more slowly. */
+/* A limit for silence, for a node that beats as often as most do: longer for one that says that it beats more
+ * slowly. */
 static uint64_t
 heartbeat_limit_us(const struct heard *heard, uint64_t us)
 {

@@ -4,8 +4,8 @@
  * long its trainer has made no progress, and what its engine has to say. core.c calls these functions for what the wire
  * brings, and the engine for the heartbeat itself.
  *
- * Whom a node hears, it tells when that has changed. A heartbeat only names the hash of the list, so it has as many bytes
- * with 64 nodes as with 2. Who does not have the list asks for it.
+ * Whom a node hears, it tells when that has changed. A heartbeat only names the hash of the list, so it has as many
+ * bytes with 64 nodes as with 2. Who does not have the list asks for it.
  *
  * A peer that is silent for CORE_SUSPECT_US is suspected. After CORE_FORGET_US its session ends. Both times are
  * measured in core->awake. This clock stops while this node does not run, and runs slower when its ticks come late.
@@ -14,16 +14,16 @@
  * node hears nobody. After that it goes on all the same, with the nodes it hears or alone. The smaller side of a
  * split must do so.
  *
- * While a node waits for others to come, nothing depends on it: it beats every CORE_IDLE_US. Each heartbeat says when the
- * next one comes; a peer that beats more slowly may be silent for so much longer before it is suspected. group.h makes no
- * plan with who was not heard lately.
+ * While a node waits for others to come, nothing depends on it: it beats every CORE_IDLE_US. Each heartbeat says when
+ * the next one comes; a peer that beats more slowly may be silent for so much longer before it is suspected. group.h
+ * makes no plan with who was not heard lately.
  *
- * n nodes send n(n-1) heartbeats, so in a crowd, of more than HEARTBEAT_CROWD nodes, most would do little else. There, only the
- * HEARTBEAT_LEADERS nodes with the lowest ids that are not left out hear from everybody, and everybody from them, every
- * CORE_HEARTBEAT_US: they lead, or will when the leader is gone. All others hear from one another every HEARTBEAT_FAR_US,
- * and when something has changed. Lists of whom a node hears, and of endpoints, come more rarely, too. When all three are
- * gone, who leads then has heard the others late: a plan does not wait for longer than any plan does for who has missed a
- * beat.
+ * n nodes send n(n-1) heartbeats, so in a crowd, of more than HEARTBEAT_CROWD nodes, most would do little else. There,
+ * only the HEARTBEAT_LEADERS nodes with the lowest ids that are not left out hear from everybody, and everybody from
+ * them, every CORE_HEARTBEAT_US: they lead, or will when the leader is gone. All others hear from one another every
+ * HEARTBEAT_FAR_US, and when something has changed. Lists of whom a node hears, and of endpoints, come more rarely,
+ * too. When all three are gone, who leads then has heard the others late: a plan does not wait for longer than any plan
+ * does for who has missed a beat.
  *
  * A node that sends heartbeats may still hang. Its heartbeats say for how long its trainer has made no progress
  * with its task. If this is longer than a plan may be without progress, the node is *stuck*: it is in no plan until
@@ -54,8 +54,8 @@ enum heartbeat_verdict {
     HEARTBEAT_LOST,      /* its session is to end */
 };
 
-/* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is due.
- * A node without a job asks for one instead. */
+/* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is
+ * due. A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
 /* A peer tells what an evaluation came to: the program hears of it. Heartbeats bring what this node has to tell. */
 void heartbeat_score(const struct core *core, const struct proto_score *score);

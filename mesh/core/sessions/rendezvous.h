@@ -10,8 +10,8 @@
  *       +-------------+   +------ its node has answered, failed, too late ---+
  *        a session with its node, or tried RENDEZVOUS_TRIES times; never when the user named it
  *
- * Every RENDEZVOUS_LIST_US, more rarely in a crowd, and when a session begins, a node tells its peers the endpoints of all
- * others. So a node that knows one node soon knows all. Beacons cause connections only at a bounded rate. */
+ * Every RENDEZVOUS_LIST_US, more rarely in a crowd, and when a session begins, a node tells its peers the endpoints of
+ * all others. So a node that knows one node soon knows all. Beacons cause connections only at a bounded rate. */
 #ifndef MESH_RENDEZVOUS_H
 #define MESH_RENDEZVOUS_H
 

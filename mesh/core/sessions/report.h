@@ -37,7 +37,8 @@ void report_gone(struct report *report, const struct core *core, int i, enum rep
 /* Slot i may be used for another node from now on. */
 void report_forget(struct report *report, int i);
 
-/* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns `out`. */
+/* How people call an address: with the port if it is not the usual one (several nodes on one machine). Returns
+ * `out`. */
 static inline const char *
 report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
 {

@@ -141,8 +141,8 @@ refused_stranger(struct peers *peers, const struct core *core, struct proto_node
     return i;
 }
 
-/* A peer with a session has accepted our HELLO. For all reasons but two it would not take that back: it means the process
- * that had our address before, to which its link led. */
+/* A peer with a session has accepted our HELLO. For all reasons but two it would not take that back: it means the
+ * process that had our address before, to which its link led. */
 static bool
 means_another(const struct peer *peer, uint64_t reason)
 {

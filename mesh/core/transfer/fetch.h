@@ -17,12 +17,12 @@
  * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
  * state at all.
  *
- * Nodes may hold different segments (pipeline/stages.h). One that catches up asks for what it holds, and only nodes that hold
- * at least that. In the same way a node that is done gets the segments that it does not hold, and one that is to hold more
- * (holding.h), of others with the same state (fetch_part): ASKING, BLOCKS and COMPLETE, with `part`, in state_in beside the copy.
+ * Nodes may hold different segments (pipeline/stages.h). One that catches up asks for what it holds, and only nodes
+ * that hold at least that. So, too, a node that is done gets the segments that it does not hold, and one that will hold
+ * more (holding.h), of others with the same state (fetch_part): ASKING, BLOCKS, COMPLETE, with `part`, in state_in.
  *
- * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as long
- * as that took, for the lines are needed. It does so no more when nobody trains any longer. */
+ * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as
+ * long as that took, for the lines are needed. It does so no more when nobody trains any longer. */
 #ifndef MESH_FETCH_H
 #define MESH_FETCH_H
 
@@ -130,8 +130,7 @@ struct fetch_verdict {
 
 int fetch_init(struct fetch *fetch, const struct core *core);
 void fetch_fini(struct fetch *fetch, const struct core *core);
-/* Goes from one state to the next. Returns whether the present one may go on now, with fetch_follow_step in FOLLOWING or
- * else with fetch_copy_step. */
+/* Goes from one state to the next. May it go on now: in FOLLOWING with fetch_follow_step, else fetch_copy_step? */
 bool fetch_step(struct fetch *fetch, const struct core *core);
 /* The trainer has a new state, the one before `round`. */
 void fetch_applied(struct fetch *fetch, const struct core *core, uint64_t round);
@@ -142,7 +141,8 @@ void fetch_reset(struct fetch *fetch, const struct core *core);
 void fetch_forget(struct fetch *fetch, int i);
 /* Fetch these segments too, of the same state; of a node that is done, for its files; 0: it needs nothing more. */
 void fetch_part(struct fetch *fetch, const struct core *core, uint64_t segments);
-/* Is this node done, and does it still need segments? For how long has it got nothing, nor got who holds them any further? */
+/* Is this node done, and does it still need segments? For how long has it got nothing, nor got who holds them any
+ * further? */
 bool fetch_needs(const struct core *core);
 uint64_t fetch_waits_us(const struct core *core);
 /* Is this node catching up: did something come within `us`, or is the node that it follows in a plan? */

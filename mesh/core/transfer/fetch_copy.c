@@ -88,8 +88,8 @@ has_gone_on(const struct core *core, int i)
     return fetch_fit(core, i) && core->view.of[i].beat.round >= core->fetch.copies;
 }
 
-/* One that has got no further than this node had may have the state that this node gave up. It gives none while somebody
- * who has got further may offer his: he may be far away, and be the last to answer. */
+/* One that has got no further than this node had may have the state that this node gave up. It gives none while
+ * somebody who has got further may offer his: he may be far away, and be the last to answer. */
 static bool
 offer_too_early(const struct core *core, int i)
 {

@@ -119,8 +119,8 @@ total_unpack(const struct core *core, struct transfer_block block, const void *b
     return good;
 }
 
-/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of one
- * that is gone only totals are left, which were kept: nobody is there to differ from. */
+/* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of
+ * one that is gone only totals are left, which were kept: nobody is there to differ from. */
 static struct fetch_verdict
 check_state(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
@@ -141,8 +141,8 @@ total_restart(struct fetch *fetch, const struct core *core)
     fetch->told_block = 1; /* so tell again */
 }
 
-/* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact sums
- * are equal then. */
+/* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact
+ * sums are equal then. */
 static bool
 total_is_other(const struct core *core, const struct proto_total *total)
 {
@@ -294,7 +294,8 @@ fetch_total_bad(struct fetch *fetch, const struct core *core)
         total_restart(fetch, core);
 }
 
-/* How long nothing may come of the one that this node follows, while somebody is ahead. Who is not ahead has nothing. */
+/* How long nothing may come of the one that this node follows, while somebody is ahead. Who is not ahead has
+ * nothing. */
 static uint64_t
 follow_patience_us(const struct fetch *fetch, const struct core *core)
 {

@@ -4,14 +4,15 @@
  *       ^                                                                               |
  *       +---- nobody asked for SERVE_IDLE_US, or the log has left the copy behind <-----+
  *
- * The copy is the state before one round, as much as this node holds of it. All nodes that copy it can give the same blocks,
- * while training goes on. It lies in state_in, as long as this node fetches nothing itself (transfer.h). Each event copies a few blocks; those that
- * are left are copied before the next commit. From then on, the total of every round goes into a log of bounded size; new
- * totals overwrite the oldest. A follower says how many blocks of totals it can take (FOLLOW), and gets each as soon as it
- * exists. A follower that needs a total that the log no longer has gets an empty TOTAL.
+ * The copy is the state before one round, as much as this node holds of it. All nodes that copy it can give the same
+ * blocks, while training goes on. It lies in state_in, as long as this node fetches nothing itself (transfer.h). Each
+ * event copies a few blocks; those that are left are copied before the next commit. From then on, the total of every
+ * round goes into a log of bounded size; new totals overwrite the oldest. A follower says how many blocks of totals it
+ * can take (FOLLOW), and gets each as soon as it exists. A follower that needs a total that the log no longer has gets
+ * an empty TOTAL.
  *
- * Who asks names the segments that it wants (pipeline/stages.h). A node that does not hold all of them does not answer. A node
- * that is done gives those to others that are done, too: they need them for their files. */
+ * Who asks names the segments that it wants (pipeline/stages.h). A node that does not hold all of them does not answer.
+ * A node that is done gives those to others that are done, too: they need them for their files. */
 #ifndef MESH_SERVE_H
 #define MESH_SERVE_H
 

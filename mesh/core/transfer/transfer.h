@@ -1,10 +1,10 @@
 /* transfer.h - what both sides of catching up compute in the same way: which blocks there are, and checksums; and the
  * memory of one state.
  *
- * A state consists of ranges, config.stages.spans, each of one segment or of all (pipeline/stages.h); without such, of one
- * range that everybody has. A range is divided into blocks of config.block_size bytes; its last one may be shorter, and an
- * empty state is one empty block. The blocks are numbered over all ranges, so a number means the same on all nodes, also on
- * those that do not hold it.
+ * A state consists of ranges, config.stages.spans, each of one segment or of all (pipeline/stages.h); without such, of
+ * one range that everybody has. A range is divided into blocks of config.block_size bytes; its last one may be shorter,
+ * and an empty state is one empty block. The blocks are numbered over all ranges, so a number means the same on all
+ * nodes, also on those that do not hold it.
  *
  * A total consists of the buckets of its round, one after the other. Where the model may be cut, the buckets of each
  * segment are a range, and buckets that belong to no segment are one more. A range is divided into blocks as above.
@@ -12,8 +12,8 @@
  * numbers.
  *
  * config.state_in and the hashes have room for one state. Either it is being fetched (fetch.h), or it is the copy that
- * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. Only a node
- * that is done may fetch beside its copy: segments that it does not hold. */
+ * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. Only a
+ * node that is done may fetch beside its copy: segments that it does not hold. */
 #ifndef MESH_TRANSFER_H
 #define MESH_TRANSFER_H
 
@@ -54,7 +54,8 @@ struct transfer_block transfer_state_block(const struct transfer *transfer, uint
 /* How many blocks are of these segments and of all. */
 uint64_t transfer_state_count(const struct transfer *transfer, uint64_t segments);
 
-/* What who holds these segments gets of a total of the buckets from `first` on: bytes, the number of blocks, one of them. */
+/* What who holds these segments gets of a total of the buckets from `first` on: bytes, the number of blocks, one of
+ * them. */
 size_t transfer_total_size(const struct transfer *transfer, size_t first, uint64_t segments);
 uint64_t transfer_total_count(const struct transfer *transfer, size_t first, uint64_t segments);
 struct transfer_block transfer_total_block(const struct transfer *transfer, size_t first,
