@@ -207,7 +207,8 @@ TEST(test_stops_early_when_patience_is_over)
     state_fini(&state);
 }
 
-/* An epoch of three steps; the run was stopped after its second, then ended after its fifth, in the middle of an epoch. */
+/* An epoch of three steps; the run was stopped after its second, then ended after its fifth, in the middle of an
+ * epoch. */
 TEST(test_other_rules_begin_after_their_step)
 {
     struct state state;
@@ -686,8 +687,8 @@ TEST(test_bases_that_rest_are_left_as_they_are)
     state_fini(&next);
 }
 
-/* A codec of products: a gradient of rank one is exact in the second step with it; a step without a gradient leaves the bases as they
- * are, and so does the end of a span; nothing can be applied before all is there. */
+/* A codec of products: a gradient of rank one is exact in the second step with it; a step without a gradient leaves the
+ * bases as they are, and so does the end of a span; nothing can be applied before all is there. */
 TEST(test_products_with_a_basis_move_the_parameters)
 {
     const size_t count[] = {2000, 1000};
