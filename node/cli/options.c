@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/job/config_hint.h"
-#include "node/job/parse.h"
 
 enum { SHOWN_MAX = 80, NAME_MAX_LENGTH = 32, LEFT_WIDTH = 21 };
 

@@ -16,8 +16,8 @@
 #ifndef NODE_SHOW_H
 #define NODE_SHOW_H
 
+#include "node/base/term.h"
 #include "node/cli/holders.h"
-#include "node/cli/term.h"
 #include "node/results/metrics.h"
 
 struct show {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "node/cli/term.h"
+#include "node/base/term.h"
 
 enum { HERE_MAX = 300 }; /* bytes of a line: more nodes are not named */
 

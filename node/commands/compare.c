@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "nn/files/disk.h"
+#include "node/base/parse.h"
 #include "node/commands/verify.h"
-#include "node/job/parse.h"
 
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "nn/files.h"
-#include "node/cli/term.h"
+#include "node/base/host.h"
+#include "node/base/term.h"
 #include "node/commands/command.h"
 #include "node/commands/estimate.h"
-#include "node/commands/host.h"
 #include "node/job/data_text.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 #include "node/results/metrics_internal.h"
 
 enum { HEALTH_PATH_MAX = 4096 + 256 + 32, SHOWN_MAX = 200, TOUCH_MS = 3000, LOOK_MS = 50 };

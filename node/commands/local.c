@@ -25,10 +25,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "node/cli/stop.h"
-#include "node/cli/term.h"
+#include "node/base/host.h"
+#include "node/base/stop.h"
+#include "node/base/term.h"
 #include "node/commands/compare.h"
-#include "node/commands/host.h"
 #include "node/job/config_key.h"
 #include "node/train/left.h"
 #include "proto/clock.h"

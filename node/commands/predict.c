@@ -24,7 +24,7 @@
 
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 

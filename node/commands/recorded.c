@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "nn/files/disk.h"
+#include "node/base/parse.h"
 #include "node/commands/align.h"
 #include "node/commands/timeline.h"
-#include "node/job/parse.h"
 
 enum {
     SHOWN_MAX = 200,

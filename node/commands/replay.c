@@ -8,7 +8,7 @@
 
 #include <sodium.h>
 
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "node/commands/replay_base.h"
 #include "node/commands/replay_gossip.h"
 #include "node/commands/replay_index.h"

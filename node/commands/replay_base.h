@@ -3,7 +3,7 @@
 #ifndef NODE_REPLAY_BASE_H
 #define NODE_REPLAY_BASE_H
 
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "node/commands/verify_folders.h"
 #include "node/job/config.h"
 #include "node/job/job.h"

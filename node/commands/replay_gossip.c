@@ -9,7 +9,7 @@
 #include <sodium.h>
 
 #include "mesh/mesh.h"
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "node/commands/replay_actor.h"
 #include "node/commands/replay_cover.h"
 

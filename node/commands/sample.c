@@ -22,7 +22,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
 #include "nn/rng.h"
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "node/job/job.h"
 #include "node/results/model_file.h"
 

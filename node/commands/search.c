@@ -4,9 +4,9 @@
 #include <errno.h>
 
 #include "mesh/mesh.h"
+#include "node/base/host.h"
 #include "node/cli/show.h"
 #include "node/cli/waiting.h"
-#include "node/commands/host.h"
 #include "proto/clock.h"
 
 enum { SEARCH_MS = 3600 * 1000 };

@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "node/cli/term.h"
+#include "node/base/parse.h"
+#include "node/base/term.h"
 #include "node/commands/verify_checkpoints.h"
 #include "node/commands/verify_pieces.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 #include "node/train/ledger.h"
 #include "node/train/way.h"
 #include "proto/bits.h"

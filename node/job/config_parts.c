@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/job/config_key.h"
 #include "node/job/job.h"
-#include "node/job/parse.h"
 
 enum { REASON_SIZE = 320 };
 

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 
 enum { NAME_SIZE = 80, REASON_SIZE = 640 };
 

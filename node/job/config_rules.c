@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 
 enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "compress/codec.h"
+#include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 
 bool
 config_key_of_model(const struct config_key *key)

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/job/config_hint.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 
 enum { SHOWN_MAX = 80 };
 

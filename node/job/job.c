@@ -9,8 +9,8 @@
 #include <xxhash.h>
 
 #include "nn/files/checkpoint.h"
+#include "node/base/parse.h"
 #include "node/job/kind.h"
-#include "node/job/parse.h"
 #include "node/train/from.h"
 
 enum { DATA_BYTES = 256 };

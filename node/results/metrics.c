@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
+#include "node/base/parse.h"
 #include "node/commands/verify.h"
-#include "node/job/parse.h"
 #include "node/results/metrics_object.h"
 #include "proto/clock.h"
 

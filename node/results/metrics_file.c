@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
+#include "node/base/parse.h"
 #include "node/commands/verify.h"
-#include "node/job/parse.h"
 
 int
 metrics_make_dirs(const char *dir, size_t *kept)

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "node/base/parse.h"
 #include "node/cli/waiting.h"
-#include "node/job/parse.h"
 
 static json_t *
 number(double value)

@@ -13,8 +13,8 @@
 
 #include "nn/files.h"
 #include "nn/files/disk.h"
+#include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 #include "node/results/table_note.h"
 #include "proto/fail.h"
 

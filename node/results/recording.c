@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/commands/verify.h"
-#include "node/job/parse.h"
 
 enum {
     DIGITS = 4,

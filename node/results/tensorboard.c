@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
-#include "node/train/varint.h"
+#include "node/base/varint.h"
 
 enum { HEAD = 12, TAIL = 4, VALUE_MAX = 48, PATH_SIZE = 1400, HOST = 64 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */

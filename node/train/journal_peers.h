@@ -4,7 +4,7 @@
 #ifndef NODE_JOURNAL_PEERS_H
 #define NODE_JOURNAL_PEERS_H
 
-#include "node/train/varint.h"
+#include "node/base/varint.h"
 #include "proto/proto.h"
 
 enum { JOURNAL_PEERS = 64 };

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "node/cli/term.h"
+#include "node/base/term.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
 

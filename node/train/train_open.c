@@ -10,7 +10,7 @@
 
 #include <sodium.h>
 
-#include "node/commands/host.h"
+#include "node/base/host.h"
 #include "node/job/data_text.h"
 #include "node/train/from.h"
 #include "node/train/gather.h"

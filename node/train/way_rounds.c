@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/commands/host.h"
+#include "node/base/host.h"
 #include "node/train/parts.h"
 #include "node/train/repair.h"
 #include "node/train/rounds_state.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/job/config.h"
-#include "node/job/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 #include "node/results/journal.h"
 #include "node/train/gossip_journal.h"
 #include "node/train/push_journal.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "nn/files.h"
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 #include "node/results/model_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/base/parse.h"
 #include "node/commands/replay_actor.h"
 #include "node/commands/replay_cover.h"
 #include "node/commands/replay_index.h"
 #include "node/commands/replay_staleness.h"
-#include "node/job/parse.h"
 #include "proto/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,10 +6,10 @@
 
 #include <jansson.h>
 
+#include "node/base/parse.h"
 #include "node/commands/align.h"
 #include "node/commands/compare.h"
 #include "node/commands/verify.h"
-#include "node/job/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 
 const char *const scenario_kinds[KINDS] = {"kill", "start", "pause",     "split", "cut",
                                            "slow", "loss",  "disk_full", "join",  "power"};

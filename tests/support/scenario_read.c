@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 
 /* --- Values ------------------------------------------------------------------------------------ */
 

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/parse.h"
 #include "tests/support/test.h"
 
 enum { TEXT_SIZE = 160 };

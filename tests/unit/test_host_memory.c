@@ -1,5 +1,5 @@
 /* test_host_memory.c - memory of a machine, and limits of control groups of both versions, from folders made for it. */
-#include "node/commands/host.h"
+#include "node/base/host.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* test_parse.c - numbers, endpoints and names as people type them. */
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 
 #include <errno.h>
 #include <float.h>

@@ -1,6 +1,6 @@
 /* test_term.c - what reaches a terminal, a pipe, and a reader that is stopped. */
 #define _GNU_SOURCE /* pseudo-terminals */
-#include "node/cli/term.h"
+#include "node/base/term.h"
 
 #include <fcntl.h>
 #include <poll.h>

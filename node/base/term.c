@@ -2,7 +2,7 @@
  *
  * A live line is "\r", the text, "\033[K" (erase to the end of the line). It is cut to the width of the
  * terminal, asked for at each redraw, because a line that wraps cannot be drawn over. */
-#include "node/cli/term.h"
+#include "node/base/term.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 #include "proto/why.h"
 
 enum { WRAP_MIN = 30 }; /* columns: narrower terminals break lines as they like */

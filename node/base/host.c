@@ -1,6 +1,6 @@
 /* host.c - what this machine offers. See host.h. */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): sched_getaffinity, CPU_COUNT */
-#include "node/commands/host.h"
+#include "node/base/host.h"
 
 #include <errno.h>
 #include <sched.h>

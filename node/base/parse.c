@@ -1,5 +1,5 @@
 /* parse.c - what people type, read strictly; what others sent, shown safely. See parse.h. */
-#include "node/job/parse.h"
+#include "node/base/parse.h"
 
 #include <arpa/inet.h>
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* host_memory.c - how much memory this process may have: the machine's, or less where a control group limits it. */
-#include "node/commands/host.h"
+#include "node/base/host.h"
 
 #include <stdio.h>
 #include <string.h>
