@@ -51,8 +51,8 @@ message_seeds(use_seed use)
         }
 }
 
-/* What is refused: huge counts, depth, wrong kinds, longer forms, another version. In all but that one, 0 is the present
- * version: what is wrong is behind it. */
+/* What is refused: huge counts, depth, wrong kinds, longer forms, another version. In all but that one, 0 is the
+ * present version: what is wrong is behind it. */
 static void
 hostile_seeds(use_seed use)
 {

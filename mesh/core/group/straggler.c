@@ -374,7 +374,8 @@ may_decide(const struct core *core)
 }
 
 /* Until a codec begins nobody is lost who computes by itself: no line need be known to see that a round takes longer
- * than one of this node alone. And where the trainer found that one node alone is the fastest, nobody need try first. */
+ * than one of this node alone. And where the trainer found that one node alone is the fastest, nobody need try
+ * first. */
 static enum straggler_verdict
 part(struct straggler *s, const struct core *core, uint64_t us)
 {
