@@ -10,7 +10,7 @@
 
 #include "nn/files/disk.h"
 #include "node/base/parse.h"
-#include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 
 enum { COMPARE_PATH_MAX = 1200, COMPARE_SIZE_MAX = 1 << 18, CELL_MAX = 32 };
 

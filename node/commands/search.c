@@ -5,8 +5,8 @@
 
 #include "mesh/mesh.h"
 #include "node/base/host.h"
-#include "node/cli/show.h"
-#include "node/cli/waiting.h"
+#include "node/results/show.h"
+#include "node/results/waiting.h"
 #include "proto/clock.h"
 
 enum { SEARCH_MS = 3600 * 1000 };

@@ -71,6 +71,49 @@ verify_find_why(struct verify_folders *folders, const char *dir, const char *fil
     verify_find(folders, dir, file, "%s", why->line + (named ? size : 0));
 }
 
+/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
+ * -EMSGSIZE when it is too long, which skips it. */
+static int
+next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
+{
+    int c;
+    *size = 0;
+    while ((c = getc(file)) != EOF && c != '\n')
+        if ((*size)++ < VERIFY_LINE_MAX)
+            text[*size - 1] = (char)c;
+    if (c == EOF)
+        return *size ? 1 : 2;
+    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
+}
+
+bool
+verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit, void *ctx)
+{
+    char path[DISK_PATH_MAX], text[VERIFY_LINE_MAX], name[40];
+    struct verify_line said;
+    struct why why = {"out of memory"};
+    uint64_t bytes;
+    size_t size;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    int rc = disk_open(path, &bytes, &why);
+    FILE *file = rc < 0 ? NULL : fdopen(rc, "r");
+    if (!file) {
+        verify_find_why(folders, dir, "metrics.jsonl", &why);
+        return false;
+    }
+    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
+        snprintf(name, sizeof name, "metrics.jsonl:%llu", (unsigned long long)line);
+        if (rc < 0)
+            verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
+        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
+            verify_find(folders, dir, name, "%s", why.line);
+        else
+            visit(ctx, &said, line);
+    }
+    fclose(file);
+    return rc == 1;
+}
+
 /* Is there such a file in the folder, of any size? */
 static bool
 folder_has(const char *dir, const char *file)

@@ -18,8 +18,8 @@
 
 #include "nn/files/disk.h"
 #include "node/base/parse.h"
-#include "node/commands/verify.h"
 #include "node/results/metrics_object.h"
+#include "node/results/verify_read.h"
 #include "proto/clock.h"
 
 enum { ALIVE_US = 1000000 };

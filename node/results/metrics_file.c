@@ -12,7 +12,7 @@
 
 #include "nn/files/disk.h"
 #include "node/base/parse.h"
-#include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 
 int
 metrics_make_dirs(const char *dir, size_t *kept)

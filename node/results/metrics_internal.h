@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "node/cli/show.h"
 #include "node/results/metrics.h"
+#include "node/results/show.h"
 #include "node/results/tensorboard.h"
 #include "proto/why.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "node/base/parse.h"
-#include "node/cli/waiting.h"
+#include "node/results/waiting.h"
 
 static json_t *
 number(double value)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "node/base/parse.h"
-#include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 
 enum {
     DIGITS = 4,

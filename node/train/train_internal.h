@@ -5,8 +5,8 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
-#include "node/cli/holders.h"
 #include "node/job/job.h"
+#include "node/results/holders.h"
 #include "node/results/metrics.h"
 #include "node/train/evaluation.h"
 #include "node/train/memory.h"

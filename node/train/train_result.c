@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "node/cli/waiting.h"
 #include "node/results/model_file.h"
+#include "node/results/waiting.h"
 #include "node/train/gather.h"
 #include "proto/clock.h"
 

@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "mesh/core/gossip/gossip_flow.h"
-#include "node/cli/waiting.h"
+#include "node/results/waiting.h"
 #include "proto/clock.h"
 
 enum { SLOW_SURE_S = 10 /* a PC is slow for so long before it is said */ };

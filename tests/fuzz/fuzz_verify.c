@@ -9,7 +9,7 @@
 #include "node/base/parse.h"
 #include "node/commands/align.h"
 #include "node/commands/compare.h"
-#include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

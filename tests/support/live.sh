@@ -1,5 +1,5 @@
 #!/bin/bash
-# live.sh - reads the lines that a node shows while it trains (node/cli/show.h).
+# live.sh - reads the lines that a node shows while it trains (node/results/show.h).
 #
 #     docker logs NODE | live     # "STEP NODES" of the last one: the step, and how many nodes took part in it
 

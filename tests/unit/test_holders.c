@@ -1,5 +1,5 @@
 /* test_holders.c - who has which stages, in a line. */
-#include "node/cli/holders.h"
+#include "node/results/holders.h"
 
 #include <stdio.h>
 

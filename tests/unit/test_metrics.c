@@ -15,7 +15,7 @@
 
 #include "mesh/core/core.h"
 #include "node/commands/compare.h"
-#include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 #include "tests/support/test.h"
 
 static char dir[64];

@@ -1,5 +1,5 @@
 /* test_show.c - the live line of a run, field by field. */
-#include "node/cli/show.h"
+#include "node/results/show.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "node/commands/verify.h"
+#include "node/results/verify_read.h"
 #include "node/train/ledger.h"
 #include "tests/support/folder.h"
 #include "tests/support/test.h"

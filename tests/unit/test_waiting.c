@@ -1,7 +1,7 @@
 /* The sentences of a node that waits: as they are read. */
 #include <stdio.h>
 
-#include "node/cli/waiting.h"
+#include "node/results/waiting.h"
 #include "tests/support/test.h"
 
 static struct mesh_status

@@ -1,5 +1,5 @@
 /* waiting.c - see waiting.h. */
-#include "node/cli/waiting.h"
+#include "node/results/waiting.h"
 
 #include <stdarg.h>
 #include <stdio.h>

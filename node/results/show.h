@@ -17,7 +17,7 @@
 #define NODE_SHOW_H
 
 #include "node/base/term.h"
-#include "node/cli/holders.h"
+#include "node/results/holders.h"
 #include "node/results/metrics.h"
 
 struct show {

@@ -1,5 +1,5 @@
 /* show.c - a run on the terminal; see show.h. Rates are ratios of smoothed sums. */
-#include "node/cli/show.h"
+#include "node/results/show.h"
 
 #include <math.h>
 #include <stdarg.h>

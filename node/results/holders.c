@@ -1,5 +1,5 @@
 /* holders.c - see holders.h. */
-#include "node/cli/holders.h"
+#include "node/results/holders.h"
 
 #include <stdio.h>
 #include <string.h>

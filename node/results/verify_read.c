@@ -1,31 +1,15 @@
-/* verify_read.c - what meshnode verify reads: files, their lines, and two kinds of text. See verify.h. */
+/* verify_read.c - see verify_read.h. */
+#include "node/results/verify_read.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/files/disk.h"
-#include "node/commands/verify_folders.h"
 #include "proto/proto.h"
 
 enum { LOCAL_STEPS_MAX = 1 << 24 }; /* more than a config takes */
-
-/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
- * -EMSGSIZE when it is too long, which skips it. */
-static int
-next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
-{
-    int c;
-    *size = 0;
-    while ((c = getc(file)) != EOF && c != '\n')
-        if ((*size)++ < VERIFY_LINE_MAX)
-            text[*size - 1] = (char)c;
-    if (c == EOF)
-        return *size ? 1 : 2;
-    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
-}
 
 uint64_t
 verify_number(struct verify_reading *reading, const char *name)
@@ -236,32 +220,4 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     int rc = verify_reading_end(&reading, why);
     json_decref(object);
     return rc;
-}
-
-bool
-verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit, void *ctx)
-{
-    char path[DISK_PATH_MAX], text[VERIFY_LINE_MAX], name[40];
-    struct verify_line said;
-    struct why why = {"out of memory"};
-    uint64_t bytes;
-    size_t size;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    int rc = disk_open(path, &bytes, &why);
-    FILE *file = rc < 0 ? NULL : fdopen(rc, "r");
-    if (!file) {
-        verify_find_why(folders, dir, "metrics.jsonl", &why);
-        return false;
-    }
-    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
-        snprintf(name, sizeof name, "metrics.jsonl:%llu", (unsigned long long)line);
-        if (rc < 0)
-            verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
-        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            verify_find(folders, dir, name, "%s", why.line);
-        else
-            visit(ctx, &said, line);
-    }
-    fclose(file);
-    return rc == 1;
 }
