@@ -280,12 +280,6 @@ options_fini(struct options *options)
     options->set_count = 0;
 }
 
-enum train_start
-options_start(const struct options *options)
-{
-    return options->fresh ? TRAIN_FRESH : options->resume ? TRAIN_RESUME : TRAIN_AUTO;
-}
-
 int
 options_apply(const struct options *options, struct config *config, struct why *why)
 {

@@ -6,7 +6,7 @@
 #ifndef NODE_BENCH_H
 #define NODE_BENCH_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/pool.h"
 #include "node/train/work.h"
 #include "proto/why.h"

@@ -5,11 +5,41 @@
 #ifndef NODE_COMMAND_H
 #define NODE_COMMAND_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "node/cli/options.h"
 #include "node/job/config.h"
+#include "node/train/train.h"
 #include "proto/why.h"
+
+/* What the command line says; options.h of the room above reads it. */
+enum { OPTIONS_ARGS_MAX = 65, OPTIONS_SETS_MAX = 256 };
+
+struct options {
+    const char *args[OPTIONS_ARGS_MAX]; /* the arguments that are no options; borrowed from argv */
+    size_t arg_count;
+    uint64_t nodes; /* -n; 0: not given */
+    bool resume, fresh, replay, evaluate, scaled, help, version;
+    const char *python;   /* --python: the model's file; NULL: without */
+    const char *timeline; /* --timeline: the file to write; NULL: none */
+    const char *prompt;   /* for sample, and so are the following; borrowed; NULL: not given */
+    uint64_t length, top_k;
+    double temperature;
+    const char *option, *command; /* the first that only one command has, and that; NULL: none */
+    size_t set_count;
+    struct {
+        const char *option; /* as given, for messages: "--threads" */
+        char *assignment;   /* "node.threads=2"; owned */
+    } set[OPTIONS_SETS_MAX];
+};
+
+/* What --resume and --fresh say. */
+static inline enum train_start
+options_start(const struct options *options)
+{
+    return options->fresh ? TRAIN_FRESH : options->resume ? TRAIN_RESUME : TRAIN_AUTO;
+}
 
 typedef int command_run(struct config *config, const struct options *options,
                         const char *const *args, struct why *why);

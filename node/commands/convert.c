@@ -22,8 +22,8 @@
 
 #include "nn/data/npy.h"
 #include "nn/files.h"
-#include "node/results/model_file.h"
 #include "node/train/from.h"
+#include "node/train/model_file.h"
 
 enum { HEADER = 256, LENGTH_AT = 8, TEXT_AT = 10, ROWS = 64 };
 

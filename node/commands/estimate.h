@@ -8,7 +8,7 @@
 #ifndef NODE_ESTIMATE_H
 #define NODE_ESTIMATE_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/memory.h"
 #include "proto/why.h"
 

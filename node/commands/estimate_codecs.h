@@ -7,7 +7,7 @@
 #define NODE_ESTIMATE_CODECS_H
 
 #include "compress/codec.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "proto/why.h"
 
 /* Seconds of a round: to compute all shards, and those of one of config->mesh.peers nodes; and to apply the sum. The

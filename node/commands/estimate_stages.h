@@ -6,7 +6,7 @@
 #ifndef NODE_ESTIMATE_STAGES_H
 #define NODE_ESTIMATE_STAGES_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/work.h"
 #include "proto/why.h"
 

@@ -25,8 +25,8 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
 #include "node/base/term.h"
-#include "node/job/job.h"
-#include "node/results/model_file.h"
+#include "node/train/job.h"
+#include "node/train/model_file.h"
 
 enum { ROWS = 32 };
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "nn/files.h"
-#include "node/job/job.h"
-#include "node/results/model_file.h"
+#include "node/train/job.h"
+#include "node/train/model_file.h"
 
 static const char reader[] =
     "import json, struct\n"

@@ -6,9 +6,9 @@
 #include "node/base/term.h"
 #include "node/commands/verify_folders.h"
 #include "node/job/config.h"
-#include "node/job/job.h"
 #include "node/results/journal.h"
-#include "node/results/model_file.h"
+#include "node/train/job.h"
+#include "node/train/model_file.h"
 #include "node/train/work.h"
 
 struct replay_base {

@@ -23,8 +23,8 @@
 #include "nn/files.h"
 #include "nn/rng.h"
 #include "node/base/term.h"
-#include "node/job/job.h"
-#include "node/results/model_file.h"
+#include "node/train/job.h"
+#include "node/train/model_file.h"
 
 enum { BYTES = 256 };
 

@@ -8,7 +8,7 @@
 
 #include "nn/files/checkpoint.h"
 #include "nn/files/disk.h"
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 #include "node/train/state_internal.h"
 #include "node/train/way.h"
 
@@ -32,7 +32,7 @@ read_whole_state(struct verify_checkpoint *out, const struct config *config,
     struct pool *pool = NULL;
     int rc = job_open_input(&job, config, input, why);
     const struct state_job rules = {
-        .rules.optim = job_outer(config), .local_steps = 1, .bases = job.bases};
+        .rules.optim = config_outer(config), .local_steps = 1, .bases = job.bases};
     if (!rc &&
         (state_init(&state, &rules, job.exact, nn_param_count(job.model)) || pool_new(&pool, 1)))
         rc = why_error(why, -ENOMEM, "not enough memory");

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "node/commands/command.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/state.h"
 #include "node/train/way.h"
 

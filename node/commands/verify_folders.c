@@ -16,7 +16,7 @@
 #include "nn/files/disk.h"
 #include "node/base/parse.h"
 #include "node/commands/verify_checkpoints.h"
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 enum { FINDINGS_SHOWN = 100, SHOWN_SIZE = 1024, HEX_SIZE = 65 };
 

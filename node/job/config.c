@@ -48,6 +48,20 @@ config_labelled(const struct config *config)
     return config->train.loss == NN_CROSS_ENTROPY || config->train.loss == NN_LOGISTIC;
 }
 
+struct optim_spec
+config_outer(const struct config *config)
+{
+    if (config->train.local_steps <= 1)
+        return config->train.optim;
+    return (struct optim_spec){
+        .kind = OPTIM_SGD,
+        .rate = config->train.block_rate,
+        .momentum = config->train.block_momentum,
+        .nesterov = config->train.block_nesterov,
+        .ema = config->train.optim.ema,
+    };
+}
+
 void
 config_way_tell(const struct config *config, char *out, size_t size)
 {

@@ -75,7 +75,7 @@ struct config {
         unsigned shards;        /* 1..64, default 12 */
         struct optim_spec optim;
         uint64_t local_steps;             /* steps of each shard between two exchanges; 1.. */
-        float block_momentum, block_rate; /* see job_outer in job.h; with local_steps above 1 */
+        float block_momentum, block_rate; /* see config_outer; with local_steps above 1 */
         bool block_nesterov;
         bool exact;          /* no: faster, but the result depends on the nodes */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
@@ -166,6 +166,12 @@ unsigned config_servers(const struct config *config);
 void config_way_tell(const struct config *config, char *out, size_t size);
 /* Does each sample have a class, so that there is an accuracy? */
 bool config_labelled(const struct config *config);
+/* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the
+ * optimizer is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
+ * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=
+ * block_rate * v. The paper's Nesterov variant, seen from the beginning of a block, is p -= block_rate * (G +
+ * block_momentum * v). This is SGD with G in the place of the gradient. */
+struct optim_spec config_outer(const struct config *config);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

@@ -8,7 +8,6 @@
 
 #include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/job.h"
 
 enum { REASON_SIZE = 320 };
 
@@ -179,7 +178,7 @@ config_differ_use(const struct config *left, const struct config *right,
 static size_t
 slots(const struct config *config)
 {
-    const struct optim_spec outer = job_outer(config);
+    const struct optim_spec outer = config_outer(config);
     return optim_slots(&outer);
 }
 

@@ -227,11 +227,11 @@ journal_add(struct journal *journal, unsigned type, const void *data, size_t siz
 }
 
 static bool
-is_part(const struct journal_start *start, uint64_t job_hash)
+is_part(const struct journal_start *start, uint64_t job)
 {
-    bool is = job_hash == 0 || job_hash == start->job_hash;
+    bool is = job == 0 || job == start->job_hash;
     for (size_t i = 0; i < start->past_count; i++)
-        is = is || job_hash == start->past[i];
+        is = is || job == start->past[i];
     return is;
 }
 

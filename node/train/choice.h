@@ -21,7 +21,7 @@
 #ifndef NODE_CHOICE_H
 #define NODE_CHOICE_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 
 struct choice {
     unsigned members;        /* that add up these parameters, this node among them */

@@ -10,7 +10,7 @@
 
 #include "node/job/data_text.h"
 #include "node/job/kind.h"
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 enum {
     BUFFER = 1 << 20, /* bytes that are hashed at a time */
@@ -186,7 +186,7 @@ static int
 read_state(struct job *job, const struct config *config, struct state_header *header,
            struct why *why)
 {
-    const struct optim_spec outer = job_outer(config);
+    const struct optim_spec outer = config_outer(config);
     size_t params = nn_param_count(job->model), blocks = exact_blocks(job->exact);
     size_t slots = state_slots(&outer, job->bases), exponents = state_size(slots, params, 0);
     size_t size = state_size(slots, params, blocks);

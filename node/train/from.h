@@ -10,7 +10,7 @@
 #define NODE_FROM_H
 
 #include "nn/files/checkpoint.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/left.h"
 #include "proto/why.h"
 

@@ -10,7 +10,7 @@
 #ifndef NODE_GATHER_H
 #define NODE_GATHER_H
 
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 struct gather;
 

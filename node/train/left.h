@@ -6,8 +6,8 @@
 #ifndef NODE_LEFT_H
 #define NODE_LEFT_H
 
-#include "node/job/job.h"
 #include "node/results/verify_read.h"
+#include "node/train/job.h"
 #include "node/train/train.h"
 #include "proto/why.h"
 

@@ -12,7 +12,7 @@
 
 #include "compress/exact.h"
 #include "node/job/config.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "proto/why.h"
 
 struct memory {

@@ -3,7 +3,7 @@
 #define NODE_STAGES_MESH_H
 
 #include "mesh/mesh.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/work_pieces.h"
 
 enum { STAGES_SPANS_MAX = 1 + PROTO_STAGES_MAX * (STATE_SLOTS_MAX + 2) };

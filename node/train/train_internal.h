@@ -5,10 +5,10 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
-#include "node/job/job.h"
 #include "node/results/holders.h"
 #include "node/results/metrics.h"
 #include "node/train/evaluation.h"
+#include "node/train/job.h"
 #include "node/train/memory.h"
 #include "node/train/save.h"
 #include "node/train/state.h"

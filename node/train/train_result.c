@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "node/results/model_file.h"
 #include "node/results/waiting.h"
 #include "node/train/gather.h"
+#include "node/train/model_file.h"
 #include "proto/clock.h"
 
 enum { PATIENCE_S = 10 };

@@ -22,7 +22,7 @@
 #ifndef NODE_WAY_H
 #define NODE_WAY_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 
 struct memory;
 struct mesh_setup;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "compress/check.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/ledger.h"
 #include "node/train/state_internal.h"
 #include "node/train/work_pieces.h"

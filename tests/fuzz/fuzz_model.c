@@ -8,7 +8,7 @@
 
 #include "nn/files.h"
 #include "node/base/parse.h"
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -15,7 +15,7 @@
 #include "nn/files.h"
 #include "nn/files/disk.h"
 #include "node/job/config.h"
-#include "node/job/job.h"
+#include "node/train/job.h"
 
 enum { ROWS = 64, LINE = 512, PATH = 1024 };
 

@@ -4,7 +4,7 @@
 Writes a job and its data into DIR, and prints the SHA-256 of the weights that this job must come to: one dense layer that
 learns to give its input back. nn/data.h has the order of the samples, node/train/ledger.h who gets which, nn/nn.h the
 gradient of the loss, nn/arithmetic/product.h the products, compress/exact.h the integers and their exponents, nn/optim.h
-the update, and node/results/model_file.h what the hash is over."""
+the update, and node/train/model_file.h what the hash is over."""
 import hashlib
 import struct
 import sys

@@ -1,7 +1,7 @@
 /* test_choice.c - mesh.compress: auto: what a step costs with each codec here, and which one the sum of these costs
  * chooses. */
-#include "node/job/job.h"
 #include "node/train/choice.h"
+#include "node/train/job.h"
 #include "node/train/pool.h"
 #include "tests/support/rand.h"
 #include "tests/support/test.h"

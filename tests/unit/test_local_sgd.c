@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/local_sgd.h"
 #include "node/train/work.h"
 #include "tests/support/folder.h"
@@ -342,7 +342,7 @@ TEST(the_filter_is_that_of_the_paper)
                                             : "train.block_nesterov=no"};
         for (int i = 0; i < 3; i++)
             assert_int_equal(config_set(config, set[i], &why), 0);
-        struct optim_spec outer = job_outer(config);
+        struct optim_spec outer = config_outer(config);
         assert_int_equal(optim_slots(&outer), 1);
         for (uint64_t t = 0; t < 20; t++) {
             double mean = Wg + 0.25 * cos((double)t);

@@ -1,5 +1,5 @@
 /* test_model_file.c - what is written with the weights is read back equal; what is damaged is refused in one line. */
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 #include <errno.h>
 #include <jansson.h>

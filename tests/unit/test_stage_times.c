@@ -1,7 +1,7 @@
 /* test_stage_times.c - each part of a model is measured, by itself, and nothing else changes. */
 #include <stdio.h>
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "node/train/pool.h"
 #include "node/train/stage_times.h"
 #include "proto/clock.h"

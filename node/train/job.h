@@ -62,12 +62,6 @@ int job_parts(struct job *job, const struct config *config, struct why *why);
  * seed. No more than that is read. Returns 0, or a negative errno with `why` if the file cannot be read any more. */
 int job_state(const struct job *job, const struct config *config, struct state *state,
               struct why *why);
-/* The rule that is applied to the sum of a round. Normally it is the optimizer. With train.local_steps above 1 the
- * optimizer is for the steps within a shard, and the rule is block-wise model-update filtering of the mean
- * difference (BMUF; Chen and Huo, ICASSP 2016). With G the sum, v = block_momentum * v + G, and the parameters p -=
- * block_rate * v. The paper's Nesterov variant, seen from the beginning of a block, is p -= block_rate * (G +
- * block_momentum * v). This is SGD with G in the place of the gradient. */
-struct optim_spec job_outer(const struct config *config);
 /* What F needs to know about the job; borrows from it. */
 struct state_job job_rules(const struct job *job, const struct config *config);
 /* Where its model may be cut into stages. Returns 0 or -ENOMEM. */

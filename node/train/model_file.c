@@ -1,5 +1,5 @@
 /* model_file.c - see model_file.h. */
-#include "node/results/model_file.h"
+#include "node/train/model_file.h"
 
 #include <assert.h>
 #include <errno.h>

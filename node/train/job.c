@@ -1,5 +1,5 @@
 /* job.c - open what a config describes and check that its parts fit one another. */
-#include "node/job/job.h"
+#include "node/train/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -468,7 +468,7 @@ rules_of(const struct config *config, uint64_t until)
 {
     return (struct state_rules){
         .until = until,
-        .optim = job_outer(config),
+        .optim = config_outer(config),
         .local = config->train.optim,
         .epochs = config->train.epochs,
         .steps = config->train.steps,
@@ -535,20 +535,6 @@ job_state(const struct job *job, const struct config *config, struct state *stat
             nn_init_range(job->model, config->run.seed, held->first, held->end, state->params);
     }
     return rc;
-}
-
-struct optim_spec
-job_outer(const struct config *config)
-{
-    if (config->train.local_steps <= 1)
-        return config->train.optim;
-    return (struct optim_spec){
-        .kind = OPTIM_SGD,
-        .rate = config->train.block_rate,
-        .momentum = config->train.block_momentum,
-        .nesterov = config->train.block_nesterov,
-        .ema = config->train.optim.ema,
-    };
 }
 
 struct state_job

@@ -23,7 +23,7 @@
 #ifndef NODE_MODEL_FILE_H
 #define NODE_MODEL_FILE_H
 
-#include "node/job/job.h"
+#include "node/train/job.h"
 #include "proto/why.h"
 
 struct model_file {
