@@ -256,8 +256,7 @@ threshold(const uint32_t *bits, size_t n, size_t count)
 }
 
 /* The sizes of a[n], with zeros behind them, in whole rows of LANES. Returns what the largest of all lanes say of the
- * threshold of
- * all: it is no lower. */
+ * threshold of all: it is no lower. */
 static inline uint32_t
 threshold_least(uint32_t *bits, const float *a, size_t n, size_t count)
 {

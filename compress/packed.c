@@ -49,8 +49,7 @@ rice_fits(const uint8_t width[BLOCK_GROUPS])
 }
 
 /* Few elements that are not zero are shorter so; it takes longer, so that it must save half a byte for each. `quick`,
- * on a fast
- * line: the codes of many large elements take longer than the bytes that they save. */
+ * on a fast line: the codes of many large elements take longer than the bytes that they save. */
 static bool
 rice_pays(const struct rice *rice, size_t packed, bool quick)
 {

@@ -4,8 +4,7 @@
  * messages with any content, and raw frames. Whatever the core sends goes through the encoder, which asserts on
  * fields outside their limits; memory is exact, for sanitizers; the trainer is told nothing that is out of turn,
  * and a round that is committed must have been computed. The last byte says how sums travel, and whether the model is
- * in
- * stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. It also says
+ * in stages: then peers hand over items, and a piece must find those of its round, state, cut and shard. It also says
  * whether nodes hold parts of the model: then this one computes no stage that it does not hold, and has room for what
  * it is to hold; and whether shards may not change hands before some rounds. */
 #include <stdlib.h>

@@ -9,8 +9,7 @@
  * fixed-point number as well; 1 is GOSSIP_ONE, and a flow that would lift it above GOSSIP_WEIGHT_MAX is refused.
  *
  * With a codec (mesh.compress) a taker tells changes of its values, and a flow is of the public copy that its giver has
- * of
- * them: gossip_public.h.
+ * of them: gossip_public.h.
  *
  * Vectors of the wire (`body`) may have any alignment. Uses compress/few.h. */
 #ifndef MESH_GOSSIP_FLOW_H

@@ -82,8 +82,7 @@ size_t contribution_fill(struct contribution *own, const struct core *core, uint
 /* May own[] be rewritten? Not while parts of it are being sent. */
 bool contribution_writable(struct contribution *own, const struct core *core);
 /* The round is computed in pieces (pieces.h): these shards, of these segments. The trainer is asked for one; it has
- * computed it; and
- * all: so much work, 10^6 for a shard of the whole model, took so long. */
+ * computed it; and all: so much work, 10^6 for a shard of the whole model, took so long. */
 void contribution_by_pieces(struct contribution *own, uint64_t shards, uint64_t of);
 void contribution_piece(struct contribution *own, const struct core *core);
 void contribution_piece_done(struct contribution *own, const struct core *core);

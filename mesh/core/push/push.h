@@ -1,8 +1,7 @@
 /* push.h - the engine *push*: elected servers hold the parameters, workers pull them, compute, and push gradients.
  *
  * The parameters are divided into *ranges*. In a *group* of nodes each range has an owner, and a backup if there are
- * two
- * nodes: the two of highest weight, a hash of node and range. All that serve are alike; who is much slower does not
+ * two nodes: the two of highest weight, a hash of node and range. All that serve are alike; who is much slower does not
  * serve. Of R ranges each of k owners has R / k, rounded up at most. Owner and backup hold a range's parameters,
  * optimizer state and the set of tickets that it has taken. Work is tickets (see push_tickets.h). A worker does this
  * again and again:

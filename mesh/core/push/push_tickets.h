@@ -7,8 +7,8 @@
  *
  * The leader *leases* tickets. A ticket is leased to one member at a time, from the lowest one up. A member works on
  * one, and up to PUSH_HANDS are leased to it: the leader may not know yet what it has done or dropped. With a bound
- * (stale-synchronous
- * parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below k - bound are done.
+ * (stale-synchronous parallel: Ho et al., NIPS 2013) no ticket of step k is leased before all of the steps below k -
+ * bound are done.
  *
  * A trainer may hang, and its node still answers. So when nothing else is left to lease, a ticket is leased again that
  * its member has had PUSH_OVERDUE times as long as its tickets take. A range takes the ticket once, whoever pushes it

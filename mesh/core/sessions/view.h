@@ -1,7 +1,6 @@
 /* view.h - what is known of each peer from its messages: its last heartbeat, when it was heard, and whether it is
  * suspected. heartbeat.c alone writes it; all others only read. A heartbeat is kept as it came but for what its
- * comments
- * say: shards that the job does not have are cut off, and chunks of a newer round change its round. */
+ * comments say: shards that the job does not have are cut off, and chunks of a newer round change its round. */
 #ifndef MESH_VIEW_H
 #define MESH_VIEW_H
 
