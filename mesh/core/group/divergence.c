@@ -5,6 +5,47 @@
 
 #include "mesh/core/internal.h"
 
+uint64_t
+divergence_past(const struct core *core, uint64_t round)
+{
+    const struct divergence *d = &core->divergence;
+    if (round == core->round || core->state_hash == 0)
+        return core->state_hash;
+    bool known = round >= d->past_from && round <= d->past_to && !core->config.inexact;
+    return known && !mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
+}
+
+/* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is
+ * refused, has no say. */
+static bool
+divergence_differs_from(const struct core *core, int i)
+{
+    const struct divergence_peer *its = &core->divergence.of[i];
+    uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
+    return its->hash != 0 && ours != 0 && its->hash != ours &&
+           core->peers.peers[i].state != PEER_REFUSED && !mutant(MUTANT_ODD);
+}
+
+bool
+divergence_excludes(const struct core *core, int i)
+{
+    bool ahead = core->view.of[i].beat.round > core->round;
+    if (mutant(MUTANT_ODD))
+        return false;
+    return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute);
+}
+
+bool
+divergence_open(const struct core *core)
+{
+    const struct divergence *d = &core->divergence;
+    bool open = d->open, waits = !mutant(MUTANT_UNTOLD) &&
+                                 awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US;
+    for (int i = 0; i < core->peers.high && waits; i++)
+        open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
+    return open;
+}
+
 void
 divergence_forget(struct divergence *d, int i)
 {

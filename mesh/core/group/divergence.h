@@ -125,4 +125,11 @@ void divergence_forget(struct divergence *d, int i);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 
+/* Hash of our state before `round`; 0: unknown. */
+uint64_t divergence_past(const struct core *core, uint64_t round);
+/* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
+bool divergence_excludes(const struct core *core, int i);
+/* Must planning, and giving the state to others, wait until it is known whose state is right? */
+bool divergence_open(const struct core *core);
+
 #endif

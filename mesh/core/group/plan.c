@@ -10,6 +10,34 @@
 
 /* --- Beginning and ending ---------------------------------------------------------------------- */
 
+bool
+plan_idle(const struct core *core)
+{
+    return !core->plan.active && contribution_settled(&core->contribution);
+}
+
+bool
+plan_leads(const struct core *core)
+{
+    return core->plan.active && proto_node_equal(core->plan.now.leader, core->config.self);
+}
+
+bool
+plan_says_idle(const struct core *core, int i)
+{
+    return core->view.of[i].beat.idle && !(core->plan.busy >> i & 1);
+}
+
+uint64_t
+plan_recent_max(const struct core *core)
+{
+    uint64_t most = core->contribution.compute_us;
+    for (unsigned k = 0; k < PLAN_RECENT; k++)
+        if (core->plan.recent_us[k] > most)
+            most = core->plan.recent_us[k];
+    return most;
+}
+
 /* Members count as idle, and what they have as known, only from their next heartbeat on. */
 static void
 members_busy(struct plan *plan)

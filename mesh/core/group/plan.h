@@ -226,4 +226,13 @@ plan_trainer_moves(struct plan *plan, int i)
     plan_readmit(plan, i);
 }
 
+/* No plan, and the trainer could take one up. */
+bool plan_idle(const struct core *core);
+/* Does this node lead the present plan? */
+bool plan_leads(const struct core *core);
+/* Is peers[i] idle, as far as we know? */
+bool plan_says_idle(const struct core *core, int i);
+/* Time of the longest recent round or compute, in microseconds. */
+uint64_t plan_recent_max(const struct core *core);
+
 #endif

@@ -11,6 +11,20 @@ enum {
     PACKED_BITS = 12, /* of straggler.packed */
 };
 
+bool
+straggler_benched(const struct core *core, int i)
+{
+    struct awake told_at = core->straggler.of[i].told_at;
+    return core->view.of[i].beat.benched ||
+           (told_at.us > 0 && awake_since(core->awake, told_at) < STRAGGLER_TOLD_US);
+}
+
+bool
+straggler_apart(const struct core *core)
+{
+    return core->straggler.benched && !core->straggler.surplus && core->warms > 0;
+}
+
 /* Of a peer, -1: of this node, in bitmaps of members. */
 static uint64_t
 member_bit(int peer)

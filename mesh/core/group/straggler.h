@@ -166,4 +166,9 @@ void straggler_not_joined(struct straggler *s, const struct core *core, int i);
 void straggler_see(const struct straggler *s, const struct core *core, size_t n, const int *peer,
                    struct cost_view *view);
 
+/* Must plans leave out peers[i]? It says that it was left out, or was told so a moment ago. */
+bool straggler_benched(const struct core *core, int i);
+/* This node was left out, but computes all shards by itself until sums are short. */
+bool straggler_apart(const struct core *core);
+
 #endif

@@ -5,6 +5,50 @@
 
 #include "mesh/core/internal.h"
 
+int
+peers_by_id(const struct core *core, uint64_t id)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (core->peers.peers[i].state != PEER_FREE && core->peers.peers[i].node.id == id)
+            return i;
+    return -1;
+}
+
+int
+peers_find(const struct core *core, struct proto_node node)
+{
+    int i = peers_by_id(core, node.id);
+    if (i < 0 || core->peers.peers[i].state != PEER_UP)
+        return -1;
+    bool same = core->peers.peers[i].node.incarnation == node.incarnation;
+    return same || mutant(MUTANT_INCARNATION) ? i : -1;
+}
+
+void
+peers_send(const struct core *core, int i, const struct proto_msg *msg)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    if (peer->state == PEER_UP)
+        core->config.wire->send(core->config.wire_ctx, (unsigned)peer->link, msg, NULL, 0);
+}
+
+void
+peers_send_bulk(const struct core *core, int i, const struct proto_msg *msg, const void *body,
+                size_t size)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    core->config.wire->send_bulk(core->config.wire_ctx, (unsigned)peer->link, msg, body, size,
+                                 false);
+}
+
+void
+peers_send_all(const struct core *core, const struct proto_msg *msg)
+{
+    for (int i = 0; i < core->peers.high; i++)
+        if (!core->peers.peers[i].hello.wants_job)
+            peers_send(core, i, msg);
+}
+
 void
 peers_forget(struct peers *peers, int i)
 {

@@ -109,4 +109,15 @@ peers_take_news(struct peers *peers)
     return news;
 }
 
+/* Index of the node with this id, or -1. */
+int peers_by_id(const struct core *core, uint64_t id);
+/* Index of the session with exactly this incarnation, or -1. */
+int peers_find(const struct core *core, struct proto_node node);
+/* Sends to peers[i] on the control link. Does nothing without a session. */
+void peers_send(const struct core *core, int i, const struct proto_msg *msg);
+/* Sends to peers[i], which is accepted, on its bulk socket; `body` is copied. */
+void peers_send_bulk(const struct core *core, int i, const struct proto_msg *msg, const void *body,
+                     size_t size);
+void peers_send_all(const struct core *core, const struct proto_msg *msg);
+
 #endif

@@ -6,6 +6,20 @@
 
 #include "mesh/core/internal.h"
 
+const char *
+report_who(const struct core *core, int i, char out[PROTO_WHO_MAX])
+{
+    const struct peer *peer = &core->peers.peers[i];
+    char where[PROTO_WHO_MAX];
+    report_where(&peer->at, where);
+    if (peer->hello.name[0])
+        snprintf(out, PROTO_WHO_MAX, "%s (%.*s)", peer->hello.name,
+                 PROTO_WHO_MAX - PROTO_NAME_MAX - 4, where);
+    else
+        snprintf(out, PROTO_WHO_MAX, "%s", where);
+    return out;
+}
+
 /* "3 nodes", this one included. */
 static const char *
 count_nodes(const struct core *core, char out[32])

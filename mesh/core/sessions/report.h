@@ -50,4 +50,7 @@ report_where(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
     return out;
 }
 
+/* How people call peers[i]: "pc3 (192.168.7.13)"; only its address while its name is unknown. Returns `out`. */
+const char *report_who(const struct core *core, int i, char out[PROTO_WHO_MAX]);
+
 #endif

@@ -38,4 +38,11 @@ struct view {
     struct wall list_at; /* and when the next list may follow */
 };
 
+/* Is peers[i] to be counted on? It is up, it is not suspected, and by its heartbeats it hears us, too. */
+bool view_usable(const struct core *core, int i);
+/* Must a node that is done wait for peers[i]? Not if that made no progress and fetched nothing for long: it hangs. */
+bool view_lags(const struct core *core, int i, struct awake served_at, uint64_t round_us);
+/* Do a and b hear each other, by their own last heartbeats? */
+bool view_mutual(const struct core *core, int a, int b);
+
 #endif
