@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "nn/arithmetic/blas.h"
-#include "nn/rng.h"
+#include "nn/arithmetic/rng.h"
 
 static void
 hash_add(void *ctx, size_t first, const float *g, size_t n)

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/model.h"
-#include "nn/rng.h"
 
 /* He when the first activation after the layer, and before the next parameters, is relu. */
 static enum nn_init

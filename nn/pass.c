@@ -9,14 +9,13 @@
  *     saved      what a kind keeps from forward to backward, or from one backward to another
  *     gradient   of an output: from the layer after it to the layer itself; element-wise layers share one */
 #include "nn/pass.h"
-#include "nn/least.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/least.h"
+#include "nn/arithmetic/least.h"
 #include "nn/lifetime.h"
 
 enum { ALIGN = LIFETIME_ALIGN };

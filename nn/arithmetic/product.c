@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "nn/least.h"
+#include "nn/arithmetic/least.h"
 
 /* With fewer rows or columns, lanes or rows of tiles would be empty; with more rows, packing B hardly counts. */
 enum { TURNED_ROWS = 16, TURNED_ROWS_MOST = 128, TURNED_COLUMNS = 48 };

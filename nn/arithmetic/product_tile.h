@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "nn/arithmetic/fused.h"
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/simd.h"
-#include "nn/least.h"
 
 /* A tile is up to ROWS x VECTORS vectors of sums; with a row of B's panel they fill the registers. */
 #if defined(__AVX512F__) || defined(__aarch64__)

@@ -1,7 +1,7 @@
 /* windows.c - chooses the variants of windows_run_simd.c and windows_sum_simd.c; sizes. */
 #include "nn/arithmetic/windows.h"
 
-#include "nn/least.h"
+#include "nn/arithmetic/least.h"
 
 static size_t
 round_up(size_t n, size_t unit)

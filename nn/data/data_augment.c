@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/data/data_set.h"
-#include "nn/rng.h"
 
 struct data_view
 data_view_draw(const struct data_augment *augment, uint64_t seed, uint64_t epoch, uint32_t sample)

@@ -15,10 +15,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
-#include "nn/least.h"
 
 enum {
     STRIP = 64, /* queries at a time: a multiple of LINE and of the rows of a product's tile */

@@ -16,10 +16,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/arithmetic/windows.h"
 #include "nn/layers/layer.h"
-#include "nn/least.h"
 
 enum {
     PIECE = 16, /* filters of dW at a time, as floats; the fingerprint sees these pieces */

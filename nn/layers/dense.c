@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
-#include "nn/least.h"
 
 static size_t
 inputs(const struct layer *layer)

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/layers/layer.h"
-#include "nn/rng.h"
 
 static int
 dropout_shape(struct layer *layer, struct why *why)

@@ -26,10 +26,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
-#include "nn/least.h"
 
 /* Rows of a product with W_ih, about: so many steps at once. */
 enum { ROWS_AT_ONCE = 64 };

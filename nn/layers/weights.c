@@ -2,9 +2,9 @@
  * were floats in memory where the sink takes them (product_sum), else some units at a time as floats. */
 #include <assert.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/layers/layer.h"
-#include "nn/least.h"
 
 enum {
     CHUNK = 48,      /* units at a time, as floats; the fingerprint sees these pieces */

@@ -19,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/files.h"
-#include "nn/rng.h"
 #include "node/base/term.h"
 #include "node/train/job.h"
 #include "node/train/model_file.h"

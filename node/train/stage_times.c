@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "nn/least.h"
+#include "nn/arithmetic/least.h"
 #include "node/train/work_internal.h"
 #include "node/train/work_pieces.h"
 #include "proto/clock.h"

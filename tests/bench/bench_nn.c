@@ -14,10 +14,10 @@
 #include <time.h>
 
 #include "compress/exact.h"
+#include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/vmath.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
-#include "nn/rng.h"
 
 enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
 

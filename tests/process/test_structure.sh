@@ -115,7 +115,7 @@ lag_planted(struct core *core)
 C
 planted 'lag.c may write to the record of another part: lag_planted\(struct core'
 
-for file in nn/rng.h nn/loss.c node/train/ledger.c proto/mix.h; do
+for file in nn/arithmetic/rng.h nn/loss.c node/train/ledger.c proto/mix.h; do
     plant $file <<'C'
 static void
 planted(void)
@@ -123,7 +123,7 @@ planted(void)
 }
 C
 done
-planted '4 files define planted, expected at most 3: nn/loss.c nn/rng.h node/train/ledger.c proto/mix.h'
+planted '4 files define planted, expected at most 3: nn/arithmetic/rng.h nn/loss.c node/train/ledger.c proto/mix.h'
 
 sed -i 's|^#include "mesh/core/internal.h"|&\n#include "mesh/core/transfer/fetch.h"|' "$copy"/mesh/core/sessions/contact.c
 planted 'contact.c includes upwards: fetch.h'

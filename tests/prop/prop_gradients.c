@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/layers/layer.h"
-#include "nn/rng.h"
 #include "tests/support/cases.h"
 #include "tests/support/naive.h"
 #include "tests/support/test.h"

@@ -1,9 +1,9 @@
 /* Strips of attention give the bits of plain loops over whole matrices, in memory that grows with the context. */
 #include <math.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
-#include "nn/rng.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/rng.h"
 #include "nn/nn.h"
-#include "nn/rng.h"
 #include "tests/support/test.h"
 
 enum { ROWS = 300, IN = 1030, MIDDLE = 2200, OUT = 1200, PARTS = 2 };

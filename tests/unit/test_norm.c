@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <math.h>
 
+#include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/simd.h"
-#include "nn/rng.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"

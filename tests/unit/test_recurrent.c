@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "nn/rng.h"
+#include "nn/arithmetic/rng.h"
 #include "tests/support/naive.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"

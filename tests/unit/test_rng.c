@@ -1,5 +1,5 @@
 /* Philox gives the published vectors; streams of different keys and rows differ. */
-#include "nn/rng.h"
+#include "nn/arithmetic/rng.h"
 #include "tests/support/test.h"
 
 TEST(philox_gives_the_published_vectors)

@@ -2,8 +2,8 @@
  * pass get the bits of passes of their own. */
 #include "compress/check.h"
 #include "compress/exact.h"
+#include "nn/arithmetic/rng.h"
 #include "nn/nn.h"
-#include "nn/rng.h"
 #include "tests/support/test.h"
 
 enum { ROWS = 7, PARTS_MAX = 9 };
