@@ -66,11 +66,10 @@ TEST(every_flipped_bit_and_every_cut_of_4_kib_is_refused)
     }
     assert_int_equal(refusals, 8 * 4096);
     for (size_t n = 0; n < size; n++) {
-        uint8_t *cut = malloc(n + !n);
+        OWNED(memory_free) uint8_t *cut = malloc(n + !n);
         assert_non_null(cut);
         memcpy(cut, image, n);
         refusals += refused(cut, n, c.section[0].size);
-        free(cut);
     }
     assert_int_equal(refusals, 9 * 4096);
     printf("4 KiB: %zu flips and cuts refused\n", refusals);

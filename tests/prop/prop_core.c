@@ -236,6 +236,7 @@ TEST(no_course_of_events_breaks_a_core)
     uint64_t plans = 0, kept_most = 0;
     for (uint64_t run = 0; run < RUNS; run++) {
         struct rand rand = {run << 32};
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(
             &(struct lone_setup){.id = rand_range(&rand, 1, NODES),
                                  .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX)});
@@ -249,7 +250,6 @@ TEST(no_course_of_events_breaks_a_core)
         plans += stats.plans;
         core_leave(lone->core, lone->now);
         lone_return(lone);
-        lone_destroy(&lone);
     }
     assert_true(plans > RUNS); /* it was not all refused */
     assert_true(kept_most > 0);

@@ -253,10 +253,9 @@ random_tokens_check(enum nn_kind kind, enum nn_loss loss)
         s[n++] = (struct nn_layer_spec){.kind = NN_FLATTEN};
     s[n++] =
         (struct nn_layer_spec){.kind = NN_DENSE, .units = loss == NN_LOGISTIC ? 1 : 2 + below(3)};
-    struct net net;
+    OWNED(net_close) struct net net;
     net_open(&net, &text, s, n, loss, below(4));
     net_check(&net);
-    net_close(&net);
 }
 
 static void
@@ -269,10 +268,9 @@ random_tied_check(void)
         {.kind = NN_SILU},
         {.kind = NN_DENSE, .units = tokens, .tied = true, .no_bias = below(2)}};
     struct nn_shape text = {1, {1 + below(5)}};
-    struct net net;
+    OWNED(net_close) struct net net;
     net_open(&net, &text, s, 4, NN_CROSS_ENTROPY, below(4));
     net_check(&net);
-    net_close(&net);
 }
 
 static bool
@@ -302,10 +300,9 @@ random_net_check(enum nn_kind kind, enum nn_loss loss)
     size_t n = is_image ? image_layers(s, kind) : flat_layers(s, kind);
     s[n++] =
         (struct nn_layer_spec){.kind = NN_DENSE, .units = loss == NN_LOGISTIC ? 1 : 2 + below(3)};
-    struct net net;
+    OWNED(net_close) struct net net;
     net_open(&net, is_image ? &image : &flat, s, n, loss, below(4));
     net_check(&net);
-    net_close(&net);
 }
 
 static void
@@ -399,7 +396,7 @@ fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, s
     struct bench fast, naive;
     if (nn_model_new(&model, input, layers, 3, NN_CROSS_ENTROPY, &why) != 0)
         fail_msg("%s", why.line);
-    float *params = calloc(nn_param_count(model), sizeof(float));
+    OWNED(memory_free) float *params = calloc(nn_param_count(model), sizeof(float));
     fill(params, nn_param_count(model));
     bench_open(&fast, model, rows, params);
     bench_open(&naive, model, rows, params);
@@ -419,7 +416,6 @@ fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, s
     bench_close(&fast);
     bench_close(&naive);
     nn_model_destroy(&model);
-    free(params);
 }
 
 static void
@@ -504,7 +500,7 @@ a_shard_has_the_same_bits_on_any_thread(void **state)
                                       {.kind = NN_DENSE, .units = 33},
                                       {.kind = NN_RELU},
                                       {.kind = NN_DENSE, .units = 5}};
-    struct net net;
+    OWNED(net_close) struct net net;
     enum { JOBS = 4 };
     struct job job[JOBS];
     pthread_t thread[JOBS];
@@ -525,7 +521,6 @@ a_shard_has_the_same_bits_on_any_thread(void **state)
         assert_true(job[i].result.loss == result.loss);
         free(job[i].grad);
     }
-    net_close(&net);
 }
 TEST_OF(a_shard_has_the_same_bits_on_any_thread, "portable")
 TEST_OF(a_shard_has_the_same_bits_on_any_thread, "openblas")
@@ -536,7 +531,7 @@ TEST(dropout_does_not_depend_on_the_cut)
     enum { N = 37, ROWS = 11 };
     const struct nn_layer_spec s[] = {{.kind = NN_DROPOUT, .drop = 0.4f},
                                       {.kind = NN_DENSE, .units = 2}};
-    struct net net;
+    OWNED(net_close) struct net net;
     float whole[N * ROWS];
     net_open(&net, &(struct nn_shape){1, {N}}, s, 2, NN_CROSS_ENTROPY, ROWS);
     struct layer_io io = {
@@ -555,7 +550,6 @@ TEST(dropout_does_not_depend_on_the_cut)
                                                        .context = &second});
         assert_memory_equal(part, whole, sizeof part);
     }
-    net_close(&net);
 }
 
 TEST(nan_or_infinity_in_an_input_is_bad)
@@ -568,7 +562,7 @@ TEST(nan_or_infinity_in_an_input_is_bad)
         s[n++] = (struct nn_layer_spec){.kind = NN_DENSE, .units = 3};
         if (image) /* a window that skips no input */
             s[0].stride = 1, s[1].stride = 1;
-        struct net net;
+        OWNED(net_close) struct net net;
         struct nn_result result;
         net_open(&net, image ? &(struct nn_shape){3, {2, 6, 6}} : &(struct nn_shape){1, {6}}, s, n,
                  NN_CROSS_ENTROPY, 3);
@@ -577,6 +571,5 @@ TEST(nan_or_infinity_in_an_input_is_bad)
         nn_pass_batch(net.pass)->x[below((unsigned)(3 * nn_input_size(net.model)))] = NAN;
         net_forward(&net, &result);
         assert_true(result.bad);
-        net_close(&net);
     }
 }

@@ -65,9 +65,8 @@ TEST(every_truncation_is_refused)
             uint8_t frame[PROTO_FRAME_MAX];
             size_t whole = proto_encode(&sample.msg, frame);
             for (size_t cut = 0; cut < whole; cut++) {
-                uint8_t *copy = exact_copy(frame, cut);
+                OWNED(memory_free) uint8_t *copy = exact_copy(frame, cut);
                 assert_int_equal(decode_strictly(copy, cut), -EBADMSG);
-                free(copy);
             }
         }
 }

@@ -42,12 +42,11 @@ TEST(one_bucket_of_any_size_over_any_number_of_members)
         for (uint64_t count = 1; count <= 3 * n + 1; count++) {
             struct core_bucket bucket = {0, count};
             uint32_t chunk = (uint32_t)rand_range(&rand, 1, 4);
-            struct rings *rings = rings_new(n, &bucket, 1, chunk, 0, &rand);
+            OWNED(rings_destroy) struct rings *rings = rings_new(n, &bucket, 1, chunk, 0, &rand);
             rings_plan(rings, (1u << n) - 1, 1, &rand);
             run(rings, &rand, UINT64_MAX);
             assert_true(rings_right(rings, 0));
             bytes_are_the_models(rings, 0);
-            rings_destroy(&rings);
         }
 }
 
@@ -91,7 +90,7 @@ run_random(struct rand *rand, unsigned fewest, bool servers, bool breaks_off)
     unsigned n = (unsigned)rand_range(rand, fewest, RINGS_MAX), survivors = 0;
     uint32_t chunk = (uint32_t)rand_range(rand, 1, 20);
     uint64_t direct = rand_below(rand, 200);
-    struct rings *rings = rings_new(n, buckets, count, chunk, direct, rand);
+    OWNED(rings_destroy) struct rings *rings = rings_new(n, buckets, count, chunk, direct, rand);
     if (servers)
         random_servers(rings, rand);
     rings_plan(rings, (1u << n) - 1, 1, rand);
@@ -107,7 +106,6 @@ run_random(struct rand *rand, unsigned fewest, bool servers, bool breaks_off)
     assert_true(rings_right(rings, 0));
     if (!breaks_off)
         bytes_are_the_models(rings, direct);
-    rings_destroy(&rings);
 }
 
 TEST(random_buckets_small_ones_directly)
@@ -176,6 +174,7 @@ TEST(each_stage_sums_its_own_buckets)
         size_t count = random_buckets(&rand, buckets);
         unsigned n = (unsigned)rand_range(&rand, 1, RINGS_MAX);
         uint32_t chunk = (uint32_t)rand_range(&rand, 1, 20);
+        OWNED(rings_destroy)
         struct rings *rings = rings_new(n, buckets, count, chunk, rand_below(&rand, 200), &rand);
         for (uint64_t plan = 1; plan < 4; plan++) {
             random_stages(rings, n, &rand);
@@ -185,6 +184,5 @@ TEST(each_stage_sums_its_own_buckets)
             run(rings, &rand, plan == 3 ? UINT64_MAX : rand_below(&rand, 200));
         }
         assert_true(rings_right(rings, 0));
-        rings_destroy(&rings);
     }
 }

@@ -9,7 +9,7 @@
 static void
 check_permutation(uint64_t seed, uint64_t epoch, uint32_t count)
 {
-    uint8_t *seen = calloc(count, 1);
+    OWNED(memory_free) uint8_t *seen = calloc(count, 1);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = data_shuffle(seed, epoch, i, count);
         if (at >= count || seen[at])
@@ -17,7 +17,6 @@ check_permutation(uint64_t seed, uint64_t epoch, uint32_t count)
                      (unsigned long long)seed, (unsigned long long)epoch, count, at, i);
         seen[at] = 1;
     }
-    free(seen);
 }
 
 TEST(it_is_a_permutation_of_every_count)
@@ -45,7 +44,7 @@ TEST(the_largest_counts_stay_in_range_without_collisions)
 {
     enum { N = 100000 };
     static const uint32_t counts[] = {UINT32_MAX, UINT32_MAX - 1, 1U << 31, (1U << 31) + 1};
-    uint32_t *at = malloc(N * sizeof *at);
+    OWNED(memory_free) uint32_t *at = malloc(N * sizeof *at);
     for (size_t c = 0; c < 4; c++) {
         for (uint32_t i = 0; i < N; i++) {
             uint32_t from = i % 2 ? i : counts[c] - 1 - i;
@@ -56,7 +55,6 @@ TEST(the_largest_counts_stay_in_range_without_collisions)
         for (size_t i = 1; i < N; i++)
             assert_true(at[i] != at[i - 1]);
     }
-    free(at);
 }
 
 /* Two independent permutations agree in one place on average (variance 1). */

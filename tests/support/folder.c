@@ -10,13 +10,15 @@
 
 #include <zlib.h>
 
-void
-folder_init(struct folder *folder)
+struct folder
+folder_new(void)
 {
+    struct folder folder;
     const char *base = getenv("TMPDIR");
-    snprintf(folder->path, sizeof folder->path, "%s/meshnode-test-XXXXXX", base ? base : "/tmp");
-    char *made = mkdtemp(folder->path);
+    snprintf(folder.path, sizeof folder.path, "%s/meshnode-test-XXXXXX", base ? base : "/tmp");
+    char *made = mkdtemp(folder.path);
     assert(made);
+    return folder;
 }
 
 const char *

@@ -1,10 +1,8 @@
 /* folder.h - a scratch folder of a test, and bytes to put into it.
  *
- *     struct folder folder;
- *     folder_init(&folder);
+ *     OWNED(folder_fini) struct folder folder = folder_new();
  *     folder_write(&folder, "train.csv", text, strlen(text));
  *     ...spec.dir = folder.path...
- *     folder_fini(&folder);                    // with all that was written
  *
  * Trouble of its own ends the test program by assert. */
 #ifndef SUPPORT_FOLDER_H
@@ -19,7 +17,8 @@ struct folder {
     char path[FOLDER_PATH_MAX];
 };
 
-void folder_init(struct folder *folder);
+struct folder folder_new(void);
+/* With all that was written. */
 void folder_fini(struct folder *folder);
 /* folder/name, in a buffer that the next call overwrites. */
 const char *folder_path(const struct folder *folder, const char *name);

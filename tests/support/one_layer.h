@@ -1,10 +1,9 @@
 /* one_layer.h - a single layer on arrays of the test's own.
  *
- *     struct one_layer one;
+ *     OWNED(one_layer_close) struct one_layer one;
  *     one_layer_open(&one, &input, &spec, rows, params);   // params may be NULL for layers without
  *     one_layer_forward(&one, x, y);
- *     one_layer_backward(&one, dy, dx);                    // gradients in one.grad
- *     one_layer_close(&one); */
+ *     one_layer_backward(&one, dy, dx);                    // gradients in one.grad */
 #ifndef SUPPORT_ONE_LAYER_H
 #define SUPPORT_ONE_LAYER_H
 

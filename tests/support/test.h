@@ -32,6 +32,18 @@ void test_all(struct test_fixture fixture);
 /* Runs them; a main() that does more than that calls it. How many failed. */
 int test_run(void);
 
+/* What a variable holds is given back where its block ends: OWNED(state_fini) struct state state; */
+#define OWNED(give_back) __attribute__((cleanup(give_back)))
+
+/* OWNED(memory_free) uint8_t *bytes = malloc(n); */
+static inline void
+memory_free(void *variable)
+{
+    void *memory;
+    memcpy(&memory, variable, sizeof memory);
+    free(memory);
+}
+
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #define TEST_WITH(name, before, after)                                                             \
     static void name(void **test_state);                                                           \

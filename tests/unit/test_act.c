@@ -9,7 +9,7 @@ static const float x[] = {-2, -0.5f, 0, 0.25f, 3}, dy[] = {1, -2, 3, 4, 5};
 static void
 check(enum nn_kind kind, double (*f)(double), double (*slope)(double))
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {1, {5}};
     const struct nn_layer_spec spec = {.kind = kind};
     float y[5], dx[5];
@@ -20,7 +20,6 @@ check(enum nn_kind kind, double (*f)(double), double (*slope)(double))
         assert_true(fabs((double)y[i] - f((double)x[i])) <= 2e-7);
         assert_true(fabs((double)dx[i] - (double)dy[i] * slope((double)x[i])) <= 2e-6);
     }
-    one_layer_close(&one);
 }
 
 static double
@@ -90,14 +89,13 @@ TEST(flatten_is_the_same_memory)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
     const struct nn_shape input = {3, {2, 3, 4}};
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     assert_int_equal(nn_model_new(&model, &input, layers, 2, NN_CROSS_ENTROPY, &why), 0);
     assert_int_equal(nn_layer_output(model, 0)->dims, 1);
     assert_int_equal(nn_layer_output(model, 0)->dim[0], 24);
     assert_true(nn_model_layer(model, 0)->in_place);
     assert_true(nn_layer_flops(model, 0) == 0);
-    nn_model_destroy(&model);
 }
 
 /* relu, flatten and dropout may overwrite; a tanh whose output is needed must keep it. */
@@ -108,13 +106,12 @@ TEST(layers_work_in_place_only_where_nothing_is_lost)
         {.kind = NN_RELU}, {.kind = NN_DENSE, .units = 4}, {.kind = NN_DROPOUT},
         {.kind = NN_RELU}, {.kind = NN_DROPOUT},           {.kind = NN_DENSE, .units = 2}};
     const bool expected[] = {false, false, true, false, false, true, true, false, false};
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     assert_int_equal(
         nn_model_new(&model, &(struct nn_shape){1, {3}}, layers, 9, NN_CROSS_ENTROPY, &why), 0);
     for (size_t l = 0; l < 9; l++)
         assert_int_equal(nn_model_layer(model, l)->in_place, expected[l]);
-    nn_model_destroy(&model);
 }
 
 static void
@@ -131,8 +128,8 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
     enum { ROWS = 5 };
     const struct nn_context context = {.seed = 1, .training = true};
     const struct nn_sink sink = {.add = keep, .ctx = grad};
-    struct nn_model *model;
-    struct nn_pass *pass;
+    OWNED(nn_model_destroy) struct nn_model *model;
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     struct nn_result result;
     struct why why;
     assert_int_equal(nn_model_new(&model, input, spec, count, NN_CROSS_ENTROPY, &why), 0);
@@ -142,7 +139,7 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
         layer->forward_done = layer->backward_done = false;
         layer->gelu_after = layer->gelu_before = false;
     }
-    float *params = calloc(nn_param_count(model), sizeof *params);
+    OWNED(memory_free) float *params = calloc(nn_param_count(model), sizeof *params);
     assert_non_null(params);
     assert_int_equal(nn_pass_new(&pass, model, ROWS, true), 0);
     nn_init_params(model, 1, params);
@@ -160,9 +157,6 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
         nn_gradient(model, l, pass, params, &context, &sink);
         nn_backward(model, l, pass, params, &context, NULL);
     }
-    free(params);
-    nn_pass_destroy(&pass);
-    nn_model_destroy(&model);
 }
 
 TEST(neighbours_compute_a_relu_with_the_same_bits)

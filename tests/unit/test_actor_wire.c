@@ -137,7 +137,7 @@ send_body(struct end *end, int32_t number)
 
 TEST(a_body_kept_and_released_at_once_is_free_once)
 {
-    struct end a, b;
+    OWNED(end_close) struct end a, b;
     end_open(&a, 1);
     end_open(&b, 2);
     struct proto_endpoint at = {"127.0.0.1", wire_control_port(b.wire)};
@@ -160,8 +160,6 @@ TEST(a_body_kept_and_released_at_once_is_free_once)
         assert_int_equal(body[WORDS - 1], k);
     }
     wire_release(b.wire, b.kept[0].handle); /* the others are freed with the wire */
-    end_close(&a);
-    end_close(&b);
 }
 
 /* Who has too much else to do may take a peer for gone before it reads what that one has sent. */
@@ -171,7 +169,7 @@ TEST(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers)
     const struct proto_msg msg = {
         .type = PROTO_REDUCE,
         .chunk = {.plan_hash = 1, .round = 1, .first = 0, .count = WORDS, .coverage = 1}};
-    struct end a, b;
+    OWNED(end_close) struct end a, b;
     uint64_t now = 1000000;
     end_open(&a, 1);
     end_open(&b, 2);
@@ -194,8 +192,6 @@ TEST(what_a_lost_peer_has_sent_is_not_taken_for_a_strangers)
     }
     wire_tick(b.wire, now += 20000);
     turn_until(&a, &b, &a.up, FRAMES);
-    end_close(&a);
-    end_close(&b);
 }
 
 /* The bytes of a come before b is told of the connections, and before it has a session with a. */
@@ -204,7 +200,7 @@ TEST(what_is_read_late_is_not_taken_for_a_strangers)
     static int32_t body[PROTO_CHUNK_MAX];
     const struct proto_msg msg = {
         .type = PROTO_REDUCE, .chunk = {.plan_hash = 1, .round = 1, .count = WORDS, .coverage = 1}};
-    struct end a, b;
+    OWNED(end_close) struct end a, b;
     uint64_t now = 1000000;
     end_open(&a, 1);
     end_open(&b, 2);
@@ -232,8 +228,6 @@ TEST(what_is_read_late_is_not_taken_for_a_strangers)
         wire_tick(b.wire, now += 20000);
         turn_until(&a, &b, &b.up, 4 + k);
     }
-    end_close(&a);
-    end_close(&b);
 }
 
 static void
@@ -246,7 +240,7 @@ send_beat(struct end *end)
 /* The core of `a` is busy: nobody calls its wire, and the pulse thread says that the node is alive. */
 TEST(a_node_that_is_busy_says_that_it_is_alive)
 {
-    struct end a, b;
+    OWNED(end_close) struct end a, b;
     struct pulse *pulse;
     end_open(&a, 1);
     end_open(&b, 2);
@@ -270,8 +264,6 @@ TEST(a_node_that_is_busy_says_that_it_is_alive)
     wire_pulse(a.wire);
     pulse_destroy(&pulse);
     assert_null(pulse);
-    end_close(&a);
-    end_close(&b);
 }
 
 TEST(a_core_that_hangs_falls_silent)

@@ -89,7 +89,7 @@ compare(size_t T, size_t d)
     static float dx[2][ROWS * T_MAX * 3 * HEADS * D_MAX], y[2][ROWS * T_MAX * HEADS * D_MAX];
     static struct whole whole;
     const struct nn_layer_spec spec = {.kind = NN_ATTENTION, .units = HEADS};
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     size_t C = HEADS * d, out = T * C;
     draw(x, ROWS * 3 * out, T * d), draw(dy, ROWS * out, T * d + 1000000);
     one_layer_open(&one, &(struct nn_shape){2, {T, 3 * C}}, &spec, ROWS, NULL);
@@ -105,7 +105,6 @@ compare(size_t T, size_t d)
     }
     assert_memory_equal(y[0], y[1], ROWS * out * sizeof(float));
     assert_memory_equal(dx[0], dx[1], ROWS * 3 * out * sizeof(float));
-    one_layer_close(&one);
 }
 
 TEST(strips_give_the_bits_of_whole_matrices)
@@ -157,14 +156,13 @@ bytes(size_t T, bool training)
         {.kind = NN_RESIDUAL_END},
         {.kind = NN_DENSE, .units = 256},
     };
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     assert_int_equal(nn_model_new(&model, &(struct nn_shape){1, {T}}, layers,
                                   sizeof layers / sizeof *layers, NN_CROSS_ENTROPY, &why),
                      0);
     size_t all = nn_pass_bytes(model, 1, training) +
                  nn_team_scratch(model, &(struct nn_room){.rows_max = 1}) * sizeof(float);
-    nn_model_destroy(&model);
     return all;
 }
 

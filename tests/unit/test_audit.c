@@ -101,7 +101,7 @@ accuse(struct lone *lone, unsigned from, unsigned whom)
 
 TEST(the_last_bucket_waits_for_the_audit)
 {
-    struct lone *lone = mesh_of(2, ALWAYS);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2, ALWAYS);
     lone_train(lone);
     assert_int_equal(sent_to(lone, 7, 0), 1);
     assert_int_equal(sent_to(lone, 7, 1), 0);
@@ -118,12 +118,11 @@ TEST(the_last_bucket_waits_for_the_audit)
     assert_int_equal(sent_to(lone, 7, 1), 1);
     assert_true(lone->commit);
     assert_int_equal(expulsions(lone), 0);
-    lone_destroy(&lone);
 }
 
 TEST(a_wrong_claim_expels_for_good)
 {
-    struct lone *lone = mesh_of(2, ALWAYS);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2, ALWAYS);
     lone_train(lone);
     contribute(lone, 7, 0, 1);
     contribute(lone, 7, 0, 0);
@@ -141,12 +140,11 @@ TEST(a_wrong_claim_expels_for_good)
     const struct lone_sent *refusal = lone_sent(lone, 7, PROTO_REFUSE);
     assert_non_null(refusal);
     assert_int_equal(refusal->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
-    lone_destroy(&lone);
 }
 
 TEST(who_is_accused_is_audited_by_us_too)
 {
-    struct lone *lone = mesh_of(3, NEVER);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     assert_int_equal(sent_to(lone, 7, 1), 1);
     accuse(lone, 8, 7);
@@ -161,12 +159,11 @@ TEST(who_is_accused_is_audited_by_us_too)
     assert_int_equal(expulsions(lone), 0); /* the others are to see for themselves */
     lone_run_with(lone, AUDIT_GRACE_US / 1000 + 20, (unsigned[]){7, 8}, 2, 0, false);
     assert_int_equal(expulsions(lone), 1);
-    lone_destroy(&lone);
 }
 
 TEST(a_false_accusation_costs_only_time)
 {
-    struct lone *lone = mesh_of(3, NEVER);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     for (unsigned id = 7; id <= 8; id++)
         contribute(lone, id, 0, 0);
@@ -186,28 +183,25 @@ TEST(a_false_accusation_costs_only_time)
     assert_true(lone->audit);
     assert_true(lone->audited & shards_of(lone, 7));
     assert_int_equal(expulsions(lone), 0);
-    lone_destroy(&lone);
 }
 
 TEST(accusations_of_us_or_by_the_accused_are_ignored)
 {
-    struct lone *lone = mesh_of(3, NEVER);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3, NEVER);
     lone_train(lone);
     for (unsigned id = 7; id <= 8; id++)
         contribute(lone, id, 0, 0);
     accuse(lone, 8, 5);
     accuse(lone, 8, 8);
     assert_false(lone->audit);
-    lone_destroy(&lone);
 }
 
 TEST(without_luck_nobody_is_audited)
 {
-    struct lone *lone = mesh_of(2, NEVER);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2, NEVER);
     lone_train(lone);
     for (unsigned bucket = 0; bucket < 2; bucket++)
         contribute(lone, 7, 0, bucket);
     assert_false(lone->audit);
     assert_true(lone->commit);
-    lone_destroy(&lone);
 }

@@ -20,7 +20,7 @@ near(float got, double expected)
 
 TEST(evaluation_uses_the_running_averages)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const float x[] = {1, 0, 5, 1};
     float y[4];
     one_layer_open(&one, &features, &spec, 2, params);
@@ -30,13 +30,12 @@ TEST(evaluation_uses_the_running_averages)
     near(y[1], 20 + 3 * 2);
     near(y[2], 10 + 2 * 2);
     near(y[3], 20 + 3 * 4);
-    one_layer_close(&one);
 }
 
 /* Two rows of [2, 1, 2]: channel 0 has 1 3 5 7, channel 1 has 2 2 2 2. */
 TEST(averages_are_told_their_distance_to_the_shard)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const float x[] = {1, 3, 2, 2, 5, 7, 2, 2}, dy[] = {1, 0, 0, 0, 0, 0, 0, 1};
     float y[8], dx[8];
     one_layer_open(&one, &image, &spec, 2, params);
@@ -51,12 +50,11 @@ TEST(averages_are_told_their_distance_to_the_shard)
     near(one.grad[5], (-1.0 - 2) / 2);
     near(one.grad[6], (4 - 5.0 * 4 / 3) / 2);
     near(one.grad[7], 0.25 / 2);
-    one_layer_close(&one);
 }
 
 TEST(a_shard_without_rows_says_nothing)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     float none[1] = {0};
     one_layer_open(&one, &features, &spec, 0, params);
     one.io.saved = realloc(one.io.saved, one.layer->kind->saved(one.layer));
@@ -65,14 +63,13 @@ TEST(a_shard_without_rows_says_nothing)
     one_layer_backward(&one, none, none);
     for (size_t i = 0; i < 8; i++)
         assert_true(one.grad[i] == 0);
-    one_layer_close(&one);
 }
 
 TEST(averages_are_no_weights)
 {
     static const char *const names[] = {"0.batchnorm.weight", "0.batchnorm.bias",
                                         "0.batchnorm.running_mean", "0.batchnorm.running_var"};
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     float first[8 + 6];
     one_layer_open(&one, &features, &spec, 1, params);
     for (size_t t = 0; t < 4; t++) {
@@ -82,7 +79,6 @@ TEST(averages_are_no_weights)
     nn_init_params(one.model, 1, first);
     const float expected[] = {1, 1, 0, 0, 0, 0, 1, 1};
     assert_memory_equal(first, expected, sizeof expected);
-    one_layer_close(&one);
 }
 
 /* The sums by their definition: 16 lanes over 4096 values at a time, then in double. */

@@ -35,7 +35,7 @@ compute(const struct nn_model *model, const float *params, bool together, struct
     const struct nn_sink sink = {.add = take, .ctx = step->grad};
     size_t layers = nn_layer_count(model),
            scratch = nn_team_scratch(model, &(struct nn_room){.rows_max = ROWS});
-    float *side = aligned_alloc(64, PARTS * scratch * sizeof *side);
+    OWNED(memory_free) float *side = aligned_alloc(64, PARTS * scratch * sizeof *side);
     const struct nn_team team = {PARTS, run_parts, NULL, side};
     assert_non_null(side);
     assert_int_equal(nn_pass_new(&pass, model, ROWS, true), 0);
@@ -53,7 +53,6 @@ compute(const struct nn_model *model, const float *params, bool together, struct
         nn_backward(model, l, pass, params, &context, &sink);
     memcpy(step->out, nn_pass_output(pass), ROWS * OUT * sizeof *step->out);
     nn_pass_destroy(&pass);
-    free(side);
 }
 
 static void
@@ -81,12 +80,12 @@ step_new(size_t params)
 static void
 compare(const struct nn_layer_spec *layers, size_t count)
 {
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     const struct nn_shape input = {1, {IN}};
     assert_int_equal(nn_model_new(&model, &input, layers, count, NN_CROSS_ENTROPY, &why), 0);
     size_t n = nn_param_count(model);
-    float *params = calloc(n, sizeof *params);
+    OWNED(memory_free) float *params = calloc(n, sizeof *params);
     assert_non_null(params);
     nn_init_params(model, 3, params);
     struct step own = step_new(n), library = step_new(n);
@@ -103,8 +102,6 @@ compare(const struct nn_layer_spec *layers, size_t count)
     free(library.grad);
     free(own.out);
     free(own.grad);
-    free(params);
-    nn_model_destroy(&model);
 }
 
 TEST(large_layers_are_the_same_but_for_rounding)

@@ -178,7 +178,7 @@ TEST(long_copies_are_the_same)
     enum { MOST = CHECK_STREAM + CHECK_LANES + 8 };
     static const size_t counts[] = {CHECK_STREAM - 1, CHECK_STREAM, CHECK_STREAM + 5,
                                     CHECK_STREAM + CHECK_LANES};
-    int32_t *own = aligned_alloc(64, 4 * MOST * sizeof *own);
+    OWNED(memory_free) int32_t *own = aligned_alloc(64, 4 * MOST * sizeof *own);
     assert_non_null(own);
     int32_t *frame = own + MOST, *kept = own + (size_t)2 * MOST, *to = own + (size_t)3 * MOST;
     struct rand rand = {9};
@@ -201,5 +201,4 @@ TEST(long_copies_are_the_same)
             assert_true(own_check == check_of(own, 0, n));
             assert_true(sum_check == check_of(frame, 0, n));
         }
-    free(own);
 }

@@ -203,7 +203,7 @@ TEST(the_format_is_that_of_the_header)
                                       0,   0,   0,   0x2c, 0,   2, 0, 0, 0, 0, 0, 12};
     write_step(5, JOB);
     size_t size;
-    uint8_t *data = bytes_of(5, &size);
+    OWNED(memory_free) uint8_t *data = bytes_of(5, &size);
     assert_int_equal(size, FILE_SIZE);
     assert_int_equal(FILE_SIZE, 0x200c0);
     assert_memory_equal(data, head, sizeof head);
@@ -214,13 +214,11 @@ TEST(the_format_is_that_of_the_header)
                         CHECKPOINT_PAGE - 8);
     assert_memory_equal(data + LAST - 8 - STATE, state_bytes, STATE);
     assert_memory_equal(data + FILE_SIZE - 16, "MESHDONE", 8);
-    uint8_t *mended = malloc(size);
+    OWNED(memory_free) uint8_t *mended = malloc(size);
     assert_non_null(mended);
     memcpy(mended, data, size);
     mend(mended);
     assert_memory_equal(mended, data, size);
-    free(mended);
-    free(data);
 }
 
 /* A checkpoint may be one page, and end at any place of its last one. */
@@ -274,20 +272,18 @@ TEST(truncations_are_refused)
 {
     write_step(7, JOB);
     size_t size;
-    uint8_t *data = bytes_of(7, &size);
+    OWNED(memory_free) uint8_t *data = bytes_of(7, &size);
     struct checkpoint c = sample(1);
     for (size_t n = 0; n < size; n += n < 300 || n + 300 > size ? 1 : 997) {
-        uint8_t *cut = malloc(n + !n);
+        OWNED(memory_free) uint8_t *cut = malloc(n + !n);
         assert_non_null(cut);
         memcpy(cut, data, n);
         why.line[0] = 0;
         assert_int_equal(checkpoint_parse("cut", cut, n, &c, &why), -EBADMSG);
         assert_true(strlen(why.line) > 10);
-        free(cut);
     }
     assert_untouched(&c);
     assert_int_equal(checkpoint_parse("whole", data, size, &c, &why), 0);
-    free(data);
 }
 
 /* Change a byte and mend all checks behind it. */
@@ -295,13 +291,12 @@ static int
 parse_changed(size_t offset, uint8_t value)
 {
     size_t size;
-    uint8_t *data = bytes_of(7, &size);
+    OWNED(memory_free) uint8_t *data = bytes_of(7, &size);
     struct checkpoint c = sample(1);
     data[offset] = value;
     mend(data);
     int rc = checkpoint_parse("changed", data, size, &c, &why);
     assert_untouched(&c);
-    free(data);
     return rc;
 }
 
@@ -347,7 +342,7 @@ TEST(fields_are_checked_one_by_one)
     }
     size_t size;
     struct checkpoint c = sample(1);
-    uint8_t *data = bytes_of(7, &size); /* every page whole, but not one file */
+    OWNED(memory_free) uint8_t *data = bytes_of(7, &size); /* every page whole, but not one file */
     data[LAST + 64] ^= 1;
     put_check(data, 3, LAST, FILE_SIZE);
     assert_int_equal(checkpoint_parse("hash", data, size, &c, &why), -EBADMSG);
@@ -358,7 +353,6 @@ TEST(fields_are_checked_one_by_one)
     memcpy(data + FILE_SIZE - 8, &check, 8);
     assert_int_equal(checkpoint_parse("heads", data, size, &c, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "disagree"));
-    free(data);
 }
 
 TEST(the_first_sections_may_be_read_alone)
@@ -487,7 +481,7 @@ TEST(whole_pages_are_salvaged)
     bool good[4];
     size_t size, offset;
     write_step(7, JOB);
-    uint8_t *data = bytes_of(7, &size);
+    OWNED(memory_free) uint8_t *data = bytes_of(7, &size);
     struct checkpoint c = sample(7);
     c.round = 0;
     assert_int_equal(checkpoint_pages(&c), 4);
@@ -522,7 +516,6 @@ TEST(whole_pages_are_salvaged)
     }
     c.step = 8;
     assert_int_equal(checkpoint_salvage(dir, &c, image, good), 4);
-    free(data);
 }
 
 TEST(a_folder_full_of_old_ones_is_borne)

@@ -188,25 +188,23 @@ sum_of(const struct state *now, int32_t *total)
 static void
 choose(const int32_t cost[CODEC_COSTS])
 {
-    int32_t *total = calloc(vector, sizeof *total);
+    OWNED(memory_free) int32_t *total = calloc(vector, sizeof *total);
     assert_true(state_chooses(&state));
     assert_int_equal(state_rows(&state), 0);
     memcpy(total + state_costs(&state), cost, CODEC_COSTS * sizeof *cost);
     apply(&state, &next, total);
-    free(total);
 }
 
 static void
 train(uint64_t steps)
 {
-    int32_t *total = calloc(vector, sizeof *total);
+    OWNED(memory_free) int32_t *total = calloc(vector, sizeof *total);
     for (uint64_t end = state.header->step + steps;
          state.header->step < end || state.header->phase == STATE_EVALUATE;) {
         assert_false(state_chooses(&state));
         sum_of(&state, total);
         apply(&state, &next, total);
     }
-    free(total);
 }
 
 /* The warm-up has two steps. Returns the codec of the state after it. */
@@ -267,10 +265,10 @@ TEST(it_chooses_again_after_a_span)
 TEST(it_begins_as_if_it_was_set)
 {
     static const enum codec_kind kinds[] = {CODEC_int8, CODEC_sparse, CODEC_onebit, CODEC_powersgd};
-    int32_t *total = calloc(vector, sizeof *total);
+    OWNED(memory_free) int32_t *total = calloc(vector, sizeof *total);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         struct state_job fixed = state.job;
-        struct state set, then;
+        OWNED(state_fini) struct state set, then;
         int32_t cost[CODEC_COSTS] = {[CODEC_none] = 9};
         cost[kinds[k]] = 5;
         assert_int_equal(chosen_of(cost), kinds[k]);
@@ -288,8 +286,5 @@ TEST(it_begins_as_if_it_was_set)
         for (size_t v = 0; v < set.slot_count; v++)
             assert_memory_equal(set.slot[v], state.slot[v], set.param_count * sizeof *set.params);
         assert_memory_equal(set.params, state.params, set.param_count * sizeof *set.params);
-        state_fini(&set);
-        state_fini(&then);
     }
-    free(total);
 }

@@ -47,7 +47,7 @@ add(const struct exact *exact, uint32_t key)
 TEST(integers_are_within_their_bits)
 {
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
-        struct exact *exact = coded((enum codec_kind)kind);
+        OWNED(exact_destroy) struct exact *exact = coded((enum codec_kind)kind);
         const struct codec *codec = codec_of(kind);
         assert_int_equal(add(exact, 0), 0);
         exact_read(exact, exponent, own, 0, value, N);
@@ -61,7 +61,6 @@ TEST(integers_are_within_their_bits)
         }
         assert_true(largest > unit / 4); /* it is the grid of the codec */
         assert_int_equal(over[0] + over[1], 0);
-        exact_destroy(&exact);
     }
 }
 
@@ -70,7 +69,7 @@ TEST(integers_are_within_their_bits)
 static void
 mean_is_right(enum codec_kind kind)
 {
-    struct exact *exact = coded(kind);
+    OWNED(exact_destroy) struct exact *exact = coded(kind);
     for (uint32_t draw = 0; draw < DRAWS; draw++)
         add(exact, 0x9e3779b9u * (draw + 1));
     const double scale = ldexp(1, codec_of(kind)->bits + 3), deviation = 0.5 / sqrt(DRAWS);
@@ -81,7 +80,6 @@ mean_is_right(enum codec_kind kind)
         all += error;
     }
     assert_true(fabs(all / N) < 6 * deviation / sqrt(N));
-    exact_destroy(&exact);
 }
 
 TEST(what_is_drawn_is_right_in_the_mean)
@@ -95,7 +93,7 @@ TEST(what_is_drawn_is_right_in_the_mean)
  * is |g| * unit (Wangni et al., section 3; Wen et al., equation 3). */
 TEST(elements_are_kept_in_proportion_to_their_size)
 {
-    struct exact *exact = coded(CODEC_terngrad);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_terngrad);
     double expected = 0, squares = 0;
     for (size_t i = 0; i < N; i++)
         expected += fabs((double)g[i]) * 8;
@@ -106,7 +104,6 @@ TEST(elements_are_kept_in_proportion_to_their_size)
             squares += (double)own[i] * own[i];
     }
     assert_true(fabs(squares / 1000 - expected) < 6 * sqrt(N / 4.0 / 1000));
-    exact_destroy(&exact);
 }
 
 static void
@@ -146,7 +143,7 @@ TEST(as_many_are_kept_as_the_codec_says)
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
         const struct codec *codec = codec_of(kind);
         struct rand rand = {kind};
-        struct exact *exact = coded((enum codec_kind)kind);
+        OWNED(exact_destroy) struct exact *exact = coded((enum codec_kind)kind);
         for (int far = -20; far <= 20 && codec->percent > 0; far += 10) {
             exponent[0] = (int16_t)far;
             exponent[1] = (int16_t)(far + 3);
@@ -159,7 +156,6 @@ TEST(as_many_are_kept_as_the_codec_says)
                 assert_true(over[0] + over[1] < N * SHARDS / 50);
             }
         }
-        exact_destroy(&exact);
     }
 }
 
@@ -175,7 +171,7 @@ TEST(small_tensors_have_no_unit_of_their_own)
 /* A quarter of a tensor is too large: all its blocks are raised, and the round is repeated. */
 TEST(a_tensor_is_raised_as_one)
 {
-    struct exact *exact = coded(CODEC_terngrad);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_terngrad);
     over[0] = N * SHARDS / EXACT_CLIPPED_TENSOR;
     assert_int_equal(exact_raise(exact, over, exponent), 0);
     over[1] = 1;
@@ -184,13 +180,12 @@ TEST(a_tensor_is_raised_as_one)
     assert_int_equal(exponent[1], exponent[0]);
     exponent[0] = exponent[1] = EXACT_EXPONENT_MAX;
     assert_int_equal(exact_raise(exact, over, exponent), 0);
-    exact_destroy(&exact);
 }
 
 TEST(two_keys_draw_different_numbers)
 {
     static int32_t first[N];
-    struct exact *exact = coded(CODEC_int8);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_int8);
     add(exact, 1);
     memcpy(first, own, sizeof own);
     memset(own, 0, sizeof own);
@@ -202,12 +197,11 @@ TEST(two_keys_draw_different_numbers)
     for (size_t i = 0; i < N; i++)
         differ += first[i] != own[i];
     assert_true(differ > N / 8 && differ < N);
-    exact_destroy(&exact);
 }
 
 TEST(formats_have_their_bits)
 {
-    struct exact *exact = coded(CODEC_bf16);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_bf16);
     g[0] = 0x1.01p-4f, g[1] = 0x1.03p-4f, g[2] = -0x1.03p-4f, g[3] = 0x1.fffp-5f;
     add(exact, 0);
     exact_read(exact, exponent, own, 0, value, 4);
@@ -219,12 +213,11 @@ TEST(formats_have_their_bits)
     add(exact, 0);
     exact_read(exact, exponent, own, 0, value, 3);
     assert_true(value[0] == 0x1p-4f && value[1] == 0x1.008p-4f && value[2] == 0x1p-4f);
-    exact_destroy(&exact);
 }
 
 TEST(few_saturated_elements_do_no_harm)
 {
-    struct exact *exact = coded(CODEC_int8);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_int8);
     const int harmless = 1024 * SHARDS / EXACT_CLIPPED;
     g[0] = 1, g[1] = -3e38f, g[2] = 0x1p-149f, g[3] = 0;
     assert_int_equal(add(exact, 5), 0);
@@ -239,18 +232,16 @@ TEST(few_saturated_elements_do_no_harm)
     assert_true(exponent[0] == -3 + EXACT_RAISE_CODED && exponent[1] == -3);
     exponent[0] = EXACT_EXPONENT_MAX; /* the rounds that are repeated come to an end */
     assert_int_equal(exact_raise(exact, over, exponent), 0);
-    exact_destroy(&exact);
 }
 
 TEST(what_is_no_number_is_told)
 {
     for (unsigned kind = CODEC_int16; kind < FORGET; kind++) {
-        struct exact *exact = coded((enum codec_kind)kind);
+        OWNED(exact_destroy) struct exact *exact = coded((enum codec_kind)kind);
         g[7] = NAN;
         g[1200] = -INFINITY;
         assert_int_equal(add(exact, 0), 2);
         assert_true(abs(own[7]) <= 1 << codec_of(kind)->bits);
-        exact_destroy(&exact);
     }
 }
 
@@ -280,7 +271,7 @@ TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
 {
     static int32_t q[2][N];
     struct check_sums sums[2];
-    struct exact *exact = coded(CODEC_int8);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_int8);
     g[3] = NAN, g[11] = 1e38f, g[12] = 1e-42f;
     for (size_t n = 0; n <= N; n += n < 70 ? 1 : 97) {
         memset(q, 0, sizeof q);
@@ -295,7 +286,6 @@ TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
         assert_memory_equal(&sums[0], &sums[1], sizeof *sums);
         assert_memory_equal(q[0], q[1], sizeof q[0]);
     }
-    exact_destroy(&exact);
 }
 
 TEST(a_share_of_a_block_is_a_whole_number)

@@ -25,11 +25,10 @@ parse(const char *text)
 static int
 try(const char *text, size_t size, struct why *why)
 {
-    struct config *config;
+    OWNED(config_destroy) struct config *config;
     int rc = config_parse(&config, "job.yaml", text, size, why);
     if (rc == 0)
         rc = config_check(config, why);
-    config_destroy(&config);
     return rc;
 }
 
@@ -304,6 +303,7 @@ TEST(long_lines_and_deep_nesting_end_quickly)
 
 TEST(a_layer_is_a_name_or_a_name_with_settings)
 {
+    OWNED(config_destroy)
     struct config *config = parse("model:\n"
                                   "  - input: [1, 28, 28]\n"
                                   "  - conv: {filters: 16, kernel: 5, pad: 2, bias: no}\n"
@@ -332,12 +332,12 @@ TEST(a_layer_is_a_name_or_a_name_with_settings)
     assert_false(layer[5].no_bias);
     assert_int_equal(layer[5].init, NN_INIT_ZERO);
     assert_int_equal(layer[5].line, 8);
-    config_destroy(&config);
 }
 
 TEST(a_choice_brings_its_own_defaults)
 {
     struct why why;
+    OWNED(config_destroy)
     struct config *config = parse("train: {optimizer: {sgd: {rate: 0.2, momentum: 0.9}}}\n");
     assert_int_equal(config->train.optim.kind, OPTIM_SGD);
     assert_true(config->train.optim.rate == 0.2f);
@@ -353,15 +353,14 @@ TEST(a_choice_brings_its_own_defaults)
     expect_line("set", why.line, "no effect|train.optimizer = adam");
     assert_int_equal(config_set(config, "train.schedule=step", &why), 0);
     assert_true(config->train.optim.schedule_gamma == 0.1f);
-    config_destroy(&config);
 }
 
 TEST(windows_line_ends_and_a_byte_order_mark_do_no_harm)
 {
+    OWNED(config_destroy)
     struct config *config = parse("\xef\xbb\xbfrun: {name: x}\r\nmodel:\r\n  - dense: 10\r\n");
     assert_string_equal(config->run.name, "x");
     assert_int_equal(config->model.count, 1);
-    config_destroy(&config);
 }
 
 TEST(the_name_comes_from_the_file)
@@ -376,10 +375,9 @@ TEST(the_name_comes_from_the_file)
     };
     struct why why;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct config *config;
+        OWNED(config_destroy) struct config *config;
         assert_int_equal(config_parse(&config, cases[i][0], base, strlen(base), &why), 0);
         assert_string_equal(config->run.name, cases[i][1]);
-        config_destroy(&config);
     }
 }
 
@@ -412,7 +410,7 @@ TEST(set_changes_one_key_or_nothing)
         {"mesh.seeds=nowhere", "HOST:PORT"},
         {"train.\033[1m=3", "\\x1b"},
     };
-    struct config *config = parse(base);
+    OWNED(config_destroy) struct config *config = parse(base);
     char before[4096];
     struct why why;
     snprintf(before, sizeof before, "%s", config->text);
@@ -437,18 +435,16 @@ TEST(set_changes_one_key_or_nothing)
     assert_string_equal(config->data.ignored, "a\nb, c\nd");
     assert_int_equal(config_set(config, "data.ignore=[]", &why), 0);
     assert_string_equal(config->data.ignored, "");
-    config_destroy(&config);
 }
 
 TEST(at_most_64_seeds_are_taken)
 {
-    struct config *config = parse(base);
+    OWNED(config_destroy) struct config *config = parse(base);
     struct why why;
     for (int i = 0; i < 64; i++)
         assert_int_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
     assert_int_not_equal(config_set(config, "mesh.seeds=a:1", &why), 0);
     expect_line("seeds", why.line, "mesh.seeds|too many");
-    config_destroy(&config);
 }
 
 /* A value that the key takes and that differs from its default. */
@@ -498,7 +494,7 @@ TEST(a_residual_is_a_list_that_nests)
         NN_RESIDUAL,     NN_LAYERNORM,    NN_DENSE,        NN_RESIDUAL, NN_RELU,
         NN_RESIDUAL_END, NN_RESIDUAL_END, NN_RESIDUAL,     NN_RESIDUAL, NN_ATTENTION,
         NN_RESIDUAL_END, NN_GELU,         NN_RESIDUAL_END, NN_DENSE};
-    struct config *again = parse_again(config);
+    OWNED(config_destroy) struct config *again = parse_again(config);
     assert_int_equal(config->model.count, 14);
     for (size_t i = 0; i < 14; i++) {
         assert_int_equal(config->model.layer[i].kind, kinds[i]);
@@ -510,7 +506,6 @@ TEST(a_residual_is_a_list_that_nests)
     assert_string_equal(config->text, again->text);
     assert_true(config->job_hash == again->job_hash);
     config_destroy(&config);
-    config_destroy(&again);
 }
 
 /* Settings of a word that is not the default need the word first. */
@@ -546,7 +541,7 @@ TEST(each_key_counts_for_the_job_or_not_and_travels_or_not)
                  other_value(key, value, sizeof value));
         if (config_set(config, assignment, &why))
             fail_msg("%s", why.line);
-        struct config *after = parse_again(config);
+        OWNED(config_destroy) struct config *after = parse_again(config);
         bool only = key->kind != CONFIG_UINT && key->words && !key->words[1].name;
         bool gossips = strcmp(config->mesh.topology, "gossip") == 0; /* another result */
         if ((config->job_hash != before->job_hash) != (key->scope == CONFIG_JOB || gossips))
@@ -561,7 +556,6 @@ TEST(each_key_counts_for_the_job_or_not_and_travels_or_not)
         assert_string_equal(config->text, after->text);
         config_destroy(&config);
         config_destroy(&before);
-        config_destroy(&after);
     }
 }
 
@@ -585,6 +579,7 @@ TEST(the_model_is_part_of_the_job)
     };
     uint64_t hash[sizeof models / sizeof models[0]];
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        OWNED(config_destroy)
         struct config *config = parse(models[i]), *again = parse_again(config);
         hash[i] = config_job_hash(config, 1, 0);
         assert_true(hash[i] == config_job_hash(again, 1, 0));
@@ -593,14 +588,13 @@ TEST(the_model_is_part_of_the_job)
         assert_true(config_job_hash(again, 1, 2) != config_job_hash(again, 1, 1));
         for (size_t j = 0; j < i; j++)
             assert_true(hash[i] != hash[j]);
-        config_destroy(&config);
-        config_destroy(&again);
     }
 }
 
 /* The name of a file is handed on, but does not count. */
 TEST(what_it_starts_from_counts_by_its_weights)
 {
+    OWNED(config_destroy)
     struct config *plain = parse("model: [input: 784, dense: 10]"),
                   *from = parse("model: [from: \"it's/m.safetensors\", input: 784, dense: 10]"),
                   *again = parse_again(from);
@@ -613,22 +607,19 @@ TEST(what_it_starts_from_counts_by_its_weights)
     assert_int_equal(config_set(plain, "model.from=", &why), 0);
     assert_string_equal(plain->model.from, "");
     assert_int_not_equal(config_set(plain, "model.input=3", &why), 0);
-    config_destroy(&plain);
-    config_destroy(&from);
-    config_destroy(&again);
 }
 
 TEST(names_with_quotes_and_blanks_survive_the_journey)
 {
     struct config *config = parse("data: {source: csv, file: \"it's a 'fïle' #1: {x}\"}\n");
-    struct config *again = parse_again(config);
+    OWNED(config_destroy) struct config *again = parse_again(config);
     assert_string_equal(again->data.file, "it's a 'fïle' #1: {x}");
     config_destroy(&config);
-    config_destroy(&again);
 }
 
 TEST(own_settings_of_a_node_do_not_travel)
 {
+    OWNED(config_destroy)
     struct config *config = parse("data: {dir: /secret}\nmesh: {interface: eth7, group: g7, "
                                   "seeds: ['h7:7']}\nnode: {out: /o7}\nmodel: [dense: 10]\n");
     assert_null(strstr(config->text, "/secret"));
@@ -636,17 +627,15 @@ TEST(own_settings_of_a_node_do_not_travel)
     assert_null(strstr(config->text, "g7"));
     assert_null(strstr(config->text, "h7"));
     assert_null(strstr(config->text, "/o7"));
-    config_destroy(&config);
 }
 
 TEST(check_fills_in_threads_and_folder)
 {
-    struct config *config = parse(base);
+    OWNED(config_destroy) struct config *config = parse(base);
     struct why why;
     assert_int_equal(config_check(config, &why), 0);
     assert_true(config->threads >= 1);
     assert_string_equal(config->out, "runs/job");
-    config_destroy(&config);
 }
 
 /* Every key has a line there, and says the default: the file is as good as none. */
@@ -663,7 +652,7 @@ TEST(the_reference_names_every_key_with_its_default)
             fail_msg("%s.%s is missing", config_keys[i].section, config_keys[i].name);
     char *model = strstr(config->text, "model:\n");
     assert_non_null(model);
-    struct config *defaults;
+    OWNED(config_destroy) struct config *defaults;
     assert_int_equal(config_parse(&defaults, "reference", model, strlen(model), &why), 0);
     assert_string_equal(config->text, defaults->text);
     assert_int_equal(config->mesh.seed_count, 0);
@@ -677,7 +666,6 @@ TEST(the_reference_names_every_key_with_its_default)
         config->model.layer[i].line = defaults->model.layer[i].line = 0;
     assert_memory_equal(config, defaults, sizeof *config);
     config_destroy(&config);
-    config_destroy(&defaults);
 }
 
 /* And the settings of choices, which have no line of their own, stand there as `name:`. */
@@ -719,10 +707,9 @@ TEST(the_jobs_that_come_along_are_good)
         struct config *config;
         if (config_load(&config, files[i], &why) || config_check(config, &why))
             fail_msg("%s", why.line);
-        struct config *again = parse_again(config);
+        OWNED(config_destroy) struct config *again = parse_again(config);
         assert_true(config->job_hash == again->job_hash);
         config_destroy(&config);
-        config_destroy(&again);
     }
 }
 

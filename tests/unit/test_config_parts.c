@@ -31,6 +31,7 @@ TEST(a_part_is_the_job_that_it_was)
     struct config *first = job((const char *const[]){NULL});
     struct config *second = job((const char *const[]){"train.epochs=6", "train.schedule=step",
                                                       "train.schedule.step.gamma=0.25", NULL});
+    OWNED(config_destroy)
     struct config *third = job((const char *const[]){
         "train.epochs=9", "train.optimizer.sgd.rate=0.125", "train.warmup=5", NULL});
     assert_int_equal(config_parts_add(second, first, 75, &why), 0);
@@ -58,15 +59,14 @@ TEST(a_part_is_the_job_that_it_was)
     config_destroy(&instead);
     config_destroy(&first);
     config_destroy(&second);
-    config_destroy(&third);
 }
 
 TEST(the_past_may_be_written_in_any_order_and_says_no_more_than_it_must)
 {
+    OWNED(config_destroy)
     struct config *config = job((const char *const[]){
         "train.past=10  train.clip_norm=2 train.epochs=1   train.batch=384;20", NULL});
     assert_string_equal(config->train.past, "10 train.epochs=1 train.clip_norm=2; 20");
-    config_destroy(&config);
 }
 
 TEST(what_cannot_be_a_past_is_refused)
@@ -89,7 +89,7 @@ TEST(what_cannot_be_a_past_is_refused)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char assignment[128];
         struct why why = {""};
-        struct config *config = job((const char *const[]){NULL});
+        OWNED(config_destroy) struct config *config = job((const char *const[]){NULL});
         snprintf(assignment, sizeof assignment, "train.past=%s", bad[i][0]);
         assert_int_equal(config_set(config, assignment, &why), 0);
         if (strcmp(bad[i][0], ";") == 0) { /* nothing between the parts is nothing */
@@ -99,7 +99,6 @@ TEST(what_cannot_be_a_past_is_refused)
             if (strncmp(why.line, "train.past = '", 14) != 0 || !strstr(why.line, bad[i][1]))
                 fail_msg("%s: %s", bad[i][0], why.line);
         }
-        config_destroy(&config);
     }
 }
 
@@ -107,6 +106,7 @@ TEST(differences_are_named_one_after_the_other)
 {
     struct config_difference d;
     struct config *left = job((const char *const[]){NULL});
+    OWNED(config_destroy)
     struct config *right = job((const char *const[]){
         "train.epochs=4", "train.batch=768", "train.optimizer.sgd.rate=1", "mesh.peers=3", NULL});
     size_t at = 0;
@@ -125,7 +125,6 @@ TEST(differences_are_named_one_after_the_other)
     assert_true(config_differ_fixed(left, right, &d));
     assert_string_equal(d.key, "train.batch");
     config_destroy(&left);
-    config_destroy(&right);
 }
 
 /* How sums travel is no part of the job, but nodes that train together must agree on some of it. */
@@ -133,6 +132,7 @@ TEST(how_sums_travel_may_differ_between_runs)
 {
     struct config_difference d;
     struct config *left = job((const char *const[]){"mesh.audit=0.5", NULL});
+    OWNED(config_destroy)
     struct config *right = job((const char *const[]){"mesh.bucket=4096", "mesh.division=even",
                                                      "mesh.stages=2", "mesh.schedule=1f1b", NULL});
     size_t at = 0;
@@ -151,7 +151,6 @@ TEST(how_sums_travel_may_differ_between_runs)
     assert_string_equal(d.key, "mesh.audit");
     assert_false(config_differ_together(left, right, &at, &d));
     config_destroy(&left);
-    config_destroy(&right);
 }
 
 /* But with gossip the way decides the result, too. */
@@ -171,6 +170,7 @@ TEST(the_way_is_named_where_one_of_them_gossips)
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct config_difference d;
+        OWNED(config_destroy)
         struct config *left = job(pairs[i].left), *right = job(pairs[i].right);
         size_t at = 0;
         bool differ = config_differ_together(left, right, &at, &d);
@@ -179,8 +179,6 @@ TEST(the_way_is_named_where_one_of_them_gossips)
         if (differ)
             assert_string_equal(d.key, pairs[i].key);
         assert_int_equal(config_differ_fixed(left, right, &d), differ);
-        config_destroy(&left);
-        config_destroy(&right);
     }
 }
 
@@ -189,6 +187,7 @@ TEST(rounded_activations_are_another_job)
 {
     struct config_difference d;
     struct config *plain = job((const char *const[]){"mesh.activations=fp32", NULL});
+    OWNED(config_destroy)
     struct config *rounded = job((const char *const[]){"mesh.activations=bf16", NULL});
     size_t at = 0;
     assert_null(strstr(plain->text, "activations"));
@@ -200,5 +199,4 @@ TEST(rounded_activations_are_another_job)
     assert_string_equal(d.right, "bf16");
     assert_true(config_differ_fixed(plain, rounded, &d));
     config_destroy(&plain);
-    config_destroy(&rounded);
 }

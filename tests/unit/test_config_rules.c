@@ -127,7 +127,7 @@ static bool
 is_told(const struct config_rule *rule, const char *ground)
 {
     struct why why = {""};
-    struct config *config = job();
+    OWNED(config_destroy) struct config *config = job();
     set(config, ground);
     make_true(config, rule->second);
     make_true(config, rule->first);
@@ -135,7 +135,6 @@ is_told(const struct config_rule *rule, const char *ground)
     bool told = both && config_check(config, &why) == -EINVAL && strstr(why.line, rule->say);
     if (told)
         expect_remedy(rule->first, why.line);
-    config_destroy(&config);
     return told;
 }
 
@@ -174,11 +173,10 @@ TEST(conditions_compare_words_lists_and_numbers)
         {"train.optimizer=lars", "train.optimizer = lars", true},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        struct config *config = job();
+        OWNED(config_destroy) struct config *config = job();
         set(config, row[i].set);
         if (config_rule_holds(config, row[i].condition) != row[i].holds)
             fail_msg("'%s' with '%s'", row[i].condition, row[i].set);
-        config_destroy(&config);
     }
 }
 
@@ -195,14 +193,13 @@ TEST(the_line_of_either_key_is_named)
          "job.yaml:2: train.loss = cross_entropy cannot go with data.source = counting: "},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        struct config *config;
+        OWNED(config_destroy) struct config *config;
         struct why why = {""};
         assert_int_equal(config_parse(&config, "job.yaml", row[i].text, strlen(row[i].text), &why),
                          0);
         assert_int_equal(config_check(config, &why), -EINVAL);
         if (strncmp(why.line, row[i].line, strlen(row[i].line)) != 0)
             fail_msg("'%s' instead of '%s'", why.line, row[i].line);
-        config_destroy(&config);
     }
 }
 
@@ -354,7 +351,7 @@ try_pair(size_t a, size_t b)
 {
     char what[2 * TEXT_SIZE];
     struct why why = {""};
-    struct config *config = job();
+    OWNED(config_destroy) struct config *config = job();
     snprintf(what, sizeof what, "%s with %s", settings[a].set, settings[b].set);
     set(config, settings[a].needs);
     set(config, settings[b].needs);
@@ -368,7 +365,6 @@ try_pair(size_t a, size_t b)
         fail_msg("%s: accepted", what);
     if (rc)
         expect_remedy(what, why.line);
-    config_destroy(&config);
 }
 
 TEST(of_all_pairs_those_that_contradict_are_refused)
@@ -398,14 +394,13 @@ TEST(gossip_that_does_not_wait_has_rules_of_its_own)
         {"mesh.division=even", "equal shares anyway"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        struct config *config = job();
+        OWNED(config_destroy) struct config *config = job();
         struct why why = {""};
         set(config, "mesh.topology=gossip mesh.sync=async");
         set(config, row[i].set);
         int rc = config_check(config, &why);
         if (!rc != !row[i].line || (rc && !strstr(why.line, row[i].line)))
             fail_msg("%s: '%s'", row[i].set, why.line);
-        config_destroy(&config);
     }
 }
 

@@ -58,7 +58,7 @@ beacon_then_break(struct lone *lone, unsigned id)
 
 TEST(a_node_that_is_heard_and_not_reached_is_said_once)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, CONTACT_PATIENCE_US / 1000 - 500, 7, beacon_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007"), 0);
     assert_int_equal(unreached(lone), 0);
@@ -72,7 +72,6 @@ TEST(a_node_that_is_heard_and_not_reached_is_said_once)
     lone_run(lone, CONTACT_HEARD_US / 1000 + 500); /* its beacons cease */
     assert_int_equal(unreached(lone), 0);
     assert_int_equal(status_of(lone)->contact_count, 1); /* it was heard, and is not forgotten */
-    lone_destroy(&lone);
 }
 
 static void
@@ -84,11 +83,10 @@ greet_then_break(struct lone *lone, unsigned id)
 
 TEST(a_node_that_reaches_us_and_we_not_it)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, 2 * PATIENCE_MS, 7, greet_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 reaches this node"), 1);
     assert_int_equal(status_of(lone)->contacts[0].gap, CORE_GAP_OURS);
-    lone_destroy(&lone);
 }
 
 static void
@@ -100,17 +98,16 @@ beacon_and_link(struct lone *lone, unsigned id)
 
 TEST(a_node_that_we_reach_and_it_not_us)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_and_link);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 can be reached, but cannot reach this node"),
                      1);
     assert_int_equal(status_of(lone)->contacts[0].gap, CORE_GAP_THEIRS);
-    lone_destroy(&lone);
 }
 
 TEST(a_session_ends_the_riddle_and_is_remembered)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     assert_int_equal(status_of(lone)->here, 2);
     assert_true(status_of(lone)->contacts[0].here);
@@ -120,33 +117,30 @@ TEST(a_session_ends_the_riddle_and_is_remembered)
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_then_break); /* it is heard again, and not reached */
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 is heard, but cannot be reached"), 1);
     assert_true(status_of(lone)->contacts[0].met);
-    lone_destroy(&lone);
 }
 
 TEST(who_says_goodbye_is_no_riddle)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_then_break);
     assert_int_equal(lone_logged(lone, "is heard, but"), 0);
     assert_true(status_of(lone)->contacts[0].settled);
-    lone_destroy(&lone);
 }
 
 TEST(who_was_started_again_at_its_address_takes_the_same_place)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint at = endpoint(7);
     for (uint64_t id = 100; id < 110; id++)
         core_on_found(lone->core, lone->now, &at, (struct proto_node){id, 1});
     assert_int_equal(status_of(lone)->contact_count, 1);
-    lone_destroy(&lone);
 }
 
 TEST(false_beacons_fill_neither_log_nor_table)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     for (unsigned round = 0; round < 2 * PATIENCE_MS / 100; round++) {
         for (unsigned k = 0; k < 40; k++) {
@@ -168,12 +162,11 @@ TEST(false_beacons_fill_neither_log_nor_table)
     assert_true(
         status->contacts[0].here); /* the one that is here comes first, and kept its place */
     assert_string_equal(status->contacts[0].at.host, "10.0.0.7");
-    lone_destroy(&lone);
 }
 
 TEST(the_first_round_waits_for_as_many_nodes_as_were_asked_for)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 20; k++) {
         lone_beat(lone, 7, 0, true);
@@ -186,7 +179,6 @@ TEST(the_first_round_waits_for_as_many_nodes_as_were_asked_for)
     assert_in_range(status->waiting_us, 1900000, 2200000);
     lone_meet(lone, 8);
     assert_false(status_of(lone)->waiting);
-    lone_destroy(&lone);
 }
 
 static void
@@ -198,7 +190,7 @@ named(struct lone *lone, unsigned id)
 
 TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 - 500);
     assert_int_equal(lone_logged(lone, "--peer"), 0);
@@ -208,13 +200,12 @@ TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
     lone_meet(lone, 7);
     lone_run(lone, 100);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 (--peer) answers now"), 1);
-    lone_destroy(&lone);
 }
 
 /* Its machine was slow, or its port opened late. */
 TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 + 500);
     assert_int_equal(lone_logged(lone, "no answer from 10.0.0.7:20007 (--peer)"), 1);
@@ -229,12 +220,11 @@ TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is
     lone_meet(lone, 7);
     lone_run(lone, 100);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 (--peer) answers now"), 1);
-    lone_destroy(&lone);
 }
 
 TEST(a_named_endpoint_that_answers_is_not_mentioned)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     named(lone, 7);
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 100; k++) {
@@ -244,5 +234,4 @@ TEST(a_named_endpoint_that_answers_is_not_mentioned)
     lone_down(lone, 7);
     lone_run(lone, 3 * RENDEZVOUS_PATIENCE_US / 1000); /* that it is gone is said elsewhere */
     assert_int_equal(lone_logged(lone, "--peer"), 0);
-    lone_destroy(&lone);
 }

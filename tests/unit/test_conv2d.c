@@ -6,7 +6,7 @@ static const float counted[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 TEST(a_window_slides_over_the_image)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 1, .kernel = 2};
     const float params[] = {1, 10, 100, 1000, 0.5f}, dy[] = {1, 0, 0, 2};
@@ -17,12 +17,11 @@ TEST(a_window_slides_over_the_image)
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){1, 10, 0, 100, 1002, 20, 0, 200, 2000}), sizeof dx);
     assert_memory_equal(one.grad, ((const float[]){11, 14, 20, 23, 3}), 5 * sizeof(float));
-    one_layer_close(&one);
 }
 
 TEST(padding_counts_as_zero_and_stride_skips)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {
         .kind = NN_CONV2D, .units = 1, .kernel = 3, .stride = 2, .pad = 1, .no_bias = true};
@@ -33,12 +32,11 @@ TEST(padding_counts_as_zero_and_stride_skips)
     assert_memory_equal(y, ((const float[]){12, 16, 24, 28}), sizeof y);
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){1, 3, 2, 4, 10, 6, 3, 7, 4}), sizeof dx);
-    one_layer_close(&one);
 }
 
 TEST(a_stride_wider_than_the_filter_leaves_pixels_without_gradient)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
     const struct nn_layer_spec spec = {
         .kind = NN_CONV2D, .units = 1, .kernel = 1, .stride = 2, .no_bias = true};
@@ -50,12 +48,11 @@ TEST(a_stride_wider_than_the_filter_leaves_pixels_without_gradient)
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){3, 0, 6, 0, 0, 0, 9, 0, 12}), sizeof dx);
     assert_true(one.grad[0] == 1 + 6 + 21 + 36);
-    one_layer_close(&one);
 }
 
 TEST(channels_add_up_in_pytorchs_axis_order)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {2, 1, 2}};
     const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 2, .kernel = 1, .no_bias = true};
     const float params[] = {1, 10, 100, 1000}, x[] = {1, 2, 3, 4}, dy[] = {1, 0, 0, 1};
@@ -66,5 +63,4 @@ TEST(channels_add_up_in_pytorchs_axis_order)
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){1, 100, 10, 1000}), sizeof dx);
     assert_memory_equal(one.grad, ((const float[]){1, 3, 2, 4}), 4 * sizeof(float));
-    one_layer_close(&one);
 }

@@ -121,18 +121,16 @@ TEST(a_callback_that_starts_another_event_is_a_bug)
 static void
 tick_rightly(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_run(lone, 100);
-    lone_destroy(&lone);
 }
 
 static void
 tick_wrongly(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone->core->contribution.has = UINT64_MAX;
     lone_run(lone, 100);
-    lone_destroy(&lone);
 }
 
 TEST(a_test_ends_when_an_invariant_is_broken)

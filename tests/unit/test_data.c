@@ -34,7 +34,7 @@ TEST(a_batch_is_the_samples_asked_for)
     int32_t label[ROWS];
     float target[ROWS * 12];
     const uint32_t index[ROWS] = {19, 0, 7, 7, 3};
-    struct data_set *set = open_glyphs(1, 20, 2);
+    OWNED(data_close) struct data_set *set = open_glyphs(1, 20, 2);
     struct nn_batch batch = {.x = x, .label = label, .target = target};
     data_fill(set, DATA_TRAIN, index, ROWS, &batch, 12);
     assert_int_equal(batch.rows, ROWS);
@@ -53,18 +53,15 @@ TEST(a_batch_is_the_samples_asked_for)
     assert_true(target[0] == 9.0F && target[1] == 0.0F);
     for (size_t i = 0; i < 2 * PIXELS; i++)
         assert_true(x[i] >= -0.5F && x[i] <= 0.5F);
-    data_close(&set);
-    data_close(&set);
 }
 
 TEST(a_table_fills_numbers_and_targets)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     folder_write(&folder, "t", "1,2,3.5\n1,2,3.5\n1,2,3.5\n", 24);
     const struct data_spec spec = {
         .source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true};
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     float x[2], target = 0;
     int32_t label = -1;
     const uint32_t index = 0;
@@ -73,8 +70,6 @@ TEST(a_table_fills_numbers_and_targets)
     assert_true(x[0] == 1 && x[1] == 2 && target == 3.5F);
     assert_int_equal(label, 0);
     assert_int_equal(data_info(set)->classes, 0);
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(a_counting_set_is_the_unit_matrix)
@@ -102,10 +97,8 @@ TEST(a_counting_set_is_the_unit_matrix)
 static uint64_t
 hash_of(const struct data_spec *spec)
 {
-    struct data_set *set = open_set(spec);
-    uint64_t hash = data_info(set)->hash;
-    data_close(&set);
-    return hash;
+    OWNED(data_close) struct data_set *set = open_set(spec);
+    return data_info(set)->hash;
 }
 
 TEST(the_hash_tells_sets_apart_by_contents_alone)
@@ -120,8 +113,7 @@ TEST(the_hash_tells_sets_apart_by_contents_alone)
         for (size_t k = 0; k < i; k++)
             assert_true(hash_of(&glyphs[i]) != hash_of(&glyphs[k]));
     }
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_spec csv = {.source = DATA_CSV, .dir = folder.path, .file = "t"};
     static const char *const texts[] = {
         "1,2,0\n3,4,1\n5,6,1\n", /* the first two are equal */
@@ -151,7 +143,6 @@ TEST(the_hash_tells_sets_apart_by_contents_alone)
     }
     csv.regression = true;
     assert_true(hash_of(&csv) != hash[TEXTS - 1]);
-    folder_fini(&folder);
 }
 
 TEST(unknown_sources_are_refused)
@@ -171,21 +162,19 @@ TEST(filling_allocates_nothing)
     static float x[100 * PIXELS];
     int32_t label[100];
     uint32_t index[100];
-    struct data_set *set = open_glyphs(1, 100, 1);
+    OWNED(data_close) struct data_set *set = open_glyphs(1, 100, 1);
     struct nn_batch batch = {.x = x, .label = label};
     for (uint32_t i = 0; i < 100; i++)
         index[i] = data_shuffle(1, 2, i, 100);
     alloc_calls = 0;
     data_fill(set, DATA_TRAIN, index, 100, &batch, 10);
     assert_int_equal(alloc_calls, 0);
-    data_close(&set);
 }
 
 /* Fail each allocation in turn: an error with a line, nothing leaked (the sanitizer looks), no crash. */
 TEST(every_allocation_may_fail)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     folder_write(&folder, "t", "1,2,a\n1,3,b\n", 12);
     static uint8_t cifar[2 * 3074];
     folder_write(&folder, "train.bin", cifar, sizeof cifar);
@@ -240,7 +229,6 @@ TEST(every_allocation_may_fail)
         }
         alloc_fail_at = 0;
     }
-    folder_fini(&folder);
 }
 
 TEST_OF_VARIANTS(all_instruction_sets_give_the_same_bits)
@@ -289,7 +277,7 @@ TEST(threads_fill_at_once)
 {
     static struct filler fillers[3];
     pthread_t thread[3];
-    struct data_set *set = open_glyphs(1, 50, 1);
+    OWNED(data_close) struct data_set *set = open_glyphs(1, 50, 1);
     for (int i = 0; i < 3; i++) {
         fillers[i].set = set;
         assert_int_equal(pthread_create(&thread[i], NULL, fill_many, &fillers[i]), 0);
@@ -300,7 +288,6 @@ TEST(threads_fill_at_once)
         assert_memory_equal(fillers[0].x, fillers[i].x, sizeof fillers[0].x);
         assert_memory_equal(fillers[0].label, fillers[i].label, sizeof fillers[0].label);
     }
-    data_close(&set);
 }
 
 /* A change of these numbers is a change of everybody's results. */
@@ -332,18 +319,15 @@ TEST(a_sample_may_have_a_label_per_position)
 static int
 check_tokens(const struct data_spec *spec, size_t tokens)
 {
-    struct data_set *set = open_set(spec);
-    int rc = data_check_tokens(set, tokens, &why);
-    data_close(&set);
-    return rc;
+    OWNED(data_close) struct data_set *set = open_set(spec);
+    return data_check_tokens(set, tokens, &why);
 }
 
 TEST(only_whole_numbers_in_range_are_tokens)
 {
     static const char good[] = "3,0,1.5\n2,1,7\n0,3,-1\n", bad[] = "3,0,1\n2,0.5,1\n0,-1,1\n";
     static const double ints[] = {1, 2, 0, 4, 3, 0}, rest[] = {0, 0, 0};
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_spec spec = {
         .source = DATA_CSV, .dir = folder.path, .file = "t", .regression = true};
     folder_write(&folder, "t", good, sizeof good - 1);
@@ -366,7 +350,6 @@ TEST(only_whole_numbers_in_range_are_tokens)
     assert_int_equal(check_tokens(&spec, 4), -EINVAL);
     npy_make_file(&folder, "features.npy", &(struct npy_make){"|u1", 2, {3, 2}}, ints);
     assert_int_equal(check_tokens(&spec, 256), -EINVAL); /* bytes of npy are pixels */
-    folder_fini(&folder);
 }
 
 TEST(an_autoencoder_is_to_give_back_its_input)
@@ -375,12 +358,11 @@ TEST(an_autoencoder_is_to_give_back_its_input)
     const uint32_t index[2] = {3, 1};
     const struct data_spec spec = {
         .source = DATA_GLYPHS, .train = 5, .test = 2, .reproduce = true, .augment = {.shift = 3}};
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     struct nn_batch batch = {.x = x, .target = target};
     assert_int_equal(data_info(set)->targets, PIXELS);
     data_fill(set, DATA_TRAIN, index, 2, &batch, PIXELS);
     assert_memory_equal(x, target, sizeof x);
     data_augment(set, 1, 0, index, &batch);
     assert_memory_equal(x, target, sizeof x);
-    data_close(&set);
 }

@@ -86,7 +86,7 @@ TEST(the_views_are_the_ones_all_nodes_know)
 TEST(a_view_depends_on_seed_epoch_and_sample_alone)
 {
     static float x[ROWS * PIXELS], one[PIXELS], plain[PIXELS];
-    struct data_set *set = open_glyphs((struct data_augment){.shift = 3});
+    OWNED(data_close) struct data_set *set = open_glyphs((struct data_augment){.shift = 3});
     struct nn_batch batch = {.x = x}, single = {.x = one};
     uint32_t index[ROWS];
     size_t same = 0, moved = 0;
@@ -106,13 +106,13 @@ TEST(a_view_depends_on_seed_epoch_and_sample_alone)
     }
     assert_in_range(same, 0, ROWS / 5);
     assert_in_range(moved, ROWS * 4 / 5, ROWS);
-    data_close(&set);
 }
 
 /* So are test samples: what data_augment is not called for is never moved. */
 TEST(the_data_itself_stays_as_it_is)
 {
     static float x[PIXELS], plain[PIXELS];
+    OWNED(data_close)
     struct data_set *with = open_glyphs((struct data_augment){2, true}),
                     *without = open_glyphs((struct data_augment){0});
     assert_true(data_info(with)->hash == data_info(without)->hash);
@@ -124,16 +124,13 @@ TEST(the_data_itself_stays_as_it_is)
             data_augment(without, 1, 1, &i, &b);
             assert_memory_equal(x, plain, sizeof x);
         }
-    data_close(&with);
-    data_close(&without);
 }
 
 /* Black is what a byte of 0 becomes, of each colour; of other numbers it is 0. */
 TEST(what_comes_in_is_black)
 {
     static double value[30 * 36];
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     for (int bytes = 0; bytes < 2; bytes++) {
         const struct npy_make make = {bytes ? "|u1" : "<f4", 3, {30, 6, 6}};
         const struct npy_make labels = {"<i4", 1, {30}};
@@ -143,7 +140,7 @@ TEST(what_comes_in_is_black)
         npy_make_file(&folder, "features.npy", &make, value);
         memset(value, 0, sizeof value);
         npy_make_file(&folder, "labels.npy", &labels, value);
-        struct data_set *set;
+        OWNED(data_close) struct data_set *set;
         const struct data_spec spec = {
             .source = DATA_NPY, .dir = folder.path, .classes = 2, .augment = {.shift = 5}};
         assert_int_equal(data_open(&set, &spec, &why), 0);
@@ -159,16 +156,13 @@ TEST(what_comes_in_is_black)
             }
         }
         assert_in_range(blacks, 1, 24 * 36 - 1);
-        data_close(&set);
     }
-    folder_fini(&folder);
 }
 
 TEST(what_cannot_be_moved_is_refused)
 {
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_set *set;
-    folder_init(&folder);
     folder_write(&folder, "t", "1,2,0\n1,2,1\n1,2,1\n", 18);
     struct data_spec spec = {
         .source = DATA_CSV, .dir = folder.path, .file = "t", .augment = {.flip = true}};
@@ -180,5 +174,4 @@ TEST(what_cannot_be_moved_is_refused)
     assert_int_equal(data_open(&set, &spec, &why), -EINVAL);
     assert_string_equal(
         why.line, "data.augment: a shift of 28 pixels, expected less than the 28 of an image");
-    folder_fini(&folder);
 }

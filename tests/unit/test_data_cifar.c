@@ -36,9 +36,8 @@ write_records(const struct folder *folder, const char *name, size_t labels, size
 
 TEST(cifar10_is_read_from_its_six_files)
 {
-    struct folder folder;
-    struct data_set *set;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
+    OWNED(data_close) struct data_set *set;
     for (uint8_t i = 1; i <= 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "data_batch_%u.bin", i);
@@ -61,15 +60,13 @@ TEST(cifar10_is_read_from_its_six_files)
     assert_float_equal(x[0], (1 / 255.0F - 0.4914F) / 0.2470F, 1e-5F);
     assert_float_equal(x[1024], (11 / 255.0F - 0.4822F) / 0.2435F, 1e-5F);
     assert_float_equal(x[3071], (21 / 255.0F - 0.4465F) / 0.2616F, 1e-5F);
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(cifar100_uses_the_fine_label_and_the_archives_folder)
 {
-    struct folder folder, below;
-    struct data_set *set;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder, below;
+    OWNED(data_close) struct data_set *set;
+    folder = folder_new();
     snprintf(below.path, sizeof below.path, "%s", folder_path(&folder, "cifar-100-binary"));
     assert_int_equal(mkdir(below.path, 0700), 0);
     write_records(&below, "train.bin", 2, 4, 96);
@@ -83,9 +80,6 @@ TEST(cifar100_uses_the_fine_label_and_the_archives_folder)
     const uint32_t index = 3;
     data_fill(set, DATA_TRAIN, &index, 1, &batch, 100);
     assert_int_equal(label, 99);
-    data_close(&set);
-    folder_fini(&below);
-    folder_fini(&folder);
 }
 
 static int
@@ -118,19 +112,17 @@ TEST(lengths_labels_and_gzip_are_refused_by_name)
     assert_int_equal(parse(bytes, size, 2, 100), -EBADMSG);
     assert_string_equal(why.line, "f: byte 3075: label 100, expected 0..99");
     size_t packed;
-    uint8_t *gzip = folder_gzip(bytes, size, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(bytes, size, &packed);
     assert_int_equal(parse(gzip, packed, 1, 10), -EBADMSG);
     assert_string_equal(why.line, "f: is gzip, expected the unpacked .bin file");
-    free(gzip);
 }
 
 TEST(a_list_of_names_is_read_when_it_is_there)
 {
     static const char names[] =
         "airplane\r\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_set *set;
-    folder_init(&folder);
     for (unsigned i = 1; i <= 6; i++) {
         char name[32];
         snprintf(name, sizeof name, i < 6 ? "data_batch_%u.bin" : "test_batch.bin", i);
@@ -150,5 +142,4 @@ TEST(a_list_of_names_is_read_when_it_is_there)
     folder_write(&folder, "batches.meta.txt", names, 21);
     assert_int_equal(data_open(&set, &spec, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "batches.meta.txt: 2 names of classes, expected 10"));
-    folder_fini(&folder);
 }

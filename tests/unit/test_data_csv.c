@@ -16,13 +16,11 @@ static struct why why;
 static int
 parse_bytes(struct data_set *set, const char *text, size_t size, const struct data_spec *spec)
 {
-    char *copy = malloc(size + 1);
+    OWNED(memory_free) char *copy = malloc(size + 1);
     memcpy(copy, text, size);
     copy[size] = 0;
     memset(set, 0, sizeof *set);
-    int rc = data_csv_parse(set, &(struct data_csv_file){"t.csv", copy, size}, 1, spec, &why);
-    free(copy);
-    return rc;
+    return data_csv_parse(set, &(struct data_csv_file){"t.csv", copy, size}, 1, spec, &why);
 }
 
 static void
@@ -41,10 +39,8 @@ set_free(struct data_set *set)
 static int
 parse_with(const char *text, const struct data_spec *spec)
 {
-    struct data_set set;
-    int rc = parse_bytes(&set, text, strlen(text), spec);
-    set_free(&set);
-    return rc;
+    OWNED(set_free) struct data_set set;
+    return parse_bytes(&set, text, strlen(text), spec);
 }
 
 static const struct data_spec plain;
@@ -61,7 +57,7 @@ struct table {
 static void
 table_read(struct table *t, const char *text, const struct data_spec *spec)
 {
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     int rc = parse_bytes(&set, text, strlen(text), spec);
     if (rc)
         print_message("%s\n", why.line);
@@ -80,7 +76,6 @@ table_read(struct table *t, const char *text, const struct data_spec *spec)
         t->label[i] = rows->label ? rows->label[k] : 0;
     }
     assert_int_equal(at[0], set.part[0].count);
-    set_free(&set);
 }
 
 TEST(separators_headers_quotes_and_line_ends_are_recognised)
@@ -232,7 +227,7 @@ TEST(what_is_no_table_is_refused)
 TEST(labels_are_limited)
 {
     enum { ROWS = DATA_CLASSES_MAX + 1, LINE = 16 };
-    char *text = calloc(ROWS, LINE);
+    OWNED(memory_free) char *text = calloc(ROWS, LINE);
     for (int rows = ROWS; rows >= ROWS - 1; rows--) {
         text[0] = 0;
         for (int i = 0, at = 0; i < rows; i++)
@@ -240,23 +235,20 @@ TEST(labels_are_limited)
         assert_int_equal(parse_with(text, &plain), rows < ROWS ? 0 : -EBADMSG);
     }
     assert_non_null(strstr(why.line, "at most 1024 different labels"));
-    free(text);
 }
 
 TEST(a_million_columns_are_read)
 {
     enum { COLUMNS = 1000000, ROWS = 2 };
-    char *text = malloc(ROWS * 2 * COLUMNS + 1);
+    OWNED(memory_free) char *text = malloc(ROWS * 2 * COLUMNS + 1);
     for (size_t i = 0; i < ROWS * COLUMNS; i++) {
         text[2 * i] = (char)('0' + i % 10);
         text[2 * i + 1] = (i + 1) % COLUMNS ? ',' : '\n';
     }
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     assert_int_equal(parse_bytes(&set, text, ROWS * 2 * COLUMNS, &plain), 0);
     assert_int_equal(set.info.input.dim[0], COLUMNS - 1);
     assert_true(set.part[0].value[COLUMNS - 2] == 8);
-    set_free(&set);
-    free(text);
 }
 
 TEST(the_split_is_exact_and_follows_the_seed)
@@ -266,7 +258,7 @@ TEST(the_split_is_exact_and_follows_the_seed)
         at += snprintf(text + at, 16, "%d,%d\n", i, i % 2);
     float first[100] = {0};
     for (uint64_t seed = 0; seed < 3; seed++) {
-        struct data_set set;
+        OWNED(set_free) struct data_set set;
         struct data_spec spec = {.seed = seed};
         bool seen[500] = {false};
         assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
@@ -283,18 +275,16 @@ TEST(the_split_is_exact_and_follows_the_seed)
             memcpy(first, set.part[DATA_TEST].value, sizeof first);
         else
             assert_memory_not_equal(first, set.part[DATA_TEST].value, sizeof first);
-        set_free(&set);
     }
     static const struct {
         double share;
         size_t test;
     } shares[] = {{0.5, 250}, {0.001, 1}, {1e-9, 1}, {0.9999, 499}};
     for (size_t i = 0; i < 4; i++) {
-        struct data_set set;
+        OWNED(set_free) struct data_set set;
         const struct data_spec spec = {.test_share = shares[i].share};
         assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
         assert_int_equal(set.part[DATA_TEST].count, shares[i].test);
-        set_free(&set);
     }
     static const double wrong[] = {-0.1, 1, 2, (double)NAN, (double)INFINITY};
     for (size_t i = 0; i < 5; i++) {
@@ -309,7 +299,7 @@ TEST(standardised_features_have_mean_0_and_variance_1_in_training)
     struct rand rand = {9};
     for (int i = 0, at = 0; i < 200; i++)
         at += snprintf(text + at, 64, "%d,7,%d\n", (int)rand_below(&rand, 5000) + 100000, i % 2);
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     const struct data_spec spec = {.standardise = true};
     assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
     double sum = 0, squares = 0;
@@ -324,7 +314,6 @@ TEST(standardised_features_have_mean_0_and_variance_1_in_training)
     assert_true(fabs(squares / (double)train->count - 1) < 1e-5);
     for (size_t i = 0; i < set.part[DATA_TEST].count; i++)
         assert_true(fabsf(set.part[DATA_TEST].value[2 * i]) < 2);
-    set_free(&set);
 }
 
 /* A column of 000..199 between two texts: what is said of it. */
@@ -332,13 +321,12 @@ static void
 check_coarse(const char *before, const char *after, const char *remark)
 {
     char text[16384];
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     const struct data_spec spec = {.standardise = true};
     for (int i = 0, at = 0; i < 200; i++)
         at += snprintf(text + at, 80, "%s%03d%s,%d\n", before, i, after, i % 2);
     assert_int_equal(parse_bytes(&set, text, strlen(text), &spec), 0);
     assert_string_equal(set.remark.line, remark);
-    set_free(&set);
 }
 
 TEST(numbers_that_float_is_too_coarse_for_are_told)
@@ -412,8 +400,7 @@ check_rounding(void)
 
 TEST(numbers_are_the_same_in_a_locale_with_a_decimal_comma)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     check_rounding();
     if (locale_make(&folder)) {
         assert_true(strtof("2,5", NULL) == 2.5F);
@@ -424,7 +411,6 @@ TEST(numbers_are_the_same_in_a_locale_with_a_decimal_comma)
         print_message("SKIPPED: localedef cannot make a locale with a decimal comma here\n");
     }
     locale_remove(&folder);
-    folder_fini(&folder);
 }
 
 /* Numbers printed with all their digits come back as the same bits. */
@@ -453,7 +439,7 @@ TEST(every_truncation_and_random_damage_is_survived)
     struct rand rand = {12};
     for (int i = 0; i < 20000; i++) {
         char copy[sizeof text];
-        struct data_set set;
+        OWNED(set_free) struct data_set set;
         memcpy(copy, text, sizeof text);
         size_t size = i < (int)sizeof text ? (size_t)i : sizeof text - 1;
         for (uint64_t k = i < (int)sizeof text ? 0 : rand_range(&rand, 1, 5); k > 0; k--)
@@ -461,24 +447,20 @@ TEST(every_truncation_and_random_damage_is_survived)
                 rand_bool(&rand) ? (char)rand_u64(&rand) : ",;\t\"\n\r-.e"[rand_below(&rand, 9)];
         int rc = parse_bytes(&set, copy, size, i % 2 ? &plain : &regression);
         assert_true(rc == 0 || rc == -EBADMSG);
-        set_free(&set);
     }
 }
 
 static int
 open_file(const char *dir, const char *name)
 {
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     const struct data_spec spec = {.source = DATA_CSV, .dir = dir, .file = name};
-    int rc = data_open(&set, &spec, &why);
-    data_close(&set);
-    return rc;
+    return data_open(&set, &spec, &why);
 }
 
 TEST(files_are_opened_and_wrong_ones_named)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     folder_write(&folder, "good", "1,2\n3,4\n", 8);
     assert_int_equal(open_file(folder.path, "good"), 0);
     assert_int_equal(open_file("/nonexistent", folder_path(&folder, "good")), 0);
@@ -498,14 +480,13 @@ TEST(files_are_opened_and_wrong_ones_named)
     assert_non_null(strstr(why.line, "byte 4: a NUL byte"));
     assert_int_equal(truncate(folder_path(&folder, "sparse"), (1 << 30) + 1), 0);
     assert_int_equal(open_file(folder.path, "sparse"), -EFBIG);
-    folder_fini(&folder);
 }
 
 static void
 check_bare(const char *text, size_t columns, size_t rows, const float *value)
 {
     static const struct data_spec bare = {.bare = true};
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     assert_int_equal(parse_bytes(&set, text, strlen(text), &bare), 0);
     assert_int_equal(set.info.input.dim[0], columns);
     assert_int_equal(set.part[DATA_TRAIN].count, 0);
@@ -513,7 +494,6 @@ check_bare(const char *text, size_t columns, size_t rows, const float *value)
     assert_null(set.part[DATA_TEST].label);
     assert_null(set.part[DATA_TEST].target);
     assert_memory_equal(set.part[DATA_TEST].value, value, rows * columns * sizeof *value);
-    set_free(&set);
 }
 
 TEST(a_bare_table_has_features_alone_and_keeps_its_order)
@@ -530,7 +510,7 @@ TEST(a_bare_table_has_features_alone_and_keeps_its_order)
 static void
 check_names(const char *text, const struct data_spec *spec, size_t classes, const char *const *name)
 {
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     assert_int_equal(parse_bytes(&set, text, strlen(text), spec), 0);
     assert_int_equal(set.info.classes, classes);
     for (size_t i = 0; i < classes; i++)
@@ -538,7 +518,6 @@ check_names(const char *text, const struct data_spec *spec, size_t classes, cons
             assert_string_equal(data_class_name(&set, i), name[i]);
         else
             assert_null(data_class_name(&set, i));
-    set_free(&set);
 }
 
 TEST(classes_are_named_as_their_labels_are_written)
@@ -570,10 +549,9 @@ TEST(files_of_a_pattern_are_one_table)
     static const char *const texts[] = {"x,y,class\n1,2,cat\n3,4,dog\n", "x,y,class\r\n5,6,ant\r\n",
                                         "x,y,class\n7,8,cat\n9,10,dog\n"};
     static const char *const names[] = {"part-1.csv", "part-10.csv", "part-2.csv"};
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_set *one, *three;
     struct data_spec spec = {.source = DATA_CSV};
-    folder_init(&folder);
     spec.dir = folder.path;
     for (int i = 0; i < 3; i++)
         folder_write(&folder, names[i], texts[i], strlen(texts[i]));
@@ -593,22 +571,19 @@ TEST(files_of_a_pattern_are_one_table)
     assert_int_equal(data_open(&one, &spec, &why), 0);
     assert_int_equal(data_info(one)->input.dim[0], 1);
     data_close(&one);
-    folder_fini(&folder);
 }
 
 static void
 expect_second(const char *first, const char *second, const char *text)
 {
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_set *set;
-    folder_init(&folder);
     struct data_spec spec = {.source = DATA_CSV, .dir = folder.path, .file = "*.csv"};
     folder_write(&folder, "a.csv", first, strlen(first));
     folder_write(&folder, "b.csv", second, strlen(second));
     assert_int_equal(data_open(&set, &spec, &why), -EBADMSG);
     if (!strstr(why.line, text) || !strstr(why.line, "/b.csv: "))
         fail_msg("%s, expected %s", why.line, text);
-    folder_fini(&folder);
 }
 
 TEST(a_file_that_differs_from_the_first_is_named)
@@ -666,7 +641,7 @@ TEST(headers_are_told_from_samples)
         {"1.5,2.5,3.5,4.5,5.5,6.5\n4,7.5,5,1,2,6\n1,2,3,4,5,6.5\n", true, 3, 5},
     };
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        struct data_set set;
+        OWNED(set_free) struct data_set set;
         struct data_spec spec = {.regression = tables[i].regression};
         int rc = parse_bytes(&set, tables[i].text, strlen(tables[i].text), &spec);
         size_t rows = set.part[0].count + set.part[1].count;
@@ -683,7 +658,6 @@ TEST(headers_are_told_from_samples)
         spec.header = DATA_HEADER_YES;
         rc = parse_bytes(&set, tables[i].text, strlen(tables[i].text), &spec);
         assert_true(!rc || strstr(why.line, "fewer than two rows"));
-        set_free(&set);
     }
 }
 
@@ -710,7 +684,7 @@ static const char people[] = "name,sex,age,town,out\n"
 /* The training part has the rows that the seed does not draw; here all but one. */
 TEST(words_become_categories_and_gaps_the_mean)
 {
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     const struct data_spec spec = {.missing = DATA_MISSING_MEAN, .ignored = "name"};
     assert_int_equal(parse_bytes(&set, people, strlen(people), &spec), 0);
     const struct data_table *table = &set.table;
@@ -735,7 +709,6 @@ TEST(words_become_categories_and_gaps_the_mean)
         assert_true(!missing || x[age] == table->field[2].fill);
     }
     assert_true((float)(sum / (double)there) == table->field[2].fill);
-    set_free(&set);
 }
 
 TEST(a_table_of_the_model_is_read_as_it_learned)
@@ -824,7 +797,7 @@ TEST(the_first_row_for_a_model_is_a_sample_if_it_fits)
         {NULL, "0,1,2,3,4,5\n", DATA_HEADER_AUTO, 1, ""},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        struct data_set set = {0}, rows;
+        OWNED(set_free) struct data_set set = {0}, rows;
         if (row[i].model)
             assert_int_equal(parse_bytes(&set, row[i].model, strlen(row[i].model), &plain), 0);
         const struct data_scaling scaling = {.table = row[i].model ? &set.table : NULL};
@@ -835,8 +808,6 @@ TEST(the_first_row_for_a_model_is_a_sample_if_it_fits)
         size_t count = rc ? 0 : rows.part[DATA_TEST].count;
         if (count != row[i].rows || !right)
             fail_msg("%zu: %zu rows, expected %zu: %s", i, count, row[i].rows, line);
-        set_free(&rows);
-        set_free(&set);
     }
 }
 
@@ -929,9 +900,8 @@ TEST(ids_and_mistakes_are_no_categories)
         strstr(why.line, "column 1 has long or unprintable texts, or over 256 different words"));
     assert_int_equal(parse_with("1,a\n2,b\n5x,a\n", &plain), -EBADMSG); /* mistyped once */
     assert_non_null(strstr(why.line, "line 3, column 1 (byte 8): \"5x\", expected a number"));
-    struct data_set set;
+    OWNED(set_free) struct data_set set;
     static const char doors[] = "2,a\n3,b\n5more,a\n2,b\n5more,a\n3,b\n5more,a\n2,a\n";
     assert_int_equal(parse_bytes(&set, doors, strlen(doors), &plain), 0);
     assert_int_equal(set.info.input.dim[0], 3);
-    set_free(&set);
 }

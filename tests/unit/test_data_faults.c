@@ -91,7 +91,7 @@ setup(void **state)
     static const double value[100] = {0};
     static uint8_t cifar[2 * 3074];
     size_t packed;
-    folder_init(&f.folder);
+    f.folder = folder_new();
     folder_write(&f.folder, "i", images, sizeof images);
     folder_write(&f.folder, "l", labels, sizeof labels);
     uint8_t *gzip = folder_gzip(images, sizeof images, &packed);
@@ -134,13 +134,11 @@ TEST_EACH(setup, teardown)
 static uint64_t
 open_set(const struct data_spec *spec, int *rc)
 {
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     disk.calls = 0;
     *rc = data_open(&set, spec, &why);
     assert_true((set != NULL) == (*rc == 0));
-    uint64_t hash = set ? data_info(set)->hash : 0;
-    data_close(&set);
-    return hash;
+    return set ? data_info(set)->hash : 0;
 }
 
 TEST(a_disk_that_fails_at_any_read_is_named)
@@ -184,7 +182,7 @@ TEST(crumbs_and_interruptions_change_nothing)
 static void
 check_training(const struct data_spec *spec, const char *text)
 {
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     float x[10];
     const uint32_t index = 0;
     struct nn_batch batch = {.x = x};
@@ -198,7 +196,6 @@ check_training(const struct data_spec *spec, const char *text)
     assert_non_null(data_failed(set));
     assert_non_null(strstr(data_failed(set), text));
     assert_non_null(strstr(data_failed(set), strerror(EIO)));
-    data_close(&set);
 }
 
 TEST(a_disk_that_fails_during_training_is_a_failure_of_the_set)

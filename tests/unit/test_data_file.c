@@ -38,7 +38,7 @@ TEST(plain_and_gzip_files_come_out_whole_in_any_pieces)
         rand_fill(&rand, in, zeros ? 1000 : SIZE);
         in[0] = 0;
         size_t packed;
-        uint8_t *gzip = folder_gzip(in, SIZE, &packed);
+        OWNED(memory_free) uint8_t *gzip = folder_gzip(in, SIZE, &packed);
         static const size_t pieces[] = {1, 3, 4096, SIZE};
         for (size_t i = 0; i < 4; i++) {
             assert_int_equal(read_all(in, SIZE, out, SIZE, pieces[i]), 0);
@@ -47,7 +47,6 @@ TEST(plain_and_gzip_files_come_out_whole_in_any_pieces)
             assert_int_equal(read_all(gzip, packed, out, SIZE, pieces[i]), 0);
             assert_memory_equal(in, out, SIZE);
         }
-        free(gzip);
     }
 }
 
@@ -73,11 +72,10 @@ TEST(every_truncation_of_a_gzip_is_refused)
     struct rand rand = {2};
     rand_fill(&rand, in, sizeof in);
     size_t packed;
-    uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
     for (size_t cut = 0; cut < packed; cut++)
         assert_int_equal(read_all(gzip, cut, out, sizeof out, 700), -EBADMSG);
     assert_int_equal(read_all(gzip, packed, out, sizeof out, 700), 0);
-    free(gzip);
 }
 
 /* Of the header, only the time and system (bytes 4..9) and the two flags that say nothing may change. */
@@ -87,7 +85,7 @@ TEST(every_flipped_bit_behind_a_gzip_header_is_refused)
     struct rand rand = {3};
     rand_fill(&rand, in, sizeof in);
     size_t packed;
-    uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
     for (size_t bit = 80; bit < packed * 8; bit++) {
         gzip[bit / 8] ^= (uint8_t)(1 << bit % 8);
         int rc = read_all(gzip, packed, out, sizeof out, sizeof out);
@@ -98,7 +96,6 @@ TEST(every_flipped_bit_behind_a_gzip_header_is_refused)
             assert_int_equal(rc, -EBADMSG);
         assert_true(rc || bit < (packed - 8) * 8);
     }
-    free(gzip);
 }
 
 TEST(what_follows_the_end_is_named)
@@ -107,7 +104,7 @@ TEST(what_follows_the_end_is_named)
     assert_int_equal(read_all((const uint8_t *)"12345678x", 9, out, 8, 8), -EBADMSG);
     assert_string_equal(why.line, "f: byte 8: 0x78, expected the end of the file");
     size_t packed;
-    uint8_t *gzip = folder_gzip("12345678", 8, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip("12345678", 8, &packed);
     memcpy(longer, gzip, packed);
     longer[packed] = 'x';
     assert_int_equal(read_all(longer, packed + 1, out, 8, 8), -EBADMSG);
@@ -115,7 +112,6 @@ TEST(what_follows_the_end_is_named)
     memcpy(longer + packed, gzip, packed);
     assert_int_equal(read_all(longer, 2 * packed, out, 8, 8), -EBADMSG);
     assert_string_equal(why.line, "f: byte 8: 0x31, expected the end of the file");
-    free(gzip);
 }
 
 TEST(a_file_cut_off_says_where)
@@ -130,18 +126,16 @@ TEST(a_file_cut_off_says_where)
 static int
 holds(const uint8_t *bytes, size_t size, uint64_t total)
 {
-    struct data_file *file;
+    OWNED(data_file_close) struct data_file *file;
     assert_int_equal(data_bytes_open(&file, bytes, size, &why), 0);
-    int rc = data_file_holds(file, total);
-    data_file_close(&file);
-    return rc;
+    return data_file_holds(file, total);
 }
 
 TEST(announced_sizes_are_compared_before_anything_is_allocated)
 {
     static uint8_t zeros[1 << 20];
     size_t packed;
-    uint8_t *gzip = folder_gzip(zeros, sizeof zeros, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(zeros, sizeof zeros, &packed);
     assert_int_equal(holds(gzip, packed, sizeof zeros), 0);
     assert_int_equal(holds(gzip, packed, 1032 * packed), 0);
     assert_int_equal(holds(gzip, packed, 1032 * packed + 1), -EBADMSG);
@@ -150,23 +144,20 @@ TEST(announced_sizes_are_compared_before_anything_is_allocated)
     assert_int_equal(holds(zeros, 1000, 1001), -EBADMSG);
     assert_int_equal(holds(zeros, 1000, DATA_FILE_MAX + 1), -EBADMSG);
     assert_int_equal(holds(zeros, 1000, UINT64_MAX), -EBADMSG);
-    free(gzip);
 }
 
 static int
 open_path(const char *path)
 {
-    struct data_file *file;
+    OWNED(data_file_close) struct data_file *file;
     int rc = data_file_open(&file, path, &why);
     assert_true((file != NULL) == (rc == 0));
-    data_file_close(&file);
     return rc;
 }
 
 TEST(what_is_not_a_regular_file_is_refused_at_once)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     assert_int_equal(open_path(folder_path(&folder, "none")), -ENOENT);
     assert_int_equal(open_path(folder.path), -EINVAL);
     assert_non_null(strstr(why.line, "is a folder, expected a regular file"));
@@ -178,13 +169,11 @@ TEST(what_is_not_a_regular_file_is_refused_at_once)
     assert_int_equal(open_path(folder_path(&folder, "loop")), -ELOOP);
     folder_write(&folder, "empty", "", 0);
     assert_int_equal(open_path(folder_path(&folder, "empty")), -EBADMSG);
-    folder_fini(&folder);
 }
 
 TEST(a_sparse_tebibyte_is_refused_by_its_size)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     folder_write(&folder, "big", "x", 1);
     off_t size = (off_t)1 << 40;
     if (truncate(folder_path(&folder, "big"), size) != 0) {
@@ -193,7 +182,6 @@ TEST(a_sparse_tebibyte_is_refused_by_its_size)
         assert_int_equal(truncate(folder_path(&folder, "big"), size), 0);
     }
     assert_int_equal(open_path(folder_path(&folder, "big")), -EFBIG);
-    folder_fini(&folder);
 }
 
 TEST(a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody)
@@ -201,10 +189,9 @@ TEST(a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody)
     enum { SIZE = 200000 };
     static uint8_t bytes[SIZE], out[SIZE];
     memset(bytes, 7, SIZE);
-    struct folder folder;
-    struct data_file *file;
+    OWNED(folder_fini) struct folder folder = folder_new();
+    OWNED(data_file_close) struct data_file *file;
     char path[512];
-    folder_init(&folder);
     folder_write(&folder, "f", bytes, SIZE);
     snprintf(path, sizeof path, "%s", folder_path(&folder, "f"));
     assert_int_equal(data_file_open(&file, path, &why), 0);
@@ -219,8 +206,6 @@ TEST(a_file_that_shrinks_or_is_replaced_while_it_is_read_harms_nobody)
     assert_int_equal(rename(folder_path(&folder, "g"), path), 0);
     assert_int_equal(data_file_read(file, out, SIZE), 0);
     assert_memory_equal(bytes, out, SIZE);
-    data_file_close(&file);
-    folder_fini(&folder);
 }
 
 TEST(paths_are_joined_within_their_limit)

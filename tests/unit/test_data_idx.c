@@ -68,7 +68,7 @@ TEST(every_truncation_and_anything_behind_is_refused)
     assert_int_equal(parse_images(bytes, size), 0);
     assert_int_equal(parse_images(bytes, size + 1), -EBADMSG);
 
-    uint8_t *gzip = folder_gzip(bytes, size, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(bytes, size, &packed);
     for (size_t cut = 0; cut < packed; cut++)
         assert_int_equal(parse_images(gzip, cut), -EBADMSG);
     assert_int_equal(parse_images(gzip, packed), 0);
@@ -76,7 +76,6 @@ TEST(every_truncation_and_anything_behind_is_refused)
     gzip = folder_gzip(bytes, size + 1, &packed);
     assert_int_equal(parse_images(gzip, packed), -EBADMSG);
     assert_string_equal(why.line, "f: byte 76: 0x00, expected the end of the file");
-    free(gzip);
 }
 
 TEST(wrong_headers_are_named_by_byte_and_value)
@@ -139,9 +138,9 @@ TEST(gzip_of_gzip_and_bombs_are_refused)
     free(outer);
 
     /* A small header with 8 MiB behind it: nothing beyond the announced bytes is expanded. */
-    uint8_t *bomb = calloc(8 << 20, 1);
+    OWNED(memory_free) uint8_t *bomb = calloc(8 << 20, 1);
     idx_make(bomb, 3, dim);
-    uint8_t *packed = folder_gzip(bomb, 8 << 20, &once);
+    OWNED(memory_free) uint8_t *packed = folder_gzip(bomb, 8 << 20, &once);
     assert_int_equal(parse_images(packed, once), -EBADMSG);
     assert_string_equal(why.line, "f: byte 76: 0x00, expected the end of the file");
     free(packed);
@@ -152,8 +151,6 @@ TEST(gzip_of_gzip_and_bombs_are_refused)
     packed = folder_gzip(head, sizeof head, &once);
     assert_int_equal(parse_images(packed, once), -EBADMSG);
     assert_non_null(strstr(why.line, "too few even when compressed"));
-    free(packed);
-    free(bomb);
 }
 
 TEST(random_damage_never_reads_more_than_there_is)
@@ -162,7 +159,7 @@ TEST(random_damage_never_reads_more_than_there_is)
     uint8_t bytes[256], copy[256];
     static const uint32_t dim[3] = {5, 4, 3};
     size_t size = idx_make(bytes, 3, dim), packed;
-    uint8_t *gzip = folder_gzip(bytes, size, &packed);
+    OWNED(memory_free) uint8_t *gzip = folder_gzip(bytes, size, &packed);
     for (int i = 0; i < 20000; i++) {
         bool zipped = rand_bool(&rand);
         size_t n = zipped ? packed : size;
@@ -172,7 +169,6 @@ TEST(random_damage_never_reads_more_than_there_is)
         int rc = parse_images(copy, rand_bool(&rand) ? n : (size_t)rand_below(&rand, n + 1));
         assert_true(rc == 0 || rc == -EBADMSG);
     }
-    free(gzip);
 }
 
 /* A folder with the four files; images [train or test, 2, 3], labels 0, 1, 2... */
@@ -193,7 +189,7 @@ static int
 setup(void **state)
 {
     static struct fixture f;
-    folder_init(&f.folder);
+    f.folder = folder_new();
     write_idx(&f, "train-images-idx3-ubyte", 3, 9, 2, 3);
     write_idx(&f, "train-labels-idx1-ubyte", 1, 9, 0, 0);
     write_idx(&f, "t10k-images-idx3-ubyte", 3, 4, 2, 3);
@@ -214,10 +210,9 @@ teardown(void **state)
 static int
 open_set(const struct data_spec *spec)
 {
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     int rc = data_open(&set, spec, &why);
     assert_true((set != NULL) == (rc == 0));
-    data_close(&set);
     return rc;
 }
 
@@ -253,7 +248,7 @@ TEST_WITH(a_folder_of_standard_names_is_a_set, setup, teardown)
 TEST_WITH(gzip_dotted_and_given_names_are_found, setup, teardown)
 {
     struct fixture *f = *test_state;
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     char path[512];
     assert_int_equal(data_open(&set, &f->spec, &why), 0);
     uint64_t hash = data_info(set)->hash;
@@ -273,13 +268,12 @@ TEST_WITH(gzip_dotted_and_given_names_are_found, setup, teardown)
     f->spec.test_images = "tested"; /* relative, .gz found */
     assert_int_equal(data_open(&set, &f->spec, &why), 0);
     assert_true(data_info(set)->hash == hash);
-    data_close(&set);
 }
 
 TEST_WITH(images_without_channels_or_with_them_have_their_shape, setup, teardown)
 {
     struct fixture *f = *test_state;
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     uint8_t bytes[512];
     write_idx(f, "train-images-idx3-ubyte", 2, 9, 7, 0);
     assert_int_equal(open_set(&f->spec), -EBADMSG); /* test images still have another shape */
@@ -297,7 +291,6 @@ TEST_WITH(images_without_channels_or_with_them_have_their_shape, setup, teardown
     assert_int_equal(data_info(set)->input.dims, 3);
     assert_int_equal(data_info(set)->input.dim[0], 3);
     assert_int_equal(data_info(set)->input.dim[2], 4);
-    data_close(&set);
 }
 
 TEST_WITH(counts_that_differ_are_refused, setup, teardown)
@@ -345,7 +338,7 @@ TEST(mnist_is_read_as_the_world_knows_it)
 {
     static const char dir[] = "../shared/data/mnist";
     struct data_spec spec = {.source = DATA_IDX, .dir = dir};
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     if (access(dir, R_OK) != 0) {
         print_message("SKIPPED: no MNIST in %s\n", dir);
         skip();
@@ -364,5 +357,4 @@ TEST(mnist_is_read_as_the_world_knows_it)
         data_fill(set, DATA_TEST, &i, 1, &batch, 10);
         assert_int_equal(label, first[i]);
     }
-    data_close(&set);
 }

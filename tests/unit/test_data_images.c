@@ -90,11 +90,10 @@ check_all_there(const struct data_set *set, unsigned each)
 
 TEST(a_folder_is_a_class)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     make_classes(&folder, "", 10);
     struct data_spec spec = spec_of(&folder);
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     const struct data_info *info = data_info(set);
     assert_int_equal(info->train, 15);
     assert_int_equal(info->test, 5);
@@ -105,17 +104,14 @@ TEST(a_folder_is_a_class)
     assert_string_equal(data_class_name(set, 0), "cat");
     assert_string_equal(data_class_name(set, 1), "dog");
     check_all_there(set, 10);
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(the_hash_is_of_the_squares_and_their_order)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     make_classes(&folder, "", 10);
     struct data_spec spec = spec_of(&folder);
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     uint64_t hash = data_info(set)->hash;
     size_t bytes = data_bytes(set);
     data_close(&set);
@@ -145,19 +141,16 @@ TEST(the_hash_is_of_the_squares_and_their_order)
     assert_int_equal(rename(folder_path(&folder, "cat"), cow), 0);
     set = open_set(&same[0]);
     assert_true(data_info(set)->hash != hash);
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(a_file_that_changes_is_an_error_and_no_other_image)
 {
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     int32_t label;
-    folder_init(&folder);
     make_classes(&folder, "", 2);
     struct data_spec spec = spec_of(&folder);
     spec.keep = 1;
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     for (uint32_t i = 0; i < 3; i++)
         sample(set, DATA_TRAIN, i, &label);
     assert_null(data_failed(set));
@@ -169,15 +162,13 @@ TEST(a_file_that_changes_is_an_error_and_no_other_image)
         }
     assert_int_equal(sample(set, DATA_TRAIN, 0, &label), 128); /* zeros */
     assert_non_null(strstr(data_failed(set), "changed after it was read first"));
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(parts_may_have_folders_of_their_own)
 {
     struct folder folder;
     for (int val = 0; val < 2; val++) {
-        folder_init(&folder);
+        folder = folder_new();
         make_folder(&folder, "train");
         make_folder(&folder, val ? "val" : "test");
         make_classes(&folder, "train/", 6);
@@ -199,8 +190,7 @@ TEST(parts_may_have_folders_of_their_own)
 
 TEST(train_and_test_take_some_of_all_classes)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     make_classes(&folder, "", 40);
     struct data_spec spec = spec_of(&folder);
     spec.train = 12;
@@ -217,13 +207,11 @@ TEST(train_and_test_take_some_of_all_classes)
     data_close(&set);
     spec.train = 61;
     expect_refused(&spec, -EINVAL, "data.train = 61, expected at most the 60 samples there are");
-    folder_fini(&folder);
 }
 
 TEST(what_does_not_belong_is_named)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_spec spec = spec_of(&folder);
     expect_refused(&spec, -ENOENT,
                    ", one per class: name the folder of the data with --data FOLDER");
@@ -232,7 +220,7 @@ TEST(what_does_not_belong_is_named)
     folder_write(&folder, "README.txt", "x", 1);
     folder_write(&folder, "cat/Thumbs.db", "x", 1);
     folder_write(&folder, "cat/._0.png", "x", 1);
-    struct data_set *set = open_set(&spec);
+    OWNED(data_close) struct data_set *set = open_set(&spec);
     check_all_there(set, 3);
     data_close(&set);
 
@@ -249,14 +237,11 @@ TEST(what_does_not_belong_is_named)
     expect_refused(&spec, -EBADMSG, "/eel: no images in it, expected .png, .jpg or .jpeg");
     rmdir(folder_path(&folder, "eel"));
     set = open_set(&spec);
-    data_close(&set);
-    folder_fini(&folder);
 }
 
 TEST(of_wrong_files_the_first_is_named_and_the_rest_counted)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     make_classes(&folder, "", 5);
     struct data_spec spec = spec_of(&folder);
     folder_write(&folder, "dog/9.png", "", 0);
@@ -272,15 +257,13 @@ TEST(of_wrong_files_the_first_is_named_and_the_rest_counted)
         expect_refused(&spec, -EBADMSG, "; 2 other files cannot be read: ");
         assert_string_equal(why.line, first.line);
     }
-    folder_fini(&folder);
 }
 
 TEST(rows_to_predict_are_an_image_or_a_folder)
 {
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct data_set *rows;
     struct data_scaling like;
-    folder_init(&folder);
     make_classes(&folder, "", 4);
     struct data_spec spec = spec_of(&folder);
     struct data_set *set = open_set(&spec);
@@ -304,5 +287,4 @@ TEST(rows_to_predict_are_an_image_or_a_folder)
         data_open_rows(&rows, &like, folder_path(&folder, "cat"), DATA_HEADER_AUTO, false, &why),
         -EINVAL);
     assert_non_null(strstr(why.line, "/cat: images, but a sample of the data is no square image"));
-    folder_fini(&folder);
 }

@@ -27,7 +27,7 @@ static int
 setup(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     return 0;
 }
 
@@ -66,7 +66,7 @@ write_table(const char *name, const double *x, size_t rows)
 static void
 check_rows(const char *name, const struct data_scaling *like)
 {
-    struct data_set *set;
+    OWNED(data_close) struct data_set *set;
     if (data_open_rows(&set, like, folder_path(&folder, name), DATA_HEADER_AUTO, false, &why))
         fail_msg("%s: %s", name, why.line);
     assert_int_equal(data_info(set)->test, ROWS);
@@ -80,7 +80,6 @@ check_rows(const char *name, const struct data_scaling *like)
                 fail_msg("%s: row %u, %zu: %g, expected %g", name, (unsigned)r, k, (double)x[k],
                          (double)wanted(like, r * WIDTH + k));
     }
-    data_close(&set);
 }
 
 TEST(a_row_is_the_same_sample_in_any_file)
@@ -177,9 +176,8 @@ TEST(the_hash_is_also_of_how_arrays_are_scaled)
                                        .dir = folder.path,
                                        .file = i ? "marked.npy" : "plain.npy",
                                        .bare = true};
-        struct data_set *set = open_set(&spec);
+        OWNED(data_close) struct data_set *set = open_set(&spec);
         hash[i] = data_info(set)->hash;
-        data_close(&set);
     }
     assert_true(hash[0] != hash[1]);
 }
@@ -212,13 +210,12 @@ TEST(samples_of_another_shape_are_refused)
     };
     static const double x[24] = {0};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        struct data_set *set;
+        OWNED(data_close) struct data_set *set;
         npy_make_file(&folder, "s.npy", &row[i].make, x);
         int rc = data_open_rows(&set, row[i].like, folder_path(&folder, "s.npy"), DATA_HEADER_AUTO,
                                 false, &why);
         if (row[i].why ? rc != -EINVAL || !strstr(why.line, row[i].why) : rc != 0)
             fail_msg("%zu: %d, %s", i, rc, rc ? why.line : "taken");
-        data_close(&set);
     }
 }
 
@@ -248,7 +245,7 @@ TEST(a_missing_cell_is_the_scaled_mean)
     float x[2][WIDTH];
     like.table = &table;
     for (int scaled = 0; scaled < 2; scaled++) {
-        struct data_set *set;
+        OWNED(data_close) struct data_set *set;
         uint32_t first = 0;
         struct nn_batch batch = {.x = x[scaled]};
         folder_write(&folder, "gap.csv", text[scaled], strlen(text[scaled]));
@@ -256,7 +253,6 @@ TEST(a_missing_cell_is_the_scaled_mean)
                            &why))
             fail_msg("%s", why.line);
         data_fill(set, DATA_TEST, &first, 1, &batch, 1);
-        data_close(&set);
     }
     assert_memory_equal(x[0], x[1], sizeof x[0]);
     assert_true(x[1][1] == (17.5f + 70.25f) * 2);

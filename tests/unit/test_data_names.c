@@ -10,12 +10,10 @@ static const char job[] = "data: {source: csv, file: 't # names: x'}\nmodel: [{d
 static struct data_set *
 set_of(const char *table)
 {
-    struct folder folder;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
     folder_write(&folder, "t", table, strlen(table));
     struct data_set *set =
         open_set(&(struct data_spec){.source = DATA_CSV, .dir = folder.path, .file = "t"});
-    folder_fini(&folder);
     return set;
 }
 
@@ -34,28 +32,25 @@ TEST(the_first_name_that_differs_is_told)
         {"a,2,cat\nb,4,dog\na,6,cat\n", "column 1 is '' there, 'x' here"},
         {"x,y,z\na,2,cat\nb,4,dog\na,6,eel\n", "class 2 is 'eel' there, '2' here"},
     };
-    struct data_set *ours = set_of(table);
+    OWNED(data_close) struct data_set *ours = set_of(table);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char words[256] = "none";
-        struct data_set *other = set_of(row[i].other);
-        char *theirs = data_text_offer(job, other);
+        OWNED(data_close) struct data_set *other = set_of(row[i].other);
+        OWNED(memory_free) char *theirs = data_text_offer(job, other);
         assert_non_null(theirs);
-        struct config *config;
+        OWNED(config_destroy) struct config *config;
         if (data_text_differ(theirs, strlen(theirs), ours, words, sizeof words) != !!row[i].words ||
             strcmp(words, row[i].words ? row[i].words : "none") != 0)
             fail_msg("table %zu: %s", i, words);
         assert_int_equal(config_parse(&config, "job", theirs, strlen(theirs), &why), 0);
-        config_destroy(&config);
-        free(theirs);
-        data_close(&other);
     }
-    data_close(&ours);
 }
 
 TEST(a_model_is_compared_where_both_have_names)
 {
     static const char table[] = "x,y,z\na,2,cat\nb,4,dog\na,6,cat\n";
     static const char names[][DATA_NAME_SIZE] = {"cat", "eel", "owl"};
+    OWNED(data_close)
     struct data_set *data = set_of(table), *plain = set_of("1,3,0\n2,4,1\n3,5,1\n");
     struct data_scaling model, none;
     char words[256];
@@ -70,8 +65,6 @@ TEST(a_model_is_compared_where_both_have_names)
     model.class_count = 3;
     assert_true(data_text_differ_model(&model, data, words, sizeof words));
     assert_string_equal(words, "class 1 is 'eel' there, 'dog' here");
-    data_close(&plain);
-    data_close(&data);
 }
 
 /* What another node sends may be anything. */
@@ -79,10 +72,9 @@ TEST(a_text_without_names_differs_in_none)
 {
     static const char *const texts[] = {
         "", "\n#", "\n# names: ", "\n# names: {\"class 0\": 1", "\n# names: []", "\n\n"};
-    struct data_set *ours = set_of("1,0\n2,1\n3,1\n");
+    OWNED(data_close) struct data_set *ours = set_of("1,0\n2,1\n3,1\n");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char words[256];
         assert_false(data_text_differ(texts[i], strlen(texts[i]), ours, words, sizeof words));
     }
-    data_close(&ours);
 }

@@ -23,7 +23,7 @@ static int
 setup(void **state)
 {
     static struct fixture f;
-    folder_init(&f.folder);
+    f.folder = folder_new();
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         f.value[i] = (double)(i / WIDTH * 10 + i % WIDTH);
     for (size_t i = 0; i < ROWS; i++)
@@ -47,7 +47,7 @@ TEST_EACH(setup, teardown)
 TEST(every_row_is_in_one_part_with_its_label)
 {
     struct fixture *f = *test_state;
-    struct data_set *set = open_set(&f->spec);
+    OWNED(data_close) struct data_set *set = open_set(&f->spec);
     const struct data_info *info = data_info(set);
     size_t seen[ROWS] = {0}, moved = 0;
     assert_int_equal(info->input.dims, 3);
@@ -75,7 +75,6 @@ TEST(every_row_is_in_one_part_with_its_label)
         assert_int_equal(seen[i], 1);
     assert_true(moved > ROWS / 2);
     assert_null(data_failed(set));
-    data_close(&set);
 }
 
 TEST(the_split_follows_seed_and_share_and_the_hash_both)
@@ -101,9 +100,8 @@ TEST(the_split_follows_seed_and_share_and_the_hash_both)
     }
     f->value[7] += 1;
     npy_make_file(&f->folder, "features.npy", &(struct npy_make){"<f4", 3, {ROWS, 2, 3}}, f->value);
-    struct data_set *set = open_set(&f->spec);
+    OWNED(data_close) struct data_set *set = open_set(&f->spec);
     assert_true(data_info(set)->hash != hash[0]);
-    data_close(&set);
 }
 
 TEST(bytes_are_pixels_and_other_types_are_numbers)
@@ -119,13 +117,12 @@ TEST(bytes_are_pixels_and_other_types_are_numbers)
             f->value[i] = (double)(i % 251);
         npy_make_file(&f->folder, "features.npy", &(struct npy_make){types[t], 2, {ROWS, WIDTH}},
                       f->value);
-        struct data_set *set = open_set(&f->spec);
+        OWNED(data_close) struct data_set *set = open_set(&f->spec);
         assert_int_equal(data_info(set)->input.dims, 1);
         data_fill(set, DATA_TRAIN, &index, 1, &batch, 7);
         if (t == 0)
             row = (x[0] + 0.5F) * 255;
         assert_float_equal(x[0], t ? row : row / 255 - 0.5F, 1e-4);
-        data_close(&set);
     }
 }
 
@@ -139,7 +136,7 @@ TEST(a_table_has_the_label_in_its_last_column)
     npy_make_file(&f->folder, "table.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, f->value);
     for (int regression = 0; regression < 2; regression++) {
         spec.regression = regression;
-        struct data_set *set = open_set(&spec);
+        OWNED(data_close) struct data_set *set = open_set(&spec);
         assert_int_equal(data_info(set)->classes, regression ? 0 : 3);
         assert_int_equal(data_info(set)->input.dim[0], 5);
         for (uint32_t i = 0; i < 40; i++) {
@@ -150,7 +147,6 @@ TEST(a_table_has_the_label_in_its_last_column)
             assert_true(target == (float)((int)x[0] / 10 % 3));
             assert_true(x[5] == 0); /* not a feature */
         }
-        data_close(&set);
     }
     npy_make_file(&f->folder, "table.npy", &(struct npy_make){"<f4", 1, {ROWS}}, f->value);
     expect_refused(&spec, -EBADMSG, "table.npy: 1 dimensions and rows of 1, expected a table");
@@ -210,7 +206,7 @@ TEST(wrong_labels_are_named)
 TEST(a_file_that_shrinks_in_use_is_a_failure_of_the_set)
 {
     struct fixture *f = *test_state;
-    struct data_set *set = open_set(&f->spec);
+    OWNED(data_close) struct data_set *set = open_set(&f->spec);
     char path[512];
     struct stat st;
     float x[40 * WIDTH];
@@ -229,7 +225,6 @@ TEST(a_file_that_shrinks_in_use_is_a_failure_of_the_set)
     data_fill(set, DATA_TRAIN, index, 40, &batch, 7);
     for (size_t i = 0; i < 40 * WIDTH; i++)
         assert_true(x[i] == 0);
-    data_close(&set);
 }
 
 /* The fixture's arrays, cut after 20 rows and named by patterns, give the same samples. */

@@ -18,7 +18,7 @@ static int
 setup(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     for (size_t i = 0; i < SIZE; i++)
         text[i] = (uint8_t)(i * 7 + i / 256);
     folder_write(&folder, "t", text, SIZE);
@@ -42,7 +42,7 @@ TEST(a_sample_is_a_window_and_its_labels_the_bytes_behind)
         const size_t context = contexts[c], begin[2] = {0, 800}, end[2] = {800, SIZE};
         const struct data_spec spec = {
             .source = DATA_TEXT, .dir = folder.path, .file = "t", .context = context};
-        struct data_set *set = open_set(&spec);
+        OWNED(data_close) struct data_set *set = open_set(&spec);
         const struct data_info *info = data_info(set);
         assert_int_equal(info->classes, 256);
         assert_int_equal(info->labels, context);
@@ -63,17 +63,14 @@ TEST(a_sample_is_a_window_and_its_labels_the_bytes_behind)
                     assert_int_equal(label[k], text[at + 1]);
                 }
             }
-        data_close(&set);
     }
 }
 
 static uint64_t
 hash_of(const struct data_spec *spec)
 {
-    struct data_set *set = open_set(spec);
-    uint64_t hash = data_info(set)->hash;
-    data_close(&set);
-    return hash;
+    OWNED(data_close) struct data_set *set = open_set(spec);
+    return data_info(set)->hash;
 }
 
 /* The last label is behind the last window: that byte counts, those behind it are not used. */

@@ -9,7 +9,7 @@ static void
 known_numbers(void **state)
 {
     nn_init(*state);
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = 2};
     const float x[] = {1, 0, 2, -1, 1, 0}, dy[] = {1, 2, 0, -1};
     float y[4], dx[6];
@@ -19,7 +19,6 @@ known_numbers(void **state)
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){-1, 2, 5, 1, 0, -1}), sizeof dx);
     assert_memory_equal(one.grad, ((const float[]){1, 0, 2, 3, -1, 4, 1, 1}), 8 * sizeof(float));
-    one_layer_close(&one);
 }
 TEST_OF(known_numbers, "portable")
 TEST_OF(known_numbers, "openblas")
@@ -28,7 +27,7 @@ static void
 without_bias(void **state)
 {
     nn_init(*state);
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = 2, .no_bias = true};
     const float x[] = {1, 0, 2};
     float y[2];
@@ -36,7 +35,6 @@ without_bias(void **state)
     assert_int_equal(nn_tensor_count(one.model), 3);
     one_layer_forward(&one, x, y);
     assert_memory_equal(y, ((const float[]){7, 1}), sizeof y);
-    one_layer_close(&one);
 }
 TEST_OF(without_bias, "portable")
 TEST_OF(without_bias, "openblas")
@@ -50,7 +48,7 @@ TEST(a_row_has_the_same_bits_in_any_shard)
     static float w[IN * OUT + OUT], x[IN * ROWS], y[OUT * ROWS], alone[OUT];
     const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = OUT};
     const struct nn_shape wide = {1, {IN}};
-    struct one_layer all, one;
+    OWNED(one_layer_close) struct one_layer all, one;
     for (size_t i = 0; i < IN * OUT + OUT; i++)
         w[i] = (float)(i % 101) / 37 - 1;
     for (size_t i = 0; i < IN * ROWS; i++)
@@ -62,6 +60,4 @@ TEST(a_row_has_the_same_bits_in_any_shard)
         one_layer_forward(&one, x + r * IN, alone);
         assert_memory_equal(y + r * OUT, alone, sizeof alone);
     }
-    one_layer_close(&all);
-    one_layer_close(&one);
 }

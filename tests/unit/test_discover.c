@@ -214,7 +214,7 @@ TEST(junk_and_farewells_are_not_reported)
 {
     uint16_t port = free_udp_port();
     uint64_t group = any(), id;
-    struct discover *node = open_on("lo", port, group, &id);
+    OWNED(discover_destroy) struct discover *node = open_on("lo", port, group, &id);
     discover_publish(node, now_us(), 1000);
     static uint8_t junk[65507]; /* the longest there is */
     uint8_t beacon[PROTO_BEACON_MAX];
@@ -251,14 +251,13 @@ TEST(junk_and_farewells_are_not_reported)
         assert_int_equal(heard.node[i].incarnation, 7);
         assert_int_equal(heard.at[i].control_port, 4242);
     }
-    discover_destroy(&node);
 }
 
 TEST(a_flood_is_read_in_portions)
 {
     uint16_t port = free_udp_port();
     uint64_t group = any(), id;
-    struct discover *node = open_on("lo", port, group, &id);
+    OWNED(discover_destroy) struct discover *node = open_on("lo", port, group, &id);
     uint8_t beacon[PROTO_BEACON_MAX];
     struct proto_beacon says = {{any(), 7}, group, 4242};
     size_t size = proto_beacon_encode(&says, beacon), portions = 0;
@@ -273,7 +272,6 @@ TEST(a_flood_is_read_in_portions)
     }
     assert_true(portions >= 1);
     assert_int_equal(heard.count, 100);
-    discover_destroy(&node);
 }
 
 TEST(seeds_are_looked_up_and_reported)
@@ -281,7 +279,7 @@ TEST(seeds_are_looked_up_and_reported)
     struct proto_endpoint seeds[] = {
         {"192.0.2.7", 1234}, {"", 2345}, {"no-such-host.invalid", 1}, {"::1", 3456}};
     snprintf(seeds[1].host, sizeof seeds[1].host, "%s", local_name());
-    struct discover *node = NULL;
+    OWNED(discover_destroy) struct discover *node = NULL;
     struct why why;
     struct discover_setup setup = {.interface = "lo",
                                    .port = free_udp_port(),
@@ -302,7 +300,6 @@ TEST(seeds_are_looked_up_and_reported)
         assert_true(resolve_numeric(heard.at[i].host));
         assert_true(heard.at[i].control_port != 1);
     }
-    discover_destroy(&node);
 }
 
 TEST(numbers_are_told_from_names)

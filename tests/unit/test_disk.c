@@ -145,13 +145,12 @@ write_text(const char *text)
 static void
 assert_content(const char *text)
 {
-    uint8_t *data;
+    OWNED(memory_free) uint8_t *data;
     size_t size;
     no_faults();
     assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
     assert_int_equal(size, strlen(text));
     assert_memory_equal(data, text, size);
-    free(data);
 }
 
 static bool
@@ -194,11 +193,10 @@ TEST(whichever_call_fails_the_file_is_old_or_new_and_nothing_is_left)
             assert_int_equal(rc, -errors[k % 4]);
             assert_non_null(strstr(why.line, strerror(errors[k % 4])));
             no_faults();
-            uint8_t *data;
+            OWNED(memory_free) uint8_t *data;
             size_t size;
             assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
             assert_true(size == 3 || size == strlen(new_text));
-            free(data);
         } else {
             assert_content(new_text);
         }
@@ -224,13 +222,12 @@ TEST(wherever_the_process_dies_the_file_is_old_or_new)
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status));
-        uint8_t *data;
+        OWNED(memory_free) uint8_t *data;
         size_t size;
         assert_int_equal(disk_read(path, 100, &data, &size, &why), 0);
         old += size == 3 && memcmp(data, "old", 3) == 0;
         new += size == strlen(new_text) && memcmp(data, new_text, size) == 0;
         assert_int_equal(old + new, k + 1);
-        free(data);
     }
     assert_int_equal(WEXITSTATUS(status), 2);
     assert_true(old > 10);

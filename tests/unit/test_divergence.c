@@ -44,7 +44,7 @@ tell(struct lone *lone, unsigned id, uint64_t round, uint64_t hash)
 
 TEST(the_odd_one_of_three_is_left_out)
 {
-    struct lone *lone = mesh_of(2);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2);
     tell(lone, 8, 0, 0); /* heard, and no hash yet */
     tell(lone, 7, 0, 66);
     tell(lone, 8, 0, 77);
@@ -54,13 +54,12 @@ TEST(the_odd_one_of_three_is_left_out)
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     tell(lone, 7, 0, 77); /* it has gone back */
     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
-    lone_destroy(&lone);
 }
 
 /* A heartbeat from before node 7 went back and computed again comes after newer ones. */
 TEST(what_a_member_of_the_plan_said_long_ago_does_not_count)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
     lone_meet(lone, 7);
@@ -78,14 +77,13 @@ TEST(what_a_member_of_the_plan_said_long_ago_does_not_count)
     tell(lone, 7, 1, 66);
     lone_run(lone, 2 * DIVERGENCE_GRACE_US / 1000);
     assert_int_equal(lone_logged(lone, "have different weights"), 1);
-    lone_destroy(&lone);
 }
 
 /* Node 7 was wrong long ago. That 8 and 9 had our state then says nothing of a later round, before which 9 has another
  * one. (Engine rounds, seed 6765671 of the simulator.) */
 TEST(who_agreed_long_ago_has_no_voice_in_a_later_round)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
     for (unsigned id = 7; id <= 9; id++)
@@ -103,12 +101,11 @@ TEST(who_agreed_long_ago_has_no_voice_in_a_later_round)
     lone_train(lone); /* it finishes what it is at */
     lone_run(lone, 1);
     assert_true(lone_logged(lone, "so both go back") > 0);
-    lone_destroy(&lone);
 }
 
 TEST(who_is_outvoted_goes_back)
 {
-    struct lone *lone = mesh_of(2);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2);
     tell(lone, 8, 0, 0); /* heard, and no hash yet */
     tell(lone, 7, 0, 66);
     assert_false(lone->back); /* one against one: what does 8 say? */
@@ -119,24 +116,22 @@ TEST(who_is_outvoted_goes_back)
     struct core_stats stats;
     core_stats(lone->core, &stats);
     assert_int_equal(stats.damages, 1);
-    lone_destroy(&lone);
 }
 
 TEST(the_vote_does_not_wait_for_ever)
 {
-    struct lone *lone = mesh_of(3);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3);
     tell(lone, 8, 0, 0);
     tell(lone, 7, 0, 66);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
     assert_false(lone->back);
     lone_run(lone, 40);
     assert_true(lone->back);
-    lone_destroy(&lone);
 }
 
 TEST(two_who_differ_again_and_again_part)
 {
-    struct lone *lone = mesh_of(1);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(1);
     for (int k = 1; k <= DIVERGENCE_TIES; k++) {
         assert_int_equal(lone_logged(lone, "no longer train together"), 0);
         tell(lone, 7, 0, 66);
@@ -155,14 +150,13 @@ TEST(two_who_differ_again_and_again_part)
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
-    lone_destroy(&lone);
 }
 
 /* Who has had enough of it first tells the other one, which would go back for ever. */
 TEST(who_refuses_has_no_say)
 {
     struct proto_msg msg = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_EXPELLED}};
-    struct lone *lone = mesh_of(1);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(1);
     tell(lone, 7, 0, 66);
     assert_true(lone->back);
     lone_say(lone, 7, &msg);
@@ -171,7 +165,6 @@ TEST(who_refuses_has_no_say)
     lone_run(lone, 400);
     assert_false(lone->back);
     assert_int_equal(lone_logged(lone, "no longer train together"), 1);
-    lone_destroy(&lone);
 }
 
 /* The total of round 0 is not here, says `id`, but that it had the state of this hash before it. */
@@ -199,7 +192,7 @@ tie_with_one_ahead(void)
 
 TEST(of_one_against_one_who_is_ahead_decides)
 {
-    struct lone *lone = tie_with_one_ahead();
+    OWNED(lone_destroy) struct lone *lone = tie_with_one_ahead();
     tell_past(lone, 8, 66);
     assert_true(lone->back);
     assert_int_equal(lone_logged(lone, "more agree with it"), 2);
@@ -217,13 +210,12 @@ TEST(of_one_against_one_who_is_ahead_decides)
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
     assert_true(lone->back);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
-    lone_destroy(&lone);
 }
 
 /* Node 5 is behind two others, and its own state has changed: it must not train on with it. */
 TEST(who_follows_with_a_wrong_state_goes_back)
 {
-    struct lone *lone = mesh_of(2);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(2);
     tell(lone, 7, 1, 88);
     tell(lone, 8, 1, 88);
     unsigned first = lone_sent(lone, 7, PROTO_FOLLOW) ? 7 : 8;
@@ -233,7 +225,6 @@ TEST(who_follows_with_a_wrong_state_goes_back)
     assert_non_null(lone_sent(lone, 15 - first, PROTO_FOLLOW));
     tell_past(lone, 15 - first, 66);
     assert_true(lone->back);
-    lone_destroy(&lone);
 }
 
 /* A plan of three. 7 and 8 do not hear node 5 any more, and 7 drops the plan: nobody knows whose state is wrong, it may
@@ -260,19 +251,18 @@ dropped_and_deaf(uint64_t planted)
 
 TEST(members_of_a_plan_that_differed_are_heard_before_the_next)
 {
-    struct lone *lone = dropped_and_deaf(0);
+    OWNED(lone_destroy) struct lone *lone = dropped_and_deaf(0);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 - 20);
     assert_int_equal(lone_members(lone), 0);
     lone_run(lone, 40);
     assert_int_equal(lone_members(lone), 1);
-    lone_destroy(&lone);
 }
 
 /* Waiting for them saves time, no more: who goes on alone meanwhile, from the wrong state, goes back below the round of
  * the plan as soon as it is told, and makes no plan with them until then. */
 TEST(without_waiting_for_them_the_past_tells)
 {
-    struct lone *lone = dropped_and_deaf(MUTANT_UNTOLD);
+    OWNED(lone_destroy) struct lone *lone = dropped_and_deaf(MUTANT_UNTOLD);
     lone_run(lone, 20);
     assert_int_equal(lone_members(lone), 1);
     lone_forget_sent(lone);
@@ -292,24 +282,22 @@ TEST(without_waiting_for_them_the_past_tells)
     assert_int_equal(lone->round, 0);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     assert_null(lone_sent(lone, 8, PROTO_PLAN));
-    lone_destroy(&lone);
 }
 
 /* As with two others, but nobody knows who is right, so both compute again. */
 TEST(who_follows_one_that_differs_computes_again)
 {
-    struct lone *lone = mesh_of(1);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(1);
     tell(lone, 7, 1, 88);
     assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
     tell_past(lone, 7, 66);
     assert_true(lone->back);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
-    lone_destroy(&lone);
 }
 
 TEST(of_two_ahead_who_differ_neither_is_fetched)
 {
-    struct lone *lone = mesh_of(3);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 0); /* no hash: nothing to fetch */
     tell(lone, 8, 9, 66);
     assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
@@ -324,11 +312,11 @@ TEST(of_two_ahead_who_differ_neither_is_fetched)
     lone_run(lone, 20);
     assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW) ? lone_sent(lone, 7, PROTO_FOLLOW)
                                                      : lone_sent(lone, 9, PROTO_FOLLOW));
-    lone_destroy(&lone);
 }
 
 TEST(who_was_accused_is_not_fetched_from)
 {
+    OWNED(lone_destroy)
     struct lone *lone =
         lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32});
     lone_meet(lone, 7);
@@ -342,7 +330,6 @@ TEST(who_was_accused_is_not_fetched_from)
     tell(lone, 8, 8, 65);
     lone_run(lone, 20);
     assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
-    lone_destroy(&lone);
 }
 
 enum vote { NO_VOTE, KEPT, TIED, LOST };
@@ -353,6 +340,7 @@ enum vote { NO_VOTE, KEPT, TIED, LOST };
 static enum vote
 vote(uint64_t planted, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .planted = planted});
     for (size_t k = 0; k < (ours == 9 ? 2 : 3); k++)
         lone_meet(lone, ids[k]);
@@ -377,7 +365,6 @@ vote(uint64_t planted, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t
                : k == 10 && lone_logged(lone, "more nodes agree with this one") ? KEPT
                                                                                 : NO_VOTE;
     }
-    lone_destroy(&lone);
     return vote;
 }
 
@@ -398,7 +385,7 @@ TEST(a_copy_of_a_wrong_state_does_not_outvote_who_computed)
 /* Node 5 is behind. */
 TEST(copies_of_a_state_are_not_taken_against_who_computed)
 {
-    struct lone *lone = mesh_of(3);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 66);
     tell_since(lone, 8, 9, 66, 8);
     assert_true(divergence_trusts(lone->core, 9, 66));
@@ -407,14 +394,13 @@ TEST(copies_of_a_state_are_not_taken_against_who_computed)
     assert_false(divergence_trusts(lone->core, 9, 67));
     tell(lone, 8, 9, 66);
     assert_true(divergence_trusts(lone->core, 9, 66));
-    lone_destroy(&lone);
 }
 
 /* Node 7 is wrong before round 1, and 8 and 9 have copied that. They go back first, and so compute themselves again:
  * that makes no witnesses of them of what they had. (Engine rounds, --staged, seed 2100181026 of the simulator.) */
 TEST(who_went_back_is_no_witness_of_its_copy)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (; lone->round < 2; lone_train(lone))
         lone_run(lone, 1);
     for (unsigned id = 7; id <= 9; id++)
@@ -431,12 +417,11 @@ TEST(who_went_back_is_no_witness_of_its_copy)
     }
     assert_true(lone_logged(lone, "equally many agree with each") > 0);
     assert_int_equal(lone_logged(lone, "more agree with it"), 0);
-    lone_destroy(&lone);
 }
 
 TEST(the_heartbeat_says_since_when_a_node_computes_itself)
 {
-    struct lone *lone = mesh_of(1);
+    OWNED(lone_destroy) struct lone *lone = mesh_of(1);
     tell(lone, 7, 0, 77);
     struct core *core = lone->core;
     assert_int_equal(core->divergence.own_since, 0);
@@ -456,13 +441,13 @@ TEST(the_heartbeat_says_since_when_a_node_computes_itself)
     core->round = 5; /* the trainer went back */
     divergence_applied(&core->divergence, core, false);
     assert_int_equal(core->divergence.own_since, 5);
-    lone_destroy(&lone);
 }
 
 /* Node 5 has trained alone for some rounds when 7 comes, which had another state before round 1. */
 static bool
 goes_back_for_the_past(bool inexact)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
     lone_meet(lone, 7);
     for (int k = 0; lone->core->round < 4; k++) {
@@ -475,9 +460,7 @@ goes_back_for_the_past(bool inexact)
         lone_run(lone, 50);
         lone_train(lone);
     }
-    bool back = lone->back || lone_logged(lone, "so both go back") > 0;
-    lone_destroy(&lone);
-    return back;
+    return lone->back || lone_logged(lone, "so both go back") > 0;
 }
 
 /* With train.exact: no, those who trained apart have different states, and nobody computes anything again. */
@@ -490,13 +473,12 @@ TEST(a_past_that_differs_is_no_fault_when_sums_are_inexact)
 static bool
 goes_back_for(uint64_t hash)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .inexact = true});
     lone_meet(lone, 7);
     tell(lone, 7, 0, hash);
     lone_run(lone, 300);
-    bool back = lone->back;
-    lone_destroy(&lone);
-    return back;
+    return lone->back;
 }
 
 TEST(of_two_inexact_states_one_is_kept)
@@ -510,6 +492,7 @@ TEST(of_two_inexact_states_one_is_kept)
 TEST(of_two_inexact_states_ahead_one_is_fetched)
 {
     for (int inexact = 0; inexact < 2; inexact++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
         lone_meet(lone, 7);
         lone_meet(lone, 8);
@@ -517,13 +500,13 @@ TEST(of_two_inexact_states_ahead_one_is_fetched)
         tell(lone, 8, 9, 66);
         assert_int_equal(divergence_trusts(lone->core, 9, 66), inexact);
         assert_false(divergence_trusts(lone->core, 9, 67));
-        lone_destroy(&lone);
     }
 }
 
 /* Who is gone does not count: the two that are left must come to the same verdict. */
 TEST(who_is_gone_does_not_speak_for_an_inexact_state)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .inexact = true});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -539,5 +522,4 @@ TEST(who_is_gone_does_not_speak_for_an_inexact_state)
         lone_run(lone, 50);
     }
     assert_true(lone->back); /* one against one, and the smaller hash is kept */
-    lone_destroy(&lone);
 }

@@ -22,7 +22,7 @@ TEST(the_promised_share_survives_scaled)
 {
     const float drops[] = {0, 0.1f, 0.5f, 0.9f};
     for (size_t d = 0; d < 4; d++) {
-        struct one_layer one;
+        OWNED(one_layer_close) struct one_layer one;
         open_dropout(&one, drops[d]);
         one_layer_forward(&one, x, y);
         double kept = 0, p = (double)drops[d], count = N * ROWS;
@@ -31,23 +31,21 @@ TEST(the_promised_share_survives_scaled)
             kept += y[i] != 0;
         }
         assert_true(fabs(kept / count - (1 - p)) <= 5 * sqrt(p * (1 - p) / count));
-        one_layer_close(&one);
     }
 }
 
 TEST(the_gradient_has_the_same_mask)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     open_dropout(&one, 0.4f);
     one_layer_forward(&one, x, y);
     one_layer_backward(&one, x, z);
     assert_memory_equal(y, z, sizeof y);
-    one_layer_close(&one);
 }
 
 TEST(every_part_of_the_context_changes_the_mask)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     open_dropout(&one, 0.5f);
     struct nn_context base = one.context;
     one_layer_forward(&one, x, y);
@@ -60,15 +58,13 @@ TEST(every_part_of_the_context_changes_the_mask)
         one_layer_forward(&one, x, z);
         assert_memory_not_equal(y, z, sizeof y);
     }
-    one_layer_close(&one);
 }
 
 TEST(evaluation_changes_nothing)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     open_dropout(&one, 0.5f);
     one.context.training = false;
     one_layer_forward(&one, x, y);
     assert_memory_equal(x, y, sizeof x);
-    one_layer_close(&one);
 }

@@ -7,7 +7,7 @@
 
 TEST(each_token_is_a_row_and_collects_its_gradient)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
     const float w[] = {1, 2, 3, 4, 5, 6}, x[] = {2, 0, 2, 1, 2, 2};
     const float dy[] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60};
@@ -19,12 +19,11 @@ TEST(each_token_is_a_row_and_collects_its_gradient)
     one_layer_backward(&one, dy, none);
     const float grad[] = {2, 20, 4, 40, 15, 150};
     assert_memory_equal(one.grad, grad, sizeof grad);
-    one_layer_close(&one);
 }
 
 TEST(what_is_no_token_is_nan)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 1, .tokens = 3};
     const float w[] = {1, 2, 3}, x[] = {-1, 3, 0.5f, NAN, INFINITY, 1e30f, -0.0f, 2};
     const float dy[] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -36,7 +35,6 @@ TEST(what_is_no_token_is_nan)
     assert_true(y[6] == 1 && y[7] == 3);
     one_layer_backward(&one, dy, none);
     assert_true(one.grad[0] == 1 && one.grad[1] == 0 && one.grad[2] == 1);
-    one_layer_close(&one);
 }
 
 TEST(positions_are_added_to_every_row)
@@ -44,7 +42,7 @@ TEST(positions_are_added_to_every_row)
     enum { T = 50, C = 6, N = T * C };
     static float x[2 * N], y[2 * N], dy[2 * N], dx[2 * N], w[N];
     for (int sinusoidal = 0; sinusoidal < 2; sinusoidal++) {
-        struct one_layer one;
+        OWNED(one_layer_close) struct one_layer one;
         const struct nn_layer_spec spec = {.kind = NN_POSITIONS, .sinusoidal = sinusoidal};
         for (size_t i = 0; i < 2 * N; i++)
             x[i] = (float)i, dy[i] = (float)(i % 7), w[i % N] = 0.5f * (float)(i % N);
@@ -61,7 +59,6 @@ TEST(positions_are_added_to_every_row)
         }
         for (size_t i = 0; !sinusoidal && i < N; i++)
             assert_true(one.grad[i] == dy[i] + dy[N + i]);
-        one_layer_close(&one);
     }
 }
 

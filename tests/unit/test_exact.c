@@ -43,14 +43,13 @@ TEST(blocks_never_straddle_two_tensors)
 
 TEST(an_empty_model_has_no_blocks)
 {
-    struct exact *exact = table(NULL, 0, 1);
+    OWNED(exact_destroy) struct exact *exact = table(NULL, 0, 1);
     assert_int_equal(exact_blocks(exact), 0);
     assert_int_equal(exact_block_first(exact, 0), 0);
     int32_t bad = 0;
     exact_add(exact, NULL, 0, NULL, 0, 1, 0, NULL, NULL, &bad, NULL);
     exact_follow_all(exact, NULL, false, NULL);
     assert_int_equal(exact_raise(exact, NULL, NULL), 0);
-    exact_destroy(&exact);
 }
 
 /* One shard: 31 bits, so with exponent 31 the unit is 1. */
@@ -58,11 +57,10 @@ static int32_t
 quantise(float g, int16_t exponent, unsigned shards, int32_t *over, int32_t *bad)
 {
     const size_t one = 1;
-    struct exact *exact = table(&one, 1, shards);
+    OWNED(exact_destroy) struct exact *exact = table(&one, 1, shards);
     int32_t own = 0;
     *over = *bad = 0;
     exact_add(exact, &exponent, 0, &g, 1, 1, 0, &own, over, bad, NULL);
-    exact_destroy(&exact);
     return own;
 }
 
@@ -114,7 +112,7 @@ TEST(worked_examples_come_out)
 TEST(summed_shards_have_a_wider_range)
 {
     const size_t one = 1;
-    struct exact *exact = table(&one, 1, 4); /* 29 bits */
+    OWNED(exact_destroy) struct exact *exact = table(&one, 1, 4); /* 29 bits */
     int16_t exponent = 0;
     int32_t own = 0, over = 0, bad = 0;
     float g = 2.5f;
@@ -130,7 +128,6 @@ TEST(summed_shards_have_a_wider_range)
     exact_add(exact, &exponent, 0, &g, 1, 3, 0, &own, &over, &bad, NULL);
     assert_int_equal(own, (3 << 29) - 128);
     assert_int_equal(over, 2);
-    exact_destroy(&exact);
 }
 
 TEST(sixty_four_shards_of_maximal_values_do_not_overflow)
@@ -138,7 +135,7 @@ TEST(sixty_four_shards_of_maximal_values_do_not_overflow)
     enum { N = 37 };
     const size_t n = N;
     for (unsigned shards = 1; shards <= EXACT_SHARDS_MAX; shards++) {
-        struct exact *exact = table(&n, 1, shards);
+        OWNED(exact_destroy) struct exact *exact = table(&n, 1, shards);
         int16_t exponent = 0;
         int32_t own[N] = {0}, over = 0, bad = 0;
         float g[N];
@@ -157,14 +154,13 @@ TEST(sixty_four_shards_of_maximal_values_do_not_overflow)
         assert_int_equal(bad, 0);
         exact_read(exact, &exponent, own, 0, g, N);
         assert_true(fabsf(g[0] - (float)shards) <= (float)shards * 0x1p-23f);
-        exact_destroy(&exact);
     }
 }
 
 TEST(counters_belong_to_the_block_of_the_element)
 {
     const size_t count[] = {1500, 3};
-    struct exact *exact = table(count, 2, 2);
+    OWNED(exact_destroy) struct exact *exact = table(count, 2, 2);
     int16_t exponent[3] = {0, 0, 0};
     int32_t own[1503] = {0}, over[3] = {0}, bad = 0;
     float g[1503] = {0};
@@ -182,7 +178,6 @@ TEST(counters_belong_to_the_block_of_the_element)
     assert_int_equal(own[1023], (1 << 30) - 64);
     assert_int_equal(own[1024], 64 - (1 << 30));
     assert_int_equal(own[999], 0);
-    exact_destroy(&exact);
 }
 
 /* The checksum by its definition. */
@@ -227,7 +222,7 @@ TEST(pieces_equal_the_whole)
 {
     enum { N = 5000 };
     const size_t count[] = {1700, 1, 3299};
-    struct exact *exact = table(count, 3, 12);
+    OWNED(exact_destroy) struct exact *exact = table(count, 3, 12);
     int16_t exponent[8];
     assert_in_range(exact_blocks(exact), 1, 8);
     exact_first(exact, exponent);
@@ -255,7 +250,6 @@ TEST(pieces_equal_the_whole)
     assert_int_equal(bad, 0);
     exact_read(exact, exponent, whole, 0, g, N);
     assert_memory_equal(g, value, sizeof g);
-    exact_destroy(&exact);
 }
 
 /* A float of any exponent, sign and kind; every third near a rounding or saturation border. */
@@ -330,7 +324,7 @@ TEST(exponents_follow_the_sum)
         {1 << 30, EXACT_EXPONENT_MAX, EXACT_EXPONENT_MAX},
     };
     const size_t one = 1;
-    struct exact *exact = table(&one, 1, 12);
+    OWNED(exact_destroy) struct exact *exact = table(&one, 1, 12);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         int16_t exponent = (int16_t)row[i].now;
         exact_follow_all(exact, &row[i].sum, false, &exponent);
@@ -341,13 +335,12 @@ TEST(exponents_follow_the_sum)
     const int32_t sum = 1;
     exact_follow_all(exact, &sum, true, &exponent);
     assert_int_equal(exponent, 1 - BITS + 4 + EXACT_HEADROOM);
-    exact_destroy(&exact);
 }
 
 TEST(silent_blocks_stay_near_the_loudest_of_their_tensor)
 {
     const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
-    struct exact *exact = table(count, 2, 12);
+    OWNED(exact_destroy) struct exact *exact = table(count, 2, 12);
     static int32_t sum[4 * EXACT_BLOCK];
     int16_t exponent[4] = {10, -20, -1, -20};
     sum[7] = 1 << 23;
@@ -362,14 +355,13 @@ TEST(silent_blocks_stay_near_the_loudest_of_their_tensor)
     assert_int_equal(exponent[1], 6);
     assert_int_equal(exponent[2], 6);
     assert_int_equal(exponent[3], -20);
-    exact_destroy(&exact);
 }
 
 /* Each block of a tensor beside each other one, at every distance. */
 TEST(what_is_as_far_below_as_it_may_be_stays)
 {
     const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
-    struct exact *exact = table(count, 2, 12);
+    OWNED(exact_destroy) struct exact *exact = table(count, 2, 12);
     for (int below = 0; below <= EXACT_SPREAD + 3; below++)
         for (size_t loudest = 0; loudest < 3; loudest++) {
             int16_t low = (int16_t)(30 - below), least = 30 - 12;
@@ -380,7 +372,6 @@ TEST(what_is_as_far_below_as_it_may_be_stays)
                 assert_int_equal(exponent[b], b == loudest ? 30 : low > least ? low : least);
             assert_int_equal(exponent[3], -20);
         }
-    exact_destroy(&exact);
 }
 
 /* Add until nothing overflows, as the trainer does; returns the number of rounds that were redone. */
@@ -405,7 +396,7 @@ TEST(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds)
 {
     enum { N = 6000 };
     const size_t n = N;
-    struct exact *exact = table(&n, 1, 12);
+    OWNED(exact_destroy) struct exact *exact = table(&n, 1, 12);
     static float g[N], back[N];
     static int32_t own[N];
     int16_t exponent[8];
@@ -426,13 +417,12 @@ TEST(a_scale_that_jumps_by_2_to_the_40_needs_five_redone_rounds)
         assert_true(fabsf(back[i] - g[i]) <= 0x1p12f);
     g[5000] = FLT_MAX;
     assert_in_range(rounds_until_it_fits(exact, exponent, g, N, own), 1, 13);
-    exact_destroy(&exact);
 }
 
 TEST(exponents_out_of_range_are_recognised)
 {
     const size_t count = 2000;
-    struct exact *exact = table(&count, 1, 12);
+    OWNED(exact_destroy) struct exact *exact = table(&count, 1, 12);
     int16_t exponent[2] = {EXACT_EXPONENT_MIN, EXACT_EXPONENT_MAX};
     assert_true(exact_valid(exact, exponent));
     exponent[0]--;
@@ -440,7 +430,6 @@ TEST(exponents_out_of_range_are_recognised)
     exponent[0]++;
     exponent[1]++;
     assert_false(exact_valid(exact, exponent));
-    exact_destroy(&exact);
 }
 
 TEST(exponents_out_of_range_count_as_the_nearest_one)
@@ -448,7 +437,7 @@ TEST(exponents_out_of_range_count_as_the_nearest_one)
     static const int16_t wild[] = {INT16_MIN, EXACT_EXPONENT_MIN - 1, EXACT_EXPONENT_MAX + 1,
                                    INT16_MAX};
     const size_t one = 1;
-    struct exact *exact = table(&one, 1, 12);
+    OWNED(exact_destroy) struct exact *exact = table(&one, 1, 12);
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
         int16_t exponent = wild[i], tame = wild[i] < 0 ? EXACT_EXPONENT_MIN : EXACT_EXPONENT_MAX;
         int32_t own[2] = {0}, over[2] = {0}, bad[2] = {0};
@@ -461,5 +450,4 @@ TEST(exponents_out_of_range_count_as_the_nearest_one)
         exact_read(exact, &tame, own, 0, &back[1], 1);
         assert_memory_equal(&back[0], &back[1], sizeof back[0]);
     }
-    exact_destroy(&exact);
 }

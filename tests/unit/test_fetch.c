@@ -153,8 +153,8 @@ answer(struct lone *lone, struct donors *donors, uint8_t *state, uint64_t round)
 
 TEST(blocks_of_several_donors_make_the_whole)
 {
-    struct lone *lone = behind(2, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(2, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.count, 0);
     assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0);
     assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.round, 9);
@@ -173,14 +173,12 @@ TEST(blocks_of_several_donors_make_the_whole)
     assert_int_equal(lone->round, 9);
     assert_int_equal(lone->hash, 77 + 9);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 TEST(what_a_dead_donor_owed_is_asked_of_another)
 {
-    struct lone *lone = behind(2, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(2, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
@@ -190,15 +188,13 @@ TEST(what_a_dead_donor_owed_is_asked_of_another)
     assert_true(lone->adopt);
     assert_int_equal(donors.given[8], BLOCKS - 1); /* what had come stays */
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 /* Node 7 is asked for the blocks from 0 on, and offers a later state instead of giving them. */
 TEST(what_a_donor_owed_that_offers_another_state_is_asked_of_another)
 {
-    struct lone *lone = behind(2, true);
-    uint8_t *want = state_of(9), *later = state_of(10);
+    OWNED(lone_destroy) struct lone *lone = behind(2, true);
+    OWNED(memory_free) uint8_t *want = state_of(9), *later = state_of(10);
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
@@ -211,9 +207,6 @@ TEST(what_a_donor_owed_that_offers_another_state_is_asked_of_another)
     assert_true(lone->adopt);
     assert_int_equal(donors.given[8], BLOCKS);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(later);
-    free(want);
-    lone_destroy(&lone);
 }
 
 /* Node 7, which offers this state before round 9, gives the first eight blocks of it and is gone. */
@@ -229,8 +222,8 @@ lose_donor(struct lone *lone, uint8_t *want)
 
 TEST(a_transfer_goes_on_where_its_last_donor_left_it)
 {
-    struct lone *lone = behind(1, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(1, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 12, true);
@@ -242,13 +235,12 @@ TEST(a_transfer_goes_on_where_its_last_donor_left_it)
     assert_true(lone->adopt);
     assert_int_equal(donors.given[8], BLOCKS - 8);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 /* Blocks and a copy that is given lie in the same memory. */
 TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 3, .state_size = SIZE, .unstarted = true});
     lone_meet(lone, 3); /* leads, but makes no plan */
@@ -258,7 +250,7 @@ TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
     core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 77 + 4});
     lone_run(lone, 20);
     give_none(lone, 7, 4);
-    uint8_t *want = state_of(9);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 0, true);
@@ -276,14 +268,12 @@ TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
     assert_int_equal(donors.given[7], BLOCKS);
     assert_true(lone->adopt);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 TEST(a_silent_donor_is_left_for_another)
 {
-    struct lone *lone = behind(2, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(2, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
@@ -294,28 +284,25 @@ TEST(a_silent_donor_is_left_for_another)
     assert_true(lone->adopt);
     assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 /* Node 7 is at `round`, and gives its state. */
 static void
 copy_again(struct lone *lone, struct donors *donors, uint64_t round)
 {
-    uint8_t *want = state_of(round);
+    OWNED(memory_free) uint8_t *want = state_of(round);
     for (int ms = 0; ms < 5000 && !lone->adopt; ms += 50) {
         lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
         give_none(lone, 7, lone->core->round);
         offer(lone, 7, want, round);
         answer(lone, donors, want, round);
     }
-    free(want);
 }
 
 TEST(copies_are_told_once_a_minute)
 {
     static const char told[] = "copying the current weights from 1 node";
-    struct lone *lone = behind(1, false);
+    OWNED(lone_destroy) struct lone *lone = behind(1, false);
     struct donors donors = {0};
     copy_again(lone, &donors, 9);
     assert_true(lone->adopt);
@@ -328,13 +315,12 @@ TEST(copies_are_told_once_a_minute)
     lone_run_with(lone, FETCH_SAY_US / 1000, (unsigned[]){7}, 1, 19, false);
     copy_again(lone, &donors, 29);
     assert_int_equal(lone_logged(lone, told), 2);
-    lone_destroy(&lone);
 }
 
 TEST(a_block_that_is_not_what_was_offered_is_asked_of_another)
 {
-    struct lone *lone = behind(2, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(2, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.wrong = 7};
@@ -344,15 +330,13 @@ TEST(a_block_that_is_not_what_was_offered_is_asked_of_another)
     assert_true(donors.given[7] > 0);
     assert_in_range(donors.given[8], BLOCKS - 1, BLOCKS);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 /* A list that was damaged here, say: not asked for its blocks for ever. */
 TEST(who_alone_sends_what_was_not_offered_is_left_for_a_while)
 {
-    struct lone *lone = behind(1, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(1, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     lone_run(lone, 30);
     struct donors donors = {0};
@@ -370,14 +354,12 @@ TEST(who_alone_sends_what_was_not_offered_is_left_for_a_while)
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    lone_destroy(&lone);
 }
 
 TEST(what_most_offer_is_taken)
 {
-    struct lone *lone = behind(3, true);
-    uint8_t *want = state_of(9), *other = state_of(10);
+    OWNED(lone_destroy) struct lone *lone = behind(3, true);
+    OWNED(memory_free) uint8_t *want = state_of(9), *other = state_of(10);
     offer(lone, 8, want, 9);
     offer(lone, 9, want, 9);
     offer(lone, 7, other, 9);
@@ -388,15 +370,12 @@ TEST(what_most_offer_is_taken)
     assert_true(lone->adopt);
     assert_in_range(donors.given[8] + donors.given[9], BLOCKS, BLOCKS + 2);
     assert_memory_equal(lone->state_in, want, SIZE);
-    free(want);
-    free(other);
-    lone_destroy(&lone);
 }
 
 TEST(a_state_with_a_wrong_hash_is_thrown_away)
 {
-    struct lone *lone = behind(1, true);
-    uint8_t *want = state_of(9);
+    OWNED(lone_destroy) struct lone *lone = behind(1, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
     offer(lone, 7, want, 9);
     struct donors donors = {0};
     lone_run(lone, 30);
@@ -411,13 +390,11 @@ TEST(a_state_with_a_wrong_hash_is_thrown_away)
     lone_beat(lone, 8, 9, true);
     give_none(lone, 8, 0);
     assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
-    free(want);
-    lone_destroy(&lone);
 }
 
 TEST(what_nobody_asked_for_is_ignored)
 {
-    struct lone *lone = behind(1, true);
+    OWNED(lone_destroy) struct lone *lone = behind(1, true);
     uint8_t *want = state_of(9), nothing[64] = {0};
     lone_meet(lone, 8);
     give(lone, 7, want, 9, 0); /* nothing offered yet */
@@ -447,7 +424,6 @@ TEST(what_nobody_asked_for_is_ignored)
     answer(lone, &donors, want, 9);
     assert_memory_equal(lone->state_in, want, SIZE);
     free(want);
-    lone_destroy(&lone);
 }
 
 /* Node 5 has taken the state before round 9 from node 7, which runs. */
@@ -475,7 +451,7 @@ following(void)
 
 TEST(totals_are_applied_in_their_order)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     give_total(lone, 7, 10, 100); /* too early: kept */
     give_total(lone, 7, 8, 50);
     give_total(lone, 8, 9, 50); /* who is that? */
@@ -493,25 +469,23 @@ TEST(totals_are_applied_in_their_order)
     lone_train(lone);
     assert_false(lone->commit);
     assert_int_equal(lone->kept, 0);
-    lone_destroy(&lone);
 }
 
 /* The second net behind the round of a total: it names the hash of the state that it is for. */
 TEST(a_total_of_the_round_before_is_for_another_state)
 {
-    struct lone *lone = following_with(MUTANT_FOLLOW_ROUND);
+    OWNED(lone_destroy) struct lone *lone = following_with(MUTANT_FOLLOW_ROUND);
     give_total(lone, 7, 8, 50);
     assert_false(lone->commit);
     lone_destroy(&lone);
     lone = following_with(MUTANTS(MUTANT_FOLLOW_ROUND, MUTANT_FOLLOW_STATE));
     give_total(lone, 7, 8, 50);
     assert_true(lone->commit); /* so it is this net that holds */
-    lone_destroy(&lone);
 }
 
 TEST(a_packed_total_is_the_same_total)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     give_packed_total(lone, 7, 9, 0, 8 * 131 + 7); /* an element behind the last one is not zero */
     assert_false(lone->commit);
     give_packed_total(lone, 7, 10, 100, -1); /* kept */
@@ -525,7 +499,6 @@ TEST(a_packed_total_is_the_same_total)
     assert_int_equal(lone->sum[99], 189);
     lone_train(lone);
     assert_int_equal(lone->kept, 0);
-    lone_destroy(&lone);
 }
 
 /* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on
@@ -533,7 +506,7 @@ TEST(a_packed_total_is_the_same_total)
 TEST(a_total_from_another_donor_begins_again_if_sums_are_inexact)
 {
     for (int inexact = 0; inexact < 2; inexact++) {
-        struct lone *lone = following();
+        OWNED(lone_destroy) struct lone *lone = following();
         lone_meet(lone, 8);
         lone_beat(lone, 8, 12, false);
         lone->core->config.inexact = inexact;
@@ -542,7 +515,6 @@ TEST(a_total_from_another_donor_begins_again_if_sums_are_inexact)
         lone_run_with(lone, 300, (unsigned[]){8}, 1, 12, false);
         assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
         assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.block, inexact ? 0 : 1);
-        lone_destroy(&lone);
     }
 }
 
@@ -563,7 +535,7 @@ give_half(struct lone *lone, uint64_t block, uint64_t commit)
 static bool
 takes_two_halves(bool inexact, uint64_t planted)
 {
-    struct lone *lone = following_with(planted);
+    OWNED(lone_destroy) struct lone *lone = following_with(planted);
     lone->core->config.inexact = inexact;
     lone->core->transfer.block_size = LONE_VECTOR * sizeof(int32_t) / 2;
     give_half(lone, 0, 3);
@@ -576,7 +548,6 @@ takes_two_halves(bool inexact, uint64_t planted)
         give_half(lone, 1, 4);
         assert_true(lone->commit);
     }
-    lone_destroy(&lone);
     return takes;
 }
 
@@ -591,9 +562,10 @@ TEST(blocks_of_two_inexact_totals_are_not_put_together)
  * the one that was given up: it gives none before 7, which is far away, has answered. */
 TEST(a_copy_is_not_of_the_state_that_was_given_up)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
-    uint8_t *ours = state_of(9), *theirs = state_of(12);
+    OWNED(memory_free) uint8_t *ours = state_of(9), *theirs = state_of(12);
     struct donors donors = {0};
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -609,17 +581,15 @@ TEST(a_copy_is_not_of_the_state_that_was_given_up)
     lone_run(lone, 60);
     answer(lone, &donors, theirs, 12);
     assert_int_equal(donors.given[7], BLOCKS);
-    free(ours);
-    free(theirs);
-    lone_destroy(&lone);
 }
 
 /* But while nobody has got further than it, its state is better than none. */
 TEST(the_state_that_was_given_up_is_better_than_none)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(
         &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
-    uint8_t *ours = state_of(9);
+    OWNED(memory_free) uint8_t *ours = state_of(9);
     struct donors donors = {0};
     lone_meet(lone, 8);
     fetch_needs_copy(&lone->core->fetch, 9);
@@ -628,23 +598,19 @@ TEST(the_state_that_was_given_up_is_better_than_none)
     lone_run(lone, 60);
     answer(lone, &donors, ours, 9);
     assert_int_equal(donors.given[8], BLOCKS);
-    free(ours);
-    lone_destroy(&lone);
 }
 
 /* Two nodes offer the state that this one has. How many blocks does it ask for? */
 static unsigned
 blocks_of_what_we_have(uint64_t planted)
 {
-    struct lone *lone = behind_with(2, true, planted);
-    uint8_t *want = state_of(0);
+    OWNED(lone_destroy) struct lone *lone = behind_with(2, true, planted);
+    OWNED(memory_free) uint8_t *want = state_of(0);
     struct donors donors = {0};
     offer(lone, 7, want, 0);
     offer(lone, 8, want, 0);
     lone_run(lone, 30);
     answer(lone, &donors, want, 0);
-    free(want);
-    lone_destroy(&lone);
     return donors.given[7] + donors.given[8];
 }
 
@@ -661,7 +627,7 @@ TEST(an_offer_of_what_we_have_gets_no_votes)
  * it before the round is computed again. */
 TEST(who_follows_one_of_another_state_stops)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
     give_total_to(lone, 7, 9, 1234, 0);
@@ -673,13 +639,12 @@ TEST(who_follows_one_of_another_state_stops)
     lone_run(lone, 300);
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
-    lone_destroy(&lone);
 }
 
 /* The other one is asked first, and then followed from an older state. */
 TEST(who_differs_from_more_goes_back_and_follows)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_meet(lone, 8);
     lone_beat(lone, 7, 10, false);
     lone_beat(lone, 8, 10, false);
@@ -694,26 +659,24 @@ TEST(who_differs_from_more_goes_back_and_follows)
     lone_train(lone);
     lone_run(lone, 20);
     assert_true(lone_sent(lone, 7, PROTO_FOLLOW) || lone_sent(lone, 8, PROTO_FOLLOW));
-    lone_destroy(&lone);
 }
 
 /* Which buckets a round has is a part of the state: a total of another size says that the state is another one. */
 TEST(a_total_of_another_size_tells_its_state)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
     int32_t one[1] = {1};
     msg.total.check = transfer_total_check(&msg.total, 1, one, sizeof one);
     say_bulk(lone, 7, &msg, one, sizeof one);
     assert_true(lone->back);
-    lone_destroy(&lone);
 }
 
 /* As when this node has begun a plan of its own meanwhile. */
 TEST(a_total_of_who_is_not_followed_tells_its_state)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_meet(lone, 8);
     lone_beat(lone, 7, 10, false);
     lone_beat(lone, 8, 10, false);
@@ -725,13 +688,12 @@ TEST(a_total_of_who_is_not_followed_tells_its_state)
     assert_false(lone->commit);
     assert_int_equal(lone_logged(lone, "more nodes agree with this one"),
                      1); /* 7 gave it its own */
-    lone_destroy(&lone);
 }
 
 /* It has no totals, but says which state it had: another one. */
 TEST(an_empty_total_of_another_state_is_not_copied)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
@@ -741,12 +703,11 @@ TEST(an_empty_total_of_another_state_is_not_copied)
     lone_train(lone);
     lone_run(lone, 300);
     assert_null(lone_sent(lone, 7, PROTO_FETCH));
-    lone_destroy(&lone);
 }
 
 TEST(a_damaged_total_is_asked_for_again)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
     msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
@@ -769,7 +730,6 @@ TEST(a_damaged_total_is_asked_for_again)
     assert_true(lone->commit);
     lone_train(lone);
     assert_false(lone->commit); /* that of round 10 was not what it said */
-    lone_destroy(&lone);
 }
 
 static bool
@@ -785,7 +745,7 @@ says_ready(struct lone *lone)
 
 TEST(only_who_is_up_says_ready)
 {
-    struct lone *lone = behind(1, false);
+    OWNED(lone_destroy) struct lone *lone = behind(1, false);
     assert_false(says_ready(lone));
     lone_destroy(&lone);
     lone = following();
@@ -797,25 +757,23 @@ TEST(only_who_is_up_says_ready)
     lone_down(lone, 7);
     lone_meet(lone, 7);
     assert_false(says_ready(lone));
-    lone_destroy(&lone);
 }
 
 /* Nodes 5 and 7 took the same copy, and each may follow the other one. Node 8 goes on. */
 TEST(who_follows_one_that_is_not_ahead_soon_follows_one_that_is)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     lone_meet(lone, 8);
     lone_run_with(lone, 150, (unsigned[]){7}, 1, 9, false);
     lone_beat(lone, 8, 12, false);
     lone_run(lone, 20);
     assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
     assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.round, 9);
-    lone_destroy(&lone);
 }
 
 TEST(who_is_overtaken_begins_again_later_and_says_so_once)
 {
-    struct lone *lone = following();
+    OWNED(lone_destroy) struct lone *lone = following();
     for (uint64_t round = 20; round < 200; round += 20) {
         give_none(lone, 7, lone->core->round);
         lone_forget_sent(lone);
@@ -825,15 +783,13 @@ TEST(who_is_overtaken_begins_again_later_and_says_so_once)
         give_none(lone, 7, lone->core->round);
         lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
         assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
-        uint8_t *want = state_of(round);
+        OWNED(memory_free) uint8_t *want = state_of(round);
         struct donors donors = {.next = lone->sent_count};
         offer(lone, 7, want, round);
         lone_run(lone, 30);
         answer(lone, &donors, want, round);
         assert_true(lone->adopt);
         lone_train(lone);
-        free(want);
     }
     assert_int_equal(lone_logged(lone, "receives more slowly than the others train"), 1);
-    lone_destroy(&lone);
 }

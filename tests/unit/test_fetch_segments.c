@@ -153,7 +153,7 @@ is_here(const struct lone *lone, int segment)
 
 TEST(a_node_takes_what_it_holds_of_who_holds_that)
 {
-    struct lone *lone = behind();
+    OWNED(lone_destroy) struct lone *lone = behind();
     assert_null(lone_sent(lone, 8, PROTO_FETCH));
     assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
     assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.holds, OUTPUT);
@@ -168,12 +168,11 @@ TEST(a_node_takes_what_it_holds_of_who_holds_that)
     assert_int_equal(lone->parts[1], lone_part_hash(ROUND, 1));
     assert_true(is_here(lone, CORE_ALL_HOLD) && is_here(lone, 1));
     assert_true(is_untouched(lone, 0));
-    lone_destroy(&lone);
 }
 
 TEST(nobody_is_asked_who_holds_less)
 {
-    struct lone *lone = node_holds(BOTH);
+    OWNED(lone_destroy) struct lone *lone = node_holds(BOTH);
     meet(lone, 7, OUTPUT);
     meet(lone, 8, INPUT);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, ROUND, true);
@@ -181,12 +180,11 @@ TEST(nobody_is_asked_who_holds_less)
         assert_null(lone_sent(lone, id, PROTO_FETCH));
         assert_null(lone_sent(lone, id, PROTO_FOLLOW));
     }
-    lone_destroy(&lone);
 }
 
 TEST(offers_and_blocks_of_other_segments_are_ignored)
 {
-    struct lone *lone = behind();
+    OWNED(lone_destroy) struct lone *lone = behind();
     offer(lone, 7, INPUT);
     offer(lone, 7, BOTH);
     offer_words(lone, 7, OUTPUT, BOTH, 0); /* as long as it should be, of others */
@@ -210,7 +208,6 @@ TEST(offers_and_blocks_of_other_segments_are_ignored)
         give_asked(lone, 7);
     assert_true(lone->adopt);
     assert_true(is_untouched(lone, 0));
-    lone_destroy(&lone);
 }
 
 /* A block of a total, as one gets it who holds these segments: each word says where it is in a total of all. */
@@ -231,7 +228,7 @@ give_total(struct lone *lone, uint64_t segments, uint64_t checked, uint64_t numb
 /* 40 words of segment 1 from 60 on come first, then 50 of segment 0, which are passed over, then 10 of all. */
 TEST(a_follower_gets_the_buckets_of_what_it_holds)
 {
-    struct lone *lone = node_holds(OUTPUT);
+    OWNED(lone_destroy) struct lone *lone = node_holds(OUTPUT);
     for (size_t e = 0; e < LONE_VECTOR; e++)
         lone->sum[e] = -1;
     meet(lone, 7, BOTH);
@@ -246,7 +243,6 @@ TEST(a_follower_gets_the_buckets_of_what_it_holds)
     assert_true(lone->commit);
     for (int32_t e = 0; e < LONE_VECTOR; e++)
         assert_int_equal(lone->sum[e], e >= 60 ? e - 60 : e >= 10 ? -1 : 90 + e);
-    lone_destroy(&lone);
 }
 
 /* --- The end ------------------------------------------------------------------------------------- */
@@ -300,7 +296,7 @@ done(void)
 
 TEST(who_is_done_gets_the_other_segments)
 {
-    struct lone *lone = done();
+    OWNED(lone_destroy) struct lone *lone = done();
     assert_false(core_finished(lone->core));
     assert_true(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.needs);
     core_part(lone->core, lone->now, INPUT);
@@ -323,13 +319,12 @@ TEST(who_is_done_gets_the_other_segments)
     core_part(lone->core, lone->now, 0);
     assert_false(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.needs);
     assert_true(core_finished(lone->core));
-    lone_destroy(&lone);
 }
 
 /* What it gives to others, and what it gets, lie in the same memory. */
 TEST(it_gives_its_own_segment_meanwhile)
 {
-    struct lone *lone = done();
+    OWNED(lone_destroy) struct lone *lone = done();
     lone->theirs[8] = INPUT;
     run_done(lone, 50, true);
     core_part(lone->core, lone->now, INPUT);
@@ -346,13 +341,12 @@ TEST(it_gives_its_own_segment_meanwhile)
     lone_say(lone, 8, &ask);
     assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
     assert_true(is_here(lone, CORE_ALL_HOLD) && is_here(lone, 0) && is_here(lone, 1));
-    lone_destroy(&lone);
 }
 
 TEST(a_segment_that_nobody_has_is_not_waited_for_for_ever)
 {
     for (int mute = 0; mute < 2; mute++) { /* its holder is gone, or does not answer */
-        struct lone *lone = done();
+        OWNED(lone_destroy) struct lone *lone = done();
         core_part(lone->core, lone->now, INPUT);
         if (!mute)
             lone_down(lone, 7);
@@ -368,14 +362,13 @@ TEST(a_segment_that_nobody_has_is_not_waited_for_for_ever)
         assert_int_equal(lone->segments, 0);
         core_part(lone->core, lone->now, 0);
         assert_true(core_finished(lone->core));
-        lone_destroy(&lone);
     }
 }
 
 /* Whoever has it lies, or is damaged: after three times nobody has it. */
 TEST(a_segment_that_is_wrong_again_and_again_is_given_up)
 {
-    struct lone *lone = done();
+    OWNED(lone_destroy) struct lone *lone = done();
     core_part(lone->core, lone->now, INPUT);
     for (int k = 0; k < FETCH_TRIES; k++) {
         run_done(lone, 600, false);
@@ -393,12 +386,11 @@ TEST(a_segment_that_is_wrong_again_and_again_is_given_up)
     run_done(lone, 50, false);
     assert_true(lone->part);
     assert_int_equal(lone->segments, 0);
-    lone_destroy(&lone);
 }
 
 TEST(a_part_of_a_state_that_was_given_up_meanwhile_is_ignored)
 {
-    struct lone *lone = done();
+    OWNED(lone_destroy) struct lone *lone = done();
     core_part(lone->core, lone->now, INPUT);
     offer(lone, 7, INPUT);
     core_on_damaged(lone->core, lone->now, CORE_STATE_DAMAGED);
@@ -410,13 +402,12 @@ TEST(a_part_of_a_state_that_was_given_up_meanwhile_is_ignored)
     run_done(lone, 100, false);
     assert_false(core_finished(lone->core));
     assert_int_equal(lone->core->fetch.part, 0);
-    lone_destroy(&lone);
 }
 
 /* Node 8 gets its segments from node 7, of which this node sees only that its trainer makes progress. */
 TEST(who_still_needs_segments_is_waited_for_while_they_come)
 {
-    struct lone *lone = done();
+    OWNED(lone_destroy) struct lone *lone = done();
     core_part(lone->core, lone->now, 0);
     assert_true(core_finished(lone->core));
     lone_destroy(&lone);
@@ -429,5 +420,4 @@ TEST(who_still_needs_segments_is_waited_for_while_they_come)
     }
     run_done(lone, 6000, true);
     assert_true(core_finished(lone->core));
-    lone_destroy(&lone);
 }

@@ -37,7 +37,7 @@ make(void **state)
 {
     struct rand rand = {3};
     (void)state;
-    folder_init(&t.folder);
+    t.folder = folder_new();
     assert_int_equal(config_parse(&t.config, "test", text, strlen(text), &why), 0);
     assert_int_equal(config_check(t.config, &why), 0);
     assert_int_equal(job_open(&t.job, t.config, &why), 0);

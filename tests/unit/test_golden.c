@@ -299,7 +299,7 @@ load_batch(struct bench *b)
 {
     char path[128];
     struct why why;
-    uint8_t *data;
+    OWNED(memory_free) uint8_t *data;
     size_t size;
     uint32_t head[3]; /* rows, inputs, outputs */
     snprintf(path, sizeof path, "tests/golden/%s.batch", b->network->name);
@@ -319,7 +319,6 @@ load_batch(struct bench *b)
     batch->rows = head[0];
     memcpy(batch->x, data + 20, x_size);
     memcpy(targets ? (void *)batch->target : (void *)batch->label, data + 20 + x_size, rest);
-    free(data);
 }
 
 static void

@@ -111,7 +111,7 @@ move(struct core *core, uint64_t seed)
 
 TEST(both_ends_have_one_copy_and_nothing_is_lost)
 {
-    struct core *taker = open_with(true), *giver = open_with(true);
+    OWNED(core_destroy) struct core *taker = open_with(true), *giver = open_with(true);
     for (uint64_t round = 0; round < 60; round++) {
         if (round < 40) {
             move(taker, round);
@@ -130,14 +130,12 @@ TEST(both_ends_have_one_copy_and_nothing_is_lost)
     for (size_t k = 0; k < VALUES; k++) /* what was left out has come meanwhile */
         assert_in_range(taker->gossip.replica.values[k] - giver->gossip.replica.values[k] + 1, 0,
                         2);
-    core_destroy(&taker);
-    core_destroy(&giver);
 }
 
 /* The second ASK is lost, and settled; then it has all values again, whatever the copies are like. */
 TEST(after_a_void_flow_all_values_are_told)
 {
-    struct core *taker = open_with(true), *giver = open_with(true);
+    OWNED(core_destroy) struct core *taker = open_with(true), *giver = open_with(true);
     for (unsigned round = 0; round < 4; round++) {
         move(taker, round);
         asks(taker);
@@ -151,8 +149,6 @@ TEST(after_a_void_flow_all_values_are_told)
         takes(taker);
     }
     assert_memory_equal(copy_of(taker), copy_of(giver), VALUES * sizeof(int32_t));
-    core_destroy(&taker);
-    core_destroy(&giver);
 }
 
 /* The giver said that flow 2 is void, and gets changes for flow 3 all the same. */
@@ -185,7 +181,7 @@ TEST(changes_to_another_copy_get_no_flow)
 
 TEST(what_is_no_body_gets_no_flow_and_is_none)
 {
-    struct core *taker = open_with(true), *giver = open_with(true);
+    OWNED(core_destroy) struct core *taker = open_with(true), *giver = open_with(true);
     for (uint64_t round = 0; round < 200; round++) {
         move(giver, round);
         asks(taker);
@@ -207,15 +203,13 @@ TEST(what_is_no_body_gets_no_flow_and_is_none)
         takes(taker);
         assert_int_equal(sum_of(taker, giver), sum);
     }
-    core_destroy(&taker);
-    core_destroy(&giver);
 }
 
 /* A ring has two neighbours. The copies under way to this node stay; a third one is asked with all values and gets no
  * copy, until a flow has come. */
 TEST(places_are_taken_again)
 {
-    struct core *core = open_with(false);
+    OWNED(core_destroy) struct core *core = open_with(false);
     const struct gossip_place *places = core->gossip.links.publics.places;
     assert_int_equal(core->gossip.links.publics.each, 2);
     for (int i = 1; i < 3; i++)
@@ -234,5 +228,4 @@ TEST(places_are_taken_again)
     }
     gossip_link_ask(&core->gossip.links, core, 2);
     assert_true(places[0].node.id == 4 && places[1].node.id == 3);
-    core_destroy(&core);
 }

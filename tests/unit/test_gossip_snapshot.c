@@ -16,7 +16,7 @@ name(uint64_t plan, uint64_t total, uint64_t last)
     static const struct gossip_keeper keeper = {.save = on_save};
     static const struct gossip_config gossip = {
         .keeper = &keeper, .steps = 99, .save_every = 1, .count = GOSSIP_LONE_VALUES};
-    struct core *core = gossip_lone(&gossip, &wire, 1);
+    OWNED(core_destroy) struct core *core = gossip_lone(&gossip, &wire, 1);
     struct gossip *g = &core->gossip;
     g->status = GOSSIP_TRAINING;
     g->plan.active = true;
@@ -28,7 +28,6 @@ name(uint64_t plan, uint64_t total, uint64_t last)
     assert_false(gossip_snapshot_step(&g->snapshot, core, false));
     uint64_t now = g->snapshot.now;
     assert_true(now > last);
-    core_destroy(&core);
     return now;
 }
 

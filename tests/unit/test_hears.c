@@ -49,7 +49,7 @@ name_list(struct lone *lone, unsigned id, const struct proto_hears *hears)
 
 TEST(a_list_counts_from_the_heartbeat_on_that_names_it)
 {
-    struct lone *lone = met();
+    OWNED(lone_destroy) struct lone *lone = met();
     struct proto_hears all = list_of(lone, 5, 8);
     say_list(lone, 7, &all);
     assert_false(heard(lone, 7)->hears_me);
@@ -57,12 +57,11 @@ TEST(a_list_counts_from_the_heartbeat_on_that_names_it)
     assert_true(heard(lone, 7)->hears_me);
     assert_true(heard(lone, 7)->hears >> peers_by_id(lone->core, 8) & 1);
     assert_null(lone_sent(lone, 7, PROTO_WHOM));
-    lone_destroy(&lone);
 }
 
 TEST(a_list_that_was_not_said_is_asked_for_and_the_one_before_counts)
 {
-    struct lone *lone = met();
+    OWNED(lone_destroy) struct lone *lone = met();
     struct proto_hears first = list_of(lone, 5, 8), second = list_of(lone, 8, 9);
     say_list(lone, 7, &first);
     name_list(lone, 7, &first);
@@ -74,24 +73,22 @@ TEST(a_list_that_was_not_said_is_asked_for_and_the_one_before_counts)
     name_list(lone, 7, &second);
     assert_false(heard(lone, 7)->hears_me);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_WHOM), 1);
-    lone_destroy(&lone);
 }
 
 TEST(a_list_that_no_heartbeat_names_is_ignored)
 {
-    struct lone *lone = met();
+    OWNED(lone_destroy) struct lone *lone = met();
     struct proto_hears first = list_of(lone, 5, 8), other = list_of(lone, 8, 9);
     say_list(lone, 7, &first);
     name_list(lone, 7, &first);
     say_list(lone, 7, &other); /* of the future, or of nobody */
     name_list(lone, 7, &first);
     assert_true(heard(lone, 7)->hears_me);
-    lone_destroy(&lone);
 }
 
 TEST(nodes_of_another_incarnation_are_not_heard)
 {
-    struct lone *lone = met();
+    OWNED(lone_destroy) struct lone *lone = met();
     struct proto_hears hears = list_of(lone, 5, 8);
     hears.nodes[0].node.incarnation++;
     hears.nodes[1].node.incarnation++;
@@ -99,13 +96,12 @@ TEST(nodes_of_another_incarnation_are_not_heard)
     name_list(lone, 7, &hears);
     assert_false(heard(lone, 7)->hears_me);
     assert_int_equal(heard(lone, 7)->hears, 0);
-    lone_destroy(&lone);
 }
 
 /* It named 8 before this node had met it. */
 TEST(a_list_is_read_again_when_a_node_of_it_comes)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
     lone_meet(lone, 7);
     struct proto_hears hears = list_of(lone, 5, 8);
     say_list(lone, 7, &hears);
@@ -115,12 +111,11 @@ TEST(a_list_is_read_again_when_a_node_of_it_comes)
     assert_true(heard(lone, 7)->hears >> peers_by_id(lone->core, 8) & 1);
     lone_down(lone, 8);
     assert_int_equal(heard(lone, 7)->hears, 0);
-    lone_destroy(&lone);
 }
 
 TEST(a_node_says_whom_it_hears_when_that_changes_and_when_asked)
 {
-    struct lone *lone = met();
+    OWNED(lone_destroy) struct lone *lone = met();
     const struct proto_msg whom = {.type = PROTO_WHOM};
     lone_run_with(lone, 2000, (unsigned[]){7, 8}, 2, 0, true);
     assert_null(lone_sent(lone, 7, PROTO_HEARS)); /* it did when they met */
@@ -137,11 +132,11 @@ TEST(a_node_says_whom_it_hears_when_that_changes_and_when_asked)
     assert_int_equal(list->msg.hears.count, 1);
     assert_true(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.hears_hash ==
                 proto_hears_hash(&list->msg.hears));
-    lone_destroy(&lone);
 }
 
 TEST(one_list_tells_of_many_that_come_at_once)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 90});
     unsigned ids[30];
     for (unsigned k = 0; k < 30; k++)
@@ -149,5 +144,4 @@ TEST(one_list_tells_of_many_that_come_at_once)
     lone_run_with(lone, 1000, ids, 30, 0, true);
     assert_in_range(lone_sent_count(lone, 10, PROTO_HEARS), 1, 3);
     assert_int_equal(lone_sent(lone, 10, PROTO_HEARS)->msg.hears.count, 30);
-    lone_destroy(&lone);
 }

@@ -20,7 +20,7 @@ meet(void)
 
 TEST(time_without_a_processor_is_not_busy_time)
 {
-    struct lone *lone = meet();
+    OWNED(lone_destroy) struct lone *lone = meet();
     lone_run_with(lone, 200, both, 2, 0, false);
     uint64_t busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
     assert_true(busy_us > 200000);
@@ -36,13 +36,12 @@ TEST(time_without_a_processor_is_not_busy_time)
     assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake), busy_us);
     lone_train(lone);
     core_on_starved(lone->core, lone->now, 1000000000);
-    lone_destroy(&lone);
 }
 
 /* Messages of 8 come without a break, but the ticks are late: what 7 sent may wait, too. */
 TEST(late_ticks_stretch_deadlines_though_messages_come)
 {
-    struct lone *lone = meet();
+    OWNED(lone_destroy) struct lone *lone = meet();
     const struct proto_msg alive = {.type = PROTO_PEERS};
     struct awake awake = lone->core->awake;
     for (unsigned k = 0; k < 100; k++) {
@@ -61,13 +60,12 @@ TEST(late_ticks_stretch_deadlines_though_messages_come)
             core_on_tick(lone->core, lone->now);
     }
     assert_true(lone->core->view.of[i].suspected);
-    lone_destroy(&lone);
 }
 
 /* A message that says nothing else keeps a peer alive: its core may be busy. */
 TEST(an_empty_list_of_peers_says_that_a_node_is_alive)
 {
-    struct lone *lone = meet();
+    OWNED(lone_destroy) struct lone *lone = meet();
     const struct proto_msg alive = {.type = PROTO_PEERS};
     for (unsigned k = 0; k < 20; k++) {
         lone_say(lone, 7, &alive);
@@ -77,7 +75,6 @@ TEST(an_empty_list_of_peers_says_that_a_node_is_alive)
     int eight = peers_find(lone->core, lone_node(lone, 8));
     assert_false(lone->core->view.of[seven].suspected);
     assert_true(lone->core->view.of[eight].suspected);
-    lone_destroy(&lone);
 }
 
 TEST(threads_that_did_not_wait_add_nothing)
@@ -111,7 +108,7 @@ is_suspected(const struct lone *lone, unsigned id)
 
 TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     beat_slowly(lone, 7, CORE_IDLE_US);
@@ -126,12 +123,11 @@ TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
                 PROTO_PAUSE_MAX_US); /* whatever it says: its session ends as soon as any other */
     lone_run(lone, 2 * CORE_FORGET_US / 1000);
     assert_int_equal(peers_find(lone->core, lone_node(lone, 7)), -1);
-    lone_destroy(&lone);
 }
 
 TEST(a_node_that_waits_beats_slowly_until_all_have_come)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_run(lone, 200);
@@ -149,13 +145,12 @@ TEST(a_node_that_waits_beats_slowly_until_all_have_come)
                      CORE_HEARTBEAT_US);
     lone_run(lone, 10);
     assert_int_equal(core_tick_us(lone->core), CORE_TICK_US);
-    lone_destroy(&lone);
 }
 
 /* Ticks were due every 40 ms until the last one that was waited for came. */
 TEST(the_clock_of_deadlines_never_runs_back)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_meet(lone, 8);
@@ -168,13 +163,12 @@ TEST(the_clock_of_deadlines_never_runs_back)
     beat_slowly(lone, 8, CORE_HEARTBEAT_US);
     assert_true(awake_before(before, then));
     assert_false(awake_before(lone->core->awake, then));
-    lone_destroy(&lone);
 }
 
 /* 7 has lost its power since its last heartbeat, and nobody had a reason to notice. */
 TEST(no_plan_is_built_on_who_was_not_heard_lately)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_run(lone, 500);
@@ -190,7 +184,6 @@ TEST(no_plan_is_built_on_who_was_not_heard_lately)
     beat_slowly(lone, 7, CORE_HEARTBEAT_US); /* it was only slow */
     lone_run(lone, 10);
     assert_int_equal(lone_sent(lone, 8, PROTO_PLAN)->msg.plan.count, 3);
-    lone_destroy(&lone);
 }
 
 static const unsigned crowd[] = {2, 3, 4, 7, 8};
@@ -208,7 +201,7 @@ crowd_new(void)
 
 TEST(in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate)
 {
-    struct lone *lone = crowd_new();
+    OWNED(lone_destroy) struct lone *lone = crowd_new();
     lone_forget_sent(lone);
     lone_run_with(lone, 2000, crowd, 5, 0, false);
     assert_in_range(lone_sent_count(lone, 4, PROTO_HEARTBEAT), 30, 45);
@@ -216,13 +209,12 @@ TEST(in_a_crowd_only_those_who_lead_hear_everybody_at_the_full_rate)
                      CORE_HEARTBEAT_US);
     assert_in_range(lone_sent_count(lone, 7, PROTO_HEARTBEAT), 4, 6);
     assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.pause_us, HEARTBEAT_FAR_US);
-    lone_destroy(&lone);
 }
 
 /* 2 is left out: it does not lead, so 5 is one of the three. */
 TEST(in_a_crowd_who_is_left_out_gives_its_place_to_the_next)
 {
-    struct lone *lone = crowd_new();
+    OWNED(lone_destroy) struct lone *lone = crowd_new();
     const struct proto_msg benched = {
         .type = PROTO_HEARTBEAT, .heartbeat = {.benched = true, .idle = true, .state_hash = 77}};
     for (unsigned t = 0; t < 500; t += 50) {
@@ -232,13 +224,12 @@ TEST(in_a_crowd_who_is_left_out_gives_its_place_to_the_next)
     assert_false(is_suspected(lone, 2));
     assert_int_equal(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.pause_us,
                      CORE_HEARTBEAT_US);
-    lone_destroy(&lone);
 }
 
 /* 2 was to lead, and is silent. So is 7, which beats at the rate of a crowd and is not suspected for long. */
 TEST(who_has_missed_a_slow_beat_is_waited_for_as_anybody)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     lone_meet(lone, 2);
     beat_slowly(lone, 2, CORE_HEARTBEAT_US);
     lone_meet(lone, 7);
@@ -253,16 +244,14 @@ TEST(who_has_missed_a_slow_beat_is_waited_for_as_anybody)
     assert_true(is_suspected(lone, 2));
     assert_false(is_suspected(lone, 7));
     assert_int_equal(lone_sent(lone, 8, PROTO_PLAN)->msg.plan.count, 2);
-    lone_destroy(&lone);
 }
 
 TEST(one_more_than_a_crowd_may_be_hears_at_the_full_rate_when_one_is_gone)
 {
-    struct lone *lone = crowd_new();
+    OWNED(lone_destroy) struct lone *lone = crowd_new();
     lone_say(lone, 4, &(struct proto_msg){.type = PROTO_BYE});
     lone_run_with(lone, 500, (unsigned[]){2, 3, 7, 8}, 4, 0, false);
     lone_forget_sent(lone);
     lone_run_with(lone, 1000, (unsigned[]){2, 3, 7, 8}, 4, 0, false);
     assert_in_range(lone_sent_count(lone, 7, PROTO_HEARTBEAT), 15, 23);
-    lone_destroy(&lone);
 }

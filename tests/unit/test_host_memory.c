@@ -57,7 +57,7 @@ TEST(this_machine_has_some)
 int
 main(void)
 {
-    folder_init(&root);
+    root = folder_new();
     int failed = test_run();
     folder_fini(&root);
     return failed;

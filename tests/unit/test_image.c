@@ -43,7 +43,7 @@ check_golden(const char *name, size_t width, size_t height, size_t channels, uin
     uint8_t square[3 * SMALL * SMALL];
     struct image image;
     size_t size;
-    uint8_t *bytes = load(name, &size);
+    OWNED(memory_free) uint8_t *bytes = load(name, &size);
     if (image_decode(&image, name, bytes, size, channels, &why))
         fail_msg("%s", why.line);
     assert_int_equal(image.width, width);
@@ -55,7 +55,6 @@ check_golden(const char *name, size_t width, size_t height, size_t channels, uin
     if (crc(square, channels * SMALL * SMALL) != small)
         fail_msg("%s with %zu channels: another square than Pillow's", name, channels);
     image_free(&image);
-    free(bytes);
 }
 
 TEST(all_kinds_are_read_as_pillow_reads_them)
@@ -82,7 +81,7 @@ decode(const uint8_t *bytes, size_t size, size_t channels)
     why.line[0] = 0;
     uint8_t *copy = malloc(size + 1); /* so that a sanitizer sees a read behind the end */
     memcpy(copy, bytes, size);
-    uint8_t *exact = realloc(copy, size ? size : 1);
+    OWNED(memory_free) uint8_t *exact = realloc(copy, size ? size : 1);
     int rc = image_decode(&image, "f", exact, size, channels, &why);
     if (rc) {
         assert_null(image.pixel);
@@ -90,7 +89,6 @@ decode(const uint8_t *bytes, size_t size, size_t channels)
         assert_null(strchr(why.line, '\n'));
     }
     image_free(&image);
-    free(exact);
     return rc;
 }
 
@@ -125,12 +123,11 @@ static void
 check_cuts(const char *name)
 {
     size_t size;
-    uint8_t *bytes = load(name, &size);
+    OWNED(memory_free) uint8_t *bytes = load(name, &size);
     for (size_t cut = 0; cut < size; cut++)
         if (decode(bytes, cut, 3) == 0)
             fail_msg("%s is taken when cut to %zu of %zu bytes", name, cut, size);
     assert_int_equal(decode(bytes, size, 3), 0);
-    free(bytes);
 }
 
 TEST(every_cut_is_refused)
@@ -151,15 +148,13 @@ TEST(random_damage_is_refused_or_harmless)
     struct rand r = {9};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t size;
-        uint8_t *bytes = load(names[i], &size), *copy = malloc(size);
+        OWNED(memory_free) uint8_t *bytes = load(names[i], &size), *copy = malloc(size);
         for (int turn = 0; turn < 400; turn++) {
             memcpy(copy, bytes, size);
             for (size_t n = 1 + rand_below(&r, 4); n-- > 0;)
                 copy[rand_below(&r, size)] = (uint8_t)rand_below(&r, 256);
             decode(copy, size, turn % 2 ? 1 : 3);
         }
-        free(copy);
-        free(bytes);
     }
 }
 
@@ -175,19 +170,18 @@ static void
 announce_png(uint32_t width, uint32_t height, const char *text)
 {
     size_t size;
-    uint8_t *bytes = load("rgb.png", &size);
+    OWNED(memory_free) uint8_t *bytes = load("rgb.png", &size);
     big_endian(bytes + 16, width);
     big_endian(bytes + 20, height);
     big_endian(bytes + 29, crc(bytes + 12, 17));
     expect_refused(bytes, size, text);
-    free(bytes);
 }
 
 static void
 announce_jpeg(unsigned width, unsigned height, const char *text)
 {
     size_t size, at = 2;
-    uint8_t *bytes = load("420.jpg", &size);
+    OWNED(memory_free) uint8_t *bytes = load("420.jpg", &size);
     while (bytes[at + 1] != 0xc0) /* to the frame's header */
         at += 2 + (size_t)(bytes[at + 2] << 8 | bytes[at + 3]);
     bytes[at + 5] = (uint8_t)(height >> 8);
@@ -195,7 +189,6 @@ announce_jpeg(unsigned width, unsigned height, const char *text)
     bytes[at + 7] = (uint8_t)(width >> 8);
     bytes[at + 8] = (uint8_t)width;
     expect_refused(bytes, size, text);
-    free(bytes);
 }
 
 TEST(huge_images_are_refused_before_memory_is_taken)
@@ -214,7 +207,7 @@ TEST(an_honest_bomb_is_refused_by_its_size)
 {
     enum { SIDE = 8200 };
     size_t size = 33;
-    uint8_t *bytes = calloc(1, 1 << 20), *head = load("rgb.png", &(size_t){0});
+    OWNED(memory_free) uint8_t *bytes = calloc(1, 1 << 20), *head = load("rgb.png", &(size_t){0});
     memcpy(bytes, head, 33);
     bytes[24] = 8;
     big_endian(bytes + 16, SIDE);
@@ -223,8 +216,6 @@ TEST(an_honest_bomb_is_refused_by_its_size)
     memcpy(bytes + size, "\0\0\0\0IDAT\x35\xaf\x06\x1e", 12);
     size += 12;
     expect_refused(bytes, 1 << 20, "f: 8200 x 8200 pixels, expected sides of 1..65535 and at most");
-    free(bytes);
-    free(head);
 }
 
 /* Resizing by the definition, in doubles: rows, rounded to bytes, then columns. A tie of the first rounding may fall
@@ -256,7 +247,7 @@ check_square(struct rand *r, size_t width, size_t height, size_t side)
     size_t left = (size_t)nearbyint((double)(wide - side) / 2);
     size_t top = (size_t)nearbyint((double)(high - side) / 2);
     uint8_t *pixel = malloc(width * height * 3), *out = malloc(3 * side * side);
-    uint8_t *half = malloc(height);
+    OWNED(memory_free) uint8_t *half = malloc(height);
     struct image image = {width, height, 3, pixel};
     for (size_t i = 0; i < width * height * 3; i++)
         pixel[i] = (uint8_t)rand_below(r, 256);
@@ -273,7 +264,6 @@ check_square(struct rand *r, size_t width, size_t height, size_t side)
                      y, got, expected);
     }
     free(pixel);
-    free(half);
     free(out);
 }
 

@@ -23,7 +23,7 @@ static int
 begin(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder.path);
     return 0;
 }
@@ -51,7 +51,7 @@ opened(uint64_t incarnation)
 static void
 write_two(void)
 {
-    struct journal *journal = opened(1);
+    OWNED(journal_close) struct journal *journal = opened(1);
     assert_int_equal(journal_add(journal, 2, "one", 3), 0);
     assert_int_equal(journal_add(journal, 3, NULL, 0), 0);
     assert_int_equal(journal_add(journal, 2, "two!", 4), 0);
@@ -59,7 +59,6 @@ write_two(void)
     assert_null(journal);
     journal = opened(2);
     assert_int_equal(journal_add(journal, 255, "x", 1), 0);
-    journal_close(&journal);
 }
 
 static void
@@ -107,7 +106,7 @@ TEST(a_file_cut_off_anywhere_has_the_whole_records_before_it)
     struct journal_text text;
     size_t size, last = JOURNAL_HEAD_SIZE;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     for (size_t cut = 0; cut < JOURNAL_HEAD_SIZE; cut++)
         assert_int_equal(journal_check(&text, "j", bytes, cut, &why), -ENODATA);
     for (size_t cut = JOURNAL_HEAD_SIZE; cut <= size; cut++) {
@@ -116,7 +115,6 @@ TEST(a_file_cut_off_anywhere_has_the_whole_records_before_it)
         last = text.size;
     }
     assert_int_equal(last, size);
-    free(bytes);
 }
 
 TEST(each_flipped_bit_is_found)
@@ -124,13 +122,12 @@ TEST(each_flipped_bit_is_found)
     struct journal_text text;
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     for (size_t bit = 0; bit < size * 8; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(journal_check(&text, "j", bytes, size, &why), -EBADMSG);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    free(bytes);
 }
 
 TEST(a_damaged_record_is_refused_with_its_place)
@@ -138,7 +135,7 @@ TEST(a_damaged_record_is_refused_with_its_place)
     struct journal_text text;
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     bytes[ONE + JOURNAL_RECORD_HEAD] ^= 1;
     assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
     assert_string_equal(why.line, "x/journal: damaged at byte 50 of 132: the data of a record");
@@ -147,7 +144,6 @@ TEST(a_damaged_record_is_refused_with_its_place)
     assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
     assert_string_equal(
         why.line, "x/journal: damaged at byte 50 of 132: the length, type or check of a record");
-    free(bytes);
 }
 
 /* What a power cut may leave of a record: the sectors before one, and zeros from there on. */
@@ -162,13 +158,12 @@ TEST(a_record_whose_last_sectors_never_came_is_cut_off)
     size_t at = (size_t)ONE + JOURNAL_RECORD_HEAD + 3;
     assert_int_equal(journal_add(journal, 2, big, sizeof big), 0);
     journal_close(&journal);
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     memset(bytes + 1024, 0, size - 1024);
     assert_int_equal(journal_check(&text, "j", bytes, size, &why), 0);
     assert_int_equal(text.size, at);
     bytes[size - 1] = 7; /* its last sector came: this one is damaged */
     assert_int_equal(journal_check(&text, "j", bytes, size, &why), -EBADMSG);
-    free(bytes);
 }
 
 /* Its head lies over the end of a sector. */
@@ -182,11 +177,10 @@ TEST(a_head_whose_last_bytes_never_came_is_cut_off)
     assert_int_equal(journal_add(journal, 2, fill, before), 0);
     assert_int_equal(journal_add(journal, 2, fill, 100), 0); /* at byte 508 */
     journal_close(&journal);
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     memset(bytes + 512, 0, size - 512);
     assert_int_equal(journal_check(&text, "j", bytes, size, &why), 0);
     assert_int_equal(text.size, 508);
-    free(bytes);
 }
 
 static void
@@ -224,7 +218,7 @@ TEST(what_is_refused_names_the_remedy)
     const struct journal_start start = {.job_hash = 0xabcd, .id = 7, .incarnation = 2};
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     bytes[ONE] ^= 1;
     put_file(bytes, size);
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
@@ -233,7 +227,6 @@ TEST(what_is_refused_names_the_remedy)
     put_file("meshjrnl\2\0\0\0\0\0\0\0--------", 24); /* of an older program */
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "/journal: journal of version 2, expected 3; --fresh"));
-    free(bytes);
 }
 
 /* With --resume and other settings the job is another one from then on. */
@@ -273,11 +266,10 @@ TEST(a_journal_of_another_version_is_refused)
     struct journal_text text;
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     bytes[8] = 1;
     assert_int_equal(journal_check(&text, "x/journal", bytes, size, &why), -EBADMSG);
     assert_string_equal(why.line, "x/journal: journal of version 1, expected 3");
-    free(bytes);
 }
 
 TEST(a_record_in_another_place_is_refused)
@@ -285,14 +277,12 @@ TEST(a_record_in_another_place_is_refused)
     struct journal_text text;
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
-    uint8_t *twice = malloc(size + 11); /* the last record again */
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *twice = malloc(size + 11); /* the last record again */
     assert_non_null(twice);
     memcpy(twice, bytes, size);
     memcpy(twice + size, bytes + size - 11, 11);
     assert_int_equal(journal_check(&text, "j", twice, size + 11, &why), -EBADMSG);
-    free(twice);
-    free(bytes);
 }
 
 TEST(zeros_at_the_end_are_a_cut_off_end)
@@ -300,14 +290,12 @@ TEST(zeros_at_the_end_are_a_cut_off_end)
     struct journal_text text;
     size_t size;
     write_two();
-    uint8_t *bytes = bytes_of(&size);
-    uint8_t *longer = calloc(1, size + 4096);
+    OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
+    OWNED(memory_free) uint8_t *longer = calloc(1, size + 4096);
     assert_non_null(longer);
     memcpy(longer, bytes, size);
     assert_int_equal(journal_check(&text, "j", longer, size + 4096, &why), 0);
     assert_int_equal(text.size, size);
-    free(longer);
-    free(bytes);
 }
 
 TEST(a_new_start_removes_what_was_cut_off)

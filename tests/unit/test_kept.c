@@ -53,9 +53,8 @@ begin_with(const struct exact *exact, float deviation)
 static void
 begin(enum codec_kind kind, float deviation)
 {
-    struct exact *exact = coded(kind, false);
+    OWNED(exact_destroy) struct exact *exact = coded(kind, false);
     begin_with(exact, deviation);
-    exact_destroy(&exact);
 }
 
 static void
@@ -118,6 +117,7 @@ TEST(all_that_is_left_out_comes_later)
 {
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {kinds[k]};
+        OWNED(exact_destroy)
         struct exact *exact = coded(kinds[k], false), *flush = coded(kinds[k], true);
         begin(kinds[k], 0.01f);
         double most = 0;
@@ -139,8 +139,6 @@ TEST(all_that_is_left_out_comes_later)
             ldexp(1, before - codec_of(kinds[k])->bits - (codec_of(kinds[k])->bits < 15 ? 8 : 0));
         for (size_t i = 0; i < N; i++)
             assert_true(fabs(given[i] - summed[i]) < 1e-3 + SHARDS * unit);
-        exact_destroy(&exact);
-        exact_destroy(&flush);
     }
 }
 
@@ -148,7 +146,7 @@ TEST(as_many_are_kept_as_the_codec_says)
 {
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {7 + k};
-        struct exact *exact = coded(kinds[k], false);
+        OWNED(exact_destroy) struct exact *exact = coded(kinds[k], false);
         bool all = kinds[k] == CODEC_onebit;
         begin(kinds[k], 0.01f);
         double share = 0;
@@ -157,7 +155,6 @@ TEST(as_many_are_kept_as_the_codec_says)
             share += s >= 200 ? now / 100 : 0;
         }
         assert_true(all ? share > 0.05 && share < 0.6 : share > 0.004 && share < 0.02);
-        exact_destroy(&exact);
     }
 }
 
@@ -166,7 +163,7 @@ TEST(no_exponent_is_too_large)
 {
     for (unsigned kind = CODEC_int16; kind < CODECS; kind++)
         for (int flush = 0; flush <= codec_of(kind)->memory; flush++) {
-            struct exact *exact = coded((enum codec_kind)kind, flush);
+            OWNED(exact_destroy) struct exact *exact = coded((enum codec_kind)kind, flush);
             int32_t bad = 0;
             uint64_t check = 0;
             memset(own, 0, sizeof own);
@@ -178,7 +175,6 @@ TEST(no_exponent_is_too_large)
             else
                 exact_add(exact, exponent, 0, g, N, 1, 9, own, over, &bad, &check);
             assert_int_equal(bad, 0);
-            exact_destroy(&exact);
         }
 }
 
@@ -187,7 +183,7 @@ TEST(the_unit_of_a_sign_comes_to_rest)
 {
     for (int far = -8; far <= 8; far += 8) {
         struct rand rand = {9};
-        struct exact *exact = coded(CODEC_onebit, false);
+        OWNED(exact_destroy) struct exact *exact = coded(CODEC_onebit, false);
         begin(CODEC_onebit, 0.01f);
         for (size_t b = 0; b < BLOCKS; b++)
             exponent[b] = (int16_t)(exponent[b] + far);
@@ -200,7 +196,6 @@ TEST(the_unit_of_a_sign_comes_to_rest)
             most = exponent[0] > most ? exponent[0] : most;
         }
         assert_true(most - least <= 1);
-        exact_destroy(&exact);
     }
 }
 
@@ -221,6 +216,7 @@ TEST(few_bits_find_their_unit)
             struct codec codec = *codec_of(CODEC_topk);
             struct rand rand = {bits};
             codec_round(&codec, bits);
+            OWNED(exact_destroy)
             struct exact *exact = coded_with(&codec, false), *flush = coded_with(&codec, true);
             double share = 0, outside = 0;
             begin_with(exact, 0.01f);
@@ -237,15 +233,13 @@ TEST(few_bits_find_their_unit)
             double unit = ldexp(1, exponent[0] - codec.bits - 8);
             for (size_t i = 0; i < N; i++)
                 assert_true(fabs(given[i] - summed[i]) < 1e-3 + SHARDS * unit);
-            exact_destroy(&exact);
-            exact_destroy(&flush);
         }
 }
 
 TEST(the_same_elements_are_chosen_for_all_shards)
 {
     struct rand rand = {3};
-    struct exact *exact = coded(CODEC_randk, false);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_randk, false);
     int32_t bad = 0, first[N];
     uint64_t check = 0;
     begin(CODEC_randk, 0.01f);
@@ -265,7 +259,6 @@ TEST(the_same_elements_are_chosen_for_all_shards)
         assert_true(own[i] != 0 || next[i] == g[i]);
     }
     assert_true(chosen > N / 200 && chosen < N / 50);
-    exact_destroy(&exact);
 }
 
 /* Seide et al.'s vector (reference case), with one unit for all: what is far below it waits. */
@@ -273,7 +266,7 @@ TEST(the_sign_of_a_vector)
 {
     const float x[6] = {0.1f, 0.15f, -0.2f, 20, 15.3f, -1.222f};
     const int32_t sign[6] = {0, 0, 0, 1, 1, 0};
-    struct exact *exact = coded(CODEC_onebit, false);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_onebit, false);
     int32_t bad = 0;
     uint64_t check = 0;
     memset(own, 0, sizeof own);
@@ -286,7 +279,6 @@ TEST(the_sign_of_a_vector)
         assert_true(next[i] == x[i] - 8 * (float)sign[i]);
     }
     assert_int_equal(over[0], 3); /* 20 and 15.3 are two units and one */
-    exact_destroy(&exact);
 }
 
 /* Blocks at a time: as all at once. */
@@ -295,7 +287,7 @@ TEST(parts_give_the_same)
     static int32_t whole[N];
     for (size_t k = 0; k < KINDS; k++) {
         struct rand rand = {5};
-        struct exact *exact = coded(kinds[k], false);
+        OWNED(exact_destroy) struct exact *exact = coded(kinds[k], false);
         int32_t bad = 0;
         uint64_t check[2] = {0, 0};
         begin(kinds[k], 0.01f);
@@ -311,7 +303,6 @@ TEST(parts_give_the_same)
         assert_memory_equal(whole, own, sizeof own);
         assert_memory_equal(g, next, sizeof next);
         assert_true(check[0] == check[1]);
-        exact_destroy(&exact);
     }
 }
 
@@ -319,7 +310,7 @@ TEST(parts_give_the_same)
 TEST(the_largest_are_kept)
 {
     struct rand rand = {6};
-    struct exact *exact = coded(CODEC_topk, false);
+    OWNED(exact_destroy) struct exact *exact = coded(CODEC_topk, false);
     int32_t bad = 0;
     uint64_t check = 0;
     draw(&rand, 0.01f);
@@ -338,7 +329,6 @@ TEST(the_largest_are_kept)
         assert_true(least > most);
         assert_true(kept >= n / 100 && kept < n / 50);
     }
-    exact_destroy(&exact);
 }
 
 TEST(what_is_no_number_is_told)
@@ -346,7 +336,7 @@ TEST(what_is_no_number_is_told)
     for (size_t k = 0; k < KINDS; k++)
         for (int flush = 0; flush < 2; flush++) {
             struct rand rand = {5};
-            struct exact *exact = coded(kinds[k], flush);
+            OWNED(exact_destroy) struct exact *exact = coded(kinds[k], flush);
             int32_t bad = 0;
             uint64_t check = 0;
             begin(kinds[k], 0.01f);
@@ -355,7 +345,6 @@ TEST(what_is_no_number_is_told)
             g[1200] = -INFINITY;
             exact_add_kept(exact, exponent, 0, g, N, 5, own, over, &bad, &check);
             assert_int_equal(bad, 2);
-            exact_destroy(&exact);
         }
 }
 

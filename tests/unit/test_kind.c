@@ -37,7 +37,7 @@ TEST(each_kind_is_known_by_its_first_bytes)
         {BYTES("model: [{dense: 10}]"), KIND_UNKNOWN},
         {BYTES(""), KIND_UNKNOWN},
     };
-    folder_init(&folder);
+    folder = folder_new();
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         if (kind_of_bytes(row[i].bytes, row[i].size) != row[i].kind)
             fail_msg("row %zu", i);

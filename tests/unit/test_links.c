@@ -204,7 +204,7 @@ TEST(a_full_pool_drops)
 
 TEST(fates_depend_on_the_seed_and_not_on_other_lines)
 {
-    struct links *other;
+    OWNED(links_destroy) struct links *other;
     assert_int_equal(links_new(&other, 4, 7), 0);
     struct why why;
     told("line * * loss=50");
@@ -218,7 +218,6 @@ TEST(fates_depend_on_the_seed_and_not_on_other_lines)
         links_send(other, k, 0, 1, data, SIZE);
         assert_int_equal(arrivals(k), links_next(other, k) != NULL);
     }
-    links_destroy(&other);
 }
 
 TEST(bad_commands_are_refused_in_one_line)

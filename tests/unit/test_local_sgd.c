@@ -41,7 +41,7 @@ set_up(void **unused)
         x_of[data_shuffle(SEED, 0, i, TRAIN)] = sample[i][0];
         y_of[data_shuffle(SEED, 0, i, TRAIN)] = sample[i][1];
     }
-    folder_init(&folder);
+    folder = folder_new();
     npy_make_file(&folder, "x", &(struct npy_make){"<f4", 2, {TRAIN, 1}}, x_of);
     npy_make_file(&folder, "y", &(struct npy_make){"<f4", 1, {TRAIN}}, y_of);
     return 0;
@@ -162,7 +162,7 @@ TEST(two_shards_and_two_steps_by_hand)
         {{"train.clip_norm=4"}, 1, (double)NAN},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        struct line line;
+        OWNED(line_fini) struct line line;
         struct state_event event;
         line_init(&line, row[i].set);
         double first = line_round(&line, &event);
@@ -176,36 +176,33 @@ TEST(two_shards_and_two_steps_by_hand)
                      row[i].second);
         assert_int_equal(line.state.header->step, 4);
         assert_int_equal(line.state.header->epoch, 1);
-        line_fini(&line);
     }
 }
 
 /* With the loss summed where each shard was: ((1-3)^2 + (1+1)^2 + (3-1)^2 + (1-5)^2) / 4. */
 TEST(the_loss_is_that_of_each_step_where_it_was_made)
 {
-    struct line line;
+    OWNED(line_fini) struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){NULL});
     line_round(&line, &event);
     assert_true(event.loss == (4 + 4 + 4 + 16) / 4.0);
-    line_fini(&line);
 }
 
 /* The rate of a step is that of its own number, here 1/32 and then 2/32:
  * shard 0: 1.125 -> 0.8125, shard 1: 0.875 -> 1.6875. */
 TEST(schedules_count_local_steps)
 {
-    struct line line;
+    OWNED(line_fini) struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){"train.warmup=4", NULL});
     assert_true(line_round(&line, &event) == 1.25);
-    line_fini(&line);
 }
 
 /* An epoch of 4 steps in rounds of 3 is one of 3 and one of 1; a run of 2 steps is one of 2. */
 TEST(fewer_steps_at_the_end)
 {
-    struct line line;
+    OWNED(line_fini) struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){"train.local_steps=3", NULL});
     assert_int_equal(state_steps(&line.state), 3);
@@ -220,7 +217,6 @@ TEST(fewer_steps_at_the_end)
     line_round(&line, &event);
     assert_true(event.steps == 2 && event.samples == 4);
     assert_int_equal(line.state.header->phase, STATE_EVALUATE);
-    line_fini(&line);
 }
 
 static double
@@ -232,7 +228,7 @@ step_back(double w, uint32_t row)
 /* Of 3 samples the second step has one, and that is shard 1's: shard 0 stays where it is and counts for a third. */
 TEST(a_difference_weighs_what_its_samples_do)
 {
-    struct line line;
+    OWNED(line_fini) struct line line;
     struct state_event event;
     uint32_t row[3];
     line_init(&line, (const char *const[]){NULL});
@@ -245,13 +241,12 @@ TEST(a_difference_weighs_what_its_samples_do)
     double w = line_round(&line, &event);
     assert_true(event.samples == 3 && event.steps == 2);
     assert_true(fabs(w - (1 - zero / 3 - one * 2 / 3)) < 1e-6);
-    line_fini(&line);
 }
 
 /* Without numbers nothing moves, and all steps of the round are done. */
 TEST(a_round_without_numbers_is_skipped_whole)
 {
-    struct line line;
+    OWNED(line_fini) struct line line;
     struct state_event event;
     line_init(&line, (const char *const[]){NULL});
     line.state.params[0] = NAN;
@@ -259,7 +254,6 @@ TEST(a_round_without_numbers_is_skipped_whole)
     assert_true(event.skipped && event.steps == H);
     assert_int_equal(line.state.header->skipped, H);
     assert_int_equal(line.state.header->step, H);
-    line_fini(&line);
 }
 
 static void
@@ -274,7 +268,7 @@ keep_gradient(void *ctx, size_t first, const float *g, size_t n)
 static float
 local_sgd_alone(const struct nn_model *model, float w, unsigned shard, uint64_t step)
 {
-    struct nn_pass *pass;
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     struct nn_result result;
     assert_int_equal(nn_pass_new(&pass, model, 1, true), 0);
     for (uint64_t end = step + H; step < end; step++) {
@@ -291,7 +285,6 @@ local_sgd_alone(const struct nn_model *model, float w, unsigned shard, uint64_t 
         nn_gradient(model, 1, pass, &w, &context, &sink);
         w -= 0.125f * g;
     }
-    nn_pass_destroy(&pass);
     return w;
 }
 
@@ -335,7 +328,7 @@ TEST(the_filter_is_that_of_the_paper)
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         float p = 2, v = 0, *slot[OPTIM_SLOTS_MAX] = {&v};
         double W = 2, Wg = 2, delta = 0;
-        struct config *config;
+        OWNED(config_destroy) struct config *config;
         assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
         const char *const set[] = {"train.block_momentum=0.75", "train.block_rate=0.5",
                                    nesterov ? "train.block_nesterov=yes"
@@ -355,7 +348,6 @@ TEST(the_filter_is_that_of_the_paper)
             if (fabs((double)p - Wg) > 1e-5)
                 fail_msg("block %d: %.9f, expected %.9f", (int)t, (double)p, Wg);
         }
-        config_destroy(&config);
     }
 }
 
@@ -367,8 +359,8 @@ TEST(running_averages_walk_along)
     };
     const struct nn_shape input = {1, {1}};
     const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 5};
-    struct nn_model *model;
-    struct local_sgd walk;
+    OWNED(nn_model_destroy) struct nn_model *model;
+    OWNED(local_sgd_fini) struct local_sgd walk;
     /* weight, bias, mean, variance */
     const float from[] = {1, 0, 8, 16}, g[] = {6, 8, 4, 100};
     const float to[] = {1 - 0.5f * 3, -0.5f * 4, 8 - 1, 16 - 25};
@@ -384,6 +376,4 @@ TEST(running_averages_walk_along)
     local_sgd_end(&walk, from, 0.5f);
     for (int i = 0; i < 4; i++)
         assert_true(walk.gradient[i] == 0.5f * (from[i] - to[i]));
-    local_sgd_fini(&walk);
-    nn_model_destroy(&model);
 }

@@ -247,7 +247,7 @@ TEST(nothing_is_lost)
     static float left[SHARDS][N];
     static double given[N], summed[N], squares[8];
     struct rand rand = {8};
-    struct exact *exact = coded(false), *flush = coded(true);
+    OWNED(exact_destroy) struct exact *exact = coded(false), *flush = coded(true);
     int16_t exponent[8];
     assert_null(exact_matrix(flush, 0));
     assert_null(exact_matrix(exact, 1));
@@ -271,14 +271,12 @@ TEST(nothing_is_lost)
     double unit = (double)exact_unit(flush, exponent, 0);
     for (size_t i = 0; i < N; i++)
         assert_true(fabs(given[i] - summed[i]) < 0.05 + SHARDS * unit);
-    exact_destroy(&exact);
-    exact_destroy(&flush);
 }
 
 /* What does not fit is counted; one in 64 of a product may be outside. */
 TEST(a_unit_that_is_too_small_is_raised)
 {
-    struct exact *exact = coded(false);
+    OWNED(exact_destroy) struct exact *exact = coded(false);
     int16_t exponent[8];
     int32_t over[8] = {0};
     exact_first(exact, exponent);
@@ -288,7 +286,6 @@ TEST(a_unit_that_is_too_small_is_raised)
     assert_int_equal(exact_raise(exact, over, exponent), 1);
     for (size_t b = 0; b < exact_tensor_first(exact, 1); b++)
         assert_int_equal(exponent[b], EXACT_EXPONENT_FIRST + EXACT_RAISE_CODED);
-    exact_destroy(&exact);
 }
 
 TEST_OF_VARIANTS(every_instruction_set_gives_the_same_bits)

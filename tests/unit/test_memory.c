@@ -31,13 +31,10 @@ config_of(const char *const *set)
 static int
 plan(const char *const *set, struct memory *memory)
 {
-    struct config *config = config_of(set);
-    struct job job = {0};
+    OWNED(config_destroy) struct config *config = config_of(set);
+    OWNED(job_close) struct job job = {0};
     assert_int_equal(job_open(&job, config, &why), 0);
-    int rc = memory_plan(memory, config, &job, &why);
-    job_close(&job);
-    config_destroy(&config);
-    return rc;
+    return memory_plan(memory, config, &job, &why);
 }
 
 /* The plan of a job that is open, with another limit. */
@@ -46,10 +43,9 @@ plan_within(uint64_t mib, const struct job *job, struct memory *memory)
 {
     char limit[64];
     snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    OWNED(config_destroy)
     struct config *config = config_of((const char *[]){limit, "node.threads=2", NULL});
-    int rc = memory_plan(memory, config, job, &why);
-    config_destroy(&config);
-    return rc;
+    return memory_plan(memory, config, job, &why);
 }
 
 /* A MiB less each time, from no limit to what is refused: never more than allowed, and shards are computed one after
@@ -57,8 +53,8 @@ plan_within(uint64_t mib, const struct job *job, struct memory *memory)
 TEST(less_and_less_is_enough_until_it_is_refused)
 {
     char limit[64];
-    struct config *config = config_of((const char *[]){NULL});
-    struct job job = {0};
+    OWNED(config_destroy) struct config *config = config_of((const char *[]){NULL});
+    OWNED(job_close) struct job job = {0};
     struct memory last = {0}, memory;
     bool fewer = false, spilled = false;
     assert_int_equal(job_open(&job, config, &why), 0);
@@ -87,8 +83,6 @@ TEST(less_and_less_is_enough_until_it_is_refused)
     }
     assert_true(fewer && spilled && least > 0);
     assert_in_range(last.lanes, 1, 2);
-    job_close(&job);
-    config_destroy(&config);
 }
 
 /* A MiB less each time: whole, then whole and in a file, then in parts that fit, down to the smallest segment. */
@@ -96,12 +90,13 @@ TEST(what_does_not_fit_whole_is_held_in_parts)
 {
     char limit[64];
     struct memory memory, last = {.room = UINT64_MAX};
-    struct config *one = config_of((const char *[]){NULL});
-    struct job job = {0};
+    OWNED(config_destroy) struct config *one = config_of((const char *[]){NULL});
+    OWNED(job_close) struct job job = {0};
     assert_int_equal(job_open(&job, one, &why), 0);
     uint64_t mib = 400, parts = 0;
     for (int rc = 0; rc == 0; mib--) {
         snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+        OWNED(config_destroy)
         struct config *config = config_of(
             (const char *[]){limit, "mesh.stages=5", "mesh.peers=5", "node.threads=2", NULL});
         rc = memory_plan(&memory, config, &job, &why);
@@ -119,13 +114,10 @@ TEST(what_does_not_fit_whole_is_held_in_parts)
             assert_int_equal(memory.room, memory_segments(&memory, 31));
         }
         last = memory;
-        config_destroy(&config);
     }
     assert_true(parts > 10);
     assert_non_null(strstr(why.line, "the smallest part of the model that a node may hold"));
     assert_int_not_equal(plan_within(mib + 2, &job, &memory), 0);
-    job_close(&job);
-    config_destroy(&one);
 }
 
 TEST(without_a_mirror_a_part_is_held_from_the_beginning)
@@ -142,10 +134,11 @@ TEST(without_a_mirror_a_part_is_held_from_the_beginning)
 TEST(where_there_is_less_than_is_needed_a_part_is_held)
 {
     for (int mirror = 0; mirror < 2; mirror++) {
+        OWNED(config_destroy)
         struct config *config =
             config_of((const char *[]){"mesh.stages=5", "mesh.peers=5", "node.threads=1",
                                        mirror ? "mesh.mirror=yes" : "mesh.mirror=no", NULL});
-        struct job job = {0};
+        OWNED(job_close) struct job job = {0};
         struct memory planned, memory;
         assert_int_equal(job_open(&job, config, &why), 0);
         assert_int_equal(memory_plan(&planned, config, &job, &why), 0);
@@ -167,8 +160,6 @@ TEST(where_there_is_less_than_is_needed_a_part_is_held)
         assert_int_equal(memory_machine(&memory, config, &job, has, UINT32_MAX, &why), 0);
         assert_true(memory.part);
         assert_true(memory_part(&memory, 0) + memory.room <= has);
-        job_close(&job);
-        config_destroy(&config);
     }
 }
 
@@ -177,17 +168,16 @@ stages_within(uint64_t mib, const struct job *job)
 {
     char limit[64];
     snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    OWNED(config_destroy)
     struct config *config = config_of((const char *[]){limit, "mesh.stages=auto", NULL});
-    unsigned stages = memory_stages(config, job);
-    config_destroy(&config);
-    return stages;
+    return memory_stages(config, job);
 }
 
 /* One where all fits, then never fewer with less memory, and as many as there can be where nothing fits. */
 TEST(less_memory_takes_more_stages)
 {
-    struct config *config = config_of((const char *[]){NULL});
-    struct job job = {0};
+    OWNED(config_destroy) struct config *config = config_of((const char *[]){NULL});
+    OWNED(job_close) struct job job = {0};
     struct memory whole;
     assert_int_equal(job_open(&job, config, &why), 0);
     assert_int_equal(plan_within(0, &job, &whole), 0);
@@ -207,8 +197,6 @@ TEST(less_memory_takes_more_stages)
     uint64_t items = (uint64_t)4 * 12 * 200 * 500 * sizeof(int32_t);
     assert_true(staged.stage > items);
     assert_true(memory_total(&staged) >= memory_total(&whole) + staged.stage);
-    job_close(&job);
-    config_destroy(&config);
 }
 
 TEST(recomputing_takes_less)
@@ -282,9 +270,8 @@ TEST(servers_that_do_not_wait_hold_what_is_pushed_and_read)
 
 TEST(a_file_gives_zeros_that_can_be_written)
 {
-    struct folder folder;
-    struct spill spill;
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
+    OWNED(spill_close) struct spill spill;
     int rc = spill_open(&spill, folder_path(&folder, "not/yet/there"), 3 << 20, &why);
     if (rc == -EINVAL) /* the folder for scratch files lies in memory */
         skip();
@@ -297,9 +284,6 @@ TEST(a_file_gives_zeros_that_can_be_written)
     memset(a, 1, (1 << 20) + 1);
     memset(b, 2, 1 << 20);
     assert_int_equal(a[1 << 20], 1);
-    spill_close(&spill);
-    spill_close(&spill);
-    folder_fini(&folder);
 }
 
 TEST(a_file_without_a_place_is_refused)
@@ -352,8 +336,9 @@ begins_with_what_it_holds(const char *from)
 {
     char set[DISK_PATH_MAX + 32];
     snprintf(set, sizeof set, "model.from=%s", from ? from : "");
+    OWNED(config_destroy)
     struct config *config = config_of((const char *[]){from ? set : NULL, NULL});
-    struct job job = {0};
+    OWNED(job_close) struct job job = {0};
     struct state state[2];
     assert_int_equal(job_open(&job, config, &why), 0);
     assert_int_equal(job_start(&job, config, &why), 0);
@@ -376,28 +361,21 @@ begins_with_what_it_holds(const char *from)
     assert_true(!from || state[0].params[7] == 7);
     for (size_t i = 0; i < 2; i++)
         state_fini(&state[i]);
-    job_close(&job);
-    config_destroy(&config);
 }
 
 /* Of a file no more is read than that. */
 TEST(a_state_begins_with_what_it_holds)
 {
-    struct folder folder;
-    struct config *config = config_of((const char *[]){NULL});
-    struct job job = {0};
-    folder_init(&folder);
+    OWNED(folder_fini) struct folder folder = folder_new();
+    OWNED(config_destroy) struct config *config = config_of((const char *[]){NULL});
+    OWNED(job_close) struct job job = {0};
     assert_int_equal(job_open(&job, config, &why), 0);
     size_t count = nn_param_count(job.model);
-    float *params = malloc(count * sizeof *params);
+    OWNED(memory_free) float *params = malloc(count * sizeof *params);
     for (size_t i = 0; i < count; i++)
         params[i] = (float)i;
     const char *path = folder_path(&folder, "model.safetensors");
     assert_int_equal(safetensors_write(path, job.model, params, NULL, &why), 0);
     begins_with_what_it_holds(NULL);
     begins_with_what_it_holds(path);
-    free(params);
-    job_close(&job);
-    config_destroy(&config);
-    folder_fini(&folder);
 }

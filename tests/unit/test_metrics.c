@@ -168,7 +168,7 @@ TEST(each_step_is_an_object_of_its_own)
 /* Made by others while this node caught up. */
 TEST(a_step_that_was_followed_says_so)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
     struct verify_line said;
     step.followed = true;
@@ -189,12 +189,11 @@ TEST(a_step_that_was_followed_says_so)
     assert_non_null(strstr(why.line, "plan is missing"));
     free(text);
     json_decref(object);
-    metrics_destroy(&metrics);
 }
 
 TEST(what_is_not_a_number_is_null)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
     step.loss = (double)NAN;
     step.accuracy = -1;
@@ -210,12 +209,11 @@ TEST(what_is_not_a_number_is_null)
     assert_true(isfinite(number(second, "samples_per_s")));
     json_decref(first);
     json_decref(second);
-    metrics_destroy(&metrics);
 }
 
 TEST(an_evaluation_joins_the_line_of_its_step)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
     metrics_step(metrics, &step);
     step.evaluated = true;
@@ -236,7 +234,6 @@ TEST(an_evaluation_joins_the_line_of_its_step)
     assert_null(line(2));
     json_decref(first);
     json_decref(second);
-    metrics_destroy(&metrics);
 }
 
 /* Has the only event file these bytes? It goes. */
@@ -302,7 +299,7 @@ TEST(curves_keep_the_step_from_which_a_run_goes_on)
 TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first)
 {
     static const double loss[] = {0.123456789012, 0.25}, accuracy[] = {0.987654321012, 1};
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(1);
     metrics_step(metrics, &step);
     step.evaluated = true;
@@ -317,14 +314,13 @@ TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first)
     assert_true(number(only, "test_accuracy") == 1);
     assert_null(line(1));
     json_decref(only);
-    metrics_destroy(&metrics);
 }
 
 /* As in gossip: at the end of the last epoch but one, known late; then of the mean of all. */
 TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
 {
     static const char *const of[] = {"epoch 3", "mean model"};
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(80);
     metrics_step(metrics, &step);
     step.evaluated = true;
@@ -344,12 +340,11 @@ TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
         json_decref(object);
     }
     assert_null(line(2));
-    metrics_destroy(&metrics);
 }
 
 TEST(lines_of_steps_that_are_done_again_go)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     for (uint64_t k = 1; k <= 9; k++) {
         struct metrics_step step = step_of(k);
         metrics_step(metrics, &step);
@@ -366,12 +361,11 @@ TEST(lines_of_steps_that_are_done_again_go)
     assert_null(line(4));
     metrics_withdraw_from(metrics, 0);
     assert_null(line(0));
-    metrics_destroy(&metrics);
 }
 
 TEST(an_evaluation_alone_is_a_line)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_step step = step_of(5);
     step.evaluated = true;
     step.samples = 0;
@@ -383,7 +377,6 @@ TEST(an_evaluation_alone_is_a_line)
     assert_true(number(object, "test_loss") == 0.25);
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));
     json_decref(object);
-    metrics_destroy(&metrics);
 }
 
 static void
@@ -399,7 +392,7 @@ append(const char *text)
 TEST(the_longest_line_goes_like_any_other)
 {
     char text[VERIFY_LINE_MAX + 2];
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     for (uint64_t k = 1; k <= 3; k++) {
         struct metrics_step step = step_of(k);
         metrics_step(metrics, &step);
@@ -417,7 +410,6 @@ TEST(the_longest_line_goes_like_any_other)
     assert_int_equal(number(object, "step"), 2);
     json_decref(object);
     assert_null(line(2));
-    metrics_destroy(&metrics);
 }
 
 TEST(a_resumed_run_continues_behind_the_last_whole_line)
@@ -463,7 +455,7 @@ TEST(a_new_run_replaces_an_old_one_with_its_first_step)
     FILE *file = fopen(path_of("result.json"), "w");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     metrics_destroy(&metrics);
     json_t *object = line(0);
     assert_non_null(object); /* it came to nothing: all is as before */
@@ -477,7 +469,6 @@ TEST(a_new_run_replaces_an_old_one_with_its_first_step)
     json_decref(object);
     assert_null(line(1));
     assert_int_equal(access(path_of("result.json"), F_OK), -1);
-    metrics_destroy(&metrics);
 }
 
 /* Steps 1, 2 and 3; then another start does step 2 again. */
@@ -554,10 +545,9 @@ TEST(two_runs_do_not_share_a_folder)
 
 TEST(folders_are_made_with_their_parents)
 {
-    struct metrics *metrics;
+    OWNED(metrics_destroy) struct metrics *metrics;
     assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
     assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
-    metrics_destroy(&metrics);
 }
 
 TEST(a_folder_that_cannot_be_is_named)
@@ -608,7 +598,7 @@ TEST(a_full_disk_costs_lines_but_not_the_run)
 
 TEST(an_alarm_stands_in_every_line_until_it_ends)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     for (uint64_t i = 1; i <= 4; i++) {
         struct metrics_step step = step_of(i);
         if (i == 2)
@@ -626,7 +616,6 @@ TEST(an_alarm_stands_in_every_line_until_it_ends)
             assert_string_equal(alarm, "NO CHECKPOINT since step 1");
         json_decref(object);
     }
-    metrics_destroy(&metrics);
 }
 
 /* The lock of one process tells another who holds it. */
@@ -731,13 +720,12 @@ TEST(results_are_read_back_for_comparison)
 
 TEST(a_result_that_cannot_be_written_is_an_error)
 {
-    struct metrics *metrics = open_metrics(false);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
     assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
     assert_true(metrics_result(metrics, &result, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
     assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
-    metrics_destroy(&metrics);
 }
 
 static off_t

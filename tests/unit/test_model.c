@@ -10,7 +10,7 @@ static const struct nn_shape image = {3, {1, 28, 28}}, flat = {1, {20}};
 
 TEST(shapes_names_and_offsets_follow_the_list)
 {
-    struct nn_model *model = open_digits();
+    OWNED(nn_model_destroy) struct nn_model *model = open_digits();
     static const struct {
         const char *name;
         size_t first, count, fan_in, fan_out;
@@ -41,7 +41,6 @@ TEST(shapes_names_and_offsets_follow_the_list)
     assert_true(nn_layer_train_flops(model, 7) == 3 * nn_layer_flops(model, 7));
     nn_model_destroy(&model);
     assert_null(model);
-    nn_model_destroy(&model);
 }
 
 struct wrong {
@@ -236,12 +235,12 @@ TEST(initial_parameters_have_the_promised_spread)
                                            {.kind = NN_TANH},
                                            {.kind = NN_DENSE, .units = 2, .init = NN_INIT_ZERO}};
     const double variance[] = {2.0 / 400, 0, 2.0 / 500, 0, 0, 0};
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     assert_int_equal(
         nn_model_new(&model, &(struct nn_shape){1, {400}}, layers, 5, NN_CROSS_ENTROPY, &why), 0);
     size_t bytes = nn_param_count(model) * sizeof(float);
-    float *params = malloc(bytes), *again = malloc(bytes);
+    OWNED(memory_free) float *params = malloc(bytes), *again = malloc(bytes);
     nn_init_params(model, 42, params);
     nn_init_params(model, 42, again);
     assert_memory_equal(params, again, bytes);
@@ -259,7 +258,4 @@ TEST(initial_parameters_have_the_promised_spread)
         assert_true(fabs(sum / n) <= 5 * sqrt(v / n));
         assert_true(fabs(squares / n - v) <= 5 * v * sqrt(2 / n));
     }
-    free(params);
-    free(again);
-    nn_model_destroy(&model);
 }

@@ -19,7 +19,7 @@ static int
 make(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     return 0;
 }
 
@@ -47,13 +47,12 @@ round_trip(const char *text, struct job *job, struct model_note *note)
     assert_int_equal(config_check(config, &why), 0);
     assert_int_equal(job_open(job, config, &why), 0);
     size_t count = nn_param_count(job->model);
-    float *weights = calloc(count, sizeof *weights);
+    OWNED(memory_free) float *weights = calloc(count, sizeof *weights);
     assert_non_null(weights);
     struct model_file file = model_file_of(&header, true, weights, count);
     assert_int_equal(model_file_write(path, config, job, &file, weights, &why), 0);
     assert_int_equal(model_note_read(note, path, &why), 0);
     assert_string_equal(note->config, config->text);
-    free(weights);
     return config;
 }
 
@@ -378,7 +377,7 @@ repeat(const char *head, const char *part, size_t count, const char *tail)
 /* A list of millions of numbers takes 20 times as much memory as its text. */
 TEST(huge_lists_are_refused_before_they_take_memory)
 {
-    char *text = repeat("{\"x\":[0", ",0", 7000000, "]}");
+    OWNED(memory_free) char *text = repeat("{\"x\":[0", ",0", 7000000, "]}");
     assert_int_equal(read_header(text), -EBADMSG);
     assert_non_null(strstr(why.line, "expected at most"));
     free(text);
@@ -392,7 +391,6 @@ TEST(huge_lists_are_refused_before_they_take_memory)
     free(text);
     text = repeat("{\"__metadata__\":{\"input\":\"", "[", 100000, "\"}}");
     assert_int_equal(read_header(text), -EBADMSG);
-    free(text);
 }
 
 /* The job with another list of layers is refused in a line; NULL: it is taken. */
@@ -400,16 +398,14 @@ static void
 with_layers(const char *layers, const char *expected)
 {
     char text[256];
-    struct config *config;
-    struct model_note note;
+    OWNED(config_destroy) struct config *config;
+    OWNED(model_note_fini) struct model_note note;
     const char *path = folder_path(&folder, "model.safetensors");
     snprintf(text, sizeof text, "data: {source: csv, file: u.csv}\nmodel: %s\n", layers);
     assert_int_equal(config_parse(&config, "test", text, strlen(text), &why), 0);
     int rc = model_note_of(&note, config, path, &why);
     if (expected ? rc != -EINVAL || !strstr(why.line, expected) : rc != 0)
         fail_msg("%s: %d, %s", layers, rc, rc ? why.line : "taken");
-    model_note_fini(&note);
-    config_destroy(&config);
 }
 
 TEST(a_job_with_other_layers_is_refused)

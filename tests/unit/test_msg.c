@@ -65,16 +65,14 @@ pack(msgpack_sbuffer *buffer, const char *form, va_list args)
 static int
 decode(const char *form, ...)
 {
-    msgpack_sbuffer buffer;
+    OWNED(msgpack_sbuffer_destroy) msgpack_sbuffer buffer;
     msgpack_sbuffer_init(&buffer);
     va_list args;
     va_start(args, form);
     pack(&buffer, form, args);
     va_end(args);
     why.line[0] = 0;
-    int rc = proto_decode(&got, endpoints, (const uint8_t *)buffer.data, buffer.size, &why);
-    msgpack_sbuffer_destroy(&buffer);
-    return rc;
+    return proto_decode(&got, endpoints, (const uint8_t *)buffer.data, buffer.size, &why);
 }
 
 static int
@@ -100,7 +98,7 @@ TEST(samples_are_what_msgpack_says_they_are)
         messages_make(&sample, type, MESSAGES_LARGE, &rand);
         uint8_t frame[PROTO_FRAME_MAX];
         size_t size = proto_encode(&sample.msg, frame), end = 0;
-        msgpack_unpacked result;
+        OWNED(msgpack_unpacked_destroy) msgpack_unpacked result;
         msgpack_unpacked_init(&result);
         assert_int_equal(msgpack_unpack_next(&result, (const char *)frame, size, &end),
                          MSGPACK_UNPACK_SUCCESS);
@@ -108,7 +106,6 @@ TEST(samples_are_what_msgpack_says_they_are)
         assert_int_equal(result.data.type, MSGPACK_OBJECT_ARRAY);
         assert_int_equal(result.data.via.array.ptr[0].via.u64, PROTO_VERSION);
         assert_int_equal(result.data.via.array.ptr[1].via.u64, type);
-        msgpack_unpacked_destroy(&result);
     }
 }
 

@@ -52,7 +52,7 @@ by_definition(const float *v, const float *d, bool centred, double *y, double *d
 TEST(every_vector_is_normalised)
 {
     for (int centred = 0; centred < 2; centred++) {
-        struct one_layer one;
+        OWNED(one_layer_close) struct one_layer one;
         const struct nn_layer_spec spec = {.kind = centred ? NN_LAYERNORM : NN_RMSNORM,
                                            .epsilon = 1e-3f};
         float y[COUNT], dx[COUNT];
@@ -74,7 +74,6 @@ TEST(every_vector_is_normalised)
             if (centred)
                 near(one.grad[C + i], edb[i]);
         }
-        one_layer_close(&one);
     }
 }
 
@@ -100,7 +99,7 @@ TEST_OF_VARIANTS(every_variant_gives_the_same_bits)
 
 TEST(weights_begin_as_ones)
 {
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
     const struct nn_layer_spec layers[] = {{.kind = NN_LAYERNORM, .epsilon = 1e-5f},
                                            {.kind = NN_DENSE, .units = 2}};
@@ -113,7 +112,6 @@ TEST(weights_begin_as_ones)
     nn_init_params(model, 1, at);
     for (size_t i = 0; i < 6; i++)
         assert_true(at[i] == (i < 3 ? 1 : 0));
-    nn_model_destroy(&model);
 }
 
 TEST(an_epsilon_that_is_none_is_refused)

@@ -206,7 +206,7 @@ static int
 setup(void **state)
 {
     static struct fixture f;
-    folder_init(&f.folder);
+    f.folder = folder_new();
     snprintf(f.path, sizeof f.path, "%s", folder_path(&f.folder, "a.npy"));
     *state = &f;
     return 0;
@@ -282,7 +282,7 @@ TEST_WITH(columns_are_read_in_order, setup, teardown)
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         value[i] = (double)i * 1e9;
     npy_make_file(&f->folder, "a.npy", &(struct npy_make){">i8", 2, {ROWS, WIDTH}}, value);
-    struct npy *array = open_array(f);
+    OWNED(npy_close) struct npy *array = open_array(f);
     struct column c = {value, WIDTH, WIDTH - 1, 0};
     assert_int_equal(npy_column(array, WIDTH - 1, same, &c, &why), -ECANCELED);
     assert_int_equal(c.rows, 3001);
@@ -292,7 +292,6 @@ TEST_WITH(columns_are_read_in_order, setup, teardown)
     c = (struct column){value, WIDTH, 0, 0};
     assert_int_equal(npy_column(array, 0, same, &c, &why), 0);
     assert_int_equal(c.rows, 2000);
-    npy_close(&array);
 }
 
 TEST_WITH(numbers_that_are_not_finite_floats_are_named, setup, teardown)
@@ -318,10 +317,8 @@ static uint64_t
 hash_of(const struct fixture *f, const struct npy_make *make, const double *value)
 {
     npy_make_file(&f->folder, "a.npy", make, value);
-    struct npy *array = open_array(f);
-    uint64_t hash = npy_hash(array);
-    npy_close(&array);
-    return hash;
+    OWNED(npy_close) struct npy *array = open_array(f);
+    return npy_hash(array);
 }
 
 TEST_WITH(the_hash_is_that_of_type_shape_and_contents, setup, teardown)
@@ -365,7 +362,7 @@ TEST_WITH(a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_othe
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         value[i] = (double)(i % 251);
     npy_make_file(&f->folder, "a.npy", &(struct npy_make){"<f4", 2, {ROWS, WIDTH}}, value);
-    struct npy *array = open_array(f);
+    OWNED(npy_close) struct npy *array = open_array(f);
     assert_int_equal(stat(f->path, &st), 0);
     overwrite(f->path, st.st_size - 1, 0x55);
     assert_int_equal(npy_row(array, 9, 0, WIDTH, row, &why), -EBADMSG);
@@ -387,16 +384,14 @@ TEST_WITH(a_file_that_changes_shrinks_or_is_replaced_gives_errors_and_never_othe
         for (size_t i = 0; i < WIDTH; i++)
             assert_true(row[i] == (float)value[r * WIDTH + i]);
     }
-    npy_close(&array);
 }
 
 static int
 open_path(const char *path)
 {
-    struct npy *array;
+    OWNED(npy_close) struct npy *array;
     int rc = npy_open(&array, path, &why);
     assert_true((array != NULL) == (rc == 0));
-    npy_close(&array);
     return rc;
 }
 
@@ -422,12 +417,11 @@ TEST_WITH(what_is_not_a_regular_file_is_refused_at_once, setup, teardown)
 TEST(a_sparse_tebibyte_is_refused)
 {
     uint8_t head[256];
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct npy *array;
     uint64_t tebibyte = UINT64_C(1) << 40;
     const char *text = "{'descr': '|u1', 'fortran_order': False, 'shape': (1073741824, 1024)}\n";
     size_t size = npy_make_text(head, 1, text);
-    folder_init(&folder);
     folder_write(&folder, "big.npy", head, size);
     if (truncate(folder_path(&folder, "big.npy"), (off_t)(tebibyte + size)) != 0) {
         folder_fini(&folder);
@@ -437,5 +431,4 @@ TEST(a_sparse_tebibyte_is_refused)
     assert_int_equal(npy_open(&array, folder_path(&folder, "big.npy"), &why), -EFBIG);
     assert_null(array);
     assert_non_null(strstr(why.line, "of which"));
-    folder_fini(&folder);
 }

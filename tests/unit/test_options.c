@@ -70,18 +70,17 @@ TEST(wrong_command_lines_are_named)
         {"--set=\033= --\033[1m", "unknown option --\\x1b[1m"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct options options;
+        OWNED(options_fini) struct options options;
         struct why why;
         assert_int_equal(parse(&options, bad[i][0], &why), -EINVAL);
         if (!strstr(why.line, bad[i][1]))
             fail_msg("%s: '%s' does not say '%s'", bad[i][0], why.line, bad[i][1]);
-        options_fini(&options);
     }
 }
 
 TEST(options_and_arguments_mix_in_any_order)
 {
-    struct options options;
+    OWNED(options_fini) struct options options;
     struct why why;
     assert_int_equal(
         parse(&options, "--seed 7 local -n3 --set=a.b=c=d --resume job.yaml --quiet", &why), 0);
@@ -94,51 +93,46 @@ TEST(options_and_arguments_mix_in_any_order)
     assert_string_equal(options.set[0].assignment, "run.seed=7");
     assert_string_equal(options.set[1].assignment, "a.b=c=d");
     assert_string_equal(options.set[2].assignment, "node.quiet=yes");
-    options_fini(&options);
-    options_fini(&options);
 }
 
 TEST(two_dashes_end_the_options)
 {
-    struct options options;
+    OWNED(options_fini) struct options options;
     struct why why;
     assert_int_equal(parse(&options, "--quiet -- --help -n", &why), 0);
     assert_false(options.help);
     assert_int_equal(options.arg_count, 2);
     assert_string_equal(options.args[0], "--help");
-    options_fini(&options);
 }
 
 TEST(help_wins_over_what_follows)
 {
-    struct options options;
+    OWNED(options_fini) struct options options;
     struct why why;
     assert_int_equal(parse(&options, "missing.yaml --help --nonsense", &why), 0);
     assert_true(options.help);
     options_fini(&options);
     assert_int_equal(parse(&options, "--version --nonsense", &why), 0);
     assert_true(options.version);
-    options_fini(&options);
 }
 
 TEST(too_many_options_are_refused)
 {
     static char word[] = "--quiet", name[] = "meshnode";
     static char *argv[OPTIONS_SETS_MAX + 3] = {name};
-    struct options options;
+    OWNED(options_fini) struct options options;
     struct why why = {""};
     for (int i = 1; i <= OPTIONS_SETS_MAX + 1; i++)
         argv[i] = word;
     assert_int_equal(options_parse(&options, OPTIONS_SETS_MAX + 2, argv, &why), -EINVAL);
     assert_non_null(strstr(why.line, "more than 256 options"));
-    options_fini(&options);
 }
 
 TEST(later_options_win_and_lists_grow)
 {
     static const char job[] = "model: [dense: 10]";
     struct options options;
-    struct config *config;
+    OWNED(config_destroy) struct config *config;
     struct why why;
     assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     assert_int_equal(parse(&options,
@@ -149,7 +143,6 @@ TEST(later_options_win_and_lists_grow)
     assert_int_equal(config->threads, 4);
     assert_int_equal(config->mesh.seed_count, 2);
     options_fini(&options);
-    config_destroy(&config);
 }
 
 TEST(a_wrong_value_names_the_option)
@@ -165,16 +158,14 @@ TEST(a_wrong_value_names_the_option)
         {"--seed _", "--seed: run.seed = \"\""},
     };
     static const char job[] = "model: [dense: 10]";
-    struct config *config;
+    OWNED(config_destroy) struct config *config;
     struct why why;
     assert_int_equal(config_parse(&config, "job", job, strlen(job), &why), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct options options;
+        OWNED(options_fini) struct options options;
         assert_int_equal(parse(&options, bad[i][0], &why), 0);
         assert_int_equal(options_apply(&options, config, &why), -EINVAL);
         if (!strstr(why.line, bad[i][1]))
             fail_msg("%s: '%s' does not say '%s'", bad[i][0], why.line, bad[i][1]);
-        options_fini(&options);
     }
-    config_destroy(&config);
 }

@@ -221,13 +221,12 @@ rice_comes_back(struct rice *rice, const uint16_t *at)
 {
     rice->words = rice_words(rice, at);
     size_t size = rice->words * sizeof(uint32_t);
-    uint8_t *bytes = malloc(size);
+    OWNED(memory_free) uint8_t *bytes = malloc(size);
     assert_non_null(bytes);
     rice_write(rice, bytes, x, at);
     memset(y, 0xee, sizeof y);
     if (!rice_read(rice, bytes, y) || memcmp(x, y, RICE_BLOCK * sizeof *x) != 0)
         fail_msg("gap %u, value %u: elements at %u and %u", rice->gap, rice->value, at[0], at[1]);
-    free(bytes);
 }
 
 /* Of a code as long as is read at once, and of longer ones, no bit is cut off, wherever they begin: of the size of an
@@ -272,14 +271,13 @@ TEST(any_bytes_are_read_or_refused)
                             .count = (unsigned)rand_below(&rand, 80),
                             .words = (unsigned)rand_below(&rand, 40)};
         size_t size = rice.words * sizeof(uint32_t);
-        uint8_t *bytes = malloc(size + 1); /* exactly as long as it says */
+        OWNED(memory_free) uint8_t *bytes = malloc(size + 1); /* exactly as long as it says */
         assert_non_null(bytes);
         for (size_t k = 0; k < size; k++)
             bytes[k] = (uint8_t)(rand_u64(&rand) & rand_u64(&rand) & rand_u64(&rand));
         memset(y, 0xee, sizeof y);
         rice_read(&rice, bytes, y);
         assert_true((uint32_t)y[PACKED_BLOCK - 1] != 0xeeeeeeee);
-        free(bytes);
     }
 }
 

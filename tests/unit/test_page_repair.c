@@ -47,7 +47,7 @@ asked(const struct lone *lone, const unsigned *ids, size_t count)
 TEST(one_peer_is_asked_and_its_page_handed_over)
 {
     const unsigned ids[] = {6, 7, 8};
-    struct lone *lone = before_the_first_round(ids, 3);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 3);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
     unsigned who = asked(lone, ids, 3);
     assert_int_equal(__builtin_popcount(who), 1);
@@ -66,13 +66,12 @@ TEST(one_peer_is_asked_and_its_page_handed_over)
     assert_int_equal(lone->page.round, ROUND);
     assert_int_equal(lone->page_body[3], 42);
     send_page(lone, id, ROUND, NUMBER, 9); /* the contract of lone: once */
-    lone_destroy(&lone);
 }
 
 TEST(whoever_has_it_not_is_followed_by_the_next)
 {
     const unsigned ids[] = {6, 7, 8};
-    struct lone *lone = before_the_first_round(ids, 3);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 3);
     core_want(lone->core, lone->now, STEP, ROUND, NUMBER);
     unsigned before = 0;
     for (unsigned k = 0; k < 3; k++) {
@@ -91,13 +90,12 @@ TEST(whoever_has_it_not_is_followed_by_the_next)
     assert_true(lone->page_came);
     assert_int_equal(lone->page_size, 0);
     assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), 1);
-    lone_destroy(&lone);
 }
 
 TEST(silence_death_and_late_arrival_are_borne)
 {
     const unsigned ids[] = {6, 7};
-    struct lone *lone = before_the_first_round(ids, 1);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 1);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
     assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), 1);
     lone_run_with(lone, PAGE_REPAIR_ASK_US / 1000 - 100, ids, 1, 0, false);
@@ -118,24 +116,22 @@ TEST(silence_death_and_late_arrival_are_borne)
     core_want(lone->core, lone->now, STEP, 0,
               NUMBER); /* nobody is told that all were asked before */
     assert_int_equal(lone_sent_count(lone, 6, PROTO_WANT), before + 1);
-    lone_destroy(&lone);
 }
 
 TEST(alone_the_answer_is_no_after_a_while)
 {
-    struct lone *lone = before_the_first_round(NULL, 0);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(NULL, 0);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
     assert_false(lone->page_came);
     lone_run(lone, PAGE_REPAIR_REST_US / 1000 + 20);
     assert_true(lone->page_came);
     assert_int_equal(lone->page_size, 0);
-    lone_destroy(&lone);
 }
 
 TEST(others_are_answered_one_at_a_time)
 {
     const unsigned ids[] = {6, 7};
-    struct lone *lone = before_the_first_round(ids, 2);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 2);
     want_page(lone, 6, 1);
     assert_true(lone->page_wanted);
     assert_int_equal(lone->page.step, STEP);
@@ -158,13 +154,12 @@ TEST(others_are_answered_one_at_a_time)
     assert_int_equal(sent->body_size, 0);
     assert_int_equal(sent->msg.page.round, 0);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_PAGE), 1);
-    lone_destroy(&lone);
 }
 
 TEST(one_that_left_is_not_answered)
 {
     const unsigned ids[] = {6, 7};
-    struct lone *lone = before_the_first_round(ids, 2);
+    OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 2);
     want_page(lone, 6, 1);
     want_page(lone, 7, 2);
     lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
@@ -173,5 +168,4 @@ TEST(one_that_left_is_not_answered)
     core_on_page(lone->core, lone->now, ROUND, body, 9);
     assert_int_equal(lone_sent_count(lone, 6, PROTO_PAGE), 0);
     assert_false(lone->page_wanted);
-    lone_destroy(&lone);
 }

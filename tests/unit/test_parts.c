@@ -97,7 +97,7 @@ static void
 node_has(struct node *node, uint64_t segments, bool saved)
 {
     struct run *run = &node->run;
-    float *first = malloc(run->state.param_count * sizeof *first);
+    OWNED(memory_free) float *first = malloc(run->state.param_count * sizeof *first);
     assert_int_equal(stages_mesh_held(&node->mesh, &run->state), segments);
     assert_int_equal(stages_mesh_held(&node->mesh, &run->next), segments);
     assert_int_equal(run->state.header->step, saved ? STEP : 0);
@@ -108,13 +108,12 @@ node_has(struct node *node, uint64_t segments, bool saved)
         for (size_t k = range->first; k < range->end; k++)
             assert_true(run->state.params[k] == (!held ? 0 : saved ? (float)k : first[k]));
     }
-    free(first);
 }
 
 TEST(the_mesh_says_what_is_held_where_not_all_fits)
 {
     struct node node;
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&node, false);
     assert_true(parts_known(&node.run, &node.mesh));
     node_has(&node, ALL, false);
@@ -135,7 +134,7 @@ TEST(a_node_holds_what_its_checkpoint_has)
 {
     struct node node;
     struct checkpoint_found found;
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&node, true);
     assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
     node_save(&node);
@@ -161,7 +160,7 @@ TEST(a_node_holds_what_its_checkpoint_has)
 TEST(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which)
 {
     struct node node;
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&node, false);
     node_save(&node);
     node_fini(&node);
@@ -182,7 +181,7 @@ TEST(a_checkpoint_of_other_cuts_is_of_no_part)
 {
     struct node node;
     for (int late = 0; late < 2; late++) {
-        folder_init(&folder);
+        folder = folder_new();
         node_init(&node, true);
         struct run *run = &node.run;
         const struct state_range *segment = node.mesh.segments.stage;
@@ -210,7 +209,7 @@ TEST(more_segments_of_the_present_state_are_held_beside_the_others)
     struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX], hash;
     struct checkpoint_found found;
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&other, false);
     node_save(&other);
     hash = state_rehash(&other.run.state, other.run.pool);
@@ -243,7 +242,7 @@ TEST(a_node_that_goes_back_holds_what_it_had)
 {
     struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX];
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&other, false);
     node_init(&node, true);
     assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
@@ -270,7 +269,7 @@ TEST(one_member_speaks_for_each_stage)
 {
     struct node node;
     unsigned several = 0;
-    folder_init(&folder);
+    folder = folder_new();
     node_init(&node, false);
     for (unsigned nodes = 1; nodes <= 12; nodes++)
         for (unsigned k = 1; k <= 4; k++) {

@@ -27,8 +27,8 @@ sink_count(void *ctx, size_t first, const float *g, size_t n)
 
 TEST(a_step_allocates_nothing_and_covers_every_parameter)
 {
-    struct nn_model *model = open_digits();
-    struct nn_pass *pass;
+    OWNED(nn_model_destroy) struct nn_model *model = open_digits();
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     const struct nn_context context = {.seed = 1, .training = true};
     float *params = calloc(nn_param_count(model), sizeof *params);
     assert_int_equal(nn_pass_new(&pass, model, 3, true), 0);
@@ -54,18 +54,16 @@ TEST(a_step_allocates_nothing_and_covers_every_parameter)
     free(params);
     nn_pass_destroy(&pass);
     assert_null(pass);
-    nn_pass_destroy(&pass);
-    nn_model_destroy(&model);
 }
 
 TEST(evaluation_gives_the_same_outputs_in_less_memory)
 {
-    struct nn_model *model = open_digits();
+    OWNED(nn_model_destroy) struct nn_model *model = open_digits();
     const struct nn_context context = {.seed = 1};
     float *params = calloc(nn_param_count(model), sizeof *params), first[50];
     nn_init_params(model, 1, params);
     for (int training = 0; training < 2; training++) {
-        struct nn_pass *pass;
+        OWNED(nn_pass_destroy) struct nn_pass *pass;
         assert_int_equal(nn_pass_new(&pass, model, 5, training), 0);
         struct nn_batch *batch = nn_pass_batch(pass);
         batch->rows = 5;
@@ -76,7 +74,6 @@ TEST(evaluation_gives_the_same_outputs_in_less_memory)
         if (training)
             assert_memory_equal(nn_pass_output(pass), first, sizeof first);
         memcpy(first, nn_pass_output(pass), sizeof first);
-        nn_pass_destroy(&pass);
     }
     assert_true(nn_pass_bytes(model, 5, false) < nn_pass_bytes(model, 5, true));
     assert_true(nn_pass_bytes(model, SIZE_MAX / 8, true) == SIZE_MAX);
@@ -84,5 +81,4 @@ TEST(evaluation_gives_the_same_outputs_in_less_memory)
     assert_int_equal(nn_pass_new(&pass, model, SIZE_MAX / 8, true), -ENOMEM);
     assert_null(pass);
     free(params);
-    nn_model_destroy(&model);
 }

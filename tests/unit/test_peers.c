@@ -33,7 +33,7 @@ found(struct lone *lone, unsigned id, bool seed)
 
 TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
     lone_up(lone, 7);
@@ -43,12 +43,11 @@ TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
     assert_int_equal(peers_heard_of(lone), 1);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 1);
     assert_non_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
-    lone_destroy(&lone);
 }
 
 TEST(a_hello_from_nowhere_is_answered_over_a_link_of_ours)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_hello(lone, 7, false);
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.answers, 907);
@@ -60,13 +59,12 @@ TEST(a_hello_from_nowhere_is_answered_over_a_link_of_ours)
     assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 2);
     assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.asks, 0);
     assert_int_equal(peers_heard_of(lone), 1);
-    lone_destroy(&lone);
 }
 
 /* A container that took the address of another one, which comes back with a new address. */
 TEST(a_link_that_leads_to_another_node_is_not_taken_for_its)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint former = {"10.0.0.9", 20009};
     core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
     lone_up(lone, 9); /* there is somebody, who does not answer for node 7 */
@@ -86,7 +84,6 @@ TEST(a_link_that_leads_to_another_node_is_not_taken_for_its)
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 joined, 2 nodes"), 1);
     assert_non_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
     assert_null(lone_sent(lone, 9, PROTO_HEARTBEAT));
-    lone_destroy(&lone);
 }
 
 /* It was started again before the answer came. */
@@ -94,6 +91,7 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
 {
     uint32_t before = 0;
     for (uint64_t incarnation = 1; incarnation <= 2; incarnation++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .incarnation = incarnation});
         struct proto_endpoint at = endpoint(7);
         core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
@@ -105,14 +103,13 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
         before = lone->asked[7] = asked;
         lone_hello(lone, 7, true);
         assert_int_equal(lone_logged(lone, " joined"), 1);
-        lone_destroy(&lone);
     }
 }
 
 /* Node 7 died; node 8, a new process, has its host and port. */
 TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_endpoint at = endpoint(8);
     core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
     lone_up(lone, 8);
@@ -123,13 +120,12 @@ TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
     lone_run_with(lone, 5000, (unsigned[]){8}, 1, 0, false);
     assert_int_equal(lone_sent_count(lone, 8, PROTO_HELLO), 0);
     assert_int_equal(lone->connects[8], 2);
-    lone_destroy(&lone);
 }
 
 /* Something takes our HELLO and is no node that we could talk to. */
 TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     lone_up(lone, 7);
     lone_run(lone, 59000);
@@ -142,23 +138,21 @@ TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
     assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 0);
     for (unsigned l = 0; l < LONE_LINKS; l++)
         assert_false(lone->links[l].open);
-    lone_destroy(&lone);
 }
 
 TEST(an_unanswered_hello_is_repeated)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     lone_up(lone, 7);
     lone_run(lone, 1000);
     assert_in_range(lone_sent_count(lone, 7, PROTO_HELLO), 3, 5);
-    lone_destroy(&lone);
 }
 
 /* Ten thousand beacons of nodes that are none in a second. */
 TEST(a_flood_of_beacons_makes_few_connections)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     uint64_t before = lone->connects[9], links_before = lone->connects[7];
     for (unsigned k = 0; k < 10000; k++) {
@@ -174,24 +168,22 @@ TEST(a_flood_of_beacons_makes_few_connections)
     assert_int_equal(peers_heard_of(lone), 1);
     lone_meet(lone, 8); /* somebody real */
     assert_int_equal(peers_heard_of(lone), 2);
-    lone_destroy(&lone);
 }
 
 TEST(a_failed_link_is_tried_again_later_and_later)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, false);
     for (int k = 0; k < 1000; k++) {
         lone_down(lone, 7);
         lone_run(lone, 10);
     }
     assert_in_range(lone->connects[7], 24, 29); /* 50, 100, 200, 400, 400 ... ms apart in 10 s */
-    lone_destroy(&lone);
 }
 
 TEST(seeds_are_tried_for_ever_until_their_node_is_known)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 7, true);
     for (int k = 0; k < 12000; k++) {
         lone_run(lone, 10);
@@ -209,14 +201,13 @@ TEST(seeds_are_tried_for_ever_until_their_node_is_known)
     before = lone->connects[7];
     lone_run_with(lone, 10000, (unsigned[]){7}, 1, 0, false);
     assert_int_equal(lone->connects[7], before);
-    lone_destroy(&lone);
 }
 
 /* It had our address, or we have its: two nodes that swapped their addresses, and know nobody else, meet by their seeds
  * alone. */
 TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     found(lone, 5, true);
     for (int k = 0; k < 2000; k++) {
         uint64_t before = lone->connects[5];
@@ -240,7 +231,6 @@ TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
     answer.hello.control_port = 20007;
     lone_say(lone, 7, &answer);
     assert_int_equal(lone->connects[7], 1);
-    lone_destroy(&lone);
 }
 
 static void
@@ -259,7 +249,7 @@ say_hello_of(struct lone *lone, unsigned id, const char *run, uint64_t job, uint
 
 TEST(who_runs_something_else_is_refused_once_with_both_values)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     say_hello_of(lone, 7, "other", 1, 2, "plain");
     say_hello_of(lone, 8, "lone", 9, 2, "plain");
     say_hello_of(lone, 9, "lone", 1, 9, "fancy");
@@ -290,12 +280,11 @@ TEST(who_runs_something_else_is_refused_once_with_both_values)
     lone->incarnation[7] = 2; /* it was told, and comes back with the right job */
     lone_meet(lone, 7);
     assert_int_equal(peers_heard_of(lone), 1);
-    lone_destroy(&lone);
 }
 
 TEST(who_refuses_us_is_left_alone_for_a_while)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {
         .type = PROTO_REFUSE,
         .refuse = {.reason = PROTO_REFUSE_RUN, .yours = "lone", .mine = "other"}};
@@ -315,7 +304,6 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
     assert_int_equal(lone->connects[8], 1);
-    lone_destroy(&lone);
 }
 
 /* A node of another job had this address before us, and the answer to it comes late. Only who says that there is no
@@ -323,7 +311,7 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
 TEST(a_refusal_that_means_another_node_does_not_end_a_session)
 {
     for (unsigned reason = PROTO_REFUSE_VERSION; reason <= PROTO_REFUSE_MESH; reason++) {
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
         struct proto_msg no = {
             .type = PROTO_REFUSE,
             .refuse = {.reason = (uint8_t)reason, .yours = "lone", .mine = "other"}};
@@ -332,14 +320,13 @@ TEST(a_refusal_that_means_another_node_does_not_end_a_session)
         lone_say(lone, 7, &no);
         assert_int_equal(peers_heard_of(lone), means_us ? 0 : 1);
         assert_int_equal(lone_logged(lone, "trains another job"), 0);
-        lone_destroy(&lone);
     }
 }
 
 /* Each side needs the job of the other to say how they differ: who is refused refuses in turn, once. */
 TEST(two_jobs_are_told_to_each_other)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_JOB}};
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -364,12 +351,11 @@ TEST(two_jobs_are_told_to_each_other)
     assert_int_equal(lone_logged(lone, "trains another job"), 2);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_REFUSE), 1);
     assert_int_equal(lone->connects[8], 1);
-    lone_destroy(&lone);
 }
 
 TEST(who_is_refused_by_a_full_mesh_is_told_once)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg no = {.type = PROTO_REFUSE,
                            .refuse = {.reason = PROTO_REFUSE_FULL, .mine = "64 nodes"}};
     for (unsigned id = 7; id < 20; id++) {
@@ -380,12 +366,11 @@ TEST(who_is_refused_by_a_full_mesh_is_told_once)
     assert_int_equal(peers_heard_of(lone), 0);
     assert_int_equal(
         lone_logged(lone, "does not take this node in: the mesh is full with 64 nodes"), 1);
-    lone_destroy(&lone);
 }
 
 TEST(two_meshes_that_meet_refuse_each_other_by_name)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.mesh = "attic",
                                       .run = "lone",
@@ -416,12 +401,11 @@ TEST(two_meshes_that_meet_refuse_each_other_by_name)
     msg.hello.job_hash = 0;
     lone_say(lone, 9, &msg);
     assert_int_equal(peers_heard_of(lone), 0);
-    lone_destroy(&lone);
 }
 
 TEST(a_restart_replaces_the_former_self)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone->incarnation[7] = 3;
     lone_meet(lone, 7);
     lone->incarnation[7] = 2; /* a late message of the one before */
@@ -439,12 +423,11 @@ TEST(a_restart_replaces_the_former_self)
     lone_hello(lone, 7, true);
     assert_int_equal(peers_heard_of(lone), 1);
     assert_int_equal(lone_logged(lone, "restarted"), 1);
-    lone_destroy(&lone);
 }
 
 TEST(silence_makes_suspect_and_then_ends_the_session)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_run(lone, CORE_SUSPECT_US / 1000);
     assert_int_equal(peers_heard_of(lone), 1);
@@ -457,12 +440,11 @@ TEST(silence_makes_suspect_and_then_ends_the_session)
         lone_logged(lone, "10.0.0.7:20007 does not answer: going on without it, 1 node"), 1);
     lone_run(lone, 100);
     assert_int_equal(lone->connects[7], 2);
-    lone_destroy(&lone);
 }
 
 TEST(who_was_asleep_itself_suspects_nobody)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_run(lone, 100);
     lone->now += 5000000; /* paused */
@@ -475,7 +457,6 @@ TEST(who_was_asleep_itself_suspects_nobody)
             lone_beat(lone, 7, 0, false);
         assert_int_equal(peers_heard_of(lone), 1);
     }
-    lone_destroy(&lone);
 }
 
 /* Ticks so far apart for `us`. */
@@ -494,31 +475,29 @@ TEST(who_is_late_itself_gives_the_others_as_much_longer)
         uint64_t gap_us, times; /* as long */
     } cases[] = {{10000, 1}, {12000, 1}, {24000, 2}, {60000, 5}, {96000, 8}, {160000, 8}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
         lone_meet(lone, 7);
         uint64_t patience_us = cases[k].times * CORE_SUSPECT_US, gap_us = cases[k].gap_us;
         run_late(lone, patience_us - 2 * gap_us, gap_us);
         assert_int_equal(peers_heard_of(lone), 1);
         run_late(lone, 4 * gap_us, gap_us);
         assert_int_equal(peers_heard_of(lone), 0);
-        lone_destroy(&lone);
     }
 }
 
 TEST(what_was_late_once_counts_no_longer_when_it_is_over)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     run_late(lone, 400000, 80000);
     lone_beat(lone, 7, 0, false);
     lone_run(lone, CORE_SUSPECT_US / 1000 + 10);
     assert_int_equal(peers_heard_of(lone), 0);
-    lone_destroy(&lone);
 }
 
 TEST(most_of_the_mesh_is_suspected_later_but_in_bounded_time)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
         lone_meet(lone, ids[k]);
@@ -527,23 +506,21 @@ TEST(most_of_the_mesh_is_suspected_later_but_in_bounded_time)
     assert_int_equal(peers_heard_of(lone), 3);
     lone_run(lone, 30);
     assert_int_equal(peers_heard_of(lone), 0);
-    lone_destroy(&lone);
 }
 
 TEST(half_of_the_mesh_is_suspected_at_once)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
         lone_meet(lone, ids[k]);
     lone_run_with(lone, CORE_SUSPECT_US / 1000 + 50, ids, 1, 0, false);
     assert_int_equal(peers_heard_of(lone), 1);
-    lone_destroy(&lone);
 }
 
 TEST(the_65th_node_is_too_much)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 79});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 79});
     for (unsigned id = 1; id <= PEERS_MAX; id++)
         lone_meet(lone, id);
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
@@ -571,13 +548,12 @@ TEST(the_65th_node_is_too_much)
     lone_say(lone, 3, &bye);
     lone_meet(lone, PEERS_MAX + 1);
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
-    lone_destroy(&lone);
 }
 
 /* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
 TEST(an_answer_comes_before_the_list_of_peers)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     found(lone, 8, false);
     lone_up(lone, 8);
@@ -594,12 +570,11 @@ TEST(an_answer_comes_before_the_list_of_peers)
     assert_int_equal(lone_sent(lone, 8, PROTO_HELLO)->msg.hello.answers, 908);
     assert_non_null(lone_sent(lone, 8, PROTO_PEERS));
     assert_true(lone_sent(lone, 8, PROTO_HELLO) < lone_sent(lone, 8, PROTO_PEERS));
-    lone_destroy(&lone);
 }
 
 TEST(peers_tell_one_another_whom_they_know)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     assert_int_equal(lone_sent(lone, 8, PROTO_PEERS)->msg.peers.count, 1);
@@ -616,12 +591,11 @@ TEST(peers_tell_one_another_whom_they_know)
         lone_run(lone, 10);
     }
     assert_int_equal(lone->connects[9], RENDEZVOUS_TRIES);
-    lone_destroy(&lone);
 }
 
 TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg msg = {
         .type = PROTO_HELLO,
         .hello = {.wants_job = true, .control_port = 20007, .bulk_port = 30007}};
@@ -636,11 +610,11 @@ TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
     lone_beat(lone, 7, 99, true);
     lone_run(lone, 3000);
     assert_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
-    lone_destroy(&lone);
 }
 
 TEST(a_node_without_a_job_asks_the_first_peer)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .wants_job = true});
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -652,13 +626,12 @@ TEST(a_node_without_a_job_asks_the_first_peer)
     struct proto_msg job = {.type = PROTO_JOB};
     core_on_message(lone->core, lone->now, lone_node(lone, 7), "10.0.0.7", &job, "text", 4);
     assert_string_equal(lone->job, "text");
-    lone_destroy(&lone);
 }
 
 /* Whoever says goodbye is named, though its slot is free by the time the parts hear of it. */
 TEST(who_says_goodbye_has_left_or_has_finished)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.done = true}};
     struct proto_msg bye = {.type = PROTO_BYE};
     lone_meet(lone, 7);
@@ -668,5 +641,4 @@ TEST(who_says_goodbye_has_left_or_has_finished)
     lone_say(lone, 8, &bye);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 has finished, 2 nodes"), 1);
     assert_int_equal(lone_logged(lone, "10.0.0.8:20008 left, 1 node"), 1);
-    lone_destroy(&lone);
 }

@@ -199,7 +199,7 @@ open_data(void)
     struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
     for (size_t i = 0; i < TEXT; i++)
         text[i] = (uint8_t)rand_below(&rand, TOKENS);
-    folder_init(&all.folder);
+    all.folder = folder_new();
     folder_write(&all.folder, "text", text, TEXT);
     if (all.net->text)
         spec = (struct data_spec){.source = DATA_TEXT,

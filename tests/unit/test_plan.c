@@ -18,7 +18,7 @@ settle_in(struct lone *lone)
 
 TEST(alone_one_plans_alone_and_goes_on_round_after_round)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (uint64_t round = 0; round < 10; round++) {
         settle_in(lone);
         assert_true(lone->compute);
@@ -29,7 +29,6 @@ TEST(alone_one_plans_alone_and_goes_on_round_after_round)
     core_stats(lone->core, &stats);
     assert_int_equal(stats.round, 10);
     assert_int_equal(stats.plans, 1);
-    lone_destroy(&lone);
 }
 
 /* Nodes 7 and 8 are there and idle; node 5 is to lead. */
@@ -56,6 +55,7 @@ plan_sent(const struct lone *lone, unsigned id)
 TEST(the_leader_elects_servers_if_it_was_asked_to)
 {
     for (unsigned wanted = 0; wanted <= 4; wanted++) {
+        OWNED(lone_destroy)
         struct lone *lone =
             lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .servers = wanted});
         lone_meet(lone, 7);
@@ -75,13 +75,12 @@ TEST(the_leader_elects_servers_if_it_was_asked_to)
         assert_int_equal(stats.servers, servers);
         assert_int_equal(lone->core->collective->served > 0, wanted > 0);
         assert_true(stats.served <= lone->core->collective->served);
-        lone_destroy(&lone);
     }
 }
 
 TEST(the_lowest_id_plans_for_those_it_hears)
 {
-    struct lone *lone = leader_of_three(3);
+    OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     const struct proto_plan *plan = plan_sent(lone, 7);
     assert_non_null(plan);
     assert_int_equal(plan->count, 3);
@@ -90,19 +89,18 @@ TEST(the_lowest_id_plans_for_those_it_hears)
     assert_int_equal(plan->members[2].node.id, 8);
     assert_true(lone->compute);
     assert_int_equal(lone->shards, plan->members[0].shards);
-    lone_destroy(&lone);
 }
 
 /* Node 3 is to plan, and never does. */
 static bool
 plans_by_itself_after(unsigned ms, uint64_t planted)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .planted = planted});
     lone_meet(lone, 3);
     lone_run_with(lone, ms, (unsigned[]){3}, 1, 0, true);
     bool plans = lone->compute && lone->shards == ALL;
     assert_int_equal(plans, lone->compute);
-    lone_destroy(&lone);
     return plans;
 }
 
@@ -115,7 +113,7 @@ TEST(a_higher_id_waits_for_the_plan)
 
 TEST(nobody_plans_before_all_are_there)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 7);
     lone_run_with(lone, 5000, (unsigned[]){7}, 1, 0, true);
     assert_false(lone->compute);
@@ -123,7 +121,6 @@ TEST(nobody_plans_before_all_are_there)
     lone_run_with(lone, 200, (unsigned[]){7, 8}, 2, 0, true);
     assert_true(lone->compute);
     assert_int_equal(plan_sent(lone, 8)->count, 3);
-    lone_destroy(&lone);
 }
 
 /* Node 5 of three; it goes on from a checkpoint before round 9, and node 7 from one before `round`. */
@@ -139,52 +136,48 @@ goes_on_with(uint64_t round)
 
 TEST(nobody_plans_before_all_are_there_with_a_checkpoint_either)
 {
-    struct lone *lone = goes_on_with(9);
+    OWNED(lone_destroy) struct lone *lone = goes_on_with(9);
     assert_false(lone->compute);
     lone_meet(lone, 8);
     lone_run_with(lone, 200, (unsigned[]){7, 8}, 2, 9, true);
     assert_true(lone->compute);
     assert_int_equal(plan_sent(lone, 8)->count, 3);
-    lone_destroy(&lone);
 }
 
 TEST(who_has_an_older_checkpoint_is_here_too)
 {
-    struct lone *lone = goes_on_with(3);
+    OWNED(lone_destroy) struct lone *lone = goes_on_with(3);
     assert_false(lone->compute);
     lone_meet(lone, 8);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 9, true); /* it has our state now */
     assert_true(lone->compute);
     assert_int_equal(plan_sent(lone, 8)->count, 3);
-    lone_destroy(&lone);
 }
 
 TEST(who_comes_back_to_a_mesh_that_trains_waits_for_nobody)
 {
-    struct lone *lone = goes_on_with(9);
+    OWNED(lone_destroy) struct lone *lone = goes_on_with(9);
     assert_false(lone->compute);
     lone->speed = 1000;
     lone_run_with(lone, 200, (unsigned[]){7}, 1, 9, true);
     assert_true(lone->compute);
     assert_int_equal(plan_sent(lone, 7)->count, 2);
-    lone_destroy(&lone);
 }
 
 TEST(who_does_not_hear_us_is_not_planned_for)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_meet(lone, 7);
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true}};
     lone_say_beat(lone, 7, &deaf, &(struct proto_hears){0});
     lone_run(lone, 200);
     assert_true(lone->compute);
     assert_null(plan_sent(lone, 7));
-    lone_destroy(&lone);
 }
 
 TEST(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed)
 {
-    struct lone *lone = leader_of_three(3);
+    OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     uint64_t mine = lone->shards, theirs = plan_sent(lone, 7)->members[1].shards;
     lone_train(lone);
     lone_return(lone);
@@ -201,12 +194,11 @@ TEST(a_dead_member_is_replaced_at_once_and_only_its_shards_are_computed)
     assert_true(lone->compute);
     assert_false(lone->fresh);
     assert_int_equal(lone->shards, plan->members[0].shards & ~mine);
-    lone_destroy(&lone);
 }
 
 TEST(nothing_is_computed_into_memory_still_being_sent)
 {
-    struct lone *lone = leader_of_three(3);
+    OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     lone_train(lone);
     assert_true(lone->in_flight > 0);
     lone_down(lone, 8);
@@ -214,12 +206,11 @@ TEST(nothing_is_computed_into_memory_still_being_sent)
     assert_false(lone->compute);
     lone_return(lone);
     assert_true(lone->compute);
-    lone_destroy(&lone);
 }
 
 TEST(a_newcomer_makes_the_leader_hold_and_gets_in)
 {
-    struct lone *lone = leader_of_three(3);
+    OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     lone_meet(lone, 9);
     lone_beat(lone, 9, 0, true);
     lone_beat(lone, 7, 0, false);
@@ -230,7 +221,6 @@ TEST(a_newcomer_makes_the_leader_hold_and_gets_in)
     lone_beat(lone, 9, 0, true);
     assert_int_equal(lone_sent(lone, 7, PROTO_HOLD)->msg.hold.round, 1);
     assert_null(lone_sent(lone, 9, PROTO_HOLD));
-    lone_destroy(&lone);
 }
 
 enum { TICK_MS = CORE_TICK_US / 1000 };
@@ -252,7 +242,7 @@ train_ahead(struct lone *lone)
 static unsigned
 stands_still_ms(unsigned steps)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     for (lone_run(lone, 1000); lone->round < 100; lone_run(lone, TICK_MS))
         lone_train(lone);
     lone_meet(lone, 7);
@@ -263,7 +253,6 @@ stands_still_ms(unsigned steps)
             lone_beat(lone, 7, ms / 50 < steps ? ++at : at, true);
         lone_run(lone, TICK_MS);
     }
-    lone_destroy(&lone);
     return ms;
 }
 
@@ -276,6 +265,7 @@ TEST(where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer)
 
 TEST(done_means_finished_when_all_are_done)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
     lone_meet(lone, 7);
     lone_meet(lone, 8);
@@ -292,12 +282,12 @@ TEST(done_means_finished_when_all_are_done)
     lone_say(lone, 8, &bye);
     assert_true(core_finished(lone->core));
     assert_false(lone->compute);
-    lone_destroy(&lone);
 }
 
 /* Its heartbeats come, its trainer hangs. */
 TEST(done_means_finished_without_one_who_gets_no_further)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
     lone_meet(lone, 7);
     lone_beat(lone, 7, 3, false);
@@ -309,7 +299,6 @@ TEST(done_means_finished_without_one_who_gets_no_further)
     assert_false(core_finished(lone->core));
     lone_run_with(lone, CORE_LINGER_US / 1000, (unsigned[]){7}, 1, 4, false);
     assert_true(core_finished(lone->core));
-    lone_destroy(&lone);
 }
 
 /* --- Dividing ---------------------------------------------------------------------------------- */
@@ -358,13 +347,13 @@ count_of(const struct proto_plan *plan, unsigned rank)
 TEST(shards_are_divided_by_speed_or_in_equal_parts)
 {
     for (int even = 0; even < 2; even++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){0, 0});
         assert_int_equal(count_of(plan, 0), even ? 4 : 0);
         assert_int_equal(count_of(plan, 1), even ? 4 : 0);
         assert_int_equal(count_of(plan, 2), even ? 4 : 12);
-        lone_destroy(&lone);
     }
 }
 
@@ -372,6 +361,7 @@ TEST(shards_are_divided_by_speed_or_in_equal_parts)
 TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
 {
     for (int even = 0; even < 2; even++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
@@ -388,26 +378,26 @@ TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
         divided(lone, (uint32_t[]){100000, 1000}, (uint64_t[]){0x3ff, 0});
         plan_balance(&lone->core->plan, lone->core);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 1 : 0); /* 7 is fast */
-        lone_destroy(&lone);
     }
 }
 
 TEST(who_has_nothing_to_compute_gets_something_and_shows_its_speed)
 {
     for (int nothing = 0; nothing < 2; nothing++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         const struct proto_plan *plan = divided(
             lone, (uint32_t[]){1000, 0}, (uint64_t[]){nothing ? 0xfff : 0x3ff, 0}); /* 7 keeps it */
         assert_int_equal(count_of(plan, 2), nothing ? 0 : 1);
         plan_balance(&lone->core->plan, lone->core);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), nothing ? 1 : 0);
-        lone_destroy(&lone);
     }
 }
 
 TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
 {
     for (int pinned = 0; pinned < 2; pinned++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         lone->core->pinned = pinned;
         lone->core->contribution.before =
@@ -417,14 +407,13 @@ TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
         assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
         assert_int_equal(plan->members[1].shards, pinned ? 0xffc : 0);
         assert_int_equal(plan->members[2].shards, pinned ? 0 : 0xfff); /* it is fast */
-        lone_destroy(&lone);
     }
 }
 
 /* Nobody has shards 10 and 11: their node is gone. */
 TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     lone->core->pinned = true;
     lone->core->contribution.before = (struct share){0x003, 1};
     lone_meet(lone, 7);
@@ -438,13 +427,12 @@ TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
     }
     assert_true(lone->back);
     assert_null(plan_sent(lone, 7));
-    lone_destroy(&lone);
 }
 
 /* The second of three has nothing to compute: it holds a part for others, or waits for the end of a span. */
 TEST(in_stages_who_has_nothing_to_compute_is_not_slow)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     struct core_stats stats;
     divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
     struct proto_plan *plan = &lone->core->plan.now;
@@ -466,25 +454,24 @@ TEST(in_stages_who_has_nothing_to_compute_is_not_slow)
     core_stats(lone->core, &stats);
     assert_int_equal(stats.slow, lone->core->plan.peer[1]);
     assert_true(stats.slow_share == 0);
-    lone_destroy(&lone);
 }
 
 TEST(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better)
 {
     for (int pinned = 0; pinned < 2; pinned++) {
+        OWNED(lone_destroy)
         struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
         divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
         lone->core->pins_next = pinned;
         plan_balance(&lone->core->plan, lone->core);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), pinned ? 0 : 1);
-        lone_destroy(&lone);
     }
 }
 
 /* What a node had in the round before: nothing, unless it was in the plan that made the sum. */
 TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const struct contribution *own = &lone->core->contribution;
     lone->pinned = true;
     settle_in(lone);
@@ -505,7 +492,6 @@ TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
     core_on_damaged(lone->core, lone->now, CORE_STATE_DAMAGED);
     assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned, 1).shards,
                      0);
-    lone_destroy(&lone);
 }
 
 /* --- Obeying ----------------------------------------------------------------------------------- */
@@ -536,7 +522,7 @@ follower(void)
 
 TEST(a_member_computes_what_the_plan_says)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg msg = plan_of_three(lone);
     lone_say(lone, 3, &msg);
     assert_true(lone->compute);
@@ -545,13 +531,12 @@ TEST(a_member_computes_what_the_plan_says)
     assert_null(lone_sent(lone, 3, PROTO_ABORT));
     lone_say(lone, 3, &msg); /* twice is once */
     assert_null(lone_sent(lone, 3, PROTO_ABORT));
-    lone_destroy(&lone);
 }
 
 static void
 refuses(void (*spoil)(struct proto_plan *plan), unsigned from)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg msg = plan_of_three(lone);
     spoil(&msg.plan);
     /* What the encoder would never let through may still be meant by what a decoder lets through. */
@@ -560,7 +545,6 @@ refuses(void (*spoil)(struct proto_plan *plan), unsigned from)
     struct core_stats stats;
     core_stats(lone->core, &stats);
     assert_int_equal(stats.members, 0);
-    lone_destroy(&lone);
 }
 
 static void
@@ -649,7 +633,7 @@ TEST(plans_that_make_no_sense_are_refused)
 /* Neither node has a name here. */
 TEST(the_status_says_who_holds_what)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     static struct core_status status;
     struct proto_msg msg = plan_of_three(lone);
     core_status(lone->core, &status);
@@ -666,12 +650,11 @@ TEST(the_status_says_who_holds_what)
     }
     assert_string_equal(status.division.of[0].who, "10.0.0.3:20003");
     assert_string_equal(status.division.of[1].who, "this node");
-    lone_destroy(&lone);
 }
 
 TEST(one_plan_at_a_time_but_the_leader_may_replace_its_own)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg first = plan_of_three(lone), second = first, foreign = first;
     lone_say(lone, 3, &first);
     foreign.plan.leader = foreign.plan.members[0].node = lone_node(lone, 4);
@@ -686,12 +669,11 @@ TEST(one_plan_at_a_time_but_the_leader_may_replace_its_own)
     lone_say(lone, 3, &first); /* overtaken */
     core_stats(lone->core, &stats);
     assert_true(stats.plan == proto_plan_hash(&second.plan));
-    lone_destroy(&lone);
 }
 
 TEST(only_members_abort_and_only_the_leader_holds)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct proto_msg abort = {.type = PROTO_ABORT, .abort.plan_hash = proto_plan_hash(&plan.plan)};
     struct proto_msg hold = {.type = PROTO_HOLD,
@@ -706,7 +688,6 @@ TEST(only_members_abort_and_only_the_leader_holds)
     core_stats(lone->core, &stats);
     assert_int_equal(stats.members, 0);
     assert_int_equal(stats.aborts, 0);
-    lone_destroy(&lone);
 }
 
 /* A plan is aborted before it comes, by a node that has it, or afterwards by its leader. Is it taken when it comes
@@ -740,7 +721,7 @@ TEST(a_plan_that_was_aborted_is_not_taken_up_again)
 /* A PLAN may come twice, and this node may be at its round again because it went back. */
 TEST(a_plan_that_was_held_is_not_taken_up_again)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct proto_msg hold = {.type = PROTO_HOLD,
                              .hold = {.plan_hash = proto_plan_hash(&plan.plan), .round = 0}};
@@ -753,12 +734,11 @@ TEST(a_plan_that_was_held_is_not_taken_up_again)
     assert_int_equal(stats.plans, 1);
     assert_int_equal(lone_sent(lone, 3, PROTO_ABORT)->msg.abort.plan_hash,
                      proto_plan_hash(&plan.plan));
-    lone_destroy(&lone);
 }
 
 TEST(no_progress_ends_a_plan_but_not_while_this_node_computes)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     struct core_stats stats;
     lone_say(lone, 3, &plan);
@@ -772,7 +752,6 @@ TEST(no_progress_ends_a_plan_but_not_while_this_node_computes)
     lone_run_with(lone, 20000, (unsigned[]){3}, 1, 0, false);
     core_stats(lone->core, &stats);
     assert_true(stats.aborts > 0);
-    lone_destroy(&lone);
 }
 
 /* After how long a plan of `count` members, the first of which is another node, is without progress at `round`. */
@@ -836,7 +815,7 @@ beat_busy(struct lone *lone, unsigned id, bool idle, uint64_t busy_ms)
 
 TEST(a_hung_trainer_is_left_out_until_it_moves)
 {
-    struct lone *lone = leader_of_three(3);
+    OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     assert_int_equal(plan_sent(lone, 7)->count, 3);
     for (unsigned t = 0; t < 300; t += 50) {
         beat_busy(lone, 7, false, t);
@@ -863,7 +842,6 @@ TEST(a_hung_trainer_is_left_out_until_it_moves)
     beat_busy(lone, 7, true, 0);
     lone_run(lone, 10);
     assert_non_null(lone_sent(lone, 8, PROTO_HOLD));
-    lone_destroy(&lone);
 }
 
 /* What it waits for is the rest of the last state, for its files. */
@@ -873,18 +851,17 @@ TEST(who_is_done_is_not_too_slow)
                             .heartbeat = {.idle = true, .busy_us = 4000000000, .state_hash = 77}};
     struct proto_hears hears = {.count = 0};
     for (int done = 1; done >= 0; done--) {
-        struct lone *lone = leader_of_three(3);
+        OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
         msg.heartbeat.done = msg.heartbeat.needs = done;
         lone_say_beat(lone, 7, &msg, &hears);
         lone_run(lone, 50);
         assert_int_equal(lone_logged(lone, "is too slow"), !done);
-        lone_destroy(&lone);
     }
 }
 
 TEST(whose_trainer_hangs_leads_nobody)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
     lone_meet(lone, 5);
     lone_beat(lone, 5, 0, true);
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,
@@ -903,12 +880,11 @@ TEST(whose_trainer_hangs_leads_nobody)
     lone_forget_sent(lone);
     lone_run_with(lone, 2000, (unsigned[]){7, 8}, 2, 0, true);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
-    lone_destroy(&lone);
 }
 
 TEST(chunks_may_come_before_their_plan)
 {
-    struct lone *lone = follower();
+    OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     int32_t body[10] = {0};
     struct core_frame frame = {body, sizeof body, lone};
@@ -925,5 +901,4 @@ TEST(chunks_may_come_before_their_plan)
     assert_int_equal(lone->kept, 1);
     lone_train(lone);
     assert_int_equal(lone->kept, 0);
-    lone_destroy(&lone);
 }

@@ -11,7 +11,7 @@ static const struct nn_shape line = {3, {1, 1, 4}}, square = {3, {1, 3, 3}};
 
 TEST(the_first_largest_wins_and_gets_the_gradient)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 2, 4}};
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2};
     const float x[] = {1, 3, 5, 5, 3, 2, 5, 5}, dy[] = {7, 8};
@@ -21,12 +21,11 @@ TEST(the_first_largest_wins_and_gets_the_gradient)
     assert_memory_equal(y, ((const float[]){3, 5}), sizeof y);
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){0, 7, 8, 0, 0, 0, 0, 0}), sizeof dx);
-    one_layer_close(&one);
 }
 
 TEST(overlapping_windows_add_their_gradients)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2, .stride = 1};
     const float x[] = {1, 2, 3, 4, 9, 5, 6, 7, 8}, dy[] = {1, 2, 3, 4};
     float y[4], dx[9];
@@ -35,12 +34,11 @@ TEST(overlapping_windows_add_their_gradients)
     assert_memory_equal(y, ((const float[]){9, 9, 9, 9}), sizeof y);
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){0, 0, 0, 0, 10, 0, 0, 0, 0}), sizeof dx);
-    one_layer_close(&one);
 }
 
 TEST(padding_never_wins_a_maximum)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1};
     float x[9], y[4];
     for (size_t i = 0; i < 9; i++)
@@ -48,12 +46,11 @@ TEST(padding_never_wins_a_maximum)
     one_layer_open(&one, &square, &spec, 1, NULL);
     one_layer_forward(&one, x, y);
     assert_memory_equal(y, ((const float[]){-1, -2, -4, -5}), sizeof y);
-    one_layer_close(&one);
 }
 
 TEST(padding_counts_as_zeros_in_an_average)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_AVGPOOL, .kernel = 2, .stride = 2, .pad = 1};
     const float x[] = {4, 8, 12, 16, 20, 24, 28, 32, 36}, dy[] = {4, 4, 4, 4};
     float y[4], dx[9];
@@ -63,12 +60,11 @@ TEST(padding_counts_as_zeros_in_an_average)
     one_layer_backward(&one, dy, dx);
     for (size_t i = 0; i < 9; i++)
         assert_true(dx[i] == 1);
-    one_layer_close(&one);
 }
 
 TEST(nan_wins_and_minus_infinity_is_a_number)
 {
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 1, .stride = 1};
     const struct nn_layer_spec pairs = {.kind = NN_MAXPOOL, .kernel = 2};
     const struct nn_shape two = {3, {1, 2, 2}};
@@ -87,7 +83,6 @@ TEST(nan_wins_and_minus_infinity_is_a_number)
     one_layer_forward(&one, x, y);
     one_layer_backward(&one, dy, dx);
     assert_true(dx[0] == 1);
-    one_layer_close(&one);
 }
 
 TEST_OF_VARIANTS(every_variant_gives_the_same_maxima)

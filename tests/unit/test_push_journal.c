@@ -134,7 +134,7 @@ TEST(any_bytes_are_read_or_refused)
     uint64_t ticket, number;
     for (int k = 0; k < 200000; k++) {
         size_t size = rand_below(&rand, PUSH_TAKEN_MAX);
-        uint8_t *data = malloc(size ? size : 1);
+        OWNED(memory_free) uint8_t *data = malloc(size ? size : 1);
         assert_non_null(data);
         for (size_t b = 0; b < size; b++)
             data[b] = (uint8_t)(rand_below(&rand, 3) ? rand_below(&rand, 8) : rand_u64(&rand));
@@ -143,6 +143,5 @@ TEST(any_bytes_are_read_or_refused)
         push_journal_get_restored(&reader, data, size, &got);
         assert_true(got.range < RANGES);
         push_journal_get_computed(&reader, data, size, &ticket, &number, &histories);
-        free(data);
     }
 }

@@ -95,7 +95,7 @@ take(struct push_leases *leases, unsigned rank)
 
 TEST(a_ticket_is_leased_to_one_member_until_it_is_done)
 {
-    struct push_leases *leases = leases_of(5, 2, PUSH_UNBOUND);
+    OWNED(memory_free) struct push_leases *leases = leases_of(5, 2, PUSH_UNBOUND);
     assert_int_equal(take(leases, 0), 1);
     assert_int_equal(take(leases, 1), 2);
     assert_int_equal(push_leases_take(leases, 0, 0, now), 1); /* it did not get it: the same */
@@ -110,26 +110,24 @@ TEST(a_ticket_is_leased_to_one_member_until_it_is_done)
     assert_false(push_leases_done(leases, 2, 3, true, now)); /* given back */
     assert_int_equal(take(leases, 3), 4);
     assert_int_equal(leases->waiting, 0);
-    free(leases);
 }
 
 TEST(with_bound_0_a_step_begins_when_the_one_before_is_done)
 {
-    struct push_leases *leases = leases_of(6, 2, 0);
+    OWNED(memory_free) struct push_leases *leases = leases_of(6, 2, 0);
     assert_int_equal(take(leases, 0), 1);
     assert_int_equal(take(leases, 1), 2);
     assert_true(push_leases_done(leases, 1, 1, false, now));
     assert_int_equal(take(leases, 1), 0);
     assert_true(push_leases_done(leases, 0, 0, false, now));
     assert_int_equal(take(leases, 1), 3);
-    free(leases);
 }
 
 TEST(nobody_is_ever_ahead_by_more_than_the_bound)
 {
     struct rand rand = {.state = 9};
     for (uint64_t bound = 0; bound < 4; bound++) {
-        struct push_leases *leases = leases_of(400, 5, bound);
+        OWNED(memory_free) struct push_leases *leases = leases_of(400, 5, bound);
         uint64_t left = 400;
         while (left > 0) {
             unsigned rank = (unsigned)rand_below(&rand, 7);
@@ -141,13 +139,12 @@ TEST(nobody_is_ever_ahead_by_more_than_the_bound)
                 left -= push_leases_done(leases, rank, in_hand - 1, false, now);
         }
         assert_int_equal(leases->done.floor, 400);
-        free(leases);
     }
 }
 
 TEST(what_members_have_in_hand_is_leased_to_them_in_a_new_group)
 {
-    struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
+    OWNED(memory_free) struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
     push_leases_give(leases, 3, 1, now);
     push_leases_give(leases, 4, 10, now); /* there is no such ticket */
     assert_int_equal(take(leases, 0), 1);
@@ -155,12 +152,11 @@ TEST(what_members_have_in_hand_is_leased_to_them_in_a_new_group)
     assert_int_equal(take(leases, 3), 4); /* beside 2 */
     push_leases_clear(leases);
     assert_int_equal(take(leases, 5), 1);
-    free(leases);
 }
 
 TEST(a_member_has_at_most_three_in_hand)
 {
-    struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
+    OWNED(memory_free) struct push_leases *leases = leases_of(10, 2, PUSH_UNBOUND);
     for (uint64_t in_hand = 1; in_hand <= PUSH_HANDS; in_hand++)
         assert_int_equal(take(leases, 0), in_hand);
     assert_int_equal(take(leases, 0), 0);
@@ -169,13 +165,12 @@ TEST(a_member_has_at_most_three_in_hand)
     assert_int_equal(take(leases, 1), PUSH_HANDS + 1);
     assert_true(push_leases_done(leases, 0, 1, false, now));
     assert_int_equal(take(leases, 0), PUSH_HANDS + 2);
-    free(leases);
 }
 
 /* Member 0 takes 1 s for a ticket, member 1 takes 2 s, member 2 does none. */
 TEST(what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_left)
 {
-    struct push_leases *leases = leases_of(5, 5, 0);
+    OWNED(memory_free) struct push_leases *leases = leases_of(5, 5, 0);
     struct awake at = {1};
     for (unsigned rank = 0; rank < 3; rank++)
         assert_int_equal(push_leases_take(leases, rank, 0, at), rank + 1);
@@ -192,24 +187,22 @@ TEST(what_a_member_has_had_for_too_long_is_leased_again_when_nothing_else_is_lef
     assert_int_equal(leases->overdue, 1);
     assert_false(push_leases_done(leases, 2, 2, false, at)); /* too late: it is member 0's */
     assert_true(push_leases_done(leases, 0, 2, false, at));
-    free(leases);
 }
 
 TEST(nobody_knows_how_long_the_first_ticket_takes)
 {
-    struct push_leases *leases = leases_of(1, 1, 0);
+    OWNED(memory_free) struct push_leases *leases = leases_of(1, 1, 0);
     struct awake at = {1};
     assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
     at.us += PUSH_OVERDUE_FIRST_US;
     assert_int_equal(push_leases_take(leases, 1, 0, at), 0);
     at.us++;
     assert_int_equal(push_leases_take(leases, 1, 0, at), 1);
-    free(leases);
 }
 
 TEST(nothing_is_leased_from_the_held_ticket_on)
 {
-    struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
+    OWNED(memory_free) struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
     const struct awake at = {1};
     leases->hold = 2;
     assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
@@ -225,7 +218,6 @@ TEST(nothing_is_leased_from_the_held_ticket_on)
     assert_int_equal(leases->end, 3);
     push_leases_clear(leases);
     assert_int_equal(leases->end, 3); /* a new group, too, must know what was leased */
-    free(leases);
 }
 
 TEST(the_end_of_a_set_is_behind_its_highest_ticket)
@@ -242,7 +234,7 @@ TEST(the_end_of_a_set_is_behind_its_highest_ticket)
 
 TEST(who_hangs_gets_nothing_before_it_has_done_something)
 {
-    struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
+    OWNED(memory_free) struct push_leases *leases = leases_of(8, 2, PUSH_UNBOUND);
     struct awake at = {1};
     leases->hold = 1;
     assert_int_equal(push_leases_take(leases, 0, 0, at), 1);
@@ -252,5 +244,4 @@ TEST(who_hangs_gets_nothing_before_it_has_done_something)
     assert_int_equal(push_leases_take(leases, 0, 1, at), 0);
     assert_false(push_leases_done(leases, 0, 0, false, at)); /* too late, but it works */
     assert_int_equal(push_leases_take(leases, 0, 1, at), 2);
-    free(leases);
 }

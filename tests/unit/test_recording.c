@@ -51,7 +51,7 @@ read_back(const char *line, size_t size)
 
 TEST(what_is_written_is_read)
 {
-    struct recording *recording = begin();
+    OWNED(recording_destroy) struct recording *recording = begin();
     size_t size;
     add(recording, SCHEDULE_FORWARD, 2, 0);
     add(recording, SCHEDULE_INPUT, 2, 20);
@@ -82,13 +82,12 @@ TEST(what_is_written_is_read)
     assert_int_equal(out.begin_us, BEGIN + 7);
     recording_destroy(&recording);
     assert_null(recording);
-    recording_destroy(&recording);
 }
 
 /* Also of a round in which another plan came. */
 TEST(a_node_is_busy_with_pieces_and_waits_between_them)
 {
-    struct recording *recording = begin();
+    OWNED(recording_destroy) struct recording *recording = begin();
     add(recording, SCHEDULE_FORWARD, 0, 100);
     recording_piece(recording, &(struct schedule_piece){SCHEDULE_TAIL, 0, 0}, 0, BEGIN + 300,
                     BEGIN + 305);
@@ -101,12 +100,11 @@ TEST(a_node_is_busy_with_pieces_and_waits_between_them)
     assert_int_equal(times.round_us, 50);
     assert_int_equal(times.busy_us, 0);
     assert_int_equal(times.waits_us, 0);
-    recording_destroy(&recording);
 }
 
 TEST(all_nodes_record_the_same_steps)
 {
-    struct recording *recording = begin();
+    OWNED(recording_destroy) struct recording *recording = begin();
     size_t size, count = 0;
     uint64_t last = 0;
     for (uint64_t step = 1; step <= 100000; step++) {
@@ -120,12 +118,11 @@ TEST(all_nodes_record_the_same_steps)
     }
     assert_true(last > 100000 / 9 * 8);
     assert_in_range(count, 100, 130);
-    recording_destroy(&recording);
 }
 
 TEST(a_step_in_which_another_plan_came_is_left_out)
 {
-    struct recording *recording = begin();
+    OWNED(recording_destroy) struct recording *recording = begin();
     struct recorded other = said;
     size_t size;
     other.plan++;
@@ -138,12 +135,11 @@ TEST(a_step_in_which_another_plan_came_is_left_out)
     assert_null(recording_end(recording, &other, &size));
     recording_begin(recording, BEGIN);
     assert_non_null(recording_end(recording, &other, &size));
-    recording_destroy(&recording);
 }
 
 TEST(a_full_record_has_room_and_one_piece_more_has_not)
 {
-    struct recording *recording = begin();
+    OWNED(recording_destroy) struct recording *recording = begin();
     struct recorded now = said;
     size_t size;
     now.step = UINT64_C(15) << 59;
@@ -153,7 +149,6 @@ TEST(a_full_record_has_room_and_one_piece_more_has_not)
     assert_non_null(recording_end(recording, &now, &size));
     add(recording, SCHEDULE_FORWARD, 0, 999000000);
     assert_null(recording_end(recording, &now, &size));
-    recording_destroy(&recording);
 }
 
 static const char good[] =

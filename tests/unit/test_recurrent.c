@@ -50,7 +50,7 @@ TEST_OF_VARIANTS(the_fast_path_has_the_bits_of_the_definition)
 {
     for (size_t i = 0; i < 2 * 3 * sizeof sizes / sizeof sizes[0]; i++) {
         const struct size *size = &sizes[i / 6];
-        struct one_layer fast, naive;
+        OWNED(one_layer_close) struct one_layer fast, naive;
         open_layer(&fast, i % 3, size, i / 3 % 2);
         open_layer(&naive, i % 3, size, i / 3 % 2);
         struct layer_kind kind = *naive.layer->kind;
@@ -66,8 +66,6 @@ TEST_OF_VARIANTS(the_fast_path_has_the_bits_of_the_definition)
         one_layer_backward(&naive, dy, dx[1]);
         assert_memory_equal(dx[0], dx[1], size->rows * layer.in_size * sizeof(float));
         assert_memory_equal(fast.grad, naive.grad, nn_param_count(fast.model) * sizeof(float));
-        one_layer_close(&fast);
-        one_layer_close(&naive);
     }
 }
 
@@ -75,7 +73,7 @@ TEST(evaluation_has_the_bits_of_training)
 {
     for (size_t i = 0; i < 2 * 3 * sizeof sizes / sizeof sizes[0]; i++) {
         const struct size *size = &sizes[i / 6];
-        struct one_layer one;
+        OWNED(one_layer_close) struct one_layer one;
         open_layer(&one, i % 3, size, i / 3 % 2);
         one_layer_forward(&one, x, y[0]);
         void *saved = one.io.saved;
@@ -83,7 +81,6 @@ TEST(evaluation_has_the_bits_of_training)
         one_layer_forward(&one, x, y[1]);
         one.io.saved = saved;
         assert_memory_equal(y[0], y[1], size->rows * one.layer->out_size * sizeof(float));
-        one_layer_close(&one);
     }
 }
 
@@ -92,7 +89,7 @@ TEST(halves_are_the_whole)
 {
     for (size_t i = 0; i < 3; i++) {
         const struct size *size = &sizes[4];
-        struct one_layer whole, halves;
+        OWNED(one_layer_close) struct one_layer whole, halves;
         open_layer(&whole, i, size, false);
         open_layer(&halves, i, size, false);
         one_layer_forward(&whole, x, y[0]);
@@ -108,8 +105,6 @@ TEST(halves_are_the_whole)
         halves.layer->kind->backward(halves.layer, &halves.io);
         assert_memory_equal(dx[0], dx[1], size->rows * whole.layer->in_size * sizeof(float));
         assert_memory_equal(whole.grad, halves.grad, nn_param_count(whole.model) * sizeof(float));
-        one_layer_close(&whole);
-        one_layer_close(&halves);
     }
 }
 
@@ -118,7 +113,7 @@ TEST(a_sequence_does_not_see_the_others)
     for (size_t i = 0; i < 3; i++) {
         const struct size *size = &sizes[5];
         struct size alone = *size;
-        struct one_layer all, one;
+        OWNED(one_layer_close) struct one_layer all, one;
         alone.rows = 1;
         open_layer(&all, i, size, false);
         open_layer(&one, i, &alone, false);
@@ -128,8 +123,6 @@ TEST(a_sequence_does_not_see_the_others)
             assert_memory_equal(y[0] + r * one.layer->out_size, y[1],
                                 one.layer->out_size * sizeof(float));
         }
-        one_layer_close(&all);
-        one_layer_close(&one);
     }
 }
 
@@ -138,7 +131,7 @@ TEST(the_future_is_not_seen)
 {
     for (size_t i = 0; i < 3; i++) {
         const struct size size = {1, 12, 6, 20};
-        struct one_layer one;
+        OWNED(one_layer_close) struct one_layer one;
         open_layer(&one, i, &size, false);
         one_layer_forward(&one, x, y[0]);
         float keep = x[7 * 6];
@@ -148,7 +141,6 @@ TEST(the_future_is_not_seen)
         assert_memory_equal(y[0], y[1], 7 * 20 * sizeof(float));
         for (size_t t = 7; t < 12; t++)
             assert_memory_not_equal(y[0] + t * 20, y[1] + t * 20, 20 * sizeof(float));
-        one_layer_close(&one);
     }
 }
 
@@ -162,7 +154,7 @@ TEST(parameters_are_those_of_pytorch)
                     {"0.lstm.bias_ih_l0", 1, {28}},
                     {"0.lstm.bias_hh_l0", 1, {28}}};
     const struct size size = {2, 3, 5, 7};
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     open_layer(&one, 1, &size, true);
     float first[28 * 5 + 28 * 7 + 28 + 28 + 16];
     nn_init_params(one.model, 1, first);
@@ -176,7 +168,6 @@ TEST(parameters_are_those_of_pytorch)
             largest = fmax(largest, fabs((double)first[tensor->first + i]));
         assert_true(largest <= 1 / sqrt(7) && largest > 0.8 / sqrt(7));
     }
-    one_layer_close(&one);
 }
 
 TEST(wrong_shapes_are_refused)

@@ -18,7 +18,7 @@ static int
 begin(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     return chdir(folder.path) || mkdir("a", 0777);
 }
 

@@ -27,7 +27,7 @@ static int
 begin(void **state)
 {
     (void)state;
-    folder_init(&folder);
+    folder = folder_new();
     return chdir(folder.path) || mkdir("a", 0777) || mkdir("b", 0777);
 }
 
@@ -50,14 +50,13 @@ write_start(const char *dir, struct proto_node self, const struct gossip_note *n
     const struct journal_start start = {
         .job_hash = JOB, .id = self.id, .incarnation = self.incarnation};
     struct gossip_names names = {.plan = 0};
-    struct journal *journal;
+    OWNED(journal_close) struct journal *journal;
     uint8_t data[GOSSIP_RECORD_MAX];
     assert_int_equal(journal_open(&journal, dir, &start, &why), 0);
     for (size_t k = 0; k < count; k++) {
         size_t size = gossip_journal_put(&names, &note[k], data);
         assert_int_equal(journal_add(journal, note[k].event, data, size), 0);
     }
-    journal_close(&journal);
 }
 
 /* bob asks alice for flow 1 of range 1, gets it, and alice's copy of range 0. */

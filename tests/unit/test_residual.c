@@ -49,7 +49,7 @@ open_nested(void)
 
 TEST(names_say_the_way_through_the_lists)
 {
-    struct nn_model *model = open_nested();
+    OWNED(nn_model_destroy) struct nn_model *model = open_nested();
     static const char *const names[] = {
         "0.relu",       "1.residual",    "1.0.dense",  "1.1.residual",  "1.1.0.residual",
         "1.1.0.0.tanh", "1.1.0.1.dense", "1.1.0.add",  "1.1.1.flatten", "1.1.2.relu",
@@ -63,7 +63,6 @@ TEST(names_say_the_way_through_the_lists)
     assert_int_equal(nn_tensor_count(model), 6);
     for (size_t t = 0; t < 6; t++)
         assert_string_equal(nn_tensor(model, t)->name, tensors[t]);
-    nn_model_destroy(&model);
 }
 
 /* The same network on arrays that nobody shares. */
@@ -97,13 +96,13 @@ by_hand(const float *params, const float *x, float *y)
 
 TEST(outputs_are_the_sums_in_training_and_evaluation)
 {
-    struct nn_model *model = open_nested();
+    OWNED(nn_model_destroy) struct nn_model *model = open_nested();
     const struct nn_context context = {.seed = 1};
     float params[78], first[ROWS * 3], expected[3];
     assert_int_equal(nn_param_count(model), 78);
     nn_init_params(model, 9, params);
     for (int training = 0; training < 2; training++) {
-        struct nn_pass *pass;
+        OWNED(nn_pass_destroy) struct nn_pass *pass;
         assert_int_equal(nn_pass_new(&pass, model, ROWS, training), 0);
         struct nn_batch *batch = nn_pass_batch(pass);
         batch->rows = ROWS;
@@ -121,16 +120,14 @@ TEST(outputs_are_the_sums_in_training_and_evaluation)
         if (training)
             assert_memory_equal(nn_pass_output(pass), first, sizeof first);
         memcpy(first, nn_pass_output(pass), sizeof first);
-        nn_pass_destroy(&pass);
     }
-    nn_model_destroy(&model);
 }
 
 TEST(lists_nest_four_deep_and_no_deeper)
 {
     for (unsigned depth = 4; depth <= 5; depth++) {
         struct nn_layer_spec layers[12] = {DENSE(2)};
-        struct nn_model *model;
+        OWNED(nn_model_destroy) struct nn_model *model;
         struct why why = {""};
         for (unsigned i = 0; i < depth; i++) {
             layers[1 + i].kind = NN_RESIDUAL;
@@ -142,6 +139,5 @@ TEST(lists_nest_four_deep_and_no_deeper)
         assert_int_equal(rc, depth == 4 ? 0 : -EINVAL);
         assert_string_equal(
             why.line, depth == 4 ? "" : "layer 1.0.0.0.0 (residual): nested more than 4 deep");
-        nn_model_destroy(&model);
     }
 }

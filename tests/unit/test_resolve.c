@@ -45,7 +45,7 @@ TEST(a_name_that_is_found_late_is_told_twice)
     const struct proto_endpoint names[] = {{"pc3", 20000}, {"127.0.0.1", 20001}};
     struct proto_endpoint name;
     char address[PROTO_HOST_MAX];
-    struct resolve *resolve;
+    OWNED(resolve_destroy) struct resolve *resolve;
     assert_int_equal(resolve_new(&resolve, names, 2), 0);
     assert_true(wait_for_news(resolve, &name, address));
     assert_string_equal(name.host, "pc3");
@@ -56,5 +56,4 @@ TEST(a_name_that_is_found_late_is_told_twice)
     assert_false(resolve_news(resolve, &name, address));
     struct proto_endpoint known[4];
     assert_int_equal(resolve_known(resolve, known, 4), 2);
-    resolve_destroy(&resolve);
 }

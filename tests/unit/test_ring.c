@@ -56,7 +56,7 @@ TEST(four_peers_sum_in_six_steps_as_in_the_lecture)
     };
     static const int32_t total[4] = {37, 37, 36, 43};
     struct rand rand = {1};
-    struct rings *rings = example(&rand);
+    OWNED(rings_destroy) struct rings *rings = example(&rand);
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
     for (unsigned step = 0; step < 6; step++) {
@@ -71,21 +71,19 @@ TEST(four_peers_sum_in_six_steps_as_in_the_lecture)
         assert_memory_equal(rings->nodes[i].sum, total, sizeof total);
         assert_int_equal(rings->nodes[i].bytes, 2 * 3 * sizeof(total) / 4); /* 2(k-1)/k */
     }
-    rings_destroy(&rings);
 }
 
 TEST(small_buckets_take_one_step)
 {
     static const struct core_bucket bucket = {0, 4};
     struct rand rand = {1};
-    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    OWNED(rings_destroy) struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
     rings_plan(rings, 0xf, 1, &rand);
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
     deliver_step(rings);
     assert_int_equal(rings_waiting(rings), 0);
     assert_true(rings_right(rings, 0));
-    rings_destroy(&rings);
 }
 
 /* Delivers what is on its way. Is the sum of each member right? Ends the rings, and what was planted. */
@@ -132,20 +130,19 @@ TEST(alone_nothing_is_sent)
 {
     static const struct core_bucket buckets[2] = {{3, 9}, {0, 3}};
     struct rand rand = {1};
-    struct rings *rings = rings_new(1, buckets, 2, 1, 16, &rand);
+    OWNED(rings_destroy) struct rings *rings = rings_new(1, buckets, 2, 1, 16, &rand);
     rings_plan(rings, 1, 1, &rand);
     rings_ready(rings, 0, 1);
     assert_int_equal(collective_status(rings->nodes[0].ring), COLLECTIVE_RUNNING);
     rings_ready(rings, 0, 2);
     assert_true(rings_right(rings, 0));
     assert_int_equal(rings->nodes[0].bytes, 0);
-    rings_destroy(&rings);
 }
 
 TEST(what_comes_before_the_bucket_is_kept)
 {
     struct rand rand = {1};
-    struct rings *rings = example(&rand);
+    OWNED(rings_destroy) struct rings *rings = example(&rand);
     for (unsigned i = 1; i < 4; i++)
         rings_ready(rings, i, 1);
     while (rings_waiting(rings) > 0)
@@ -157,7 +154,6 @@ TEST(what_comes_before_the_bucket_is_kept)
         rings_deliver(rings, 0);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(collective_status(rings->nodes[i].ring), COLLECTIVE_FINAL);
-    rings_destroy(&rings);
 }
 
 /* A good first chunk from peer 3 to peer 0, for the table to spoil. */
@@ -181,14 +177,13 @@ after(const struct proto_msg *msg, const int32_t *body, size_t size, struct prot
     int32_t copy[2] = {0};
     memcpy(copy, body, size < sizeof copy ? size : sizeof copy);
     struct rand rand = {1};
-    struct rings *rings = example(&rand);
+    OWNED(rings_destroy) struct rings *rings = example(&rand);
     static struct rings_message message;
     message = (struct rings_message){.uses = 1000};
     struct core_frame frame = {copy, size, &message};
     rings_ready(rings, 0, 1);
     collective_chunk(rings->nodes[0].ring, from, msg, &frame, 0);
     enum collective_status status = collective_status(rings->nodes[0].ring);
-    rings_destroy(&rings);
     return status;
 }
 
@@ -247,7 +242,7 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
     int32_t body[1] = {12};
     for (uint64_t other = 0; other < 2; other++) {
         struct rand rand = {1};
-        struct rings *rings = example(&rand);
+        OWNED(rings_destroy) struct rings *rings = example(&rand);
         struct collective *ring = rings->nodes[0].ring;
         static struct rings_message message;
         message = (struct rings_message){.uses = 1000};
@@ -262,7 +257,6 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
         struct collective_other who;
         assert_int_equal(collective_diverged(ring, &who), other > 0);
         assert_true(!other || (who.rank == 3 && !who.part && who.state == 8));
-        rings_destroy(&rings);
     }
 }
 
@@ -380,7 +374,7 @@ TEST(a_shard_that_is_counted_twice_ends_a_direct_sum)
 TEST(frames_kept_are_bounded)
 {
     struct rand rand = {1};
-    struct rings *rings = example(&rand);
+    OWNED(rings_destroy) struct rings *rings = example(&rand);
     static struct rings_message message;
     message = (struct rings_message){.uses = 1u << 30};
     int32_t body[1] = {1};
@@ -396,5 +390,4 @@ TEST(frames_kept_are_bounded)
     assert_int_equal(ring->kept_count, ring->kept_max);
     collective_tick(ring);
     assert_int_equal(ring->kept_count, 0);
-    rings_destroy(&rings);
 }

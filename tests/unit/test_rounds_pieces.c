@@ -86,7 +86,7 @@ computed(void)
 TEST(what_a_dropped_plan_computed_is_not_computed_again)
 {
     unsigned fresh;
-    struct lone *lone = computed();
+    OWNED(lone_destroy) struct lone *lone = computed();
     struct core_stats stats;
     core_stats(lone->core, &stats);
     struct proto_msg msg = {.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}};
@@ -95,13 +95,12 @@ TEST(what_a_dropped_plan_computed_is_not_computed_again)
     assert_int_equal(compute_all(lone, &fresh), 1); /* the last bucket says who speaks of what */
     give_zeros(lone);
     assert_true(lone->commit);
-    lone_destroy(&lone);
 }
 
 TEST(after_a_damaged_total_all_pieces_are_computed_again)
 {
     unsigned fresh;
-    struct lone *lone = computed();
+    OWNED(lone_destroy) struct lone *lone = computed();
     give_zeros(lone);
     assert_true(lone->commit);
     lone->commit = false;
@@ -114,7 +113,6 @@ TEST(after_a_damaged_total_all_pieces_are_computed_again)
     lone_return(lone);
     give_zeros(lone);
     assert_true(lone->commit);
-    lone_destroy(&lone);
 }
 
 /* Node 5 computes everything, in one piece. */
@@ -133,6 +131,7 @@ say_whole_plan(struct lone *lone, uint64_t counter)
 /* Node 3 finds each time that the total is wrong, and drops the plan before this node has the total. */
 TEST(what_plans_that_are_dropped_again_and_again_have_is_computed_again)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2});
     lone_meet(lone, 3);
     lone_beat(lone, 3, 0, true);
@@ -148,7 +147,6 @@ TEST(what_plans_that_are_dropped_again_and_again_have_is_computed_again)
         struct proto_msg msg = {.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}};
         lone_say(lone, 3, &msg);
     }
-    lone_destroy(&lone);
 }
 
 /* --- pieces.c alone ----------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ parse(const uint8_t *data, size_t size)
 
 TEST(the_bytes_are_those_of_the_format)
 {
-    uint8_t *data;
+    OWNED(memory_free) uint8_t *data;
     size_t size;
     float params[PARAMS];
     assert_int_equal(write_sample(NULL), 0);
@@ -115,7 +115,6 @@ TEST(the_bytes_are_those_of_the_format)
     fill(params);
     assert_memory_equal(data + 8 + padded, params, sizeof params);
     assert_int_equal(parse(data, size), 0);
-    free(data);
 }
 
 TEST(metadata_is_written_first_and_ignored_by_the_reader)
@@ -142,13 +141,13 @@ TEST(metadata_is_written_first_and_ignored_by_the_reader)
 TEST(other_orders_and_spacing_are_read)
 {
     size_t size;
+    OWNED(memory_free)
     uint8_t *data = compose(
         "{ \"2.dense.weight\" : {\"shape\":[1,2],\"data_offsets\":[32,40],\"dtype\":\"F32\"},\n"
         "\"0.dense.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
         "\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}    ",
         &size);
     assert_int_equal(parse(data, size), 0);
-    free(data);
 }
 
 TEST(every_truncation_and_every_surplus_byte_is_refused)
@@ -157,25 +156,23 @@ TEST(every_truncation_and_every_surplus_byte_is_refused)
     uint8_t *data = compose(header_text, &size);
     assert_int_equal(parse(data, size), 0);
     for (size_t n = 0; n < size; n++) {
-        uint8_t *cut = malloc(n + !n);
+        OWNED(memory_free) uint8_t *cut = malloc(n + !n);
         assert_non_null(cut);
         memcpy(cut, data, n);
         assert_int_equal(parse(cut, n), -EBADMSG);
-        free(cut);
     }
-    uint8_t *longer = realloc(data, size + 1);
+    OWNED(memory_free) uint8_t *longer = realloc(data, size + 1);
     assert_non_null(longer);
     longer[size] = 0;
     assert_int_equal(parse(longer, size + 1), -EBADMSG);
     assert_non_null(strstr(why.line, "1 bytes of data belong to no tensor"));
-    free(longer);
 }
 
 /* The data carry no checksum, but in the header every bit counts. */
 TEST(every_flipped_bit_of_the_header_is_refused)
 {
     size_t size;
-    uint8_t *data = compose(header_text, &size);
+    OWNED(memory_free) uint8_t *data = compose(header_text, &size);
     for (size_t bit = 0; bit < 8 * (8 + strlen(header_text)); bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
         why.line[0] = 0;
@@ -185,7 +182,6 @@ TEST(every_flipped_bit_of_the_header_is_refused)
         assert_true(strlen(why.line) > 5);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    free(data);
 }
 
 #define W "\"0.dense.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"
@@ -339,7 +335,7 @@ TEST(names_without_an_order_are_refused)
                                                  {.kind = NN_DENSE, .units = 2, .no_bias = true}};
     static const char *const names[][2] = {{"a.weight", "b.weight"}, {"a1.weight", "a2.weight"}};
     const struct nn_shape input = {1, {2}};
-    struct nn_model *twin;
+    OWNED(nn_model_destroy) struct nn_model *twin;
     assert_int_equal(nn_model_new(&twin, &input, layer, 2, NN_SQUARED_ERROR, &why), 0);
     for (size_t i = 0; i < 2; i++) {
         char header[256];
@@ -355,7 +351,6 @@ TEST(names_without_an_order_are_refused)
         free(data);
         assert_int_equal(rc, i ? 0 : -EINVAL);
     }
-    nn_model_destroy(&twin);
 }
 
 /* A file of the model above, one number of which is not finite. */
@@ -385,7 +380,7 @@ TEST(announced_sizes_are_not_believed)
     assert_int_equal(parse(table, sizeof table - 1), -EBADMSG);
     assert_string_equal(why.line, "m: is no safetensors file");
     enum { DEEP = 60000, LONG = 17 << 20 };
-    char *text = malloc(LONG);
+    OWNED(memory_free) char *text = malloc(LONG);
     assert_non_null(text);
     memset(text, '[', LONG);
     memcpy(text, "{\"a\":", 5);
@@ -400,7 +395,6 @@ TEST(announced_sizes_are_not_believed)
     assert_int_equal(parse(data, size), -EBADMSG);
     assert_non_null(strstr(why.line, "expected at most"));
     free(data);
-    free(text);
 }
 
 TEST(a_full_disk_gives_a_clear_line_and_leaves_nothing)

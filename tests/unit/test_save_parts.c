@@ -94,25 +94,23 @@ open_save(const struct state *state, uint64_t job)
 static void
 write_part(unsigned tensors, uint64_t step, uint64_t job)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct why why;
     open_state(&state, tensors);
     fill(&state, step);
-    struct save *save = open_save(&state, job);
+    OWNED(save_destroy) struct save *save = open_save(&state, job);
     assert_int_equal(save_last(save, &state, &why), 0);
-    save_destroy(&save);
-    state_fini(&state);
 }
 
 /* Reads the newest one into a state that holds these tensors: 0, or why it does not fit. */
 static int
 find(unsigned tensors, uint64_t step, struct why *why)
 {
-    struct state state, expected;
+    OWNED(state_fini) struct state state, expected;
     struct checkpoint_found found;
     open_state(&state, tensors);
     open_state(&expected, tensors);
-    struct save *save = open_save(&state, JOB);
+    OWNED(save_destroy) struct save *save = open_save(&state, JOB);
     int rc = save_find(save, &state, &found, why);
     if (!rc) {
         fill(&expected, step);
@@ -120,15 +118,12 @@ find(unsigned tensors, uint64_t step, struct why *why)
     } else {
         assert_int_equal(state_hash(&state, pool), state_hash(&expected, pool));
     }
-    save_destroy(&save);
-    state_fini(&expected);
-    state_fini(&state);
     return rc;
 }
 
 TEST(test_ranges_are_known_by_their_spans)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_extent extent[STATE_EXTENTS_MAX];
     struct state_range range[STATE_RANGES_MAX];
     open_state(&state, ALL);
@@ -159,7 +154,6 @@ TEST(test_ranges_are_known_by_their_spans)
         extent[i + 1] = first;
         assert_int_equal(state_ranges(&state, extent, count, range), 0);
     }
-    state_fini(&state);
 }
 
 static int
@@ -182,7 +176,7 @@ remove_folder(void **unused)
 /* A node that starts again first asks what it has, and then holds that. */
 TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
 {
-    struct state state, expected;
+    OWNED(state_fini) struct state state, expected;
     struct checkpoint_found found;
     struct state_range range[STATE_RANGES_MAX];
     struct why why;
@@ -204,8 +198,6 @@ TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
     assert_int_equal(save_last(save, &state, &why), 0);
     save_destroy(&save);
     assert_int_equal(find(PART, 8, &why), 0);
-    state_fini(&expected);
-    state_fini(&state);
 }
 
 /* It is used by whoever holds some of it, and of the whole by all. The others are told what is missing. */
@@ -241,7 +233,7 @@ TEST_WITH(test_a_part_is_not_taken_for_more, make_folder, remove_folder)
 TEST_WITH(test_a_part_is_refused_where_the_whole_is_read, make_folder, remove_folder)
 {
     struct why why;
-    struct state state;
+    OWNED(state_fini) struct state state;
     char path[DISK_PATH_MAX];
     write_part(0x01, 7, JOB);
     checkpoint_path(path, dir, 7);
@@ -253,18 +245,17 @@ TEST_WITH(test_a_part_is_refused_where_the_whole_is_read, make_folder, remove_fo
                               .section[0] = {"state", state.block, state.size}};
     assert_int_equal(checkpoint_read(path, &file, &why), -ENOTSUP);
     assert_non_null(strstr(why.line, "of some stages of the model only"));
-    state_fini(&state);
 }
 
 TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder, remove_folder)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct why why;
     struct stat status;
     struct state_range range[STATE_RANGES_MAX];
     char path[DISK_PATH_MAX];
     open_state(&state, ALL);
-    struct save *save = open_save(&state, JOB);
+    OWNED(save_destroy) struct save *save = open_save(&state, JOB);
     write_part(0x03, 5, JOB); /* writing one deletes those of other runs: so it comes first */
     write_part(PART, 7, JOB);
     checkpoint_path(path, dir, 7);
@@ -280,8 +271,6 @@ TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder,
     assert_int_equal(save_ranges(save, JOB, &state, range), 0);
     assert_int_equal(find(OTHER, 9, &why), -ENOENT);
     assert_non_null(strstr(why.line, "another job"));
-    save_destroy(&save);
-    state_fini(&state);
 }
 
 /* Files of one step and size, of other parts: no page of one is taken for one of the other. */
@@ -293,13 +282,12 @@ TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
     for (size_t i = 0; i < 2; i++) {
         open_state(&state[i], 2u << i);
         fill(&state[i], 7);
-        struct save *save = open_save(&state[i], JOB);
+        OWNED(save_destroy) struct save *save = open_save(&state[i], JOB);
         file[i] = save_file(save, state[i].block);
         file[i].step = file[i].round = 7;
         image[i] = malloc(checkpoint_size(&file[i]));
         checkpoint_fill(&file[i], image[i]);
         checkpoint_seal(image[i], checkpoint_size(&file[i]));
-        save_destroy(&save);
     }
     assert_int_equal(checkpoint_size(&file[0]), checkpoint_size(&file[1]));
     for (size_t page = 0; page < checkpoint_pages(&file[0]); page++)

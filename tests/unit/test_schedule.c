@@ -277,16 +277,14 @@ play(struct world *w, unsigned accidents)
 static int
 play_equal(enum schedule_rule rule, unsigned k, unsigned m, char order[][512])
 {
-    struct world *w = calloc(1, sizeof *w);
+    OWNED(memory_free) struct world *w = calloc(1, sizeof *w);
     *w = (struct world){.rule = rule, .k = k, .m = m, .n = k};
     for (unsigned stage = 0; stage < k; stage++) {
         w->order[stage] = order[stage];
         for (unsigned shard = 0; shard < m; shard++)
             w->owner[stage][shard] = (int)stage;
     }
-    int end = play(w, 0);
-    free(w);
-    return end;
+    return play(w, 0);
 }
 
 /* Huang et al., NeurIPS 2019, figure 2c. */
@@ -483,7 +481,7 @@ TEST(a_piece_whose_input_becomes_void_does_not_count)
 static void
 play_random(uint64_t seed)
 {
-    struct world *w = calloc(1, sizeof *w);
+    OWNED(memory_free) struct world *w = calloc(1, sizeof *w);
     *w = (struct world){.rand = {seed << 20}, .late = true};
     w->rule = (enum schedule_rule)rand_below(&w->rand, 3);
     w->k = (unsigned)rand_range(&w->rand, 1, STAGES);
@@ -505,7 +503,6 @@ play_random(uint64_t seed)
     if (rand_below(&w->rand, 4) == 0)
         w->rule = SCHEDULE_EVALUATE;
     play(w, accidents);
-    free(w);
 }
 
 TEST(in_any_course_all_is_computed_once_and_memory_is_bounded)

@@ -46,7 +46,7 @@ TEST(whoever_computed_what_the_means_are_the_same_bits)
 
 TEST(means_are_of_what_is_known)
 {
-    struct scores scores;
+    OWNED(scores_fini) struct scores scores;
     scores_init(&scores, SHARDS, ROWS, 0);
     scores_begin(&scores, 1);
     assert_int_equal(scores_means(&scores).rows, 0);
@@ -56,12 +56,11 @@ TEST(means_are_of_what_is_known)
     assert_true(scores_means(&scores).accuracy == -1);
     scores_add(&scores, 2, &(struct nn_result){.loss = (double)NAN, .bad = true});
     assert_true(isinf(scores_means(&scores).loss));
-    scores_fini(&scores);
 }
 
 TEST(the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again)
 {
-    struct scores scores;
+    OWNED(scores_fini) struct scores scores;
     struct proto_score score, other = {.evaluation = 3, .shard = 2, .loss = 0, .correct = 4};
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 3);
@@ -72,13 +71,12 @@ TEST(the_first_one_of_a_shard_counts_and_what_was_told_is_not_told_again)
     assert_int_equal(score.loss, 3.25 * (1 << 24));
     assert_int_equal(score.correct, 0);
     assert_false(scores_tell(&scores, &score));
-    scores_fini(&scores);
 }
 
 /* Others begin with the next evaluation earlier, or are still at the one before. */
 TEST(nodes_need_not_begin_together)
 {
-    struct scores scores;
+    OWNED(scores_fini) struct scores scores;
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 1);
     scores_hear(&scores, &(struct proto_score){.evaluation = 2, .shard = 0, .correct = 1});
@@ -94,7 +92,6 @@ TEST(nodes_need_not_begin_together)
     scores_hear(&scores, &(struct proto_score){.evaluation = 3, .shard = 2});
     scores_begin(&scores, result);
     assert_int_equal(scores_covered(&scores), 1 << 1);
-    scores_fini(&scores);
 }
 
 TEST(what_cannot_be_is_ignored)
@@ -106,11 +103,10 @@ TEST(what_cannot_be_is_ignored)
         {.evaluation = 5, .shard = 1, .correct = UINT64_MAX},
         {.evaluation = 0, .shard = 1},
     };
-    struct scores scores;
+    OWNED(scores_fini) struct scores scores;
     scores_init(&scores, SHARDS, ROWS, LABELS);
     scores_begin(&scores, 5);
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
         scores_hear(&scores, &wrong[k]);
     assert_int_equal(scores_covered(&scores), 0);
-    scores_fini(&scores);
 }

@@ -257,6 +257,7 @@ static void
 gradient_of(const struct net *net, bool again, const struct way *way, struct gradient *out)
 {
     static float params[PARAMS_MAX];
+    OWNED(nn_model_destroy)
     struct nn_model *model = model_of(net, again, way != NULL && way->rounds);
     const struct way whole = {.parts = 1, .begin = {0, nn_layer_count(model)}};
     struct parts p = {.model = model,
@@ -272,7 +273,6 @@ gradient_of(const struct net *net, bool again, const struct way *way, struct gra
     parts_run(net, &p, out);
     for (size_t i = 0; i < p.way->parts; i++)
         nn_pass_destroy(&p.pass[i]);
-    nn_model_destroy(&model);
 }
 
 static void
@@ -290,7 +290,7 @@ static size_t
 parts_compare(const struct net *net, bool again, const struct way *way,
               const struct gradient *plain)
 {
-    struct nn_model *model = model_of(net, again, false);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(net, again, false);
     size_t count = nn_layer_count(model), cuts = 0;
     struct way two = *way, most = *way;
     most.parts = 1;
@@ -308,7 +308,6 @@ parts_compare(const struct net *net, bool again, const struct way *way,
     }
     most.begin[most.parts] = count;
     compare(net, again, &most, plain);
-    nn_model_destroy(&model);
     return cuts;
 }
 
@@ -328,7 +327,7 @@ TEST(parts_give_the_gradient_of_the_whole)
 static size_t
 by_hand(const struct net *net, bool evaluates, struct gradient *out)
 {
-    struct nn_model *model = model_of(net, false, false);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(net, false, false);
     struct way way = {.parts = 1, .by_hand = true, .evaluates = evaluates};
     for (size_t t = 0; t < nn_tensor_count(model); t++) {
         size_t cut = nn_cut_below(model, nn_tensor(model, t)->layer);
@@ -337,7 +336,6 @@ by_hand(const struct net *net, bool evaluates, struct gradient *out)
     }
     way.begin[way.parts] = nn_layer_count(model);
     gradient_of(net, false, &way, out);
-    nn_model_destroy(&model);
     return way.parts - 1;
 }
 
@@ -371,12 +369,11 @@ TEST(cuts_are_between_layers_with_parameters)
         {5, 28, 28}, {6, 9, 8}, {6, 15, 14}, {7, 1, 1},
     };
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
-        struct nn_model *model = model_of(&nets[at[i].net], false, false);
+        OWNED(nn_model_destroy) struct nn_model *model = model_of(&nets[at[i].net], false, false);
         size_t cut = nn_cut_below(model, at[i].layer);
         if (cut != at[i].cut)
             fail_msg("%s: below %zu at %zu, expected %zu", nets[at[i].net].name, at[i].layer, cut,
                      at[i].cut);
-        nn_model_destroy(&model);
     }
 }
 
@@ -388,7 +385,7 @@ TEST(a_part_has_its_share_of_the_memory)
         .input = {1, {7}},
         .tokens = 11,
         .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11}, GPT, GPT, GPT, DENSE(11)}};
-    struct nn_model *model = model_of(&deep, false, false);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(&deep, false, false);
     size_t half = nn_layer_count(model) / 2;
     while (!nn_may_begin(model, half))
         half++;
@@ -399,7 +396,6 @@ TEST(a_part_has_its_share_of_the_memory)
     assert_true(one < all);
     assert_true(other < all);
     assert_true(one + other < all + all / 4);
-    nn_model_destroy(&model);
 }
 
 TEST(the_gradient_is_the_same_in_less_memory)
@@ -422,7 +418,7 @@ TEST(memory_grows_with_the_root_of_the_depth)
     static struct nn_layer_spec layer[DEPTH];
     struct why why = {""};
     const struct nn_shape input = {1, {WIDTH}};
-    struct nn_model *model;
+    OWNED(nn_model_destroy) struct nn_model *model;
     for (size_t l = 0; l < DEPTH; l++)
         layer[l] = (struct nn_layer_spec){.kind = NN_DENSE, .units = WIDTH};
     assert_int_equal(nn_model_new(&model, &input, layer, DEPTH, NN_CROSS_ENTROPY, &why), 0);
@@ -433,5 +429,4 @@ TEST(memory_grows_with_the_root_of_the_depth)
     double after = (double)(nn_pass_bytes(model, 64, true) - scratch) / 64 / row;
     assert_true(before > 100 && before < 110);
     assert_true(after > 18 && after < 26);
-    nn_model_destroy(&model);
 }

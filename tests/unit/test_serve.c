@@ -56,7 +56,7 @@ step(struct lone *lone)
 
 TEST(the_copy_is_of_the_round_named_and_equal_for_all)
 {
-    struct lone *lone = ahead(64);
+    OWNED(lone_destroy) struct lone *lone = ahead(64);
     ask(lone, 7, 5);
     ask(lone, 8, 6);
     lone_run(lone, 50);
@@ -71,12 +71,11 @@ TEST(the_copy_is_of_the_round_named_and_equal_for_all)
     assert_int_equal(lone->state_in[3], 0);
     fetch(lone, 7, 5, 0, 1);
     assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 64);
-    lone_destroy(&lone);
 }
 
 TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
 {
-    struct lone *lone = ahead(SIZE);
+    OWNED(lone_destroy) struct lone *lone = ahead(SIZE);
     memset(lone->state, 1, SIZE);
     ask(lone, 7, 4);
     assert_int_equal(lone->state_in[0], 1);
@@ -103,21 +102,19 @@ TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
     assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 0);
     fetch(lone, 7, 4, 0, 1000);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), 3 + SERVE_BLOCKS_MAX);
-    lone_destroy(&lone);
 }
 
 TEST(a_round_that_is_never_reached_is_not_waited_for)
 {
-    struct lone *lone = ahead(64);
+    OWNED(lone_destroy) struct lone *lone = ahead(64);
     ask(lone, 7, PROTO_ROUND_MAX);
     lone_run_with(lone, 250, (unsigned[]){7, 8}, 2, 0, true);
     assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->msg.offer.round, 4);
-    lone_destroy(&lone);
 }
 
 TEST(totals_are_pushed_as_far_as_was_allowed)
 {
-    struct lone *lone = ahead(64);
+    OWNED(lone_destroy) struct lone *lone = ahead(64);
     follow(lone, 7, 4, 2, true);
     assert_null(lone_sent(lone, 7, PROTO_TOTAL));
     step(lone);
@@ -134,12 +131,11 @@ TEST(totals_are_pushed_as_far_as_was_allowed)
     follow(lone, 8, 9, 2, true); /* is ahead */
     step(lone);
     assert_null(lone_sent(lone, 8, PROTO_TOTAL));
-    lone_destroy(&lone);
 }
 
 TEST(who_is_too_slow_for_the_log_is_told)
 {
-    struct lone *lone = ahead(64);
+    OWNED(lone_destroy) struct lone *lone = ahead(64);
     follow(lone, 7, 4, 1, true);
     for (int k = 0; k < 6; k++) /* the log has room for four */
         step(lone);
@@ -150,12 +146,11 @@ TEST(who_is_too_slow_for_the_log_is_told)
     follow(lone, 8, 5, 1, true);
     assert_int_equal(lone_sent(lone, 8, PROTO_TOTAL)->msg.total.round, 5);
     assert_int_equal(lone_sent(lone, 8, PROTO_TOTAL)->body_size, 0);
-    lone_destroy(&lone);
 }
 
 TEST(nothing_is_kept_when_nobody_asks_any_more)
 {
-    struct lone *lone = ahead(64);
+    OWNED(lone_destroy) struct lone *lone = ahead(64);
     ask(lone, 7, 4);
     assert_true(lone->core->serve.logs);
     lone_run_with(lone, 2500, (unsigned[]){7, 8}, 2, 0, true);
@@ -172,7 +167,6 @@ TEST(nothing_is_kept_when_nobody_asks_any_more)
     follow(lone, 7, lone->core->round, 1, true);
     lone_run_with(lone, 4000, (unsigned[]){7, 8}, 2, 0, true);
     assert_int_equal(lone->forgets, 2);
-    lone_destroy(&lone);
 }
 
 /* A header, and two segments: node 5 holds the second one, 7 both, 8 the second one. */
@@ -211,7 +205,7 @@ ask_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t block, uint16_t
 
 TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
 {
-    struct lone *lone = ahead_with_a_segment(OUTPUT);
+    OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(OUTPUT);
     ask_for(lone, 7, BOTH, 0, 0);
     ask_for(lone, 7, 1, 0, 0);
     ask_for(lone, 7, UINT64_MAX, 0, 0);
@@ -235,13 +229,12 @@ TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
     ask_for(lone, 8, BOTH, 1, 1);
     ask_for(lone, 8, OUTPUT, 1, 1);
     assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
-    lone_destroy(&lone);
 }
 
 /* In one memory both lists are made, one after the other. */
 TEST(each_gets_the_list_of_what_it_asked_for)
 {
-    struct lone *lone = ahead_with_a_segment(BOTH);
+    OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(BOTH);
     ask_for(lone, 7, BOTH, 0, 0);
     ask_for(lone, 8, OUTPUT, 0, 0);
     lone_run(lone, 50);
@@ -258,7 +251,6 @@ TEST(each_gets_the_list_of_what_it_asked_for)
     assert_int_equal(words[0][2], words[1][2]); /* the header */
     assert_int_equal(words[0][4], words[1][3]); /* the second segment */
     assert_true(all->msg.offer.check != some->msg.offer.check);
-    lone_destroy(&lone);
 }
 
 static void
@@ -295,7 +287,7 @@ words_sent(const struct lone *lone, unsigned id, int32_t words[LONE_VECTOR])
 /* 40 words of the second segment from 60 on, 50 of the first one from 10 on, 10 of all. */
 TEST(a_follower_gets_the_totals_of_what_it_holds)
 {
-    struct lone *lone = ahead_with_a_segment(BOTH);
+    OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(BOTH);
     int32_t words[LONE_VECTOR];
     follow_for(lone, 7, BOTH);
     follow_for(lone, 8, OUTPUT);
@@ -307,12 +299,11 @@ TEST(a_follower_gets_the_totals_of_what_it_holds)
     assert_int_equal(words_sent(lone, 8, words), 50);
     for (int32_t k = 0; k < 50; k++)
         assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
-    lone_destroy(&lone);
 }
 
 TEST(the_log_of_who_holds_a_part_has_only_that)
 {
-    struct lone *lone = ahead_with_a_segment(OUTPUT);
+    OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(OUTPUT);
     int32_t words[LONE_VECTOR];
     follow_for(lone, 7, BOTH);
     follow_for(lone, 7, 1);
@@ -329,5 +320,4 @@ TEST(the_log_of_who_holds_a_part_has_only_that)
     for (int32_t k = 0; k < 50; k++)
         assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
     assert_null(lone_sent(lone, 7, PROTO_TOTAL));
-    lone_destroy(&lone);
 }

@@ -30,7 +30,7 @@ open_config(struct bench *b, const char *text)
     char dir[CONFIG_PATH_MAX + 16];
     for (size_t i = 0; i < TEXT; i++)
         bytes[i] = (uint8_t)(i * i % 16);
-    folder_init(&b->folder);
+    b->folder = folder_new();
     folder_write(&b->folder, "text", bytes, TEXT);
     snprintf(dir, sizeof dir, "data.dir=%s", b->folder.path);
     if (config_parse(&b->config, "test", text, strlen(text), &why) ||
@@ -102,7 +102,7 @@ measure(const char *text, size_t parts)
 {
     static struct stage_times times[STAGES_CUTS_MAX + 1];
     struct stage_times piece;
-    struct bench b;
+    OWNED(bench_fini) struct bench b;
     double all_s = 0;
     bench_init(&b, text);
     assert_int_equal(b.stages.cut_count + 1, parts);
@@ -123,11 +123,9 @@ measure(const char *text, size_t parts)
         all_s += times[p].forward_s + times[p].input_s + times[p].weight_s;
     }
     assert_true(TIMES * all_s <= took_s + 1e-5 * (double)parts * TIMES);
-    int32_t *after = sum_of(&b);
+    OWNED(memory_free) int32_t *after = sum_of(&b);
     assert_memory_equal(before, after, work_vector_count(b.work) * sizeof *before);
     free(before);
-    free(after);
-    bench_fini(&b);
 }
 
 TEST(images_are_measured_part_by_part)

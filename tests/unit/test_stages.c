@@ -122,7 +122,7 @@ bench_fini(struct bench *bench)
 TEST(the_cuts_are_where_parts_may_begin)
 {
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
-        struct bench bench;
+        OWNED(bench_fini) struct bench bench;
         bench_init(&bench, &nets[n], 1 << 20, true);
         const struct stages *stages = &bench.stages;
         assert_int_equal(stages->tied, nets[n].tied);
@@ -132,7 +132,6 @@ TEST(the_cuts_are_where_parts_may_begin)
             assert_true(nn_may_begin(bench.model, stages->cut[c].layer));
         }
         assert_int_equal(nets[n].cut[stages->cut_count], 0);
-        bench_fini(&bench);
     }
 }
 
@@ -151,7 +150,7 @@ first_above(const struct nn_model *model, size_t layer)
 TEST(a_bucket_ends_at_every_cut)
 {
     for (size_t n = 0; n < 2 * sizeof nets / sizeof *nets; n++) {
-        struct bench bench;
+        OWNED(bench_fini) struct bench bench;
         bench_init(&bench, &nets[n / 2], n % 2 ? 512 : 1 << 20, true);
         for (size_t c = 0; c < bench.stages.cut_count; c++) {
             const struct stages_cut *cut = &bench.stages.cut[c];
@@ -162,26 +161,24 @@ TEST(a_bucket_ends_at_every_cut)
             }
             assert_int_equal(count, nn_param_count(bench.model) - first);
         }
-        bench_fini(&bench);
     }
 }
 
 /* All of a small model in one bucket. */
 TEST(a_job_without_stages_keeps_its_buckets)
 {
-    struct bench bench;
+    OWNED(bench_fini) struct bench bench;
     bench_init(&bench, &nets[0], 1 << 20, false);
     assert_int_equal(bench.buckets.bucket_count, 2);
     bench_fini(&bench);
     bench_init(&bench, &nets[0], 1 << 20, true);
     assert_int_equal(bench.buckets.bucket_count, 4);
-    bench_fini(&bench);
 }
 
 TEST(costs_are_those_of_all_layers)
 {
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
-        struct bench bench;
+        OWNED(bench_fini) struct bench bench;
         double layers = 0, segments = 0;
         bench_init(&bench, &nets[n], 1 << 20, true);
         for (size_t layer = 0; layer < nn_layer_count(bench.model); layer++)
@@ -189,7 +186,6 @@ TEST(costs_are_those_of_all_layers)
         for (size_t c = 0; c <= bench.stages.cut_count; c++)
             segments += bench.stages.cost[c];
         assert_true(fabs(layers - segments) <= 1e-9 * layers);
-        bench_fini(&bench);
     }
 }
 
@@ -197,7 +193,7 @@ TEST(costs_are_those_of_all_layers)
 TEST(segments_lie_between_the_cuts)
 {
     for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
-        struct bench bench;
+        OWNED(bench_fini) struct bench bench;
         struct state_stages segments;
         size_t end = 0;
         bench_init(&bench, &nets[n], 1 << 20, true);
@@ -213,7 +209,6 @@ TEST(segments_lie_between_the_cuts)
             assert_true(end > segments.stage[s].first);
         }
         assert_int_equal(end, nn_param_count(bench.model));
-        bench_fini(&bench);
     }
 }
 
@@ -224,7 +219,7 @@ TEST(a_deep_model_has_fewer_cuts_than_layers)
     struct nn_layer_spec layer[DEEP];
     size_t count[2 * DEEP];
     const struct nn_shape input = {1, {3}};
-    struct bench bench;
+    OWNED(bench_fini) struct bench bench;
     struct state_stages segments;
     struct why why;
     for (size_t l = 0; l < DEEP; l++)
@@ -251,5 +246,4 @@ TEST(a_deep_model_has_fewer_cuts_than_layers)
         cost += bench.stages.cost[s];
     }
     assert_true(fabs(cost - all) < 1e-6 * all);
-    bench_fini(&bench);
 }

@@ -38,7 +38,7 @@ deliver_all(struct rings *rings)
 TEST(one_server_sums_a_window_in_two_steps)
 {
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(1 << 2, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(1 << 2, &rand);
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
     for (unsigned done = 0; done < ELEMS; done += WINDOW) {
@@ -58,14 +58,13 @@ TEST(one_server_sums_a_window_in_two_steps)
     assert_int_equal(collective_served(rings->nodes[2].ring), ELEMS * sizeof(int32_t));
     assert_int_equal(collective_served(rings->nodes[0].ring), 0);
     assert_int_equal(rings->nodes[0].ring->served, ELEMS * sizeof(int32_t));
-    rings_destroy(&rings);
 }
 
 /* They are added as they come; only the last one of each range waits for our own one. */
 TEST(a_server_that_computes_still_adds_what_comes)
 {
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(1, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(1, &rand);
     for (unsigned i = 1; i < 4; i++)
         rings_ready(rings, i, 1);
     collective_open(rings->nodes[0].ring);
@@ -75,14 +74,13 @@ TEST(a_server_that_computes_still_adds_what_comes)
     assert_int_equal(rings->nodes[0].ring->kept_count, 0);
     deliver_all(rings);
     assert_true(rings_right(rings, 0));
-    rings_destroy(&rings);
 }
 
 /* While the trainer reads sum, nothing is written there. */
 TEST(nothing_is_added_before_sum_may_be_written)
 {
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(1, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(1, &rand);
     for (unsigned i = 1; i < 4; i++)
         rings_ready(rings, i, 1);
     deliver_step(rings);
@@ -94,13 +92,12 @@ TEST(nothing_is_added_before_sum_may_be_written)
     rings_ready(rings, 0, 1);
     deliver_all(rings);
     assert_true(rings_right(rings, 0));
-    rings_destroy(&rings);
 }
 
 TEST(each_may_serve_a_part)
 {
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(0xf, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(0xf, &rand);
     for (unsigned i = 0; i < 4; i++)
         rings_ready(rings, i, 1);
     deliver_step(rings);
@@ -109,7 +106,6 @@ TEST(each_may_serve_a_part)
     assert_true(rings_right(rings, 0));
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(rings->nodes[i].bytes, rings_cost(rings, i, 0, 0));
-    rings_destroy(&rings);
 }
 
 /* --- What is refused ------------------------------------------------------------------------------ */
@@ -139,7 +135,7 @@ after(unsigned servers, bool ready, unsigned from, const struct proto_msg *msg, 
 {
     int32_t body[2] = {value, value};
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(servers, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(servers, &rand);
     static struct rings_message message;
     message = (struct rings_message){.uses = 1000};
     struct core_frame frame = {body, size, &message};
@@ -149,7 +145,6 @@ after(unsigned servers, bool ready, unsigned from, const struct proto_msg *msg, 
         collective_open(rings->nodes[0].ring);
     collective_chunk(rings->nodes[0].ring, (struct proto_node){from + 1, 1}, msg, &frame, 0);
     enum collective_status status = collective_status(rings->nodes[0].ring);
-    rings_destroy(&rings);
     return status;
 }
 
@@ -220,7 +215,7 @@ TEST(who_serves_a_range_is_compared_and_nothing_else_would_stop_another)
 TEST(the_same_contribution_again_changes_nothing)
 {
     struct rand rand = {1};
-    struct rings *rings = mesh_of_four(1, &rand);
+    OWNED(rings_destroy) struct rings *rings = mesh_of_four(1, &rand);
     rings_ready(rings, 0, 1);
     static struct rings_message message;
     message = (struct rings_message){.uses = 1000};
@@ -232,5 +227,4 @@ TEST(the_same_contribution_again_changes_nothing)
     assert_int_equal(collective_status(rings->nodes[0].ring), COLLECTIVE_RUNNING);
     assert_int_equal(rings->nodes[0].sum[5], rings->nodes[0].own[5] + 12);
     assert_int_equal(rings_waiting(rings), 0);
-    rings_destroy(&rings);
 }

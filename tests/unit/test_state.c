@@ -58,17 +58,16 @@ static struct state_event
 apply(struct state *state, float g, double loss)
 {
     struct state_event event;
-    int32_t *total = total_of(state, g, state_rows(state), loss);
+    OWNED(memory_free) int32_t *total = total_of(state, g, state_rows(state), loss);
     uint64_t hash = state_advance(&next, state, total, &event, pool);
     assert_int_equal(hash, state_hash(&next, pool));
     state_swap(state, &next);
-    free(total);
     return event;
 }
 
 TEST(test_a_step_moves_the_parameters)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     struct state_event event = apply(&state, 0.25f, 2.5);
@@ -79,12 +78,11 @@ TEST(test_a_step_moves_the_parameters)
     assert_true(fabsf(state.params[10] - (0.01f - 0.125f - 0.1875f)) < 1e-6f);
     assert_int_equal(state.header->step, 2);
     assert_int_equal(state.header->round, 2);
-    state_fini(&state);
 }
 
 TEST(test_overflow_changes_only_exponents_and_repeats_the_step)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     float before = state.params[10];
@@ -102,19 +100,18 @@ TEST(test_overflow_changes_only_exponents_and_repeats_the_step)
     assert_true(fabsf(state.params[10] - (before - 0.5e6f)) < 1.0f);
     assert_int_equal(state.header->step, 1);
     assert_int_equal(state.header->round, (uint64_t)rounds);
-    state_fini(&state);
 }
 
 /* A block of zeros keeps its exponent, and one of small sums has a lower one than before; but none too far below
  * another of its tensor: all nodes go on from what the step leaves. */
 TEST(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     for (int step = 0; step < 2; step++) { /* the first one may lower it by any amount */
         struct state_event event;
-        int32_t *total = total_of(&state, 0, state_rows(&state), 1);
+        OWNED(memory_free) int32_t *total = total_of(&state, 0, state_rows(&state), 1);
         total[1500] = total[2500] = 1;
         state.exponent[0] = 20;
         state.exponent[1] = 20 - EXACT_SPREAD;
@@ -126,15 +123,13 @@ TEST(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor)
         assert_int_equal(next.exponent[1], 20 - EXACT_SPREAD);
         assert_true(next.exponent[2] < -40);
         state_swap(&state, &next);
-        free(total);
     }
-    state_fini(&state);
 }
 
 /* p after each step, and 0.5 to the power of its age; a step that was skipped is none. */
 TEST(test_the_average_is_that_of_the_steps_taken)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     job.rules.optim.momentum = 0;
     job.rules.optim.ema = 0.5f;
@@ -151,12 +146,11 @@ TEST(test_the_average_is_that_of_the_steps_taken)
     apply(&state, 0.25f, 1);
     assert_true(state.params[10] != first);
     assert_true(fabsf(state.slot[0][10] - (first + 2 * state.params[10]) / 3) < 1e-6f);
-    state_fini(&state);
 }
 
 TEST(test_nan_skips_the_step)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     struct state_event event = apply(&state, NAN, 1);
@@ -166,12 +160,11 @@ TEST(test_nan_skips_the_step)
     event = apply(&state, 0.5f, (double)NAN);
     assert_true(event.skipped);
     assert_int_equal(state.header->step, 2);
-    state_fini(&state);
 }
 
 TEST(test_epochs_end_with_an_evaluation)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     const uint64_t rows[] = {8, 8, 4, 6,
@@ -187,12 +180,11 @@ TEST(test_epochs_end_with_an_evaluation)
     assert_int_equal(state.header->evaluations, 2);
     assert_true(fabs(state.header->test_accuracy - 0.5) < 1e-9);
     assert_true(fabs(state.header->train_loss - 1.5) < 1e-6);
-    state_fini(&state);
 }
 
 TEST(test_stops_early_when_patience_is_over)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     job.rules.epochs = 100;
     job.rules.patience = 2;
@@ -204,14 +196,13 @@ TEST(test_stops_early_when_patience_is_over)
         assert_true(evaluations < 10);
     }
     assert_int_equal(evaluations, 3); /* one best, two worse */
-    state_fini(&state);
 }
 
 /* An epoch of three steps; the run was stopped after its second, then ended after its fifth, in the middle of an
  * epoch. */
 TEST(test_other_rules_begin_after_their_step)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     const struct state_rules past[] = {
         {.until = 2, .optim = {.kind = OPTIM_SGD, .rate = 1, .momentum = 0.5f}, .epochs = 2},
@@ -250,7 +241,6 @@ TEST(test_other_rules_begin_after_their_step)
     /* After an epoch where the rules say so, and at the end of those that end. */
     assert_true(evaluated == (1 << 5 | 1 << 6));
     assert_int_equal(state.header->step, 9);
-    state_fini(&state);
 }
 
 TEST(test_an_ended_state_goes_on_as_if_it_had_not_ended)
@@ -282,7 +272,7 @@ TEST(test_an_ended_state_goes_on_as_if_it_had_not_ended)
 
 TEST(test_a_run_of_nothing_but_nan_ends)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     job.rules.epochs = 100;
     start(&state, &job);
@@ -301,7 +291,6 @@ TEST(test_a_run_of_nothing_but_nan_ends)
     }
     assert_true(state.header->done);
     assert_int_equal(state.header->skipped, 2 * STATE_SKIPS_MAX - 1);
-    state_fini(&state);
 }
 
 /* By its own rule, whatever the optimizer and the others' length. */
@@ -310,7 +299,7 @@ TEST(test_a_running_average_moves_by_its_share)
     struct state state;
     struct state_job job = job_of();
     job.rules.optim.clip_norm = 1e-3f;
-    float *average = calloc(exact_blocks(exact), sizeof *average);
+    OWNED(memory_free) float *average = calloc(exact_blocks(exact), sizeof *average);
     average[1] = 0.25f;
     job.average = average;
     start(&state, &job);
@@ -328,12 +317,11 @@ TEST(test_a_running_average_moves_by_its_share)
         }
     }
     state_fini(&state);
-    free(average);
 }
 
 TEST(test_clipping_bounds_the_norm)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     job.rules.optim.momentum = 0;
     job.rules.optim.clip_norm = 1;
@@ -345,14 +333,13 @@ TEST(test_clipping_bounds_the_norm)
         moved += d * d;
     }
     assert_true(fabs(sqrt(moved) - 0.5) < 1e-4); /* rate 0.5 times norm 1 */
-    state_fini(&state);
 }
 
 /* LARS by hand over two tensors, whichever number of threads sums the squares; nothing is known early. */
 TEST(test_layerwise_rates_are_those_of_the_whole_tensor)
 {
     static const size_t first[] = {0, 2000, PARAMS};
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     struct state_event event;
     job.rules.optim = (struct optim_spec){.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f};
@@ -381,7 +368,6 @@ TEST(test_layerwise_rates_are_those_of_the_whole_tensor)
     assert_int_equal(state_hash(&state, pool), hash);
     pool = usual;
     pool_destroy(&alone);
-    state_fini(&state);
 }
 
 /* Ranges in any order, with everything else left to the end, and begun anew in between. */
@@ -390,11 +376,11 @@ TEST(test_ranges_may_be_applied_as_they_come)
     static const struct {
         size_t first, count;
     } range[] = {{2000, 1000}, {1024, 976}, {0, 1024}};
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     apply(&state, 0.25f, 1);
-    int32_t *total = total_of(&state, 0.125f, state_rows(&state), 2);
+    OWNED(memory_free) int32_t *total = total_of(&state, 0.125f, state_rows(&state), 2);
     struct state_event event;
     uint64_t before = state_hash(&state, pool);
     uint64_t hash = state_advance(&next, &state, total, &event, pool);
@@ -410,8 +396,6 @@ TEST(test_ranges_may_be_applied_as_they_come)
         assert_int_equal(state_hash(&next, pool), hash);
         assert_int_equal(state_hash(&state, pool), before);
     }
-    free(total);
-    state_fini(&state);
 }
 
 /* What a node does ahead of the commit and the plain F make the same state and tell the same event: in steps with slots
@@ -428,7 +412,7 @@ TEST(test_a_state_made_in_pieces_is_that_of_state_advance)
         {{.kind = OPTIM_LARS, .rate = 0.5f, .trust = 0.01f}, false},
     };
     for (size_t r = 0; r < sizeof row / sizeof *row; r++) {
-        struct state state, other;
+        OWNED(state_fini) struct state state, other;
         struct state_job job = job_of();
         job.rules.optim = row[r].optim;
         start(&state, &job);
@@ -436,6 +420,7 @@ TEST(test_a_state_made_in_pieces_is_that_of_state_advance)
         size_t ahead = 0, kinds = 0;
         for (size_t i = 0; i < sizeof gradient / sizeof *gradient && !state.header->done; i++) {
             struct state_event plain, event;
+            OWNED(memory_free)
             int32_t *total = total_of(&state, gradient[i], state_rows(&state), 1);
             uint64_t hash = state_advance(&next, &state, total, &plain, pool);
             if (state_begin(&other, &state, total, &event)) {
@@ -449,30 +434,26 @@ TEST(test_a_state_made_in_pieces_is_that_of_state_advance)
             assert_memory_equal(&event, &plain, sizeof event);
             kinds |= plain.evaluated ? 1 : plain.skipped ? 2 : plain.raised ? 4 : 8;
             state_swap(&state, &next);
-            free(total);
         }
         assert_int_equal(ahead > 0, row[r].early);
         assert_int_equal(kinds, 15);
-        state_fini(&other);
-        state_fini(&state);
     }
 }
 
 TEST(test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_step)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_event event;
     struct state_job job = job_of();
     start(&state, &job);
     const float gradient[] = {1e6f, NAN}; /* to be redone, skipped */
     for (size_t i = 0; i < 2; i++) {
-        int32_t *total = total_of(&state, gradient[i], state_rows(&state), 1);
+        OWNED(memory_free) int32_t *total = total_of(&state, gradient[i], state_rows(&state), 1);
         assert_false(state_begin(&next, &state, total, &event));
-        free(total);
     }
     for (int i = 0; i < 3; i++)
         apply(&state, 0, 1);
-    int32_t *total = total_of(&state, 0, state_rows(&state), 1);
+    OWNED(memory_free) int32_t *total = total_of(&state, 0, state_rows(&state), 1);
     assert_false(state_begin(&next, &state, total, &event)); /* an evaluation */
     assert_true(event.evaluated);
     free(total);
@@ -482,25 +463,21 @@ TEST(test_nothing_may_be_applied_before_all_is_known_when_the_round_is_no_plain_
     total = total_of(&state, 0.25f, state_rows(&state), 1);
     assert_false(state_begin(&next, &state, total, &event));
     assert_true(event.stepped);
-    free(total);
-    state_fini(&state);
 }
 
 TEST(test_a_round_can_be_done_again_after_the_swap)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_event event;
     struct state_job job = job_of();
     start(&state, &job);
     apply(&state, 0.25f, 1);
-    int32_t *total = total_of(&state, 0.5f, state_rows(&state), 1);
+    OWNED(memory_free) int32_t *total = total_of(&state, 0.5f, state_rows(&state), 1);
     uint64_t hash = state_advance(&next, &state, total, &event, pool);
     state_swap(&state, &next);
     state.params[7] += 1; /* an error of this machine's memory */
     state_swap(&state, &next);
     assert_int_equal(state_advance(&next, &state, total, &event, pool), hash);
-    free(total);
-    state_fini(&state);
 }
 
 /* Bits that flip in the present state while the next one is made of it: in a parameter, a slot, an exponent, the
@@ -538,11 +515,11 @@ TEST(test_a_state_that_changed_is_noticed_when_it_is_used)
 /* A bit that flipped between the parts is gone with the next state that is built there. */
 TEST(test_gaps_are_cleared)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_event event;
     struct state_job job = job_of();
     start(&state, &job);
-    int32_t *total = total_of(&state, 0.125f, state_rows(&state), 1);
+    OWNED(memory_free) int32_t *total = total_of(&state, 0.125f, state_rows(&state), 1);
     uint64_t hash = 0;
     for (size_t at = 0; at < next.size; at++) {
         memset(next.block, 0, next.size);
@@ -551,13 +528,11 @@ TEST(test_gaps_are_cleared)
         assert_true(at == 0 || now == hash);
         hash = now;
     }
-    free(total);
-    state_fini(&state);
 }
 
 TEST(test_a_received_state_is_taken_only_if_its_hash_is_right)
 {
-    struct state a, b;
+    OWNED(state_fini) struct state a, b;
     struct state_job job = job_of();
     start(&a, &job);
     start(&b, &job);
@@ -571,8 +546,6 @@ TEST(test_a_received_state_is_taken_only_if_its_hash_is_right)
     assert_int_equal(state_take(&b, a.block, hash, pool), 0);
     assert_int_equal(b.header->step, 1);
     assert_int_equal(state_hash(&b, pool), hash);
-    state_fini(&b);
-    state_fini(&a);
 }
 
 /* A bit anywhere, also of an average and of bases, and two blocks that changed places. */
@@ -580,7 +553,7 @@ TEST(test_the_hash_depends_on_every_byte_and_its_place)
 {
     const size_t count = 3 * EXACT_BLOCK; /* the last block has the padding */
     struct state state;
-    struct exact *equal;
+    OWNED(exact_destroy) struct exact *equal;
     struct state_job job = job_of();
     job.rules.optim.ema = 0.5f;
     job.bases = true;
@@ -612,13 +585,12 @@ TEST(test_the_hash_depends_on_every_byte_and_its_place)
     state.params[EXACT_BLOCK + 5] = 1;
     assert_int_not_equal(state_hash(&state, pool), hash);
     state_fini(&state);
-    exact_destroy(&equal);
 }
 
 TEST(test_loss_survives_the_tail)
 {
     const double loss[] = {0, 1e-6, 0.7, 123456.789, 1e11};
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of();
     start(&state, &job);
     for (size_t i = 0; i < sizeof loss / sizeof *loss; i++) {
@@ -626,7 +598,6 @@ TEST(test_loss_survives_the_tail)
         assert_true(fabs(event.loss * (double)event.samples - loss[i] / 8 * (double)event.samples) <
                     1e-6 * (1 + loss[i]));
     }
-    state_fini(&state);
 }
 
 static int
@@ -677,10 +648,9 @@ TEST(test_bases_that_rest_are_left_as_they_are)
     next.basis[9] = 1; /* a bit flips */
     for (; hash && steps < 200; steps++) {
         assert_true(steps % 2 == 0 || state.basis[9] == 1);
-        int32_t *total = total_of(&state, 0.25f, state_rows(&state), 1);
+        OWNED(memory_free) int32_t *total = total_of(&state, 0.25f, state_rows(&state), 1);
         hash = state_advance(&next, &state, total, &event, pool);
         state_swap(&state, &next);
-        free(total);
     }
     assert_in_range(steps, 1, 130);
     state_fini(&state);
@@ -744,7 +714,7 @@ TEST(test_products_with_a_basis_move_the_parameters)
 /* Another run begins with it: steps go on, the rest is as at the beginning. */
 TEST(test_a_header_to_start_from_keeps_steps_and_samples)
 {
-    struct state state;
+    OWNED(state_fini) struct state state;
     struct state_job job = job_of(); /* three steps to an epoch */
     start(&state, &job);
     for (int i = 0; i < 5; i++) /* with the evaluation in between */
@@ -766,7 +736,6 @@ TEST(test_a_header_to_start_from_keeps_steps_and_samples)
     wild = h;
     wild.skipped = h.step + 1;
     assert_false(state_restart(&wild));
-    state_fini(&state);
 }
 
 static int

@@ -188,7 +188,7 @@ make_totals(struct trio *trio, size_t round)
 {
     const struct state *whole = &trio->now[WHOLE];
     int32_t *total = trio->total[WHOLE], *tail = total + params;
-    float *g = malloc(params * sizeof *g);
+    OWNED(memory_free) float *g = malloc(params * sizeof *g);
     for (size_t k = 0; k < params; k++)
         g[k] = (float)rand_real(&trio->rand) - 0.5f;
     if (round == 2)
@@ -209,7 +209,6 @@ make_totals(struct trio *trio, size_t round)
             if (!holds_element(&trio->now[i], k))
                 trio->total[i][k] = POISON;
     }
-    free(g);
 }
 
 /* Tensor after tensor, from the last one down, as they come in a run, but for every third. */
@@ -310,14 +309,13 @@ resident(const struct state *state, size_t *all)
     for (size_t i = 0; i < count; i++) {
         size_t from = (extent[i].offset + extent[i].size + page - 1) / page;
         size_t end = (i + 1 < count ? extent[i + 1].offset : state->size) / page;
-        unsigned char *in = malloc(end + 1);
+        OWNED(memory_free) unsigned char *in = malloc(end + 1);
         if (end > from) {
             assert_int_equal(mincore(state->block + from * page, (end - from) * page, in), 0);
             for (size_t k = 0; k < end - from; k++)
                 there += in[k] & 1;
             *all += end - from;
         }
-        free(in);
     }
     return there;
 }
@@ -574,7 +572,7 @@ TEST(test_other_ranges_begin_anew)
     assert_int_equal(posix_memalign(&given, (size_t)sysconf(_SC_PAGESIZE), size), 0);
     memset(given, 0, size);
     for (size_t own = 0; own < 2; own++) {
-        struct state state;
+        OWNED(state_fini) struct state state;
         job.block = own ? NULL : given;
         hold(&state, &job, ALL);
         start(&state);
@@ -590,7 +588,6 @@ TEST(test_other_ranges_begin_anew)
         }
         assert_int_equal(state.part, trio.now[0].part);
         same_as_whole(&state, &trio.now[WHOLE]);
-        state_fini(&state);
     }
     free(given);
     finish(&trio);

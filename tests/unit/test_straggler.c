@@ -306,7 +306,7 @@ third_of_three(unsigned shards)
 
 TEST(who_is_left_out_says_so_and_waits)
 {
-    struct lone *lone = third_of_three(0);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
@@ -332,14 +332,13 @@ TEST(who_is_left_out_says_so_and_waits)
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     benches(lone, 5, 0, 0, false);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    lone_destroy(&lone);
 }
 
 /* All nodes have found that one of them alone is the fastest: to try again would only cost it time. */
 TEST(where_one_alone_is_the_fastest_who_watches_does_not_try_again_soon)
 {
     for (int alone = 0; alone < 2; alone++) {
-        struct lone *lone = third_of_three(0);
+        OWNED(lone_destroy) struct lone *lone = third_of_three(0);
         uint64_t round = 1;
         lone->core->alone = alone;
         benches(lone, 5, 80 * MS, 50 * MS, true);
@@ -348,14 +347,13 @@ TEST(where_one_alone_is_the_fastest_who_watches_does_not_try_again_soon)
         assert_int_equal(lone_sent_count(lone, 5, PROTO_FETCH) == 0, alone); /* the newest state */
         others_train(lone, 200000, &round);
         assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, alone);
-        lone_destroy(&lone);
     }
 }
 
 /* Chunks seem slow to who waits for a processor, as on a machine with many nodes: its line is not to blame. */
 TEST(who_waited_for_a_processor_blames_no_line)
 {
-    struct lone *lone = third_of_three(0);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(0);
     lone->core->straggler.busy_us = 800 * MS; /* chunks took so long */
     core_on_starved(lone->core, lone->now, 300 * MS);
     benches(lone, 5, 80 * MS, 50 * MS, true);
@@ -375,7 +373,6 @@ TEST(who_waited_for_a_processor_blames_no_line)
             lone, "watching: this CPU is too slow to help (1 node 0.05 s a step, 4 nodes 0.08 s)"),
         1);
     assert_int_equal(lone_logged(lone, "this line is too slow"), 0);
-    lone_destroy(&lone);
 }
 
 static void
@@ -390,7 +387,7 @@ one_round(struct lone *lone)
 /* Nobody is lost before a codec begins: all come to the same state, and meet there. */
 TEST(until_a_codec_begins_who_is_left_out_computes_by_itself)
 {
-    struct lone *lone = third_before_codec(0, 4);
+    OWNED(lone_destroy) struct lone *lone = third_before_codec(0, 4);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     assert_int_equal(lone_logged(lone,
                                  "this node computes by itself until the codec begins (1 node "
@@ -413,13 +410,12 @@ TEST(until_a_codec_begins_who_is_left_out_computes_by_itself)
     lone_beat(lone, 5, 3, false); /* it leads, and is soon here */
     lone_run(lone, 100);
     assert_false(lone->compute);
-    lone_destroy(&lone);
 }
 
 /* Others have begun with the codec: what they have is fetched. */
 TEST(who_is_slow_by_itself_is_fetched_for)
 {
-    struct lone *lone = third_before_codec(0, 4);
+    OWNED(lone_destroy) struct lone *lone = third_before_codec(0, 4);
     benches(lone, 5, 80 * MS, 50 * MS, true);
     lone_run(lone, 20);
     assert_int_equal(lone_members(lone), 1);
@@ -433,7 +429,6 @@ TEST(who_is_slow_by_itself_is_fetched_for)
     assert_true(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 5, PROTO_FOLLOW) +
                     lone_sent_count(lone, 6, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FOLLOW) >
                 0);
-    lone_destroy(&lone);
 }
 
 /* It leads nodes 6 and 7. */
@@ -459,7 +454,7 @@ first_of_three(uint64_t coded_from, bool alone)
 /* No chunk comes: nobody knows a line, and the round takes longer than one of this node alone. */
 TEST(a_long_round_before_a_codec_parts_all)
 {
-    struct lone *lone = first_of_three(9, false);
+    OWNED(lone_destroy) struct lone *lone = first_of_three(9, false);
     lone_run(lone, 20); /* all shards would take it some 60 ms */
     lone_train(lone);
     lone_run_with(lone, 30, (unsigned[]){6, 7}, 2, 0, false);
@@ -478,25 +473,24 @@ TEST(a_long_round_before_a_codec_parts_all)
     lone_train(lone);
     lone_run_with(lone, 200, (unsigned[]){6, 7}, 2, 0, false);
     assert_null(lone_sent(lone, 6, PROTO_BENCH));
-    lone_destroy(&lone);
 }
 
 /* What the trainer found counts at once; later others may try. */
 TEST(where_one_alone_is_the_fastest_nobody_tries_first)
 {
-    struct lone *lone = first_of_three(0, true);
+    OWNED(lone_destroy) struct lone *lone = first_of_three(0, true);
     lone_run(lone, 20);
     lone_train(lone);
     lone_run_with(lone, 20, (unsigned[]){6, 7}, 2, 0, false);
     assert_non_null(lone_sent(lone, 6, PROTO_BENCH));
     assert_non_null(lone_sent(lone, 7, PROTO_BENCH));
-    lone_destroy(&lone);
 }
 
 /* Node 5 leads where all meet. */
 TEST(who_is_soon_there_is_waited_for)
 {
     for (int late = 0; late < 2; late++) {
+        OWNED(lone_destroy)
         struct lone *lone =
             lone_new(&(struct lone_setup){.id = 5, .peers_min = 1, .unstarted = true});
         lone->coded_from = 9;
@@ -518,13 +512,12 @@ TEST(who_is_soon_there_is_waited_for)
             lone_run(lone, 20);
             assert_int_equal(lone_members(lone), 2);
         }
-        lone_destroy(&lone);
     }
 }
 
 TEST(who_is_left_out_goes_on_when_nobody_else_does)
 {
-    struct lone *lone = third_of_three(0);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(0);
     uint64_t round = 1;
     benches(lone, 5, 800 * MS, 50 * MS, true);
     others_train(lone, 1000, &round);
@@ -539,11 +532,11 @@ TEST(who_is_left_out_goes_on_when_nobody_else_does)
     lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone->compute);
-    lone_destroy(&lone);
 }
 
 TEST(a_plan_has_no_more_members_than_shards)
 {
+    OWNED(lone_destroy)
     struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 3});
     lone_meet(lone, 6);
     lone_meet(lone, 7);
@@ -554,13 +547,12 @@ TEST(a_plan_has_no_more_members_than_shards)
     lone_beat(lone, 7, 0, true); /* it is ready, and nobody stops for it */
     lone_run(lone, 50);
     assert_null(lone_sent(lone, 6, PROTO_HOLD));
-    lone_destroy(&lone);
 }
 
 /* 5 and 6 have the two shards. */
 TEST(who_has_no_shard_watches_until_there_is_one)
 {
-    struct lone *lone = third_of_three(2);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(2);
     uint64_t round = 1;
     lone_run(lone, 50);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched); /* nothing began */
@@ -572,13 +564,12 @@ TEST(who_has_no_shard_watches_until_there_is_one)
     lone_down(lone, 6);
     lone_run(lone, 20);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    lone_destroy(&lone);
 }
 
 /* 6 was too slow: 7 has its shard, until 6 tries again and somebody makes a plan. */
 TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
 {
-    struct lone *lone = third_of_three(2);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(2);
     struct proto_msg msg = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true, .benched = true}};
     struct proto_hears hears = {.count = 2};
     uint64_t round = 1;
@@ -595,14 +586,13 @@ TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
                      1);
     others_train(lone, 100, &round);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    lone_destroy(&lone);
 }
 
 /* 5 leads 6, and has been alone, which took 4 ms a round. */
 static enum straggler_verdict
 verdict_after(uint64_t first_us, uint64_t second_us)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
     struct core *core = lone->core;
     struct straggler *s = &core->straggler;
     lone_meet(lone, 6);
@@ -615,7 +605,6 @@ verdict_after(uint64_t first_us, uint64_t second_us)
     enum straggler_verdict verdict = straggler_round(s, core, first_us);
     if (verdict == STRAGGLER_GO_ON)
         verdict = straggler_round(s, core, second_us);
-    lone_destroy(&lone);
     return verdict;
 }
 
@@ -654,32 +643,30 @@ verdict_beside(bool watches, struct lone **out)
 
 TEST(who_is_too_slow_for_a_shard_makes_room_for_who_could_have_one)
 {
-    struct lone *lone;
+    OWNED(lone_destroy) struct lone *lone;
     assert_int_equal(verdict_beside(false, &lone), STRAGGLER_GO_ON);
     assert_null(lone_sent(lone, 6, PROTO_BENCH));
     lone_destroy(&lone);
     assert_int_equal(verdict_beside(true, &lone), STRAGGLER_HOLD);
     assert_non_null(lone_sent(lone, 6, PROTO_BENCH));
     assert_int_equal(lone_logged(lone, "it is too slow for a shard, and another node has none"), 1);
-    lone_destroy(&lone);
 }
 
 /* As many as there are shards beat, and do nothing. */
 TEST(who_has_no_shard_goes_on_when_nobody_else_does)
 {
-    struct lone *lone = third_of_three(2);
+    OWNED(lone_destroy) struct lone *lone = third_of_three(2);
     lone->speed = 1000000;
     lone_run_with(lone, 200, (unsigned[]){5, 6}, 2, 1, true);
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     lone_run_with(lone, STRAGGLER_MOVED_US / 1000 + 1000, (unsigned[]){5, 6}, 2, 1, true);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_true(lone->compute);
-    lone_destroy(&lone);
 }
 
 TEST(who_says_it_was_left_out_is_not_planned_for)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
     lone_meet(lone, 6);
     lone_meet(lone, 7);
     lone_beat(lone, 6, 0, true);
@@ -709,7 +696,6 @@ TEST(who_says_it_was_left_out_is_not_planned_for)
         lone_run(lone, 50);
     }
     assert_null(lone_sent(lone, 6, PROTO_HOLD));
-    lone_destroy(&lone);
 }
 
 /* Rounds of a rationed processor: quick ones, and one in which it is stopped. Is somebody called back who was left out
@@ -717,7 +703,7 @@ TEST(who_says_it_was_left_out_is_not_planned_for)
 static bool
 called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     lone_run(lone, 1000);
     assert_true(plan_leads(lone->core));
     struct straggler *s = &lone->core->straggler;
@@ -728,9 +714,7 @@ called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
         assert_in_range(k, 0, 100);
         straggler_round(s, lone->core, k % 4 == 3 ? stopped_us : quick_us);
     }
-    bool called = lone_logged(lone, "they may come back") == 1;
-    lone_destroy(&lone);
-    return called;
+    return lone_logged(lone, "they may come back") == 1;
 }
 
 TEST(leaving_out_is_judged_by_what_rounds_take_on_average)

@@ -127,7 +127,7 @@ compute(struct step *step, const struct nn_model *model, const float *params, bo
 {
     const struct nn_context context = {.seed = 3, .first_row = 11, .training = true};
     const struct nn_sink sink = {.add = sink_once, .ctx = step};
-    struct nn_pass *pass;
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     size_t l, layers = nn_layer_count(model);
     step->count = nn_param_count(model);
     step->outputs = ROWS * nn_output_size(model);
@@ -145,17 +145,16 @@ compute(struct step *step, const struct nn_model *model, const float *params, bo
             nn_gradient(model, l, pass, params, &context, &sink);
         nn_backward(model, l, pass, params, &context, split ? NULL : &sink);
     }
-    nn_pass_destroy(&pass);
 }
 
 static void
 compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
         const char *rounds)
 {
-    struct nn_model *model = model_of(input, layers, count, rounds);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(input, layers, count, rounds);
     struct step alone, together;
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    float *params = malloc(nn_param_count(model) * sizeof *params);
+    OWNED(memory_free) float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
     compute(&alone, model, params, tokens, false, NULL);
     assert_false(alone.result.bad);
@@ -174,8 +173,6 @@ compare(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t
     }
     free(alone.grad);
     free(alone.out);
-    free(params);
-    nn_model_destroy(&model);
 }
 
 /* --- shards --- */
@@ -205,11 +202,10 @@ shards_apart(const struct nn_model *model, const float *params, bool tokens, str
     for (size_t s = 0, first = 0; s < SHARDS; first = ends[s++]) {
         const struct nn_context context = {.seed = 3, .first_row = 100 * s, .training = true};
         const struct nn_sink sink = {.add = sink_once, .ctx = &step[s]};
-        struct nn_pass *pass;
+        OWNED(nn_pass_destroy) struct nn_pass *pass;
         assert_int_equal(nn_pass_new(&pass, model, SHARD_ROWS, true), 0);
         fill_rows(model, nn_pass_batch(pass), tokens, first, ends[s] - first);
         propagate(model, pass, params, false, &context, &sink, &step[s].result);
-        nn_pass_destroy(&pass);
     }
 }
 
@@ -220,7 +216,7 @@ shards_together(const struct nn_model *model, const float *params, bool tokens, 
     struct nn_context context[SHARDS];
     struct nn_sink sink[SHARDS];
     struct nn_result result[SHARDS];
-    struct nn_pass *pass;
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     for (size_t s = 0; s < SHARDS; s++) {
         context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
         sink[s] = (struct nn_sink){.add = sink_once, .ctx = &step[s]};
@@ -232,16 +228,15 @@ shards_together(const struct nn_model *model, const float *params, bool tokens, 
     propagate(model, pass, params, split, context, sink, result);
     for (size_t s = 0; s < SHARDS; s++)
         step[s].result = result[s];
-    nn_pass_destroy(&pass);
 }
 
 static void
 compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
                const char *rounds)
 {
-    struct nn_model *model = model_of(input, layers, count, rounds);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(input, layers, count, rounds);
     bool tokens = layers[0].kind == NN_EMBEDDING;
-    float *params = malloc(nn_param_count(model) * sizeof *params);
+    OWNED(memory_free) float *params = malloc(nn_param_count(model) * sizeof *params);
     nn_init_params(model, 5, params);
     scratch = nn_team_scratch(model, &room);
     for (unsigned parts = 0; parts < 4; parts++) { /* 0: no team */
@@ -270,8 +265,6 @@ compare_shards(const struct nn_shape *input, const struct nn_layer_spec *layers,
         }
         free(team.scratch);
     }
-    free(params);
-    nn_model_destroy(&model);
 }
 
 TEST(shards_of_one_pass_give_the_bits_of_their_own)
@@ -349,7 +342,7 @@ integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
     struct nn_context context[SHARDS];
     struct nn_sink sink[SHARDS];
     struct nn_result result[SHARDS];
-    struct nn_pass *pass;
+    OWNED(nn_pass_destroy) struct nn_pass *pass;
     for (size_t s = 0; s < SHARDS; s++) {
         context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
         sink[s] = (struct nn_sink){integers_add, to, integers_rule, integers_added, true};
@@ -359,19 +352,18 @@ integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
     fill(model, nn_pass_batch(pass), tokens);
     nn_pass_shards(pass, SHARDS, ends);
     propagate(model, pass, params, true, context, sink, result);
-    nn_pass_destroy(&pass);
 }
 
 static void
 compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layers, size_t count,
                  const char *rounds)
 {
-    struct nn_model *model = model_of(input, layers, count, rounds);
+    OWNED(nn_model_destroy) struct nn_model *model = model_of(input, layers, count, rounds);
     struct integers one, all;
     struct step apart[SHARDS] = {{0}};
     bool tokens = layers[0].kind == NN_EMBEDDING;
     size_t total = nn_param_count(model);
-    float *params = malloc(total * sizeof *params);
+    OWNED(memory_free) float *params = malloc(total * sizeof *params);
     nn_init_params(model, 5, params);
     integers_new(&one, model);
     for (size_t s = 0; s < SHARDS; s++) {
@@ -396,8 +388,6 @@ compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layer
         free(team.scratch);
     }
     integers_destroy(&one);
-    free(params);
-    nn_model_destroy(&model);
 }
 
 TEST(integers_of_all_shards_are_the_sum_of_theirs)

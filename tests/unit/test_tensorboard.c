@@ -84,11 +84,10 @@ TEST(the_largest_record_fits)
 
 TEST(a_file_begins_with_the_version)
 {
-    struct folder folder;
+    OWNED(folder_fini) struct folder folder = folder_new();
     struct tensorboard *board;
     char path[1024] = "";
     struct why why;
-    folder_init(&folder);
     assert_int_not_equal(tensorboard_open(&board, "/nonexistent", &why), 0);
     assert_null(board);
     assert_non_null(strstr(why.line, "/nonexistent/events.out.tfevents."));
@@ -110,5 +109,4 @@ TEST(a_file_begins_with_the_version)
     fclose(file);
     assert_memory_equal(bytes, version, 12); /* the same length */
     assert_true(size > first);
-    folder_fini(&folder);
 }

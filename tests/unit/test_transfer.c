@@ -8,19 +8,18 @@ enum { BLOCK = 16, SIZE_MAX_HERE = 100 };
 TEST(an_empty_state_is_one_empty_block)
 {
     struct core_config config = {.state_size = 0, .block_size = BLOCK};
-    struct transfer transfer;
+    OWNED(transfer_fini) struct transfer transfer;
     assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
     assert_int_equal(transfer.blocks, 1);
     assert_int_equal(transfer_state_block(&transfer, 0).size, 0);
     assert_int_equal(transfer_state_count(&transfer, 1), 1);
-    transfer_fini(&transfer);
 }
 
 TEST(the_blocks_are_the_state_without_gap_or_overlap)
 {
     for (size_t size = 1; size <= SIZE_MAX_HERE; size++) {
         struct core_config config = {.state_size = size, .block_size = BLOCK};
-        struct transfer transfer;
+        OWNED(transfer_fini) struct transfer transfer;
         size_t at = 0;
         assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
         for (uint64_t b = 0; b < transfer.blocks; b++) {
@@ -32,7 +31,6 @@ TEST(the_blocks_are_the_state_without_gap_or_overlap)
         }
         assert_int_equal(at, size);
         assert_int_equal(transfer_state_count(&transfer, 1), transfer.blocks);
-        transfer_fini(&transfer);
     }
 }
 
@@ -53,7 +51,7 @@ TEST(the_blocks_of_each_span_are_it_and_no_block_is_of_two)
         .block_size = BLOCK,
         .stages = {.spans = spans, .span_count = SPANS},
     };
-    struct transfer transfer;
+    OWNED(transfer_fini) struct transfer transfer;
     uint64_t b = 0, of[SEGMENTS] = {0}, all = 0;
     assert_int_equal(transfer_init(&transfer, &config, NULL), 0);
     for (size_t k = 0; k < SPANS; k++)
@@ -74,12 +72,11 @@ TEST(the_blocks_of_each_span_are_it_and_no_block_is_of_two)
             count += held >> s & 1 ? of[s] : 0;
         assert_int_equal(transfer_state_count(&transfer, held), count);
     }
-    transfer_fini(&transfer);
 }
 
 TEST(a_total_has_the_buckets_that_the_round_exchanges)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
     const struct core *core = lone->core;
     size_t last = core->config.bucket_count - 1;
     uint64_t all = 0;
@@ -87,7 +84,6 @@ TEST(a_total_has_the_buckets_that_the_round_exchanges)
         all += 4 * core->buckets[b].count;
     assert_int_equal(transfer_total_size(&core->transfer, 0, 1), all);
     assert_int_equal(transfer_total_size(&core->transfer, last, 1), 4 * core->buckets[last].count);
-    lone_destroy(&lone);
 }
 
 /* Six buckets of three segments: 5 of the output's, none of the middle one's, 20 and 3 of the input's; the last is of
@@ -123,7 +119,7 @@ words_of(size_t first, uint64_t segments, size_t *words)
 
 TEST(a_total_of_some_segments_has_their_buckets_and_the_last_one)
 {
-    struct transfer transfer;
+    OWNED(transfer_fini) struct transfer transfer;
     size_t words[64];
     assert_int_equal(transfer_init(&transfer, &in_segments, buckets), 0);
     for (uint64_t held = 0; held < 1 << SEGMENTS; held++)
@@ -146,7 +142,6 @@ TEST(a_total_of_some_segments_has_their_buckets_and_the_last_one)
                     assert_int_equal(transfer_sums(&transfer, held, b),
                                      transfer_has(held, segment_of(b)));
         }
-    transfer_fini(&transfer);
 }
 
 TEST(checksums_are_over_the_body_and_each_field)

@@ -9,14 +9,13 @@ TEST(each_pixel_becomes_a_square_and_sums_its_gradients)
     const struct nn_layer_spec spec = {.kind = NN_UPSAMPLE, .kernel = 2};
     const float x[] = {1, 2, 3, 4}, dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2};
     float y[16], dx[4];
-    struct one_layer one;
+    OWNED(one_layer_close) struct one_layer one;
     one_layer_open(&one, &input, &spec, 1, NULL);
     one_layer_forward(&one, x, y);
     assert_memory_equal(y, ((const float[]){1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}),
                         sizeof y);
     one_layer_backward(&one, dy, dx);
     assert_memory_equal(dx, ((const float[]){14, 22, 26, 18}), sizeof dx);
-    one_layer_close(&one);
 }
 
 TEST(what_does_not_fit_is_named)

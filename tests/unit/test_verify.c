@@ -144,8 +144,8 @@ static int
 make_right(void **state)
 {
     (void)state;
-    folder_init(&a);
-    folder_init(&b);
+    a = folder_new();
+    b = folder_new();
     count_a = count_b = STEPS;
     for (size_t i = 0; i < STEPS; i++) {
         lines_a[i] = lines_b[i] = truth(i + 1);
@@ -399,13 +399,12 @@ TEST(wrong_text_is_a_finding)
     assert_int_equal(judged(unknown, 2), 1);
     assert_non_null(strstr(said, "metrics.jsonl:10: has a key that is not known"));
     const char *const nowhere[] = {"/nowhere\033"};
-    char *text;
+    OWNED(memory_free) char *text;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     assert_int_equal(verify_run(out, nowhere, 1), 1);
     fclose(out);
     assert_non_null(strstr(text, "/nowhere\\x1b: No such file or directory"));
-    free(text);
 }
 
 /* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
