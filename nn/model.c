@@ -13,30 +13,8 @@
 #include <string.h>
 
 static const struct layer_kind *const kinds[NN_KINDS] = {
-    [NN_DENSE] = &dense_kind,
-    [NN_CONV2D] = &conv2d_kind,
-    [NN_MAXPOOL] = &maxpool_kind,
-    [NN_AVGPOOL] = &avgpool_kind,
-    [NN_FLATTEN] = &flatten_kind,
-    [NN_RELU] = &relu_kind,
-    [NN_SIGMOID] = &sigmoid_kind,
-    [NN_TANH] = &tanh_kind,
-    [NN_DROPOUT] = &dropout_kind,
-    [NN_LAYERNORM] = &layernorm_kind,
-    [NN_RMSNORM] = &rmsnorm_kind,
-    [NN_GELU] = &gelu_kind,
-    [NN_SILU] = &silu_kind,
-    [NN_EMBEDDING] = &embedding_kind,
-    [NN_POSITIONS] = &positions_kind,
-    [NN_RESIDUAL] = &residual_kind,
-    [NN_RESIDUAL_END] = &residual_end_kind,
-    [NN_ATTENTION] = &attention_kind,
-    [NN_GLOBALPOOL] = &globalpool_kind,
-    [NN_BATCHNORM] = &batchnorm_kind,
-    [NN_RNN] = &rnn_kind,
-    [NN_LSTM] = &lstm_kind,
-    [NN_GRU] = &gru_kind,
-    [NN_UPSAMPLE] = &upsample_kind,
+#define KIND(NAME, name, word) [NN_##NAME] = &name##_kind,
+#include "nn/kinds.def"
 };
 
 /* "line 12: layer 3 (dense): ..." */

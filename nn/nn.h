@@ -37,30 +37,8 @@ enum {
 };
 
 enum nn_kind {
-    NN_DENSE,   /* units; tied: its weight is that of the embedding, which is the first layer */
-    NN_CONV2D,  /* units = filters, kernel, stride, pad */
-    NN_MAXPOOL, /* kernel, stride (default kernel), pad */
-    NN_AVGPOOL, /* same; padding counts as zeros, as in PyTorch's default */
-    NN_FLATTEN,
-    NN_RELU,
-    NN_SIGMOID,
-    NN_TANH,
-    NN_DROPOUT,   /* drop: probability; Srivastava et al., JMLR 2014, inverted scaling */
-    NN_LAYERNORM, /* epsilon; for each vector along the last dimension */
-    NN_RMSNORM,   /* same, without centring and bias */
-    NN_GELU,      /* approximate: by tanh */
-    NN_SILU,
-    NN_EMBEDDING, /* units, tokens; [T] numbers of tokens to [T, units] */
-    NN_POSITIONS, /* sinusoidal: else learned; adds to each position of [T, C] its own vector */
-    NN_RESIDUAL,  /* its input is added to the result of the layers up to its end */
-    NN_RESIDUAL_END,
-    NN_ATTENTION,  /* units = heads; causal; [T, 3 C] queries, keys, values to [T, C] */
-    NN_GLOBALPOOL, /* mean over height and width, or over positions */
-    NN_BATCHNORM,  /* epsilon, momentum */
-    NN_RNN,        /* units, last; [T, C] to [T, units], or only the last of them */
-    NN_LSTM,
-    NN_GRU,
-    NN_UPSAMPLE, /* kernel: the factor; images only */
+#define KIND(NAME, name, word) NN_##NAME,
+#include "nn/kinds.def"
     NN_KINDS,
 };
 

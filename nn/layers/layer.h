@@ -98,10 +98,8 @@ struct layer_kind {
     void (*prepare)(const struct layer *layer, const struct layer_io *io);
 };
 
-extern const struct layer_kind dense_kind, conv2d_kind, maxpool_kind, avgpool_kind, flatten_kind,
-    relu_kind, sigmoid_kind, tanh_kind, dropout_kind, layernorm_kind, rmsnorm_kind, gelu_kind,
-    silu_kind, embedding_kind, positions_kind, residual_kind, residual_end_kind, attention_kind,
-    globalpool_kind, batchnorm_kind, rnn_kind, lstm_kind, gru_kind, upsample_kind;
+#define KIND(NAME, name, word) extern const struct layer_kind name##_kind;
+#include "nn/kinds.def"
 
 /* Sets may[count]: may a segment, or a part of the model (nn.h), begin at each layer? */
 void segment_begins(const struct layer *layer, size_t count, bool *may);

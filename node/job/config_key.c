@@ -58,29 +58,9 @@ static const struct config_word missing[] = {
     {NULL, 0},
 };
 static const struct config_word layers[] = {
-    {"dense", NN_DENSE},
-    {"conv", NN_CONV2D},
-    {"maxpool", NN_MAXPOOL},
-    {"avgpool", NN_AVGPOOL},
-    {"flatten", NN_FLATTEN},
-    {"relu", NN_RELU},
-    {"sigmoid", NN_SIGMOID},
-    {"tanh", NN_TANH},
-    {"dropout", NN_DROPOUT},
-    {"layernorm", NN_LAYERNORM},
-    {"rmsnorm", NN_RMSNORM},
-    {"gelu", NN_GELU},
-    {"silu", NN_SILU},
-    {"embedding", NN_EMBEDDING},
-    {"positions", NN_POSITIONS},
-    {"residual", NN_RESIDUAL},
-    {"attention", NN_ATTENTION},
-    {"globalpool", NN_GLOBALPOOL},
-    {"batchnorm", NN_BATCHNORM},
-    {"upsample", NN_UPSAMPLE},
-    {"rnn", NN_RNN},
-    {"lstm", NN_LSTM},
-    {"gru", NN_GRU},
+#define KIND(NAME, name, word) {word, NN_##NAME},
+#define HIDDEN(NAME, name)
+#include "nn/kinds.def"
     {NULL, 0},
 };
 static const struct config_word approximations[] = {{"none", 0}, {"tanh", 1}, {NULL, 0}};
