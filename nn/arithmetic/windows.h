@@ -72,6 +72,13 @@ SIMD_DECLARE(void, windows_sum,
 SIMD_DECLARE(void, windows_floats,
              (const struct windows_gradient *g, size_t images, float *out, float *scratch));
 
+/* x, but at least 0 and at most `most`. */
+static inline ptrdiff_t
+between(ptrdiff_t x, ptrdiff_t most)
+{
+    return x < 0 ? 0 : x < most ? x : most;
+}
+
 /* A gradient is computed for some filters at a time, from strips of some lines of windows. */
 enum {
     WINDOWS_DEPTH = 256, /* of a panel of windows, at most, and at least: */

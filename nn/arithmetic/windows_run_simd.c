@@ -136,12 +136,6 @@ struct sources {
     struct source at[VECTORS][LANES];
 };
 
-static inline ptrdiff_t
-between(ptrdiff_t x, ptrdiff_t most)
-{
-    return x < 0 ? 0 : x < most ? x : most;
-}
-
 INLINE struct edges
 edges_between(ptrdiff_t first, ptrdiff_t end, size_t stride)
 {

@@ -83,12 +83,6 @@ gradient_of(const struct windows_gradient *of, float *scratch)
     return g;
 }
 
-static inline ptrdiff_t
-between(ptrdiff_t x, ptrdiff_t most)
-{
-    return x < 0 ? 0 : x < most ? x : most;
-}
-
 /* One line of an image, with the channel last, and zeros where windows hang over its ends. */
 static void
 line_fill(const struct windows *w, const float *x, float *out)

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "mesh/core/group/cost.h"
+#include "mesh/core/pipeline/divide.h"
 #include "proto/bits.h"
 
 struct covering {
@@ -32,7 +32,7 @@ judge_shards(struct covering *c, const struct replay_read *read)
     uint64_t none[PROTO_PEERS_MAX] = {0}, all = bits_below(c->rules->shards);
     uint32_t equal[PROTO_PEERS_MAX] = {0};
     if (c->members != read->members)
-        cost_divide(all, read->members, none, equal, c->part);
+        divide_shards(all, read->members, none, equal, c->part);
     c->members = read->members;
     if (read->shards != c->part[read->rank])
         verify_find(c->folders, dir_of(c, read), JOURNAL_FILE,

@@ -1,6 +1,7 @@
 /* How shards are divided over the members of a plan, and how long a round takes. */
 #include "mesh/core/group/cost.h"
 #include "mesh/core/group/servers.h"
+#include "mesh/core/pipeline/divide.h"
 #include "proto/proto.h"
 #include "tests/support/rand.h"
 #include "tests/support/test.h"
@@ -20,7 +21,7 @@ TEST(divisions_are_disjoint_and_complete_whatever_goes_in)
             have[m] = rand_bool(&rand) ? rand_any(&rand) : 0;
             speed[m] = (uint32_t)rand_any(&rand);
         }
-        cost_divide(all, n, have, speed, shards);
+        divide_shards(all, n, have, speed, shards);
         for (size_t m = 0; m < n; m++) {
             assert_int_equal(seen & shards[m], 0);
             seen |= shards[m];
@@ -33,7 +34,7 @@ TEST(equals_get_equal_shares)
 {
     uint64_t have[5] = {0}, shards[5];
     uint32_t unknown[5] = {0, 9, 9, 9, 9};
-    cost_divide(ALL, 5, have, unknown, shards);
+    divide_shards(ALL, 5, have, unknown, shards);
     for (int m = 0; m < 5; m++)
         assert_in_range(__builtin_popcountll(shards[m]), 2, 3);
 }
@@ -42,7 +43,7 @@ TEST(the_fast_get_more)
 {
     uint64_t have[3] = {0}, shards[3];
     uint32_t speed[3] = {10, 20, 30};
-    cost_divide(ALL, 3, have, speed, shards);
+    divide_shards(ALL, 3, have, speed, shards);
     for (int m = 0; m < 3; m++)
         assert_int_equal(__builtin_popcountll(shards[m]), 2 * (m + 1));
 }
@@ -52,7 +53,7 @@ TEST(a_shard_goes_to_one_of_those_who_have_it)
 {
     uint64_t have[4] = {0x00f, 0x0f3, 0xf0c, 0}, shards[4];
     uint32_t speed[4] = {1, 1, 1, 100};
-    cost_divide(ALL, 4, have, speed, shards);
+    divide_shards(ALL, 4, have, speed, shards);
     for (int m = 0; m < 3; m++)
         assert_int_equal(shards[m] & ~have[m], 0);
     assert_int_equal(shards[0] | shards[1] | shards[2], ALL);
@@ -62,7 +63,7 @@ TEST(what_is_computed_already_is_kept_whole_or_not_at_all)
 {
     uint64_t have[3] = {0x0f0, 0x00f, 0x810}, shards[3];
     uint32_t speed[3] = {0};
-    cost_divide(ALL, 3, have, speed, shards);
+    divide_shards(ALL, 3, have, speed, shards);
     assert_int_equal(shards[0] & 0x0f0, 0x0f0);
     assert_int_equal(shards[1] & 0x00f, 0x00f);
     assert_int_equal(shards[0] | shards[1] | shards[2], ALL);

@@ -11,8 +11,8 @@
 
 #include "mesh/core/gossip/gossip_internal.h"
 #include "mesh/core/gossip/gossip_plan.h"
-#include "mesh/core/group/cost.h"
 #include "mesh/core/group/group.h"
+#include "mesh/core/pipeline/divide.h"
 
 enum { AGAIN_US = 2 * CORE_HEARTBEAT_US, NO_ANSWER_US = 6 * CORE_HEARTBEAT_US };
 
@@ -163,7 +163,7 @@ propose_graph(struct gossip_plan *plan, const struct core *core, const struct gr
     struct proto_msg msg = {.type = PROTO_PLAN};
     uint64_t none[PROTO_PEERS_MAX] = {0}, shards[PROTO_PEERS_MAX] = {0};
     uint32_t equal[PROTO_PEERS_MAX] = {0};
-    cost_divide(core->all, choice->count, none, equal, shards);
+    divide_shards(core->all, choice->count, none, equal, shards);
     for (size_t k = 0; k < choice->count; k++) {
         msg.plan.members[k].node = group_node(core, choice->peer[k]);
         msg.plan.members[k].shards = shards[k];

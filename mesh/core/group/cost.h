@@ -71,11 +71,6 @@ struct cost_round {
     uint64_t compute_us, lines_us, apply_us;
 };
 
-/* Divides `all` shards, a bitmap, over n members. have[i] is what member i has already computed; it keeps all of these
- * that no other member has. Each of the other shards goes to one of those who have it, if there are any, and of them to
- * who finishes it first. speed[i] is in shards per 1e6 seconds; if one of them is 0, all count as equal. */
-void cost_divide(uint64_t all, size_t n, const uint64_t *have, const uint32_t *speed,
-                 uint64_t *shards);
 /* Microseconds until the last of n members has computed its shards. No speed may be 0. */
 uint64_t cost_computed_us(size_t n, const uint64_t *shards, const uint32_t *speed);
 /* A round of the members in `set`, a bitmap of ranks that is not empty; and the sum of the three. */

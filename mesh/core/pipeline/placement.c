@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "mesh/core/group/cost.h"
+#include "mesh/core/pipeline/divide.h"
 #include "proto/bits.h"
 #include "proto/mix.h"
 
@@ -182,7 +182,7 @@ placement_group(const struct placement_job *job, uint64_t peers, uint64_t comput
         have[n] = job->peers[__builtin_ctzll(left)].have;
         speed[n++] = job->peers[__builtin_ctzll(left)].speed;
     }
-    cost_divide(bits_below(job->shards), n, have, speed, shards);
+    divide_shards(bits_below(job->shards), n, have, speed, shards);
     for (uint64_t left = peers; left; left &= left - 1) {
         out->shards[__builtin_ctzll(left)] = shards[i++];
         out->computes[__builtin_ctzll(left)] = computes;
@@ -419,7 +419,7 @@ group_of(const struct placement_job *job, const struct table *t, unsigned x, uns
         group.fastest = greater(group.fastest, peer->speed);
         group.holds &= peer->holds;
     }
-    cost_divide(bits_below(job->shards), n, none, speed, shards);
+    divide_shards(bits_below(job->shards), n, none, speed, shards);
     for (size_t i = 0; i < n; i++) {
         double count = __builtin_popcountll(shards[i]);
         group.slow = greater(group.slow, scaled_us(count, speed[i]));
