@@ -78,6 +78,51 @@ static const struct planted planted = {
 C
 planted 'gossip_flow.c calls upwards: rounds_abort of'
 
+# What the group asks knows nothing of the group.
+plant mesh/core/pipeline/placement.c <<'C'
+static bool
+placement_planted(uint64_t a, uint64_t b)
+{
+    return cost_clearly_less(a, b);
+}
+C
+planted 'placement.c calls upwards: cost_clearly_less of .*cost.c'
+
+# The other houses have storeys, too.
+plant node/base/term.c <<'C'
+static int
+term_planted(struct config *config)
+{
+    return train_run(config, 0);
+}
+C
+plant node/job/kind.c <<'C'
+static const struct planted planted = {
+    .settle = left_settle,
+};
+C
+plant nn/arithmetic/vmath.c <<'C'
+static size_t
+vmath_planted(const struct nn_model *model)
+{
+    return nn_output_size(model);
+}
+C
+sed -i 's|^#include "node/commands/command.h"|#include "node/cli/options.h"\n&|' "$copy"/node/commands/eval.c
+sed -i 's|^#include "nn/layers/layer.h"|&\n#include "nn/pass.h"|' "$copy"/nn/layers/act.c
+mkdir "$copy"/node/more && cp "$copy"/node/base/stop.h "$copy"/node/more/more.h
+{ printf 'static void\nactor_planted(void)\n{\n'; yes '    ;' | head -60; echo '}'; } | plant mesh/net/actor.c
+check
+cp "$copy"/said "$copy"/all
+for words in 'node/base/term.c calls upwards: train_run of node/train/train.c' \
+    'node/job/kind.c calls upwards: left_settle of node/train/left.c' \
+    'node/commands/eval.c includes upwards: options.h' 'node/more/more.h: its folder is no storey' \
+    'nn/arithmetic/vmath.c calls upwards: nn_output_size of nn/model.c' 'nn/layers/act.c includes upwards: pass.h' \
+    'mesh/net/actor.c: actor_planted has 63 lines, more than 60'; do
+    grep -qF "$words" "$copy"/all || { echo "not refused: $words"; failed=1; }
+done
+fresh
+
 # A call downwards between two files that had none: the sum rises.
 plant mesh/core/transfer/page_repair.h <<'C'
 static inline void

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""structure.py [OBJECTS] [--write] - are the rooms of mesh/core as they are meant to be?
+"""structure.py [OBJECTS] [--write] - are the houses of the product, and their rooms, as they are meant to be?
 
 It reads the sources; with OBJECTS, the folder of mesh/core's objects, it also looks at what these use. It refuses, with
-the name of the offender:
-  - a call or an include upwards: the storeys are the folders, from below sessions, group and pipeline side by side,
-    transfer, then the engines rounds, push and gossip side by side, and core.c on top. A function that is only named
-    (in a table, a macro) counts as called. Inline functions count as all others; those of the headers for all (SHARED) count for whoever calls them;
+the name of the offender, in each house (mesh/core, mesh/net, nn, node):
+  - a call or an include upwards, or sideways: the rooms are the folders, each on its storey (HOUSES; pipeline, which the
+    group asks, has half a one). A function that is only named (in a table, a macro) counts as called. Inline functions
+    count as all others; those of the headers for all (SHARED) count for whoever calls them;
+  - a function longer than LONGEST lines;
+and in mesh/core:
   - a write to a record of another folder, also through a pointer in it (core->push->x = 1), and a pointer to struct core
     that is not const, but in CONDUCTORS;
   - a function name, static ones too, that more than NAMES product files define: name it after its file or what it does;
-  - a file that asserts nothing; a function longer than LONGEST lines;
+  - a file that asserts nothing;
   - a function that no other file uses and that is not static; a symbol that reads a clock, opens a socket, starts a
     thread, or allocates after the start (these two by the objects).
 
@@ -24,16 +26,22 @@ structure.sum has the sum, and MEASURE, which is another one when more is counte
 (--write) writes it there. Where git is, no commit may hold more than any commit before of the same measure.
 
 Measure 2: the inline functions of internal.h, which were counted for nobody, are functions of the parts that they ask."""
-import collections, glob, os, re, subprocess, sys
+import collections, glob, math, os, re, subprocess, sys
 
-STOREYS = {'sessions': 1, 'group': 2, 'pipeline': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5}
-SHARED = {'core', 'internal', 'engine'}  # headers for all: the interface, the record, the engines' table
+HOUSES = {
+    'mesh/core': {'sessions': 1, 'pipeline': 1.5, 'group': 2, 'transfer': 3, 'rounds': 4, 'push': 4, 'gossip': 4, 'core': 5},
+    'mesh/net': {'net': 1},
+    'nn': {'arithmetic': 1, 'layers': 2, 'nn': 3, 'files': 4, 'data': 5},
+    'node': {'base': 1, 'job': 2, 'results': 3, 'train': 4, 'commands': 5, 'cli': 6},
+}
+SHARED = {'core', 'internal', 'engine', 'nn'}  # headers for all of a house: the interface, the record, the engines' table
 CONDUCTORS = {'core', 'rounds', 'rounds_act', 'gossip_engine', 'push'}  # they have struct core to change
 VALUES = {'awake', 'wall'}                                              # a write to one is a write to what it is in
 ALLOCATES = {'core', 'collective', 'transfer', 'fetch', 'rounds_act', 'gossip_engine', 'push', 'handover'}  # at the start only
 PURE = set('__popcountdi2 memcpy memset memmove memcmp strlen strnlen strcmp strchr snprintf vsnprintf __snprintf_chk '
            '__vsnprintf_chk __assert_fail __stack_chk_fail _GLOBAL_OFFSET_TABLE_ XXH3_64bits_withSeed XXH3_64bits'.split())
 NAMES, LONGEST = 3, 60
+PRODUCT = 'node', 'mesh', 'nn', 'proto', 'compress'
 GENERATED = {'SIMD_NAME'}  # names that a macro makes: one variant per instruction set
 SUM, MEASURE = 'tests/support/structure.sum', '2'
 
@@ -56,8 +64,8 @@ def without_comments(text):
 
 
 class Source:
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, house):
+        self.path, self.house = path, house
         self.part = os.path.basename(path)[:-2]  # x.c and x.h are one part
         self.folder = os.path.basename(os.path.dirname(path))
         self.text = without_comments(open(path).read())
@@ -65,16 +73,16 @@ class Source:
         self.static = {m['name'] for m in self.functions if 'static' in m['type'] and path.endswith('.c')}
 
     def storey(self):
-        return STOREYS[self.folder]
+        return HOUSES[self.house][self.folder]
 
     def shared(self):
-        return self.path.endswith('.h') and self.folder == 'core' and self.part in SHARED
+        return self.path.endswith('.h') and self.folder == os.path.basename(self.house) and self.part in SHARED
 
     def named(self):
-        """What is named in bodies, tables and macros. A member (x.name, x->name) is no function."""
+        """What is named in bodies, tables and macros. A member (x.name, x->name) and a struct are no function."""
         code = [m['body'] for m in self.functions] + re.findall(r'= \{.*?^\};', self.text, re.M | re.S)
         code += re.findall(r'^#define(?:.*\\\n)*.*', self.text, re.M)
-        return set(re.findall(r'(?<![.>\w])[a-z_]\w+\b', '\n'.join(code)))
+        return set(re.findall(r'(?<![.>\w])(?<!struct )[a-z_]\w+\b', '\n'.join(code)))
 
 
 def check_calls(sources):
@@ -85,7 +93,7 @@ def check_calls(sources):
             if m['name'] not in s.static:
                 owner[m['name']] = s
                 if s.shared():
-                    inlines[m['name']] = set(re.findall(r'(?<![.>\w])[a-z_]\w+\b', m['body']))
+                    inlines[m['name']] = set(re.findall(r'(?<![.>\w])(?<!struct )[a-z_]\w+\b', m['body']))
     calls = {}
     for s in sources:
         if s.shared():
@@ -101,8 +109,7 @@ def check_calls(sources):
             if other.part == s.part or other.shared():
                 continue
             calls.setdefault((s.part, other.part), []).append(name)
-            sideways = s.storey() == other.storey() == STOREYS['rounds'] and s.folder != other.folder
-            if s.storey() < other.storey() or sideways:
+            if s.folder != other.folder and s.storey() <= other.storey():
                 refuse(f'{s.path} calls upwards: {name} of {other.path}')
     return calls
 
@@ -157,26 +164,36 @@ def check_writes(sources):
     return near
 
 
-def check_sources(sources):
+def read_house(house):
+    sources = [Source(path, house) for path in sorted(glob.glob(f'{house}/**/*.[ch]', recursive=True))]
     for s in sources:
-        if s.folder not in STOREYS:
+        if s.folder not in HOUSES[house]:
             refuse(f'{s.path}: its folder is no storey: structure.py lists them')
-            continue
-        if s.path.endswith('.c') and 'assert(' not in s.text and not s.part.endswith('_simd'):
-            refuse(f'{s.path} asserts nothing')
+    return [s for s in sources if s.folder in HOUSES[house]]
+
+
+def check_sources(sources, house):
+    for s in sources:
         if s.shared():
             continue
-        for folder, part in re.findall(r'^#include "mesh/core/(?:(\w+)/)?(\w+)\.h"', open(s.path).read(), re.M):
-            if not (folder == '' and part in SHARED) and STOREYS[folder or 'core'] > s.storey():
+        for folder, part in re.findall(rf'^#include "{house}/(?:(\w+)/)?(\w+)\.h"', open(s.path).read(), re.M):
+            folder = folder or os.path.basename(house)
+            if part not in SHARED and folder != s.folder and HOUSES[house].get(folder, 0) >= s.storey():
                 refuse(f'{s.path} includes upwards: {part}.h')
-        for line in re.findall(r'^.*(?<!const )struct core \*(?!\*).*$', s.text, re.M):
-            if s.part not in CONDUCTORS:
-                refuse(f'{s.path} may write to the record of another part: {line.strip()}')
         for m in s.functions:
             if m['body'].count('\n') + 3 > LONGEST:
                 refuse(f'{s.path}: {m["name"]} has {m["body"].count(chr(10)) + 3} lines, more than {LONGEST}')
+
+
+def check_core(sources):
+    for s in sources:
+        if s.path.endswith('.c') and 'assert(' not in s.text and not s.part.endswith('_simd'):
+            refuse(f'{s.path} asserts nothing')
+        for line in re.findall(r'^.*(?<!const )struct core \*(?!\*).*$', s.text, re.M):
+            if s.part not in CONDUCTORS and not s.shared():
+                refuse(f'{s.path} may write to the record of another part: {line.strip()}')
     parts = {s.part for s in sources}
-    for name in CONDUCTORS | SHARED | ALLOCATES:
+    for name in CONDUCTORS | (SHARED - {'nn'}) | ALLOCATES:
         if name not in parts:
             refuse(f'structure.py names {name}, of which mesh/core has no file')
 
@@ -184,7 +201,7 @@ def check_sources(sources):
 def check_names():
     """In all of the product."""
     defined = collections.defaultdict(set)
-    for room in ('node', 'mesh', 'nn', 'proto', 'compress'):
+    for room in PRODUCT:
         for path in glob.glob(f'{room}/**/*.[ch]', recursive=True):
             for m in DEFINITION.finditer(without_comments(open(path).read())):
                 defined[m['name']].add(path)
@@ -262,15 +279,32 @@ def check_sum(total, write):
         print(f'  the sum has fallen from {allowed} to {total}: commit {SUM}')
 
 
+def say_lines(houses):
+    """Lines of each room; then of the product."""
+    count = lambda path: open(path).read().count('\n')
+    for house, (sources, calls) in houses.items():
+        rooms = collections.Counter()
+        for s in sources:
+            rooms[s.folder] += count(s.path)
+        print(f'{house}: {sum(rooms.values())} lines, {len(circle(set(calls)))} files in circles' +
+              (': ' + ', '.join(f'{room} {rooms[room]}' for room in HOUSES[house]) if len(rooms) > 1 else ''))
+    paths = [path for room in PRODUCT for path in glob.glob(f'{room}/**/*.[ch]', recursive=True)]
+    print(f'{", ".join(PRODUCT)}: {sum(map(count, paths))} lines')
+
+
 def main():
     objects = next((word for word in sys.argv[1:] if word != '--write'), None)
-    sources = [Source(path) for path in sorted(glob.glob('mesh/core/**/*.[ch]', recursive=True))]
-    check_sources(sources)
-    calls = check_calls(sources)
+    houses = {}
+    for house in HOUSES:
+        sources = read_house(house)
+        check_sources(sources, house)
+        houses[house] = sources, check_calls(sources)
+    sources, calls = houses['mesh/core']
+    check_core(sources)
     storey = {s.part: s.storey() for s in sources}
     parts = {
         'calls': len(calls),
-        'jumped': sum(max(0, storey[a] - storey[b] - 1) for a, b in calls),
+        'jumped': sum(max(0, math.ceil(storey[a]) - math.ceil(storey[b]) - 1) for a, b in calls),
         'circles': len(circle(set(calls))),
         'headers': sum(max(0, open(s.path).read().count('\n') - 100) // 10 for s in sources if s.path.endswith('.h')),
         'writes': len(check_writes(sources)),
@@ -279,6 +313,7 @@ def main():
     if objects:
         check_objects(objects)
     total = sum(parts.values())
+    say_lines(houses)
     print(f'mesh/core: the sum is {total}: ' + ', '.join(f'{name} {n}' for name, n in parts.items()))
     check_sum(total, '--write' in sys.argv)
     for line in bad:
