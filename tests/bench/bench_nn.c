@@ -18,6 +18,7 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/nn.h"
 #include "nn/optim.h"
+#include "tests/support/spec.h"
 
 enum { SHARDS_MAX = 64, BLOCKS_MAX = 1000 };
 
@@ -104,43 +105,38 @@ step(struct bench *b, void (*add)(void *, size_t, const float *, size_t))
     b->update += now() - t;
 }
 
-static const struct nn_layer_spec mlp[] = {{.kind = NN_DENSE, .units = 512},
-                                           {.kind = NN_RELU},
-                                           {.kind = NN_DENSE, .units = 256},
-                                           {.kind = NN_RELU},
-                                           {.kind = NN_DENSE, .units = 10}};
+static const struct nn_layer_spec mlp[] = {DENSE(512), LAYER(RELU), DENSE(256), LAYER(RELU),
+                                           DENSE(10)};
 
-static const struct nn_layer_spec cnn[] = {{.kind = NN_CONV2D, .units = 32, .kernel = 5, .pad = 2},
-                                           {.kind = NN_RELU},
-                                           {.kind = NN_MAXPOOL, .kernel = 2},
-                                           {.kind = NN_CONV2D, .units = 64, .kernel = 5, .pad = 2},
-                                           {.kind = NN_RELU},
-                                           {.kind = NN_MAXPOOL, .kernel = 2},
-                                           {.kind = NN_FLATTEN},
-                                           {.kind = NN_DENSE, .units = 512},
-                                           {.kind = NN_RELU},
-                                           {.kind = NN_DENSE, .units = 10}};
+static const struct nn_layer_spec cnn[] = {LAYER(CONV2D, .units = 32, .kernel = 5, .pad = 2),
+                                           LAYER(RELU),
+                                           LAYER(MAXPOOL, .kernel = 2),
+                                           LAYER(CONV2D, .units = 64, .kernel = 5, .pad = 2),
+                                           LAYER(RELU),
+                                           LAYER(MAXPOOL, .kernel = 2),
+                                           LAYER(FLATTEN),
+                                           DENSE(512),
+                                           LAYER(RELU),
+                                           DENSE(10)};
 
 #define LAYERNORM                                                                                  \
     {                                                                                              \
         .kind = NN_LAYERNORM, .epsilon = 1e-5f                                                     \
     }
 #define HEADS                                                                                      \
-    {.kind = NN_RESIDUAL}, LAYERNORM, {.kind = NN_DENSE, .units = 384},                            \
-        {.kind = NN_ATTENTION, .units = 4}, {.kind = NN_DENSE, .units = 128},                      \
+    LAYER(RESIDUAL), LAYERNORM, DENSE(384), LAYER(ATTENTION, .units = 4), DENSE(128),              \
     {                                                                                              \
         .kind = NN_RESIDUAL_END                                                                    \
     }
 #define FEED                                                                                       \
-    {.kind = NN_RESIDUAL}, LAYERNORM, {.kind = NN_DENSE, .units = 512},                            \
-        {.kind = NN_GELU, .approximate = true}, {.kind = NN_DENSE, .units = 128},                  \
+    LAYER(RESIDUAL), LAYERNORM, DENSE(512), LAYER(GELU, .approximate = true), DENSE(128),          \
     {                                                                                              \
         .kind = NN_RESIDUAL_END                                                                    \
     }
 
 static const struct nn_layer_spec gpt[] = {
-    {.kind = NN_EMBEDDING, .units = 128, .tokens = 256},
-    {.kind = NN_POSITIONS},
+    LAYER(EMBEDDING, .units = 128, .tokens = 256),
+    LAYER(POSITIONS),
     HEADS,
     FEED,
     HEADS,
@@ -150,10 +146,10 @@ static const struct nn_layer_spec gpt[] = {
     HEADS,
     FEED,
     LAYERNORM,
-    {.kind = NN_DENSE, .units = 256, .no_bias = true, .tied = true}};
+    LAYER(DENSE, .units = 256, .no_bias = true, .tied = true)};
 
 #define CONV(filters, by)                                                                          \
-    {.kind = NN_CONV2D, .units = filters, .kernel = 3, .pad = 1, .stride = by, .no_bias = true},   \
+    LAYER(CONV2D, .units = filters, .kernel = 3, .pad = 1, .stride = by, .no_bias = true),         \
     {                                                                                              \
         .kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f                                   \
     }
@@ -162,22 +158,14 @@ static const struct nn_layer_spec gpt[] = {
         .kind = NN_RELU                                                                            \
     }
 #define BLOCK(filters)                                                                             \
-    {.kind = NN_RESIDUAL}, CONV(filters, 1), RELU, CONV(filters, 1), {.kind = NN_RESIDUAL_END}, RELU
+    LAYER(RESIDUAL), CONV(filters, 1), RELU, CONV(filters, 1), LAYER(RESIDUAL_END), RELU
 
-static const struct nn_layer_spec resnet[] = {CONV(16, 1),
-                                              RELU,
-                                              CONV(32, 2),
-                                              RELU,
-                                              BLOCK(32),
-                                              CONV(64, 2),
-                                              RELU,
-                                              BLOCK(64),
-                                              {.kind = NN_GLOBALPOOL},
-                                              {.kind = NN_DENSE, .units = 10}};
+static const struct nn_layer_spec resnet[] = {
+    CONV(16, 1), RELU,      CONV(32, 2),       RELU,     BLOCK(32), CONV(64, 2),
+    RELU,        BLOCK(64), LAYER(GLOBALPOOL), DENSE(10)};
 
-static const struct nn_layer_spec lstm[] = {{.kind = NN_EMBEDDING, .units = 64, .tokens = 256},
-                                            {.kind = NN_LSTM, .units = 256},
-                                            {.kind = NN_DENSE, .units = 256}};
+static const struct nn_layer_spec lstm[] = {LAYER(EMBEDDING, .units = 64, .tokens = 256),
+                                            LAYER(LSTM, .units = 256), DENSE(256)};
 
 #define LIST(layers) layers, sizeof layers / sizeof *layers
 

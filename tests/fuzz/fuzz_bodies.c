@@ -14,6 +14,7 @@
 #include "node/train/push_shard.h"
 #include "node/train/replica.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -55,11 +56,9 @@ number(struct input *in)
 static void
 open_set(void)
 {
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_MAXPOOL, .kernel = 7},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
-        {.kind = NN_DENSE, .units = 10}};
+    const struct nn_layer_spec layers[] = {LAYER(MAXPOOL, .kernel = 7), LAYER(FLATTEN),
+                                           LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f),
+                                           DENSE(10)};
     const struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = BATCH};
     size_t count[NN_LAYERS_MAX], tensors = 0;
     struct why why;

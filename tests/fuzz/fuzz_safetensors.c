@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "nn/files.h"
+#include "tests/support/spec.h"
 
 enum { PARAMS = 4 * 9 + 4 + 3 * 16 + 3 };
 
@@ -17,10 +18,10 @@ make_model(void)
     static struct nn_model *model;
     const struct nn_shape input = {.dims = 3, .dim = {1, 4, 4}};
     const struct nn_layer_spec layer[] = {
-        {.kind = NN_CONV2D, .units = 4, .kernel = 3},
-        {.kind = NN_RELU},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_DENSE, .units = 3},
+        LAYER(CONV2D, .units = 4, .kernel = 3),
+        LAYER(RELU),
+        LAYER(FLATTEN),
+        DENSE(3),
     };
     struct why why;
     if (!model) {

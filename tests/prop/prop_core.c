@@ -237,9 +237,8 @@ TEST(no_course_of_events_breaks_a_core)
     for (uint64_t run = 0; run < RUNS; run++) {
         struct rand rand = {run << 32};
         OWNED(lone_destroy)
-        struct lone *lone = lone_new(
-            &(struct lone_setup){.id = rand_range(&rand, 1, NODES),
-                                 .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX)});
+        struct lone *lone = LONE(.id = rand_range(&rand, 1, NODES),
+                                 .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX));
         for (int k = 0; k < STEPS; k++) {
             one_thing(lone, &rand);
             assert_true(lone->kept <= lone->core->collective->kept_max);

@@ -9,6 +9,7 @@
 #include "nn/layers/layer.h"
 #include "tests/support/cases.h"
 #include "tests/support/naive.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 static uint64_t draws;
@@ -263,10 +264,8 @@ random_tied_check(void)
 {
     unsigned units = 1 + below(6), tokens = 2 + below(60);
     const struct nn_layer_spec s[] = {
-        {.kind = NN_EMBEDDING, .units = units, .tokens = tokens},
-        {.kind = NN_DENSE, .units = units},
-        {.kind = NN_SILU},
-        {.kind = NN_DENSE, .units = tokens, .tied = true, .no_bias = below(2)}};
+        LAYER(EMBEDDING, .units = units, .tokens = tokens), DENSE(units), LAYER(SILU),
+        LAYER(DENSE, .units = tokens, .tied = true, .no_bias = below(2))};
     struct nn_shape text = {1, {1 + below(5)}};
     OWNED(net_close) struct net net;
     net_open(&net, &text, s, 4, NN_CROSS_ENTROPY, below(4));
@@ -391,7 +390,7 @@ static void
 fast_and_naive(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t rows)
 {
     struct why why;
-    struct nn_layer_spec layers[] = {*spec, {.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
+    struct nn_layer_spec layers[] = {*spec, LAYER(FLATTEN), DENSE(2)};
     struct nn_model *model;
     struct bench fast, naive;
     if (nn_model_new(&model, input, layers, 3, NN_CROSS_ENTROPY, &why) != 0)
@@ -438,11 +437,11 @@ fast_layers_equal_naive_ones(void **state)
         struct nn_layer_spec pool = conv;
         pool.kind = NN_MAXPOOL;
         fast_and_naive(&image, &pool, below(4));
-        struct nn_layer_spec larger = {.kind = NN_UPSAMPLE, .kernel = 1 + below(4)};
+        struct nn_layer_spec larger = LAYER(UPSAMPLE, .kernel = 1 + below(4));
         fast_and_naive(&image, &larger, below(4));
         fast_and_naive(&flat, &dense, below(20));
         fast_and_naive(&sequence, &dense, below(5));
-        struct nn_layer_spec attention = {.kind = NN_ATTENTION, .units = 1 + below(3)};
+        struct nn_layer_spec attention = LAYER(ATTENTION, .units = 1 + below(3));
         sequence.dim[0] = 1 + below(120);
         sequence.dim[1] = 3 * attention.units * (1 + below(40));
         fast_and_naive(&sequence, &attention, below(3));
@@ -490,16 +489,16 @@ static void
 a_shard_has_the_same_bits_on_any_thread(void **state)
 {
     nn_init(*state);
-    const struct nn_layer_spec s[] = {{.kind = NN_CONV2D, .units = 6, .kernel = 5, .pad = 2},
-                                      {.kind = NN_RELU},
-                                      {.kind = NN_MAXPOOL, .kernel = 2},
-                                      {.kind = NN_CONV2D, .units = 7, .kernel = 3},
-                                      {.kind = NN_TANH},
-                                      {.kind = NN_FLATTEN},
-                                      {.kind = NN_DROPOUT, .drop = 0.5f},
-                                      {.kind = NN_DENSE, .units = 33},
-                                      {.kind = NN_RELU},
-                                      {.kind = NN_DENSE, .units = 5}};
+    const struct nn_layer_spec s[] = {LAYER(CONV2D, .units = 6, .kernel = 5, .pad = 2),
+                                      LAYER(RELU),
+                                      LAYER(MAXPOOL, .kernel = 2),
+                                      LAYER(CONV2D, .units = 7, .kernel = 3),
+                                      LAYER(TANH),
+                                      LAYER(FLATTEN),
+                                      LAYER(DROPOUT, .drop = 0.5f),
+                                      DENSE(33),
+                                      LAYER(RELU),
+                                      DENSE(5)};
     OWNED(net_close) struct net net;
     enum { JOBS = 4 };
     struct job job[JOBS];
@@ -529,8 +528,7 @@ TEST_OF(a_shard_has_the_same_bits_on_any_thread, "openblas")
 TEST(dropout_does_not_depend_on_the_cut)
 {
     enum { N = 37, ROWS = 11 };
-    const struct nn_layer_spec s[] = {{.kind = NN_DROPOUT, .drop = 0.4f},
-                                      {.kind = NN_DENSE, .units = 2}};
+    const struct nn_layer_spec s[] = {LAYER(DROPOUT, .drop = 0.4f), DENSE(2)};
     OWNED(net_close) struct net net;
     float whole[N * ROWS];
     net_open(&net, &(struct nn_shape){1, {N}}, s, 2, NN_CROSS_ENTROPY, ROWS);

@@ -4,17 +4,18 @@
 
 #include "nn/nn.h"
 #include "proto/why.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 static const struct nn_layer_spec digits[] = {
-    {.kind = NN_CONV2D, .units = 16, .kernel = 5, .pad = 2},
-    {.kind = NN_RELU},
-    {.kind = NN_MAXPOOL, .kernel = 2},
-    {.kind = NN_CONV2D, .units = 4, .kernel = 3, .stride = 2, .no_bias = true},
-    {.kind = NN_TANH},
-    {.kind = NN_DROPOUT, .drop = 0.2f},
-    {.kind = NN_FLATTEN},
-    {.kind = NN_DENSE, .units = 10},
+    LAYER(CONV2D, .units = 16, .kernel = 5, .pad = 2),
+    LAYER(RELU),
+    LAYER(MAXPOOL, .kernel = 2),
+    LAYER(CONV2D, .units = 4, .kernel = 3, .stride = 2, .no_bias = true),
+    LAYER(TANH),
+    LAYER(DROPOUT, .drop = 0.2f),
+    LAYER(FLATTEN),
+    DENSE(10),
 };
 
 static inline struct nn_model *

@@ -1,6 +1,6 @@
 /* lone.h - one core whose shell, clock, trainer and peers are the test's.
  *
- *     OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+ *     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
  *     lone_meet(lone, 7);                        // node 7 says HELLO; both links are up
  *     lone_beat(lone, 7, 0, true);               // it is idle at round 0 and hears us
  *     assert_non_null(lone_sent(lone, 7, PROTO_PLAN));
@@ -101,6 +101,7 @@ struct lone {
 };
 
 struct lone *lone_new(const struct lone_setup *setup);
+#define LONE(...) lone_new(&(struct lone_setup){__VA_ARGS__})
 void lone_destroy(struct lone **lone);
 /* Ticks for `ms`. */
 void lone_run(struct lone *lone, unsigned ms);

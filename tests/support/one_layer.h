@@ -13,6 +13,7 @@
 
 #include "nn/layers/layer.h"
 #include "proto/why.h"
+#include "tests/support/spec.h"
 
 struct one_layer {
     struct nn_model
@@ -35,8 +36,7 @@ static inline void
 one_layer_open(struct one_layer *one, const struct nn_shape *input,
                const struct nn_layer_spec *spec, size_t rows, const float *params)
 {
-    const struct nn_layer_spec layers[] = {
-        *spec, {.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
+    const struct nn_layer_spec layers[] = {*spec, LAYER(FLATTEN), DENSE(2)};
     struct why why;
     int rc = nn_model_new(&one->model, input, layers, 3, NN_CROSS_ENTROPY, &why);
     assert(rc == 0);

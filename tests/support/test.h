@@ -44,6 +44,9 @@ memory_free(void *variable)
     free(memory);
 }
 
+/* A function that is run before or after: 0, or it failed. */
+#define FIXTURE(name) static int name(void **test_state __attribute__((unused)))
+
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #define TEST_WITH(name, before, after)                                                             \
     static void name(void **test_state);                                                           \
@@ -51,7 +54,10 @@ memory_free(void *variable)
     static void name(void **test_state __attribute__((unused)))
 
 /* A case more of a function that is given `argument` as its state. */
-#define TEST_OF(name, argument)  TEST_ADD(__LINE__, #name, name, NULL, NULL, argument)
+#define TEST_OF(name, argument) TEST_ADD(__LINE__, #name, name, NULL, NULL, argument)
+/* The same case with another set-up. */
+#define TEST_ALSO(name, before, after)                                                             \
+    TEST_ADD(__LINE__, #name " " #before, name, before, after, NULL)
 #define TEST_EACH(before, after) TEST_SAY(each, before, after)
 #define TEST_ALL(before, after)  TEST_SAY(all, before, after)
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 static const float x[] = {-2, -0.5f, 0, 0.25f, 3}, dy[] = {1, -2, 3, 4, 5};
@@ -87,7 +88,7 @@ TEST(formulas_hold)
 
 TEST(flatten_is_the_same_memory)
 {
-    const struct nn_layer_spec layers[] = {{.kind = NN_FLATTEN}, {.kind = NN_DENSE, .units = 2}};
+    const struct nn_layer_spec layers[] = {LAYER(FLATTEN), DENSE(2)};
     const struct nn_shape input = {3, {2, 3, 4}};
     OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
@@ -101,10 +102,9 @@ TEST(flatten_is_the_same_memory)
 /* relu, flatten and dropout may overwrite; a tanh whose output is needed must keep it. */
 TEST(layers_work_in_place_only_where_nothing_is_lost)
 {
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_RELU}, {.kind = NN_DENSE, .units = 4}, {.kind = NN_TANH},
-        {.kind = NN_RELU}, {.kind = NN_DENSE, .units = 4}, {.kind = NN_DROPOUT},
-        {.kind = NN_RELU}, {.kind = NN_DROPOUT},           {.kind = NN_DENSE, .units = 2}};
+    const struct nn_layer_spec layers[] = {LAYER(RELU), DENSE(4),       LAYER(TANH),
+                                           LAYER(RELU), DENSE(4),       LAYER(DROPOUT),
+                                           LAYER(RELU), LAYER(DROPOUT), DENSE(2)};
     const bool expected[] = {false, false, true, false, false, true, true, false, false};
     OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
@@ -163,20 +163,20 @@ TEST(neighbours_compute_a_relu_with_the_same_bits)
 {
     static const struct nn_shape image = {3, {2, 9, 11}};
     static const struct nn_layer_spec spec[] = {
-        {.kind = NN_CONV2D, .units = 5, .kernel = 3, .pad = 1},
-        {.kind = NN_RELU},
-        {.kind = NN_MAXPOOL, .kernel = 3, .stride = 1},
-        {.kind = NN_CONV2D, .units = 6, .kernel = 3, .no_bias = true},
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
-        {.kind = NN_RELU},
-        {.kind = NN_CONV2D, .units = 6, .kernel = 2},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_DENSE, .units = 37},
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
-        {.kind = NN_RELU},
-        {.kind = NN_DENSE, .units = 21},
-        {.kind = NN_RELU},
-        {.kind = NN_DENSE, .units = 3},
+        LAYER(CONV2D, .units = 5, .kernel = 3, .pad = 1),
+        LAYER(RELU),
+        LAYER(MAXPOOL, .kernel = 3, .stride = 1),
+        LAYER(CONV2D, .units = 6, .kernel = 3, .no_bias = true),
+        LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f),
+        LAYER(RELU),
+        LAYER(CONV2D, .units = 6, .kernel = 2),
+        LAYER(FLATTEN),
+        DENSE(37),
+        LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f),
+        LAYER(RELU),
+        DENSE(21),
+        LAYER(RELU),
+        DENSE(3),
     };
     enum { LAYERS = sizeof spec / sizeof *spec };
     static float grad[2][20000], out[2][15];
@@ -200,14 +200,10 @@ TEST(dense_layers_compute_a_gelu_with_the_same_bits)
 {
     static const struct nn_shape input = {1, {19}};
     static const struct nn_layer_spec spec[] = {
-        {.kind = NN_DENSE, .units = 37},
-        {.kind = NN_GELU},
-        {.kind = NN_DENSE, .units = 1100},
-        {.kind = NN_GELU, .approximate = true},
-        {.kind = NN_DENSE, .units = 9},
-        {.kind = NN_GELU, .approximate = true},
-        {.kind = NN_TANH},
-        {.kind = NN_DENSE, .units = 3},
+        DENSE(37),   LAYER(GELU),
+        DENSE(1100), LAYER(GELU, .approximate = true),
+        DENSE(9),    LAYER(GELU, .approximate = true),
+        LAYER(TANH), DENSE(3),
     };
     enum { LAYERS = sizeof spec / sizeof *spec };
     static float grad[2][60000], out[2][15];

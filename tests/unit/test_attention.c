@@ -5,6 +5,7 @@
 #include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"
 
@@ -88,7 +89,7 @@ compare(size_t T, size_t d)
     static float x[ROWS * T_MAX * 3 * HEADS * D_MAX], dy[ROWS * T_MAX * HEADS * D_MAX];
     static float dx[2][ROWS * T_MAX * 3 * HEADS * D_MAX], y[2][ROWS * T_MAX * HEADS * D_MAX];
     static struct whole whole;
-    const struct nn_layer_spec spec = {.kind = NN_ATTENTION, .units = HEADS};
+    const struct nn_layer_spec spec = LAYER(ATTENTION, .units = HEADS);
     OWNED(one_layer_close) struct one_layer one;
     size_t C = HEADS * d, out = T * C;
     draw(x, ROWS * 3 * out, T * d), draw(dy, ROWS * out, T * d + 1000000);
@@ -146,15 +147,15 @@ static size_t
 bytes(size_t T, bool training)
 {
     const struct nn_layer_spec layers[] = {
-        {.kind = NN_EMBEDDING, .units = 32, .tokens = 256},
-        {.kind = NN_POSITIONS},
-        {.kind = NN_RESIDUAL},
-        {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
-        {.kind = NN_DENSE, .units = 96},
-        {.kind = NN_ATTENTION, .units = 4},
-        {.kind = NN_DENSE, .units = 32},
-        {.kind = NN_RESIDUAL_END},
-        {.kind = NN_DENSE, .units = 256},
+        LAYER(EMBEDDING, .units = 32, .tokens = 256),
+        LAYER(POSITIONS),
+        LAYER(RESIDUAL),
+        LAYER(LAYERNORM, .epsilon = 1e-5f),
+        DENSE(96),
+        LAYER(ATTENTION, .units = 4),
+        DENSE(32),
+        LAYER(RESIDUAL_END),
+        DENSE(256),
     };
     OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;

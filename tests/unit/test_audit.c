@@ -10,12 +10,9 @@ enum { SHARDS = 10, CLAIMS_FIRST = 10, CLAIMS = 90, TAIL = 10, ALWAYS = 0, NEVER
 static struct lone *
 mesh_of(size_t nodes, int often)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){
-        .id = 5,
-        .shards = SHARDS,
-        .peers_min = nodes,
-        .audit_share = often == ALWAYS ? UINT64_C(1) << 32 : 1, /* one in 2^32 */
-    });
+    struct lone *lone = LONE(.id = 5, .shards = SHARDS, .peers_min = nodes,
+                             .audit_share = often == ALWAYS ? UINT64_C(1) << 32 : 1,
+                             /* one in 2^32 */);
     for (unsigned id = 7; id < 6 + nodes; id++)
         lone_meet(lone, id);
     for (unsigned id = 7; id < 6 + nodes; id++)

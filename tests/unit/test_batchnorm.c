@@ -3,12 +3,13 @@
 
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"
 
 /* weight, bias, running mean and variance of two channels */
 static const float params[] = {2, 3, 10, 20, 1, -1, 4, 0.25f};
-static const struct nn_layer_spec spec = {.kind = NN_BATCHNORM, .epsilon = 1e-6f, .momentum = 0.5f};
+static const struct nn_layer_spec spec = LAYER(BATCHNORM, .epsilon = 1e-6f, .momentum = 0.5f);
 static const struct nn_shape features = {1, {2}}, image = {3, {2, 1, 2}};
 
 static void

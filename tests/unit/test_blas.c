@@ -4,6 +4,7 @@
 #include "nn/arithmetic/blas.h"
 #include "nn/arithmetic/rng.h"
 #include "nn/nn.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { ROWS = 300, IN = 1030, MIDDLE = 2200, OUT = 1200, PARTS = 2 };
@@ -106,11 +107,9 @@ compare(const struct nn_layer_spec *layers, size_t count)
 
 TEST(large_layers_are_the_same_but_for_rounding)
 {
-    const struct nn_layer_spec relu[] = {
-        {.kind = NN_DENSE, .units = MIDDLE}, {.kind = NN_RELU}, {.kind = NN_DENSE, .units = OUT}};
-    const struct nn_layer_spec gelu[] = {{.kind = NN_DENSE, .units = MIDDLE, .no_bias = true},
-                                         {.kind = NN_GELU, .approximate = true},
-                                         {.kind = NN_DENSE, .units = OUT}};
+    const struct nn_layer_spec relu[] = {DENSE(MIDDLE), LAYER(RELU), DENSE(OUT)};
+    const struct nn_layer_spec gelu[] = {LAYER(DENSE, .units = MIDDLE, .no_bias = true),
+                                         LAYER(GELU, .approximate = true), DENSE(OUT)};
     nn_init("openblas");
     if (!blas_used)
         skip(); /* there is no such library here */

@@ -59,17 +59,13 @@ TEST(blocks_follow_the_caches_within_limits)
     assert_int_equal(product_blocks.wide, PRODUCT_WIDE);
 }
 
-static int
-make_dir(void **state)
+FIXTURE(make_dir)
 {
-    (void)state;
     return mkdtemp(dir) == NULL;
 }
 
-static int
-remove_dir(void **state)
+FIXTURE(remove_dir)
 {
-    (void)state;
     static const char *const names[] = {"level", "type", "size", ""};
     char path[100];
     for (unsigned i = 0; i < 4; i++)

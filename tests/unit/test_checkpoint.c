@@ -49,10 +49,8 @@ sample(uint64_t step)
     return c;
 }
 
-static int
-make_directory(void **state)
+FIXTURE(make_directory)
 {
-    (void)state;
     strcpy(dir, "/tmp/test_checkpoint_XXXXXX");
     return mkdtemp(dir) ? 0 : -1;
 }
@@ -112,10 +110,8 @@ assert_untouched(const struct checkpoint *c)
         assert_int_equal(state_bytes[i], (uint8_t)(199 - i));
 }
 
-static int
-empty_directory(void **state)
+FIXTURE(empty_directory)
 {
-    (void)state;
     for (uint64_t step = 0; step < 70; step++)
         unlink(step_path(step));
     unlink(path_of("file"));

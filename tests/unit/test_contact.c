@@ -58,7 +58,7 @@ beacon_then_break(struct lone *lone, unsigned id)
 
 TEST(a_node_that_is_heard_and_not_reached_is_said_once)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     run_with(lone, CONTACT_PATIENCE_US / 1000 - 500, 7, beacon_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007"), 0);
     assert_int_equal(unreached(lone), 0);
@@ -83,7 +83,7 @@ greet_then_break(struct lone *lone, unsigned id)
 
 TEST(a_node_that_reaches_us_and_we_not_it)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     run_with(lone, 2 * PATIENCE_MS, 7, greet_then_break);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 reaches this node"), 1);
     assert_int_equal(status_of(lone)->contacts[0].gap, CORE_GAP_OURS);
@@ -98,7 +98,7 @@ beacon_and_link(struct lone *lone, unsigned id)
 
 TEST(a_node_that_we_reach_and_it_not_us)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_and_link);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 can be reached, but cannot reach this node"),
                      1);
@@ -107,7 +107,7 @@ TEST(a_node_that_we_reach_and_it_not_us)
 
 TEST(a_session_ends_the_riddle_and_is_remembered)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     assert_int_equal(status_of(lone)->here, 2);
     assert_true(status_of(lone)->contacts[0].here);
@@ -121,7 +121,7 @@ TEST(a_session_ends_the_riddle_and_is_remembered)
 
 TEST(who_says_goodbye_is_no_riddle)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     lone_say(lone, 7, &(struct proto_msg){.type = PROTO_BYE});
     run_with(lone, 2 * PATIENCE_MS, 7, beacon_then_break);
@@ -131,7 +131,7 @@ TEST(who_says_goodbye_is_no_riddle)
 
 TEST(who_was_started_again_at_its_address_takes_the_same_place)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_endpoint at = endpoint(7);
     for (uint64_t id = 100; id < 110; id++)
         core_on_found(lone->core, lone->now, &at, (struct proto_node){id, 1});
@@ -140,7 +140,7 @@ TEST(who_was_started_again_at_its_address_takes_the_same_place)
 
 TEST(false_beacons_fill_neither_log_nor_table)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     for (unsigned round = 0; round < 2 * PATIENCE_MS / 100; round++) {
         for (unsigned k = 0; k < 40; k++) {
@@ -166,7 +166,7 @@ TEST(false_beacons_fill_neither_log_nor_table)
 
 TEST(the_first_round_waits_for_as_many_nodes_as_were_asked_for)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 20; k++) {
         lone_beat(lone, 7, 0, true);
@@ -190,7 +190,7 @@ named(struct lone *lone, unsigned id)
 
 TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 - 500);
     assert_int_equal(lone_logged(lone, "--peer"), 0);
@@ -205,7 +205,7 @@ TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 /* Its machine was slow, or its port opened late. */
 TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 + 500);
     assert_int_equal(lone_logged(lone, "no answer from 10.0.0.7:20007 (--peer)"), 1);
@@ -224,7 +224,7 @@ TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is
 
 TEST(a_named_endpoint_that_answers_is_not_mentioned)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     named(lone, 7);
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 100; k++) {

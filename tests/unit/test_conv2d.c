@@ -1,5 +1,6 @@
 /* Convolutions of known numbers: padding, stride, several channels, and the one-pixel filter. */
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 static const float counted[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -8,7 +9,7 @@ TEST(a_window_slides_over_the_image)
 {
     OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 3, 3}};
-    const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 1, .kernel = 2};
+    const struct nn_layer_spec spec = LAYER(CONV2D, .units = 1, .kernel = 2);
     const float params[] = {1, 10, 100, 1000, 0.5f}, dy[] = {1, 0, 0, 2};
     float y[4], dx[9];
     one_layer_open(&one, &input, &spec, 1, params);
@@ -54,7 +55,7 @@ TEST(channels_add_up_in_pytorchs_axis_order)
 {
     OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {2, 1, 2}};
-    const struct nn_layer_spec spec = {.kind = NN_CONV2D, .units = 2, .kernel = 1, .no_bias = true};
+    const struct nn_layer_spec spec = LAYER(CONV2D, .units = 2, .kernel = 1, .no_bias = true);
     const float params[] = {1, 10, 100, 1000}, x[] = {1, 2, 3, 4}, dy[] = {1, 0, 0, 1};
     float y[4], dx[4];
     one_layer_open(&one, &input, &spec, 1, params);

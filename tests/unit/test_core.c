@@ -121,14 +121,14 @@ TEST(a_callback_that_starts_another_event_is_a_bug)
 static void
 tick_rightly(void)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_run(lone, 100);
 }
 
 static void
 tick_wrongly(void)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone->core->contribution.has = UINT64_MAX;
     lone_run(lone, 100);
 }

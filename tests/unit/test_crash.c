@@ -477,19 +477,15 @@ TEST(written_at_once)
     torn_at(3000, CONTENT, 512);
 }
 
-static int
-make_directories(void **state)
+FIXTURE(make_directories)
 {
-    (void)state;
     strcpy(dir, "/tmp/test_crash_XXXXXX");
     strcpy(disk, "/tmp/test_crash_XXXXXX");
     return mkdtemp(dir) && mkdtemp(disk) ? 0 : -1;
 }
 
-static int
-remove_directories(void **state)
+FIXTURE(remove_directories)
 {
-    (void)state;
     forget_record();
     checkpoint_forget(dir, 11, false);
     checkpoint_forget(disk, 11, false);

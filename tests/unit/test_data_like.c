@@ -23,18 +23,14 @@ static const struct data_scaling by_convert = {.input = {1, {WIDTH}}, .unit = DA
 
 static struct folder folder;
 
-static int
-setup(void **state)
+FIXTURE(setup)
 {
-    (void)state;
     folder = folder_new();
     return 0;
 }
 
-static int
-teardown(void **state)
+FIXTURE(teardown)
 {
-    (void)state;
     folder_fini(&folder);
     return 0;
 }

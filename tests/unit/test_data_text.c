@@ -14,10 +14,8 @@ enum { SIZE = 1000 };
 static uint8_t text[SIZE];
 static struct folder folder;
 
-static int
-setup(void **state)
+FIXTURE(setup)
 {
-    (void)state;
     folder = folder_new();
     for (size_t i = 0; i < SIZE; i++)
         text[i] = (uint8_t)(i * 7 + i / 256);
@@ -25,10 +23,8 @@ setup(void **state)
     return 0;
 }
 
-static int
-teardown(void **state)
+FIXTURE(teardown)
 {
-    (void)state;
     folder_fini(&folder);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* A dense layer of known numbers, forward and backward; any row count. */
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 static const struct nn_shape input = {1, {3}};
@@ -10,7 +11,7 @@ known_numbers(void **state)
 {
     nn_init(*state);
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = 2};
+    const struct nn_layer_spec spec = DENSE(2);
     const float x[] = {1, 0, 2, -1, 1, 0}, dy[] = {1, 2, 0, -1};
     float y[4], dx[6];
     one_layer_open(&one, &input, &spec, 2, params);
@@ -28,7 +29,7 @@ without_bias(void **state)
 {
     nn_init(*state);
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = 2, .no_bias = true};
+    const struct nn_layer_spec spec = LAYER(DENSE, .units = 2, .no_bias = true);
     const float x[] = {1, 0, 2};
     float y[2];
     one_layer_open(&one, &input, &spec, 1, params);
@@ -46,7 +47,7 @@ TEST(a_row_has_the_same_bits_in_any_shard)
     nn_init("portable");
     enum { IN = 333, OUT = 70, ROWS = 150 };
     static float w[IN * OUT + OUT], x[IN * ROWS], y[OUT * ROWS], alone[OUT];
-    const struct nn_layer_spec spec = {.kind = NN_DENSE, .units = OUT};
+    const struct nn_layer_spec spec = DENSE(OUT);
     const struct nn_shape wide = {1, {IN}};
     OWNED(one_layer_close) struct one_layer all, one;
     for (size_t i = 0; i < IN * OUT + OUT; i++)

@@ -101,10 +101,8 @@ __wrap_close(int fd)
 static char dir[64], path[96], temp[104];
 static struct why why;
 
-static int
-make_directory(void **state)
+FIXTURE(make_directory)
 {
-    (void)state;
     strcpy(dir, "/tmp/test_disk_XXXXXX");
     if (!mkdtemp(dir))
         return -1;
@@ -113,10 +111,8 @@ make_directory(void **state)
     return 0;
 }
 
-static int
-remove_directory(void **state)
+FIXTURE(remove_directory)
 {
-    (void)state;
     unlink(path);
     unlink(temp);
     return rmdir(dir);

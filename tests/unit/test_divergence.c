@@ -8,8 +8,7 @@ static const unsigned ids[] = {7, 8, 9};
 static struct lone *
 mesh_with(size_t others, uint64_t planted)
 {
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .peers_min = others + 1, .planted = planted});
+    struct lone *lone = LONE(.id = 5, .peers_min = others + 1, .planted = planted);
     for (size_t k = 0; k < others; k++)
         lone_meet(lone, ids[k]);
     return lone;
@@ -59,7 +58,7 @@ TEST(the_odd_one_of_three_is_left_out)
 /* A heartbeat from before node 7 went back and computed again comes after newer ones. */
 TEST(what_a_member_of_the_plan_said_long_ago_does_not_count)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
     lone_meet(lone, 7);
@@ -83,7 +82,7 @@ TEST(what_a_member_of_the_plan_said_long_ago_does_not_count)
  * one. (Engine rounds, seed 6765671 of the simulator.) */
 TEST(who_agreed_long_ago_has_no_voice_in_a_later_round)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     for (; lone->round < 3; lone_train(lone))
         lone_run(lone, 1);
     for (unsigned id = 7; id <= 9; id++)
@@ -317,8 +316,7 @@ TEST(of_two_ahead_who_differ_neither_is_fetched)
 TEST(who_was_accused_is_not_fetched_from)
 {
     OWNED(lone_destroy)
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32});
+    struct lone *lone = LONE(.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     struct proto_msg accuse = {.type = PROTO_ACCUSE,
@@ -340,8 +338,7 @@ enum vote { NO_VOTE, KEPT, TIED, LOST };
 static enum vote
 vote(uint64_t planted, bool agreed, uint64_t since_7, uint64_t since_8, uint64_t ours)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .planted = planted});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .planted = planted);
     for (size_t k = 0; k < (ours == 9 ? 2 : 3); k++)
         lone_meet(lone, ids[k]);
     for (int k = 0; lone->core->round < 4; k++) {
@@ -400,7 +397,7 @@ TEST(copies_of_a_state_are_not_taken_against_who_computed)
  * that makes no witnesses of them of what they had. (Engine rounds, --staged, seed 2100181026 of the simulator.) */
 TEST(who_went_back_is_no_witness_of_its_copy)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     for (; lone->round < 2; lone_train(lone))
         lone_run(lone, 1);
     for (unsigned id = 7; id <= 9; id++)
@@ -447,8 +444,7 @@ TEST(the_heartbeat_says_since_when_a_node_computes_itself)
 static bool
 goes_back_for_the_past(bool inexact)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .inexact = inexact);
     lone_meet(lone, 7);
     for (int k = 0; lone->core->round < 4; k++) {
         assert_in_range(k, 0, 100);
@@ -473,8 +469,7 @@ TEST(a_past_that_differs_is_no_fault_when_sums_are_inexact)
 static bool
 goes_back_for(uint64_t hash)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .inexact = true});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2, .inexact = true);
     lone_meet(lone, 7);
     tell(lone, 7, 0, hash);
     lone_run(lone, 300);
@@ -492,8 +487,7 @@ TEST(of_two_inexact_states_one_is_kept)
 TEST(of_two_inexact_states_ahead_one_is_fetched)
 {
     for (int inexact = 0; inexact < 2; inexact++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .inexact = inexact});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .inexact = inexact);
         lone_meet(lone, 7);
         lone_meet(lone, 8);
         tell(lone, 7, 9, 67);
@@ -506,8 +500,7 @@ TEST(of_two_inexact_states_ahead_one_is_fetched)
 /* Who is gone does not count: the two that are left must come to the same verdict. */
 TEST(who_is_gone_does_not_speak_for_an_inexact_state)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .inexact = true});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3, .inexact = true);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     for (int k = 0; k < 6; k++) {

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { N = 1003, ROWS = 40 };
@@ -12,7 +13,7 @@ static void
 open_dropout(struct one_layer *one, float drop)
 {
     const struct nn_shape input = {1, {N}};
-    const struct nn_layer_spec spec = {.kind = NN_DROPOUT, .drop = drop};
+    const struct nn_layer_spec spec = LAYER(DROPOUT, .drop = drop);
     one_layer_open(one, &input, &spec, ROWS, NULL);
     for (size_t i = 0; i < N * ROWS; i++)
         x[i] = 1 + (float)(i % 7);

@@ -3,12 +3,13 @@
 
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 TEST(each_token_is_a_row_and_collects_its_gradient)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
+    const struct nn_layer_spec spec = LAYER(EMBEDDING, .units = 2, .tokens = 3);
     const float w[] = {1, 2, 3, 4, 5, 6}, x[] = {2, 0, 2, 1, 2, 2};
     const float dy[] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60};
     float y[12], none[12];
@@ -24,7 +25,7 @@ TEST(each_token_is_a_row_and_collects_its_gradient)
 TEST(what_is_no_token_is_nan)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_EMBEDDING, .units = 1, .tokens = 3};
+    const struct nn_layer_spec spec = LAYER(EMBEDDING, .units = 1, .tokens = 3);
     const float w[] = {1, 2, 3}, x[] = {-1, 3, 0.5f, NAN, INFINITY, 1e30f, -0.0f, 2};
     const float dy[] = {1, 1, 1, 1, 1, 1, 1, 1};
     float y[8], none[8];
@@ -43,7 +44,7 @@ TEST(positions_are_added_to_every_row)
     static float x[2 * N], y[2 * N], dy[2 * N], dx[2 * N], w[N];
     for (int sinusoidal = 0; sinusoidal < 2; sinusoidal++) {
         OWNED(one_layer_close) struct one_layer one;
-        const struct nn_layer_spec spec = {.kind = NN_POSITIONS, .sinusoidal = sinusoidal};
+        const struct nn_layer_spec spec = LAYER(POSITIONS, .sinusoidal = sinusoidal);
         for (size_t i = 0; i < 2 * N; i++)
             x[i] = (float)i, dy[i] = (float)(i % 7), w[i % N] = 0.5f * (float)(i % N);
         one_layer_open(&one, &(struct nn_shape){2, {T, C}}, &spec, 2, w);
@@ -64,23 +65,23 @@ TEST(positions_are_added_to_every_row)
 
 TEST(misplaced_layers_are_refused)
 {
-    const struct nn_layer_spec table = {.kind = NN_EMBEDDING, .units = 2, .tokens = 3};
+    const struct nn_layer_spec table = LAYER(EMBEDDING, .units = 2, .tokens = 3);
     const struct {
         struct nn_shape input;
         struct nn_layer_spec layers[2];
         const char *text;
     } wrong[] = {
         {{1, {4}},
-         {{.kind = NN_RELU}, table},
+         {LAYER(RELU), table},
          "layer 1 (embedding): expected as the first layer: its inputs are numbers of tokens"},
         {{3, {1, 2, 2}},
          {table, table},
          "layer 0 (embedding): input has 3 dimensions, expected 1: tokens"},
         {{1, {4}},
-         {{.kind = NN_EMBEDDING, .units = 2}, table},
+         {LAYER(EMBEDDING, .units = 2), table},
          "layer 0 (embedding): tokens = 0, expected 1..16777216"},
         {{1, {4}},
-         {{.kind = NN_POSITIONS}, table},
+         {LAYER(POSITIONS), table},
          "layer 0 (positions): input has 1 dimension, expected 2: positions, features"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)

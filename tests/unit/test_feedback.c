@@ -22,10 +22,8 @@ static const struct state_event raised = {.raised = 1};
 
 static struct codec_grids grids; /* of a codec with memory */
 
-static int
-begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     const size_t count = N;
     assert_int_equal(exact_new(&grids.flush, &count, 1, SHARDS), 0);
     const struct state_job job = {.rules = {.until = UINT64_MAX, .epochs = 10},
@@ -41,10 +39,8 @@ begin(void **state)
     return feedback_new(&feedback, SHARDS, &parts, 0);
 }
 
-static int
-end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     feedback_destroy(&feedback);
     exact_destroy(&grids.flush);
     return 0;

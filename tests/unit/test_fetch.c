@@ -107,8 +107,7 @@ give_total(struct lone *lone, unsigned from, uint64_t round, int32_t value)
 static struct lone *
 behind_with(unsigned donors, bool idle, uint64_t planted)
 {
-    struct lone *lone = lone_new(
-        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .planted = planted});
+    struct lone *lone = LONE(.id = 5, .peers_min = 2, .state_size = SIZE, .planted = planted);
     for (unsigned id = 7; id < 7 + donors; id++)
         lone_meet(lone, id);
     for (unsigned id = 7; id < 7 + donors; id++)
@@ -241,8 +240,7 @@ TEST(a_transfer_goes_on_where_its_last_donor_left_it)
 TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
 {
     OWNED(lone_destroy)
-    struct lone *lone = lone_new(
-        &(struct lone_setup){.id = 5, .peers_min = 3, .state_size = SIZE, .unstarted = true});
+    struct lone *lone = LONE(.id = 5, .peers_min = 3, .state_size = SIZE, .unstarted = true);
     lone_meet(lone, 3); /* leads, but makes no plan */
     lone_meet(lone, 7);
     lone_beat(lone, 3, 4, true);
@@ -563,8 +561,7 @@ TEST(blocks_of_two_inexact_totals_are_not_put_together)
 TEST(a_copy_is_not_of_the_state_that_was_given_up)
 {
     OWNED(lone_destroy)
-    struct lone *lone = lone_new(
-        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
+    struct lone *lone = LONE(.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true);
     OWNED(memory_free) uint8_t *ours = state_of(9), *theirs = state_of(12);
     struct donors donors = {0};
     lone_meet(lone, 7);
@@ -587,8 +584,7 @@ TEST(a_copy_is_not_of_the_state_that_was_given_up)
 TEST(the_state_that_was_given_up_is_better_than_none)
 {
     OWNED(lone_destroy)
-    struct lone *lone = lone_new(
-        &(struct lone_setup){.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true});
+    struct lone *lone = LONE(.id = 5, .peers_min = 2, .state_size = SIZE, .inexact = true);
     OWNED(memory_free) uint8_t *ours = state_of(9);
     struct donors donors = {0};
     lone_meet(lone, 8);

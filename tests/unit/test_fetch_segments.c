@@ -96,13 +96,8 @@ static struct lone *
 node_holds(uint64_t segments)
 {
     fill_state();
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5,
-                                                      .peers_min = 2,
-                                                      .state_size = SIZE,
-                                                      .spans = spans,
-                                                      .span_count = 5,
-                                                      .block_size = BLOCK,
-                                                      .holds = segments});
+    struct lone *lone = LONE(.id = 5, .peers_min = 2, .state_size = SIZE, .spans = spans,
+                             .span_count = 5, .block_size = BLOCK, .holds = segments);
     memset(lone->state_in, 0x55, SIZE);
     return lone;
 }
@@ -277,14 +272,9 @@ static struct lone *
 done(void)
 {
     fill_state();
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5,
-                                                      .peers_min = 2,
-                                                      .state_size = SIZE,
-                                                      .spans = spans,
-                                                      .span_count = 5,
-                                                      .block_size = BLOCK,
-                                                      .holds = OUTPUT,
-                                                      .unstarted = true});
+    struct lone *lone =
+        LONE(.id = 5, .peers_min = 2, .state_size = SIZE, .spans = spans, .span_count = 5,
+             .block_size = BLOCK, .holds = OUTPUT, .unstarted = true);
     memcpy(lone->state, state_of_round, SIZE);
     memset(lone->state_in, 0x55, SIZE);
     meet(lone, 7, BOTH);

@@ -32,11 +32,9 @@ open_state(struct state *state)
     assert_int_equal(state_init(state, &rules, t.job.exact, nn_param_count(t.job.model)), 0);
 }
 
-static int
-make(void **state)
+FIXTURE(make)
 {
     struct rand rand = {3};
-    (void)state;
     t.folder = folder_new();
     assert_int_equal(config_parse(&t.config, "test", text, strlen(text), &why), 0);
     assert_int_equal(config_check(t.config, &why), 0);
@@ -53,10 +51,8 @@ make(void **state)
     return 0;
 }
 
-static int
-unmake(void **state)
+FIXTURE(unmake)
 {
-    (void)state;
     state_fini(&t.whole);
     state_fini(&t.held);
     state_fini(&t.others);

@@ -65,10 +65,8 @@ new_pair(void)
     return pair;
 }
 
-static int
-open_guard(void **state)
+FIXTURE(open_guard)
 {
-    (void)state;
     const struct guard_setup setup = {.limits = {[GUARD_CONTROL] = {STRANGER, MESSAGE, QUEUE},
                                                  [GUARD_BULK] = {STRANGER, MESSAGE, QUEUE},
                                                  [GUARD_OUT] = {STRANGER, STRANGER, STRANGER}},
@@ -79,10 +77,8 @@ open_guard(void **state)
     return guard_new(&guard, &setup);
 }
 
-static int
-close_all(void **state)
+FIXTURE(close_all)
 {
-    (void)state;
     for (int i = 0; i < pair_count; i++) {
         close(pairs[i].ours);
         close(pairs[i].theirs);

@@ -9,7 +9,7 @@
 static struct lone *
 met(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    struct lone *lone = LONE(.id = 5, .peers_min = 9);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_run(lone, 100);
@@ -101,7 +101,7 @@ TEST(nodes_of_another_incarnation_are_not_heard)
 /* It named 8 before this node had met it. */
 TEST(a_list_is_read_again_when_a_node_of_it_comes)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 9);
     lone_meet(lone, 7);
     struct proto_hears hears = list_of(lone, 5, 8);
     say_list(lone, 7, &hears);
@@ -136,8 +136,7 @@ TEST(a_node_says_whom_it_hears_when_that_changes_and_when_asked)
 
 TEST(one_list_tells_of_many_that_come_at_once)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 90});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 90);
     unsigned ids[30];
     for (unsigned k = 0; k < 30; k++)
         lone_meet(lone, ids[k] = 10 + k);

@@ -10,7 +10,7 @@ static const unsigned both[] = {7, 8};
 static struct lone *
 meet(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_run_with(lone, 300, both, 2, 0, true);
@@ -108,7 +108,7 @@ is_suspected(const struct lone *lone, unsigned id)
 
 TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 9);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     beat_slowly(lone, 7, CORE_IDLE_US);
@@ -127,7 +127,7 @@ TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 
 TEST(a_node_that_waits_beats_slowly_until_all_have_come)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_run(lone, 200);
@@ -150,7 +150,7 @@ TEST(a_node_that_waits_beats_slowly_until_all_have_come)
 /* Ticks were due every 40 ms until the last one that was waited for came. */
 TEST(the_clock_of_deadlines_never_runs_back)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_meet(lone, 8);
@@ -168,7 +168,7 @@ TEST(the_clock_of_deadlines_never_runs_back)
 /* 7 has lost its power since its last heartbeat, and nobody had a reason to notice. */
 TEST(no_plan_is_built_on_who_was_not_heard_lately)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 7);
     beat_slowly(lone, 7, CORE_IDLE_US);
     lone_run(lone, 500);
@@ -192,7 +192,7 @@ static const unsigned crowd[] = {2, 3, 4, 7, 8};
 static struct lone *
 crowd_new(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .crowd = 5, .peers_min = 2});
+    struct lone *lone = LONE(.id = 5, .crowd = 5, .peers_min = 2);
     for (size_t k = 0; k < 5; k++)
         lone_meet(lone, crowd[k]);
     lone_run_with(lone, 1000, crowd, 5, 0, false);
@@ -229,7 +229,7 @@ TEST(in_a_crowd_who_is_left_out_gives_its_place_to_the_next)
 /* 2 was to lead, and is silent. So is 7, which beats at the rate of a crowd and is not suspected for long. */
 TEST(who_has_missed_a_slow_beat_is_waited_for_as_anybody)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2);
     lone_meet(lone, 2);
     beat_slowly(lone, 2, CORE_HEARTBEAT_US);
     lone_meet(lone, 7);

@@ -19,19 +19,15 @@ static struct folder folder;
 static char path[DISK_PATH_MAX];
 static struct why why;
 
-static int
-begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     folder = folder_new();
     snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder.path);
     return 0;
 }
 
-static int
-end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     folder_fini(&folder);
     return 0;
 }

@@ -6,17 +6,13 @@ enum { SIZE = 125, MANY = 10000 };
 
 static struct links *links;
 
-static int
-set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     return links_new(&links, 4, 7);
 }
 
-static int
-tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     links_destroy(&links);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "node/train/work.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/total_check.h"
 
@@ -33,10 +34,8 @@ static struct why why;
 
 static const char *text = JOB("");
 
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     for (uint32_t i = 0; i < TRAIN; i++) {
         x_of[data_shuffle(SEED, 0, i, TRAIN)] = sample[i][0];
         y_of[data_shuffle(SEED, 0, i, TRAIN)] = sample[i][1];
@@ -47,10 +46,8 @@ set_up(void **unused)
     return 0;
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     folder_fini(&folder);
     return 0;
 }
@@ -355,7 +352,7 @@ TEST(the_filter_is_that_of_the_paper)
 TEST(running_averages_walk_along)
 {
     const struct nn_layer_spec layers[] = {
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.25f},
+        LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.25f),
     };
     const struct nn_shape input = {1, {1}};
     const struct optim_spec optim = {.kind = OPTIM_SGD, .rate = 0.5f, .clip_norm = 5};

@@ -15,18 +15,14 @@
 static struct folder folder;
 static struct why why;
 
-static int
-make(void **state)
+FIXTURE(make)
 {
-    (void)state;
     folder = folder_new();
     return 0;
 }
 
-static int
-unmake(void **state)
+FIXTURE(unmake)
 {
-    (void)state;
     folder_fini(&folder);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "nn/arithmetic/rng.h"
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"
 
@@ -101,8 +102,7 @@ TEST(weights_begin_as_ones)
 {
     OWNED(nn_model_destroy) struct nn_model *model;
     struct why why;
-    const struct nn_layer_spec layers[] = {{.kind = NN_LAYERNORM, .epsilon = 1e-5f},
-                                           {.kind = NN_DENSE, .units = 2}};
+    const struct nn_layer_spec layers[] = {LAYER(LAYERNORM, .epsilon = 1e-5f), DENSE(2)};
     float at[16];
     assert_int_equal(
         nn_model_new(&model, &(struct nn_shape){1, {3}}, layers, 2, NN_CROSS_ENTROPY, &why), 0);
@@ -120,7 +120,7 @@ TEST(an_epsilon_that_is_none_is_refused)
     for (size_t i = 0; i < 4; i++) {
         struct nn_model *model;
         struct why why;
-        const struct nn_layer_spec layer = {.kind = NN_RMSNORM, .epsilon = wrong[i]};
+        const struct nn_layer_spec layer = LAYER(RMSNORM, .epsilon = wrong[i]);
         assert_int_equal(
             nn_model_new(&model, &(struct nn_shape){1, {3}}, &layer, 1, NN_CROSS_ENTROPY, &why),
             -EINVAL);

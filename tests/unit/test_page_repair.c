@@ -12,7 +12,7 @@ static uint8_t body[PROTO_PAGE_MAX + 1];
 static struct lone *
 before_the_first_round(const unsigned *ids, size_t count)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 9, .state_size = 10});
+    struct lone *lone = LONE(.id = 5, .peers_min = 9, .state_size = 10);
     for (size_t i = 0; i < count; i++) {
         lone_meet(lone, ids[i]);
         lone_beat(lone, ids[i], 0, false);

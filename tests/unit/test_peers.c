@@ -33,7 +33,7 @@ found(struct lone *lone, unsigned id, bool seed)
 
 TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 7, false);
     assert_int_equal(lone->connects[7], 1);
     lone_up(lone, 7);
@@ -47,7 +47,7 @@ TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
 
 TEST(a_hello_from_nowhere_is_answered_over_a_link_of_ours)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_hello(lone, 7, false);
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.answers, 907);
@@ -64,7 +64,7 @@ TEST(a_hello_from_nowhere_is_answered_over_a_link_of_ours)
 /* A container that took the address of another one, which comes back with a new address. */
 TEST(a_link_that_leads_to_another_node_is_not_taken_for_its)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_endpoint former = {"10.0.0.9", 20009};
     core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
     lone_up(lone, 9); /* there is somebody, who does not answer for node 7 */
@@ -91,8 +91,7 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
 {
     uint32_t before = 0;
     for (uint64_t incarnation = 1; incarnation <= 2; incarnation++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .incarnation = incarnation});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .incarnation = incarnation);
         struct proto_endpoint at = endpoint(7);
         core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
         lone_up(lone, 7);
@@ -109,7 +108,7 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
 /* Node 7 died; node 8, a new process, has its host and port. */
 TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_endpoint at = endpoint(8);
     core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
     lone_up(lone, 8);
@@ -125,7 +124,7 @@ TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 /* Something takes our HELLO and is no node that we could talk to. */
 TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 7, false);
     lone_up(lone, 7);
     lone_run(lone, 59000);
@@ -142,7 +141,7 @@ TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 
 TEST(an_unanswered_hello_is_repeated)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 7, false);
     lone_up(lone, 7);
     lone_run(lone, 1000);
@@ -152,7 +151,7 @@ TEST(an_unanswered_hello_is_repeated)
 /* Ten thousand beacons of nodes that are none in a second. */
 TEST(a_flood_of_beacons_makes_few_connections)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     uint64_t before = lone->connects[9], links_before = lone->connects[7];
     for (unsigned k = 0; k < 10000; k++) {
@@ -172,7 +171,7 @@ TEST(a_flood_of_beacons_makes_few_connections)
 
 TEST(a_failed_link_is_tried_again_later_and_later)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 7, false);
     for (int k = 0; k < 1000; k++) {
         lone_down(lone, 7);
@@ -183,7 +182,7 @@ TEST(a_failed_link_is_tried_again_later_and_later)
 
 TEST(seeds_are_tried_for_ever_until_their_node_is_known)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 7, true);
     for (int k = 0; k < 12000; k++) {
         lone_run(lone, 10);
@@ -207,7 +206,7 @@ TEST(seeds_are_tried_for_ever_until_their_node_is_known)
  * alone. */
 TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     found(lone, 5, true);
     for (int k = 0; k < 2000; k++) {
         uint64_t before = lone->connects[5];
@@ -249,7 +248,7 @@ say_hello_of(struct lone *lone, unsigned id, const char *run, uint64_t job, uint
 
 TEST(who_runs_something_else_is_refused_once_with_both_values)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     say_hello_of(lone, 7, "other", 1, 2, "plain");
     say_hello_of(lone, 8, "lone", 9, 2, "plain");
     say_hello_of(lone, 9, "lone", 1, 9, "fancy");
@@ -284,7 +283,7 @@ TEST(who_runs_something_else_is_refused_once_with_both_values)
 
 TEST(who_refuses_us_is_left_alone_for_a_while)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg no = {
         .type = PROTO_REFUSE,
         .refuse = {.reason = PROTO_REFUSE_RUN, .yours = "lone", .mine = "other"}};
@@ -311,7 +310,7 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
 TEST(a_refusal_that_means_another_node_does_not_end_a_session)
 {
     for (unsigned reason = PROTO_REFUSE_VERSION; reason <= PROTO_REFUSE_MESH; reason++) {
-        OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
         struct proto_msg no = {
             .type = PROTO_REFUSE,
             .refuse = {.reason = (uint8_t)reason, .yours = "lone", .mine = "other"}};
@@ -326,7 +325,7 @@ TEST(a_refusal_that_means_another_node_does_not_end_a_session)
 /* Each side needs the job of the other to say how they differ: who is refused refuses in turn, once. */
 TEST(two_jobs_are_told_to_each_other)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg no = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_JOB}};
     found(lone, 7, false);
     lone_up(lone, 7);
@@ -355,7 +354,7 @@ TEST(two_jobs_are_told_to_each_other)
 
 TEST(who_is_refused_by_a_full_mesh_is_told_once)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg no = {.type = PROTO_REFUSE,
                            .refuse = {.reason = PROTO_REFUSE_FULL, .mine = "64 nodes"}};
     for (unsigned id = 7; id < 20; id++) {
@@ -370,7 +369,7 @@ TEST(who_is_refused_by_a_full_mesh_is_told_once)
 
 TEST(two_meshes_that_meet_refuse_each_other_by_name)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.mesh = "attic",
                                       .run = "lone",
@@ -405,7 +404,7 @@ TEST(two_meshes_that_meet_refuse_each_other_by_name)
 
 TEST(a_restart_replaces_the_former_self)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone->incarnation[7] = 3;
     lone_meet(lone, 7);
     lone->incarnation[7] = 2; /* a late message of the one before */
@@ -427,7 +426,7 @@ TEST(a_restart_replaces_the_former_self)
 
 TEST(silence_makes_suspect_and_then_ends_the_session)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     lone_run(lone, CORE_SUSPECT_US / 1000);
     assert_int_equal(peers_heard_of(lone), 1);
@@ -444,7 +443,7 @@ TEST(silence_makes_suspect_and_then_ends_the_session)
 
 TEST(who_was_asleep_itself_suspects_nobody)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     lone_run(lone, 100);
     lone->now += 5000000; /* paused */
@@ -475,7 +474,7 @@ TEST(who_is_late_itself_gives_the_others_as_much_longer)
         uint64_t gap_us, times; /* as long */
     } cases[] = {{10000, 1}, {12000, 1}, {24000, 2}, {60000, 5}, {96000, 8}, {160000, 8}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
         lone_meet(lone, 7);
         uint64_t patience_us = cases[k].times * CORE_SUSPECT_US, gap_us = cases[k].gap_us;
         run_late(lone, patience_us - 2 * gap_us, gap_us);
@@ -487,7 +486,7 @@ TEST(who_is_late_itself_gives_the_others_as_much_longer)
 
 TEST(what_was_late_once_counts_no_longer_when_it_is_over)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     run_late(lone, 400000, 80000);
     lone_beat(lone, 7, 0, false);
@@ -497,7 +496,7 @@ TEST(what_was_late_once_counts_no_longer_when_it_is_over)
 
 TEST(most_of_the_mesh_is_suspected_later_but_in_bounded_time)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
         lone_meet(lone, ids[k]);
@@ -510,7 +509,7 @@ TEST(most_of_the_mesh_is_suspected_later_but_in_bounded_time)
 
 TEST(half_of_the_mesh_is_suspected_at_once)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     const unsigned ids[] = {7, 8, 9};
     for (int k = 0; k < 3; k++)
         lone_meet(lone, ids[k]);
@@ -520,7 +519,7 @@ TEST(half_of_the_mesh_is_suspected_at_once)
 
 TEST(the_65th_node_is_too_much)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 79});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 79);
     for (unsigned id = 1; id <= PEERS_MAX; id++)
         lone_meet(lone, id);
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
@@ -553,7 +552,7 @@ TEST(the_65th_node_is_too_much)
 /* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
 TEST(an_answer_comes_before_the_list_of_peers)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     found(lone, 8, false);
     lone_up(lone, 8);
@@ -574,7 +573,7 @@ TEST(an_answer_comes_before_the_list_of_peers)
 
 TEST(peers_tell_one_another_whom_they_know)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     assert_int_equal(lone_sent(lone, 8, PROTO_PEERS)->msg.peers.count, 1);
@@ -595,7 +594,7 @@ TEST(peers_tell_one_another_whom_they_know)
 
 TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg msg = {
         .type = PROTO_HELLO,
         .hello = {.wants_job = true, .control_port = 20007, .bulk_port = 30007}};
@@ -614,8 +613,7 @@ TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
 
 TEST(a_node_without_a_job_asks_the_first_peer)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .wants_job = true});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .wants_job = true);
     found(lone, 7, false);
     lone_up(lone, 7);
     lone_hello(lone, 7, true);
@@ -631,7 +629,7 @@ TEST(a_node_without_a_job_asks_the_first_peer)
 /* Whoever says goodbye is named, though its slot is free by the time the parts hear of it. */
 TEST(who_says_goodbye_has_left_or_has_finished)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.done = true}};
     struct proto_msg bye = {.type = PROTO_BYE};
     lone_meet(lone, 7);

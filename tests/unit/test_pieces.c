@@ -12,6 +12,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum {
@@ -53,14 +54,6 @@ struct net {
     size_t count;
 };
 
-#define DENSE(n)                                                                                   \
-    {                                                                                              \
-        .kind = NN_DENSE, .units = n                                                               \
-    }
-#define ONE(k)                                                                                     \
-    {                                                                                              \
-        .kind = k                                                                                  \
-    }
 #define DROP(p)                                                                                    \
     {                                                                                              \
         .kind = NN_DROPOUT, .drop = p                                                              \
@@ -70,48 +63,31 @@ struct net {
         .kind = k, .epsilon = 1e-5f, .momentum = 0.1f                                              \
     }
 #define BLOCK                                                                                      \
-    ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(24), {.kind = NN_ATTENTION, .units = 2}, DENSE(8), \
-        DROP(0.2f), ONE(NN_RESIDUAL_END), ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(32),         \
-        ONE(NN_GELU), DENSE(8), ONE(NN_RESIDUAL_END)
+    LAYER(RESIDUAL), NORM(NN_LAYERNORM), DENSE(24), LAYER(ATTENTION, .units = 2), DENSE(8),        \
+        DROP(0.2f), LAYER(RESIDUAL_END), LAYER(RESIDUAL), NORM(NN_LAYERNORM), DENSE(32),           \
+        LAYER(GELU), DENSE(8), LAYER(RESIDUAL_END)
 
 static const struct net nets[] = {
     {.name = "mlp",
-     .layer = {ONE(NN_FLATTEN), DENSE(40), ONE(NN_RELU), DROP(0.3f), DENSE(33), ONE(NN_TANH),
-               DENSE(30), ONE(NN_GELU), DENSE(20), ONE(NN_SIGMOID), DENSE(10)},
+     .layer = {LAYER(FLATTEN), DENSE(40), LAYER(RELU), DROP(0.3f), DENSE(33), LAYER(TANH),
+               DENSE(30), LAYER(GELU), DENSE(20), LAYER(SIGMOID), DENSE(10)},
      .count = 11},
     {.name = "cnn",
-     .layer = {{.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2, .stride = 2},
-               ONE(NN_RELU),
-               {.kind = NN_MAXPOOL, .kernel = 2},
-               {.kind = NN_CONV2D, .units = 6, .kernel = 3, .pad = 1},
-               NORM(NN_BATCHNORM),
-               ONE(NN_RELU),
-               {.kind = NN_MAXPOOL, .kernel = 2},
-               ONE(NN_FLATTEN),
-               DENSE(60),
-               ONE(NN_RELU),
-               DROP(0.2f),
-               DENSE(10)},
+     .layer = {LAYER(CONV2D, .units = 4, .kernel = 5, .pad = 2, .stride = 2), LAYER(RELU),
+               LAYER(MAXPOOL, .kernel = 2), LAYER(CONV2D, .units = 6, .kernel = 3, .pad = 1),
+               NORM(NN_BATCHNORM), LAYER(RELU), LAYER(MAXPOOL, .kernel = 2), LAYER(FLATTEN),
+               DENSE(60), LAYER(RELU), DROP(0.2f), DENSE(10)},
      .count = 12},
     {.name = "gpt",
      .text = true,
      .tied = true,
-     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
-               ONE(NN_POSITIONS),
-               BLOCK,
-               BLOCK,
-               NORM(NN_LAYERNORM),
-               {.kind = NN_DENSE, .units = TOKENS, .tied = true, .no_bias = true}},
+     .layer = {LAYER(EMBEDDING, .units = 8, .tokens = TOKENS), LAYER(POSITIONS), BLOCK, BLOCK,
+               NORM(NN_LAYERNORM), LAYER(DENSE, .units = TOKENS, .tied = true, .no_bias = true)},
      .count = 30},
     {.name = "lstm",
      .text = true,
-     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = TOKENS},
-               {.kind = NN_LSTM, .units = 12},
-               DROP(0.2f),
-               {.kind = NN_LSTM, .units = 12},
-               DENSE(20),
-               ONE(NN_TANH),
-               DENSE(TOKENS)},
+     .layer = {LAYER(EMBEDDING, .units = 8, .tokens = TOKENS), LAYER(LSTM, .units = 12), DROP(0.2f),
+               LAYER(LSTM, .units = 12), DENSE(20), LAYER(TANH), DENSE(TOKENS)},
      .count = 7},
 };
 
@@ -277,10 +253,8 @@ items(void)
 }
 
 /* Every second member has two threads. */
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     nn_init("portable");
     assert_int_equal(pool_new(&all.pool, 1), 0);
     open_data();
@@ -300,10 +274,8 @@ set_up(void **unused)
     return 0;
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     for (size_t i = 0; i < MEMBERS; i++) {
         work_destroy(&member[i].work);
         pool_destroy(&member[i].pool);
@@ -929,12 +901,11 @@ TEST(a_step_that_is_not_finite_is_skipped)
     }
 }
 
-static int
-begin_test(void **unused)
+FIXTURE(begin_test)
 {
     w.accidents = w.torture = false;
     w.pieces = w.restarts = w.moves = w.deaths = w.failures = 0;
-    return set_up(unused);
+    return set_up(test_state);
 }
 
 TEST_EACH(begin_test, tear_down)

@@ -18,7 +18,7 @@ settle_in(struct lone *lone)
 
 TEST(alone_one_plans_alone_and_goes_on_round_after_round)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     for (uint64_t round = 0; round < 10; round++) {
         settle_in(lone);
         assert_true(lone->compute);
@@ -35,7 +35,7 @@ TEST(alone_one_plans_alone_and_goes_on_round_after_round)
 static struct lone *
 leader_of_three(size_t peers_min)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = peers_min});
+    struct lone *lone = LONE(.id = 5, .peers_min = peers_min);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_beat(lone, 7, 0, true);
@@ -56,8 +56,7 @@ TEST(the_leader_elects_servers_if_it_was_asked_to)
 {
     for (unsigned wanted = 0; wanted <= 4; wanted++) {
         OWNED(lone_destroy)
-        struct lone *lone =
-            lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .servers = wanted});
+        struct lone *lone = LONE(.id = 5, .peers_min = 3, .servers = wanted);
         lone_meet(lone, 7);
         lone_meet(lone, 8);
         lone_beat(lone, 7, 0, true);
@@ -95,8 +94,7 @@ TEST(the_lowest_id_plans_for_those_it_hears)
 static bool
 plans_by_itself_after(unsigned ms, uint64_t planted)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2, .planted = planted});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2, .planted = planted);
     lone_meet(lone, 3);
     lone_run_with(lone, ms, (unsigned[]){3}, 1, 0, true);
     bool plans = lone->compute && lone->shards == ALL;
@@ -113,7 +111,7 @@ TEST(a_higher_id_waits_for_the_plan)
 
 TEST(nobody_plans_before_all_are_there)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 7);
     lone_run_with(lone, 5000, (unsigned[]){7}, 1, 0, true);
     assert_false(lone->compute);
@@ -127,7 +125,7 @@ TEST(nobody_plans_before_all_are_there)
 static struct lone *
 goes_on_with(uint64_t round)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .unstarted = true});
+    struct lone *lone = LONE(.id = 5, .peers_min = 3, .unstarted = true);
     core_on_applied(lone->core, lone->now, &(struct core_state){.round = 9, .hash = 77 + 9});
     lone_meet(lone, 7);
     lone_run_with(lone, 5000, (unsigned[]){7}, 1, round, true);
@@ -166,7 +164,7 @@ TEST(who_comes_back_to_a_mesh_that_trains_waits_for_nobody)
 
 TEST(who_does_not_hear_us_is_not_planned_for)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
     struct proto_msg deaf = {.type = PROTO_HEARTBEAT, .heartbeat = {.idle = true}};
     lone_say_beat(lone, 7, &deaf, &(struct proto_hears){0});
@@ -242,7 +240,7 @@ train_ahead(struct lone *lone)
 static unsigned
 stands_still_ms(unsigned steps)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     for (lone_run(lone, 1000); lone->round < 100; lone_run(lone, TICK_MS))
         lone_train(lone);
     lone_meet(lone, 7);
@@ -265,8 +263,7 @@ TEST(where_rounds_are_short_the_mesh_stands_still_while_a_follower_comes_nearer)
 
 TEST(done_means_finished_when_all_are_done)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .unstarted = true);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_beat(lone, 7, 3, false);
@@ -287,8 +284,7 @@ TEST(done_means_finished_when_all_are_done)
 /* Its heartbeats come, its trainer hangs. */
 TEST(done_means_finished_without_one_who_gets_no_further)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .unstarted = true});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .unstarted = true);
     lone_meet(lone, 7);
     lone_beat(lone, 7, 3, false);
     core_on_applied(lone->core, lone->now,
@@ -347,8 +343,7 @@ count_of(const struct proto_plan *plan, unsigned rank)
 TEST(shards_are_divided_by_speed_or_in_equal_parts)
 {
     for (int even = 0; even < 2; even++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3, .even = even);
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){0, 0});
         assert_int_equal(count_of(plan, 0), even ? 4 : 0);
@@ -361,8 +356,7 @@ TEST(shards_are_divided_by_speed_or_in_equal_parts)
 TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
 {
     for (int even = 0; even < 2; even++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3, .even = even);
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
         assert_int_equal(count_of(plan, 1), 10);
@@ -374,7 +368,7 @@ TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 0 : 1); /* 8 is slow */
         lone_destroy(&lone);
 
-        lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .even = even});
+        lone = LONE(.id = 5, .peers_min = 3, .even = even);
         divided(lone, (uint32_t[]){100000, 1000}, (uint64_t[]){0x3ff, 0});
         plan_balance(&lone->core->plan, lone->core);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 1 : 0); /* 7 is fast */
@@ -384,8 +378,7 @@ TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
 TEST(who_has_nothing_to_compute_gets_something_and_shows_its_speed)
 {
     for (int nothing = 0; nothing < 2; nothing++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
         const struct proto_plan *plan = divided(
             lone, (uint32_t[]){1000, 0}, (uint64_t[]){nothing ? 0xfff : 0x3ff, 0}); /* 7 keeps it */
         assert_int_equal(count_of(plan, 2), nothing ? 0 : 1);
@@ -397,8 +390,7 @@ TEST(who_has_nothing_to_compute_gets_something_and_shows_its_speed)
 TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
 {
     for (int pinned = 0; pinned < 2; pinned++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
         lone->core->pinned = pinned;
         lone->core->contribution.before =
             (struct share){0x003, 1}; /* in the round before; nothing is computed yet */
@@ -413,7 +405,7 @@ TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
 /* Nobody has shards 10 and 11: their node is gone. */
 TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2);
     lone->core->pinned = true;
     lone->core->contribution.before = (struct share){0x003, 1};
     lone_meet(lone, 7);
@@ -432,7 +424,7 @@ TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
 /* The second of three has nothing to compute: it holds a part for others, or waits for the end of a span. */
 TEST(in_stages_who_has_nothing_to_compute_is_not_slow)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     struct core_stats stats;
     divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
     struct proto_plan *plan = &lone->core->plan.now;
@@ -459,8 +451,7 @@ TEST(in_stages_who_has_nothing_to_compute_is_not_slow)
 TEST(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better)
 {
     for (int pinned = 0; pinned < 2; pinned++) {
-        OWNED(lone_destroy)
-        struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+        OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
         divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
         lone->core->pins_next = pinned;
         plan_balance(&lone->core->plan, lone->core);
@@ -471,7 +462,7 @@ TEST(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better)
 /* What a node had in the round before: nothing, unless it was in the plan that made the sum. */
 TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     const struct contribution *own = &lone->core->contribution;
     lone->pinned = true;
     settle_in(lone);
@@ -513,7 +504,7 @@ plan_of_three(const struct lone *lone)
 static struct lone *
 follower(void)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    struct lone *lone = LONE(.id = 5, .peers_min = 2);
     lone_meet(lone, 3);
     lone_meet(lone, 4);
     lone_beat(lone, 3, 0, true);
@@ -861,7 +852,7 @@ TEST(who_is_done_is_not_too_slow)
 
 TEST(whose_trainer_hangs_leads_nobody)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 7});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 7);
     lone_meet(lone, 5);
     lone_beat(lone, 5, 0, true);
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,

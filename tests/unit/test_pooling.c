@@ -4,6 +4,7 @@
 #include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/rand.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"
 
@@ -13,7 +14,7 @@ TEST(the_first_largest_wins_and_gets_the_gradient)
 {
     OWNED(one_layer_close) struct one_layer one;
     const struct nn_shape input = {3, {1, 2, 4}};
-    const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2};
+    const struct nn_layer_spec spec = LAYER(MAXPOOL, .kernel = 2);
     const float x[] = {1, 3, 5, 5, 3, 2, 5, 5}, dy[] = {7, 8};
     float y[2], dx[8];
     one_layer_open(&one, &input, &spec, 1, NULL);
@@ -26,7 +27,7 @@ TEST(the_first_largest_wins_and_gets_the_gradient)
 TEST(overlapping_windows_add_their_gradients)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 2, .stride = 1};
+    const struct nn_layer_spec spec = LAYER(MAXPOOL, .kernel = 2, .stride = 1);
     const float x[] = {1, 2, 3, 4, 9, 5, 6, 7, 8}, dy[] = {1, 2, 3, 4};
     float y[4], dx[9];
     one_layer_open(&one, &square, &spec, 1, NULL);
@@ -39,7 +40,7 @@ TEST(overlapping_windows_add_their_gradients)
 TEST(padding_never_wins_a_maximum)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 3, .stride = 2, .pad = 1};
+    const struct nn_layer_spec spec = LAYER(MAXPOOL, .kernel = 3, .stride = 2, .pad = 1);
     float x[9], y[4];
     for (size_t i = 0; i < 9; i++)
         x[i] = -(float)i - 1;
@@ -51,7 +52,7 @@ TEST(padding_never_wins_a_maximum)
 TEST(padding_counts_as_zeros_in_an_average)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_AVGPOOL, .kernel = 2, .stride = 2, .pad = 1};
+    const struct nn_layer_spec spec = LAYER(AVGPOOL, .kernel = 2, .stride = 2, .pad = 1);
     const float x[] = {4, 8, 12, 16, 20, 24, 28, 32, 36}, dy[] = {4, 4, 4, 4};
     float y[4], dx[9];
     one_layer_open(&one, &square, &spec, 1, NULL);
@@ -65,8 +66,8 @@ TEST(padding_counts_as_zeros_in_an_average)
 TEST(nan_wins_and_minus_infinity_is_a_number)
 {
     OWNED(one_layer_close) struct one_layer one;
-    const struct nn_layer_spec spec = {.kind = NN_MAXPOOL, .kernel = 1, .stride = 1};
-    const struct nn_layer_spec pairs = {.kind = NN_MAXPOOL, .kernel = 2};
+    const struct nn_layer_spec spec = LAYER(MAXPOOL, .kernel = 1, .stride = 1);
+    const struct nn_layer_spec pairs = LAYER(MAXPOOL, .kernel = 2);
     const struct nn_shape two = {3, {1, 2, 2}};
     const float x[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, z[] = {1, NAN, 5, 2},
                 dy[] = {1};

@@ -335,10 +335,8 @@ differs(const char *text)
     return agrees ? "nothing" : why;
 }
 
-static int
-setup(void **state)
+FIXTURE(setup)
 {
-    (void)state;
     FILE *file = fopen("proto/PROTOCOL.md", "r");
     if (!file)
         return -1;

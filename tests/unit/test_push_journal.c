@@ -9,19 +9,15 @@ enum { RANGES = 5, RECORDS = 20000 };
 
 static struct push_journal writer, reader;
 
-static int
-setup(void **state)
+FIXTURE(setup)
 {
-    (void)state;
     push_journal_fini(&writer);
     push_journal_fini(&reader);
     return push_journal_init(&writer, RANGES) || push_journal_init(&reader, RANGES);
 }
 
-static int
-teardown(void **state)
+FIXTURE(teardown)
 {
-    (void)state;
     push_journal_fini(&writer);
     push_journal_fini(&reader);
     return 0;

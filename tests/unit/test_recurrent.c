@@ -7,6 +7,7 @@
 #include "tests/support/naive.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/refused.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 #include "tests/support/variants.h"
 
@@ -177,11 +178,11 @@ TEST(wrong_shapes_are_refused)
         struct nn_layer_spec layer;
         const char *text;
     } wrong[] = {{{1, {4}},
-                  {.kind = NN_LSTM, .units = 3},
+                  LAYER(LSTM, .units = 3),
                   "layer 0 (lstm): input has 1 dimension, expected 2: positions, features"},
-                 {{2, {4, 2}}, {.kind = NN_GRU}, "layer 0 (gru): units = 0, expected 1..18918"},
+                 {{2, {4, 2}}, LAYER(GRU), "layer 0 (gru): units = 0, expected 1..18918"},
                  {{2, {4, 1}},
-                  {.kind = NN_LSTM, .units = 16385},
+                  LAYER(LSTM, .units = 16385),
                   "layer 0 (lstm): units = 16385, expected 1..16384"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         model_refused(&wrong[i].input, &wrong[i].layer, 1, NN_CROSS_ENTROPY, wrong[i].text);

@@ -14,18 +14,14 @@ static struct replay_lines lines;
 static struct replay_journals journals = {.count = 1, .dir = {"a"}};
 static char *said;
 
-static int
-begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     folder = folder_new();
     return chdir(folder.path) || mkdir("a", 0777);
 }
 
-static int
-end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     free(said);
     said = NULL;
     replay_lines_fini(&lines);

@@ -23,18 +23,14 @@ static struct replay_journals journals;
 static struct replay_pieces pieces;
 static struct why why;
 
-static int
-begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     folder = folder_new();
     return chdir(folder.path) || mkdir("a", 0777) || mkdir("b", 0777);
 }
 
-static int
-end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     replay_pieces_fini(&pieces);
     replay_journals_unload(&journals);
     folder_fini(&folder);

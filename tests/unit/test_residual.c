@@ -2,12 +2,9 @@
 #include <errno.h>
 
 #include "nn/layers/layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
-#define DENSE(n)                                                                                   \
-    {                                                                                              \
-        .kind = NN_DENSE, .units = n                                                               \
-    }
 #define BEGIN                                                                                      \
     {                                                                                              \
         .kind = NN_RESIDUAL                                                                        \
@@ -18,23 +15,10 @@
     }
 
 /* relu, residual [dense, residual [residual [tanh, dense], flatten, relu]], residual [flatten], dropout, dense */
-static const struct nn_layer_spec nested[] = {{.kind = NN_RELU},
-                                              BEGIN,
-                                              DENSE(5),
-                                              BEGIN,
-                                              BEGIN,
-                                              {.kind = NN_TANH},
-                                              DENSE(5),
-                                              END,
-                                              {.kind = NN_FLATTEN},
-                                              {.kind = NN_RELU},
-                                              END,
-                                              END,
-                                              BEGIN,
-                                              {.kind = NN_FLATTEN},
-                                              END,
-                                              {.kind = NN_DROPOUT},
-                                              DENSE(3)};
+static const struct nn_layer_spec nested[] = {
+    LAYER(RELU), BEGIN,          DENSE(5),    BEGIN, BEGIN, LAYER(TANH), DENSE(5),
+    END,         LAYER(FLATTEN), LAYER(RELU), END,   END,   BEGIN,       LAYER(FLATTEN),
+    END,         LAYER(DROPOUT), DENSE(3)};
 enum { COUNT = sizeof nested / sizeof nested[0], ROWS = 3, IN = 5 };
 
 static struct nn_model *

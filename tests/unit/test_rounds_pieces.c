@@ -72,8 +72,7 @@ static struct lone *
 computed(void)
 {
     unsigned fresh;
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2, .stages = true});
+    struct lone *lone = LONE(.id = 5, .shards = SHARDS, .peers_min = 2, .stages = true);
     lone_meet(lone, 3);
     lone_beat(lone, 3, 0, true);
     say_plan(lone, 1);
@@ -131,8 +130,7 @@ say_whole_plan(struct lone *lone, uint64_t counter)
 /* Node 3 finds each time that the total is wrong, and drops the plan before this node has the total. */
 TEST(what_plans_that_are_dropped_again_and_again_have_is_computed_again)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = SHARDS, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .shards = SHARDS, .peers_min = 2);
     lone_meet(lone, 3);
     lone_beat(lone, 3, 0, true);
     for (unsigned k = 0; k <= CONTRIBUTION_DROPS; k++) {
@@ -182,14 +180,12 @@ on_ask(void *ctx, unsigned rank, struct handover_item first, uint64_t shards)
     (void)ctx, (void)rank, (void)first, (void)shards;
 }
 
-static int
-open_pieces(void **state)
+FIXTURE(open_pieces)
 {
     static struct core_bucket table[] = {{3, 1}, {2, 1}, {1, 1}, {0, 1}};
     static const struct core_cut legal[] = {{.bucket = 1, .words = 1}, {.bucket = 2, .words = 1}};
     static const struct handover_ops ops = {on_words, on_send, on_ask};
     static const struct core_wire none = {.keep = NULL};
-    (void)state;
     memset(&core, 0, sizeof core);
     core.config = (struct core_config){
         .shards = FEW,
@@ -210,10 +206,8 @@ open_pieces(void **state)
     return pieces_init(pieces, &core, &ops, NULL);
 }
 
-static int
-close_pieces(void **state)
+FIXTURE(close_pieces)
 {
-    (void)state;
     pieces_fini(pieces);
     return 0;
 }

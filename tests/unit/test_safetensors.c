@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "nn/files/disk.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { PARAMS = 2 * 3 + 2 + 2 };
@@ -18,15 +19,13 @@ static char dir[64], path[96];
 static struct why why;
 
 /* 3 inputs, dense 2, relu, dense 1 without bias. */
-static int
-make(void **state)
+FIXTURE(make)
 {
-    (void)state;
     const struct nn_shape input = {.dims = 1, .dim = {3}};
     const struct nn_layer_spec layer[] = {
-        {.kind = NN_DENSE, .units = 2},
-        {.kind = NN_RELU},
-        {.kind = NN_DENSE, .units = 1, .no_bias = true},
+        DENSE(2),
+        LAYER(RELU),
+        LAYER(DENSE, .units = 1, .no_bias = true),
     };
     strcpy(dir, "/tmp/test_safetensors_XXXXXX");
     if (!mkdtemp(dir))
@@ -35,10 +34,8 @@ make(void **state)
     return nn_model_new(&model, &input, layer, 3, NN_SQUARED_ERROR, &why);
 }
 
-static int
-unmake(void **state)
+FIXTURE(unmake)
 {
-    (void)state;
     nn_model_destroy(&model);
     unlink(path);
     return rmdir(dir);
@@ -331,8 +328,8 @@ TEST(names_of_pytorch_go_by_order)
 /* Which of two comes first is not in letters, where both have the same shape. */
 TEST(names_without_an_order_are_refused)
 {
-    static const struct nn_layer_spec layer[] = {{.kind = NN_DENSE, .units = 2, .no_bias = true},
-                                                 {.kind = NN_DENSE, .units = 2, .no_bias = true}};
+    static const struct nn_layer_spec layer[] = {LAYER(DENSE, .units = 2, .no_bias = true),
+                                                 LAYER(DENSE, .units = 2, .no_bias = true)};
     static const char *const names[][2] = {{"a.weight", "b.weight"}, {"a1.weight", "a2.weight"}};
     const struct nn_shape input = {1, {2}};
     OWNED(nn_model_destroy) struct nn_model *twin;

@@ -200,10 +200,8 @@ no_faults(void)
     atomic_store(&fault.calls, 0);
 }
 
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     no_faults();
     strcpy(dir, "/tmp/test_save_XXXXXX");
     if (!mkdtemp(dir))
@@ -225,10 +223,8 @@ set_up(void **unused)
     return block ? save_new(&save, &setup, &why) : -1;
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     no_faults();
     save_destroy(&save);
     free(block);

@@ -156,18 +156,14 @@ TEST(test_ranges_are_known_by_their_spans)
     }
 }
 
-static int
-make_folder(void **unused)
+FIXTURE(make_folder)
 {
-    (void)unused;
     strcpy(dir, "/tmp/test_save_parts_XXXXXX");
     return mkdtemp(dir) ? 0 : -1;
 }
 
-static int
-remove_folder(void **unused)
+FIXTURE(remove_folder)
 {
-    (void)unused;
     checkpoint_forget(dir, JOB, false);
     checkpoint_forget(dir, JOB, true);
     return rmdir(dir);
@@ -302,20 +298,16 @@ TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
     }
 }
 
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     if (pool_new(&pool, 1) || exact_new(&exact, elements, TENSORS, 1))
         return -1;
     params = exact_block_first(exact, exact_blocks(exact));
     return 0;
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     exact_destroy(&exact);
     pool_destroy(&pool);
     return 0;

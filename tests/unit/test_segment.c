@@ -8,6 +8,7 @@
 #include "nn/pass.h"
 #include "tests/support/bf16.h"
 #include "tests/support/rand.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { ROWS = 6, LAYERS = 48, PARAMS_MAX = 20000 };
@@ -24,14 +25,6 @@ struct net {
     {                                                                                              \
         .kind = NN_CONV2D, .units = n, .kernel = 3, .pad = 1, .stride = s                          \
     }
-#define DENSE(n)                                                                                   \
-    {                                                                                              \
-        .kind = NN_DENSE, .units = n                                                               \
-    }
-#define ONE(k)                                                                                     \
-    {                                                                                              \
-        .kind = k                                                                                  \
-    }
 #define NORM(k)                                                                                    \
     {                                                                                              \
         .kind = k, .epsilon = 1e-5F, .momentum = 0.1F                                              \
@@ -41,70 +34,50 @@ struct net {
         .kind = NN_DROPOUT, .drop = 0.3F                                                           \
     }
 #define BLOCK                                                                                      \
-    ONE(NN_RESIDUAL), CONV(4, 1), NORM(NN_BATCHNORM), ONE(NN_RELU), CONV(4, 1),                    \
-        NORM(NN_BATCHNORM), ONE(NN_RESIDUAL_END), ONE(NN_RELU)
+    LAYER(RESIDUAL), CONV(4, 1), NORM(NN_BATCHNORM), LAYER(RELU), CONV(4, 1), NORM(NN_BATCHNORM),  \
+        LAYER(RESIDUAL_END), LAYER(RELU)
 #define GPT                                                                                        \
-    ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(24), {.kind = NN_ATTENTION, .units = 2}, DENSE(8), \
-        DROP, ONE(NN_RESIDUAL_END), ONE(NN_RESIDUAL), NORM(NN_LAYERNORM), DENSE(32), ONE(NN_GELU), \
-        DENSE(8), ONE(NN_RESIDUAL_END)
+    LAYER(RESIDUAL), NORM(NN_LAYERNORM), DENSE(24), LAYER(ATTENTION, .units = 2), DENSE(8), DROP,  \
+        LAYER(RESIDUAL_END), LAYER(RESIDUAL), NORM(NN_LAYERNORM), DENSE(32), LAYER(GELU),          \
+        DENSE(8), LAYER(RESIDUAL_END)
 
 static const struct net nets[] = {
     {.name = "one layer", .input = {1, {5}}, .layer = {DENSE(4)}},
     {.name = "in place",
      .input = {1, {12}},
-     .layer = {DENSE(20), ONE(NN_RELU), DROP, DENSE(20), ONE(NN_GELU), DENSE(20), ONE(NN_TANH),
-               DROP, DENSE(20), ONE(NN_SILU), DENSE(20), ONE(NN_SIGMOID), DENSE(4)},
+     .layer = {DENSE(20), LAYER(RELU), DROP, DENSE(20), LAYER(GELU), DENSE(20), LAYER(TANH), DROP,
+               DENSE(20), LAYER(SILU), DENSE(20), LAYER(SIGMOID), DENSE(4)},
      .smaller = true},
     {.name = "images",
      .input = {3, {2, 8, 8}},
-     .layer = {CONV(4, 1),
-               ONE(NN_RELU),
-               {.kind = NN_MAXPOOL, .kernel = 2},
-               CONV(4, 1),
-               NORM(NN_BATCHNORM),
-               ONE(NN_RELU),
-               {.kind = NN_AVGPOOL, .kernel = 2},
-               ONE(NN_FLATTEN),
-               ONE(NN_RELU),
-               DENSE(9),
-               NORM(NN_RMSNORM),
-               DENSE(4)},
+     .layer = {CONV(4, 1), LAYER(RELU), LAYER(MAXPOOL, .kernel = 2), CONV(4, 1), NORM(NN_BATCHNORM),
+               LAYER(RELU), LAYER(AVGPOOL, .kernel = 2), LAYER(FLATTEN), LAYER(RELU), DENSE(9),
+               NORM(NN_RMSNORM), DENSE(4)},
      .smaller = true},
     {.name = "view first",
      .input = {3, {1, 4, 4}},
-     .layer = {ONE(NN_FLATTEN), ONE(NN_TANH), DENSE(9), ONE(NN_TANH), DENSE(4)}},
+     .layer = {LAYER(FLATTEN), LAYER(TANH), DENSE(9), LAYER(TANH), DENSE(4)}},
     {.name = "residual",
      .input = {3, {2, 8, 8}},
-     .layer = {CONV(4, 1), NORM(NN_BATCHNORM), ONE(NN_RELU), BLOCK, BLOCK, BLOCK, CONV(4, 2), BLOCK,
-               ONE(NN_GLOBALPOOL), DENSE(4)},
+     .layer = {CONV(4, 1), NORM(NN_BATCHNORM), LAYER(RELU), BLOCK, BLOCK, BLOCK, CONV(4, 2), BLOCK,
+               LAYER(GLOBALPOOL), DENSE(4)},
      .smaller = true},
     {.name = "gpt",
      .input = {1, {7}},
      .tokens = 11,
-     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11},
-               ONE(NN_POSITIONS),
-               GPT,
-               GPT,
-               NORM(NN_LAYERNORM),
-               {.kind = NN_DENSE, .units = 11, .tied = true, .no_bias = true}},
+     .layer = {LAYER(EMBEDDING, .units = 8, .tokens = 11), LAYER(POSITIONS), GPT, GPT,
+               NORM(NN_LAYERNORM), LAYER(DENSE, .units = 11, .tied = true, .no_bias = true)},
      .smaller = true},
     {.name = "tied in a residual",
      .input = {1, {7}},
      .tokens = 8,
-     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 8},
-               GPT,
-               ONE(NN_RESIDUAL),
-               DENSE(8),
-               {.kind = NN_DENSE, .units = 8, .tied = true, .no_bias = true},
-               ONE(NN_RESIDUAL_END)}},
+     .layer = {LAYER(EMBEDDING, .units = 8, .tokens = 8), GPT, LAYER(RESIDUAL), DENSE(8),
+               LAYER(DENSE, .units = 8, .tied = true, .no_bias = true), LAYER(RESIDUAL_END)}},
     {.name = "recurrent",
      .input = {1, {7}},
      .tokens = 11,
-     .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11},
-               {.kind = NN_LSTM, .units = 8},
-               {.kind = NN_GRU, .units = 8},
-               {.kind = NN_RNN, .units = 8},
-               DENSE(11)},
+     .layer = {LAYER(EMBEDDING, .units = 8, .tokens = 11), LAYER(LSTM, .units = 8),
+               LAYER(GRU, .units = 8), LAYER(RNN, .units = 8), DENSE(11)},
      .smaller = true},
 };
 
@@ -384,7 +357,7 @@ TEST(a_part_has_its_share_of_the_memory)
         .name = "deep",
         .input = {1, {7}},
         .tokens = 11,
-        .layer = {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11}, GPT, GPT, GPT, DENSE(11)}};
+        .layer = {LAYER(EMBEDDING, .units = 8, .tokens = 11), GPT, GPT, GPT, DENSE(11)}};
     OWNED(nn_model_destroy) struct nn_model *model = model_of(&deep, false, false);
     size_t half = nn_layer_count(model) / 2;
     while (!nn_may_begin(model, half))

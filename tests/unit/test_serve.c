@@ -30,8 +30,7 @@ follow(struct lone *lone, unsigned id, uint64_t round, uint16_t count, bool agai
 static struct lone *
 ahead(size_t state_size)
 {
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 5, .state_size = state_size, .unstarted = true});
+    struct lone *lone = LONE(.id = 5, .state_size = state_size, .unstarted = true);
     core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 1004});
     lone_run(lone, 20);
     lone_meet(lone, 7);
@@ -176,13 +175,8 @@ enum { OUTPUT = 2, BOTH = 3, IN_SEGMENTS = 84 };
 static struct lone *
 ahead_with_a_segment(uint64_t holds)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5,
-                                                      .state_size = IN_SEGMENTS,
-                                                      .spans = spans,
-                                                      .span_count = 3,
-                                                      .block_size = 64,
-                                                      .holds = holds,
-                                                      .unstarted = true});
+    struct lone *lone = LONE(.id = 5, .state_size = IN_SEGMENTS, .spans = spans, .span_count = 3,
+                             .block_size = 64, .holds = holds, .unstarted = true);
     lone->theirs[8] = OUTPUT;
     memset(lone->state, 1, IN_SEGMENTS);
     memset(lone->state_in, 0x55, IN_SEGMENTS);

@@ -4,29 +4,21 @@
 #include "node/train/stages.h"
 #include "node/train/work.h"
 #include "tests/support/rand.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { SHARDS = 4, LAYERS = 24, TENSORS = 64 };
 
-#define DENSE(n)                                                                                   \
-    {                                                                                              \
-        .kind = NN_DENSE, .units = n                                                               \
-    }
 #define CONV(n)                                                                                    \
     {                                                                                              \
         .kind = NN_CONV2D, .units = n, .kernel = 3, .stride = 1, .pad = 1                          \
-    }
-#define ONE(k)                                                                                     \
-    {                                                                                              \
-        .kind = k                                                                                  \
     }
 #define NORM                                                                                       \
     {                                                                                              \
         .kind = NN_LAYERNORM, .epsilon = 1e-5F                                                     \
     }
 #define BLOCK                                                                                      \
-    ONE(NN_RESIDUAL), NORM, DENSE(24), {.kind = NN_ATTENTION, .units = 2}, DENSE(8),               \
-        ONE(NN_RESIDUAL_END)
+    LAYER(RESIDUAL), NORM, DENSE(24), LAYER(ATTENTION, .units = 2), DENSE(8), LAYER(RESIDUAL_END)
 
 struct net {
     const char *name;
@@ -39,41 +31,29 @@ struct net {
 static const struct net nets[] = {
     {"dense",
      {1, {4}},
-     {DENSE(30), ONE(NN_RELU), DENSE(20), ONE(NN_TANH), DENSE(3)},
+     {DENSE(30), LAYER(RELU), DENSE(20), LAYER(TANH), DENSE(3)},
      {4, 2},
      {20, 30},
      false},
-    {"one layer", {1, {4}}, {DENSE(3), ONE(NN_TANH)}, {0}, {0}, false},
+    {"one layer", {1, {4}}, {DENSE(3), LAYER(TANH)}, {0}, {0}, false},
     {"the pool gives less than the layer above it takes",
      {3, {1, 8, 8}},
-     {ONE(NN_TANH),
-      CONV(6),
-      {.kind = NN_MAXPOOL, .kernel = 2},
-      ONE(NN_SIGMOID),
-      CONV(2),
-      ONE(NN_FLATTEN),
+     {LAYER(TANH), CONV(6), LAYER(MAXPOOL, .kernel = 2), LAYER(SIGMOID), CONV(2), LAYER(FLATTEN),
       DENSE(3)},
      {6, 4},
      {32, 96},
      false},
     {"tied, without a weight above the norm",
      {1, {7}},
-     {{.kind = NN_EMBEDDING, .units = 8, .tokens = 11},
-      BLOCK,
-      BLOCK,
-      NORM,
-      {.kind = NN_DENSE, .units = 11, .tied = true, .no_bias = true}},
+     {LAYER(EMBEDDING, .units = 8, .tokens = 11), BLOCK, BLOCK, NORM,
+      LAYER(DENSE, .units = 11, .tied = true, .no_bias = true)},
      {13, 7, 1},
      {56, 56, 56},
      true},
     {"nothing is cut off above the tied layer",
      {1, {7}},
-     {{.kind = NN_EMBEDDING, .units = 8, .tokens = 8},
-      DENSE(8),
-      {.kind = NN_DENSE, .units = 8, .tied = true},
-      DENSE(8),
-      ONE(NN_TANH),
-      DENSE(8)},
+     {LAYER(EMBEDDING, .units = 8, .tokens = 8), DENSE(8), LAYER(DENSE, .units = 8, .tied = true),
+      DENSE(8), LAYER(TANH), DENSE(8)},
      {2, 1},
      {56, 56},
      true},

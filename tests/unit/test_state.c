@@ -600,10 +600,8 @@ TEST(test_loss_survives_the_tail)
     }
 }
 
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     const size_t count[] = {2000, 1000};
     return pool_new(&pool, 2) || exact_new(&exact, count, 2, SHARDS);
 }
@@ -738,10 +736,8 @@ TEST(test_a_header_to_start_from_keeps_steps_and_samples)
     assert_false(state_restart(&wild));
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     state_fini(&next);
     exact_destroy(&exact);
     pool_destroy(&pool);

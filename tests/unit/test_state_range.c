@@ -766,10 +766,8 @@ TEST(test_a_checkpoint_is_of_a_range)
     finish(&trio);
 }
 
-static int
-set_up(void **unused)
+FIXTURE(set_up)
 {
-    (void)unused;
     if (pool_new(&pool, 2) || exact_new(&exact, elements, TENSORS, SHARDS))
         return -1;
     blocks = exact_blocks(exact);
@@ -777,10 +775,8 @@ set_up(void **unused)
     return exact_tensor_first(exact, CUT) == 101 ? 0 : -1;
 }
 
-static int
-tear_down(void **unused)
+FIXTURE(tear_down)
 {
-    (void)unused;
     exact_destroy(&exact);
     pool_destroy(&pool);
     return 0;

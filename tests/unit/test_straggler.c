@@ -285,8 +285,7 @@ others_train(struct lone *lone, unsigned ms, uint64_t *round)
 static struct lone *
 third_before_codec(unsigned shards, uint64_t coded_from)
 {
-    struct lone *lone =
-        lone_new(&(struct lone_setup){.id = 7, .shards = shards, .unstarted = true});
+    struct lone *lone = LONE(.id = 7, .shards = shards, .unstarted = true);
     lone->coded_from = coded_from;
     for (unsigned id = 5; id <= 6; id++)
         lone_meet(lone, id);
@@ -435,7 +434,7 @@ TEST(who_is_slow_by_itself_is_fetched_for)
 static struct lone *
 first_of_three(uint64_t coded_from, bool alone)
 {
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3, .unstarted = true});
+    struct lone *lone = LONE(.id = 5, .peers_min = 3, .unstarted = true);
     lone->coded_from = coded_from;
     lone->alone = alone;
     lone_applied(lone, 0, 77, false);
@@ -491,8 +490,7 @@ TEST(who_is_soon_there_is_waited_for)
 {
     for (int late = 0; late < 2; late++) {
         OWNED(lone_destroy)
-        struct lone *lone =
-            lone_new(&(struct lone_setup){.id = 5, .peers_min = 1, .unstarted = true});
+        struct lone *lone = LONE(.id = 5, .peers_min = 1, .unstarted = true);
         lone->coded_from = 9;
         lone->round = 8;
         lone_applied(lone, 8, 85, false);
@@ -536,8 +534,7 @@ TEST(who_is_left_out_goes_on_when_nobody_else_does)
 
 TEST(a_plan_has_no_more_members_than_shards)
 {
-    OWNED(lone_destroy)
-    struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .shards = 2, .peers_min = 3);
     lone_meet(lone, 6);
     lone_meet(lone, 7);
     lone_run_with(lone, 100, (unsigned[]){6, 7}, 2, 0, true);
@@ -592,7 +589,7 @@ TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
 static enum straggler_verdict
 verdict_after(uint64_t first_us, uint64_t second_us)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 2});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2);
     struct core *core = lone->core;
     struct straggler *s = &core->straggler;
     lone_meet(lone, 6);
@@ -618,7 +615,7 @@ TEST(one_long_round_among_the_first_leaves_nobody_out)
 static enum straggler_verdict
 verdict_beside(bool watches, struct lone **out)
 {
-    struct lone *lone = *out = lone_new(&(struct lone_setup){.id = 5, .shards = 2, .peers_min = 2});
+    struct lone *lone = *out = LONE(.id = 5, .shards = 2, .peers_min = 2);
     struct core *core = lone->core;
     struct proto_msg msg = {.type = PROTO_HEARTBEAT,
                             .heartbeat = {.idle = true, .benched = watches}};
@@ -666,7 +663,7 @@ TEST(who_has_no_shard_goes_on_when_nobody_else_does)
 
 TEST(who_says_it_was_left_out_is_not_planned_for)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5, .peers_min = 3});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
     lone_meet(lone, 6);
     lone_meet(lone, 7);
     lone_beat(lone, 6, 0, true);
@@ -703,7 +700,7 @@ TEST(who_says_it_was_left_out_is_not_planned_for)
 static bool
 called_back(uint64_t before_us, uint64_t quick_us, uint64_t stopped_us)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_run(lone, 1000);
     assert_true(plan_leads(lone->core));
     struct straggler *s = &lone->core->straggler;

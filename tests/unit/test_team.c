@@ -4,6 +4,7 @@
 #include "compress/exact.h"
 #include "nn/arithmetic/rng.h"
 #include "nn/nn.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 enum { ROWS = 7, PARTS_MAX = 9 };
@@ -11,49 +12,49 @@ enum { ROWS = 7, PARTS_MAX = 9 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 static const struct nn_layer_spec image[] = {
-    {.kind = NN_CONV2D, .units = 40, .kernel = 3, .pad = 1},
-    {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
-    {.kind = NN_RELU},
-    {.kind = NN_MAXPOOL, .kernel = 2},
-    {.kind = NN_RESIDUAL},
-    {.kind = NN_CONV2D, .units = 40, .kernel = 3, .pad = 1, .no_bias = true},
-    {.kind = NN_TANH},
-    {.kind = NN_DROPOUT, .drop = 0.3f},
-    {.kind = NN_RESIDUAL_END},
-    {.kind = NN_AVGPOOL, .kernel = 2},
-    {.kind = NN_CONV2D, .units = 20, .kernel = 3, .stride = 2, .pad = 1},
-    {.kind = NN_FLATTEN},
-    {.kind = NN_DENSE, .units = 70},
-    {.kind = NN_SIGMOID},
-    {.kind = NN_DENSE, .units = 10},
+    LAYER(CONV2D, .units = 40, .kernel = 3, .pad = 1),
+    LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f),
+    LAYER(RELU),
+    LAYER(MAXPOOL, .kernel = 2),
+    LAYER(RESIDUAL),
+    LAYER(CONV2D, .units = 40, .kernel = 3, .pad = 1, .no_bias = true),
+    LAYER(TANH),
+    LAYER(DROPOUT, .drop = 0.3f),
+    LAYER(RESIDUAL_END),
+    LAYER(AVGPOOL, .kernel = 2),
+    LAYER(CONV2D, .units = 20, .kernel = 3, .stride = 2, .pad = 1),
+    LAYER(FLATTEN),
+    DENSE(70),
+    LAYER(SIGMOID),
+    DENSE(10),
 };
 static const struct nn_layer_spec text[] = {
-    {.kind = NN_EMBEDDING, .units = 24, .tokens = 60},
-    {.kind = NN_POSITIONS},
-    {.kind = NN_POSITIONS, .sinusoidal = true},
-    {.kind = NN_RESIDUAL},
-    {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
-    {.kind = NN_DENSE, .units = 72},
-    {.kind = NN_ATTENTION, .units = 3},
-    {.kind = NN_DENSE, .units = 24},
-    {.kind = NN_RESIDUAL_END},
-    {.kind = NN_RESIDUAL},
-    {.kind = NN_RMSNORM, .epsilon = 1e-5f},
-    {.kind = NN_DENSE, .units = 120},
-    {.kind = NN_GELU, .approximate = true},
-    {.kind = NN_GELU},
-    {.kind = NN_SILU},
-    {.kind = NN_DENSE, .units = 24},
-    {.kind = NN_RESIDUAL_END},
-    {.kind = NN_LSTM, .units = 30},
-    {.kind = NN_GRU, .units = 20},
-    {.kind = NN_RNN, .units = 24},
-    {.kind = NN_DENSE, .units = 60, .tied = true, .no_bias = true},
+    LAYER(EMBEDDING, .units = 24, .tokens = 60),
+    LAYER(POSITIONS),
+    LAYER(POSITIONS, .sinusoidal = true),
+    LAYER(RESIDUAL),
+    LAYER(LAYERNORM, .epsilon = 1e-5f),
+    DENSE(72),
+    LAYER(ATTENTION, .units = 3),
+    DENSE(24),
+    LAYER(RESIDUAL_END),
+    LAYER(RESIDUAL),
+    LAYER(RMSNORM, .epsilon = 1e-5f),
+    DENSE(120),
+    LAYER(GELU, .approximate = true),
+    LAYER(GELU),
+    LAYER(SILU),
+    DENSE(24),
+    LAYER(RESIDUAL_END),
+    LAYER(LSTM, .units = 30),
+    LAYER(GRU, .units = 20),
+    LAYER(RNN, .units = 24),
+    LAYER(DENSE, .units = 60, .tied = true, .no_bias = true),
 };
 static const struct nn_layer_spec mean[] = {
-    {.kind = NN_CONV2D, .units = 20, .kernel = 3},
-    {.kind = NN_GLOBALPOOL},
-    {.kind = NN_DENSE, .units = 4},
+    LAYER(CONV2D, .units = 20, .kernel = 3),
+    LAYER(GLOBALPOOL),
+    DENSE(4),
 };
 
 /* What a step gives. */

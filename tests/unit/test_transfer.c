@@ -76,7 +76,7 @@ TEST(the_blocks_of_each_span_are_it_and_no_block_is_of_two)
 
 TEST(a_total_has_the_buckets_that_the_round_exchanges)
 {
-    OWNED(lone_destroy) struct lone *lone = lone_new(&(struct lone_setup){.id = 5});
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     const struct core *core = lone->core;
     size_t last = core->config.bucket_count - 1;
     uint64_t all = 0;

@@ -1,12 +1,13 @@
 /* test_upsample.c - larger images of known numbers. That it equals its definition, and its gradient a difference, is
  * in tests/prop/prop_gradients.c. */
 #include "tests/support/one_layer.h"
+#include "tests/support/spec.h"
 #include "tests/support/test.h"
 
 TEST(each_pixel_becomes_a_square_and_sums_its_gradients)
 {
     const struct nn_shape input = {3, {2, 1, 2}};
-    const struct nn_layer_spec spec = {.kind = NN_UPSAMPLE, .kernel = 2};
+    const struct nn_layer_spec spec = LAYER(UPSAMPLE, .kernel = 2);
     const float x[] = {1, 2, 3, 4}, dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2};
     float y[16], dx[4];
     OWNED(one_layer_close) struct one_layer one;
@@ -32,9 +33,8 @@ TEST(what_does_not_fit_is_named)
         {{3, {1, 4, 4}}, 1u << 20, "layer 0 (upsample)"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const struct nn_layer_spec layers[] = {{.kind = NN_UPSAMPLE, .kernel = bad[i].factor},
-                                               {.kind = NN_FLATTEN},
-                                               {.kind = NN_DENSE, .units = 2}};
+        const struct nn_layer_spec layers[] = {LAYER(UPSAMPLE, .kernel = bad[i].factor),
+                                               LAYER(FLATTEN), DENSE(2)};
         struct nn_model *model;
         struct why why = {""};
         int rc = nn_model_new(&model, &bad[i].input, layers, 3, NN_CROSS_ENTROPY, &why);

@@ -140,10 +140,8 @@ expect(int status, const char *words)
         fail_msg("expected %d and \"%s\", got: %s", status, words, said);
 }
 
-static int
-make_right(void **state)
+FIXTURE(make_right)
 {
-    (void)state;
     a = folder_new();
     b = folder_new();
     count_a = count_b = STEPS;
@@ -154,10 +152,8 @@ make_right(void **state)
     return 0;
 }
 
-static int
-drop(void **state)
+FIXTURE(drop)
 {
-    (void)state;
     folder_fini(&a);
     folder_fini(&b);
     free(said);

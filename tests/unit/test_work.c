@@ -1,17 +1,11 @@
 /* The total of a round does not depend on who computes which shard, in which order, on how many threads. */
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "node/train/ledger.h"
 #include "node/train/work.h"
+#include "tests/support/spec.h"
+#include "tests/support/test.h"
 #include "tests/support/total_check.h"
 
 enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
@@ -21,6 +15,81 @@ static uint64_t local_steps = 1;
 static struct data_set *data;
 static struct nn_model *model;
 static struct exact *exact;
+
+static int
+open_model(const struct nn_layer_spec *layers, size_t layer_count)
+{
+    struct why why;
+    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
+    size_t count[NN_LAYERS_MAX], tensors = 0;
+    nn_init("portable");
+    if (data_open(&data, &spec, &why) ||
+        nn_model_new(&model, &data_info(data)->input, layers, layer_count, NN_CROSS_ENTROPY, &why))
+        return -1;
+    for (; tensors < nn_tensor_count(model); tensors++)
+        count[tensors] = nn_tensor(model, tensors)->count;
+    return exact_new(&exact, count, tensors, SHARDS);
+}
+
+FIXTURE(set_up)
+{
+    local_steps = 1;
+    const struct nn_layer_spec layers[] = {
+        LAYER(CONV2D, .units = 4, .kernel = 5, .pad = 2),
+        LAYER(RELU),
+        LAYER(MAXPOOL, .kernel = 2),
+        LAYER(FLATTEN),
+        LAYER(DROPOUT, .drop = 0.25f),
+        DENSE(12),
+        LAYER(TANH),
+        DENSE(10),
+    };
+    return open_model(layers, sizeof layers / sizeof *layers);
+}
+
+/* Running averages, of which a shard has its own statistics, and sums around lists of layers. */
+FIXTURE(averages)
+{
+    local_steps = 1;
+    const struct nn_layer_spec layers[] = {
+        LAYER(CONV2D, .units = 4, .kernel = 5, .stride = 2),
+        LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f),
+        LAYER(RELU),
+        LAYER(RESIDUAL),
+        LAYER(CONV2D, .units = 4, .kernel = 3, .pad = 1),
+        LAYER(BATCHNORM, .epsilon = 1e-5f, .momentum = 0.5f),
+        LAYER(RESIDUAL_END),
+        LAYER(FLATTEN),
+        LAYER(LAYERNORM, .epsilon = 1e-5f),
+        DENSE(10),
+    };
+    return open_model(layers, sizeof layers / sizeof *layers);
+}
+
+FIXTURE(tear_down)
+{
+    exact_destroy(&exact);
+    nn_model_destroy(&model);
+    data_close(&data);
+    return 0;
+}
+
+/* In rounds of two steps, 40 and 10 samples. */
+FIXTURE(walks)
+{
+    int rc = set_up(test_state);
+    local_steps = 2;
+    return rc;
+}
+
+FIXTURE(averages_in_walks)
+{
+    int rc = averages(test_state);
+    local_steps = 2;
+    return rc;
+}
+
+TEST_EACH(set_up, tear_down)
 
 struct bench {
     struct pool *pool;
@@ -145,12 +214,10 @@ same_total(const struct bench *a, const struct bench *b)
     assert_memory_equal(a->own + first, b->own + first, (end - first) * sizeof *a->own);
 }
 
-static void
-test_any_grouping_gives_the_same_total(void **unused)
+TEST(any_grouping_gives_the_same_total)
 {
-    (void)unused;
     for (unsigned rounds = 0; rounds < 8; rounds++) {
-        struct bench one, other;
+        OWNED(bench_fini) struct bench one, other;
         claims = rounds >= 4;
         bench_init(&one, 1, true);
         bench_init(&other, 3, true);
@@ -162,20 +229,16 @@ test_any_grouping_gives_the_same_total(void **unused)
         compute(&other, 0x08, false);
         compute(&other, 0x05, false);
         same_total(&one, &other);
-        bench_fini(&other);
-        bench_fini(&one);
     }
     claims = false;
 }
 
 /* Shards that are computed one after the other with the same memory, also those that were begun early. */
-static void
-test_fewer_lanes_give_the_same_total(void **unused)
+TEST(fewer_lanes_give_the_same_total)
 {
-    (void)unused;
     for (unsigned lanes = 1; lanes <= SHARDS; lanes++)
         for (unsigned rounds = 0; rounds < 4; rounds++) {
-            struct bench all, few;
+            OWNED(bench_fini) struct bench all, few;
             bench_init_lanes(&all, 2, true, 0);
             bench_init_lanes(&few, 2, true, lanes);
             advance(&all, rounds);
@@ -184,21 +247,17 @@ test_fewer_lanes_give_the_same_total(void **unused)
             work_begin(few.work, &few.state, ALL, 104);
             compute(&few, ALL, true);
             same_total(&all, &few);
-            bench_fini(&few);
-            bench_fini(&all);
         }
 }
 
 /* Once, in whole exponent blocks, and none much larger than asked for. */
-static void
-test_buckets_cover_the_vector_once(void **unused)
+TEST(buckets_cover_the_vector_once)
 {
-    (void)unused;
-    struct bench bench;
+    OWNED(bench_fini) struct bench bench;
     size_t count, params = nn_param_count(model);
     bench_init(&bench, 1, true);
     const struct core_bucket *bucket = work_buckets(bench.work, &count);
-    uint8_t *seen = calloc(params, 1);
+    OWNED(memory_free) uint8_t *seen = calloc(params, 1);
     assert_non_null(seen);
     assert_true(count >= 5);
     for (size_t i = 0; i + 1 < count; i++) {
@@ -213,15 +272,11 @@ test_buckets_cover_the_vector_once(void **unused)
     assert_int_equal(bucket[count - 1].first, params);
     assert_int_equal(bucket[count - 1].first + bucket[count - 1].count,
                      work_vector_count(bench.work));
-    free(seen);
-    bench_fini(&bench);
 }
 
 /* A forward pass begun before all of the state was known makes no difference, whatever becomes of it. */
-static void
-test_a_round_may_be_begun_early(void **unused)
+TEST(a_round_may_be_begun_early)
 {
-    (void)unused;
     const struct {
         size_t known[3]; /* parameters; in up to three goes */
         uint64_t begun, shards;
@@ -234,7 +289,7 @@ test_a_round_may_be_begun_early(void **unused)
     assert_int_equal(nn_tensor(model, 2)->first, 104); /* the first dense layer's */
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (unsigned rounds = 0; rounds < 4; rounds++) {
-            struct bench bench, early;
+            OWNED(bench_fini) struct bench bench, early;
             struct state_event event;
             bench_init(&bench, 1, true);
             bench_init(&early, 2, true);
@@ -255,16 +310,12 @@ test_a_round_may_be_begun_early(void **unused)
             compute(&bench, row[i].shards, true);
             compute(&early, row[i].shards, true);
             same_total(&bench, &early);
-            bench_fini(&early);
-            bench_fini(&bench);
         }
 }
 
-static void
-test_counts_samples_and_learns(void **unused)
+TEST(counts_samples_and_learns)
 {
-    (void)unused;
-    struct bench bench;
+    OWNED(bench_fini) struct bench bench;
     struct state_event event = {0};
     bench_init(&bench, 2, true);
     double first = 0;
@@ -285,7 +336,6 @@ test_counts_samples_and_learns(void **unused)
     assert_int_equal(samples, 2 * TRAIN);
     assert_int_equal(evaluations, 2);
     assert_true(bench.state.header->train_loss < first);
-    bench_fini(&bench);
 }
 
 /* Does the total pass the check that goes along with the step? */
@@ -302,14 +352,12 @@ check_beside(struct bench *bench)
 }
 
 /* Flip some bits one by one, all of the tail and the ledger among them: each must be refused. */
-static void
-test_a_flipped_bit_is_refused(void **unused)
+TEST(a_flipped_bit_is_refused)
 {
-    (void)unused;
     struct why why;
     uint64_t coverage;
     for (unsigned rounds = 0; rounds < 4; rounds++) {
-        struct bench bench;
+        OWNED(bench_fini) struct bench bench;
         bench_init(&bench, 2, rounds != 1 || local_steps > 1);
         advance(&bench, rounds);
         bool training = bench.state.header->phase == STATE_TRAIN;
@@ -335,15 +383,12 @@ test_a_flipped_bit_is_refused(void **unused)
                 assert_int_equal(check_beside(&bench), -EBADMSG);
             *word = kept;
         }
-        bench_fini(&bench);
     }
 }
 
-static void
-test_a_total_of_other_samples_is_refused(void **unused)
+TEST(a_total_of_other_samples_is_refused)
 {
-    (void)unused;
-    struct bench bench;
+    OWNED(bench_fini) struct bench bench;
     struct why why;
     uint64_t coverage;
     bench_init(&bench, 1, true);
@@ -351,7 +396,6 @@ test_a_total_of_other_samples_is_refused(void **unused)
     bench.state.job.seed++;
     assert_int_equal(total_check(&bench.state, bench.own, &coverage, &why), -EBADMSG);
     assert_string_equal(why.line, "shard 0 was computed from other samples than its own");
-    bench_fini(&bench);
 }
 
 /* Both computed the present round. */
@@ -371,13 +415,11 @@ same_but_for_rounding(const struct bench *one, const struct bench *other)
 }
 
 /* With any number of threads, which then have any number of shards each, and with few shards at a time. */
-static void
-test_inexact_sums_agree_to_rounding(void **unused)
+TEST(inexact_sums_agree_to_rounding)
 {
-    (void)unused;
     for (unsigned threads = 1; threads <= SHARDS + 1; threads++)
         for (unsigned lanes = 0; lanes < SHARDS; lanes++) {
-            struct bench one, other;
+            OWNED(bench_fini) struct bench one, other;
             struct why why;
             uint64_t coverage = 0;
             bench_init(&one, 1, true);
@@ -387,103 +429,18 @@ test_inexact_sums_agree_to_rounding(void **unused)
             same_but_for_rounding(&one, &other);
             assert_int_equal(total_check(&other.state, other.own, &coverage, &why), 0);
             assert_int_equal(coverage, ALL);
-            bench_fini(&other);
-            bench_fini(&one);
         }
 }
 
-static int
-open_model(const struct nn_layer_spec *layers, size_t layer_count)
-{
-    struct why why;
-    struct data_spec spec = {.source = DATA_GLYPHS, .seed = 3, .train = TRAIN, .test = TEST};
-    size_t count[NN_LAYERS_MAX], tensors = 0;
-    nn_init("portable");
-    if (data_open(&data, &spec, &why) ||
-        nn_model_new(&model, &data_info(data)->input, layers, layer_count, NN_CROSS_ENTROPY, &why))
-        return -1;
-    for (; tensors < nn_tensor_count(model); tensors++)
-        count[tensors] = nn_tensor(model, tensors)->count;
-    return exact_new(&exact, count, tensors, SHARDS);
-}
-
-static int
-set_up(void **unused)
-{
-    (void)unused;
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_CONV2D, .units = 4, .kernel = 5, .pad = 2},
-        {.kind = NN_RELU},
-        {.kind = NN_MAXPOOL, .kernel = 2},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_DROPOUT, .drop = 0.25f},
-        {.kind = NN_DENSE, .units = 12},
-        {.kind = NN_TANH},
-        {.kind = NN_DENSE, .units = 10},
-    };
-    return open_model(layers, sizeof layers / sizeof *layers);
-}
-
-/* Running averages, of which a shard has its own statistics, and sums around lists of layers. */
-static int
-set_up_averages(void **unused)
-{
-    (void)unused;
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_CONV2D, .units = 4, .kernel = 5, .stride = 2},
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.1f},
-        {.kind = NN_RELU},
-        {.kind = NN_RESIDUAL},
-        {.kind = NN_CONV2D, .units = 4, .kernel = 3, .pad = 1},
-        {.kind = NN_BATCHNORM, .epsilon = 1e-5f, .momentum = 0.5f},
-        {.kind = NN_RESIDUAL_END},
-        {.kind = NN_FLATTEN},
-        {.kind = NN_LAYERNORM, .epsilon = 1e-5f},
-        {.kind = NN_DENSE, .units = 10},
-    };
-    return open_model(layers, sizeof layers / sizeof *layers);
-}
-
-static int
-tear_down(void **unused)
-{
-    (void)unused;
-    exact_destroy(&exact);
-    nn_model_destroy(&model);
-    data_close(&data);
-    return 0;
-}
-
-int
-main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_grouping_gives_the_same_total),
-        cmocka_unit_test(test_fewer_lanes_give_the_same_total),
-        cmocka_unit_test(test_buckets_cover_the_vector_once),
-        cmocka_unit_test(test_a_round_may_be_begun_early),
-        cmocka_unit_test(test_counts_samples_and_learns),
-        cmocka_unit_test(test_a_flipped_bit_is_refused),
-        cmocka_unit_test(test_a_total_of_other_samples_is_refused),
-        cmocka_unit_test(test_inexact_sums_agree_to_rounding),
-    };
-    const struct CMUnitTest averages[] = {
-        cmocka_unit_test(test_any_grouping_gives_the_same_total),
-        cmocka_unit_test(test_a_round_may_be_begun_early),
-        cmocka_unit_test(test_counts_samples_and_learns),
-    };
-    /* In rounds of two steps, 40 and 10 samples. */
-    const struct CMUnitTest walks[] = {
-        cmocka_unit_test(test_any_grouping_gives_the_same_total),
-        cmocka_unit_test(test_fewer_lanes_give_the_same_total),
-        cmocka_unit_test(test_a_round_may_be_begun_early),
-        cmocka_unit_test(test_counts_samples_and_learns),
-        cmocka_unit_test(test_a_flipped_bit_is_refused),
-        cmocka_unit_test(test_a_total_of_other_samples_is_refused),
-    };
-    int failed = cmocka_run_group_tests(tests, set_up, tear_down);
-    failed += cmocka_run_group_tests(averages, set_up_averages, tear_down);
-    local_steps = 2;
-    failed += cmocka_run_group_tests(walks, set_up, tear_down);
-    return failed + cmocka_run_group_tests(averages, set_up_averages, tear_down);
-}
+TEST_ALSO(any_grouping_gives_the_same_total, averages, tear_down)
+TEST_ALSO(any_grouping_gives_the_same_total, walks, tear_down)
+TEST_ALSO(any_grouping_gives_the_same_total, averages_in_walks, tear_down)
+TEST_ALSO(fewer_lanes_give_the_same_total, walks, tear_down)
+TEST_ALSO(a_round_may_be_begun_early, averages, tear_down)
+TEST_ALSO(a_round_may_be_begun_early, walks, tear_down)
+TEST_ALSO(a_round_may_be_begun_early, averages_in_walks, tear_down)
+TEST_ALSO(counts_samples_and_learns, averages, tear_down)
+TEST_ALSO(counts_samples_and_learns, walks, tear_down)
+TEST_ALSO(counts_samples_and_learns, averages_in_walks, tear_down)
+TEST_ALSO(a_flipped_bit_is_refused, walks, tear_down)
+TEST_ALSO(a_total_of_other_samples_is_refused, walks, tear_down)
