@@ -21,10 +21,8 @@
 static char dir[64];
 static struct why why;
 
-static int
-make_dir(void **state)
+FIXTURE(make_dir)
 {
-    (void)state;
     snprintf(dir, sizeof dir, "/tmp/test_metrics_XXXXXX");
     why.line[0] = '\0';
     return mkdtemp(dir) ? 0 : -1;
@@ -38,12 +36,10 @@ path_of(const char *name)
     return path;
 }
 
-static int
-remove_dir(void **state)
+FIXTURE(remove_dir)
 {
     static const char *const names[] = {"metrics.jsonl", "result.json", "a/b/metrics.jsonl", "a/b",
                                         "a"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         remove(path_of(names[i]));
     return rmdir(dir);
@@ -89,6 +85,22 @@ step_of(uint64_t step)
     };
 }
 
+static void
+write_step(struct metrics *metrics, uint64_t step)
+{
+    struct metrics_step one = step_of(step);
+    metrics_step(metrics, &one);
+}
+
+/* A run of these steps, which ends; `resume`: what was there stays. */
+static void
+run_of(bool resume, uint64_t first, uint64_t last)
+{
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(resume);
+    for (uint64_t k = first; k <= last; k++)
+        write_step(metrics, k);
+}
+
 /* Line `index` of metrics.jsonl, from 0; the caller frees it. NULL behind the last. */
 static json_t *
 line(size_t index)
@@ -110,6 +122,12 @@ line(size_t index)
     return object;
 }
 
+static void
+json_release(json_t **object)
+{
+    json_decref(*object);
+}
+
 static double
 number(const json_t *object, const char *name)
 {
@@ -119,42 +137,62 @@ number(const json_t *object, const char *name)
     return json_number_value(value);
 }
 
+static const char *
+text_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+/* The figure `name` of line `index`. */
+static double
+number_in(size_t index, const char *name)
+{
+    OWNED(json_release) json_t *object = line(index);
+    return number(object, name);
+}
+
+/* The lines are of these steps, and there are no others. */
+static void
+lines_are_of(const uint64_t *steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_true(number_in(i, "step") == (double)steps[i]);
+    assert_null(line(count));
+}
+#define LINES_ARE_OF(...)                                                                          \
+    lines_are_of((const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
+
 TEST(each_step_is_an_object_of_its_own)
 {
     struct metrics *metrics = open_metrics(false);
     for (uint64_t i = 1; i <= 3; i++) {
-        struct metrics_step step = step_of(i);
-        metrics_step(metrics, &step);
-        json_t *object = line(i - 1); /* at once, not when the run ends */
-        assert_non_null(object);
-        assert_true(number(object, "step") == (double)i);
-        json_decref(object);
+        write_step(metrics, i);
+        assert_true(number_in(i - 1, "step") == (double)i); /* at once, not when the run ends */
     }
     json_t *object = line(2);
     assert_true(number(object, "epoch") == 2);
     assert_true(number(object, "loss") == 0.5);
     assert_true(number(object, "accuracy") == 0.75);
     assert_true(number(object, "peers") == 3);
-    assert_string_equal(json_string_value(json_object_get(object, "plan")), "ffffffffffffffff");
-    assert_int_equal(json_integer_value(json_object_get(object, "servers")), 2);
-    assert_int_equal(json_integer_value(json_object_get(object, "served_bytes")), 4096);
+    assert_string_equal(text_of(object, "plan"), "ffffffffffffffff");
+    assert_true(number(object, "servers") == 2);
+    assert_true(number(object, "served_bytes") == 4096);
     assert_true(number(object, "samples") == 100);
     assert_true(number(object, "samples_per_s") == 400);
     assert_true(number(object, "compute_s") == 0.125);
     assert_true(number(object, "wait_s") == 0.125);
     assert_true(number(object, "tx_bytes") == 7);
     assert_true(number(object, "rx_bytes") == 9);
-    assert_string_equal(json_string_value(json_object_get(object, "state_hash")),
-                        "0000000000000abc");
+    assert_string_equal(text_of(object, "state_hash"), "0000000000000abc");
     json_t *pipeline = json_object_get(object, "pipeline");
-    assert_int_equal(json_integer_value(json_object_get(pipeline, "stages")), 3);
+    assert_true(number(pipeline, "stages") == 3);
     assert_int_equal(json_array_size(json_object_get(pipeline, "mine")), 1);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(pipeline, "mine"), 0)), 1);
-    assert_string_equal(json_string_value(json_object_get(pipeline, "nodes")), "0 a; 1 \"b\"; 2 a");
+    assert_string_equal(text_of(pipeline, "nodes"), "0 a; 1 \"b\"; 2 a");
     assert_true(number(pipeline, "round_s") == 0.5);
     assert_true(number(pipeline, "busy_s") == 0.375);
     assert_true(number(pipeline, "wait_s") == 0.0625);
-    assert_int_equal(json_integer_value(json_object_get(pipeline, "sent_bytes")), 4096);
+    assert_true(number(pipeline, "sent_bytes") == 4096);
     assert_true(number(pipeline, "idle") == 0.25);
     assert_true(number(pipeline, "idle_formula") == 0.5);
     assert_null(json_object_get(object, "skipped"));
@@ -174,7 +212,7 @@ TEST(a_step_that_was_followed_says_so)
     step.followed = true;
     step.plan = step.servers = 0;
     metrics_step(metrics, &step);
-    json_t *object = line(0);
+    OWNED(json_release) json_t *object = line(0);
     assert_true(json_is_true(json_object_get(object, "followed")));
     assert_null(json_object_get(object, "plan"));
     assert_null(json_object_get(object, "servers"));
@@ -188,7 +226,6 @@ TEST(a_step_that_was_followed_says_so)
     assert_true(verify_read_line(&said, text, strlen(text), &why) < 0);
     assert_non_null(strstr(why.line, "plan is missing"));
     free(text);
-    json_decref(object);
 }
 
 TEST(what_is_not_a_number_is_null)
@@ -202,13 +239,11 @@ TEST(what_is_not_a_number_is_null)
     step.loss = -(double)INFINITY;
     step.compute_s = step.wait_s = step.mesh_s = 0;
     metrics_step(metrics, &step);
-    json_t *first = line(0), *second = line(1);
+    OWNED(json_release) json_t *first = line(0), *second = line(1);
     assert_true(json_is_null(json_object_get(first, "loss")));
     assert_true(json_is_null(json_object_get(first, "accuracy")));
     assert_true(json_is_null(json_object_get(second, "loss")));
     assert_true(isfinite(number(second, "samples_per_s")));
-    json_decref(first);
-    json_decref(second);
 }
 
 TEST(an_evaluation_joins_the_line_of_its_step)
@@ -222,9 +257,8 @@ TEST(an_evaluation_joins_the_line_of_its_step)
     step.test_loss = 0.25;
     step.test_accuracy = 0.5;
     metrics_step(metrics, &step);
-    step = step_of(2);
-    metrics_step(metrics, &step);
-    json_t *first = line(0), *second = line(1);
+    write_step(metrics, 2);
+    OWNED(json_release) json_t *first = line(0), *second = line(1);
     assert_true(number(first, "loss") == 0.5);
     assert_true(number(first, "samples") == 100);
     assert_true(number(first, "test_loss") == 0.25);
@@ -232,8 +266,6 @@ TEST(an_evaluation_joins_the_line_of_its_step)
     assert_true(number(second, "step") == 2);
     assert_null(json_object_get(second, "test_loss"));
     assert_null(line(2));
-    json_decref(first);
-    json_decref(second);
 }
 
 /* Has the only event file these bytes? It goes. */
@@ -285,8 +317,7 @@ TEST(curves_keep_the_step_from_which_a_run_goes_on)
         step.evaluated = true;
         metrics_step(metrics, &step);
         assert_int_equal(event_file_has("test_loss", 9), !tested);
-        step = step_of(4);
-        metrics_step(metrics, &step);
+        write_step(metrics, 4);
         metrics_destroy(&metrics);
         assert_true(event_file_has(from_4, sizeof from_4 - 1));
         assert_false(event_file_has(from_3, sizeof from_3 - 1));
@@ -309,11 +340,9 @@ TEST(a_second_evaluation_of_a_step_takes_the_place_of_the_first)
         step.test_accuracy = accuracy[k];
         metrics_step(metrics, &step);
     }
-    json_t *only = line(0);
-    assert_true(number(only, "test_loss") == 0.25);
-    assert_true(number(only, "test_accuracy") == 1);
+    assert_true(number_in(0, "test_loss") == 0.25);
+    assert_true(number_in(0, "test_accuracy") == 1);
     assert_null(line(1));
-    json_decref(only);
 }
 
 /* As in gossip: at the end of the last epoch but one, known late; then of the mean of all. */
@@ -332,12 +361,11 @@ TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
         metrics_step(metrics, &step);
     }
     for (unsigned k = 0; k < 2; k++) {
-        json_t *object = line(k);
+        OWNED(json_release) json_t *object = line(k);
         assert_true(number(object, "step") == 80);
         assert_true(number(object, "test_loss") == 0.5 - 0.25 * k);
         assert_true(number(object, "test_step") == 60 + 20 * k);
-        assert_string_equal(json_string_value(json_object_get(object, "test_of")), of[k]);
-        json_decref(object);
+        assert_string_equal(text_of(object, "test_of"), of[k]);
     }
     assert_null(line(2));
 }
@@ -345,20 +373,12 @@ TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
 TEST(lines_of_steps_that_are_done_again_go)
 {
     OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
-    for (uint64_t k = 1; k <= 9; k++) {
-        struct metrics_step step = step_of(k);
-        metrics_step(metrics, &step);
-    }
+    for (uint64_t k = 1; k <= 9; k++)
+        write_step(metrics, k);
     metrics_withdraw_from(metrics, 4);
     metrics_withdraw_from(metrics, 40);
-    struct metrics_step step = step_of(4);
-    metrics_step(metrics, &step);
-    for (size_t k = 0; k < 4; k++) {
-        json_t *object = line(k);
-        assert_int_equal(number(object, "step"), k + 1);
-        json_decref(object);
-    }
-    assert_null(line(4));
+    write_step(metrics, 4);
+    LINES_ARE_OF(1, 2, 3, 4);
     metrics_withdraw_from(metrics, 0);
     assert_null(line(0));
 }
@@ -372,11 +392,10 @@ TEST(an_evaluation_alone_is_a_line)
     step.test_loss = 0.25;
     step.test_accuracy = -1;
     metrics_step(metrics, &step);
-    json_t *object = line(0);
+    OWNED(json_release) json_t *object = line(0);
     assert_true(number(object, "step") == 5);
     assert_true(number(object, "test_loss") == 0.25);
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));
-    json_decref(object);
 }
 
 static void
@@ -392,43 +411,23 @@ append(const char *text)
 TEST(the_longest_line_goes_like_any_other)
 {
     char text[VERIFY_LINE_MAX + 2];
-    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
-    for (uint64_t k = 1; k <= 3; k++) {
-        struct metrics_step step = step_of(k);
-        metrics_step(metrics, &step);
-    }
-    metrics_destroy(&metrics);
+    run_of(false, 1, 3);
     memset(text, ' ', sizeof text);
     memcpy(text, "{\"step\":4", 9);
     memcpy(text + VERIFY_LINE_MAX - 1, "}\n", 3);
     append(text);
-    metrics = open_metrics(true);
-    struct metrics_step step = step_of(5);
-    metrics_step(metrics, &step);
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(true);
+    write_step(metrics, 5);
     metrics_withdraw_from(metrics, 3);
-    json_t *object = line(1);
-    assert_int_equal(number(object, "step"), 2);
-    json_decref(object);
-    assert_null(line(2));
+    LINES_ARE_OF(1, 2);
 }
 
 TEST(a_resumed_run_continues_behind_the_last_whole_line)
 {
-    struct metrics *metrics = open_metrics(false);
-    struct metrics_step step = step_of(1);
-    metrics_step(metrics, &step);
-    metrics_destroy(&metrics);
+    run_of(false, 1, 1);
     append("{\"step\":2,\"epo");
-    metrics = open_metrics(true);
-    step = step_of(2);
-    metrics_step(metrics, &step);
-    metrics_destroy(&metrics);
-    json_t *first = line(0), *second = line(1);
-    assert_true(number(first, "step") == 1);
-    assert_true(number(second, "step") == 2);
-    assert_null(line(2));
-    json_decref(first);
-    json_decref(second);
+    run_of(true, 2, 2);
+    LINES_ARE_OF(1, 2);
 }
 
 TEST(a_torn_line_longer_than_a_block_goes_too)
@@ -437,16 +436,8 @@ TEST(a_torn_line_longer_than_a_block_goes_too)
     append("{\"step\":1}\n");
     memset(torn, ' ', sizeof torn - 1);
     append(torn);
-    struct metrics *metrics = open_metrics(true);
-    struct metrics_step step = step_of(2);
-    metrics_step(metrics, &step);
-    metrics_destroy(&metrics);
-    json_t *first = line(0), *second = line(1);
-    assert_true(number(first, "step") == 1);
-    assert_true(number(second, "step") == 2);
-    assert_null(line(2));
-    json_decref(first);
-    json_decref(second);
+    run_of(true, 2, 2);
+    LINES_ARE_OF(1, 2);
 }
 
 TEST(a_new_run_replaces_an_old_one_with_its_first_step)
@@ -455,19 +446,12 @@ TEST(a_new_run_replaces_an_old_one_with_its_first_step)
     FILE *file = fopen(path_of("result.json"), "w");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
-    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
-    metrics_destroy(&metrics);
-    json_t *object = line(0);
-    assert_non_null(object); /* it came to nothing: all is as before */
-    json_decref(object);
+    run_of(false, 1, 0);
+    LINES_ARE_OF(1); /* it came to nothing: all is as before */
     assert_int_equal(access(path_of("result.json"), F_OK), 0);
-    metrics = open_metrics(false);
-    struct metrics_step step = step_of(7);
-    metrics_step(metrics, &step);
-    object = line(0);
-    assert_true(number(object, "step") == 7);
-    json_decref(object);
-    assert_null(line(1));
+    OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
+    write_step(metrics, 7);
+    LINES_ARE_OF(7);
     assert_int_equal(access(path_of("result.json"), F_OK), -1);
 }
 
@@ -475,13 +459,8 @@ TEST(a_new_run_replaces_an_old_one_with_its_first_step)
 static size_t
 lines_after_a_step_again(bool inexact, uint64_t samples)
 {
-    struct metrics *metrics = open_metrics(false);
-    for (uint64_t k = 1; k <= 3; k++) {
-        struct metrics_step step = step_of(k);
-        metrics_step(metrics, &step);
-    }
-    metrics_destroy(&metrics);
-    metrics = open_metrics(true);
+    run_of(false, 1, 3);
+    struct metrics *metrics = open_metrics(true);
     if (inexact)
         metrics_job(metrics, &(struct metrics_job){.run = "x", .inexact = true});
     for (uint64_t k = 2; k <= 3; k++) {
@@ -521,8 +500,7 @@ TEST(a_run_that_came_to_nothing_leaves_nothing)
     metrics_destroy(&metrics);
     assert_int_equal(access(path_of("a"), F_OK), -1);
     assert_int_equal(access(dir, F_OK), 0);
-    metrics = open_metrics(false);
-    metrics_destroy(&metrics);
+    run_of(false, 1, 0);
     assert_int_equal(access(path_of("metrics.jsonl"), F_OK), -1);
     assert_int_equal(access(dir, F_OK), 0);
 }
@@ -530,8 +508,7 @@ TEST(a_run_that_came_to_nothing_leaves_nothing)
 TEST(two_runs_do_not_share_a_folder)
 {
     struct metrics *metrics = open_metrics(false), *second;
-    struct metrics_step step = step_of(1);
-    metrics_step(metrics, &step);
+    write_step(metrics, 1);
     assert_int_equal(metrics_new(&second, dir, false, true, &why), -EBUSY);
     assert_null(second);
     assert_non_null(strstr(why.line, "in use by another run"));
@@ -539,8 +516,7 @@ TEST(two_runs_do_not_share_a_folder)
     assert_non_null(object);
     json_decref(object);
     metrics_destroy(&metrics);
-    metrics = open_metrics(false);
-    metrics_destroy(&metrics);
+    run_of(false, 1, 0);
 }
 
 TEST(folders_are_made_with_their_parents)
@@ -577,23 +553,15 @@ TEST(a_full_disk_costs_lines_but_not_the_run)
     small.rlim_cur = 700; /* one line, and a part of the second */
     dup2(null, STDERR_FILENO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    for (uint64_t i = 1; i <= 5; i++) {
-        struct metrics_step step = step_of(i);
-        metrics_step(metrics, &step);
-    }
+    for (uint64_t i = 1; i <= 5; i++)
+        write_step(metrics, i);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     dup2(error, STDERR_FILENO);
     close(error);
     close(null);
-    struct metrics_step step = step_of(6);
-    metrics_step(metrics, &step);
+    write_step(metrics, 6);
     metrics_destroy(&metrics);
-    json_t *first = line(0), *second = line(1);
-    assert_true(number(first, "step") == 1);
-    assert_true(number(second, "step") == 6);
-    assert_null(line(2));
-    json_decref(first);
-    json_decref(second);
+    LINES_ARE_OF(1, 6);
 }
 
 TEST(an_alarm_stands_in_every_line_until_it_ends)
@@ -608,13 +576,12 @@ TEST(an_alarm_stands_in_every_line_until_it_ends)
         metrics_step(metrics, &step);
     }
     for (size_t i = 0; i < 4; i++) {
-        json_t *object = line(i);
-        const char *alarm = json_string_value(json_object_get(object, "alarm"));
+        OWNED(json_release) json_t *object = line(i);
+        const char *alarm = text_of(object, "alarm");
         if (i == 0 || i == 3)
             assert_null(alarm);
         else
             assert_string_equal(alarm, "NO CHECKPOINT since step 1");
-        json_decref(object);
     }
 }
 
@@ -684,7 +651,7 @@ TEST(the_result_holds_what_the_run_came_to)
     assert_int_equal(json_object_size(object), 24);
     assert_true(number(object, "warnings") == 2);
     assert_true(number(object, "lost") == 5);
-    assert_string_equal(json_string_value(json_object_get(object, "node")), "a\"b\\x1b");
+    assert_string_equal(text_of(object, "node"), "a\"b\\x1b");
     assert_true(json_is_null(json_object_get(object, "train_loss")));
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));
     assert_true(json_is_true(json_object_get(object, "exact")));
@@ -693,10 +660,10 @@ TEST(the_result_holds_what_the_run_came_to)
     assert_true(json_is_true(json_object_get(object, "alone")));
     const json_t *unmet = json_object_get(object, "unmet"), *peer = json_array_get(unmet, 0);
     assert_int_equal(json_array_size(unmet), 2); /* not those that were met, or refused */
-    assert_string_equal(json_string_value(json_object_get(peer, "address")), "10.0.0.2:20000");
-    assert_string_equal(json_string_value(json_object_get(peer, "host")), "pc2");
+    assert_string_equal(text_of(peer, "address"), "10.0.0.2:20000");
+    assert_string_equal(text_of(peer, "host"), "pc2");
     peer = json_array_get(unmet, 1);
-    assert_string_equal(json_string_value(json_object_get(peer, "address")), "10.0.0.3:20002");
+    assert_string_equal(text_of(peer, "address"), "10.0.0.3:20002");
     assert_true(json_is_null(json_object_get(peer, "host")));
     json_decref(object);
     assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);

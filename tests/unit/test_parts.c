@@ -110,78 +110,93 @@ node_has(struct node *node, uint64_t segments, bool saved)
     }
 }
 
+static void
+node_again(struct node *node, bool part)
+{
+    node_fini(node);
+    node_init(node, part);
+}
+
+static void
+node_holds(struct node *node, uint64_t segments, bool saved)
+{
+    assert_int_equal(parts_hold(&node->run, &node->mesh, segments, &why), 0);
+    node_has(node, segments, saved);
+}
+
+/* `unread`: of a checkpoint of the whole. */
+static void
+node_knows_nothing(struct node *node, bool unread)
+{
+    assert_false(parts_known(&node->run, &node->mesh));
+    assert_int_equal(node->run.folder.unread, unread);
+}
+
+FIXTURE(open_folder)
+{
+    folder = folder_new();
+    return 0;
+}
+
+FIXTURE(remove_folder)
+{
+    folder_fini(&folder);
+    return 0;
+}
+
+TEST_EACH(open_folder, remove_folder)
+
 TEST(the_mesh_says_what_is_held_where_not_all_fits)
 {
-    struct node node;
-    folder = folder_new();
+    OWNED(node_fini) struct node node;
     node_init(&node, false);
     assert_true(parts_known(&node.run, &node.mesh));
     node_has(&node, ALL, false);
-    node_fini(&node);
-    node_init(&node, true);
-    assert_false(parts_known(&node.run, &node.mesh));
-    assert_false(node.run.folder.unread);
-    assert_int_equal(parts_hold(&node.run, &node.mesh, 5, &why), 0);
-    node_has(&node, 5, false);
-    assert_int_equal(parts_hold(&node.run, &node.mesh, 2, &why), 0);
-    node_has(&node, 2, false);
-    node_fini(&node);
-    folder_fini(&folder);
+    node_again(&node, true);
+    node_knows_nothing(&node, false);
+    node_holds(&node, 5, false);
+    node_holds(&node, 2, false);
 }
 
 /* Even where there is room for more; --fresh knows nothing of it. */
 TEST(a_node_holds_what_its_checkpoint_has)
 {
-    struct node node;
+    OWNED(node_fini) struct node node;
     struct checkpoint_found found;
-    folder = folder_new();
     node_init(&node, true);
     assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
     node_save(&node);
-    node_fini(&node);
     for (int part = 0; part < 2; part++) {
-        node_init(&node, part);
+        node_again(&node, part);
         assert_true(parts_known(&node.run, &node.mesh));
         assert_false(node.run.folder.unread);
         assert_int_equal(train_read(&node.run, &found, &why), 0);
         node_has(&node, 6, true);
-        node_fini(&node);
     }
-    node_init(&node, true);
+    node_again(&node, true);
     node.run.folder.fresh = true;
     assert_false(parts_known(&node.run, &node.mesh));
-    assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
-    node_has(&node, 6, false);
-    node_fini(&node);
-    folder_fini(&folder);
+    node_holds(&node, 6, false);
 }
 
 /* Once: when it is to hold others later, there is a mesh that is ahead. */
 TEST(a_whole_checkpoint_is_read_in_part_when_the_mesh_says_which)
 {
-    struct node node;
-    folder = folder_new();
+    OWNED(node_fini) struct node node;
     node_init(&node, false);
     node_save(&node);
-    node_fini(&node);
-    node_init(&node, true);
-    assert_false(parts_known(&node.run, &node.mesh));
-    assert_true(node.run.folder.unread);
-    assert_int_equal(parts_hold(&node.run, &node.mesh, 9, &why), 0);
-    node_has(&node, 9, true);
-    assert_int_equal(parts_hold(&node.run, &node.mesh, 2, &why), 0);
-    node_has(&node, 2, false);
-    node_fini(&node);
-    folder_fini(&folder);
+    node_again(&node, true);
+    node_knows_nothing(&node, true);
+    node_holds(&node, 9, true);
+    node_holds(&node, 2, false);
 }
 
 /* Of a checkpoint whose parts do not begin and end where segments do, as those of other cuts, nothing counts: not the
  * segments that are whole in it either, and not when a node is to go back. */
 TEST(a_checkpoint_of_other_cuts_is_of_no_part)
 {
-    struct node node;
     for (int late = 0; late < 2; late++) {
-        folder = folder_new();
+        OWNED(node_fini) struct node node;
         node_init(&node, true);
         struct run *run = &node.run;
         const struct state_range *segment = node.mesh.segments.stage;
@@ -195,21 +210,18 @@ TEST(a_checkpoint_of_other_cuts_is_of_no_part)
         node_save(&node);
         assert_int_equal(parts_hold(run, &node.mesh, ALL, &why), 0);
         assert_false(parts_back(run, &node.mesh, STEP + 1));
-        node_fini(&node);
-        node_init(&node, true);
-        assert_false(parts_known(&node.run, &node.mesh));
-        assert_false(node.run.folder.unread);
-        node_fini(&node);
+        node_again(&node, true);
+        node_knows_nothing(&node, false);
         folder_fini(&folder);
+        folder = folder_new();
     }
 }
 
 TEST(more_segments_of_the_present_state_are_held_beside_the_others)
 {
-    struct node node, other;
+    OWNED(node_fini) struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX], hash;
     struct checkpoint_found found;
-    folder = folder_new();
     node_init(&other, false);
     node_save(&other);
     hash = state_rehash(&other.run.state, other.run.pool);
@@ -232,17 +244,13 @@ TEST(more_segments_of_the_present_state_are_held_beside_the_others)
     node.run.state.header->round = node.run.state.header->step = STEP + 1;
     assert_int_equal(save_last(node.run.save, &node.run.state, &why), 0);
     assert_int_equal(save_find(node.run.save, &node.run.state, &found, &why), 0);
-    node_fini(&node);
-    node_fini(&other);
-    folder_fini(&folder);
 }
 
 /* Whose round is below the one to go back to, and whose parts are fewer than those held by now. */
 TEST(a_node_that_goes_back_holds_what_it_had)
 {
-    struct node node, other;
+    OWNED(node_fini) struct node node, other;
     uint64_t parts[PROTO_STAGES_MAX];
-    folder = folder_new();
     node_init(&other, false);
     node_init(&node, true);
     assert_int_equal(parts_hold(&node.run, &node.mesh, 6, &why), 0);
@@ -258,18 +266,14 @@ TEST(a_node_that_goes_back_holds_what_it_had)
     assert_true(parts_back(&node.run, &node.mesh, STEP + 1));
     node_has(&node, 6, true);
     assert_false(parts_back(&node.run, &node.mesh, STEP + 1));
-    node_fini(&node);
-    node_fini(&other);
-    folder_fini(&folder);
 }
 
 /* One of those that compute a stage says in the last bucket what it has of it: of two it would be counted twice, of
  * none not at all. */
 TEST(one_member_speaks_for_each_stage)
 {
-    struct node node;
+    OWNED(node_fini) struct node node;
     unsigned several = 0;
-    folder = folder_new();
     node_init(&node, false);
     for (unsigned nodes = 1; nodes <= 12; nodes++)
         for (unsigned k = 1; k <= 4; k++) {
@@ -287,6 +291,4 @@ TEST(one_member_speaks_for_each_stage)
             assert_true(spoken == (UINT64_C(2) << plan.cut_count) - 1);
         }
     assert_true(several > 12); /* in most plans a stage has several members */
-    node_fini(&node);
-    folder_fini(&folder);
 }

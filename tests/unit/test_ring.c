@@ -21,6 +21,36 @@ example(struct rand *rand)
     return rings;
 }
 
+/* Four of one bucket, which goes directly. */
+static struct rings *
+four(uint64_t planted)
+{
+    static const struct core_bucket bucket = {0, 4};
+    struct rand rand = {1};
+    mutants_planted = planted;
+    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
+    rings_plan(rings, 0xf, 1, &rand);
+    return rings;
+}
+
+static void
+all_ready(struct rings *rings)
+{
+    for (unsigned i = 0; i < 4; i++)
+        rings_ready(rings, i, 1);
+}
+
+/* Node 0 gets this; it may keep the body, and uses it as often as it likes. */
+static void
+hand_to_0(struct rings *rings, struct proto_node from, const struct proto_msg *msg, void *body,
+          size_t size, uint64_t at)
+{
+    static struct rings_message message;
+    message = (struct rings_message){.uses = 1u << 30};
+    struct core_frame frame = {body, size, &message};
+    collective_chunk(rings->nodes[0].ring, from, msg, &frame, at);
+}
+
 /* Everything that is under way now, in one step of the lecture's clock. */
 static void
 deliver_step(struct rings *rings)
@@ -57,8 +87,7 @@ TEST(four_peers_sum_in_six_steps_as_in_the_lecture)
     static const int32_t total[4] = {37, 37, 36, 43};
     struct rand rand = {1};
     OWNED(rings_destroy) struct rings *rings = example(&rand);
-    for (unsigned i = 0; i < 4; i++)
-        rings_ready(rings, i, 1);
+    all_ready(rings);
     for (unsigned step = 0; step < 6; step++) {
         assert_int_equal(rings_waiting(rings), 4);
         deliver_step(rings);
@@ -75,12 +104,8 @@ TEST(four_peers_sum_in_six_steps_as_in_the_lecture)
 
 TEST(small_buckets_take_one_step)
 {
-    static const struct core_bucket bucket = {0, 4};
-    struct rand rand = {1};
-    OWNED(rings_destroy) struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
-    rings_plan(rings, 0xf, 1, &rand);
-    for (unsigned i = 0; i < 4; i++)
-        rings_ready(rings, i, 1);
+    OWNED(rings_destroy) struct rings *rings = four(0);
+    all_ready(rings);
     deliver_step(rings);
     assert_int_equal(rings_waiting(rings), 0);
     assert_true(rings_right(rings, 0));
@@ -103,13 +128,8 @@ right_at_the_end(struct rings *rings)
 static bool
 right_with_one_twice(uint64_t planted)
 {
-    static const struct core_bucket bucket = {0, 4};
-    struct rand rand = {1};
-    mutants_planted = planted;
-    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
-    rings_plan(rings, 0xf, 1, &rand);
-    for (unsigned i = 0; i < 4; i++)
-        rings_ready(rings, i, 1);
+    struct rings *rings = four(planted);
+    all_ready(rings);
     struct rings_message *twice = rings->queue[0];
     uint8_t body[1024];
     memcpy(body, twice->body + 1, twice->size); /* as rings_deliver */
@@ -160,15 +180,9 @@ TEST(what_comes_before_the_bucket_is_kept)
 static struct proto_msg
 good_chunk(const int32_t *body)
 {
-    return (struct proto_msg){.type = PROTO_REDUCE,
-                              .chunk = {.plan_hash = 1,
-                                        .round = 0,
-                                        .bucket = 0,
-                                        .hop = 0,
-                                        .first = 3,
-                                        .count = 1,
-                                        .coverage = 0,
-                                        .check = check_of(body, 0, 1)}};
+    return (struct proto_msg){
+        .type = PROTO_REDUCE,
+        .chunk = {.plan_hash = 1, .first = 3, .count = 1, .check = check_of(body, 0, 1)}};
 }
 
 static enum collective_status
@@ -178,13 +192,9 @@ after(const struct proto_msg *msg, const int32_t *body, size_t size, struct prot
     memcpy(copy, body, size < sizeof copy ? size : sizeof copy);
     struct rand rand = {1};
     OWNED(rings_destroy) struct rings *rings = example(&rand);
-    static struct rings_message message;
-    message = (struct rings_message){.uses = 1000};
-    struct core_frame frame = {copy, size, &message};
     rings_ready(rings, 0, 1);
-    collective_chunk(rings->nodes[0].ring, from, msg, &frame, 0);
-    enum collective_status status = collective_status(rings->nodes[0].ring);
-    return status;
+    hand_to_0(rings, from, msg, copy, size, 0);
+    return collective_status(rings->nodes[0].ring);
 }
 
 static const struct proto_node third = {4, 1};
@@ -244,13 +254,10 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
         struct rand rand = {1};
         OWNED(rings_destroy) struct rings *rings = example(&rand);
         struct collective *ring = rings->nodes[0].ring;
-        static struct rings_message message;
-        message = (struct rings_message){.uses = 1000};
-        struct core_frame frame = {body, 4, &message};
         struct proto_msg next = good_chunk(body);
         next.chunk.round = 1;
         next.chunk.state_hash = 7 + other;
-        collective_chunk(ring, third, &next, &frame, 0);
+        hand_to_0(rings, third, &next, body, sizeof body, 0);
         assert_int_equal(collective_status(ring), COLLECTIVE_RUNNING);
         collective_round(ring, 1, 0, 7, NULL);
         assert_int_equal(collective_status(ring), other ? COLLECTIVE_BROKEN : COLLECTIVE_RUNNING);
@@ -265,24 +272,16 @@ TEST(a_chunk_that_came_early_says_which_state_it_is_of)
 static bool
 right_with_one_of_another_plan(uint64_t planted)
 {
-    static const struct core_bucket bucket = {0, 4};
     int32_t body[4] = {1, 2, 3, 4};
-    struct rand rand = {1};
-    mutants_planted = planted;
-    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
-    rings_plan(rings, 0xf, 1, &rand);
-    static struct rings_message message;
-    message = (struct rings_message){.uses = 1000};
-    struct core_frame frame = {body, sizeof body, &message};
+    struct rings *rings = four(planted);
     struct proto_msg other = {.type = PROTO_REDUCE,
                               .chunk = {.plan_hash = 2,
                                         .direct = true,
                                         .count = 4,
                                         .coverage = ALL,
                                         .check = check_of(body, 0, 4)}};
-    collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &other, &frame, 0);
-    for (unsigned i = 0; i < 4; i++)
-        rings_ready(rings, i, 1);
+    hand_to_0(rings, (struct proto_node){2, 1}, &other, body, sizeof body, 0);
+    all_ready(rings);
     return right_at_the_end(rings);
 }
 
@@ -299,16 +298,9 @@ TEST(what_waits_is_not_taken_of_another_plan)
 static bool
 right_with_some_of_other_rounds(uint64_t planted)
 {
-    static const struct core_bucket bucket = {0, 4};
     enum { ROUND = 5 };
     int32_t body[4] = {1, 2, 3, 4};
-    struct rand rand = {1};
-    mutants_planted = planted;
-    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
-    rings_plan(rings, 0xf, 1, &rand);
-    static struct rings_message message;
-    message = (struct rings_message){.uses = 1000};
-    struct core_frame frame = {body, sizeof body, &message};
+    struct rings *rings = four(planted);
     for (uint64_t at = ROUND - 1; at <= ROUND + 1; at++) /* it may have been behind, or ahead */
         for (uint64_t round = at - 1; round <= at + 1; round++) {
             struct proto_msg other = {.type = PROTO_REDUCE,
@@ -319,13 +311,11 @@ right_with_some_of_other_rounds(uint64_t planted)
                                                 .coverage = rings->now.members[1].shards,
                                                 .check = check_of(body, 0, 4)}};
             if (round != ROUND)
-                collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &other, &frame,
-                                 at);
+                hand_to_0(rings, (struct proto_node){2, 1}, &other, body, sizeof body, at);
         }
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++)
         collective_round(rings->nodes[i].ring, ROUND, 0, 0, NULL);
-        rings_ready(rings, i, 1);
-    }
+    all_ready(rings);
     return right_at_the_end(rings);
 }
 
@@ -340,16 +330,9 @@ TEST(what_waits_is_not_taken_of_another_round)
 static enum collective_status
 with_a_shard_twice(uint64_t planted)
 {
-    static const struct core_bucket bucket = {0, 4};
     int32_t body[4] = {1, 2, 3, 4};
-    struct rand rand = {1};
-    struct rings *rings = rings_new(4, &bucket, 1, 1, 16, &rand);
-    rings_plan(rings, 0xf, 1, &rand);
-    mutants_planted = planted;
+    OWNED(rings_destroy) struct rings *rings = four(planted);
     rings_ready(rings, 0, 1);
-    static struct rings_message message;
-    message = (struct rings_message){.uses = 1000};
-    struct core_frame frame = {body, sizeof body, &message};
     uint64_t mine = rings->now.members[0].shards, theirs = rings->now.members[1].shards;
     assert_true(mine != 0);
     struct proto_msg both = {.type = PROTO_REDUCE,
@@ -358,11 +341,9 @@ with_a_shard_twice(uint64_t planted)
                                        .count = 4,
                                        .coverage = theirs | (mine & -mine),
                                        .check = check_of(body, 0, 4)}};
-    collective_chunk(rings->nodes[0].ring, (struct proto_node){2, 1}, &both, &frame, 0);
-    enum collective_status status = collective_status(rings->nodes[0].ring);
-    rings_destroy(&rings);
+    hand_to_0(rings, (struct proto_node){2, 1}, &both, body, sizeof body, 0);
     mutants_planted = 0;
-    return status;
+    return collective_status(rings->nodes[0].ring);
 }
 
 TEST(a_shard_that_is_counted_twice_ends_a_direct_sum)
@@ -375,15 +356,12 @@ TEST(frames_kept_are_bounded)
 {
     struct rand rand = {1};
     OWNED(rings_destroy) struct rings *rings = example(&rand);
-    static struct rings_message message;
-    message = (struct rings_message){.uses = 1u << 30};
     int32_t body[1] = {1};
-    struct core_frame frame = {body, 4, &message};
     struct collective *ring = rings->nodes[0].ring;
     for (uint64_t k = 0; k < 3 * ring->kept_max; k++) {
         struct proto_msg msg = good_chunk(body);
         msg.chunk.plan_hash = 100 + k;
-        collective_chunk(ring, third, &msg, &frame, 0);
+        hand_to_0(rings, third, &msg, body, sizeof body, 0);
     }
     assert_int_equal(ring->kept_count, ring->kept_max);
     collective_tick(ring);

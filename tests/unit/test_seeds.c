@@ -108,110 +108,36 @@ beacon_seeds(use_seed use)
 
 enum { DIRECT = 1, GATHER = 2, HOP = 1 << 5 };
 
+#define AGREED AGREE(1), TIME(15)
+#define END    SENT, SENT, SENT, SENT, TRAINER, TRAINER
+
 /* Rounds that are committed: alone, as leader of three, second of two, third of three; a state adopted. */
-static const uint8_t core_alone[] = {TRAINER, TIME(100), TRAINER, TRAINER, TRAINER, TRAINER,
-                                     TIME(3), TRAINER,   TRAINER, TRAINER, TRAINER};
-static const uint8_t core_leads[] = {MEET(3),
-                                     MEET(4),
-                                     TRAINER,
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(1),
-                                     TIME(15),
-                                     AGREE(0),
-                                     TRAINER,
-                                     TRAINER,
-                                     TRAINER,
-                                     CHUNK(4, 0, 9, 4),
-                                     CHUNK(4, HOP, 6, 6),
-                                     CHUNK(4, GATHER | HOP, 9, 15),
-                                     CHUNK(4, GATHER, 0, 15),
-                                     CHUNK(4, 0, 33, 4),
-                                     CHUNK(4, HOP, 42, 6),
-                                     CHUNK(4, GATHER | HOP, 33, 15),
-                                     CHUNK(4, GATHER, 36, 15),
-                                     CHUNK(4, 0, 10, 4),
-                                     CHUNK(4, HOP, 4, 6),
-                                     CHUNK(4, GATHER | HOP, 10, 15),
-                                     CHUNK(4, GATHER, 1, 15),
-                                     CHUNK(3, DIRECT, 2, 2),
-                                     CHUNK(4, DIRECT, 2, 4),
-                                     SENT,
-                                     SENT,
-                                     SENT,
-                                     SENT,
-                                     TRAINER,
-                                     TRAINER};
-static const uint8_t core_second[] = {MEET(0),
-                                      TRAINER,
-                                      AGREE(1),
-                                      PLAN(0, 5),
-                                      TRAINER,
-                                      TRAINER,
-                                      TRAINER,
-                                      CHUNK(0, 0, 0, 5),
-                                      CHUNK(0, GATHER, 6, 15),
-                                      CHUNK(0, 0, 33, 5),
-                                      CHUNK(0, GATHER, 36, 15),
-                                      CHUNK(0, 0, 66, 5),
-                                      CHUNK(0, GATHER, 69, 15),
-                                      CHUNK(0, 0, 1, 5),
-                                      CHUNK(0, GATHER, 4, 15),
-                                      CHUNK(0, 0, 34, 5),
-                                      CHUNK(0, GATHER, 37, 15),
-                                      CHUNK(0, DIRECT, 2, 5),
-                                      SENT,
-                                      SENT,
-                                      SENT,
-                                      SENT,
-                                      TRAINER,
-                                      TRAINER};
-static const uint8_t core_third[] = {MEET(0),
-                                     MEET(1),
-                                     TRAINER,
-                                     AGREE(1),
-                                     PLAN(0, 7),
-                                     TRAINER,
-                                     TRAINER,
-                                     TRAINER,
-                                     CHUNK(1, 0, 6, 2),
-                                     CHUNK(1, HOP, 0, 11),
-                                     CHUNK(1, GATHER | HOP, 6, 15),
-                                     CHUNK(1, GATHER, 9, 15),
-                                     CHUNK(1, 0, 42, 2),
-                                     CHUNK(1, HOP, 36, 11),
-                                     CHUNK(1, GATHER | HOP, 42, 15),
-                                     CHUNK(1, GATHER, 33, 15),
-                                     CHUNK(1, 0, 4, 2),
-                                     CHUNK(1, HOP, 1, 11),
-                                     CHUNK(1, GATHER | HOP, 4, 15),
-                                     CHUNK(1, GATHER, 10, 15),
-                                     CHUNK(0, DIRECT, 2, 9),
-                                     CHUNK(1, DIRECT, 2, 2),
-                                     SENT,
-                                     SENT,
-                                     SENT,
-                                     SENT,
-                                     TRAINER,
-                                     TRAINER};
-static const uint8_t core_behind[] = {MEET(0), TRAINER, BEAT(0, 1, 255, 5), TIME(2), STATE(0, 5),
-                                      TRAINER, TRAINER};
 static void
 core_seeds(use_seed use)
 {
-    use("tests/fuzz/corpus/core/alone", core_alone, sizeof core_alone);
-    use("tests/fuzz/corpus/core/leads", core_leads, sizeof core_leads);
-    use("tests/fuzz/corpus/core/second", core_second, sizeof core_second);
-    use("tests/fuzz/corpus/core/third", core_third, sizeof core_third);
-    use("tests/fuzz/corpus/core/behind", core_behind, sizeof core_behind);
+#define SEED(name, ...)                                                                            \
+    use("tests/fuzz/corpus/core/" name, (const uint8_t[]){__VA_ARGS__},                            \
+        sizeof((const uint8_t[]){__VA_ARGS__}))
+    SEED("alone", TRAINER, TIME(100), TRAINER, TRAINER, TRAINER, TRAINER, TIME(3), TRAINER, TRAINER,
+         TRAINER, TRAINER);
+    SEED("leads", MEET(3), MEET(4), TRAINER, AGREED, AGREED, AGREED, AGREED, AGREED, AGREED,
+         AGREE(0), TRAINER, TRAINER, TRAINER, CHUNK(4, 0, 9, 4), CHUNK(4, HOP, 6, 6),
+         CHUNK(4, GATHER | HOP, 9, 15), CHUNK(4, GATHER, 0, 15), CHUNK(4, 0, 33, 4),
+         CHUNK(4, HOP, 42, 6), CHUNK(4, GATHER | HOP, 33, 15), CHUNK(4, GATHER, 36, 15),
+         CHUNK(4, 0, 10, 4), CHUNK(4, HOP, 4, 6), CHUNK(4, GATHER | HOP, 10, 15),
+         CHUNK(4, GATHER, 1, 15), CHUNK(3, DIRECT, 2, 2), CHUNK(4, DIRECT, 2, 4), END);
+    SEED("second", MEET(0), TRAINER, AGREE(1), PLAN(0, 5), TRAINER, TRAINER, TRAINER,
+         CHUNK(0, 0, 0, 5), CHUNK(0, GATHER, 6, 15), CHUNK(0, 0, 33, 5), CHUNK(0, GATHER, 36, 15),
+         CHUNK(0, 0, 66, 5), CHUNK(0, GATHER, 69, 15), CHUNK(0, 0, 1, 5), CHUNK(0, GATHER, 4, 15),
+         CHUNK(0, 0, 34, 5), CHUNK(0, GATHER, 37, 15), CHUNK(0, DIRECT, 2, 5), END);
+    SEED("third", MEET(0), MEET(1), TRAINER, AGREE(1), PLAN(0, 7), TRAINER, TRAINER, TRAINER,
+         CHUNK(1, 0, 6, 2), CHUNK(1, HOP, 0, 11), CHUNK(1, GATHER | HOP, 6, 15),
+         CHUNK(1, GATHER, 9, 15), CHUNK(1, 0, 42, 2), CHUNK(1, HOP, 36, 11),
+         CHUNK(1, GATHER | HOP, 42, 15), CHUNK(1, GATHER, 33, 15), CHUNK(1, 0, 4, 2),
+         CHUNK(1, HOP, 1, 11), CHUNK(1, GATHER | HOP, 4, 15), CHUNK(1, GATHER, 10, 15),
+         CHUNK(0, DIRECT, 2, 9), CHUNK(1, DIRECT, 2, 2), END);
+    SEED("behind", MEET(0), TRAINER, BEAT(0, 1, 255, 5), TIME(2), STATE(0, 5), TRAINER, TRAINER);
+#undef SEED
 }
 
 /* --- fuzz_core with a model in stages ---------------------------------------------------------------- */
