@@ -189,8 +189,7 @@ say_anything(struct lone *lone, struct rand *rand)
                                             : msg.chunk.count * sizeof(int32_t);
     if (rand_below(rand, 16) == 0 || size > sizeof junk)
         size = (size_t)rand_below(rand, sizeof junk);
-    struct core_frame frame = {junk, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, from), &msg, &frame);
+    lone_say_bulk(lone, from, &msg, junk, size);
 }
 
 static void

@@ -446,6 +446,36 @@ lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const
 }
 
 void
+lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, void *body,
+              size_t body_size)
+{
+    struct core_frame frame = {body, body_size, lone};
+    core_on_bulk(lone->core, lone->now, lone_node(lone, id), msg, &frame);
+}
+
+struct proto_endpoint
+lone_endpoint(unsigned id)
+{
+    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + id)};
+    snprintf(at.host, sizeof at.host, "10.0.0.%u", id);
+    return at;
+}
+
+void
+lone_found(struct lone *lone, unsigned id)
+{
+    struct proto_endpoint at = lone_endpoint(id);
+    core_on_found(lone->core, lone->now, &at, lone_node(lone, id));
+}
+
+void
+lone_named(struct lone *lone, unsigned id)
+{
+    struct proto_endpoint at = lone_endpoint(id);
+    core_on_found(lone->core, lone->now, &at, (struct proto_node){0, 0});
+}
+
+void
 lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg)
 {
     struct proto_msg said = *msg;

@@ -111,6 +111,13 @@ void lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t c
 void lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg);
 void lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
                    size_t body_size);
+/* With a body; the core may keep it, and it is not copied. */
+void lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, void *body,
+                   size_t body_size);
+/* Where node `id` is, and its beacon; or the user names its endpoint (--peer). */
+struct proto_endpoint lone_endpoint(unsigned id);
+void lone_found(struct lone *lone, unsigned id);
+void lone_named(struct lone *lone, unsigned id);
 /* A first HELLO, which asks for an answer, or the answer to the newest of ours. */
 void lone_hello(struct lone *lone, unsigned id, bool answer);
 /* The links that lead to node `id` come up. */

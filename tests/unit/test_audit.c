@@ -61,8 +61,7 @@ contribute(struct lone *lone, unsigned id, uint64_t round, unsigned bucket)
                                       .coverage = shards,
                                       .check = check_of(body, 0, count),
                                       .state_hash = 77 + round}};
-    struct core_frame frame = {body, count * sizeof *body, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+    lone_say_bulk(lone, id, &msg, body, count * sizeof *body);
 }
 
 /* How many contributions of ours to a bucket went to `id`. */
@@ -88,12 +87,12 @@ static void
 accuse(struct lone *lone, unsigned from, unsigned whom)
 {
     uint64_t shards = whom == lone->id ? 1 : shards_of(lone, whom);
-    struct proto_msg msg = {.type = PROTO_ACCUSE,
-                            .accuse = {.plan_hash = proto_plan_hash(plan_of(lone)),
-                                       .round = 0,
-                                       .accused = whom,
-                                       .shard = (uint16_t)__builtin_ctzll(shards)}};
-    lone_say(lone, from, &msg);
+    lone_say(lone, from,
+             &(struct proto_msg){.type = PROTO_ACCUSE,
+                                 .accuse = {.plan_hash = proto_plan_hash(plan_of(lone)),
+                                            .round = 0,
+                                            .accused = whom,
+                                            .shard = (uint16_t)__builtin_ctzll(shards)}});
 }
 
 TEST(the_last_bucket_waits_for_the_audit)

@@ -31,8 +31,7 @@ naive(const int32_t *v, size_t n)
 
 TEST(it_follows_its_definition_for_every_count)
 {
-    struct rand rand = {1};
-    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    fill(&(struct rand){1}, x, COUNT_MAX, INT32_MAX);
     for (size_t n = 0; n < 300; n++)
         assert_true(check_of(x, 0, n) == naive(x, n));
     assert_true(check_of(x, 0, COUNT_MAX) == naive(x, COUNT_MAX));
@@ -78,8 +77,7 @@ TEST(halves_of_a_sum_do_not_mix)
 
 TEST(it_finds_every_flipped_bit)
 {
-    struct rand rand = {4};
-    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    fill(&(struct rand){4}, x, COUNT_MAX, INT32_MAX);
     uint64_t right = check_of(x, 0, COUNT_MAX);
     for (size_t bit = 0; bit < 32 * (size_t)COUNT_MAX; bit++) {
         int32_t kept = x[bit / 32];
@@ -106,8 +104,7 @@ TEST(it_finds_swapped_elements)
 
 TEST(it_finds_a_missing_or_doubled_row)
 {
-    struct rand rand = {6};
-    fill(&rand, x, COUNT_MAX, INT32_MAX);
+    fill(&(struct rand){6}, x, COUNT_MAX, INT32_MAX);
     uint64_t right = check_of(x, 0, COUNT_MAX);
     memcpy(y, x, sizeof x);
     memmove(y + CHECK_LANES, y, (COUNT_MAX - CHECK_LANES) * sizeof *y);

@@ -8,21 +8,6 @@
 
 enum { PATIENCE_MS = CONTACT_PATIENCE_US / 1000 + 500 };
 
-static struct proto_endpoint
-endpoint(unsigned id)
-{
-    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + id)};
-    snprintf(at.host, sizeof at.host, "10.0.0.%u", id);
-    return at;
-}
-
-static void
-beacon(struct lone *lone, unsigned id)
-{
-    struct proto_endpoint at = endpoint(id);
-    core_on_found(lone->core, lone->now, &at, lone_node(lone, id));
-}
-
 /* For `ms`, with what `id` does once in a while. */
 static void
 run_with(struct lone *lone, unsigned ms, unsigned id, void (*act)(struct lone *lone, unsigned id))
@@ -52,7 +37,7 @@ unreached(const struct lone *lone)
 static void
 beacon_then_break(struct lone *lone, unsigned id)
 {
-    beacon(lone, id);
+    lone_found(lone, id);
     lone_down(lone, id);
 }
 
@@ -92,7 +77,7 @@ TEST(a_node_that_reaches_us_and_we_not_it)
 static void
 beacon_and_link(struct lone *lone, unsigned id)
 {
-    beacon(lone, id);
+    lone_found(lone, id);
     lone_up(lone, id);
 }
 
@@ -132,7 +117,7 @@ TEST(who_says_goodbye_is_no_riddle)
 TEST(who_was_started_again_at_its_address_takes_the_same_place)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    struct proto_endpoint at = endpoint(7);
+    struct proto_endpoint at = lone_endpoint(7);
     for (uint64_t id = 100; id < 110; id++)
         core_on_found(lone->core, lone->now, &at, (struct proto_node){id, 1});
     assert_int_equal(status_of(lone)->contact_count, 1);
@@ -181,17 +166,10 @@ TEST(the_first_round_waits_for_as_many_nodes_as_were_asked_for)
     assert_false(status_of(lone)->waiting);
 }
 
-static void
-named(struct lone *lone, unsigned id)
-{
-    struct proto_endpoint at = endpoint(id);
-    core_on_found(lone->core, lone->now, &at, (struct proto_node){0, 0});
-}
-
 TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    named(lone, 7);
+    lone_named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 - 500);
     assert_int_equal(lone_logged(lone, "--peer"), 0);
     lone_run(lone, 3 * RENDEZVOUS_PATIENCE_US / 1000);
@@ -206,7 +184,7 @@ TEST(a_named_endpoint_that_does_not_answer_is_said_once_and_when_it_does)
 TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is_said_too)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    named(lone, 7);
+    lone_named(lone, 7);
     lone_run(lone, RENDEZVOUS_PATIENCE_US / 1000 + 500);
     assert_int_equal(lone_logged(lone, "no answer from 10.0.0.7:20007 (--peer)"), 1);
     lone_run(lone, 1000);
@@ -225,7 +203,7 @@ TEST(a_named_endpoint_that_is_reached_after_the_complaint_and_does_not_answer_is
 TEST(a_named_endpoint_that_answers_is_not_mentioned)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    named(lone, 7);
+    lone_named(lone, 7);
     lone_meet(lone, 7);
     for (unsigned k = 0; k < 100; k++) {
         lone_beat(lone, 7, 0, true);

@@ -69,8 +69,7 @@ TEST(several_gzip_members_are_one_file)
 TEST(every_truncation_of_a_gzip_is_refused)
 {
     uint8_t in[2000], out[2000];
-    struct rand rand = {2};
-    rand_fill(&rand, in, sizeof in);
+    rand_fill(&(struct rand){2}, in, sizeof in);
     size_t packed;
     OWNED(memory_free) uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
     for (size_t cut = 0; cut < packed; cut++)
@@ -82,8 +81,7 @@ TEST(every_truncation_of_a_gzip_is_refused)
 TEST(every_flipped_bit_behind_a_gzip_header_is_refused)
 {
     uint8_t in[300], out[300];
-    struct rand rand = {3};
-    rand_fill(&rand, in, sizeof in);
+    rand_fill(&(struct rand){3}, in, sizeof in);
     size_t packed;
     OWNED(memory_free) uint8_t *gzip = folder_gzip(in, sizeof in, &packed);
     for (size_t bit = 80; bit < packed * 8; bit++) {

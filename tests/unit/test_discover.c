@@ -33,19 +33,6 @@ any(void)
     return x;
 }
 
-/* A port of our own, so that nodes outside this test do not mix in. */
-static uint16_t
-free_udp_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t size = sizeof at;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 struct heard {
     size_t count;
     struct proto_endpoint at[256];

@@ -172,8 +172,7 @@ tell_past(struct lone *lone, unsigned id, uint64_t hash)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 0, .state_hash = hash}};
     msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
-    struct core_frame frame = {NULL, 0, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, id), &msg, &frame);
+    lone_say_bulk(lone, id, &msg, NULL, 0);
 }
 
 /* One against one in round 0; node 8 is a round ahead, and is asked which state it had. */
@@ -242,9 +241,9 @@ dropped_and_deaf(uint64_t planted)
     assert_int_equal(lone_members(lone), 3);
     lone_train(lone); /* its own part of the round */
     lone_return(lone);
-    struct proto_msg drop = {.type = PROTO_ABORT,
-                             .abort = {.plan_hash = proto_plan_hash(&plan), .differ = true}};
-    lone_say(lone, 7, &drop);
+    lone_say(lone, 7,
+             &(struct proto_msg){.type = PROTO_ABORT,
+                                 .abort = {.plan_hash = proto_plan_hash(&plan), .differ = true}});
     return lone;
 }
 
@@ -319,9 +318,9 @@ TEST(who_was_accused_is_not_fetched_from)
     struct lone *lone = LONE(.id = 5, .peers_min = 3, .audit_share = UINT64_C(1) << 32);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
-    struct proto_msg accuse = {.type = PROTO_ACCUSE,
-                               .accuse = {.plan_hash = 1, .round = 8, .accused = 7}};
-    lone_say(lone, 8, &accuse);
+    lone_say(lone, 8,
+             &(struct proto_msg){.type = PROTO_ACCUSE,
+                                 .accuse = {.plan_hash = 1, .round = 8, .accused = 7}});
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);
     assert_null(lone_sent(lone, 7, PROTO_FOLLOW));

@@ -28,13 +28,6 @@ size_of(uint64_t block)
 }
 
 static void
-say_bulk(struct lone *lone, unsigned from, const struct proto_msg *msg, void *body, size_t size)
-{
-    struct core_frame frame = {body, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, from), msg, &frame);
-}
-
-static void
 offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
 {
     uint64_t hashes[BLOCKS];
@@ -43,14 +36,14 @@ offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = round, .state_hash = 77 + round, .size = SIZE}};
     msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
-    say_bulk(lone, from, &msg, hashes, sizeof hashes);
+    lone_say_bulk(lone, from, &msg, hashes, sizeof hashes);
 }
 
 static void
 give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t block)
 {
     struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round, .block = block}};
-    say_bulk(lone, from, &msg, state + block * PROTO_BLOCK_MAX, size_of(block));
+    lone_say_bulk(lone, from, &msg, state + block * PROTO_BLOCK_MAX, size_of(block));
 }
 
 /* Nobody has the total of `round`. */
@@ -59,7 +52,7 @@ give_none(struct lone *lone, unsigned from, uint64_t round)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round}};
     msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
-    say_bulk(lone, from, &msg, NULL, 0);
+    lone_say_bulk(lone, from, &msg, NULL, 0);
 }
 
 /* The total that `from` applied to a state with this hash. */
@@ -74,7 +67,7 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
         total[k] = value + (int32_t)k;
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
     msg.total.check = transfer_total_check(&msg.total, 1, total, size);
-    say_bulk(lone, from, &msg, total, size);
+    lone_say_bulk(lone, from, &msg, total, size);
 }
 
 /* The same, packed; `flip`: this bit of the body is another one, and the check is of that. */
@@ -94,7 +87,7 @@ give_packed_total(struct lone *lone, unsigned from, uint64_t round, int32_t valu
         .type = PROTO_TOTAL,
         .total = {.round = round, .state_hash = 77 + round, .coding = PROTO_CODING_PACKED}};
     msg.total.check = transfer_total_check(&msg.total, 1, body, size);
-    say_bulk(lone, from, &msg, body, size);
+    lone_say_bulk(lone, from, &msg, body, size);
 }
 
 static void
@@ -201,7 +194,7 @@ TEST(what_a_donor_owed_that_offers_another_state_is_asked_of_another)
         .type = PROTO_STATE,
         .state = {.round = 9, .block = lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.block}};
     offer(lone, 7, later, 10);
-    say_bulk(lone, 7, &none, NULL, 0);
+    lone_say_bulk(lone, 7, &none, NULL, 0);
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
     assert_int_equal(donors.given[8], BLOCKS);
@@ -252,8 +245,7 @@ TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
     lose_donor(lone, want);
     lone_meet(lone, 8);
     lone_beat(lone, 8, 0, true);
-    struct proto_msg ask = {.type = PROTO_FETCH, .fetch = {.round = 4, .holds = 1}};
-    lone_say(lone, 8, &ask);
+    lone_say(lone, 8, &(struct proto_msg){.type = PROTO_FETCH, .fetch = {.round = 4, .holds = 1}});
     lone_run(lone, 30);
     assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->msg.offer.round, 4);
     lone_forget_sent(lone);
@@ -398,13 +390,13 @@ TEST(what_nobody_asked_for_is_ignored)
     give(lone, 7, want, 9, 0); /* nothing offered yet */
     uint64_t hashes[BLOCKS] = {0};
     struct proto_msg msg = {.type = PROTO_OFFER, .offer = {.round = 9, .size = SIZE}};
-    say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
+    lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
     msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes - 8);
-    say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
+    lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
     msg.offer.size = SIZE - 1;
     msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
-    say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
-    offer(lone, 7, want, 0);                        /* not ahead */
+    lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
+    offer(lone, 7, want, 0);                             /* not ahead */
     give(lone, 7, want, 9, 0);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
     offer(lone, 7, want, 9);
@@ -412,11 +404,11 @@ TEST(what_nobody_asked_for_is_ignored)
     give(lone, 8, want, 9, 0);  /* not a donor */
     give(lone, 7, want, 10, 0); /* of another round */
     msg = (struct proto_msg){.type = PROTO_STATE, .state = {.round = 9, .block = BLOCKS}};
-    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
     msg.state.block = BLOCKS - 1; /* which is shorter */
-    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
     msg.state.block = 0;
-    say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX - 1);
+    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX - 1);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
     struct donors donors = {0};
     answer(lone, &donors, want, 9);
@@ -525,7 +517,7 @@ give_half(struct lone *lone, uint64_t block, uint64_t commit)
         .type = PROTO_TOTAL,
         .total = {.round = 9, .block = block, .state_hash = 77 + 9, .commit = commit}};
     msg.total.check = transfer_total_check(&msg.total, 1, half, sizeof half);
-    say_bulk(lone, 7, &msg, half, sizeof half);
+    lone_say_bulk(lone, 7, &msg, half, sizeof half);
 }
 
 /* Node 7 went back between two blocks of a total, and computed the round again, perhaps with other members. Is the
@@ -665,7 +657,7 @@ TEST(a_total_of_another_size_tells_its_state)
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
     int32_t one[1] = {1};
     msg.total.check = transfer_total_check(&msg.total, 1, one, sizeof one);
-    say_bulk(lone, 7, &msg, one, sizeof one);
+    lone_say_bulk(lone, 7, &msg, one, sizeof one);
     assert_true(lone->back);
 }
 
@@ -694,7 +686,7 @@ TEST(an_empty_total_of_another_state_is_not_copied)
     lone_forget_sent(lone);
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
     msg.total.check = transfer_total_check(&msg.total, 1, "", 0);
-    say_bulk(lone, 7, &msg, NULL, 0);
+    lone_say_bulk(lone, 7, &msg, NULL, 0);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
     lone_train(lone);
     lone_run(lone, 300);
@@ -708,11 +700,11 @@ TEST(a_damaged_total_is_asked_for_again)
     struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
     msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
     total[50] ^= 1;
-    say_bulk(lone, 7, &msg, total, sizeof total);
+    lone_say_bulk(lone, 7, &msg, total, sizeof total);
     assert_false(lone->commit);
     msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
     msg.total.round = 10; /* the right check of another round */
-    say_bulk(lone, 7, &msg, total, sizeof total);
+    lone_say_bulk(lone, 7, &msg, total, sizeof total);
     lone_forget_sent(lone);
     lone_run_with(lone, 300, (unsigned[]){7}, 1, 10, false);
     assert_true(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.again);

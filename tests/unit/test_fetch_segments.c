@@ -25,13 +25,6 @@ fill_state(void)
         state_of_round[k] = (uint8_t)(k * 7 + 3);
 }
 
-static void
-say_bulk(struct lone *lone, unsigned from, const struct proto_msg *msg, void *body, size_t size)
-{
-    struct core_frame frame = {body, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, from), msg, &frame);
-}
-
 /* What somebody who holds these segments says of them: `words` more or fewer. */
 static void
 offer_words(struct lone *lone, unsigned from, uint64_t segments, uint64_t checked, int words)
@@ -48,7 +41,7 @@ offer_words(struct lone *lone, unsigned from, uint64_t segments, uint64_t checke
     struct proto_msg msg = {.type = PROTO_OFFER,
                             .offer = {.round = ROUND, .state_hash = 77 + ROUND, .size = SIZE}};
     msg.offer.check = transfer_offer_check(&msg.offer, checked, list, size);
-    say_bulk(lone, from, &msg, list, size);
+    lone_say_bulk(lone, from, &msg, list, size);
 }
 
 static void
@@ -62,7 +55,7 @@ give(struct lone *lone, unsigned from, uint64_t number)
 {
     struct transfer_block block = transfer_state_block(&lone->core->transfer, number);
     struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = ROUND, .block = number}};
-    say_bulk(lone, from, &msg, state_of_round + block.offset, block.size);
+    lone_say_bulk(lone, from, &msg, state_of_round + block.offset, block.size);
 }
 
 /* All blocks that `id` was asked for. Returns a bitmap of them. */
@@ -89,7 +82,7 @@ give_none(struct lone *lone, unsigned from, uint64_t segments)
 {
     struct proto_msg msg = {.type = PROTO_TOTAL};
     msg.total.check = transfer_total_check(&msg.total, segments, NULL, 0);
-    say_bulk(lone, from, &msg, NULL, 0);
+    lone_say_bulk(lone, from, &msg, NULL, 0);
 }
 
 static struct lone *
@@ -195,7 +188,7 @@ TEST(offers_and_blocks_of_other_segments_are_ignored)
     for (uint64_t b = 7; b < 10; b++)
         give(lone, 7, b);
     struct proto_msg none = {.type = PROTO_STATE, .state = {.round = ROUND, .block = BLOCKS}};
-    say_bulk(lone, 7, &none, state_of_round, BLOCK);
+    lone_say_bulk(lone, 7, &none, state_of_round, BLOCK);
     assert_false(lone->adopt);
     assert_true(is_untouched(lone, 0));
     assert_int_equal(lone->core->fetch.here, 0);
@@ -217,7 +210,7 @@ give_total(struct lone *lone, uint64_t segments, uint64_t checked, uint64_t numb
     for (size_t k = 0; k < block.size / sizeof *body; k++)
         body[k] = (int32_t)(block.offset / sizeof *body + k);
     msg.total.check = transfer_total_check(&msg.total, checked, body, block.size);
-    say_bulk(lone, 7, &msg, body, block.size);
+    lone_say_bulk(lone, 7, &msg, body, block.size);
 }
 
 /* 40 words of segment 1 from 60 on come first, then 50 of segment 0, which are passed over, then 10 of all. */

@@ -89,8 +89,7 @@ TEST(those_who_start_hold_all_of_it_together)
 /* It may meet nodes that train before it has told its core what it has. */
 TEST(who_has_a_part_already_is_told_nothing)
 {
-    struct rand rand = {4};
-    draw(&rand, 2);
+    draw(&(struct rand){4}, 2);
     for (size_t i = 0; i < 2; i++)
         node->view.of[i].beat =
             (struct proto_heartbeat){.round = 7, .holds = core_segments(&node->config.stages)};
@@ -147,8 +146,7 @@ with_one_at(uint64_t theirs, uint64_t us)
 static void
 lost_at(uint64_t round)
 {
-    struct rand rand = {8};
-    draw(&rand, 1);
+    draw(&(struct rand){8}, 1);
     node->config.stages.cut_count = 1;
     node->config.stages.tied = false;
     node->view.of[0].beat = (struct proto_heartbeat){.round = round, .holds = 2, .idle = true};
@@ -195,8 +193,7 @@ TEST(who_is_to_choose_takes_what_was_lost_if_nobody_comes_who_has_it)
 TEST(before_the_first_round_one_of_two_with_the_same_part_chooses_again)
 {
     for (uint64_t id = 1; id <= 2; id++) {
-        struct rand rand = {9};
-        draw(&rand, 1);
+        draw(&(struct rand){9}, 1);
         node->config.stages.cut_count = 1;
         node->config.stages.tied = false;
         node->config.stages.room = bytes[0] + bytes[1];
@@ -228,8 +225,7 @@ stays_for(uint64_t holds, bool done)
 
 TEST(who_is_done_stays_for_a_part_that_was_lost_before_its_files)
 {
-    struct rand rand = {10};
-    draw(&rand, 1);
+    draw(&(struct rand){10}, 1);
     node->config.stages.cut_count = 1;
     assert_true(stays_for(2, true)); /* killed while it wrote its files */
     node->peers.peers[0].state = PEER_FREE;
@@ -364,8 +360,7 @@ TEST(more_is_taken_one_after_the_other_while_nobody_has_a_plan)
 static void
 pin(struct share own, const struct share *others, size_t count)
 {
-    struct rand rand = {6};
-    draw(&rand, count);
+    draw(&(struct rand){6}, count);
     node->config.stages.cut_count = 3;
     node->config.shards = 4;
     node->pinned = true;

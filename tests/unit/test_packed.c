@@ -283,8 +283,7 @@ TEST(any_bytes_are_read_or_refused)
 
 TEST(a_width_above_32_is_refused)
 {
-    struct rand rand = {11};
-    fill(&rand, PACKED_BLOCK, 20);
+    fill(&(struct rand){11}, PACKED_BLOCK, 20);
     size_t size = packed_write(body, x, PACKED_BLOCK);
     for (unsigned width = 33; width < 256; width++) {
         body[0] = (uint8_t)width;

@@ -25,8 +25,7 @@ static void
 send_page(struct lone *lone, unsigned from, uint64_t round, uint64_t page, size_t size)
 {
     struct proto_msg msg = {.type = PROTO_PAGE, .page = {STEP, round, page}};
-    struct core_frame frame = {body, size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, from), &msg, &frame);
+    lone_say_bulk(lone, from, &msg, body, size);
 }
 
 static void

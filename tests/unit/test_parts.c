@@ -5,6 +5,7 @@
 
 #include "node/train/parts.h"
 #include "tests/support/folder.h"
+#include "tests/support/saver.h"
 #include "tests/support/test.h"
 
 enum { STEP = 7, ALL = 15 };
@@ -26,21 +27,6 @@ struct node {
 };
 
 static void
-say(void *ctx, int level, const char *line)
-{
-    (void)ctx;
-    (void)level;
-    (void)line;
-}
-
-static void
-alarm_of(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
-
-static void
 node_init(struct node *node, bool part)
 {
     struct run *run = &node->run;
@@ -59,13 +45,7 @@ node_init(struct node *node, bool part)
     assert_int_equal(state_init(&run->next, &job, run->job.exact, params), 0);
     if (!part)
         assert_int_equal(job_state(&run->job, run->config, &run->state, &why), 0);
-    struct save_setup setup = {.dir = folder.path,
-                               .job_hash = run->job_hash,
-                               .numerics = 1,
-                               .say = say,
-                               .alarm = alarm_of};
-    setup.extent_count = state_extents(&run->state, setup.extent);
-    assert_int_equal(save_new(&run->save, &setup, &why), 0);
+    run->save = saver_open(folder.path, &run->state, run->job_hash, 1);
 }
 
 static void

@@ -15,26 +15,10 @@ peers_heard_of(const struct lone *lone)
     return stats.peers;
 }
 
-static struct proto_endpoint
-endpoint(unsigned id)
-{
-    struct proto_endpoint at = {.control_port = (uint16_t)(20000 + id)};
-    snprintf(at.host, sizeof at.host, "10.0.0.%u", id);
-    return at;
-}
-
-static void
-found(struct lone *lone, unsigned id, bool seed)
-{
-    struct proto_endpoint at = endpoint(id);
-    struct proto_node node = lone_node(lone, id);
-    core_on_found(lone->core, lone->now, &at, seed ? (struct proto_node){0, 0} : node);
-}
-
 TEST(a_beacon_leads_to_a_link_a_hello_and_a_session)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     assert_int_equal(lone->connects[7], 1);
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_HELLO)->msg.hello.answers, 0);
@@ -69,7 +53,7 @@ TEST(a_link_that_leads_to_another_node_is_not_taken_for_its)
     core_on_found(lone->core, lone->now, &former, lone_node(lone, 7));
     lone_up(lone, 9); /* there is somebody, who does not answer for node 7 */
     assert_non_null(lone_sent(lone, 9, PROTO_HELLO));
-    struct proto_endpoint now = endpoint(7);
+    struct proto_endpoint now = lone_endpoint(7);
     core_on_found(lone->core, lone->now, &now,
                   (struct proto_node){0, 0}); /* it came by a list, too */
     lone_run(lone, 10);
@@ -92,8 +76,7 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
     uint32_t before = 0;
     for (uint64_t incarnation = 1; incarnation <= 2; incarnation++) {
         OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .incarnation = incarnation);
-        struct proto_endpoint at = endpoint(7);
-        core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
+        lone_found(lone, 7);
         lone_up(lone, 7);
         uint32_t asked = lone->asked[7];
         lone->asked[7] = before;
@@ -109,7 +92,7 @@ TEST(an_answer_to_a_link_of_before_the_last_start_makes_no_session)
 TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    struct proto_endpoint at = endpoint(8);
+    struct proto_endpoint at = lone_endpoint(8);
     core_on_found(lone->core, lone->now, &at, lone_node(lone, 7));
     lone_up(lone, 8);
     assert_int_equal(lone_sent_count(lone, 8, PROTO_HELLO), 1);
@@ -125,7 +108,7 @@ TEST(a_node_whose_endpoint_another_one_has_got_is_forgotten)
 TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     lone_up(lone, 7);
     lone_run(lone, 59000);
     lone_forget_sent(lone);
@@ -142,7 +125,7 @@ TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
 TEST(an_unanswered_hello_is_repeated)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     lone_up(lone, 7);
     lone_run(lone, 1000);
     assert_in_range(lone_sent_count(lone, 7, PROTO_HELLO), 3, 5);
@@ -155,7 +138,7 @@ TEST(a_flood_of_beacons_makes_few_connections)
     lone_meet(lone, 7);
     uint64_t before = lone->connects[9], links_before = lone->connects[7];
     for (unsigned k = 0; k < 10000; k++) {
-        struct proto_endpoint at = endpoint(9);
+        struct proto_endpoint at = lone_endpoint(9);
         core_on_found(lone->core, lone->now, &at, (struct proto_node){1000 + k, 1});
         lone_down(lone, 9);
         if (k % 100 == 99)
@@ -172,7 +155,7 @@ TEST(a_flood_of_beacons_makes_few_connections)
 TEST(a_failed_link_is_tried_again_later_and_later)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     for (int k = 0; k < 1000; k++) {
         lone_down(lone, 7);
         lone_run(lone, 10);
@@ -183,7 +166,7 @@ TEST(a_failed_link_is_tried_again_later_and_later)
 TEST(seeds_are_tried_for_ever_until_their_node_is_known)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 7, true);
+    lone_named(lone, 7);
     for (int k = 0; k < 12000; k++) {
         lone_run(lone, 10);
         lone_down(lone, 7);
@@ -207,16 +190,16 @@ TEST(seeds_are_tried_for_ever_until_their_node_is_known)
 TEST(a_seed_that_leads_back_here_is_tried_rarely_and_may_lead_elsewhere_later)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
-    found(lone, 5, true);
+    lone_named(lone, 5);
     for (int k = 0; k < 2000; k++) {
         uint64_t before = lone->connects[5];
         lone_run(lone, 10);
         if (lone->connects[5] == before)
             continue;
         lone_up(lone, 5);
-        struct proto_msg echo = {.type = PROTO_HELLO,
-                                 .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello};
-        lone_say(lone, 5, &echo);
+        lone_say(lone, 5,
+                 &(struct proto_msg){.type = PROTO_HELLO,
+                                     .hello = lone_sent(lone, 5, PROTO_HELLO)->msg.hello});
     }
     assert_in_range(lone->connects[5], 9, 11); /* every 2 s */
     assert_int_equal(peers_heard_of(lone), 0);
@@ -287,11 +270,11 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
     struct proto_msg no = {
         .type = PROTO_REFUSE,
         .refuse = {.reason = PROTO_REFUSE_RUN, .yours = "lone", .mine = "other"}};
-    found(lone, 7, false);
+    lone_found(lone, 7);
     lone_up(lone, 7);
     lone_say(lone, 7, &no);
     lone_say(lone, 7, &no);
-    found(lone, 8, true); /* known by its address only */
+    lone_named(lone, 8); /* known by its address only */
     lone_run(lone, 10);
     lone_up(lone, 8);
     lone_say(lone, 8, &no);
@@ -300,7 +283,7 @@ TEST(who_refuses_us_is_left_alone_for_a_while)
                      1);
     assert_int_equal(lone_logged(lone, "10.0.0.8:20008 trains another job"), 1);
     lone_run(lone, 20000);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     assert_int_equal(lone->connects[7], 1);
     assert_int_equal(lone->connects[8], 1);
 }
@@ -327,7 +310,7 @@ TEST(two_jobs_are_told_to_each_other)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     struct proto_msg no = {.type = PROTO_REFUSE, .refuse = {.reason = PROTO_REFUSE_JOB}};
-    found(lone, 7, false);
+    lone_found(lone, 7);
     lone_up(lone, 7);
     lone_say_with(lone, 7, &no, "seed: 2", 7);
     assert_int_equal(lone_logged(lone, "10.0.0.7:20007 trains another job: 'seed: 2' there, "
@@ -414,7 +397,7 @@ TEST(a_restart_replaces_the_former_self)
     assert_int_equal(lone->connects[7], 1);
     lone->incarnation[7] = 4;
     lone_beat(lone, 7, 9, true); /* no session yet: says nothing */
-    found(lone, 7, false);       /* a beacon alone evicts nobody */
+    lone_found(lone, 7);         /* a beacon alone evicts nobody */
     assert_int_equal(peers_heard_of(lone), 1);
     lone_hello(lone, 7, false);
     assert_int_equal(peers_heard_of(lone), 0);
@@ -543,8 +526,7 @@ TEST(the_65th_node_is_too_much)
     assert_non_null(lone_sent(lone, PEERS_MAX + 2, PROTO_REFUSE));
     lone_down(lone, PEERS_MAX + 2);
     assert_int_equal(lone_logged(lone, "the mesh is full"), 1);
-    struct proto_msg bye = {.type = PROTO_BYE};
-    lone_say(lone, 3, &bye);
+    lone_say(lone, 3, &(struct proto_msg){.type = PROTO_BYE});
     lone_meet(lone, PEERS_MAX + 1);
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
 }
@@ -554,7 +536,7 @@ TEST(an_answer_comes_before_the_list_of_peers)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
     lone_meet(lone, 7);
-    found(lone, 8, false);
+    lone_found(lone, 8);
     lone_up(lone, 8);
     struct proto_msg msg = {.type = PROTO_HELLO,
                             .hello = {.run = "lone",
@@ -577,9 +559,9 @@ TEST(peers_tell_one_another_whom_they_know)
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     assert_int_equal(lone_sent(lone, 8, PROTO_PEERS)->msg.peers.count, 1);
-    struct proto_endpoint known[2] = {endpoint(9), endpoint(8)};
-    struct proto_msg msg = {.type = PROTO_PEERS, .peers = {.count = 2, .endpoints = known}};
-    lone_say(lone, 7, &msg);
+    struct proto_endpoint known[2] = {lone_endpoint(9), lone_endpoint(8)};
+    lone_say(lone, 7,
+             &(struct proto_msg){.type = PROTO_PEERS, .peers = {.count = 2, .endpoints = known}});
     lone_run(lone, 20);
     assert_int_equal(lone->connects[9], 1);
     assert_int_equal(lone->connects[8], 1);
@@ -602,8 +584,7 @@ TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
     lone_up(lone, 7);
     msg.hello.answers = lone->asked[7];
     lone_say(lone, 7, &msg);
-    struct proto_msg ask = {.type = PROTO_JOB};
-    lone_say(lone, 7, &ask);
+    lone_say(lone, 7, &(struct proto_msg){.type = PROTO_JOB});
     assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, strlen("run: {name: lone}\n"));
     assert_int_equal(peers_heard_of(lone), 0);
     lone_beat(lone, 7, 99, true);
@@ -614,7 +595,7 @@ TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
 TEST(a_node_without_a_job_asks_the_first_peer)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .wants_job = true);
-    found(lone, 7, false);
+    lone_found(lone, 7);
     lone_up(lone, 7);
     lone_hello(lone, 7, true);
     assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, 0);

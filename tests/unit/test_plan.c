@@ -272,11 +272,10 @@ TEST(done_means_finished_when_all_are_done)
                     &(struct core_state){.round = 9, .hash = 1, .done = true});
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 3, false);
     assert_false(core_finished(lone->core));
-    struct proto_msg beat = {.type = PROTO_HEARTBEAT, .heartbeat = {.round = 9, .done = true}};
-    lone_say(lone, 7, &beat);
+    lone_say(lone, 7,
+             &(struct proto_msg){.type = PROTO_HEARTBEAT, .heartbeat = {.round = 9, .done = true}});
     assert_false(core_finished(lone->core));
-    struct proto_msg bye = {.type = PROTO_BYE};
-    lone_say(lone, 8, &bye);
+    lone_say(lone, 8, &(struct proto_msg){.type = PROTO_BYE});
     assert_true(core_finished(lone->core));
     assert_false(lone->compute);
 }

@@ -63,8 +63,7 @@ give_zeros(struct lone *lone)
                                           .count = (uint32_t)buckets[b].count,
                                           .check = check_of(zeros, 0, buckets[b].count),
                                           .state_hash = b == 0 ? mix64_pair(77, 0) : 77}};
-        struct core_frame frame = {zeros, buckets[b].count * sizeof *zeros, lone};
-        core_on_bulk(lone->core, lone->now, lone_node(lone, 3), &msg, &frame);
+        lone_say_bulk(lone, 3, &msg, zeros, buckets[b].count * sizeof *zeros);
     }
 }
 
@@ -88,8 +87,7 @@ TEST(what_a_dropped_plan_computed_is_not_computed_again)
     OWNED(lone_destroy) struct lone *lone = computed();
     struct core_stats stats;
     core_stats(lone->core, &stats);
-    struct proto_msg msg = {.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}};
-    lone_say(lone, 3, &msg);
+    lone_say(lone, 3, &(struct proto_msg){.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}});
     say_plan(lone, 2);
     assert_int_equal(compute_all(lone, &fresh), 1); /* the last bucket says who speaks of what */
     give_zeros(lone);
@@ -142,8 +140,8 @@ TEST(what_plans_that_are_dropped_again_and_again_have_is_computed_again)
         lone_return(lone);
         core_stats(lone->core, &stats);
         assert_int_equal(stats.members, 2);
-        struct proto_msg msg = {.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}};
-        lone_say(lone, 3, &msg);
+        lone_say(lone, 3,
+                 &(struct proto_msg){.type = PROTO_ABORT, .abort = {.plan_hash = stats.plan}});
     }
 }
 

@@ -7,8 +7,8 @@
 
 #include "nn/files/checkpoint.h"
 #include "nn/files/disk.h"
-#include "node/train/save.h"
 #include "tests/support/rand.h"
+#include "tests/support/saver.h"
 #include "tests/support/test.h"
 
 enum { TENSORS = 5, ALL = (1 << TENSORS) - 1, JOB = 3, NUMERICS = 4, PART = 0x0d, OTHER = 0x12 };
@@ -63,33 +63,6 @@ fill(struct state *state, uint64_t step)
         }
 }
 
-static void
-say(void *ctx, int level, const char *line)
-{
-    (void)ctx;
-    (void)level;
-    (void)line;
-}
-
-static void
-alarm_of(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
-
-static struct save *
-open_save(const struct state *state, uint64_t job)
-{
-    struct save *save;
-    struct why why;
-    struct save_setup setup = {
-        .dir = dir, .job_hash = job, .numerics = NUMERICS, .say = say, .alarm = alarm_of};
-    setup.extent_count = state_extents(state, setup.extent);
-    assert_int_equal(save_new(&save, &setup, &why), 0);
-    return save;
-}
-
 /* Leaves a checkpoint of this step. */
 static void
 write_part(unsigned tensors, uint64_t step, uint64_t job)
@@ -98,7 +71,7 @@ write_part(unsigned tensors, uint64_t step, uint64_t job)
     struct why why;
     open_state(&state, tensors);
     fill(&state, step);
-    OWNED(save_destroy) struct save *save = open_save(&state, job);
+    OWNED(save_destroy) struct save *save = saver_open(dir, &state, job, NUMERICS);
     assert_int_equal(save_last(save, &state, &why), 0);
 }
 
@@ -110,7 +83,7 @@ find(unsigned tensors, uint64_t step, struct why *why)
     struct checkpoint_found found;
     open_state(&state, tensors);
     open_state(&expected, tensors);
-    OWNED(save_destroy) struct save *save = open_save(&state, JOB);
+    OWNED(save_destroy) struct save *save = saver_open(dir, &state, JOB, NUMERICS);
     int rc = save_find(save, &state, &found, why);
     if (!rc) {
         fill(&expected, step);
@@ -179,7 +152,7 @@ TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
     open_state(&state, ALL);
     open_state(&expected, PART);
     fill(&expected, 7);
-    struct save *save = open_save(&state, JOB);
+    struct save *save = saver_open(dir, &state, JOB, NUMERICS);
     assert_int_equal(save_ranges(save, JOB, &state, range), 0);
     write_part(PART, 7, JOB);
     assert_int_equal(save_find(save, &state, &found, &why), -ENOENT);
@@ -251,7 +224,7 @@ TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder,
     struct state_range range[STATE_RANGES_MAX];
     char path[DISK_PATH_MAX];
     open_state(&state, ALL);
-    OWNED(save_destroy) struct save *save = open_save(&state, JOB);
+    OWNED(save_destroy) struct save *save = saver_open(dir, &state, JOB, NUMERICS);
     write_part(0x03, 5, JOB); /* writing one deletes those of other runs: so it comes first */
     write_part(PART, 7, JOB);
     checkpoint_path(path, dir, 7);
@@ -278,7 +251,7 @@ TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
     for (size_t i = 0; i < 2; i++) {
         open_state(&state[i], 2u << i);
         fill(&state[i], 7);
-        OWNED(save_destroy) struct save *save = open_save(&state[i], JOB);
+        OWNED(save_destroy) struct save *save = saver_open(dir, &state[i], JOB, NUMERICS);
         file[i] = save_file(save, state[i].block);
         file[i].step = file[i].round = 7;
         image[i] = malloc(checkpoint_size(&file[i]));

@@ -22,8 +22,8 @@ fetch(struct lone *lone, unsigned id, uint64_t round, uint64_t block, uint16_t c
 static void
 follow(struct lone *lone, unsigned id, uint64_t round, uint16_t count, bool again)
 {
-    struct proto_msg msg = {.type = PROTO_FOLLOW, .follow = {round, 0, count, again, 1}};
-    lone_say(lone, id, &msg);
+    lone_say(lone, id,
+             &(struct proto_msg){.type = PROTO_FOLLOW, .follow = {round, 0, count, again, 1}});
 }
 
 /* Node 5 at round 4 trains alone; nodes 7 and 8 have come, and are at round 0. */
@@ -193,8 +193,7 @@ ahead_with_a_segment(uint64_t holds)
 static void
 ask_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t block, uint16_t count)
 {
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {4, block, count, holds}};
-    lone_say(lone, id, &msg);
+    lone_say(lone, id, &(struct proto_msg){.type = PROTO_FETCH, .fetch = {4, block, count, holds}});
 }
 
 TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
@@ -250,8 +249,8 @@ TEST(each_gets_the_list_of_what_it_asked_for)
 static void
 follow_for(struct lone *lone, unsigned id, uint64_t holds)
 {
-    struct proto_msg msg = {.type = PROTO_FOLLOW, .follow = {4, 0, 100, true, holds}};
-    lone_say(lone, id, &msg);
+    lone_say(lone, id,
+             &(struct proto_msg){.type = PROTO_FOLLOW, .follow = {4, 0, 100, true, holds}});
 }
 
 /* Node 5 alone: the sum is its own, word by word. */

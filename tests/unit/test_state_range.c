@@ -9,9 +9,9 @@
 #include "compress/check.h"
 #include "nn/data.h"
 #include "node/train/ledger.h"
-#include "node/train/save.h"
 #include "node/train/state.h"
 #include "tests/support/rand.h"
+#include "tests/support/saver.h"
 #include "tests/support/test.h"
 
 enum { SHARDS = 4, TENSORS = 7, CUT = 4, ROUNDS = 12, WHOLE = 2, POISON = 0x3fffffff };
@@ -704,33 +704,6 @@ TEST(test_squares_are_added_item_by_item)
     finish(&trio);
 }
 
-static void
-say(void *ctx, int level, const char *line)
-{
-    (void)ctx;
-    (void)level;
-    (void)line;
-}
-
-static void
-alarm_of(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
-
-static struct save *
-open_save(const char *dir, const struct state *state)
-{
-    struct save *save;
-    struct why why;
-    struct save_setup setup = {
-        .dir = dir, .job_hash = 3, .numerics = 4, .say = say, .alarm = alarm_of};
-    setup.extent_count = state_extents(state, setup.extent);
-    assert_int_equal(save_new(&save, &setup, &why), 0);
-    return save;
-}
-
 /* It has what is held and no more, and does not fit another range. */
 TEST(test_a_checkpoint_is_of_a_range)
 {
@@ -744,7 +717,7 @@ TEST(test_a_checkpoint_is_of_a_range)
     begin(&trio, &optim, HALVES);
     one_round(&trio, 0);
     struct state *taker = &trio.next[1];
-    struct save *save = open_save(dir, taker), *other = open_save(dir, &trio.now[0]);
+    struct save *save = saver_open(dir, taker, 3, 4), *other = saver_open(dir, &trio.now[0], 3, 4);
     assert_int_equal(save_last(save, &trio.now[1], &why), 0);
     struct checkpoint file = save_file(save, taker->block);
     for (size_t i = 1; i < file.count; i++) /* it is of this place */

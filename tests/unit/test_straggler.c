@@ -263,11 +263,13 @@ TEST(any_claims_leave_somebody)
 static void
 benches(struct lone *lone, unsigned id, uint64_t with_us, uint64_t without_us, bool line)
 {
-    struct proto_msg msg = {
-        .type = PROTO_BENCH,
-        .bench = {
-            .with_us = with_us, .without_us = without_us, .with = 4, .without = 1, .line = line}};
-    lone_say(lone, id, &msg);
+    lone_say(lone, id,
+             &(struct proto_msg){.type = PROTO_BENCH,
+                                 .bench = {.with_us = with_us,
+                                           .without_us = without_us,
+                                           .with = 4,
+                                           .without = 1,
+                                           .line = line}});
 }
 
 /* The nodes of ids[] beat for `ms` and commit a round with each beat. */
@@ -677,12 +679,13 @@ TEST(who_says_it_was_left_out_is_not_planned_for)
     hears.nodes[1].node = lone_node(lone, 6);
     lone_say_beat(lone, 7, &msg, &hears);
     lone_return(lone);
-    struct proto_msg over = {.type = PROTO_ABORT,
-                             .abort.plan_hash =
-                                 lone_sent(lone, 6, PROTO_REDUCE)
-                                     ? lone_sent(lone, 6, PROTO_REDUCE)->msg.chunk.plan_hash
-                                     : proto_plan_hash(&lone_sent(lone, 6, PROTO_PLAN)->msg.plan)};
-    lone_say(lone, 7, &over);
+    lone_say(
+        lone, 7,
+        &(struct proto_msg){.type = PROTO_ABORT,
+                            .abort.plan_hash =
+                                lone_sent(lone, 6, PROTO_REDUCE)
+                                    ? lone_sent(lone, 6, PROTO_REDUCE)->msg.chunk.plan_hash
+                                    : proto_plan_hash(&lone_sent(lone, 6, PROTO_PLAN)->msg.plan)});
     lone_beat(lone, 6, 0, true);
     lone_run(lone, 50);
     assert_int_equal(lone_sent(lone, 6, PROTO_PLAN)->msg.plan.count, 2);

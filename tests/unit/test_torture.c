@@ -15,6 +15,7 @@
 #include "mesh/net/discover_resolve.h"
 #include "tests/support/alloc.h"
 #include "tests/support/judged.h"
+#include "tests/support/local_name.h"
 #include "tests/support/messages.h"
 #include "tests/support/test.h"
 
@@ -263,19 +264,6 @@ unmake_resolve(void **out)
 TEST(resolve_is_made_whole_or_not_at_all)
 {
     assert_true(torture(make_resolve, unmake_resolve) >= 2);
-}
-
-/* A port of our own, so that other nodes do not mix in. */
-static uint16_t
-free_udp_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t size = sizeof at;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
-    close(fd);
-    return ntohs(at.sin_port);
 }
 
 static int
