@@ -80,10 +80,7 @@ def body(runs):
     for name in programs.keys() - here.keys():
         print(f"without {name}: there is no {programs[name]}")
     codecs = CODECS if args.codecs == "all" else args.codecs.split(",")
-    chosen = list(itertools.product(here.values(), SIZES, range(args.courses + 1), [1, 2], codecs))
-    total = len(chosen)
-    random.Random(args.seed).shuffle(chosen)
-    args.runs = total if args.all else min(args.runs, total)
+    chosen = runs.draw(itertools.product(here.values(), SIZES, range(args.courses + 1), [1, 2], codecs))
     expected = {codec: chaos.reference(os.path.join(runs.folder, codec), job, *codec_options(codec))[0]
                 for codec in {*codecs, *(OF_AUTO if "auto" in codecs else [])} - {"auto"}}
     rows = {(count, codec): [0, 0, set()] for count in SIZES for codec in codecs}
@@ -95,7 +92,7 @@ def body(runs):
         row[2] |= result[1] if result else set()
         if args.verbose and result:
             print(f"run {index}: {chosen[index]}: {', '.join(result[2]) or 'no accident'}", flush=True)
-    print(f"seed {args.seed}, {sum(row[0] for row in rows.values())} of {total} combinations of "
+    print(f"seed {args.seed}, {sum(row[0] for row in rows.values())} of {len(chosen)} combinations of "
           f"{', '.join(here)}; {chaos.load()}")
     chaos.table(["nodes", "codec", "runs", "hangs", "hashes"],
                 [[count, codec, row[0], row[1], len(row[2])] for (count, codec), row in rows.items() if row[0]])
@@ -108,9 +105,7 @@ def body(runs):
 
 
 if __name__ == "__main__":
-    parser = chaos.parser(__doc__, runs=20)
-    parser.add_argument("--all", action="store_true", help="every combination")
+    parser = chaos.parser(__doc__, runs=20, cases="combination")
     parser.add_argument("--courses", type=int, default=20, help="of accidents, besides none")
     parser.add_argument("--codecs", default="none", help="of mesh.compress, with commas between, or all")
-    parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

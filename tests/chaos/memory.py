@@ -135,7 +135,7 @@ train: {epochs: 1, batch: 960, eval_every: 0, optimizer: {sgd: 0.01}}
 """
 
 
-def body(folder, seed, limits):
+def body(folder, args, limits):
     runs, rows = Runs(folder), []
 
     def compare(name, job, limit, plain, *options, least=0):
@@ -161,7 +161,7 @@ def body(folder, seed, limits):
             text = compare("file", big, limit, plain, "--set", f"train.memory_max={limit}")[2]
             if "states in a file" not in text:
                 raise chaos.Failed(f"file: states are not in a file with train.memory_max={limit}")
-        arrays(folder, 192, random.Random(seed))
+        arrays(folder, 192, random.Random(args.seed))
         table = job_file(folder, "table", TABLE)
         plain = compare("table", table, 0, None)
         compare("data", table, 96, plain)
@@ -170,22 +170,23 @@ def body(folder, seed, limits):
         print(f"| {name} | {limit or '-'} | {peak:.1f} | {seconds:.1f} | {options} |")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
+def tool(parser, body):
+    """Run `body(folder, args, can limits be set?)`. Exit status 77: they cannot."""
     parser.add_argument("--folder", default="/var/tmp", help="for files, on a disk, not in memory")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="meshnode-memory-", dir=args.folder)
     limits = limits_can_be_set()
     try:
-        body(os.path.abspath(folder), args.seed, limits)
+        body(os.path.abspath(folder), args, limits)
     except chaos.Failed as failure:
         print(f"FAILED: {failure}")
-        return 1
+        sys.exit(1)
     finally:
         shutil.rmtree(folder)
-    return 0 if limits else 77
+    sys.exit(0 if limits else 77)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seed", type=int, default=1)
+    tool(options, body)

@@ -331,6 +331,13 @@ class Runs:
                 return
             yield index
 
+    def draw(self, cases):
+        """The cases, in an order that the seed draws; --runs of them are done, or --all."""
+        chosen = list(cases)
+        random.Random(self.args.seed).shuffle(chosen)
+        self.args.runs = len(chosen) if self.args.all else min(self.args.runs, len(chosen))
+        return chosen
+
     def random(self, index):
         return random.Random(f"{self.args.seed}/{index}")
 
@@ -360,14 +367,17 @@ class Runs:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def parser(description, runs):
-    """The options all tools have."""
+def parser(description, runs, cases=None):
+    """The options all tools have, and those that draw from `cases`."""
     own = argparse.ArgumentParser(description=description.split("\n")[0],
                                   formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     own.add_argument("--seed", type=int, default=int(time.strftime("%j")), help="the day of the year unless given")
     own.add_argument("--runs", type=int, default=runs)
     own.add_argument("--run", type=int, help="only this one")
     own.add_argument("--seconds", type=float, default=0, help="begin no run later than this; 0: do all")
+    if cases:
+        own.add_argument("--all", action="store_true", help=f"every {cases}")
+        own.add_argument("--verbose", action="store_true")
     own.add_argument("--keep", help="folder for the outputs of all runs, instead of those that fail")
     return own
 

@@ -257,11 +257,7 @@ def body(runs):
         keys = random.Random(args.seed).sample(keys, min(args.scenes, len(keys)))
     scenes, hits, broken = prepare(keys, runs.folder)
     everything = list(cases(scenes, hits, args.actions.split(",")))
-    chosen = everything[:]
-    random.Random(args.seed).shuffle(chosen)
-    if args.point:
-        chosen = [case for case in chosen if re.search(args.point, case[2])]
-    runs.args.runs = len(chosen) if args.all else min(args.runs, len(chosen))
+    chosen = runs.draw(case for case in everything if re.search(args.point or "", case[2]))
     done, missed, failed = [], [], dict.fromkeys(kinds(), 0)
     for index in runs:
         scene, action, point, count = chosen[index]
@@ -324,8 +320,7 @@ def points():
 
 
 if __name__ == "__main__":
-    parser = chaos.parser(__doc__, runs=20)
-    parser.add_argument("--all", action="store_true", help="every case")
+    parser = chaos.parser(__doc__, runs=20, cases="case")
     parser.add_argument("--scenes", type=int, default=3)
     parser.add_argument("--roles", default=",".join(ROLES))
     parser.add_argument("--actions", default=",".join(ACTIONS))
@@ -333,5 +328,4 @@ if __name__ == "__main__":
     parser.add_argument("--point", help="only points that match this regular expression")
     parser.add_argument("--judge", action="store_true", help="fail beyond the pass lines: for a quiet machine")
     parser.add_argument("--worst", type=float, default=10000, help="ms; a longer pause fails in any case")
-    parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

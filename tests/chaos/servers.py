@@ -57,10 +57,7 @@ def one(folder, rng, index, combination, job):
 
 def body(runs):
     args, job = runs.args, f"{chaos.CHAOS}/layers.yaml"
-    chosen = list(itertools.product(SERVERS, SIZES, [*range(args.courses + 1), *MIDDLE]))
-    total = len(chosen)
-    random.Random(args.seed).shuffle(chosen)
-    args.runs = total if args.all else min(args.runs, total)
+    chosen = runs.draw(itertools.product(SERVERS, SIZES, [*range(args.courses + 1), *MIDDLE]))
     expected, _ = chaos.reference(runs.folder, job)
     rows = {servers: [0, 0, set(), 0] for servers in SERVERS}
     for index in runs:
@@ -73,7 +70,7 @@ def body(runs):
         if args.verbose and result:
             print(f"run {index}: {chosen[index]}: {', '.join(result[1]) or 'no accident'}", flush=True)
     hashes = set().union({expected}, *(row[2] for row in rows.values()))
-    print(f"seed {args.seed}, {sum(row[0] for row in rows.values())} of {total} combinations; {chaos.load()}")
+    print(f"seed {args.seed}, {sum(row[0] for row in rows.values())} of {len(chosen)} combinations; {chaos.load()}")
     chaos.table(["servers", "runs", "failed", "hashes", "servers that died in mid-step"],
                 [[servers, row[0], row[1], len(row[2]), row[3]] for servers, row in rows.items()])
     print(f"{len(hashes)} distinct: {' '.join(sorted(h[0] for h in hashes))}")
@@ -81,8 +78,6 @@ def body(runs):
 
 
 if __name__ == "__main__":
-    parser = chaos.parser(__doc__, runs=20)
-    parser.add_argument("--all", action="store_true", help="every combination")
+    parser = chaos.parser(__doc__, runs=20, cases="combination")
     parser.add_argument("--courses", type=int, default=20, help="of accidents, besides none")
-    parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

@@ -65,10 +65,7 @@ def combinations(courses):
 
 def body(runs):
     args = runs.args
-    chosen = [c for c in combinations(args.courses) if re.search(args.only, " ".join(map(str, c)))]
-    total = len(chosen)
-    random.Random(args.seed).shuffle(chosen)
-    args.runs = total if args.all else min(args.runs, total)
+    chosen = runs.draw(c for c in combinations(args.courses) if re.search(args.only, " ".join(map(str, c))))
     jobs, expected = {}, {}
     for model, harmed in {(c[0], c[3] > 0) for c in chosen[:args.runs]}:
         folder = os.path.join(runs.folder, f"{model}-{harmed:d}")
@@ -82,7 +79,7 @@ def body(runs):
         row[grid] = (row[grid][0] + 1, row[grid][1] + (said is None))
         if args.verbose and said is not None:
             print(f"run {index}: {model} {grid} {schedule}: {', '.join(said) or 'no accident'}", flush=True)
-    print(f"seed {args.seed}, {sum(n for row in rows.values() for n, _ in row.values())} of {total} combinations; "
+    print(f"seed {args.seed}, {sum(n for row in rows.values() for n, _ in row.values())} of {len(chosen)} combinations; "
           f"{chaos.load()}")
     chaos.table(["model", "accidents", *stages.GRIDS, "hash"],
                 [[*key, *(f"{n}, {bad} wrong" if n else "" for n, bad in row.values()),
@@ -91,9 +88,7 @@ def body(runs):
 
 
 if __name__ == "__main__":
-    parser = chaos.parser(__doc__, runs=10)
-    parser.add_argument("--all", action="store_true", help="every combination")
+    parser = chaos.parser(__doc__, runs=10, cases="combination")
     parser.add_argument("--courses", type=int, default=0, help="of accidents, besides none")
     parser.add_argument("--only", default="", help="combinations that match, such as 'gpt 2x2 zb 0'")
-    parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)

@@ -12,10 +12,7 @@ of the vectors, its activations and 48 MiB. The table shows the largest resident
 import argparse
 import os
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 
 import memory
 import mesh as chaos
@@ -92,8 +89,8 @@ def train(folder, job, limit, groups):
         return mesh.hashes(NODES), peaks.peak, {name: mesh.nodes[name].text() for name in NODES}
 
 
-def body(folder, width, limits):
-    job = memory.job_file(folder, "wide", WIDE.replace("WIDTH", str(width)))
+def body(folder, args, limits):
+    job = memory.job_file(folder, "wide", WIDE.replace("WIDTH", str(args.width)))
     least = int(number(r"expected at least (\d+) MiB", said(job, "--set", "train.memory_max=16")[0])[1])
     limit = least * 2 // 3
     alone = ["--set", f"train.memory_max={limit}"]
@@ -123,22 +120,7 @@ def body(folder, width, limits):
             raise chaos.Failed(f"{name}: {peaks[name]:.1f} MiB resident")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, default=1024, help="of the layers")
-    parser.add_argument("--folder", default="/var/tmp", help="for files, on a disk, not in memory")
-    args = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="meshnode-memory-", dir=args.folder)
-    limits = memory.limits_can_be_set()
-    try:
-        body(os.path.abspath(folder), args.width, limits)
-    except chaos.Failed as failure:
-        print(f"FAILED: {failure}")
-        return 1
-    finally:
-        shutil.rmtree(folder)
-    return 0 if limits else 77
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--width", type=int, default=1024, help="of the layers")
+    memory.tool(options, body)

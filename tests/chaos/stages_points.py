@@ -102,10 +102,7 @@ def body(runs):
     names = args.grids.split(",")
     if not args.all and len(names) > args.most:
         names = random.Random(args.seed).sample(names, args.most)
-    chosen = cases([Grid(name, args.schedule, runs.folder, job) for name in names])
-    total = len(chosen)
-    random.Random(args.seed).shuffle(chosen)
-    args.runs = total if args.all else min(args.runs, total)
+    chosen = runs.draw(cases([Grid(name, args.schedule, runs.folder, job) for name in names]))
     done, failed = [], {}
     for index in runs:
         grid, victim, piece, action = chosen[index]
@@ -115,7 +112,7 @@ def body(runs):
         done.append(((grid.grid, action), result))
         if args.verbose:
             print(f"run {index}: {grid.grid} {victim} {action} at piece {piece} of {grid.pieces[victim]}: {result}", flush=True)
-    print(f"seed {args.seed}, {len(done)} of {total} cases; {chaos.load()}")
+    print(f"seed {args.seed}, {len(done)} of {len(chosen)} cases; {chaos.load()}")
     rows = []
     for key in sorted(failed):
         times = [result[0] for at, result in done if at == key and result]
@@ -127,13 +124,11 @@ def body(runs):
 
 
 if __name__ == "__main__":
-    parser = chaos.parser(__doc__, runs=20)
-    parser.add_argument("--all", action="store_true", help="every case")
+    parser = chaos.parser(__doc__, runs=20, cases="case")
     parser.add_argument("--grids", default=",".join(GRIDS))
     parser.add_argument("--most", type=int, default=3, help="at most so many grids, drawn")
     parser.add_argument("--schedule", default="zb")
     parser.add_argument("--model", default="cnn")
     parser.add_argument("--judge", action="store_true", help="fail beyond what is promised: for a quiet machine")
     parser.add_argument("--worst", type=float, default=10000, help="ms; a longer wait for the next step fails in any case")
-    parser.add_argument("--verbose", action="store_true")
     chaos.tool(parser.parse_args(), body)
