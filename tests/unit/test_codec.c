@@ -272,6 +272,7 @@ TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
     static int32_t q[2][N];
     struct check_sums sums[2];
     OWNED(exact_destroy) struct exact *exact = coded(CODEC_int8);
+    assert_non_null(exact);
     g[3] = NAN, g[11] = 1e38f, g[12] = 1e-42f;
     for (size_t n = 0; n <= N; n += n < 70 ? 1 : 97) {
         memset(q, 0, sizeof q);
