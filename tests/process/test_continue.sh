@@ -21,15 +21,6 @@ train:
   optimizer: {sgd: {rate: 0.05, momentum: 0.9}}
 EOF
 
-alone() { # NAME OPTION ...
-    local name=$1 group=$GROUP
-    shift
-    GROUP=$group-$name
-    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 "$@"
-    GROUP=$group
-    finished 60 "$name"
-}
-
 proved() { # NAME ...
     local name
     for name; do
@@ -38,21 +29,12 @@ proved() { # NAME ...
     done
 }
 
-says() { # NAME PATTERN
-    grep -Eq -e "$2" "$WORK/$1.log" || fail "$1 does not say '$2': $(cat "$WORK/$1.log")"
-}
-
-weights() { # EXPECTED NAME
-    [ "$(result "$2" params_sha256)" = "$(result "$1" params_sha256)" ] ||
-        fail "$2 has other weights than $1: $(result "$2" params_sha256), $(result "$1" params_sha256)"
-}
-
 echo "more epochs, one after the other, are those of one go"
 alone whole --set train.epochs=5
 alone a
 alone a --resume --set train.epochs=4
-says a '^resumed at step 40$'
-says a '^from step 41 on train.epochs = 4, before 2$'
+must_say a '^resumed at step 40$'
+must_say a '^from step 41 on train.epochs = 4, before 2$'
 alone a --resume --set train.epochs=5
 same_hash whole a
 proved a
@@ -61,14 +43,14 @@ proved a
 echo "more steps, from the middle of an epoch"
 alone b --set train.steps=13
 alone b --resume --set train.epochs=5
-weights whole b
+same_weights whole b
 proved b
 
 echo "another rate and schedule are a job of their own, and the same one without the past"
 alone c
 alone c --resume --set train.epochs=4 --set train.optimizer.sgd.rate=0.01 --set train.schedule=cosine
-says c '^from step 41 on train.optimizer.sgd.rate = 0.01, before 0.05$'
-says c '^from step 41 on train.schedule = cosine, before constant$'
+must_say c '^from step 41 on train.optimizer.sgd.rate = 0.01, before 0.05$'
+must_say c '^from step 41 on train.schedule = cosine, before constant$'
 past='40 train.epochs=2 train.optimizer.sgd.rate=0.05 train.schedule=constant'
 alone fresh --set train.epochs=4 --set train.optimizer.sgd.rate=0.01 --set train.schedule=cosine \
     --set "train.past=$past"
@@ -80,14 +62,14 @@ before=$(result c state_sha256)
 ended=(--set train.epochs=4 --set train.optimizer.sgd.rate=0.01 --set train.schedule=cosine)
 alone c "${ended[@]}" --resume
 [ "$(result c state_sha256)" = "$before" ] || fail "the ended run went on"
-says c '^resumed at step 80, the last one: this run is over$'
+must_say c '^resumed at step 80, the last one: this run is over$'
 WHERE[c]="env MESHNODE_FAIL=done:1:hang"
 MESHNODE=$FAILNODE node c "$WORK/job.yaml" "${ended[@]}" --resume
 node late "$WORK/job.yaml" "${ended[@]}" --set "train.past=$past" --peers 2
 finished 60 late
 kill_node c
 same_hash fresh late
-says late '^caught up: at step 80 of 80: this run is over$'
+must_say late '^caught up: at step 80 of 80: this run is over$'
 
 echo "several nodes, one that has a part of it, and one that has nothing"
 looks() { # NAME
@@ -132,20 +114,15 @@ alone h "${steps[@]}" --set train.steps=10
 alone h "${steps[@]}" --set train.epochs=2 --set train.optimizer.sgd.rate=0.02 --resume
 alone i "${steps[@]}" --set train.epochs=2 --set train.optimizer.sgd.rate=0.02 \
     --set 'train.past=10 train.steps=10 train.optimizer.sgd.rate=0.05'
-weights h i
+same_weights h i
 proved h i
 
-refused() { # WHAT PATTERN OPTION ...: status 2 and one line
-    local what=$1 pattern=$2 status before
-    shift 2
+refused() { # WHAT PATTERN OPTION ...
+    local before
     before=$(cd "$WORK/c" && sha256sum ./*)
-    timeout -k 5 20 "$MESHNODE" "$WORK/job.yaml" --threads 1 --set "mesh.group=$GROUP" $LINK --out "$WORK/c" "$@" \
-        >"$WORK/out" 2>"$WORK/err" </dev/null
-    status=$?
-    [ $status = 2 ] || fail "$what: status $status, expected 2: $(cat "$WORK/err")"
-    [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] || fail "$what: expected one line: $(cat "$WORK/err")"
-    grep -Eq "$pattern" "$WORK/err" || fail "$what: $(cat "$WORK/err")"
-    [ "$(cd "$WORK/c" && sha256sum ./*)" = "$before" ] || fail "$what: the refused run changed the folder"
+    # shellcheck disable=SC2086 # a list of words
+    refuses "$2" "$WORK/job.yaml" --threads 1 --set "mesh.group=$GROUP" $LINK --out "$WORK/c" "${@:3}"
+    [ "$(cd "$WORK/c" && sha256sum ./*)" = "$before" ] || fail "$1: the refused run changed the folder"
     cat "$WORK/err"
 }
 

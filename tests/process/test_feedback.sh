@@ -119,10 +119,7 @@ echo "all were killed within a span, and came back: the same"
 
 # Refused, each in one line that names the remedy.
 refused() { # WORDS OPTION ...
-    local words=$1
-    shift
-    "$MESHNODE" check "$WORK/job.yaml" "$@" >"$WORK/refused" 2>&1 && fail "taken: $*"
-    grep -q "$words" "$WORK/refused" || fail "$* is refused with: $(cat "$WORK/refused")"
+    refuses "$1" check "$WORK/job.yaml" "${@:2}"
 }
 refused "mesh.audit" --set mesh.compress=onebit --set mesh.audit=0.1
 refused "compress_warmup = 1" --set mesh.compress=randk --set mesh.compress_warmup=0

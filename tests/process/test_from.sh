@@ -44,14 +44,8 @@ kill_node b
 echo "other weights: $(grep -h 'another job' "$WORK/a.log")"
 
 refused() { # WHAT PATTERN OPTION ...
-    local what=$1 pattern=$2 status
-    shift 2
-    timeout -k 5 120 "$MESHNODE" "$@" --out "$WORK/none" >"$WORK/out" 2>&1
-    status=$?
-    [ $status = 2 ] || fail "$what: status $status, expected 2"
-    [ "$(wc -l <"$WORK/out")" = 1 ] || fail "$what: more than a line: $(cat "$WORK/out")"
-    grep -Eq "$pattern" "$WORK/out" || fail "$what: $(cat "$WORK/out")"
-    [ ! -e "$WORK/none" ] || fail "$what: left a results folder"
+    refuses "$2" "${@:3}" --out "$WORK/none"
+    [ ! -e "$WORK/none" ] || fail "$1: left a results folder"
 }
 
 sed 's/dense: 48/dense: 40/' "$WORK/job.yaml" >"$WORK/narrow.yaml"

@@ -32,10 +32,6 @@ ended() { # NAME STATUS
     [ $status = "$2" ] || fail "$1 ended with status $status, expected $2"
 }
 
-says() { # NAME PATTERN
-    grep -Eq "$2" "$WORK/$1.log" || fail "$1 does not say '$2'"
-}
-
 all_gone() { # PID ...
     local pid
     for pid; do
@@ -50,10 +46,10 @@ write_job "$WORK/long.yaml" 100000000
 
 local_run whole 3 "$WORK/short.yaml" --set mesh.division=even # nobody watches, however slow it is
 ended whole 0
-says whole '^all 3 nodes have met$'
-says whole '^(step [0-9]+: test loss |\[1\] caught up: at step 40 )' # who was too late for the last step evaluates nothing
+must_say whole '^all 3 nodes have met$'
+must_say whole '^(step [0-9]+: test loss |\[1\] caught up: at step 40 )' # who was too late for the last step evaluates nothing
 [ "$(grep -c ' joined, ' "$WORK/whole.log")" = 0 ] || fail "each node tells of each other"
-says whole '^all 3 nodes hold the same weights: sha256 [0-9a-f]{64}$'
+must_say whole '^all 3 nodes hold the same weights: sha256 [0-9a-f]{64}$'
 same_hash whole/node-1 whole/node-2 whole/node-3
 "$MESHNODE" verify "$WORK/whole" >"$WORK/out" 2>&1 || fail "verify: $(cat "$WORK/out")"
 grep -q "^read: 3 folders, " "$WORK/out" || fail "verify: $(cat "$WORK/out")"
@@ -66,17 +62,17 @@ wait_until 60 "three nodes to train" all_train killed 3
 mapfile -t ids < <(nodes_of killed)
 kill -9 "${ids[1]}"
 ended killed 0
-says killed '^\[2\] killed by signal 9'
-says killed '^killed before the end: node 2$'
-says killed '^the 2 nodes that finished hold the same weights'
+must_say killed '^\[2\] killed by signal 9'
+must_say killed '^killed before the end: node 2$'
+must_say killed '^the 2 nodes that finished hold the same weights'
 
 local_run crashed 2 "$WORK/killed.yaml"
 wait_until 60 "two nodes to train" all_train crashed 2
 mapfile -t ids < <(nodes_of crashed)
 kill -SEGV "${ids[0]}"
 ended crashed 1
-sanitized || says crashed '^\[1\] killed by signal 11' # a sanitizer ends the program by itself
-says crashed '^the one node that finished holds'
+sanitized || must_say crashed '^\[1\] killed by signal 11' # a sanitizer ends the program by itself
+must_say crashed '^the one node that finished holds'
 
 for signal in INT TERM; do
     local_run "stopped-$signal" 3 "$WORK/long.yaml"

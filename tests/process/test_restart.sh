@@ -83,10 +83,6 @@ newest() { # NAME
     echo "${last:-0}"
 }
 
-says() { # NAME PATTERN
-    grep -Eq -e "$2" "$WORK/$1.log" || fail "$1 does not say '$2': $(cat "$WORK/$1.log")"
-}
-
 health() { # NAME: status 0 or 1, one line, and not that it is done
     "$MESHNODE" health "$WORK/$1" >"$WORK/out" 2>&1
     [ $? -le 1 ] && [ "$(wc -l <"$WORK/out")" = 1 ] || fail "health: $(cat "$WORK/out")"
@@ -105,8 +101,8 @@ starts() { # WHAT [PATTERN]: it goes on from the newest checkpoint
     GROUP=t$$-spoilt
     node spoilt "$WORK/often.yaml" --set mesh.gather_ms=0 ${RESUME:-}
     finished 60 spoilt
-    says spoilt "^resumed at step $last\b"
-    [ -z "${2:-}" ] || says spoilt "$2"
+    must_say spoilt "^resumed at step $last\b"
+    [ -z "${2:-}" ] || must_say spoilt "$2"
     ! grep -q 'is replaced' "$WORK/spoilt.log" || fail "$1: the run began anew: $(cat "$WORK/spoilt.log")"
     echo "$1: $(grep -E '^warning' "$WORK/spoilt.log" | head -n 1)"
 }
@@ -148,8 +144,8 @@ for way in "mesh.topology=server --set mesh.sync=async" "mesh.topology=gossip"; 
             esac
             node $name-$lost "$WORK/often.yaml" --set mesh.gather_ms=0 --set $way
             finished 60 $name-$lost
-            says $name-$lost "^resumed at step $(newest $name)\b"
-            says $name-$lost "^warning: .*/journal is empty or missing: the steps before this checkpoint cannot be replayed$"
+            must_say $name-$lost "^resumed at step $(newest $name)\b"
+            must_say $name-$lost "^warning: .*/journal is empty or missing: the steps before this checkpoint cannot be replayed$"
         done
         printf '\377' | dd of="$WORK/$name/journal" bs=1 seek=52 conv=notrunc status=none
         timeout -k 5 60 "$MESHNODE" "$WORK/often.yaml" --out "$WORK/$name" --set "mesh.group=$GROUP" $LINK --set $way \

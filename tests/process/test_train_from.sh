@@ -26,29 +26,11 @@ train:
   eval_every: 2
 END
 
-alone() { # NAME OPTION ...
-    local name=$1 group=$GROUP
-    shift
-    GROUP=$group-$name
-    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 "$@"
-    GROUP=$group
-    finished 60 "$name"
-}
-
-weights() { # EXPECTED NAME ...
-    local expected=$1 name
-    shift
-    for name; do
-        [ "$(result "$name" params_sha256)" = "$(result "$expected" params_sha256)" ] ||
-            fail "$name has other weights than $expected"
-    done
-}
-
 alone whole
 alone a --set train.steps=33 # in the middle of an epoch
 from=$WORK/a/checkpoint-33
 alone b --set "train.from=$from"
-weights whole b
+same_weights whole b
 grep -q "the job starts from $from, after step 33, state [0-9a-f]\{16\}$" "$WORK/b.log" || fail "b does not say where it starts"
 [ "$(value "$WORK/b/metrics.jsonl" step)" = 34 ] || fail "b begins with step $(value "$WORK/b/metrics.jsonl" step)"
 "$MESHNODE" verify "$WORK/b" >"$WORK/out" && grep -q "^proved: .*; 72 of 72 steps, from step 34 on, 1 whole epoch" "$WORK/out" ||
@@ -63,7 +45,7 @@ killed_at_checkpoint d --peers 2 --set "train.from=$WORK/copy/checkpoint-33" --s
 dead d
 node d "$WORK/job.yaml" --set "train.from=$from"
 finished 60 c d
-weights whole c d
+same_weights whole c d
 node e "$WORK/job.yaml" --peers 2 --set "train.from=$from"
 node f "" # is handed the job
 finished 60 e f
@@ -76,9 +58,6 @@ back=$WORK/g/checkpoint-50
 alone h --set "train.from=$back"
 node i "$WORK/job.yaml" --peers 2 --set "train.from=$back"
 node j "$WORK/job.yaml" --peers 2 --set "train.from=$back" --set train.batch=192 # another job
-says() { # NAME PATTERN
-    grep -q "$2" "$WORK/$1.log"
-}
 wait_until 20 "i to refuse j" says i "trains another job: train.batch is 192 there, 96 here"
 kill_node j
 node k "$WORK/job.yaml" --peers 2 --set "train.from=$back" --set mesh.division=even
@@ -97,15 +76,8 @@ alone m --set "train.from=$from"
 same_hash b m
 
 refused() { # PATTERN OPTION ...
-    local pattern=$1 status command
-    shift
-    for command in "" check; do
-        # shellcheck disable=SC2086 # a list of words
-        timeout -k 5 60 "$MESHNODE" $command "$WORK/job.yaml" "$@" --out "$WORK/none" >"$WORK/out" 2>&1 </dev/null
-        status=$?
-        [ $status = 2 ] && [ "$(wc -l <"$WORK/out")" = 1 ] && grep -Eq "$pattern" "$WORK/out" ||
-            fail "status $status, expected '$pattern': $(cat "$WORK/out")"
-    done
+    refuses "$1" "$WORK/job.yaml" "${@:2}" --out "$WORK/none"
+    refuses "$1" check "$WORK/job.yaml" "${@:2}" --out "$WORK/none"
 }
 refused "job.yaml: train.from: $from: train.optimizer is adam there, sgd here; model.from takes the weights alone" \
     --set "train.from=$from" --set train.optimizer=sgd

@@ -10,13 +10,7 @@ run() { # WHAT COMMAND ...: its output goes to $WORK/out
 }
 
 refused() { # WHAT PATTERN COMMAND ...
-    local what=$1 pattern=$2 status
-    shift 2
-    timeout -k 5 120 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err"
-    status=$?
-    [ $status = 2 ] || fail "$what: status $status, expected 2"
-    [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] || fail "$what: expected one line: $(cat "$WORK/err")"
-    grep -Eq "$pattern" "$WORK/err" || fail "$what: $(cat "$WORK/err")"
+    refuses "$2" "${@:3}"
 }
 
 # --- images ---

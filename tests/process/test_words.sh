@@ -4,9 +4,6 @@
 # internal.
 . "$(dirname "$0")/../support/process.sh"
 
-says() { # NAME PATTERN
-    grep -qE "$2" "$WORK/$1.log"
-}
 write_job "$WORK/job.yaml" 100000
 write_job "$WORK/other.yaml" 100000
 sed -i 's/seed: 7/seed: 8/' "$WORK/other.yaml"

@@ -238,6 +238,42 @@ same_hash() { # NAME ...
     done
 }
 
+says() { # NAME PATTERN
+    grep -Eq -e "$2" "$WORK/$1.log"
+}
+
+must_say() { # NAME PATTERN
+    says "$@" || fail "$1 does not say '$2': $(cat "$WORK/$1.log")"
+}
+
+# The program ends with status 2, and with one line on stderr, which is in $WORK/err.
+refuses() { # PATTERN ARGUMENT ...
+    local pattern=$1 status
+    shift
+    timeout -k 5 120 "$MESHNODE" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+    status=$?
+    [ $status = 2 ] && [ "$(wc -l <"$WORK/err")" = 1 ] && [ ! -s "$WORK/out" ] && grep -Eq -e "$pattern" "$WORK/err" ||
+        fail "$*: status $status, expected '$pattern': $(cat "$WORK/out" "$WORK/err")"
+}
+
+same_weights() { # NAME ...
+    local name
+    for name; do
+        [ "$(result "$name" params_sha256)" = "$(result "$1" params_sha256)" ] ||
+            fail "$name has other weights than $1: $(result "$name" params_sha256), $(result "$1" params_sha256)"
+    done
+}
+
+# One node in a group of its own, to the end.
+alone() { # NAME OPTION ...
+    local name=$1 group=$GROUP
+    shift
+    GROUP=$group-$name
+    node "$name" "$WORK/job.yaml" --set mesh.gather_ms=0 "$@"
+    GROUP=$group
+    finished 60 "$name"
+}
+
 # What the others must come out at: one node, by itself.
 reference() { # JOB [OPTION ...]; PATIENCE=120 seconds
     local job=$1 group=$GROUP
