@@ -438,6 +438,13 @@ in_the_way(const struct core *core, const struct cost_view *view)
     return who;
 }
 
+/* Is this the first round since sums became short, or no longer, or has it just ended? */
+static bool
+sums_change(const struct straggler *s, const struct core *core)
+{
+    return s->changed_at > 0 && core->round + 1 - s->changed_at <= 1;
+}
+
 /* A round took `us`, or still runs after so long. In the first rounds of a plan only what is far too long counts. Then
  * it must be a moment's decision no more, or one by what was measured. */
 static enum straggler_verdict
@@ -446,7 +453,7 @@ decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
     bool first = s->rounds < STRAGGLER_ROUNDS;
     struct cost_view view;
     enum straggler_verdict apart = part(s, core, us);
-    if (apart != STRAGGLER_GO_ON)
+    if (apart != STRAGGLER_GO_ON || sums_change(s, core))
         return apart;
     if (first && shortest_so_far_us(s) < us) /* that this one is long says nothing */
         us = shortest_so_far_us(s);
@@ -534,7 +541,8 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
     s->full = core->first_bucket == 0;
     if (!full)
         return plan_leads(core) && core->alone && !s->parted ? part(s, core, 0) : STRAGGLER_GO_ON;
-    round_note(s, us);
+    if (!sums_change(s, core))
+        round_note(s, us);
     return plan_leads(core) ? lead(s, core, us) : STRAGGLER_GO_ON;
 }
 
@@ -579,6 +587,7 @@ straggler_changes(struct straggler *s, const struct core *core)
     memset(s->times, 0, sizeof s->times);
     s->before_us = s->rest_us = 0;
     forget_rounds(s);
+    s->changed_at = core->round + 1;
     s->distrust_at.us = 0;
     for (int i = 0; i < core->peers.high; i++)
         s->of[i].told_at.us = 0;

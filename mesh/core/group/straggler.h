@@ -19,6 +19,9 @@
  * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan each must take COST_FAR times as long, or half of
  * that if the round is over, and measured, or the prediction for all explains the time: then the round is aborted.
  *
+ * The first round with a codec does not count: its unit has yet to settle, so sums are long, and it makes room for what
+ * the codec keeps.
+ *
  * A prediction is no proof: where CPU time is rationed, a node that computes more is stopped more often. So the
  * leader counts rounds for STRAGGLER_JUDGE_US before and after. If rounds did not become shorter by the same margin, it
  * calls the members back, and for STRAGGLER_FORGIVE_US only what was measured counts. Both times are remembered for
@@ -102,9 +105,10 @@ struct straggler {
         slowest; /* of the lines of all who are here, by what is known best; 0: nothing */
     uint64_t came, came_plain; /* bytes of the chunks of this round, and before they were packed */
     uint64_t starved_us,
-        busy_us;     /* in this plan: this node waited for a processor; lines were busy */
-    uint32_t packed; /* the share of the last round, in 4096ths; 0: unknown */
-    bool parted;     /* core->alone was acted upon */
+        busy_us;         /* in this plan: this node waited for a processor; lines were busy */
+    uint32_t packed;     /* the share of the last round, in 4096ths; 0: unknown */
+    bool parted;         /* core->alone was acted upon */
+    uint64_t changed_at; /* the first round with other sums (straggler_changes), and 1; 0: none */
     uint64_t round_us[STRAGGLER_RECENT]; /* full rounds of the plan */
     unsigned rounds;
     uint64_t window_us; /* time of the full rounds since the last average */
