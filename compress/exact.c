@@ -565,10 +565,7 @@ too_coarse(const struct exact *exact, double squares, double outside, double kep
 uint64_t
 exact_squares(const struct exact *exact, const int32_t *sum, size_t block)
 {
-    uint64_t squares = 0;
-    for (size_t i = exact->first[block]; i < exact->first[block + 1]; i++)
-        squares += (uint64_t)((int64_t)sum[i] * sum[i]);
-    return squares;
+    return SIMD_PICK(exact_squares)(sum + exact->first[block], elements(exact, block, block + 1));
 }
 
 static void

@@ -47,5 +47,7 @@ SIMD_DECLARE(void, exact_read, (float *g, const int32_t *sum, size_t n, float sc
  * largest one. */
 SIMD_DECLARE(uint32_t, exact_take,
              (float *g, const int32_t *sum, size_t n, float scale, struct check_sums *sums));
+/* The sum of their squares. */
+SIMD_DECLARE(uint64_t, exact_squares, (const int32_t *sum, size_t n));
 
 #endif

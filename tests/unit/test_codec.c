@@ -286,6 +286,7 @@ TEST_OF_VARIANTS(every_instruction_set_gives_the_same)
         SIMD_PICK(exact_rounded)(q[1], g, n, 1024, 127.5f, 13, &sums[1]);
         assert_memory_equal(&sums[0], &sums[1], sizeof *sums);
         assert_memory_equal(q[0], q[1], sizeof q[0]);
+        assert_true(exact_squares_base(q[0], n) == SIMD_PICK(exact_squares)(q[1], n));
     }
 }
 
