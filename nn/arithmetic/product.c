@@ -101,7 +101,7 @@ product_pack(const struct gemm_view *b, size_t n, size_t k, float *packed)
 }
 
 /* B must lie in rows, and be deep: the elements of C are turned instead of those of B being packed. */
-bool
+static bool
 product_turns(const struct product *p)
 {
     const struct gemm_view *b = &p->b;

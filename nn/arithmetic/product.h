@@ -106,8 +106,6 @@ bool product_init(void);
 bool product_slow(void);
 /* Does `run` compute the same as product_run_base, on tiles of every shape? */
 bool product_check(void (*run)(const struct product *p, float *scratch));
-/* Whether product_run turns it round. */
-bool product_turns(const struct product *p);
 
 /* One variant per instruction set; product.c chooses. */
 SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));

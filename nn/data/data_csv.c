@@ -42,7 +42,8 @@ known_classes(const struct csv *csv)
     return csv->spec->like ? csv->spec->like->class_count : 0;
 }
 
-int
+/* Refuses cell `i` of the row that was read last. */
+static int
 csv_refuse_cell(struct csv *csv, size_t i, const char *expected)
 {
     csv->in.column = i + 1;

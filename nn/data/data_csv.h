@@ -90,8 +90,6 @@ int csv_treat_gaps(struct csv *csv);
 int csv_fill_gaps(struct csv *csv, struct data_set *set);
 /* Scales the columns of numbers, and remarks those for which float is too coarse. */
 int csv_standardise(struct csv *csv, struct data_set *set);
-/* Refuses cell `i` of the row that was read last. */
-int csv_refuse_cell(struct csv *csv, size_t i, const char *expected);
 /* A number, or what would be one with a decimal point. */
 bool csv_is_number(struct csv_text s);
 /* "column 3 (age)" */

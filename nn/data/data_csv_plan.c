@@ -155,7 +155,8 @@ derive(struct csv *csv)
 
 /* --- a table like that of the model --- */
 
-int
+/* -ENOMEM after no memory; then data_table_fini may follow, too. */
+static int
 data_table_copy(struct data_table *out, const struct data_table *from)
 {
     *out = (struct data_table){.fills = from->fills};

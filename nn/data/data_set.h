@@ -163,9 +163,6 @@ int data_cifar_read(struct data_file *file, size_t labels, size_t classes, struc
  * dimension. */
 struct nn_shape data_shape_of(size_t dims, const size_t *dim);
 
-/* -ENOMEM after no memory; then data_table_fini may follow, too. */
-int data_table_copy(struct data_table *out, const struct data_table *from);
-
 /* One file of a table; text[size] is a NUL that does not count. */
 struct data_csv_file {
     const char *name; /* for messages */

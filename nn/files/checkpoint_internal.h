@@ -63,9 +63,6 @@ size_t checkpoint_page_of(size_t size, size_t i, size_t *offset);
 void checkpoint_key(const uint8_t head[HEAD], uint8_t key[crypto_shorthash_KEYBYTES]);
 uint64_t checkpoint_check_keyed(uint8_t key[crypto_shorthash_KEYBYTES], uint64_t page,
                                 const uint8_t *data, size_t payload);
-/* Copy between the payloads, joined, and a block of memory: to `image`, or from `from` if that is NULL. */
-void checkpoint_body_copy(uint8_t *image, const uint8_t *from, uint8_t *data, size_t at,
-                          size_t size);
 /* The number in the head that stands for the parts; 0 without any. */
 uint64_t checkpoint_layout(const struct checkpoint *checkpoint);
 /* Bytes of what is wanted that a file with these sections has not. */
@@ -73,7 +70,5 @@ uint64_t checkpoint_missing(const struct checkpoint *has, const struct checkpoin
 /* The section of a file that has all of a wanted one, behind *skip bytes; has->count: there is none. */
 size_t checkpoint_find_part(const struct checkpoint *has, const struct checkpoint_section *section,
                             size_t *skip);
-/* BLAKE2b-256 of all payload before the digest. */
-void checkpoint_digest(const uint8_t *image, size_t size, uint8_t digest[DIGEST]);
 
 #endif

@@ -99,7 +99,8 @@ checkpoint_check(const uint8_t head[HEAD], uint64_t page, const uint8_t *data, s
     return checkpoint_check_keyed(key, page, data, payload);
 }
 
-void
+/* Copy between the payloads, joined, and a block of memory: to `image`, or from `from` if that is NULL. */
+static void
 checkpoint_body_copy(uint8_t *image, const uint8_t *from, uint8_t *data, size_t at, size_t size)
 {
     while (size) {
@@ -150,7 +151,8 @@ checkpoint_fill(const struct checkpoint *checkpoint, uint8_t *image)
     }
 }
 
-void
+/* BLAKE2b-256 of all payload before the digest. */
+static void
 checkpoint_digest(const uint8_t *image, size_t size, uint8_t digest[DIGEST])
 {
     crypto_generichash_state hash;

@@ -136,6 +136,25 @@ disk_drop(struct disk_file *file)
     unlink(file->temp);
 }
 
+/* What was renamed to `path` has that name after a power cut, too. */
+static int
+disk_sync_name(const char *path, struct why *why)
+{
+    char dir[DISK_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    if (!slash)
+        strcpy(dir, ".");
+    else
+        snprintf(dir, sizeof dir, "%.*s", length ? (int)length : 1, path);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed(dir, "cannot open", why);
+    int rc = fail_hit(FAIL_DIR_SYNC, NULL, 0) || fsync(fd) ? failed(dir, "cannot sync", why) : 0;
+    close(fd);
+    return rc;
+}
+
 int
 disk_end(struct disk_file *file, struct why *why)
 {
@@ -160,24 +179,6 @@ write_pieces(struct disk_file *file, const struct disk_piece *piece, size_t coun
     rc = rc ? rc : disk_sync(file, why);
     if (!rc && (fail_hit(FAIL_FILE_VERIFY, NULL, 0) || compare(file->fd, piece, count)))
         rc = failed(file->path, "reading back what was written", why);
-    return rc;
-}
-
-int
-disk_sync_name(const char *path, struct why *why)
-{
-    char dir[DISK_PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (!slash)
-        strcpy(dir, ".");
-    else
-        snprintf(dir, sizeof dir, "%.*s", length ? (int)length : 1, path);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return failed(dir, "cannot open", why);
-    int rc = fail_hit(FAIL_DIR_SYNC, NULL, 0) || fsync(fd) ? failed(dir, "cannot sync", why) : 0;
-    close(fd);
     return rc;
 }
 

@@ -42,8 +42,6 @@ int disk_replace(struct disk_file *file, const void *data, size_t size, struct w
 int disk_sync(struct disk_file *file, struct why *why);
 int disk_end(struct disk_file *file, struct why *why);
 void disk_drop(struct disk_file *file);
-/* What was renamed to `path` has that name after a power cut, too. Returns 0 or -errno with `why`. */
-int disk_sync_name(const char *path, struct why *why);
 /* A file without a name in `dir` or, as long as that is not there, in what it is to be in. Its descriptor, which the
  * caller owns, or
  * -errno. */

@@ -184,6 +184,13 @@ job_codec(const struct config *config, struct codec *codec)
     return true;
 }
 
+/* Is the codec chosen in the warm-up? */
+static bool
+job_chooses(const struct config *config)
+{
+    return config->mesh.compress == CODEC_auto;
+}
+
 int
 job_code(struct job *job, const struct config *config, struct why *why)
 {
@@ -201,12 +208,6 @@ job_code(struct job *job, const struct config *config, struct why *why)
                          "not smaller than half of any weight of the model",
                          config->file, codec.name, codec.rank);
     return 0;
-}
-
-bool
-job_chooses(const struct config *config)
-{
-    return config->mesh.compress == CODEC_auto;
 }
 
 static int

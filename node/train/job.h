@@ -48,8 +48,6 @@ int job_open_bytes(struct job *job, const struct config *config, struct why *why
 
 /* Sets that of mesh.compress, with what is set of it. False: there is none. Of auto it means nothing. */
 bool job_codec(const struct config *config, struct codec *codec);
-/* Is the codec chosen in the warm-up? */
-bool job_chooses(const struct config *config);
 /* Makes the grids of mesh.compress anew (none with gossip, which sends no gradients), after a change of it. Returns 0,
  * or a negative errno with `why`: -EINVAL if the model is too small for it. */
 int job_code(struct job *job, const struct config *config, struct why *why);

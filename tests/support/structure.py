@@ -7,13 +7,13 @@ the name of the offender, in each house (mesh/core, mesh/net, nn, node):
     group asks, has half a one). A function that is only named (in a table, a macro) counts as called. Inline functions
     count as all others; those of the headers for all (SHARED) count for whoever calls them;
   - a function longer than LONGEST lines;
+  - a function that no other file uses and that is not static (where there are objects: what is built);
 and in mesh/core:
   - a write to a record of another folder, also through a pointer in it (core->push->x = 1), and a pointer to struct core
     that is not const, but in CONDUCTORS;
   - a function name, static ones too, that more than NAMES product files define: name it after its file or what it does;
   - a file that asserts nothing;
-  - a function that no other file uses and that is not static; a symbol that reads a clock, opens a socket, starts a
-    thread, or allocates after the start (these two by the objects).
+  - a symbol that reads a clock, opens a socket, starts a thread, or allocates after the start (by the objects).
 
 And it refuses when the sum rises. The sum counts, with weights in the code of `main`:
   calls      pairs of files of mesh/core of which one names a function of the other
@@ -70,7 +70,7 @@ class Source:
         self.folder = os.path.basename(os.path.dirname(path))
         self.text = without_comments(open(path).read())
         self.functions = list(DEFINITION.finditer(self.text))
-        self.static = {m['name'] for m in self.functions if 'static' in m['type'] and path.endswith('.c')}
+        self.static = {m['name'] for m in self.functions if re.search('static|INLINE', m['type']) and path.endswith('.c')}
 
     def storey(self):
         return HOUSES[self.house][self.folder]
@@ -238,22 +238,21 @@ def check_objects(objects):
                     refuse(f'mesh/core/{name}.c allocates: {symbol}')
             elif not symbol.startswith(('__asan', '__ubsan', '__tsan', '__sanitizer')):
                 refuse(f'mesh/core/{name}.c is not pure: it uses {symbol}')
-    check_static(defined)
 
 
-def check_static(defined):
+def check_static(houses):
     """What no other file names needs no name for them."""
-    words = {path: collections.Counter(re.findall(r'\w+', open(path).read()))
-             for folder in ('mesh', 'node', 'tests') for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True)}
-    path_of = {os.path.basename(path)[:-2]: path for path in words if path.startswith('mesh/core/') and path.endswith('.c')}
-    for symbol, name in sorted(defined.items()):
-        if symbol.startswith('__'):  # of a sanitizer
-            continue
-        own = path_of.get(name)
-        in_sources = any(words[path][symbol] for path in words if path.endswith('.c') and path != own)
-        in_headers = sum(words[path][symbol] for path in words if path.endswith('.h'))
-        if own in words and not in_sources and in_headers < 2:  # one is its declaration
-            refuse(f'{own}: nobody else uses {symbol}: static')
+    in_sources, in_headers = collections.Counter(), collections.Counter()
+    for folder in PRODUCT + ('tests',):
+        for path in glob.glob(f'{folder}/**/*.[ch]', recursive=True):
+            words = re.findall(r'\w+', open(path).read())
+            in_sources.update(set(words) if path.endswith('.c') else ())
+            in_headers.update(words if path.endswith('.h') else ())
+    for s in sum((sources for sources, calls in houses.values()), []):
+        for m in s.functions:
+            name = m['name']
+            if s.path.endswith('.c') and name not in s.static | GENERATED and in_sources[name] < 2 and in_headers[name] < 2:
+                refuse(f'{s.path}: nobody else uses {name}: static')  # one is its declaration
 
 
 def check_sum(total, write):
@@ -312,6 +311,7 @@ def main():
     }
     if objects:
         check_objects(objects)
+        check_static(houses)
     total = sum(parts.values())
     say_lines(houses)
     print(f'mesh/core: the sum is {total}: ' + ', '.join(f'{name} {n}' for name, n in parts.items()))
