@@ -16,6 +16,7 @@ struct mending {
     bool *good; /* [pages] */
     size_t pages, bad, first_bad, next;
     uint64_t started_ms, gathered_ms, gained_ms; /* gathered 0: not yet */
+    bool behind; /* a node was as far or further when nobody had the last page that was asked for */
 };
 
 /* Ask for the next page that is not whole. */
@@ -94,8 +95,10 @@ collect(struct mending *m)
             take_page(m, &task);
         mesh_stats(m->run->mesh, &stats);
         *m->met = *m->met || stats.core.peers > 0;
-        if (task.size == 0 && ahead(m, &stats))
+        bool behind = task.size == 0 && ahead(m, &stats);
+        if (behind && m->behind) /* not the first time: who came just then is asked, too */
             return REPAIR_AHEAD;
+        m->behind = behind;
         if (hopeless(m, &stats))
             return REPAIR_FAILED;
         m->next++;
