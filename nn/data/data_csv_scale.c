@@ -54,9 +54,9 @@ csv_standardise(struct csv *csv, struct data_set *set)
     for (size_t i = 0; i < csv->features; i++)
         set->column[i].scale = 1;
     for (size_t f = 0; f < csv->columns; f++) {
-        struct data_column *column = &set->column[csv->feature[f]];
         if (csv_kind(csv, f) != DATA_NUMBERS)
             continue;
+        struct data_column *column = &set->column[csv->feature[f]];
         *column = column_of(&set->part[DATA_TRAIN], csv->features, csv->feature[f]);
         remark_coarse(csv, f, column->scale);
         for (int p = 0; p < DATA_PARTS; p++)

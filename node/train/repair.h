@@ -3,8 +3,8 @@
  * All nodes that hold the same of the model have the same file; a page of another one does not fit (nn/files.h). Before
  * this node tells the mesh its first state, it asks for page after page and checks each, and at the end the hash of the
  * whole. Then the result replaces the damaged file. So four copies with damage in different places restore one another.
- * The newest damaged checkpoint comes first. If nobody has the missing pages, the state is taken at once from a node
- * that has it or a later one, before that node's run ends; if there is none, the pages are asked for again for
+ * The newest damaged checkpoint comes first. If nobody has the missing pages, twice in turn, the state is taken from a
+ * node that has it or a later one, before that node's run ends; if there is none, the pages are asked for again for
  * REPAIR_PATIENCE_MS, then the checkpoint before is tried. */
 #ifndef NODE_REPAIR_H
 #define NODE_REPAIR_H

@@ -585,8 +585,9 @@ holding_gone(struct holding *holding, const struct core *core, int i)
 void
 holding_came(struct holding *holding, const struct core *core, int i)
 {
+    const uint64_t host = host_of(core, i);
     unsigned k = 0;
-    while (k < holding->gone_count && holding->gone[k] != host_of(core, i))
+    while (k < holding->gone_count && holding->gone[k] != host)
         k++;
     if (k < holding->gone_count)
         holding->gone[k] = holding->gone[--holding->gone_count];
