@@ -312,12 +312,25 @@ count_outside(const float *g, size_t n, float scale, float limit, int32_t *over,
     *bad += not_finite;
 }
 
+bool
+exact_plain(const struct exact *exact)
+{
+    const struct codec *codec = exact->codec;
+    return !codec || (codec->rounding == CODEC_DRAWN && codec->bits > 0);
+}
+
 void
-exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit)
+exact_scales(const struct exact *exact, const int16_t *exponent, float *scale)
 {
     for (size_t b = 0; b < exact->blocks; b++)
-        scale[b] = scale_of(exact->bits - exact_clamp(exponent[b]));
-    *limit = float_below(scale_of(exact->bits));
+        scale[b] = scale_of(grid_of(exact, b, exponent[b]));
+}
+
+float
+exact_limit(const struct exact *exact, size_t block, bool *drawn)
+{
+    *drawn = exact->coded[block];
+    return float_below(scale_of(shard_bits(exact, block)));
 }
 
 static uint32_t

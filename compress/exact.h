@@ -96,7 +96,7 @@ void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, s
 const struct lowrank *exact_matrix(const struct exact *exact, size_t tensor);
 /* Is there such a tensor? And how long is the longest product? */
 size_t exact_product_most(const struct exact *exact);
-/* Is any? Then exact_scales is of no use. */
+/* Is any? */
 bool exact_is_coded(const struct exact *exact);
 
 /* Sets exponent[blocks] = EXACT_EXPONENT_FIRST. */
@@ -121,9 +121,13 @@ void exact_add_kept(const struct exact *exact, const int16_t *exponent, size_t f
                     size_t n, uint32_t key, int32_t *own, int32_t *over, int32_t *bad,
                     uint64_t *check);
 
-/* The rule of exact_add for one shard as plain numbers: scale[blocks] = 2^(bits - exponent), and the largest
- * |g * scale| that is not saturated. */
-void exact_scales(const struct exact *exact, const int16_t *exponent, float *scale, float *limit);
+/* The rule of exact_add for one shard as plain numbers, where such exist (exact_plain): not with a codec that has a
+ * memory, rounds floats first, or saturates many elements. scale[blocks]; and of a block the largest |g * scale| that
+ * is not saturated, and whether it is rounded by chance: element i up by the chance that MIX24_DEFINE (proto/mix.h)
+ * draws from (key + i) * MIX24_STEP, of 2^24. Else it is rounded to nearest, and the limit is an integer. */
+bool exact_plain(const struct exact *exact);
+void exact_scales(const struct exact *exact, const int16_t *exponent, float *scale);
+float exact_limit(const struct exact *exact, size_t block, bool *drawn);
 /* g[n] = float value of elements [first, first+n) of sum[total]. */
 void exact_read(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                 size_t first, float *g, size_t n);

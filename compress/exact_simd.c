@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "proto/float_bits.h"
+#include "proto/mix.h"
 #include "proto/simd.h"
 
 enum rounding { NEAREST, ROUNDED, DRAWN };
@@ -23,19 +24,7 @@ drop_bits(float x, int dropped)
     return float_of(bits & ~0u << dropped);
 }
 
-#define RANDOM_STEP 0x9e3779b1u
-
-/* 24 bits of a number, times RANDOM_STEP: a hash in which each bit of the number changes half of the output. */
-static inline uint32_t
-random_bits(uint32_t x)
-{
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    x *= 0x846ca68bu;
-    x ^= x >> 16;
-    return x >> 8;
-}
+MIX24_DEFINE(random_bits, uint32_t)
 
 /* What a loop by rows of CHECK_LANES elements gathers: see check_lanes in check.h. The last row is filled up with
  * zeros, in memory of its own. */
@@ -85,7 +74,7 @@ raised(float x, uint32_t chance)
 #endif
 }
 
-/* `with`: bits to drop, or the key of the first element times RANDOM_STEP. */
+/* `with`: bits to drop, or the key of the first element times MIX24_STEP. */
 static inline __attribute__((always_inline)) void
 quantise_row(int32_t *restrict own, const float *restrict g, float scale, float limit,
              enum rounding rounding, uint32_t with, struct lanes *lanes)
@@ -97,7 +86,7 @@ quantise_row(int32_t *restrict own, const float *restrict g, float scale, float 
         x = x > -limit ? x : -limit;
         if (rounding == ROUNDED)
             x = drop_bits(x, (int)with);
-        x = rounding == DRAWN ? floorf(raised(x, random_bits(with + (uint32_t)k * RANDOM_STEP)))
+        x = rounding == DRAWN ? floorf(raised(x, random_bits(with + (uint32_t)k * MIX24_STEP)))
                               : rintf(x);
         uint32_t q = (uint32_t)(int32_t)x;
         own[k] = (int32_t)((uint32_t)own[k] + q);
@@ -110,7 +99,7 @@ add_rounded(int32_t *restrict own, const float *restrict g, size_t n, float scal
             enum rounding rounding, uint32_t with, struct check_sums *sums)
 {
     struct lanes lanes = {0};
-    uint32_t step = rounding == DRAWN ? CHECK_LANES * RANDOM_STEP : 0;
+    uint32_t step = rounding == DRAWN ? CHECK_LANES * MIX24_STEP : 0;
     size_t i = 0;
     for (; i + CHECK_LANES <= n; i += CHECK_LANES, with += step)
         quantise_row(own + i, g + i, scale, limit, rounding, with, &lanes);
@@ -144,7 +133,7 @@ uint32_t
 SIMD_NAME(exact_drawn)(int32_t *restrict own, const float *restrict g, size_t n, float scale,
                        float limit, uint32_t key, struct check_sums *sums)
 {
-    return add_rounded(own, g, n, scale, limit, DRAWN, key * RANDOM_STEP, sums);
+    return add_rounded(own, g, n, scale, limit, DRAWN, key * MIX24_STEP, sums);
 }
 
 static inline __attribute__((always_inline)) void
@@ -238,7 +227,7 @@ SIMD_NAME(exact_few)(uint16_t *restrict at, const float *restrict a, size_t n, f
     uint8_t hit[EXACT_FEW_MAX + LANES];
     int32_t below = (int32_t)ceilf(share * 0x1p24f);
     for (size_t i = 0; i < n; i++)
-        hit[i] = ((int32_t)random_bits((key + (uint32_t)i) * RANDOM_STEP) < below) |
+        hit[i] = ((int32_t)random_bits((key + (uint32_t)i) * MIX24_STEP) < below) |
                  !(fabsf(a[i]) <= FLT_MAX);
     memset(hit + n, 0, LANES);
     return positions(at, hit, n);

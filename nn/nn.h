@@ -137,12 +137,15 @@ struct nn_result {
 };
 
 /* How gradients become integers, for one tensor: element g of a shard is added to its sum as the integer nearest to
- * g * scale, if |g * scale| <= limit. It is the rule of compress/exact.h as plain numbers. */
+ * g * scale, or as one of its neighbours by chance, if |g * scale| <= limit. It is the rule of compress/exact.h as
+ * plain numbers. */
 struct nn_integers {
     int32_t *sum;
     const float *scale; /* of each `block` elements */
     size_t block;
     float limit;
+    bool drawn;
+    uint32_t key; /* then: of this shard, for element 0 of the tensor (product.h) */
 };
 
 /* Receives finished parts of a layer's gradient: elements [first, first+n) of the parameter vector. */

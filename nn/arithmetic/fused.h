@@ -46,6 +46,17 @@ nearest(vec x)
 #endif
 }
 
+/* The next integers that are not above x, |x| < 2^31. */
+static inline ivec
+lower(vec x)
+{
+#if defined(__AVX512F__)
+    return (ivec)_mm512_cvt_roundps_epi32((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+    return (ivec)_mm256_cvtps_epi32(_mm256_floor_ps((__m256)x));
+#endif
+}
+
 /* The larger ones of unsigned numbers, and whether any is above a limit < UINT32_MAX. */
 static inline uvec
 lanes_greatest(uvec a, uvec b)
@@ -83,6 +94,12 @@ nearest(vec x)
 {
     const uint32x4_t number = vceqq_f32((float32x4_t)x, (float32x4_t)x);
     return (ivec)vbslq_s32(number, vcvtnq_s32_f32((float32x4_t)x), vdupq_n_s32(INT32_MIN));
+}
+
+static inline ivec
+lower(vec x)
+{
+    return (ivec)vcvtmq_s32_f32((float32x4_t)x);
 }
 
 static inline uvec
@@ -153,6 +170,13 @@ nearest(vec x)
         q[i] = x[i] > -0x1p31f && x[i] < 0x1p31f ? (int32_t)__builtin_lrintf(x[i]) : INT32_MIN;
     return q;
 #endif
+}
+
+static inline ivec
+lower(vec x)
+{
+    ivec q = __builtin_convertvector(x, ivec);
+    return q + (ivec)(__builtin_convertvector(q, vec) > x);
 }
 
 static inline uvec

@@ -17,8 +17,8 @@
  * its place, and tiles are turned when they are stored (product_turned_simd.c).
  *
  * product_sum is for the gradient of a weight: k runs over the rows of several shards. The chain of each shard stays in
- * registers, is rounded to integers there, and these are added up; floats are never stored. The rule is that of
- * compress/exact.h, and comes as plain numbers. */
+ * registers, is rounded to integers there, to nearest or by chance, and these are added up; floats are never stored.
+ * The rule is that of compress/exact.h, and comes as plain numbers. */
 #ifndef NN_PRODUCT_H
 #define NN_PRODUCT_H
 
@@ -86,7 +86,11 @@ struct product_sum {
     size_t first, ld;
     const float *scale; /* of each `block` elements of the tensor: 2^something */
     size_t block;       /* PRODUCT_WIDE_SUM.. */
-    float limit; /* integer: |element * scale| up to it are rounded to nearest, even ones of two */
+    float
+        limit; /* |element * scale| up to it become integers: rounded to nearest, even ones of two; then it is one */
+    /* [parts]; NULL: so it is. Else they are rounded up by a chance, of 2^24, which MIX24_DEFINE (proto/mix.h) draws
+     * from (key[part] + the element's number) * MIX24_STEP. */
+    const uint32_t *key;
     /* Gets row pieces of tiles of a part in which an element is above the limit, or is no number: part, number of the
      * first element, elements. Nothing of them is added to the sum here. */
     void (*outside)(void *ctx, size_t part, size_t first, const float *c, size_t n);

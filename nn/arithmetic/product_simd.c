@@ -19,14 +19,22 @@ struct sum_tile {
     /* Their vectors do not cross cache lines. */
     _Alignas(64) int32_t q[ROWS * COLUMNS]; /* sums of integers */
     _Alignas(64) vec scale[ROWS][VECTORS];
+    _Alignas(64) uvec number[VECTORS]; /* for ->rounding */
+    struct rounding rounding;
+    const uint32_t *key;
     const float *a, *b;
     float *c; /* unfinished chains, rows ld apart */
     size_t ld;
     const struct stretches *stretches;
     bool whole;                    /* all of them begin and end */
-    int32_t limit;                 /* the largest integer that fits */
     float outside[ROWS * COLUMNS]; /* the chains of a stretch that does not fit */
 };
+
+static inline uint32_t
+stretch_key(const struct sum_tile *tile, const struct stretch *stretch)
+{
+    return tile->key ? tile->key[stretch->part] * MIX24_STEP : 0;
+}
 
 INLINE void
 tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stretch *stretch,
@@ -44,8 +52,7 @@ tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stre
 INLINE bool
 tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
 {
-    uvec largest[2] = {{0}};
-    const uint32_t limit = (uint32_t)tile->limit;
+    bool fit = true;
     for (size_t at = 0; at < tile->stretches->count; at++) {
         vec s[ROWS][VECTORS];
         const struct stretch *stretch = &tile->stretches->at[at];
@@ -53,17 +60,10 @@ tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
         zero(rows, vectors, s);
         chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
               tile->b + stretch->from * COLUMNS, COLUMNS, s);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            UNROLL
-            for (int j = 0; j < vectors; j++) {
-                ivec q = nearest(s[i][j] * tile->scale[i][j]);
-                largest[i % 2] = lanes_greatest(largest[i % 2], (uvec)q + limit);
-                *(uvec *)(tile->q + i * COLUMNS + j * LANES) += (uvec)q;
-            }
-        }
+        fit &= round_sums(rows, vectors, &tile->rounding, stretch_key(tile, stretch), s);
+        add_integers(rows, vectors, s, tile->q);
     }
-    return !any_greater(lanes_greatest(largest[0], largest[1]), 2 * limit);
+    return fit;
 }
 
 /* Returns the number of the stretch from `at` on that does not fit, its chains in tile->outside; or of the last. */
@@ -83,7 +83,7 @@ tile_sum(int rows, int vectors, struct sum_tile *tile, size_t at)
             store(rows, vectors, s, tile->c, tile->ld);
             continue;
         }
-        if (!round_sums(rows, vectors, (const float *)tile->scale, (uint32_t)tile->limit, s)) {
+        if (!round_sums(rows, vectors, &tile->rounding, stretch_key(tile, stretch), s)) {
             tile_chain(rows, vectors, tile, stretch, s);
             store(rows, vectors, s, tile->outside, COLUMNS);
             return at;
@@ -368,6 +368,14 @@ scale_tile(struct sum_block *block, size_t i, size_t j, size_t rows, size_t colu
     }
 }
 
+/* What integers of the first row are drawn from. */
+static void
+number_tile(struct sum_tile *tile, size_t at)
+{
+    for (size_t c = 0; c < COLUMNS; c++)
+        tile->number[c / LANES][c % LANES] = (uint32_t)(at + c) * MIX24_STEP;
+}
+
 /* Does a chain end within the block of k? */
 static bool
 any_ends(const struct stretches *stretches)
@@ -437,17 +445,18 @@ sum_tile_at(struct sum_block *block, size_t i, size_t j, size_t rows, size_t col
     struct product_sum *sum = block->sum;
     struct sum_tile *tile = &block->tile;
     sum_fn *f = sum_tile[rows - 1][vectors_of(columns) - 1];
+    size_t at = block->at + i * sum->ld + j;
     bool ends = any_ends(&block->stretches);
     if (ends) {
+        number_tile(tile, at);
         scale_tile(block, i, j, rows, columns);
         sum_fetch(block, i, j, rows, columns);
         memset(tile->q, 0, sizeof tile->q);
     }
     for (size_t s = 0; (s = f(tile, s)) < block->stretches.count; s++)
         for (size_t r = 0; r < rows; r++)
-            sum->outside(sum->ctx, block->stretches.at[s].part, block->at + (i + r) * sum->ld + j,
+            sum->outside(sum->ctx, block->stretches.at[s].part, at + r * sum->ld,
                          tile->outside + r * COLUMNS, columns);
-    size_t at = block->at + i * sum->ld + j;
     if (ends && columns == COLUMNS)
         whole_end(block, at, rows);
     else if (ends)
@@ -478,7 +487,10 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
     struct sum_block block = {.sum = sum, .unfinished = b + wide * deep};
     block.tile.ld = wide;
     block.tile.stretches = &block.stretches;
-    block.tile.limit = (int32_t)sum->limit;
+    block.tile.key = sum->key;
+    block.tile.rounding = (struct rounding){(const float *)block.tile.scale,
+                                            sum->key ? (const uint32_t *)block.tile.number : NULL,
+                                            (uint32_t)sum->ld * MIX24_STEP, sum->limit};
     for (size_t j = 0; j < p->n; j += wide)
         for (size_t i = 0; i < p->m; i += tall) {
             size_t m = least(p->m - i, tall), n = least(p->n - j, wide);

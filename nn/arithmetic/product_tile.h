@@ -11,6 +11,8 @@
 #include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "nn/arithmetic/simd.h"
+#include "proto/float_bits.h"
+#include "proto/mix.h"
 
 /* A tile is up to ROWS x VECTORS vectors of sums; with a row of B's panel they fill the registers. */
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -239,22 +241,71 @@ store(int rows, int vectors, vec s[ROWS][VECTORS], float *c, size_t ldc)
     }
 }
 
-/* s becomes the nearest integers of s * scale, rows of scale COLUMNS apart. Do all lie within -limit..limit? What is no
- * number, or too large, becomes an integer that does not. */
-INLINE bool
-round_sums(int rows, int vectors, const float *scale, uint32_t limit, vec s[ROWS][VECTORS])
+MIX24_DEFINE(chances, uvec)
+
+/* How the sums of a tile become integers. */
+struct rounding {
+    const float *scale; /* rows are COLUMNS apart */
+    const uint32_t
+        *number;  /* of the elements of the first row, times MIX24_STEP; NULL: to nearest */
+    uint32_t row; /* and how much more they are in the next one */
+    float limit;
+};
+
+/* x up by chances of 2^24: their product with a power of two is exact. */
+INLINE vec
+raised_by(vec x, uvec chance)
 {
-    uvec largest = {0};
+    const vec up = __builtin_convertvector((ivec)chance, vec);
+#if defined(__AVX2__) || defined(__aarch64__)
+    return fused(up, 0x1p-24f, x);
+#else
+    return up * 0x1p-24f + x;
+#endif
+}
+
+/* s becomes the nearest integers of s * scale. Do all fit? What is no number, or too large, becomes an integer that
+ * does not. */
+INLINE bool
+nearest_sums(int rows, int vectors, const struct rounding *by, vec s[ROWS][VECTORS])
+{
+    const uint32_t limit = (uint32_t)(int32_t)by->limit;
+    uvec largest[2] = {{0}};
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vectors; j++) {
-            ivec q = nearest(s[i][j] * *(const vec *)(scale + i * COLUMNS + j * LANES));
-            largest = lanes_greatest(largest, (uvec)q + limit);
+            ivec q = nearest(s[i][j] * *(const vec *)(by->scale + i * COLUMNS + j * LANES));
+            largest[i % 2] = lanes_greatest(largest[i % 2], (uvec)q + limit);
             s[i][j] = (vec)q;
         }
     }
-    return !any_greater(largest, 2 * limit);
+    return !any_greater(lanes_greatest(largest[0], largest[1]), 2 * limit);
+}
+
+/* The same by chance. The bits of sizes have the order of the sizes, with what is no number above all. */
+INLINE bool
+drawn_sums(int rows, int vectors, const struct rounding *by, uint32_t key, vec s[ROWS][VECTORS])
+{
+    uvec largest = {0};
+    UNROLL
+    for (int i = 0; i < rows; i++, key += by->row) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) {
+            vec x = s[i][j] * *(const vec *)(by->scale + i * COLUMNS + j * LANES);
+            largest = lanes_greatest(largest, (uvec)x & 0x7fffffff);
+            s[i][j] =
+                (vec)lower(raised_by(x, chances(*(const uvec *)(by->number + j * LANES) + key)));
+        }
+    }
+    return !any_greater(largest, float_bits(by->limit));
+}
+
+/* `key`: of the part, times MIX24_STEP. */
+INLINE bool
+round_sums(int rows, int vectors, const struct rounding *by, uint32_t key, vec s[ROWS][VECTORS])
+{
+    return by->number ? drawn_sums(rows, vectors, by, key, s) : nearest_sums(rows, vectors, by, s);
 }
 
 /* q += the integers in s */

@@ -52,7 +52,8 @@ windows_sum_scratch(const struct windows *w, size_t count)
     size_t pixels = s.lines * w->columns,
            some = round_up(least(count, WINDOWS_FILTERS), PRODUCT_GROUP);
     return s.image + 2 * WINDOWS_SLACK + pixels * s.row + WINDOWS_SLACK + pixels * some +
-           3 * some * s.panels + w->tall * w->wide * w->channels + 3 * pixels + WINDOWS_SLACK;
+           3 * some * s.panels + s.panels + w->tall * w->wide * w->channels + 3 * pixels +
+           WINDOWS_SLACK;
 }
 
 void

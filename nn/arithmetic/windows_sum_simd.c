@@ -17,6 +17,7 @@ struct gradient {
     float *image, *copied, *dy, *chain, *scale;
     int32_t *q;
     uint32_t *place;   /* [K] of an element in the tiles of 8 filters */
+    uint32_t *number;  /* [strip.panels] for struct rounding, the same for all filters */
     size_t groups;     /* size of these tiles */
     uint32_t *pixel;   /* if sparse: where the window of each pixel of a strip begins, */
     uint32_t *at;      /* and of dy of one filter those that are not 0: their .pixel, */
@@ -42,6 +43,7 @@ places_fill(const struct gradient *g)
                 size_t position = run * g->strip.run + at, channel = position % w->channels;
                 size_t element = channel * w->tall * w->wide + position / w->channels;
                 g->place[element] = (uint32_t)((run * g->parts + part) * TILE_SIZE + l);
+                g->number[(run * g->parts + part) * COLUMNS + l] = (uint32_t)element * MIX24_STEP;
             }
     }
 }
@@ -73,7 +75,8 @@ gradient_of(const struct windows_gradient *of, float *scratch)
     g.scale = g.chain + most * g.groups;
     g.q = (void *)(g.scale + most * g.groups);
     g.place = (void *)(g.q + most * g.groups);
-    g.pixel = g.place + g.K;
+    g.number = g.place + g.K;
+    g.pixel = g.number + g.groups / GROUP;
     g.at = g.pixel + pixels;
     g.slope = (void *)(g.at + pixels + LANES);
     memset(g.image, 0, (size_t)(g.dy - g.image) * sizeof *g.image); /* and what fills vectors */
@@ -137,9 +140,9 @@ struct strip_tile {
     const float *a, *b;
     size_t lines, line, columns, step; /* b: lines are `line` floats apart, of `columns` windows */
     float *chain;
-    const float *scale;
+    struct rounding rounding;
+    uint32_t key; /* of the part, times MIX24_STEP */
     int32_t *q;
-    uint32_t limit; /* the largest integer that fits */
     bool begins, ends;
 };
 
@@ -158,7 +161,7 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
     store(rows, vectors, s, tile->chain, COLUMNS);
     if (!tile->ends)
         return true;
-    if (!round_sums(rows, vectors, tile->scale, tile->limit, s))
+    if (!round_sums(rows, vectors, &tile->rounding, tile->key, s))
         return false;
     add_integers(rows, vectors, s, tile->q);
     return true;
@@ -198,6 +201,19 @@ tile_outside(const struct gradient *g, const struct visit *v, size_t group, size
         }
 }
 
+/* How a tile's chains end: `tile` is its number within the group, `filter` its first of those in g. */
+static void
+rounding_of(const struct gradient *g, const struct visit *v, size_t tile, size_t filter,
+            struct strip_tile *t)
+{
+    const struct product_sum *sum = v->sum;
+    size_t first = sum->first + filter * sum->ld;
+    t->key = sum->key ? (sum->key[v->part] + (uint32_t)first) * MIX24_STEP : 0;
+    t->rounding.number = sum->key ? g->number + tile * COLUMNS : NULL;
+    t->rounding.row = (uint32_t)sum->ld * MIX24_STEP;
+    t->rounding.limit = sum->limit;
+}
+
 /* One part of one run for 8 filters. */
 static void
 group_visit(const struct gradient *g, const struct visit *v, size_t group, size_t run, size_t part)
@@ -215,13 +231,13 @@ group_visit(const struct gradient *g, const struct visit *v, size_t group, size_
     t.b = g->read + run * g->strip.pixel + first * LANES;
     if (g->strip.row > 0)
         t.lines = 1, t.columns = pixels, t.step = g->strip.row;
-    if (t.ends)
-        t.limit = (uint32_t)v->sum->limit;
     for (size_t i = 0, rows; i < filters; i += rows) {
         rows = least(filters - i, ROWS);
         t.a = g->dy + group * GROUP * pixels + i;
         t.chain = g->chain + at + i * COLUMNS;
-        t.scale = g->scale + at + i * COLUMNS;
+        t.rounding.scale = g->scale + at + i * COLUMNS;
+        if (t.ends)
+            rounding_of(g, v, tile, v->filter - g->g->first + group * GROUP + i, &t);
         t.q = g->q + at + i * COLUMNS;
         if (!strip_tile[rows - 1][vectors - 1](&t))
             tile_outside(g, v, group, tile, i, rows);

@@ -131,10 +131,13 @@ struct layer_weights {
 void layer_weights(const struct layer_io *io, const struct layer_weights *w);
 /* Units of `unit` of n that are this call's share: [*first, end). Returns the end. */
 size_t layer_share(const struct layer_io *io, size_t n, size_t unit, size_t *first);
+enum { LAYER_SHARDS_MAX = 64 }; /* in one call */
+
 /* The gradient of a weight as integers, for sinks that take them; what does not fit goes to the sink of its shard as
  * floats. Begin sets all of ->sum, with rows of the batch as k; end tells the sink what was added. */
 struct layer_integers {
     struct product_sum sum;
+    uint32_t key[LAYER_SHARDS_MAX];
     const struct layer_io *io;
     size_t tensor; /* the first element of the weight in the parameter vector */
 };

@@ -6,10 +6,7 @@
 #include "nn/arithmetic/product.h"
 #include "nn/layers/layer.h"
 
-enum {
-    CHUNK = 48,      /* units at a time, as floats; the fingerprint sees these pieces */
-    SHARDS_MAX = 64, /* in one call */
-};
+enum { CHUNK = 48 }; /* units at a time, as floats; the fingerprint sees these pieces */
 
 size_t
 layer_weights_scratch(size_t units, size_t n, size_t k)
@@ -62,7 +59,8 @@ layer_integers_begin(struct layer_integers *to, const struct layer_io *io, size_
                      size_t first, size_t ld)
 {
     const struct nn_integers rule = io->sink->integers(io->sink->ctx, tensor);
-    *to = (struct layer_integers){.io = io, .tensor = tensor};
+    to->io = io;
+    to->tensor = tensor;
     to->sum = (struct product_sum){
         .end = io->end == NULL ? &io->rows : io->end,
         .parts = io->end == NULL ? 1 : io->shards,
@@ -72,9 +70,13 @@ layer_integers_begin(struct layer_integers *to, const struct layer_io *io, size_
         .scale = rule.scale,
         .block = rule.block,
         .limit = rule.limit,
+        .key = rule.drawn ? to->key : NULL,
         .outside = outside_add,
         .ctx = to,
     };
+    assert(to->sum.parts <= LAYER_SHARDS_MAX);
+    for (size_t s = 0; rule.drawn && s < to->sum.parts; s++)
+        to->key[s] = io->sink[s].integers(io->sink[s].ctx, tensor).key;
 }
 
 void
@@ -96,7 +98,7 @@ layer_share(const struct layer_io *io, size_t n, size_t unit, size_t *first)
 static void
 as_integers(const struct layer_io *io, const struct layer_weights *w)
 {
-    size_t from = 0, to = w->units, left = 0, right = w->n, end[SHARDS_MAX];
+    size_t from = 0, to = w->units, left = 0, right = w->n, end[LAYER_SHARDS_MAX];
     if (w->n > w->units)
         right = layer_share(io, w->n, PRODUCT_COLUMNS_MAX, &left);
     else
@@ -108,7 +110,6 @@ as_integers(const struct layer_io *io, const struct layer_weights *w)
     product.n = right - left;
     struct layer_integers integers;
     layer_integers_begin(&integers, io, w->tensor, (w->first + from) * w->n + left, w->n);
-    assert(integers.sum.parts <= SHARDS_MAX);
     for (size_t s = 0; s < integers.sum.parts; s++)
         end[s] = integers.sum.end[s] * w->each;
     integers.sum.end = end;

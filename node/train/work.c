@@ -275,9 +275,17 @@ work_add_kept(struct part *part, size_t first, size_t n)
 static struct nn_integers
 integers(void *ctx, size_t first)
 {
-    const struct work *work = ((const struct part *)ctx)->lane->work;
+    const struct part *part = ctx;
+    const struct work *work = part->lane->work;
     size_t block = exact_block_of(work->setup.exact, first);
-    return (struct nn_integers){work->own + first, work->scale + block, EXACT_BLOCK, work->limit};
+    struct nn_integers rule = {work->own + first,
+                               work->scale + block,
+                               EXACT_BLOCK,
+                               0,
+                               false,
+                               codec_key(part) + (uint32_t)first};
+    rule.limit = exact_limit(state_grid(work->state), block, &rule.drawn);
+    return rule;
 }
 
 static void
@@ -289,7 +297,7 @@ added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
 struct nn_sink
 work_sink(struct part *part)
 {
-    bool plain = !exact_is_coded(state_grid(part->lane->work->state));
+    bool plain = exact_plain(state_grid(part->lane->work->state));
     return (struct nn_sink){add_floats, part, plain ? integers : NULL, added, false};
 }
 
@@ -499,7 +507,7 @@ work_round(struct work *work, const struct state *state, uint64_t shards, bool f
     work->params = training ? state->params : state_weights(state);
     work->own = own;
     work->keeps = work_remembers(work, state);
-    exact_scales(work->setup.exact, state->exponent, work->scale, &work->limit);
+    exact_scales(state_grid(state), state->exponent, work->scale);
     for (size_t r = 0; fresh && training && r < state->held_count; r++)
         work_clear(work, &state->held[r]);
     if (fresh)

@@ -51,7 +51,7 @@ struct work {
     size_t lane_shards;      /* of a lane, at most */
     size_t count_max;        /* samples of a lane in a round */
     size_t parts, part_rows; /* of a lane, and of a part, at most */
-    float *scale, limit;     /* exact_scales of the present round */
+    float *scale;            /* exact_scales of the present round */
     bool walks;              /* a round has several local steps */
     size_t lane_count, used; /* allocated; in use by this compute */
     struct lane *lane;

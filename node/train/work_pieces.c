@@ -380,7 +380,7 @@ finish_shard(struct work *work, const struct work_piece *piece, struct slot *slo
 static void
 begin(struct work *work, struct stage *stage)
 {
-    exact_scales(work->setup.exact, work->state->exponent, work->scale, &work->limit);
+    exact_scales(state_grid(work->state), work->state->exponent, work->scale);
     work_clear(work, &stage->params);
     clear_counts(work, stage);
 }

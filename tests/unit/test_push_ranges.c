@@ -53,9 +53,9 @@ static void
 take_all(float g, uint64_t count, uint64_t tau, bool updates)
 {
     int16_t exponent[PARAMS];
-    float scale[PARAMS], limit;
+    float scale[PARAMS];
     exact_first(exact, exponent);
-    exact_scales(exact, exponent, scale, &limit);
+    exact_scales(exact, exponent, scale);
     for (size_t k = 0; k < PARAMS; k++)
         own[k] = (int32_t)(g * scale[0]);
     for (unsigned r = 0; r < ranges.count; r++) {

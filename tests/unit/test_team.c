@@ -282,9 +282,13 @@ TEST_OF(shards_of_one_pass_give_the_bits_of_their_own, ROUNDS)
 struct integers {
     struct exact *exact;
     int16_t *exponent;
-    float *scale, limit;
+    float *scale;
     int32_t *own, *over, bad;
     uint64_t check;
+    struct integers_shard {
+        struct integers *to;
+        uint32_t key;
+    } shard[SHARDS];
 };
 
 static void
@@ -304,7 +308,11 @@ integers_new(struct integers *to, const struct nn_model *model)
     to->check = 0;
     for (size_t b = 0; b < blocks; b++)
         to->exponent[b] = (int16_t)(b % 3 == 0 ? -6 : 2); /* some do not fit */
-    exact_scales(to->exact, to->exponent, to->scale, &to->limit);
+    for (size_t t = 0; t < tensors; t += 2)
+        exact_code(to->exact, t, codec_of(CODEC_sparse), 1, false);
+    exact_scales(to->exact, to->exponent, to->scale);
+    for (uint32_t s = 0; s < SHARDS; s++)
+        to->shard[s] = (struct integers_shard){to, 1000 + 77 * s};
 }
 
 static void
@@ -317,22 +325,28 @@ integers_destroy(struct integers *to)
 static void
 integers_add(void *ctx, size_t first, const float *g, size_t n)
 {
-    struct integers *to = ctx;
-    exact_add(to->exact, to->exponent, first, g, n, 1, 0, to->own, to->over, &to->bad, &to->check);
+    const struct integers_shard *shard = ctx;
+    struct integers *to = shard->to;
+    exact_add(to->exact, to->exponent, first, g, n, 1, shard->key, to->own, to->over, &to->bad,
+              &to->check);
 }
 
 static struct nn_integers
 integers_rule(void *ctx, size_t first)
 {
-    struct integers *to = ctx;
-    return (struct nn_integers){to->own + first, to->scale + exact_block_of(to->exact, first),
-                                EXACT_BLOCK, to->limit};
+    const struct integers_shard *shard = ctx;
+    const struct integers *to = shard->to;
+    size_t block = exact_block_of(to->exact, first);
+    struct nn_integers rule = {to->own + first, to->scale + block,           EXACT_BLOCK, 0,
+                               false,           shard->key + (uint32_t)first};
+    rule.limit = exact_limit(to->exact, block, &rule.drawn);
+    return rule;
 }
 
 static void
 integers_added(void *ctx, size_t first, uint32_t plain, uint32_t weighted)
 {
-    struct integers *to = ctx;
+    struct integers *to = ((struct integers_shard *)ctx)->to;
     to->check = check_add(to->check, check_from((struct check_sums){plain, weighted}, first));
 }
 
@@ -346,7 +360,8 @@ integers_of_pass(const struct nn_model *model, const float *params, bool tokens,
     OWNED(nn_pass_destroy) struct nn_pass *pass;
     for (size_t s = 0; s < SHARDS; s++) {
         context[s] = (struct nn_context){.seed = 3, .first_row = 100 * s, .training = true};
-        sink[s] = (struct nn_sink){integers_add, to, integers_rule, integers_added, true};
+        sink[s] =
+            (struct nn_sink){integers_add, &to->shard[s], integers_rule, integers_added, true};
     }
     assert_int_equal(nn_pass_new_room(&pass, model, &room), 0);
     nn_pass_team(pass, team);
@@ -373,7 +388,7 @@ compare_integers(const struct nn_shape *input, const struct nn_layer_spec *layer
     }
     shards_apart(model, params, tokens, apart);
     for (size_t s = 0; s < SHARDS; s++) {
-        integers_add(&one, 0, apart[s].grad, total);
+        integers_add(&one.shard[s], 0, apart[s].grad, total);
         free(apart[s].grad);
     }
     scratch = nn_team_scratch(model, &room);
