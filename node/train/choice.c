@@ -1,6 +1,7 @@
 /* choice.c - see choice.h. */
 #include "node/train/choice.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,9 +19,7 @@ enum {
     UNIT_US = 8,      /* of a cost: so that those of many nodes have room in 32 bits */
     COST_MAX = 1 << 24,
     FLUSH_BYTES = 2, /* of an element in the last step of a span */
-    /* times as long: beside it the gradient is stored first, and is in no cache any more; with a memory what waits is
-     * not, either */
-    STORED = 3,
+    /* times as long with a memory: the gradient is stored first; neither it nor what waits is in a cache any more */
     KEPT = 4,
 };
 
@@ -294,8 +293,14 @@ try_codec(struct trial *trial, const struct codec *codec, unsigned shards,
     return may;
 }
 
-/* Seconds of a step of all elements, beside what it takes with any codec. crowded: times as long as on a processor of
- * its own. */
+/* What the shards of this node take here, about; 0: unknown. */
+static double
+shards_s(const struct choice *choice)
+{
+    return choice->alone_s / (choice->members - 1);
+}
+
+/* Seconds of a step of all elements. crowded: times as long as on a processor of its own. */
 static double
 seconds_of(const struct choice *choice, const struct measured *of, const struct measured *none,
            double crowded)
@@ -304,10 +309,10 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
     double passes = 2.0 * (choice->members - 1) / choice->members;
     double line = elements * passes * none->bytes / choice->line;
     double waits = choice->wait_s > 0 && choice->wait_s < line ? choice->wait_s : line;
-    double times = !of->codec ? 0 : of->codec->memory ? KEPT : STORED;
-    double encode = times * of->encode_s * choice->shards;
-    return waits * of->bytes / none->bytes +
-           elements * crowded * (encode + of->pack_s * passes + of->decode_s);
+    bool keeps = of->codec && of->codec->memory;
+    double encode = keeps ? KEPT * of->encode_s : fmax(0, of->encode_s - none->encode_s);
+    return shards_s(choice) + waits * of->bytes / none->bytes +
+           elements * crowded * (encode * choice->shards + of->pack_s * passes + of->decode_s);
 }
 
 static int32_t
@@ -375,7 +380,7 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
                 cost[kind] = units(choice_counts(
                     of[kind].codec, seconds_of(choice, &of[kind], &of[CODEC_none], crowded)));
         if (tried && choice->alone_s > 0)
-            cost[CODEC_ALONE] = units(choice->alone_s);
+            cost[CODEC_ALONE] = units(shards_s(choice) + choice->alone_s);
     }
     trial_free(&trial);
 }

@@ -4,17 +4,18 @@
  * Each node tells the others in the last bucket of the last warm-up step, and the sum of what they told decides
  * (state_costs). So all nodes choose the same: the choice is part of the state, as it is no function of the job.
  *
- * A step costs with a codec, beside what it costs with any:
+ * A step costs with a codec
  *
- *     the shards of this node x encoding | packing and unpacking what is sent | the bytes on the slowest line |
+ *     the shards of this node, with encoding | packing and unpacking what is sent | the bytes on the slowest line |
  *     decoding
  *
  * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are
  * measured with gradients of the step before: some shards of a part of the largest weight, until the unit has come to
- * rest. With a memory, bytes are the mean over a span. With `none` encoding costs nothing, as it is done while a
- * gradient is computed. A codec is taken if it saves a tenth of the time; one with a memory if it saves two tenths, as
- * it takes room and who joins waits for the end of a span. What is measured is processor time. It counts as many times
- * as the whole trial took longer than that: nodes that share a machine try at the same time.
+ * rest. With a memory, bytes are the mean over a span. Rounding is done while a gradient is computed: to nearest it
+ * costs nothing, by chance what it takes longer than that. A codec is taken if it saves a tenth of the time; one with a
+ * memory if it saves two tenths, as it takes room and who joins waits for the end of a span. What is measured is
+ * processor time. It counts as many times as the whole trial took longer than that: nodes that share a machine try at
+ * the same time.
  *
  * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones.
  * */

@@ -79,7 +79,7 @@ TEST(a_slow_line_pays_for_a_codec)
     for (unsigned k = 0; k < CODECS; k++)
         assert_int_equal(cost[k] > 0, k == CODEC_none || job.codec[k].coded != NULL);
     struct choice fast = SLOW;
-    fast.line = 1000000000, fast.wait_s = 1e-9;
+    fast.line = 1000000000, fast.wait_s = 1e-9, fast.alone_s = 1;
     assert_int_equal(cheapest(&fast, cost), CODEC_none);
 }
 
