@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 13,
+    PROTO_VERSION = 14,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -383,21 +383,20 @@ enum proto_ask_kind {
 
 struct proto_ask {
     uint16_t kind;
-    uint64_t to;        /* incarnation of the receiver: another process may have its port now */
-    uint64_t link;      /* number of this link; another one after either end has forgotten it */
-    uint64_t number;    /* of the flow; flows of a range are 1, 2, 3, ...; 0 for copies */
-    uint32_t range;     /* elements [range * PROTO_CHUNK_MAX, ...) */
+    uint64_t to;     /* incarnation of the receiver: another process may have its port now */
+    uint64_t link;   /* number of this link; another one after either end has forgotten it */
+    uint64_t number; /* of the flow: 1, 2, 3, ... */
+    uint32_t
+        range; /* elements [range * PROTO_CHUNK_MAX, ...) of it; SETTLE: so many ranges have come */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
     uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip_link.h */
 };
 
 enum proto_flow_kind {
-    PROTO_FLOW_GIVEN,  /* the body was taken away from the giver's values: add it to yours */
-    PROTO_FLOW_VOID,   /* flow `number` was not given and will not be */
-    PROTO_FLOW_COPY,   /* the answer to COPY */
-    PROTO_FLOW_LAST,   /* the answer to LAST */
-    PROTO_FLOW_RESULT, /* the answer to RESULT */
+    PROTO_FLOW_GIVEN, /* with the last range: all was taken away from the giver's values, add it to yours */
+    PROTO_FLOW_VOID, /* flow `number` was not given and will not be */
+    PROTO_FLOW_COPY, /* the answer to COPY, LAST and RESULT */
     PROTO_FLOWS_END,
 };
 

@@ -11,16 +11,6 @@
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"
 
-/* With a codec: the public copy of a link to this node (mesh/core/gossip/gossip_public.h). Its giver has the same
- * one. */
-struct replay_public {
-    struct replay_public *next;
-    uint64_t link;
-    int32_t *copy; /* [count] */
-    /* [range_count] the last flow that it has followed; UINT64_MAX: it has none to follow */
-    uint64_t *taken;
-};
-
 /* One start of a node. */
 struct actor {
     const struct replay_start *start;
@@ -30,13 +20,12 @@ struct actor {
     bool keeps;              /* its last state is needed: a later start went on from it */
     /* A later start in its folder goes on from the checkpoint of this snapshot; the following is of then: */
     uint64_t snapshot;
-    int64_t *snapshot_values, *snapshot_weight; /* NULL: not yet */
+    int64_t *snapshot_values, snapshot_weight; /* NULL: not yet */
     uint8_t *snapshot_state;
     bool began, computing, mean;
     int64_t *values;
-    int64_t *weight, *read_weight; /* [range_count] now, and when `read` was set */
-    int32_t *read, *copied;        /* values that were read last; copies that have come */
-    struct replay_public *publics;
+    int64_t weight, read_weight; /* now, and when `read` was set */
+    int32_t *read;               /* values that were read last */
     struct core_task task;
     struct state state;
     bool ended; /* it has a result: */
@@ -51,8 +40,8 @@ struct replay {
     bool async, push_sum;
     bool codes; /* with this codec */
     struct codec codec;
-    size_t count, range_size, range_count; /* count: values */
-    struct state next;                     /* scratch, as are the following */
+    size_t count;      /* values */
+    struct state next; /* scratch, as are the following */
     float *before;
     int32_t *scratch, *update;
     uint64_t steps;
@@ -62,38 +51,14 @@ struct replay {
 /* What doing an event comes to; or -ENOMEM. */
 enum { DONE = 0, BLOCKED = 1, IMPOSSIBLE = -EBADMSG };
 
-static inline size_t
-first_of(const struct replay *r, size_t range)
-{
-    return range * r->range_size;
-}
-
-static inline size_t
-count_of(const struct replay *r, size_t range)
-{
-    size_t rest = r->count - first_of(r, range);
-    return rest < r->range_size ? rest : r->range_size;
-}
-
-static inline void
-set_weights(const struct replay *r, struct actor *a, int64_t weight)
-{
-    for (size_t p = 0; p < r->range_count; p++)
-        a->weight[p] = weight;
-}
-
 static inline void
 read_values(const struct replay *r, struct actor *a)
 {
     gossip_flow_clamp(a->read, a->values, r->count);
-    memcpy(a->read_weight, a->weight, r->range_count * sizeof *a->weight);
+    a->read_weight = a->weight;
 }
 
-/* Of this node as a taker. */
-void replay_flows_forget(struct actor *a);
-/* ASKED, ASKED_WHOLE, GAVE, TOOK, COPIED, GOT: DONE, or BLOCKED as long as the other end has not come so far. */
-int replay_flows_exchange(struct replay *r, struct actor *a);
-/* ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT. */
-int replay_flows_adopt(struct replay *r, struct actor *a);
+/* All that is about flows, copies and the mean: DONE, or BLOCKED as long as the other end has not come so far. */
+int replay_flows_do(struct replay *r, struct actor *a);
 
 #endif

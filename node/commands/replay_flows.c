@@ -3,166 +3,120 @@
 
 #include <stdlib.h>
 
-/* --- Public copies -------------------------------------------------------------------------------- */
-
-/* Of the link that the event is about; NULL: there is none yet. */
-static struct replay_public *
-find_public(const struct actor *a)
-{
-    struct replay_public *known = a->publics;
-    while (known && known->link != a->note.link)
-        known = known->next;
-    return known;
-}
-
-static void
-free_public(struct replay_public *known)
-{
-    free(known->copy);
-    free(known->taken);
-    free(known);
-}
-
-static struct replay_public *
-add_public(const struct replay *r, struct actor *a)
-{
-    struct replay_public *known = calloc(1, sizeof *known);
-    if (!known)
-        return NULL;
-    *known = (struct replay_public){.next = a->publics,
-                                    .link = a->note.link,
-                                    .copy = calloc(r->count, sizeof *known->copy),
-                                    .taken = calloc(r->range_count, sizeof *known->taken)};
-    if (!known->copy || !known->taken) {
-        free_public(known);
-        return NULL;
-    }
-    for (size_t p = 0; p < r->range_count; p++)
-        known->taken[p] = UINT64_MAX;
-    return a->publics = known;
-}
-
-void
-replay_flows_forget(struct actor *a)
-{
-    while (a->publics) {
-        struct replay_public *next = a->publics->next;
-        free_public(a->publics);
-        a->publics = next;
-    }
-}
-
 /* --- Flows ---------------------------------------------------------------------------------------- */
 
 static int32_t *
-new_body(const struct replay *r, const struct replay_piece *piece)
+new_values(const struct replay *r)
 {
-    return calloc(count_of(r, piece->range), sizeof(int32_t));
+    return calloc(r->count, sizeof(int32_t));
 }
 
-/* What an exchange of this range is about: the values now, or those of the phase. */
+/* What an exchange is about: the values now, or those of the phase. */
 static void
-values_of_flow(const struct replay *r, const struct actor *a, size_t range, int32_t *out)
+values_of_flow(const struct replay *r, const struct actor *a, int32_t *out)
 {
-    size_t first = first_of(r, range), n = count_of(r, range);
     if (r->async)
-        gossip_flow_clamp(out, a->values + first, n);
+        gossip_flow_clamp(out, a->values, r->count);
     else
-        memcpy(out, a->read + first, n * sizeof *out);
+        memcpy(out, a->read, r->count * sizeof *out);
 }
 
-/* The values that an ASK has are the public copy from now on. */
-static int
-begin_public(const struct replay *r, struct actor *a, const int32_t *values)
+static void
+forget_theirs(struct replay_piece *piece)
 {
-    size_t p = a->note.range;
-    struct replay_public *known = find_public(a);
-    if (!known && !(known = add_public(r, a)))
-        return -ENOMEM;
-    memcpy(known->copy + first_of(r, p), values, count_of(r, p) * sizeof *values);
-    known->taken[p] = a->note.number - 1;
-    return DONE;
+    free(piece->theirs);
+    piece->theirs = NULL;
 }
 
-/* It tells changes to the copy after the flow before it. */
+/* It tells changes to the public copy after the flow before it, which was taken (gossip_public.h). */
 static int
-tell_changes(struct replay *r, struct actor *a, struct replay_piece *piece)
+tell_changes(struct replay *r, const struct actor *a, struct replay_piece *piece,
+             struct replay_piece *last)
 {
-    size_t p = piece->range, n = count_of(r, p);
-    struct replay_public *known = find_public(a);
-    if (!known || known->taken[p] != piece->number - 1)
+    if (!last || !last->made || !last->wanted || last->body || !last->theirs)
         return IMPOSSIBLE;
-    int32_t *copy = known->copy + first_of(r, p);
-    piece->change = new_body(r, piece);
+    piece->theirs = last->theirs;
+    last->theirs = NULL;
+    piece->change = new_values(r);
     if (!piece->change)
         return -ENOMEM;
-    values_of_flow(r, a, p, r->scratch);
-    memcpy(piece->theirs, copy, n * sizeof *copy);
-    gossip_flow_tell(piece->change, copy, r->scratch, &r->codec, n);
+    values_of_flow(r, a, r->scratch);
+    memcpy(r->update, piece->theirs, r->count * sizeof *piece->theirs);
+    gossip_flow_tell(piece->change, r->update, r->scratch, &r->codec, r->count);
     return DONE;
 }
 
+/* Without a piece it was not answered. */
 static int
 on_asked(struct replay *r, struct actor *a, struct replay_piece *piece)
 {
-    if (!piece || r->push_sum) /* it was not answered, or its values do not matter */
+    struct gossip_note before = a->note;
+    before.number--;
+    struct replay_piece *last = replay_pieces_find(&r->pieces, a->start->node, &before);
+    if (r->push_sum) /* its values do not matter */
         return DONE;
-    piece->theirs = new_body(r, piece);
+    if (piece && r->codes && a->note.event == GOSSIP_ASKED)
+        return tell_changes(r, a, piece, last);
+    if (last && last->made)
+        forget_theirs(last);
+    if (!piece)
+        return DONE;
+    piece->theirs = new_values(r);
     if (!piece->theirs)
         return -ENOMEM;
-    if (r->codes && a->note.event == GOSSIP_ASKED)
-        return tell_changes(r, a, piece);
-    values_of_flow(r, a, piece->range, piece->theirs);
-    return r->codes ? begin_public(r, a, piece->theirs) : DONE;
+    values_of_flow(r, a, piece->theirs);
+    return DONE;
 }
 
-static void
-forget_asked(struct replay_piece *piece)
+/* The values of which it is given. Of a flow that came to nothing there is no piece. */
+static int
+on_gives(const struct replay *r, const struct actor *a, struct replay_piece *piece)
 {
-    free(piece->theirs);
-    free(piece->change);
-    piece->theirs = piece->change = NULL;
+    if (!piece || piece->body)
+        return piece ? IMPOSSIBLE : DONE;
+    if (!(piece->body = new_values(r)))
+        return -ENOMEM;
+    values_of_flow(r, a, piece->body);
+    return DONE;
 }
 
 static int
 on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
 {
-    size_t first = first_of(r, piece->range), n = count_of(r, piece->range);
     if (!r->push_sum && !piece->theirs)
         return BLOCKED;
-    if (!(piece->body = new_body(r, piece)))
-        return -ENOMEM;
-    values_of_flow(r, a, piece->range, r->scratch);
+    int rc = r->async ? DONE : on_gives(r, a, piece);
+    if (rc || !piece->body)
+        return rc ? rc : IMPOSSIBLE;
     if (r->push_sum) {
-        gossip_flow_share(piece->body, a->values + first, r->scratch, a->note.share, n);
-        piece->weight = a->read_weight[piece->range] / a->note.share;
-        a->weight[piece->range] -= piece->weight;
+        gossip_flow_share(piece->body, piece->body, a->note.share, r->count);
+        piece->weight = a->read_weight / a->note.share;
     } else if (piece->change) {
-        gossip_flow_few(piece->body, a->values + first, piece->theirs, r->scratch, piece->change,
-                        &r->codec, a->note.share, n);
+        gossip_flow_few(piece->body, piece->theirs, piece->body, piece->change, &r->codec,
+                        a->note.share, r->count);
     } else {
-        gossip_flow_average(piece->body, a->values + first, r->scratch, piece->theirs,
-                            a->note.share, n);
+        gossip_flow_average(piece->body, piece->body, piece->theirs, a->note.share, r->count);
+        gossip_flow_follow(piece->theirs, piece->body, r->count);
     }
-    forget_asked(piece);
+    gossip_flow_give(a->values, piece->body, r->count);
+    a->weight -= piece->weight;
+    piece->made = true;
+    if (!r->codes)
+        forget_theirs(piece);
+    free(piece->change);
+    piece->change = NULL;
     return DONE;
 }
 
 static int
 on_took(const struct replay *r, struct actor *a, const struct replay_piece *piece)
 {
-    struct replay_public *known = find_public(a);
-    if (!piece->body)
+    if (!piece->made)
         return BLOCKED;
-    if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
+    if (!gossip_flow_fits(a->weight, piece->weight))
         return IMPOSSIBLE;
-    gossip_flow_add(a->values + first_of(r, piece->range), piece->body, count_of(r, piece->range));
-    a->weight[piece->range] += piece->weight;
-    if (known) {
-        gossip_flow_follow(known->copy + first_of(r, piece->range), piece->body,
-                           count_of(r, piece->range));
-        known->taken[piece->range] = piece->number;
-    }
+    gossip_flow_add(a->values, piece->body, r->count);
+    a->weight += piece->weight;
     return DONE;
 }
 
@@ -171,42 +125,51 @@ on_took(const struct replay *r, struct actor *a, const struct replay_piece *piec
 static int
 on_copied(const struct replay *r, const struct actor *a, struct replay_piece *piece)
 {
-    if (!(piece->body = new_body(r, piece)))
+    if (!(piece->body = new_values(r)))
         return -ENOMEM;
-    gossip_flow_clamp(piece->body, a->values + first_of(r, piece->range),
-                      count_of(r, piece->range));
-    piece->weight = a->weight[piece->range];
+    gossip_flow_clamp(piece->body, a->values, r->count);
+    piece->weight = a->weight;
+    piece->made = true;
     return DONE;
 }
 
+/* The values are the result. */
 static int
-on_got(const struct replay *r, struct actor *a, const struct replay_piece *piece)
+end(struct replay *r, struct actor *a)
 {
-    size_t first = first_of(r, piece->range), n = count_of(r, piece->range);
-    if (!piece->body)
+    a->weight = GOSSIP_ONE;
+    a->mean = false;
+    a->ended = true;
+    gossip_flow_clamp(r->scratch, a->values, r->count);
+    replica_result(&r->next, r->scratch);
+    model_file_sha256(r->next.params, r->count * sizeof(float), a->hex);
+    return DONE;
+}
+
+/* A copy has come: it is added to the mean, or is the values. */
+static int
+on_copy_came(struct replay *r, struct actor *a, const struct replay_piece *piece)
+{
+    if (!piece->made)
         return BLOCKED;
-    if (a->mean) {
-        gossip_flow_add(a->values + first, piece->body, n);
-        a->weight[piece->range] += piece->weight;
-    } else {
-        memcpy(a->copied + first, piece->body, n * sizeof *a->copied);
+    if (a->note.event == GOSSIP_GOT) {
+        gossip_flow_add(a->values, piece->body, r->count);
+        a->weight += piece->weight;
+        return a->mean ? DONE : IMPOSSIBLE;
     }
-    return DONE;
+    gossip_flow_set(a->values, piece->body, r->count);
+    return a->note.event == GOSSIP_RESULT ? end(r, a) : DONE;
 }
 
 static int
-on_adopted(const struct replay *r, struct actor *a)
+on_empty(const struct replay *r, struct actor *a)
 {
-    if (!r->push_sum) {
-        gossip_flow_set(a->values, a->copied, r->count);
-        return DONE;
-    }
     memset(a->values, 0, r->count * sizeof *a->values);
-    set_weights(r, a, 0);
+    a->weight = 0;
     return DONE;
 }
 
-/* --- The end -------------------------------------------------------------------------------------- */
+/* --- The last mean -------------------------------------------------------------------------------- */
 
 static int
 on_mean_began(const struct replay *r, struct actor *a)
@@ -223,21 +186,8 @@ static int
 on_mean_void(const struct replay *r, struct actor *a)
 {
     gossip_flow_set(a->values, a->read, r->count);
-    memcpy(a->weight, a->read_weight, r->range_count * sizeof *a->weight);
+    a->weight = a->read_weight;
     a->mean = false;
-    return DONE;
-}
-
-/* The values are the result. */
-static int
-end(struct replay *r, struct actor *a)
-{
-    set_weights(r, a, GOSSIP_ONE);
-    a->mean = false;
-    a->ended = true;
-    gossip_flow_clamp(r->scratch, a->values, r->count);
-    replica_result(&r->next, r->scratch);
-    model_file_sha256(r->next.params, r->count * sizeof(float), a->hex);
     return DONE;
 }
 
@@ -246,54 +196,54 @@ on_mean(struct replay *r, struct actor *a)
 {
     if (!a->mean)
         return IMPOSSIBLE;
-    for (size_t p = 0; p < r->range_count; p++)
-        if (a->weight[p] > 0)
-            gossip_flow_mean(a->values + first_of(r, p), a->weight[p], count_of(r, p));
-    return end(r, a);
-}
-
-static int
-on_result(struct replay *r, struct actor *a)
-{
-    gossip_flow_set(a->values, a->copied, r->count);
+    if (a->weight > 0)
+        gossip_flow_mean(a->values, a->weight, r->count);
     return end(r, a);
 }
 
 /* --- Events --------------------------------------------------------------------------------------- */
 
-int
-replay_flows_exchange(struct replay *r, struct actor *a)
-{
-    struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
-    bool made = a->note.event == GOSSIP_GAVE || a->note.event == GOSSIP_COPIED;
-    bool took = a->note.event == GOSSIP_TOOK || a->note.event == GOSSIP_GOT;
-    int rc = replay_pieces_asks(&a->note)     ? on_asked(r, a, piece)
-             : a->note.event == GOSSIP_GAVE   ? on_gave(r, a, piece)
-             : a->note.event == GOSSIP_TOOK   ? on_took(r, a, piece)
-             : a->note.event == GOSSIP_COPIED ? on_copied(r, a, piece)
-                                              : on_got(r, a, piece);
-    if (rc == DONE && (took || (made && !piece->wanted))) {
-        free(piece->body);
-        piece->body = NULL;
-    }
-    return rc;
-}
-
-int
-replay_flows_adopt(struct replay *r, struct actor *a)
+static int
+flow_event(struct replay *r, struct actor *a, struct replay_piece *piece)
 {
     switch (a->note.event) {
+    case GOSSIP_ASKED:
+    case GOSSIP_ASKED_WHOLE:
+        return on_asked(r, a, piece);
+    case GOSSIP_GIVES:
+        return on_gives(r, a, piece);
+    case GOSSIP_GAVE:
+        return on_gave(r, a, piece);
+    case GOSSIP_TOOK:
+        return on_took(r, a, piece);
+    case GOSSIP_COPIED:
+        return on_copied(r, a, piece);
+    case GOSSIP_GOT:
     case GOSSIP_ADOPTED:
-        return on_adopted(r, a);
+    case GOSSIP_RESULT:
+        return on_copy_came(r, a, piece);
+    case GOSSIP_EMPTY:
+        return on_empty(r, a);
     case GOSSIP_MEAN_BEGAN:
         return on_mean_began(r, a);
     case GOSSIP_MEAN_VOID:
         return on_mean_void(r, a);
     case GOSSIP_MEAN:
         return on_mean(r, a);
-    case GOSSIP_RESULT:
-        return on_result(r, a);
     default:
         return IMPOSSIBLE;
     }
+}
+
+int
+replay_flows_do(struct replay *r, struct actor *a)
+{
+    struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
+    int rc = flow_event(r, a, piece);
+    if (rc == DONE && piece &&
+        (replay_pieces_takes(&a->note) || (replay_pieces_makes(&a->note) && !piece->wanted))) {
+        free(piece->body);
+        piece->body = NULL;
+    }
+    return rc;
 }

@@ -19,21 +19,17 @@ static void
 forget_values(struct actor *a)
 {
     free(a->values);
-    free(a->weight);
     free(a->read);
-    free(a->copied);
-    replay_flows_forget(a);
-    a->values = a->weight = NULL;
-    a->read = a->copied = NULL;
+    a->values = NULL;
+    a->read = NULL;
 }
 
 static void
 forget_snapshot(struct actor *a)
 {
     free(a->snapshot_values);
-    free(a->snapshot_weight);
     free(a->snapshot_state);
-    a->snapshot_values = a->snapshot_weight = NULL;
+    a->snapshot_values = NULL;
     a->snapshot_state = NULL;
 }
 
@@ -42,11 +38,8 @@ allocate(const struct replay *r, struct actor *a)
 {
     struct state_job job = job_rules(&r->base.job, r->base.config);
     a->values = calloc(r->count, sizeof *a->values);
-    a->weight = calloc(2 * r->range_count, sizeof *a->weight);
-    a->read_weight = a->weight ? a->weight + r->range_count : NULL;
     a->read = calloc(r->count, sizeof *a->read);
-    a->copied = calloc(r->count, sizeof *a->copied);
-    if (!a->values || !a->weight || !a->read || !a->copied)
+    if (!a->values || !a->read)
         return -ENOMEM;
     return state_init(&a->state, &job, r->base.job.exact, r->count);
 }
@@ -82,7 +75,7 @@ compute_update(struct replay *r, struct actor *a)
     struct state_event event;
     const int32_t *values = a->read;
     if (r->push_sum) {
-        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->range_size, r->count);
+        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->count);
         values = r->scratch;
     }
     replica_begin(&replica, &a->task, values);
@@ -106,10 +99,7 @@ on_read(const struct replay *r, struct actor *a)
 {
     if (r->async)
         read_values(r, a);
-    for (size_t p = 0; p < r->range_count; p++)
-        if (a->read_weight[p] <= 0)
-            return IMPOSSIBLE;
-    if (a->computing)
+    if (a->read_weight <= 0 || a->computing)
         return IMPOSSIBLE;
     a->task =
         (struct core_task){.round = a->note.step, .shards = a->note.shards, .known = a->note.total};
@@ -172,12 +162,11 @@ on_saved(const struct replay *r, struct actor *a)
     forget_snapshot(a);
     a->snapshot = a->note.number;
     a->snapshot_values = malloc(r->count * sizeof *a->snapshot_values);
-    a->snapshot_weight = malloc(r->range_count * sizeof *a->snapshot_weight);
+    a->snapshot_weight = a->weight;
     a->snapshot_state = malloc(a->state.size);
-    if (!a->snapshot_values || !a->snapshot_weight || !a->snapshot_state)
+    if (!a->snapshot_values || !a->snapshot_state)
         return -ENOMEM;
     memcpy(a->snapshot_values, a->values, r->count * sizeof *a->snapshot_values);
-    memcpy(a->snapshot_weight, a->weight, r->range_count * sizeof *a->snapshot_weight);
     memcpy(a->snapshot_state, a->state.block, a->state.size);
     return DONE;
 }
@@ -198,7 +187,7 @@ restore(const struct replay *r, struct actor *a, const struct actor *from)
 {
     memcpy(a->state.block, from->snapshot_state, a->state.size);
     memcpy(a->values, from->snapshot_values, r->count * sizeof *a->values);
-    memcpy(a->weight, from->snapshot_weight, r->range_count * sizeof *a->weight);
+    a->weight = from->snapshot_weight;
     a->began = true;
 }
 
@@ -237,7 +226,7 @@ on_began(struct replay *r, struct actor *a)
         return rc;
     replica_values(&a->state, r->scratch);
     gossip_flow_set(a->values, r->scratch, r->count);
-    set_weights(r, a, GOSSIP_ONE);
+    a->weight = GOSSIP_ONE;
     a->began = true;
     return DONE;
 }
@@ -258,25 +247,11 @@ do_event(struct replay *r, struct actor *a)
         return on_updated(r, a);
     case GOSSIP_PHASE:
         return on_phase(r, a);
-    case GOSSIP_ASKED:
-    case GOSSIP_ASKED_WHOLE:
-    case GOSSIP_GAVE:
-    case GOSSIP_TOOK:
-    case GOSSIP_COPIED:
-    case GOSSIP_GOT:
-        return replay_flows_exchange(r, a);
-    case GOSSIP_ADOPTED:
-    case GOSSIP_MEAN_BEGAN:
-    case GOSSIP_MEAN_VOID:
-    case GOSSIP_MEAN:
-    case GOSSIP_RESULT:
-        return replay_flows_adopt(r, a);
     case GOSSIP_SAVED:
         return on_saved(r, a);
-    case GOSSIP_LOST:
-        break;
+    default:
+        return replay_flows_do(r, a);
     }
-    return IMPOSSIBLE;
 }
 
 static void
@@ -360,8 +335,6 @@ gossip_open_replay(struct replay *r, const struct verify_folders *folders, struc
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
     r->count = nn_param_count(r->base.job.model);
-    r->range_size = r->count < MESH_CHUNK_ELEMS ? r->count : MESH_CHUNK_ELEMS;
-    r->range_count = (r->count + r->range_size - 1) / r->range_size;
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
     r->codes = job_codec(config, &r->codec);
@@ -373,7 +346,6 @@ gossip_open_replay(struct replay *r, const struct verify_folders *folders, struc
         return why_error(why, -ENOMEM, "not enough memory for %zu parameters", r->count);
     const struct replay_rules rules = {
         .push_sum = r->push_sum,
-        .range_count = r->range_count,
         .shards = config->train.shards,
     };
     const struct replay_parts parts = replay_parts_of(&r->base.job, config);

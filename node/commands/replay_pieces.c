@@ -15,8 +15,7 @@ piece_order(const void *a, const void *b)
     const struct replay_piece *x = a, *y = b;
     int rc = replay_node_order(x->whose, y->whose);
     rc = rc ? rc : replay_order(x->link, y->link);
-    rc = rc ? rc : replay_order(x->number, y->number);
-    return rc ? rc : replay_order(x->range, y->range);
+    return rc ? rc : replay_order(x->number, y->number);
 }
 
 static int
@@ -30,11 +29,9 @@ start_order(const void *a, const void *b)
 static struct replay_piece
 name_of(struct proto_node self, const struct gossip_note *note)
 {
-    bool peers = note->event == GOSSIP_GAVE || note->event == GOSSIP_GOT;
-    return (struct replay_piece){.whose = peers ? note->peer : self,
-                                 .link = note->link,
-                                 .number = note->number,
-                                 .range = note->range};
+    bool peers = replay_pieces_makes(note) || note->event == GOSSIP_GIVES;
+    return (struct replay_piece){
+        .whose = peers ? note->peer : self, .link = note->link, .number = note->number};
 }
 
 struct replay_piece *
@@ -72,15 +69,15 @@ replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start
 static bool
 sound(const struct gossip_note *note, const struct replay_rules *rules)
 {
-    bool flow =
-        replay_pieces_asks(note) || note->event == GOSSIP_GAVE || note->event == GOSSIP_TOOK;
+    bool flow = replay_pieces_asks(note) || replay_pieces_makes(note) ||
+                replay_pieces_takes(note) || note->event == GOSSIP_GIVES;
     uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ)
         return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
                note->range < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
-    return note->range < rules->range_count && (!flow || note->link > 0);
+    return !flow || note->link > 0;
 }
 
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
@@ -133,7 +130,7 @@ count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *ru
                              "%s/" JOURNAL_FILE ": the record of type %u at byte %zu is not of "
                              "this job",
                              pieces->journals->dir[folder], record.type, record.at);
-        pieces->piece_count += note.event == GOSSIP_GAVE || note.event == GOSSIP_COPIED;
+        pieces->piece_count += replay_pieces_makes(&note);
         pieces->read_count += note.event == GOSSIP_READ;
     }
     return 0;
@@ -185,13 +182,13 @@ add_event(struct replay_pieces *pieces, const struct replay_start *start,
         pieces->start[s].resumes = note->number != 0;
         pieces->start[s].from = note->number;
     }
-    if (note->event == GOSSIP_GAVE || note->event == GOSSIP_COPIED) {
+    if (replay_pieces_makes(note)) {
         struct replay_piece *piece = &pieces->piece[pieces->piece_count++];
         *piece = name_of(start->node, note);
         piece->giver = start->node;
     }
     pieces->start[s].idle += note->event == GOSSIP_PHASE;
-    if (note->event == GOSSIP_ADOPTED)
+    if (note->event == GOSSIP_ADOPTED || note->event == GOSSIP_EMPTY)
         pieces->joined = s + 1;
     if (note->event == GOSSIP_UPDATED && last)
         last->updated = true;
@@ -258,7 +255,7 @@ static int
 match(struct replay_pieces *pieces, const struct replay_start *start,
       const struct gossip_note *note, struct why *why)
 {
-    bool took = note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT;
+    bool took = replay_pieces_takes(note);
     if (!took && !replay_pieces_asks(note))
         return 0;
     struct replay_piece *piece = replay_pieces_find(pieces, start->node, note);

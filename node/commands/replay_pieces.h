@@ -31,20 +31,34 @@ struct replay_read {
     bool updated; /* it was added to the replica */
 };
 
-/* A flow or a copy, of one range of the values. */
+/* A flow, or a copy. */
 struct replay_piece {
-    struct proto_node whose; /* flow: who asked for it; copy: who sent it */
-    uint64_t link, number;   /* link 0: a copy */
-    uint32_t range;
+    struct proto_node whose; /* who asked for it */
+    uint64_t link, number;
     struct proto_node giver;
-    bool asked;  /* flow: its taker's values are known */
+    bool asked;  /* its taker's values are known */
     bool wanted; /* somebody took it */
-    /* Of a flow values of who asked, or the public copy; NULL: not yet, or not any more */
-    int32_t *theirs;
-    int32_t *change; /* to the public copy; NULL: these are the values */
-    int32_t *body;   /* NULL: not yet, or not any more */
+    bool made;   /* it was given, or copied */
+    /* NULL: not yet, or not any more: */
+    int32_t *theirs; /* values of who asked, or the public copy, which follows the flow */
+    int32_t *change; /* to the public copy */
+    int32_t *body;   /* async, before it is made: the giver's values */
     int64_t weight;
 };
+
+/* The kinds of events that are about a piece: of who asks for it, makes it, has it. */
+static inline bool
+replay_pieces_makes(const struct gossip_note *note)
+{
+    return note->event == GOSSIP_GAVE || note->event == GOSSIP_COPIED;
+}
+
+static inline bool
+replay_pieces_takes(const struct gossip_note *note)
+{
+    return note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT ||
+           note->event == GOSSIP_ADOPTED || note->event == GOSSIP_RESULT;
+}
 
 static inline bool
 replay_pieces_asks(const struct gossip_note *note)
@@ -70,8 +84,7 @@ struct replay_pieces {
 
 /* What a journal must agree with. */
 struct replay_rules {
-    bool push_sum;      /* an ASK has no values */
-    size_t range_count; /* of the values */
+    bool push_sum; /* an ASK has no values */
     unsigned shards;
 };
 

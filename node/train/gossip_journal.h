@@ -7,15 +7,15 @@
  *               0: it began with those of the job
  *     READ      step, total, shards; 0, or, if the plan is another one than at the READ before: 1, its hash, 8 bytes,
  *               how many members it has, and the rank of this node
- *     ASKED     peer, link, number, range
+ *     ASKED     peer, link, number
  *     ASKED_WHOLE  the same, with a codec: with all values; ASKED is then with changes of them (gossip_public.h)
- *     GAVE      peer, link, number, range, share
- *     TOOK      peer, link, number, range
- *     COPIED    number, range
- *     GOT       peer, number, range
+ *     GIVES     peer, link, number
+ *     GAVE      peer, link, number, share
+ *     TOOK      peer, link, number
+ *     COPIED, GOT, ADOPTED, RESULT  peer, link, number
  *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this snapshot
  *
- *     UPDATED, PHASE, ADOPTED, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
+ *     UPDATED, PHASE, EMPTY, MEAN_BEGAN, MEAN_VOID, MEAN: nothing
  *
  * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from
  * the values at its ends.

@@ -6,7 +6,7 @@
  *
  *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
- *     weights of the ranges, int64 | values, int64
+ *     weight, int64 | values, int64
  *
  * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this
  * node's. */
@@ -27,12 +27,12 @@ struct gossip_run {
     struct gossip_config config;
     struct codec codec;
     struct replica replica;
-    const int64_t *weight; /* of the ranges of the values of this step */
-    uint64_t from; /* hash of the parameters of the checkpoint that it goes on from; 0: none */
+    int64_t weight; /* of the values of this step */
+    uint64_t from;  /* hash of the parameters of the checkpoint that it goes on from; 0: none */
     struct gossip_names names; /* in the journal */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
-    size_t more_size, range_size, range_count;
+    size_t more_size;
     struct gossip_saved saved;
     bool begins;              /* with `saved` */
     struct state_event event; /* of the present step */
@@ -60,7 +60,7 @@ on_note(void *ctx, const struct gossip_note *note)
 }
 
 static void
-on_weigh(void *ctx, const int64_t *weight)
+on_weigh(void *ctx, int64_t weight)
 {
     struct gossip_run *gossip = ((struct run *)ctx)->own;
     gossip->weight = weight;
@@ -75,7 +75,8 @@ enum {
     TOTAL,
     STARTS,
     START_WORDS = sizeof(struct gossip_start) / sizeof(uint64_t),
-    WEIGHTS = STARTS + (GOSSIP_STARTS + 1) * START_WORDS,
+    WEIGHT = STARTS + (GOSSIP_STARTS + 1) * START_WORDS,
+    VALUES,
 };
 
 _Static_assert(START_WORDS == 3, "id, incarnation, shards: no gap may be in the file");
@@ -84,7 +85,6 @@ _Static_assert(START_WORDS == 3, "id, incarnation, shards: no gap may be in the 
 static void
 show(struct run *run, const struct gossip_saved *saved)
 {
-    const struct gossip_run *gossip = run->own;
     struct state *state = &run->state;
     int32_t *values = mesh_own(run->mesh);
     uint64_t total = state_steps_total(state);
@@ -92,7 +92,7 @@ show(struct run *run, const struct gossip_saved *saved)
     uint64_t step = async ? saved->total / state->job.shards : saved->step;
     gossip_flow_clamp(values, saved->values, state->param_count);
     if (run->config->gossip.push_sum)
-        gossip_flow_debias(values, values, saved->weight, gossip->range_size, state->param_count);
+        gossip_flow_debias(values, values, saved->weight, state->param_count);
     replica_show(state, values, step < total ? step : total - 1);
 }
 
@@ -104,18 +104,14 @@ on_save(void *ctx, const struct gossip_saved *saved)
     struct run *run = ctx;
     struct gossip_run *gossip = run->own;
     const struct state_header before = *run->state.header;
-    if (!save_idle(run->save))
-        return;
-    for (size_t p = 0; p < gossip->range_count; p++)
-        if (saved->weight[p] <= 0)
-            return; /* it joined with weight 0 and has got nothing yet */
+    if (!save_idle(run->save) || saved->weight <= 0)
+        return; /* weight 0: it joined, and has got nothing yet */
     gossip->more[SNAPSHOT] = saved->snapshot;
     gossip->more[STEP] = saved->step;
     gossip->more[TOTAL] = saved->total;
     memcpy(gossip->more + STARTS, saved->starts, (GOSSIP_STARTS + 1) * sizeof *saved->starts);
-    memcpy(gossip->more + WEIGHTS, saved->weight, gossip->range_count * sizeof *saved->weight);
-    memcpy(gossip->more + WEIGHTS + gossip->range_count, saved->values,
-           run->state.param_count * sizeof *saved->values);
+    gossip->more[WEIGHT] = (uint64_t)saved->weight;
+    memcpy(gossip->more + VALUES, saved->values, run->state.param_count * sizeof *saved->values);
     show(run, saved);
     save_begin(run->save, &run->state, true);
     *run->state.header = before;
@@ -140,14 +136,12 @@ gossip_resume(struct run *run)
         .step = more[STEP],
         .total = more[TOTAL],
         .starts = (const struct gossip_start *)(const void *)(more + STARTS),
-        .weight = (const int64_t *)(const void *)(more + WEIGHTS),
-        .values = (const int64_t *)(const void *)(more + WEIGHTS + gossip->range_count),
+        .weight = (int64_t)more[WEIGHT],
+        .values = (const int64_t *)(const void *)(more + VALUES),
     };
-    for (size_t p = 0; p < gossip->range_count && more[SNAPSHOT]; p++)
-        sound =
-            sound && gossip->saved.weight[p] > 0 && gossip->saved.weight[p] <= GOSSIP_WEIGHT_MAX;
     gossip->begins = more[SNAPSHOT] != 0;
-    return sound;
+    return sound && (!gossip->begins ||
+                     (gossip->saved.weight > 0 && gossip->saved.weight <= GOSSIP_WEIGHT_MAX));
 }
 
 static void
@@ -177,22 +171,13 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
 /* --- Life ------------------------------------------------------------------------------------------ */
 
 static int
-open_more(struct gossip_run *gossip, size_t params)
-{
-    gossip->range_size = params < MESH_CHUNK_ELEMS ? params : MESH_CHUNK_ELEMS;
-    gossip->range_count = (params + gossip->range_size - 1) / gossip->range_size;
-    size_t words = WEIGHTS + gossip->range_count + params;
-    gossip->more_size = words * sizeof *gossip->more;
-    gossip->more = calloc(words, sizeof *gossip->more);
-    return gossip->more ? 0 : -ENOMEM;
-}
-
-static int
 open_gossip(struct run *run, struct why *why)
 {
     struct gossip_run *gossip = run->own = calloc(1, sizeof *gossip);
     size_t params = run->state.param_count;
-    if (gossip)
+    if (gossip) {
+        gossip->more_size = (VALUES + params) * sizeof *gossip->more;
+        gossip->more = calloc(1, gossip->more_size);
         gossip->replica = (struct replica){
             .state = &run->state,
             .next = &run->next,
@@ -201,8 +186,9 @@ open_gossip(struct run *run, struct why *why)
             .before = calloc(params, sizeof(float)),
             .async = run->config->mesh.sync == CONFIG_ASYNC,
         };
+    }
     run->state.header->train_loss = (double)NAN; /* a slow node may complete no epoch */
-    if (!gossip || !gossip->replica.before || open_more(gossip, params) ||
+    if (!gossip || !gossip->replica.before || !gossip->more ||
         evaluation_init(&run->free.evaluation, run))
         return why_error(why, -ENOMEM, "not enough memory for a replica");
     return 0;
@@ -226,6 +212,7 @@ measure_gossip(struct memory *m, const struct config *config, size_t params, uin
 {
     struct gossip_config gossip = {
         .graph = (enum gossip_kind)config->gossip.graph,
+        .push_sum = config->gossip.push_sum,
         .async = config->mesh.sync == CONFIG_ASYNC,
         .codec = codec_of(config->mesh.compress),
         .count = params,
@@ -340,7 +327,7 @@ values_of(const struct run *run)
     int32_t *own = mesh_own(run->mesh);
     if (!run->config->gossip.push_sum)
         return values;
-    gossip_flow_debias(own, values, gossip->weight, gossip->range_size, run->state.param_count);
+    gossip_flow_debias(own, values, gossip->weight, run->state.param_count);
     return own;
 }
 

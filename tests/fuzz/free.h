@@ -25,7 +25,6 @@ enum {
     RANGES = 3,
     VALUES = 10,
     CHUNK = 4,
-    PARTS = (VALUES + CHUNK - 1) / CHUNK,
     BODY_MAX = 640,
     ACTIONS_MAX = 512,
     TICKS_MAX = 400,
@@ -229,7 +228,7 @@ on_keep(void *ctx, struct core_frame *frame)
     node->kept++;
     node->kept_size += frame->size;
     if (node->world->engine)
-        demand(node->kept_size <= GOSSIP_KEPT_MAX * gossip_public_most(&node->gossip, CHUNK));
+        demand(node->kept <= GOSSIP_KEPT_MAX);
     else
         demand(node->kept <= PUSH_QUEUE_MAX);
 }
@@ -474,10 +473,11 @@ static void
 gossip_noted(void *ctx, const struct gossip_note *note)
 {
     (void)ctx;
-    bool of_part = note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE ||
-                   note->event == GOSSIP_LOST || note->event == GOSSIP_TOOK;
-    demand(!of_part || (note->range < PARTS && note->peer.id != 0 && note->number > 0));
-    demand(note->event != GOSSIP_GAVE || (note->body && note->count <= CHUNK));
+    bool of_flow = note->event == GOSSIP_ASKED || note->event == GOSSIP_GAVE ||
+                   note->event == GOSSIP_GIVES || note->event == GOSSIP_LOST ||
+                   note->event == GOSSIP_TOOK;
+    demand(!of_flow || (note->peer.id != 0 && note->number > 0));
+    demand(note->event != GOSSIP_GAVE || (note->body && note->count == VALUES));
 }
 
 static void

@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { JOURNALS = 3, TEXT_MAX = 1 << 14, RANGES = 2, GROUP = 2, FIRST = 1, SHARDS = 12, PARTS = 2 };
+enum { JOURNALS = 3, TEXT_MAX = 1 << 14, RANGES = 2, GROUP = 2, FIRST = 1, SHARDS = 12 };
 enum { KNOWN = 64, STEPS = 8, NODES = 4 };
 
 static void
@@ -240,7 +240,7 @@ static void
 gossip_record(size_t t, struct gossip_names *names)
 {
     uint8_t data[GOSSIP_RECORD_MAX];
-    struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_ASKED_WHOLE))};
+    struct gossip_note note = {.event = (enum gossip_event)(1 + draw(GOSSIP_EMPTY))};
     if (!gossip_journal_has(note.event)) { /* 1, and those that are not written */
         start(t, node());
         *names = (struct gossip_names){.plan = 0};
@@ -249,7 +249,6 @@ gossip_record(size_t t, struct gossip_names *names)
     note.peer = node();
     note.link = draw(3);
     note.number = draw(3);
-    note.range = draw(PARTS);
     note.share = 2;
     if (note.event == GOSSIP_READ) {
         note.step = draw(STEPS);
@@ -271,9 +270,9 @@ check_pieces(const struct replay_pieces *pieces)
         struct replay_cursor cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}};
         struct gossip_note note;
         while (replay_pieces_next(pieces, from, &cursor, &note)) {
-            bool took = note.event == GOSSIP_TOOK || note.event == GOSSIP_GOT;
+            bool took = replay_pieces_takes(&note);
             reads += note.event == GOSSIP_READ;
-            if (!took && note.event != GOSSIP_GAVE && note.event != GOSSIP_COPIED)
+            if (!took && !replay_pieces_makes(&note))
                 continue;
             const struct replay_piece *piece = replay_pieces_find(pieces, from->node, &note);
             must(piece != NULL, "what was given or taken is no piece");
@@ -292,11 +291,9 @@ do_event(struct replay *r, struct actor *a, bool *done)
     int rc = DONE;
     if (event == GOSSIP_PHASE || event == GOSSIP_READ)
         read_values(r, a);
-    else if (event == GOSSIP_ASKED_WHOLE ||
-             (event >= GOSSIP_ASKED && event != GOSSIP_LOST && event <= GOSSIP_GOT))
-        rc = replay_flows_exchange(r, a);
-    else if (event >= GOSSIP_ADOPTED && event <= GOSSIP_MEAN_VOID)
-        rc = replay_flows_adopt(r, a);
+    else if (event != GOSSIP_BEGAN && event != GOSSIP_UPDATED && event != GOSSIP_SAVED &&
+             event != GOSSIP_MEAN && event != GOSSIP_RESULT)
+        rc = replay_flows_do(r, a);
     must(rc != -ENOMEM, "no memory");
     *done = rc == DONE;
     if (rc == IMPOSSIBLE)
@@ -316,13 +313,13 @@ run_events(struct replay *r)
     }
 }
 
-enum { VALUES = 5, PART_SIZE = 3 };
+enum { VALUES = 5 };
 
 static void
 exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool codes)
 {
-    static int64_t values[64][VALUES], weight[64][2 * PARTS];
-    static int32_t scratch[VALUES], read[64][VALUES], copied[64][VALUES];
+    static int64_t values[64][VALUES];
+    static int32_t scratch[VALUES], update[VALUES], read[64][VALUES];
     static struct actor actor[64];
     struct replay r = {.pieces = *pieces,
                        .actor = actor,
@@ -331,13 +328,11 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
                        .codes = codes,
                        .codec = {.rounding = CODEC_TOP, .share = 0.3},
                        .count = VALUES,
-                       .range_size = PART_SIZE,
-                       .range_count = PARTS,
-                       .scratch = scratch};
+                       .scratch = scratch,
+                       .update = update};
     if (pieces->start_count > 64)
         return;
     memset(read, 0, sizeof read);
-    memset(copied, 0, sizeof copied);
     for (size_t s = 0; s < pieces->start_count; s++) {
         const struct replay_start *from = &pieces->start[s];
         actor[s] = (struct actor){
@@ -345,27 +340,21 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
             .cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}},
             .began = true,
             .values = values[s],
-            .weight = weight[s],
-            .read_weight = weight[s] + PARTS,
+            .weight = GOSSIP_ONE,
             .read = read[s],
-            .copied = copied[s],
         };
         for (size_t k = 0; k < VALUES; k++)
             values[s][k] = (int64_t)(s * VALUES + k) << 20;
-        set_weights(&r, &actor[s], GOSSIP_ONE);
         read_values(&r, &actor[s]);
         actor[s].over = !replay_pieces_next(pieces, from, &actor[s].cursor, &actor[s].note);
     }
     run_events(&r);
-    for (size_t s = 0; s < pieces->start_count; s++)
-        replay_flows_forget(&actor[s]);
 }
 
 static void
 gossip(bool push_sum, bool async, bool codes)
 {
-    const struct replay_rules rules = {
-        .push_sum = push_sum, .range_count = PARTS, .shards = SHARDS};
+    const struct replay_rules rules = {.push_sum = push_sum, .shards = SHARDS};
     const struct replay_cover cover = {
         .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
     struct verify_folders folders = {.out = nowhere(), .first = -1};

@@ -28,9 +28,10 @@ phase(const struct gossip_graph *graph, unsigned n, uint64_t k)
                 continue;
             unsigned share = gossip_graph_share(graph, n, i, j, k);
             if (graph->directed)
-                gossip_flow_share(flow, x[i], at[i], share, VALUES);
+                gossip_flow_share(flow, at[i], share, VALUES);
             else
-                gossip_flow_average(flow, x[i], at[i], at[j], share, VALUES);
+                gossip_flow_average(flow, at[i], at[j], share, VALUES);
+            gossip_flow_give(x[i], flow, VALUES);
             gossip_flow_add(x[j], flow, VALUES);
             weight[i] -= graph->directed ? weight_at[i] / share : 0;
             weight[j] += graph->directed ? weight_at[i] / share : 0;

@@ -51,7 +51,7 @@ key_of(struct proto_node from, struct proto_node to, const struct gossip_note *n
 {
     uint64_t ends =
         mix64_pair(mix64_pair(from.id, from.incarnation), mix64_pair(to.id, to.incarnation));
-    return mix64_pair(mix64_pair(ends, note->link), mix64_pair(note->number, note->range)) | 1;
+    return mix64_pair(mix64_pair(ends, note->link), note->number) | 1;
 }
 
 /* The record of this name; NULL if there is none. */
@@ -99,13 +99,6 @@ appear(struct books *books, size_t k, int64_t value)
 }
 
 static void
-set_weights(struct books *books, int64_t weight)
-{
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        books->weight[p] = weight;
-}
-
-static void
 on_began(struct sim *sim, struct sim_node *node)
 {
     struct books *books = &sim_gossip_book.of[node->index];
@@ -116,9 +109,7 @@ on_began(struct sim *sim, struct sim_node *node)
     const struct sim_gossip_file *disk = &sim_gossip_disk[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, disk->there ? disk->values[k] : sim_gossip_initial(sim, k));
-    set_weights(books, GOSSIP_ONE);
-    if (disk->there)
-        memcpy(books->weight, disk->weight, sim_gossip_parts() * sizeof *books->weight);
+    books->weight = disk->there ? disk->saved.weight : GOSSIP_ONE;
 }
 
 static void
@@ -131,7 +122,7 @@ on_read(struct sim *sim, struct sim_node *node)
             sim_fail(sim, "node %u: value %zu is read as %d, it is %d", node->index, k,
                      node->sum[k], books->read[k]);
     }
-    memcpy(books->read_weight, books->weight, sizeof books->weight);
+    books->read_weight = books->weight;
 }
 
 static void
@@ -143,7 +134,7 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->phase = note->phase;
     books->n = (unsigned)note->number;
     books->rank = note->range;
-    if (books->n == 1 && books->weight[0] <= 0)
+    if (books->n == 1 && books->weight <= 0)
         sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }
 
@@ -160,13 +151,14 @@ on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *not
 
 /* --- Flows --------------------------------------------------------------------------------------- */
 
-/* Is |d[k]| one of the largest of d[count]? */
+/* Is |d[k]| one of the largest of its range? */
 static bool
-among_largest(const int64_t *d, size_t count, size_t k)
+among_largest(const int64_t *d, size_t k)
 {
+    size_t range = k / sim_gossip_chunk, first = first_of(range), count = count_of(range);
     size_t before = 0, few = codec_few(sim_gossip_config.codec, count);
     int64_t size = d[k] < 0 ? -d[k] : d[k];
-    for (size_t j = 0; j < count; j++) {
+    for (size_t j = first; j < first + count; j++) {
         int64_t other = d[j] < 0 ? -d[j] : d[j];
         before += other > size || (other == size && j < k);
     }
@@ -191,7 +183,7 @@ tell(struct sim *sim, const struct sim_node *node, const struct gossip_note *not
         change[k] =
             clamp((int64_t)record->theirs[k] - ((int64_t)before->theirs[k] + before->body[k]));
     for (size_t k = 0; k < record->count; k++) {
-        record->told[k] = change[k] != 0 && among_largest(change, record->count, k);
+        record->told[k] = change[k] != 0 && among_largest(change, k);
         record->theirs[k] =
             before->theirs[k] + before->body[k] + (record->told[k] ? (int32_t)change[k] : 0);
     }
@@ -214,11 +206,9 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
                               .plan = books->plan,
                               .phase = books->phase,
                               .rank = books->rank,
-                              .first = first_of(note->range),
-                              .count = count_of(note->range)};
+                              .count = sim_gossip_config.count};
     for (size_t k = 0; k < record->count; k++)
-        record->theirs[k] = sim_gossip_config.async ? clamp(books->value[record->first + k])
-                                                    : books->read[record->first + k];
+        record->theirs[k] = sim_gossip_config.async ? clamp(books->value[k]) : books->read[k];
     if (sim_gossip_config.codec && note->event == GOSSIP_ASKED)
         tell(sim, node, note, record);
 }
@@ -242,17 +232,31 @@ flow_of(const struct books *books, struct record *record, unsigned share)
 {
     int64_t whole[VALUES];
     for (size_t k = 0; k < record->count; k++) {
-        size_t at = record->first + k;
-        int64_t mine = sim_gossip_config.async ? clamp(books->value[at]) : (int64_t)books->read[at];
+        int64_t mine = sim_gossip_config.async ? record->mine[k] : books->read[k];
         whole[k] = sim_gossip_config.push_sum ? mine : mine - record->theirs[k];
         whole[k] = record->tells ? clamp(whole[k]) : whole[k];
     }
     for (size_t k = 0; k < record->count; k++) {
         int64_t size = whole[k] < 0 ? -whole[k] : whole[k];
-        bool flows = !record->tells || record->told[k] || among_largest(whole, record->count, k);
+        bool flows = !record->tells || record->told[k] || among_largest(whole, k);
         size = flows ? size / share : 0;
         record->body[k] = (int32_t)(whole[k] < 0 ? -size : size);
     }
+}
+
+static void
+on_gives(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
+{
+    const struct books *books = &sim_gossip_book.of[node->index];
+    struct record *record = look_up(key_of(self_of(node), note->peer, note));
+    if (!record || record->begun) {
+        sim_fail(sim, "node %u: begins flow %" PRIu64 " %s", node->index, note->number,
+                 record ? "twice" : "that nobody asked for");
+        return;
+    }
+    record->begun = true;
+    for (size_t k = 0; k < record->count; k++)
+        record->mine[k] = clamp(books->value[k]);
 }
 
 static void
@@ -260,9 +264,9 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
     struct record *record = look_up(key_of(self_of(node), note->peer, note));
-    if (!record || record->given) {
+    if (!record || record->given || record->begun != sim_gossip_config.async) {
         sim_fail(sim, "node %u: gives flow %" PRIu64 " %s", node->index, note->number,
-                 record ? "twice" : "that nobody asked for");
+                 record ? "twice, or without a beginning" : "that nobody asked for");
         return;
     }
     if (!sim_gossip_config.async && (record->plan != books->plan || record->phase != books->phase))
@@ -277,14 +281,14 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     if (!sim->failed)
         flow_of(books, record, share);
     for (size_t k = 0; k < record->count && !sim->failed; k++) {
-        books->value[record->first + k] -= record->body[k];
+        books->value[k] -= record->body[k];
         if (note->body[k] != record->body[k])
             sim_fail(sim, "node %u: gives %d, it should be %d", node->index, note->body[k],
                      record->body[k]);
     }
     if (sim_gossip_config.push_sum)
-        record->weight = books->read_weight[note->range] / (share ? share : 1);
-    books->weight[note->range] -= record->weight;
+        record->weight = books->read_weight / (share ? share : 1);
+    books->weight -= record->weight;
     if (note->weight != record->weight)
         sim_fail(sim, "node %u: gives the weight %" PRId64 ", it should be %" PRId64, node->index,
                  note->weight, record->weight);
@@ -302,8 +306,8 @@ on_took(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     }
     record->taken = true;
     for (size_t k = 0; k < record->count; k++)
-        books->value[record->first + k] += record->body[k];
-    books->weight[note->range] += record->weight;
+        books->value[k] += record->body[k];
+    books->weight += record->weight;
 }
 
 static void
@@ -342,53 +346,51 @@ static void
 on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     const struct books *books = &sim_gossip_book.of[node->index];
-    struct gossip_note name = {.number = note->number};
-    uint64_t key = key_of(self_of(node), self_of(node), &name);
+    uint64_t key = key_of(self_of(node), note->peer, note);
+    if (look_up(key))
+        sim_fail(sim, "node %u: flow %" PRIu64 " is copied twice", node->index, note->number);
     struct record *record = record_new(sim, key);
     if (!record)
         return;
     *record = (struct record){.key = key,
                               .given = true,
                               .taken = true,
-                              .first = first_of(note->range),
-                              .count = count_of(note->range),
-                              .weight = books->weight[note->range]};
+                              .count = sim_gossip_config.count,
+                              .weight = books->weight};
     for (size_t k = 0; k < record->count; k++)
-        record->body[k] = clamp(books->value[record->first + k]);
+        record->body[k] = clamp(books->value[k]);
     if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
         sim_fail(sim, "node %u: gives its values to the last mean while a flow is under way to it",
                  node->index);
 }
 
+/* A copy has come: it is added to the mean, or is the values. */
 static void
-on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
+on_copy(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    struct gossip_note name = {.number = note->number};
-    const struct record *record = look_up(key_of(note->peer, note->peer, &name));
-    if (!record || record->first != first_of(note->range)) {
+    const struct record *record = look_up(key_of(note->peer, self_of(node), note));
+    bool adds = note->event == GOSSIP_GOT;
+    if (!record || !record->taken) {
         sim_fail(sim, "node %u: a copy that nobody sent", node->index);
         return;
     }
-    for (size_t k = 0; k < record->count; k++) {
-        size_t at = record->first + k;
-        if (books->mean)
-            appear(books, at, books->value[at] + record->body[k]);
-        else
-            books->copied[at] = record->body[k];
-    }
-    books->weight[note->range] += books->mean ? record->weight : 0;
+    for (size_t k = 0; k < record->count; k++)
+        appear(books, k, record->body[k] + (adds ? books->value[k] : 0));
+    books->weight += adds ? record->weight : 0;
+    if (note->event == GOSSIP_RESULT)
+        books->weight = GOSSIP_ONE;
+    if (adds && !books->mean)
+        sim_fail(sim, "node %u: a copy for no mean", node->index);
 }
 
 static void
-on_adopted(struct sim *sim, struct sim_node *node)
+on_empty(struct sim_node *node)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    (void)sim;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
-        appear(books, k, sim_gossip_config.push_sum ? 0 : books->copied[k]);
-    if (sim_gossip_config.push_sum)
-        set_weights(books, 0);
+        appear(books, k, 0);
+    books->weight = 0;
 }
 
 static void
@@ -402,7 +404,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
         books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);
     }
-    memcpy(books->read_weight, books->weight, sizeof books->weight);
+    books->read_weight = books->weight;
 }
 
 static void
@@ -412,7 +414,7 @@ on_mean_void(struct sim_node *node)
     books->mean = false;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, books->read[k]);
-    memcpy(books->weight, books->read_weight, sizeof books->weight);
+    books->weight = books->read_weight;
 }
 
 static void
@@ -423,23 +425,14 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     core_stats(node->core, &stats);
     books->mean = false;
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
-        int64_t weight = books->weight[k / sim_gossip_chunk];
+        int64_t weight = books->weight;
         wide sum = (wide)books->value[k] * GOSSIP_ONE;
         if (weight > 0)
             appear(books, k, (int64_t)(sum / weight));
     }
     if (stats.plan != note->plan)
         sim_fail(sim, "node %u: a last mean of a plan that is over", node->index);
-    set_weights(books, GOSSIP_ONE);
-}
-
-static void
-on_result(struct sim_node *node)
-{
-    struct books *books = &sim_gossip_book.of[node->index];
-    for (size_t k = 0; k < sim_gossip_config.count; k++)
-        appear(books, k, books->copied[k]);
-    set_weights(books, GOSSIP_ONE);
+    books->weight = GOSSIP_ONE;
 }
 
 void
@@ -468,6 +461,9 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
     case GOSSIP_ASKED_WHOLE:
         on_asked(sim, node, note);
         break;
+    case GOSSIP_GIVES:
+        on_gives(sim, node, note);
+        break;
     case GOSSIP_GAVE:
         on_gave(sim, node, note);
         break;
@@ -481,10 +477,12 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
         on_copied(sim, node, note);
         break;
     case GOSSIP_GOT:
-        on_got(sim, node, note);
-        break;
     case GOSSIP_ADOPTED:
-        on_adopted(sim, node);
+    case GOSSIP_RESULT:
+        on_copy(sim, node, note);
+        break;
+    case GOSSIP_EMPTY:
+        on_empty(node);
         break;
     case GOSSIP_MEAN_BEGAN:
         on_mean_began(sim, node);
@@ -494,9 +492,6 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
         break;
     case GOSSIP_MEAN:
         on_mean(sim, node, note);
-        break;
-    case GOSSIP_RESULT:
-        on_result(node);
         break;
     case GOSSIP_SAVED: /* nothing changes: sim_gossip_judge_saved */
         break;

@@ -28,8 +28,7 @@ begin_snapshot(struct sim *sim, const struct sim_node *node, uint64_t name)
         sim_gossip_book.snapshot.members |= (uint64_t)is_member(sim, node, i) << i;
         memcpy(sim_gossip_book.snapshot.value[i], sim_gossip_book.of[i].value,
                sizeof sim_gossip_book.snapshot.value[i]);
-        memcpy(sim_gossip_book.snapshot.weight[i], sim_gossip_book.of[i].weight,
-               sizeof sim_gossip_book.snapshot.weight[i]);
+        sim_gossip_book.snapshot.weight[i] = sim_gossip_book.of[i].weight;
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {
         const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
@@ -58,11 +57,9 @@ sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
             sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the snapshot it is %" PRId64,
                      node->index, k, saved->values[k],
                      sim_gossip_book.snapshot.value[node->index][k]);
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (saved->weight[p] != sim_gossip_book.snapshot.weight[node->index][p])
-            sim_fail(
-                sim, "node %u: saves weight %zu as %" PRId64 ", in the snapshot it is %" PRId64,
-                node->index, p, saved->weight[p], sim_gossip_book.snapshot.weight[node->index][p]);
+    if (saved->weight != sim_gossip_book.snapshot.weight[node->index])
+        sim_fail(sim, "node %u: saves weight %" PRId64 ", in the snapshot it is %" PRId64,
+                 node->index, saved->weight, sim_gossip_book.snapshot.weight[node->index]);
 }
 
 /* --- Verdicts ------------------------------------------------------------------------------------ */
@@ -74,16 +71,15 @@ sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
     (void)event;
     if (books->incarnation != node->incarnation)
         return;
-    const int64_t *values = node->core->gossip.replica.values,
-                  *weights = node->core->gossip.replica.weight;
+    const int64_t *values = node->core->gossip.replica.values;
+    int64_t weight = node->core->gossip.replica.weight;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         if (values[k] != books->value[k])
             sim_fail(sim, "node %u: value %zu is %" PRId64 ", by its journal it is %" PRId64,
                      node->index, k, values[k], books->value[k]);
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (weights[p] != books->weight[p])
-            sim_fail(sim, "node %u: weight %zu is %" PRId64 ", by its journal it is %" PRId64,
-                     node->index, p, weights[p], books->weight[p]);
+    if (weight != books->weight)
+        sim_fail(sim, "node %u: its weight is %" PRId64 ", by its journal it is %" PRId64,
+                 node->index, weight, books->weight);
 }
 
 static bool
@@ -104,9 +100,8 @@ judge_sum(struct sim *sim)
                        : sim_gossip_book.of[i].value[k];
         for (unsigned r = 0; r < sim_gossip_book.used; r++) {
             const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
-            if (record->given && !record->taken && k >= record->first &&
-                k < record->first + record->count)
-                sum += record->body[k - record->first];
+            if (record->given && !record->taken && k < record->count)
+                sum += record->body[k];
         }
         if (sum != sim_gossip_book.ledger[k])
             sim_fail(sim, "the sum of all values %zu is %" PRId64 ", it should be %" PRId64, k, sum,
@@ -133,35 +128,24 @@ meet(const struct sim *sim, unsigned a, unsigned b)
     return a == b || !sim->profile.seeds || (sim->address[a] == a && sim->address[b] == b);
 }
 
-/* Nobody whom node `who` can meet has this range of the model. */
+/* Who joined without the model waits for somebody who has it. Has nobody whom node `who` can meet? */
 static bool
-range_gone(const struct sim *sim, unsigned who, size_t p)
+model_gone(const struct sim *sim, unsigned who)
 {
-    size_t first = p * sim_gossip_chunk;
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (node->up && i != sim->profile.stranger && meet(sim, who, i) &&
-            (node->done || node->core->gossip.replica.weight[p] > 0))
+            (node->done || node->core->gossip.replica.weight > 0))
             return false;
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {
         const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
-        if (record->given && !record->taken && record->weight > 0 && record->first == first &&
+        if (record->given && !record->taken && record->weight > 0 &&
             lives(sim, record->from, record->from_incarnation) &&
             lives(sim, record->to, record->to_incarnation) && meet(sim, record->from, record->to))
             return false; /* it is under way */
     }
     return true;
-}
-
-/* Who joined without the model, or with some ranges of it, waits for somebody who has it. */
-static bool
-model_gone(const struct sim *sim, unsigned who)
-{
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
-        if (range_gone(sim, who, p))
-            return true;
-    return false;
 }
 
 void

@@ -14,9 +14,11 @@
 
 enum { GOSSIP_LONE_VALUES = 4 };
 
-/* This node is 1; it waits for `peers_min` nodes. `gossip`, of GOSSIP_LONE_VALUES values, and `wire` are borrowed. */
+/* This node is 1; it waits for `peers_min` nodes. `gossip`, of GOSSIP_LONE_VALUES values, and `wire` are borrowed.
+ * `chunk`: values in a range; 0: all. */
 static inline struct core *
-gossip_lone(const struct gossip_config *gossip, const struct core_wire *wire, size_t peers_min)
+gossip_lone_in(const struct gossip_config *gossip, const struct core_wire *wire, size_t peers_min,
+               uint32_t chunk)
 {
     static const struct core_bucket bucket = {0, GOSSIP_LONE_VALUES};
     static const struct core_program program = {.log = NULL};
@@ -28,6 +30,7 @@ gossip_lone(const struct gossip_config *gossip, const struct core_wire *wire, si
                                        .self = {1, 1},
                                        .shards = 4,
                                        .peers_min = peers_min,
+                                       .chunk_elems = chunk,
                                        .bucket_count = 1,
                                        .buckets = &bucket,
                                        .own = own,
@@ -37,6 +40,12 @@ gossip_lone(const struct gossip_config *gossip, const struct core_wire *wire, si
     core->peers.peers[0] = (struct peer){.state = PEER_UP, .node = {2, 1}, .announced = true};
     core->peers.high = 1;
     return core;
+}
+
+static inline struct core *
+gossip_lone(const struct gossip_config *gossip, const struct core_wire *wire, size_t peers_min)
+{
+    return gossip_lone_in(gossip, wire, peers_min, 0);
 }
 
 #endif

@@ -79,22 +79,18 @@ gossip_wrong(const struct core *core)
     const struct gossip *g = &core->gossip;
     const struct gossip_links *links = &g->links;
     const struct gossip_publics *publics = &links->publics;
-    size_t kept = 0;
-    unsigned used = 0;
-    for (size_t p = 0; p < GOSSIP_LINKS * g->range_count; p++) {
-        kept += links->ranges[p].frame.handle ? links->ranges[p].frame.size : 0;
-        used += links->ranges[p].slot >= 0;
-        if (links->ranges[p].slot >= 0 && !links->slots[links->ranges[p].slot].used)
-            return "a flow that is kept has no place";
-    }
+    unsigned kept = 0, used = 0;
     for (int l = 0; l < GOSSIP_LINKS; l++) {
-        unsigned open = 0, slots = 0;
-        for (size_t p = 0; p < g->range_count; p++) {
-            open += links->of[l].ranges[p].open;
-            slots += links->of[l].ranges[p].slot >= 0;
+        const struct gossip_link *link = &links->of[l];
+        const int slot[] = {link->take.slot, link->give.slot};
+        for (int k = 0; k < 2; k++) {
+            used += slot[k] >= 0;
+            if (slot[k] >= 0 && !links->slots[slot[k]].used)
+                return "a flow that is kept has no place";
         }
-        if (open != links->of[l].open || slots != links->of[l].kept)
-            return "what is open or kept on a link is miscounted";
+        if (link->take.open != (link->take.slot >= 0))
+            return "what comes has no place, or what does not has one";
+        kept += link->give.frame.handle != NULL;
     }
     for (size_t s = 0; s < links->slot_count; s++)
         used -= links->slots[s].used;
@@ -102,13 +98,13 @@ gossip_wrong(const struct core *core)
         return "a place of a flow is lost";
     if (kept != links->kept)
         return "frames that wait are miscounted";
-    for (size_t a = 0; a < g->range_count * publics->each; a++)
-        for (size_t b = a + 1; b % publics->each != 0; b++)
+    for (size_t a = 0; a < publics->count; a++)
+        for (size_t b = a + 1; b < publics->count; b++)
             if (publics->places[a].link != 0 &&
                 publics->places[a].link == publics->places[b].link &&
                 publics->places[a].gives == publics->places[b].gives &&
                 proto_node_equal(publics->places[a].node, publics->places[b].node))
-                return "a link has two copies of one range";
+                return "a link has two copies";
     if (g->run.on && !g->plan.active)
         return "a phase without a plan";
     if (g->status == GOSSIP_QUIET && (g->run.on || g->run.computing))

@@ -9,7 +9,9 @@
 enum { VALUES = GOSSIP_LONE_VALUES };
 
 static struct core *core;
-static unsigned flows; /* that were sent with values */
+static unsigned flows;         /* that were sent with values */
+static struct proto_ask asked; /* the last one that was sent */
+static unsigned voids;
 
 static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
@@ -17,6 +19,8 @@ on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *
 {
     (void)ctx, (void)link, (void)body, (void)lent;
     flows += msg->type == PROTO_FLOW && msg->flow.kind == PROTO_FLOW_GIVEN && size > 0;
+    voids += msg->type == PROTO_FLOW && msg->flow.kind == PROTO_FLOW_VOID;
+    asked = msg->type == PROTO_ASK ? msg->ask : asked;
 }
 
 static void
@@ -98,7 +102,7 @@ takes(uint64_t to, uint64_t planted)
                             .flow = {.kind = PROTO_FLOW_GIVEN, .to = to, .number = 1}};
     struct core_frame frame = {values, sizeof values, NULL};
     open_with(planted);
-    gossip_link_ask(&core->gossip.links, core, 0);
+    gossip_link_ask(&core->gossip.links, core, 0, 0);
     msg.flow.link = gossip_link_of(&core->gossip.links, core, (struct proto_node){2, 1})->mine;
     msg.flow.check = gossip_link_check(&msg, values, VALUES);
     core->engine->bulk(core, 0, &msg, &frame);
@@ -149,12 +153,12 @@ gives_later(size_t size)
     g->plan.hash = 5;
     g->plan.now = plan;
     gossip_give_on_ask(&g->links, &g->replica, core, 0, &ask, &frame);
-    assert_true(g->links.of[0].ranges[0].waits);
+    assert_true(g->links.of[0].give.waits);
     g->run.on = true;
     g->run.phase = 1;
     g->run.gives = 2;
     gossip_give_waiting(&g->links, &g->replica, core);
-    assert_false(g->links.of[0].ranges[0].waits);
+    assert_false(g->links.of[0].give.waits);
     bool any = flows == 1;
     core_destroy(&core);
     return any;
@@ -166,4 +170,103 @@ TEST(an_early_ask_of_another_size_gets_no_flow)
     assert_false(gives_later(sizeof(int32_t)));
     assert_false(gives_later(2 * VALUES * sizeof(int32_t)));
     assert_false(gives_later(0));
+}
+
+/* --- A flow in ranges ----------------------------------------------------------------------------- */
+
+enum { RANGES = 4 }; /* of one value each */
+
+static void
+open_in_ranges(void)
+{
+    static const struct core_wire wire = {.send_bulk = on_send_bulk, .release = on_handle};
+    static const struct gossip_keeper keeper = {.note = NULL};
+    static const struct gossip_config gossip = {
+        .keeper = &keeper, .async = true, .steps = 9, .count = VALUES};
+    core = gossip_lone_in(&gossip, &wire, 1, 1);
+    core->gossip.status = GOSSIP_TRAINING;
+    flows = voids = 0;
+}
+
+static void
+asks_range(enum proto_ask_kind kind, uint64_t number, uint32_t range)
+{
+    static int32_t value = -8;
+    const struct proto_ask ask = {
+        .kind = (uint16_t)kind, .link = 1, .number = number, .range = range};
+    struct core_frame frame = {&value, kind == PROTO_ASK_VALUES ? sizeof value : 0, NULL};
+    gossip_give_on_ask(&core->gossip.links, &core->gossip.replica, core, 0, &ask, &frame);
+}
+
+static int64_t
+sum(void)
+{
+    int64_t sum = 0;
+    for (size_t k = 0; k < VALUES; k++)
+        sum += core->gossip.replica.values[k];
+    return sum;
+}
+
+TEST(a_flow_is_given_with_its_last_range)
+{
+    open_in_ranges();
+    for (uint32_t p = 0; p < RANGES; p++) {
+        assert_int_equal(sum(), 0);
+        asks_range(PROTO_ASK_VALUES, 1, p);
+        assert_int_equal(flows, p + 1);
+    }
+    assert_int_equal(sum(), -4 * RANGES); /* half of the difference is 4 */
+    asks_range(PROTO_ASK_VALUES, 1, 2);   /* it and the last one come again */
+    asks_range(PROTO_ASK_SETTLE, 1, 1);   /* and so do all from the second one on */
+    assert_int_equal(flows, RANGES + 2 + RANGES - 1);
+    assert_int_equal(sum(), -4 * RANGES);
+    core_destroy(&core);
+}
+
+TEST(a_flow_that_lacks_a_range_is_none)
+{
+    open_in_ranges();
+    asks_range(PROTO_ASK_VALUES, 1, 0);
+    asks_range(PROTO_ASK_VALUES, 1, 2);
+    asks_range(PROTO_ASK_VALUES, 1, 3);
+    assert_int_equal(flows, 1);
+    assert_true(voids > 0);
+    asks_range(PROTO_ASK_VALUES, 2, 0);
+    asks_range(PROTO_ASK_SETTLE, 2, 1); /* the ASK for the second one was lost */
+    asks_range(PROTO_ASK_VALUES, 2, 1);
+    assert_int_equal(flows, 2);
+    assert_int_equal(sum(), 0);
+    core_destroy(&core);
+}
+
+/* The giver sends a flow of 4 in each value. */
+static void
+gives_range(uint64_t number, uint32_t range)
+{
+    static const int32_t value = 4;
+    const struct proto_flow flow = {
+        .kind = PROTO_FLOW_GIVEN, .link = asked.link, .number = number, .range = range};
+    struct core_frame frame = {(void *)(uintptr_t)&value, sizeof value, NULL};
+    struct gossip *g = &core->gossip;
+    gossip_link_on_flow(&g->links, &g->replica, core, 0, &flow, &frame);
+}
+
+TEST(a_flow_is_taken_when_all_of_it_has_come)
+{
+    open_in_ranges();
+    gossip_link_ask(&core->gossip.links, core, 0, 0);
+    assert_int_equal(asked.range, RANGES - 1); /* all at once */
+    gives_range(1, 0);
+    assert_int_equal(asked.range, RANGES - 1);
+    gives_range(1, 2); /* not the next one */
+    gives_range(1, 1);
+    gives_range(1, 1);
+    gives_range(1, 2);
+    assert_int_equal(sum(), 0);
+    gives_range(1, 3);
+    assert_int_equal(sum(), 4 * RANGES);
+    assert_int_equal(asked.kind, PROTO_ASK_TAKEN);
+    gives_range(1, 3);
+    assert_int_equal(sum(), 4 * RANGES);
+    core_destroy(&core);
 }

@@ -101,13 +101,13 @@ static void
 forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
            struct proto_flow *flow, size_t *count)
 {
-    const struct gossip_range *range = &link->ranges[flow->range];
+    uint64_t given = link->give.number;
     flow->link = link->theirs;
-    flow->number = range->given;
+    flow->number = given;
     if (kind == AGAIN || kind == LATE_VOID)
-        flow->number = range->given > 1 ? range->given - 1 : 0;
+        flow->number = given > 1 ? given - 1 : 0;
     if (kind == AHEAD)
-        flow->number = range->given + 2 + draw(node) % 1000;
+        flow->number = given + 2 + draw(node) % 1000;
     if (kind == STRANGE)
         flow->link += 1 + draw(node) % 1000;
     if (kind == HEAVY)
@@ -119,7 +119,7 @@ forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
     if (kind == GHOST)
         flow->to ^= 1;
     if (kind == UNASKED)
-        flow->kind = (uint16_t)(PROTO_FLOW_COPY + draw(node) % 3);
+        flow->kind = PROTO_FLOW_COPY;
     if (kind == LATE_VOID) {
         flow->kind = PROTO_FLOW_VOID;
         *count = 0;
@@ -133,7 +133,7 @@ forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, str
                                                 PROTO_ASK_CHANGES};
     ask->kind = (uint16_t)next[draw(node) % 3];
     ask->link = link->mine;
-    ask->number = link->ranges[ask->range].taken + 3 + draw(node) % 1000;
+    ask->number = link->take.number + 3 + draw(node) % 1000;
     if (kind == ASK_FAR && draw(node) % 2)
         ask->number = PROTO_ROUND_MAX;
     if (kind == ASK_NONE && draw(node) % 2)
@@ -158,7 +158,7 @@ send_one(struct node *node, int i, const struct gossip_link *link, enum kind kin
     if (kind < ASK_FAR) {
         msg.flow = (struct proto_flow){.to = link->node.incarnation, .range = range};
         forge_flow(node, kind, link, &msg.flow, &count);
-    } else if (link->ranges[range].taken > 0) { /* else the other end does not know the link */
+    } else if (link->take.number > 0) { /* else the other end does not know the link */
         msg.ask = (struct proto_ask){.to = link->node.incarnation, .range = range};
         forge_ask(node, kind, link, &msg.ask);
     }
@@ -171,7 +171,7 @@ send_one(struct node *node, int i, const struct gossip_link *link, enum kind kin
     if (kind == DAMAGED || unpacked)
         peers_send_bulk(core, i, &msg, body, count * sizeof *body); /* without its check */
     else
-        gossip_link_post(core, i, &msg, count ? body : NULL, count);
+        gossip_link_post(core, link, &msg, count ? body : NULL, count);
 }
 
 /* To each peer with which it has exchanged something. */
@@ -191,7 +191,7 @@ harass(struct node *node)
     pthread_mutex_unlock(&node->mesh->lock);
 }
 
-/* A flow was given and is about to be sent. */
+/* A flow was given, and its last range is about to be sent. */
 static void
 forestall(struct node *node, const struct gossip_note *note)
 {
@@ -201,7 +201,7 @@ forestall(struct node *node, const struct gossip_note *note)
     for (int l = 0; l < GOSSIP_LINKS; l++)
         if (i >= 0 && proto_node_equal(links->of[l].node, note->peer) &&
             core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->range);
+            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), RANGES - 1);
 }
 
 static void

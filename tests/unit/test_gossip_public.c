@@ -66,7 +66,7 @@ open_with(bool async)
 static void
 asks(struct core *taker)
 {
-    gossip_link_ask(&taker->gossip.links, taker, 0);
+    gossip_link_ask(&taker->gossip.links, taker, 0, 0);
 }
 
 static void
@@ -161,8 +161,8 @@ gives_to_another_copy(uint64_t planted)
     hears(giver);
     takes(taker);
     asks(taker);
-    giver->gossip.links.of[0].ranges[0].given = 2;
-    giver->gossip.links.of[0].ranges[0].nothing = true;
+    giver->gossip.links.of[0].give.number = 2;
+    giver->gossip.links.of[0].give.none = true;
     ask.msg.ask.number = 3;
     hears(giver);
     bool gave = flow.msg.flow.kind == PROTO_FLOW_GIVEN;
@@ -197,7 +197,7 @@ TEST(what_is_no_body_gets_no_flow_and_is_none)
             struct letter was = flow;
             flow.body[1] = 1;
             takes(taker);
-            assert_true(taker->gossip.links.of[0].open == 1);
+            assert_true(taker->gossip.links.of[0].take.open);
             flow = was;
         }
         takes(taker);
@@ -211,21 +211,24 @@ TEST(places_are_taken_again)
 {
     OWNED(core_destroy) struct core *core = open_with(false);
     const struct gossip_place *places = core->gossip.links.publics.places;
-    assert_int_equal(core->gossip.links.publics.each, 2);
+    assert_int_equal(core->gossip.links.publics.count, 2);
     for (int i = 1; i < 3; i++)
         core->peers.peers[i] =
             (struct peer){.state = PEER_UP, .node = {2 + (uint64_t)i, 1}, .announced = true};
     core->peers.high = 3;
     for (int i = 0; i < 3; i++) {
-        gossip_link_ask(&core->gossip.links, core, i);
+        gossip_link_ask(&core->gossip.links, core, i, 0);
         assert_int_equal(ask.msg.ask.kind, PROTO_ASK_VALUES);
     }
     assert_true(places[0].node.id == 2 && places[1].node.id == 3);
     for (int l = 0; l < 3; l++) { /* void flows */
-        core->gossip.links.of[l].ranges[0].open = false;
-        core->gossip.links.of[l].ranges[0].taken++;
-        core->gossip.links.of[l].open = 0;
+        struct gossip_take *take = &core->gossip.links.of[l].take;
+        core->gossip.links.slots[take->slot].used = false;
+        take->slot = -1;
+        take->open = false;
+        take->got = 0;
+        take->number++;
     }
-    gossip_link_ask(&core->gossip.links, core, 2);
+    gossip_link_ask(&core->gossip.links, core, 2, 0);
     assert_true(places[0].node.id == 4 && places[1].node.id == 3);
 }

@@ -15,7 +15,7 @@ enum { JOB = 77 };
 static const struct replay_parts job = {.job = {JOB}, .count = 1};
 
 static const struct proto_node alice = {1, 10}, bob = {2, 20};
-static const struct replay_rules rules = {.range_count = 2, .shards = 12};
+static const struct replay_rules rules = {.shards = 12};
 
 static struct folder folder;
 static const char *const dirs[] = {"a", "b"};
@@ -55,20 +55,19 @@ write_start(const char *dir, struct proto_node self, const struct gossip_note *n
     }
 }
 
-/* bob asks alice for flow 1 of range 1, gets it, and alice's copy of range 0. */
+/* bob asks alice for flow 1, gets it, and then a copy. */
 static const struct gossip_note of_alice[] = {
     {.event = GOSSIP_BEGAN},
-    {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 1, .share = 2},
-    {.event = GOSSIP_COPIED, .number = 1},
+    {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 2},
+    {.event = GOSSIP_COPIED, .peer = {2, 20}, .link = 5, .number = 2},
 };
 static const struct gossip_note of_bob[] = {
     {.event = GOSSIP_BEGAN},
-    {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1, .range = 1},
-    {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1, .range = 1},
-    {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 1},
-    {.event = GOSSIP_RESULT},
+    {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1},
+    {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1},
+    {.event = GOSSIP_RESULT, .peer = {1, 10}, .link = 5, .number = 2},
 };
-enum { OF_ALICE = 3, OF_BOB = 5 };
+enum { OF_ALICE = 3, OF_BOB = 4 };
 
 static int
 read_both(void)
@@ -150,13 +149,14 @@ TEST(an_answer_needs_its_question)
 /* All lost power, alice also the end of her journal. Both went on from what they had saved before. */
 TEST(what_was_lost_is_not_missed_if_nothing_came_of_it)
 {
-    const struct gossip_note saved[] = {{.event = GOSSIP_BEGAN},
-                                        {.event = GOSSIP_SAVED, .number = 7},
-                                        of_bob[1],
-                                        of_bob[2],
-                                        of_bob[3]};
+    const struct gossip_note saved[] = {
+        {.event = GOSSIP_BEGAN},
+        {.event = GOSSIP_SAVED, .number = 7},
+        of_bob[1],
+        of_bob[2],
+        {.event = GOSSIP_GOT, .peer = {1, 10}, .link = 5, .number = 2}};
     const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7},
-                                        {.event = GOSSIP_RESULT}};
+                                        {.event = GOSSIP_MEAN}};
     write_start("a", alice, of_alice, 1);
     write_start("b", bob, saved, 5);
     write_start("b", (struct proto_node){2, 21}, again, 2);
@@ -201,7 +201,7 @@ TEST(what_comes_twice_contradicts)
 TEST(a_gift_comes_from_whom_was_asked)
 {
     const struct gossip_note other[] = {
-        of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1, .range = 1}};
+        of_bob[0], {.event = GOSSIP_ASKED, .peer = {3, 30}, .link = 5, .number = 1}};
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, other, 2);
     refused(-EBADMSG, "the journals contradict one another: are they of one run?");
@@ -210,8 +210,8 @@ TEST(a_gift_comes_from_whom_was_asked)
 TEST(what_no_node_of_the_job_writes_is_refused)
 {
     static const struct gossip_note notes[] = {
-        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 1, .share = 1},
-        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .range = 2, .share = 2},
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 1},
+        {.event = GOSSIP_COPIED, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_TOOK, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_READ, .step = 1, .shards = 0},
         {.event = GOSSIP_READ, .step = 1, .shards = 1 << 12},

@@ -1,5 +1,8 @@
 /* gossip_copy.h - copies of values: who joins copies a neighbour; at the end the leader adds up the copies of all
- * members to the mean, and the others copy its result. */
+ * members to the mean, and the others copy its result.
+ *
+ * A copy travels as a flow does (gossip_link.h): it is what the values were when its first range was asked for, all of
+ * it, or none. Nothing is taken away from the values that were copied. */
 #ifndef MESH_GOSSIP_COPY_H
 #define MESH_GOSSIP_COPY_H
 
@@ -15,34 +18,24 @@ enum gossip_fetch {
     GOSSIP_FETCH_RESULT = PROTO_ASK_RESULT,
 };
 
-/* Parts that one donor was asked for. */
-struct gossip_donor {
-    uint32_t next, under; /* the next one to ask for, and how many are under way */
-};
-
 /* Copies under way to this node. */
 struct gossip_copy {
     enum gossip_fetch what;
-    struct proto_node from;                  /* VALUES, RESULT */
-    uint64_t plan;                           /* MEAN: with its members */
-    uint64_t *got;                           /* [range_count] MEAN: bitmap of ranks; else 1 */
-    struct gossip_donor of[PROTO_PEERS_MAX]; /* MEAN: by rank; else the first one */
-    uint64_t left;                           /* ranges */
-    struct awake retry_at;
-    uint64_t retry_us;
-    uint64_t sent;        /* copies that this node has sent, */
-    struct awake sent_at; /* the last one */
+    struct proto_node from; /* VALUES, RESULT */
+    uint64_t got;           /* MEAN: bitmap of ranks */
 };
 
-/* Begins fetches, and asks for what is missing. Returns what is complete now and ends here: FETCH_VALUES of a joiner
- * (from copy->from), FETCH_RESULT or FETCH_MEAN, which is the result. */
-enum gossip_fetch gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
-                                   struct gossip_replica *replica, const struct core *core);
-void gossip_copy_on_ask(struct gossip_copy *copy, struct gossip_links *links,
-                        const struct core *core, int i, const struct proto_ask *ask);
-void gossip_copy_on_flow(struct gossip_copy *copy, struct gossip_links *links,
-                         struct gossip_replica *replica, const struct core *core, int i,
-                         const struct proto_flow *flow, const struct core_frame *frame);
+/* Begins fetches, and asks for what is missing. */
+void gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
+                      struct gossip_replica *replica, const struct core *core);
+/* The copy of this link has come, with this weight. */
+void gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica,
+                      const struct core *core, const struct gossip_link *link, int64_t weight);
+/* What is complete, and ends here: FETCH_VALUES of a joiner, FETCH_RESULT or FETCH_MEAN, which is the result. */
+enum gossip_fetch gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica,
+                                  const struct core *core);
+/* May this node give such a copy now? */
+bool gossip_copy_may_give(const struct core *core, const struct proto_ask *ask);
 /* Does another node have another result, which is to be ours, too? After a split there may be two: all take that of the
  * node with the lowest id. */
 bool gossip_copy_other(const struct core *core);

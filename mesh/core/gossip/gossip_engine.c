@@ -9,13 +9,7 @@
 
 /* --- Life ---------------------------------------------------------------------------------------- */
 
-static size_t
-slots_of(size_t ranges)
-{
-    return ranges < GOSSIP_SLOTS_MIN ? GOSSIP_SLOTS_MIN : ranges;
-}
-
-/* Public copies of one range: with async in both directions. */
+/* Public copies: with async in both directions. */
 static size_t
 places_of(const struct gossip_config *config)
 {
@@ -25,44 +19,44 @@ places_of(const struct gossip_config *config)
 uint64_t
 gossip_size(const struct gossip_config *config, uint32_t chunk_elems)
 {
-    uint64_t count = config->count, chunk = chunk_elems < count ? chunk_elems : count,
-             ranges = (count + chunk - 1) / chunk, places = ranges * places_of(config);
-    uint64_t slots = slots_of(ranges), bodies = slots + 1 + places + (config->codec != NULL);
+    uint64_t count = config->count, chunk = chunk_elems < count ? chunk_elems : count;
+    uint64_t slots = gossip_link_slots(config), places = places_of(config);
     uint64_t frames = GOSSIP_KEPT_MAX + (config->codec != NULL); /* and as it is packed */
-    uint64_t range =
-        GOSSIP_LINKS * sizeof(struct gossip_range) + 2 * sizeof(int64_t) + sizeof(uint64_t);
-    return sizeof(struct gossip) + count * sizeof(int64_t) + ranges * range +
-           slots * sizeof(struct gossip_slot) + places * sizeof(struct gossip_place) +
-           bodies * chunk * sizeof(int32_t) + frames * gossip_public_most(config, chunk);
+    uint64_t chunks = 1 + (config->codec != NULL);
+    return sizeof(struct gossip) + count * sizeof(int64_t) + slots * sizeof(struct gossip_slot) +
+           places * sizeof(struct gossip_place) + (slots + places) * count * sizeof(int32_t) +
+           chunks * chunk * sizeof(int32_t) + frames * gossip_public_most(config, chunk);
 }
 
 static bool
-allocate_publics(struct gossip_publics *publics, const struct core_config *config, size_t ranges)
+allocate_publics(struct gossip_publics *publics, const struct core_config *config)
 {
-    size_t each = places_of(config->gossip), chunk = config->chunk_elems;
-    *publics = (struct gossip_publics){.each = each};
-    if (each == 0)
+    size_t places = places_of(config->gossip), count = config->gossip->count;
+    *publics = (struct gossip_publics){.count = places};
+    if (places == 0)
         return true;
-    publics->places = calloc(ranges * each, sizeof *publics->places);
-    publics->copies = calloc(ranges * each, chunk * sizeof *publics->copies);
-    publics->elements = calloc(chunk, sizeof *publics->elements);
-    publics->packed = calloc(1, packed_most(chunk));
-    return publics->places && publics->copies && publics->elements && publics->packed;
+    publics->places = calloc(places, sizeof *publics->places);
+    publics->copies = calloc(places, count * sizeof *publics->copies);
+    publics->elements = calloc(config->chunk_elems, sizeof *publics->elements);
+    publics->packed = calloc(1, packed_most(config->chunk_elems));
+    if (!publics->places || !publics->copies || !publics->elements || !publics->packed)
+        return false;
+    gossip_public_init(publics, count);
+    return true;
 }
 
 static bool
-gossip_allocate(struct gossip *g, const struct core_config *config)
+allocate_links(struct gossip_links *links, const struct core_config *config)
 {
-    size_t ranges = g->range_count, chunk = config->chunk_elems;
-    g->links.slot_count = slots_of(ranges);
-    g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
-    g->replica.weight = calloc(2 * ranges, sizeof *g->replica.weight);
-    g->links.ranges = calloc(GOSSIP_LINKS * ranges, sizeof *g->links.ranges);
-    g->links.slots = calloc(g->links.slot_count, sizeof *g->links.slots);
-    g->links.flows = calloc((g->links.slot_count + 1) * chunk, sizeof *g->links.flows);
-    g->copy.got = calloc(ranges, sizeof *g->copy.got);
-    return g->replica.values && g->replica.weight && g->links.ranges && g->links.slots &&
-           g->links.flows && g->copy.got && allocate_publics(&g->links.publics, config, ranges);
+    size_t count = config->gossip->count;
+    links->slot_count = gossip_link_slots(config->gossip);
+    links->slots = calloc(links->slot_count, sizeof *links->slots);
+    links->flows = calloc(links->slot_count, count * sizeof *links->flows);
+    links->scratch = calloc(config->chunk_elems, sizeof *links->scratch);
+    if (!links->slots || !links->flows || !links->scratch)
+        return false;
+    gossip_link_init(links, count);
+    return allocate_publics(&links->publics, config);
 }
 
 static int
@@ -71,22 +65,12 @@ on_start(struct core *core)
     const struct core_config *config = &core->config;
     assert(config->gossip && config->gossip->count >= 1);
     assert(!((config->gossip->async || config->gossip->codec) && config->gossip->push_sum));
-    size_t chunk = config->chunk_elems;
-    if (chunk > config->gossip->count)
-        core->config.chunk_elems = (uint32_t)(chunk = config->gossip->count);
+    if (config->chunk_elems > config->gossip->count)
+        core->config.chunk_elems = (uint32_t)config->gossip->count;
     struct gossip *g = &core->gossip;
-    g->range_count = (config->gossip->count + chunk - 1) / chunk;
-    if (!gossip_allocate(g, config))
-        return -ENOMEM;
-    g->replica.weight_at = g->replica.weight + g->range_count;
-    g->links.scratch = g->links.flows + g->links.slot_count * chunk;
-    for (size_t s = 0; s < g->links.slot_count; s++)
-        g->links.slots[s].flow = g->links.flows + s * chunk;
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        g->links.of[l].ranges = g->links.ranges + (size_t)l * g->range_count;
-    for (size_t p = 0; p < GOSSIP_LINKS * g->range_count; p++)
-        g->links.ranges[p].slot = -1;
-    return 0;
+    g->range_count = (config->gossip->count + config->chunk_elems - 1) / config->chunk_elems;
+    g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
+    return allocate_links(&g->links, config) && g->replica.values ? 0 : -ENOMEM;
 }
 
 static void
@@ -95,15 +79,13 @@ gossip_on_end(struct core *core)
     struct gossip *g = &core->gossip;
     gossip_link_gone(&g->links, core, true);
     free(g->replica.values);
-    free(g->replica.weight);
-    free(g->links.ranges);
     free(g->links.slots);
     free(g->links.flows);
+    free(g->links.scratch);
     free(g->links.publics.places);
     free(g->links.publics.copies);
     free(g->links.publics.elements);
     free(g->links.publics.packed);
-    free(g->copy.got);
 }
 
 /* --- The status: training ---------------------------------------------------------------------------- */
@@ -133,17 +115,16 @@ others_ahead(const struct core *core)
     return false;
 }
 
-/* This node goes on where the others are; `from`: whose values it has, if it copied them. */
+/* This node goes on where the others are. */
 static void
-joined(struct core *core, struct proto_node from, uint64_t step, uint64_t total)
+joined(struct core *core)
 {
     struct gossip *g = &core->gossip;
+    uint64_t total;
+    gossip_count_join(core, &g->run.step, &total);
+    g->count.total =
+        total > g->count.total || core->config.gossip->push_sum ? total : g->count.total;
     g->status = GOSSIP_TRAINING;
-    g->run.step = step;
-    g->count.total = total;
-    gossip_note(
-        &core->config,
-        &(struct gossip_note){.event = GOSSIP_ADOPTED, .peer = from, .step = step, .total = total});
 }
 
 /* With push-sum nothing has to be copied: values and weight 0 become those of the neighbours by their flows. */
@@ -151,12 +132,10 @@ static void
 join_empty(struct core *core)
 {
     struct gossip *g = &core->gossip;
-    uint64_t step, total;
     memset(g->replica.values, 0, core->config.gossip->count * sizeof *g->replica.values);
-    for (size_t p = 0; p < g->range_count; p++)
-        g->replica.weight[p] = mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
-    gossip_count_join(core, &step, &total);
-    joined(core, (struct proto_node){0, 0}, step, total);
+    g->replica.weight = mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_EMPTY});
+    joined(core);
 }
 
 static void
@@ -176,18 +155,16 @@ join_others(struct core *core)
 
 /* --- The end --------------------------------------------------------------------------------------- */
 
-/* Fetches what is missing. With the values of a neighbour this node trains; with the result it ends. */
+/* What was missing may have come. With the values of a neighbour this node trains; with the result it ends. */
 static void
-fetch(struct core *core)
+end_fetch(struct core *core)
 {
     struct gossip *g = &core->gossip;
-    uint64_t step, total;
-    switch (gossip_copy_step(&g->copy, &g->links, &g->replica, core)) {
+    switch (gossip_copy_end(&g->copy, &g->replica, core)) {
     case GOSSIP_FETCH_NONE:
         break;
     case GOSSIP_FETCH_VALUES:
-        gossip_count_join(core, &step, &total);
-        joined(core, g->copy.from, step, total > g->count.total ? total : g->count.total);
+        joined(core);
         break;
     case GOSSIP_FETCH_RESULT:
         g->together = true;
@@ -195,12 +172,13 @@ fetch(struct core *core)
     case GOSSIP_FETCH_MEAN:
         g->run.on = false;
         g->status = GOSSIP_ENDING;
+        gossip_link_end(&g->links, core);
         core->config.trainer->commit(core->config.trainer_ctx, 0);
         break;
     }
 }
 
-/* At rest: nobody computes any more, and nothing is under way to this node. */
+/* At rest: nobody computes any more, and nothing is under way to this node or from it. */
 static void
 come_to_rest(struct core *core)
 {
@@ -209,7 +187,9 @@ come_to_rest(struct core *core)
         return;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[r].node);
-        if (link && link->open && !mutant(MUTANT_GOSSIP_QUIET))
+        bool busy =
+            link && (link->take.open || (link->give.slot >= 0 && gossip_link_given(core, link)));
+        if (busy && !mutant(MUTANT_GOSSIP_QUIET))
             return;
     }
     g->status = GOSSIP_QUIET;
@@ -256,7 +236,8 @@ status_step(struct core *core)
     step_plan(core);
     if (gossip_snapshot_ends(&g->snapshot, core))
         return;
-    fetch(core);
+    gossip_copy_step(&g->copy, &g->links, &g->replica, core);
+    end_fetch(core);
     gossip_run_end_phase(&g->run, core);
     if (!g->run.on && !gossip_run_busy(core) && g->status == GOSSIP_TRAINING &&
         (g->snapshot.now || trained(core)))
@@ -359,10 +340,7 @@ on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame 
     struct gossip *g = &core->gossip;
     if (ask->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
         return; /* for the process that had our port before */
-    if (ask->kind >= PROTO_ASK_COPY && ask->kind <= PROTO_ASK_RESULT)
-        gossip_copy_on_ask(&g->copy, &g->links, core, i, ask);
-    else
-        gossip_give_on_ask(&g->links, &g->replica, core, i, ask, frame);
+    gossip_give_on_ask(&g->links, &g->replica, core, i, ask, frame);
 }
 
 static void
@@ -371,12 +349,12 @@ on_flow(struct core *core, int i, const struct proto_flow *flow, const struct co
     struct gossip *g = &core->gossip;
     if (flow->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
         return;
-    /* Members of a snapshot have settled what is between them. What another node sends now it sends again. */
-    bool rests = g->snapshot.now && g->status == GOSSIP_QUIET;
-    if (flow->kind >= PROTO_FLOW_COPY)
-        gossip_copy_on_flow(&g->copy, &g->links, &g->replica, core, i, flow, frame);
-    else if (g->status < GOSSIP_ENDING && !rests) /* a result does not change */
-        gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame);
+    if (!gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame))
+        return;
+    struct gossip_link *link = gossip_link_of(&g->links, core, core->peers.peers[i].node);
+    gossip_copy_take(&g->copy, &g->replica, core, link, (int64_t)flow->weight);
+    gossip_link_took(&g->links, core, link, flow->number);
+    end_fetch(core);
 }
 
 static void
@@ -419,8 +397,7 @@ begin_new(struct core *core, const struct core_state *now)
 {
     struct gossip *g = &core->gossip;
     gossip_flow_set(g->replica.values, core->config.own, core->config.gossip->count);
-    for (size_t p = 0; p < g->range_count; p++)
-        g->replica.weight[p] = GOSSIP_ONE;
+    g->replica.weight = GOSSIP_ONE;
     g->run.step = now->round;
     g->count.total = (now->done ? core->config.gossip->steps : g->run.step) * core->config.shards;
     g->count.base = g->count.total;
@@ -433,7 +410,7 @@ begin_saved(struct core *core, const struct gossip_saved *saved)
     struct gossip *g = &core->gossip;
     memcpy(g->replica.values, saved->values,
            core->config.gossip->count * sizeof *g->replica.values);
-    memcpy(g->replica.weight, saved->weight, g->range_count * sizeof *g->replica.weight);
+    g->replica.weight = saved->weight;
     g->run.step = saved->step;
     gossip_count_begin(&g->count, core, saved);
 }
@@ -553,7 +530,7 @@ gossip_may_end(const struct core *core)
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if ((!core->view.of[i].beat.done || differs(core, i)) &&
-            view_lags(core, i, core->gossip.copy.sent_at, core->gossip.run.compute_us))
+            view_lags(core, i, core->gossip.links.copied_at, core->gossip.run.compute_us))
             return false;
     return true;
 }

@@ -29,24 +29,20 @@ gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count)
 }
 
 void
-gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
-                    unsigned share, size_t count)
+gossip_flow_average(int32_t *flow, const int32_t *mine, const void *body, unsigned share,
+                    size_t count)
 {
     assert(share >= 2); /* so that a part of a difference has 32 bits */
-    for (size_t k = 0; k < count; k++) {
+    for (size_t k = 0; k < count; k++)
         flow[k] = (int32_t)(((int64_t)mine[k] - at(body, k)) / (int64_t)share);
-        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
-    }
 }
 
 void
-gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share, size_t count)
+gossip_flow_share(int32_t *flow, const int32_t *mine, unsigned share, size_t count)
 {
     assert(share >= 2);
-    for (size_t k = 0; k < count; k++) {
+    for (size_t k = 0; k < count; k++)
         flow[k] = (int32_t)(mine[k] / (int64_t)share);
-        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
-    }
 }
 
 void
@@ -67,19 +63,24 @@ gossip_flow_tell(int32_t *change, int32_t *copy, const int32_t *mine, const stru
 }
 
 void
-gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mine,
-                const int32_t *change, const struct codec *codec, unsigned share, size_t count)
+gossip_flow_few(int32_t *flow, int32_t *copy, const int32_t *mine, const int32_t *change,
+                const struct codec *codec, unsigned share, size_t count)
 {
     assert(share >= 2);
     gossip_flow_follow(copy, change, count);
     for (size_t k = 0; k < count; k++)
         flow[k] = clamp((int64_t)mine[k] - copy[k]);
     few_keep(flow, change, count, codec);
-    for (size_t k = 0; k < count; k++) {
+    for (size_t k = 0; k < count; k++)
         flow[k] /= (int32_t)share;
-        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
-    }
     gossip_flow_follow(copy, flow, count);
+}
+
+void
+gossip_flow_give(int64_t *values, const int32_t *flow, size_t count)
+{
+    for (size_t k = 0; k < count; k++)
+        values[k] -= mutant(MUTANT_GOSSIP_ONE_END) ? 0 : flow[k];
 }
 
 void
@@ -105,20 +106,17 @@ gossip_flow_mean(int64_t *values, int64_t weight, size_t count)
 }
 
 void
-gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t range,
-                   size_t count)
+gossip_flow_debias(int32_t *out, const int32_t *values, int64_t weight, size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        out[k] = clamp(gossip_flow_ratio(values[k], weight[k / range]));
+        out[k] = clamp(gossip_flow_ratio(values[k], weight));
 }
 
 double
-gossip_flow_distance(const int32_t *mine, const void *body, size_t count)
+gossip_flow_square(const int32_t *flow, size_t count)
 {
     double sum = 0;
-    for (size_t k = 0; k < count; k++) {
-        double difference = (mine ? (double)mine[k] : 0) - (double)at(body, k);
-        sum += difference * difference;
-    }
+    for (size_t k = 0; k < count; k++)
+        sum += (double)flow[k] * flow[k];
     return sum;
 }

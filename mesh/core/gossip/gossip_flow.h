@@ -26,36 +26,34 @@
 
 /* Values as int32: what is beyond is clamped. */
 void gossip_flow_clamp(int32_t *out, const int64_t *values, size_t count);
-/* Averaging: of `mine` and `body`, the values of the taker, one part in `share` of the difference flows to the taker.
- * Writes it to `flow` and takes it away from `values`. */
-void gossip_flow_average(int32_t *flow, int64_t *values, const int32_t *mine, const void *body,
-                         unsigned share, size_t count);
-/* Push-sum: one part in `share` of `mine` flows to the taker. */
-void gossip_flow_share(int32_t *flow, int64_t *values, const int32_t *mine, unsigned share,
-                       size_t count);
+/* Averaging: of `mine` and `body`, the values of the taker, one part in `share` of the difference is the flow. Here and
+ * below `flow` may be `mine`. */
+void gossip_flow_average(int32_t *flow, const int32_t *mine, const void *body, unsigned share,
+                         size_t count);
+/* Push-sum: one part in `share` of `mine` is the flow. */
+void gossip_flow_share(int32_t *flow, const int32_t *mine, unsigned share, size_t count);
 /* With a codec, the taker: what it tells of `mine`, the largest few differences to its public copy, which follows
  * them. */
 void gossip_flow_tell(int32_t *change, int32_t *copy, const int32_t *mine,
                       const struct codec *codec, size_t count);
 /* The giver: the public copy follows the change. Of the difference between `mine` and the copy one part in `share`
- * flows, where the taker has told something, and the largest few of the rest. Takes it away from `values`; the copy
- * follows. */
-void gossip_flow_few(int32_t *flow, int64_t *values, int32_t *copy, const int32_t *mine,
-                     const int32_t *change, const struct codec *codec, unsigned share,
-                     size_t count);
+ * flows, where the taker has told something, and the largest few of the rest. The copy follows. */
+void gossip_flow_few(int32_t *flow, int32_t *copy, const int32_t *mine, const int32_t *change,
+                     const struct codec *codec, unsigned share, size_t count);
 /* The copy follows a change or a flow, modulo 2^32: whatever came, it is the same at both ends. */
 void gossip_flow_follow(int32_t *copy, const int32_t *change, size_t count);
+/* The giver takes a flow away from its values. */
+void gossip_flow_give(int64_t *values, const int32_t *flow, size_t count);
 /* Adds a flow, an update, or another node's values. */
 void gossip_flow_add(int64_t *values, const void *body, size_t count);
 /* Sets the values. */
 void gossip_flow_set(int64_t *values, const void *body, size_t count);
 /* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. `weight` > 0. */
 void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
-/* What push-sum trains with: each value of a snapshot divided by the weight of its range, which is > 0, as int32. */
-void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t range,
-                        size_t count);
-/* Sum of the squares of mine - body, in units of 2^-48. `mine` NULL: zeros. */
-double gossip_flow_distance(const int32_t *mine, const void *body, size_t count);
+/* What push-sum trains with: each value divided by the node's weight, which is > 0, as int32. */
+void gossip_flow_debias(int32_t *out, const int32_t *values, int64_t weight, size_t count);
+/* Sum of the squares, in units of 2^-48. */
+double gossip_flow_square(const int32_t *flow, size_t count);
 
 /* May this weight be added? */
 static inline bool

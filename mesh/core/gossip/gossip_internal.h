@@ -4,6 +4,7 @@
 
 #include "mesh/core/gossip/gossip_wait.h"
 #include "mesh/core/internal.h"
+#include "proto/bits.h"
 
 static inline size_t
 gossip_range_first(const struct core_config *config, size_t range)
@@ -18,11 +19,13 @@ gossip_range_elems(const struct core_config *config, size_t range)
     return rest < config->chunk_elems ? rest : config->chunk_elems;
 }
 
-/* How far apart two neighbours are, from a flow between them: a sum of squares of so many values. */
+/* How far apart two neighbours are, from a flow between them, which is one part in `share` of the difference. */
 static inline void
-gossip_measure(struct gossip_replica *replica, double square, size_t count)
+gossip_measure(struct gossip_replica *replica, const struct core *core, double share,
+               const int32_t *flow)
 {
-    replica->square += square;
+    size_t count = core->config.gossip->count;
+    replica->square += share * share * gossip_flow_square(flow, count);
     replica->square_count += count;
 }
 
@@ -44,20 +47,23 @@ gossip_link_find(const struct core *core, struct proto_node node)
     return NULL;
 }
 
-/* Does this node leave out `node` now? */
-static inline bool
-gossip_wait_out(const struct core *core, struct proto_node node)
+/* Of which ranks a copy is missing for the mean. */
+static inline uint64_t
+gossip_uncopied(const struct core *core)
 {
-    const struct gossip_link *link = gossip_link_find(core, node);
-    return link && gossip_link_out(link, core->awake);
+    const struct gossip_plan *plan = &core->gossip.plan;
+    return bits_below(plan->now.count) & ~(UINT64_C(1) << plan->rank) & ~core->gossip.copy.got;
 }
 
-/* Was the last flow that was taken for the present phase? */
+/* Is a copy of this node waited for? */
 static inline bool
-gossip_range_got(const struct core *core, const struct gossip_range *range)
+gossip_awaits_copy(const struct core *core, struct proto_node node)
 {
-    const struct gossip *g = &core->gossip;
-    return g->plan.active && range->got_plan == g->plan.hash && range->got_phase == g->run.phase;
+    const struct gossip_copy *copy = &core->gossip.copy;
+    int rank = gossip_rank(core, node);
+    if (copy->what == GOSSIP_FETCH_MEAN)
+        return rank >= 0 && (gossip_uncopied(core) >> rank & 1);
+    return copy->what != GOSSIP_FETCH_NONE && !copy->got && proto_node_equal(copy->from, node);
 }
 
 /* What the member of this rank says; NULL: nothing is known. */

@@ -75,7 +75,6 @@ lowest(const struct core *core)
 static void
 drop_plan(struct gossip_plan *plan, const struct core *core)
 {
-    plan->past[plan->past_next++ % GOSSIP_PASTS] = plan->hash;
     plan->active = false;
     plan->hash = 0;
     plan->idle_at = core->awake;
@@ -93,15 +92,6 @@ adopt_plan(struct gossip_plan *plan, const struct core *core, const struct proto
     plan->rank = rank;
     plan->adopted_at = core->awake;
     plan->plans++;
-}
-
-bool
-gossip_plan_was(const struct core *core, uint64_t hash)
-{
-    for (int k = 0; k < GOSSIP_PASTS; k++)
-        if (hash != 0 && core->gossip.plan.past[k] == hash)
-            return true;
-    return false;
 }
 
 static bool

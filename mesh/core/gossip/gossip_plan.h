@@ -7,7 +7,6 @@
 struct core;
 
 enum {
-    GOSSIP_PASTS = 16,        /* plans that are over and known by their hashes */
     GOSSIP_HUNG_US = 2000000, /* a member computes for so long, beside four steps: it hangs */
 };
 
@@ -22,8 +21,6 @@ struct gossip_plan {
     struct proto_plan now;
     uint64_t hash;
     unsigned rank;
-    uint64_t past[GOSSIP_PASTS];
-    unsigned past_next;
     struct gossip_newest newest[PEERS_MAX]; /* of peers[i] */
     uint64_t counter, plans, aborts;
     struct awake idle_at; /* without a plan since, and nobody is waited for */
@@ -38,8 +35,6 @@ bool gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int 
                          const struct proto_plan *said);
 /* Makes the present plan again, with the same members. */
 void gossip_plan_again(struct gossip_plan *plan, const struct core *core);
-/* Is this plan over? */
-bool gossip_plan_was(const struct core *core, uint64_t hash);
 /* The first plan waits for config.peers_min nodes. */
 bool gossip_plan_waits(const struct core *core);
 

@@ -6,18 +6,18 @@
 
 /* --- Places -------------------------------------------------------------------------------------- */
 
-static int32_t *
-copy_at(const struct gossip_publics *publics, const struct core *core,
-        const struct gossip_place *place)
+void
+gossip_public_init(struct gossip_publics *publics, size_t count)
 {
-    return publics->copies + (size_t)(place - publics->places) * core->config.chunk_elems;
+    for (size_t k = 0; k < publics->count; k++)
+        publics->places[k].values = publics->copies + k * count;
 }
 
 static struct gossip_place *
-find_copy(struct gossip_publics *publics, const struct gossip_link *link, size_t p, bool gives)
+find_copy(struct gossip_publics *publics, const struct gossip_link *link, bool gives)
 {
     uint64_t number = gives ? link->theirs : link->mine;
-    for (size_t k = p * publics->each; k < (p + 1) * publics->each; k++) {
+    for (size_t k = 0; k < publics->count; k++) {
         struct gossip_place *place = &publics->places[k];
         if (place->link == number && place->gives == gives &&
             proto_node_equal(place->node, link->node))
@@ -28,65 +28,74 @@ find_copy(struct gossip_publics *publics, const struct gossip_link *link, size_t
 
 /* A flow of this copy is under way to this node. */
 static bool
-must_stay(const struct core *core, const struct gossip_place *place, size_t p)
+must_stay(const struct core *core, const struct gossip_place *place)
 {
     const struct gossip_link *link = place->link ? gossip_link_find(core, place->node) : NULL;
-    return link && !place->gives && link->mine == place->link && link->ranges[p].open;
+    return link && !place->gives && link->mine == place->link && link->take.open;
 }
 
 /* Its place, or another one that it gets. NULL: there is none. */
 static struct gossip_place *
 take_place(struct gossip_publics *publics, const struct core *core, const struct gossip_link *link,
-           size_t p, bool gives)
+           bool gives)
 {
-    struct gossip_place *oldest = find_copy(publics, link, p, gives);
+    struct gossip_place *oldest = find_copy(publics, link, gives);
     if (oldest)
         return oldest;
-    for (size_t k = p * publics->each; k < (p + 1) * publics->each; k++) {
+    for (size_t k = 0; k < publics->count; k++) {
         struct gossip_place *place = &publics->places[k];
-        if ((!oldest || place->used < oldest->used) && !must_stay(core, place, p))
+        if ((!oldest || place->used < oldest->used) && !must_stay(core, place))
             oldest = place;
     }
     if (oldest)
-        *oldest = (struct gossip_place){
-            .node = link->node, .link = gives ? link->theirs : link->mine, .gives = gives};
+        *oldest = (struct gossip_place){.node = link->node,
+                                        .link = gives ? link->theirs : link->mine,
+                                        .gives = gives,
+                                        .values = oldest->values};
     return oldest;
 }
 
 /* --- The taker ----------------------------------------------------------------------------------- */
 
+bool
+gossip_public_ask(struct gossip_publics *publics, const struct core *core,
+                  const struct gossip_link *link, const int32_t *mine)
+{
+    const struct gossip_take *take = &link->take;
+    struct gossip_place *place = find_copy(publics, link, false);
+    bool known = place && (place->number == take->number || mutant(MUTANT_GOSSIP_COPY));
+    place = known ? place : take_place(publics, core, link, false);
+    if (!place)
+        return false;
+    place->used = ++publics->uses;
+    if (known)
+        return true;
+    /* if the flow is void, its number is taken, and this one is an old one */
+    memcpy(place->values, mine, core->config.gossip->count * sizeof *place->values);
+    place->number = take->number;
+    return false;
+}
+
 const int32_t *
 gossip_public_tell(struct gossip_publics *publics, const struct core *core,
                    const struct gossip_link *link, size_t p, const int32_t *mine)
 {
-    size_t count = gossip_range_elems(&core->config, p);
-    uint64_t taken = link->ranges[p].taken;
-    struct gossip_place *place = find_copy(publics, link, p, false);
-    bool known = place && (place->number == taken || mutant(MUTANT_GOSSIP_COPY));
-    place = known ? place : take_place(publics, core, link, p, false);
-    if (!place)
-        return NULL;
-    place->used = ++publics->uses;
-    if (!known) { /* if the flow is void, its number is taken, and this one is an old one */
-        memcpy(copy_at(publics, core, place), mine, count * sizeof *mine);
-        place->number = taken;
-        return NULL;
-    }
-    gossip_flow_tell(publics->elements, copy_at(publics, core, place), mine,
-                     core->config.gossip->codec, count);
+    const struct gossip_place *place = find_copy(publics, link, false);
+    assert(place);
+    gossip_flow_tell(publics->elements, place->values + gossip_range_first(&core->config, p), mine,
+                     core->config.gossip->codec, gossip_range_elems(&core->config, p));
     return publics->elements;
 }
 
 void
 gossip_public_took(struct gossip_publics *publics, const struct core *core,
-                   const struct gossip_link *link, const struct proto_flow *flow, const void *body)
+                   const struct gossip_link *link, uint64_t number, const int32_t *flow)
 {
-    struct gossip_place *place = find_copy(publics, link, flow->range, false);
+    struct gossip_place *place = find_copy(publics, link, false);
     if (!place)
         return; /* when it was asked for, there was none */
-    gossip_flow_follow(copy_at(publics, core, place), body,
-                       gossip_range_elems(&core->config, flow->range));
-    place->number = flow->number;
+    gossip_flow_follow(place->values, flow, core->config.gossip->count);
+    place->number = number;
 }
 
 /* --- The giver ----------------------------------------------------------------------------------- */
@@ -111,30 +120,41 @@ bool
 gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link,
                   const struct proto_ask *ask)
 {
-    const struct gossip_place *place = find_copy(publics, link, ask->range, true);
-    return place && (place->number == ask->number - 1 || mutant(MUTANT_GOSSIP_COPY));
+    const struct gossip_place *place = find_copy(publics, link, true);
+    uint64_t number = ask->range == 0 ? ask->number - 1 : UINT64_MAX;
+    return place && (place->number == number || mutant(MUTANT_GOSSIP_COPY));
 }
 
 void
 gossip_public_give(struct gossip_publics *publics, const struct core *core,
                    const struct gossip_link *link, const struct proto_ask *ask, const void *body,
-                   int32_t *flow, int64_t *values, const int32_t *mine, unsigned share)
+                   int32_t *flow, const int32_t *mine, unsigned share)
 {
+    size_t first = gossip_range_first(&core->config, ask->range);
     size_t count = gossip_range_elems(&core->config, ask->range);
-    struct gossip_place *place = take_place(publics, core, link, ask->range, true);
-    int32_t *copy = place ? copy_at(publics, core, place) : NULL;
+    struct gossip_place *place =
+        ask->range == 0 ? take_place(publics, core, link, true) : find_copy(publics, link, true);
+    int32_t *copy = place ? place->values + first : NULL;
+    if (place) {
+        place->used = ++publics->uses;
+        place->number = UINT64_MAX;
+    }
     if (ask->kind == PROTO_ASK_CHANGES) {
         assert(copy);
-        gossip_flow_few(flow, values, copy, mine, body, core->config.gossip->codec, share, count);
-    } else {
-        gossip_flow_average(flow, values, mine, body, share, count);
-    }
-    if (!place)
+        gossip_flow_few(flow, copy, mine, body, core->config.gossip->codec, share, count);
         return;
-    if (ask->kind != PROTO_ASK_CHANGES) {
-        memcpy(copy, body, count * sizeof *copy);
-        gossip_flow_follow(copy, flow, count);
     }
-    place->number = ask->number;
-    place->used = ++publics->uses;
+    gossip_flow_average(flow, mine, body, share, count);
+    if (!copy)
+        return;
+    memcpy(copy, body, count * sizeof *copy);
+    gossip_flow_follow(copy, flow, count);
+}
+
+void
+gossip_public_gave(struct gossip_publics *publics, const struct gossip_link *link)
+{
+    struct gossip_place *place = find_copy(publics, link, true);
+    if (place)
+        place->number = link->give.number;
 }

@@ -1,7 +1,7 @@
 /* gossip_public.h - with a codec (mesh.compress): what both ends of a link know of the taker's values.
  *
- * After CHOCO-SGD (Koloskova, Stich and Jaggi, ICML 2019). For each range of a link both ends have the same *public
- * copy* c of the taker's values x. To begin with the ASK has all values, and so has the flow; then c = x. From then on
+ * After CHOCO-SGD (Koloskova, Stich and Jaggi, ICML 2019). Both ends of a link have the same *public copy* c of the
+ * taker's values x. To begin with the ASK has all values, and so has the flow; then c = x. From then on
  *
  *     ASK     CHANGES: q, the largest few of x - c. The taker sets c += q when it asks
  *     FLOW    the giver sets c += q. One part in `share` of (its values - c) flows, of the places of q and of the
@@ -29,24 +29,28 @@
 struct core;
 struct gossip_link;
 
-/* Of one range of one link. */
+/* The copy of a link. */
 struct gossip_place {
     struct proto_node node; /* the other end, */
     uint64_t link;          /* and its number; 0: free */
     bool gives;             /* this node is the giver */
-    uint64_t number;        /* the last flow that the copy has followed */
-    uint64_t used;          /* the lowest one was used longest ago */
+    uint64_t number; /* the last flow that the copy has followed; UINT64_MAX: it is within one */
+    uint64_t used;   /* the lowest one was used longest ago */
+    int32_t *values; /* [config.gossip->count] */
 };
 
 /* Without a codec all is 0. */
 struct gossip_publics {
-    size_t each;                 /* places of a range */
-    struct gossip_place *places; /* [ranges * each] */
-    int32_t *copies;             /* [chunk_elems] of each place */
-    int32_t *elements;           /* [chunk_elems] of a body */
-    uint8_t *packed;             /* as it travels */
+    struct gossip_place *places; /* [count] */
+    size_t count;
+    int32_t *copies;   /* of all places */
+    int32_t *elements; /* [chunk_elems] of a body */
+    uint8_t *packed;   /* as it travels */
     uint64_t uses;
 };
+
+/* Once memory is there: places of so many values each. */
+void gossip_public_init(struct gossip_publics *publics, size_t count);
 
 /* The most bytes of the body of an ASK or a FLOW of so many values. */
 static inline size_t
@@ -55,7 +59,11 @@ gossip_public_most(const struct gossip_config *config, size_t count)
     return config->codec ? packed_most(count) : count * sizeof(int32_t);
 }
 
-/* The taker asks for the flow after the last one. Returns the changes to tell; NULL: all values, `mine`. */
+/* The taker asks for the flow after the last one. Does it tell changes? Else all values, `mine`, which are the copy
+ * then. */
+bool gossip_public_ask(struct gossip_publics *publics, const struct core *core,
+                       const struct gossip_link *link, const int32_t *mine);
+/* The changes of range p to tell; the copy follows them. */
 const int32_t *gossip_public_tell(struct gossip_publics *publics, const struct core *core,
                                   const struct gossip_link *link, size_t p, const int32_t *mine);
 /* The elements of the body of an ASK or a FLOW, until the next one is read. NULL: they are not of this range. */
@@ -64,14 +72,14 @@ const void *gossip_public_read(struct gossip_publics *publics, const struct core
 /* Has the giver the copy to which these are changes? */
 bool gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link,
                        const struct proto_ask *ask);
-/* The flow that answers this ASK, of which `body` has the elements. It is taken away from `values`. */
+/* The range of a flow that answers this ASK, of which `body` has the elements. `flow` may be `mine`. */
 void gossip_public_give(struct gossip_publics *publics, const struct core *core,
                         const struct gossip_link *link, const struct proto_ask *ask,
-                        const void *body, int32_t *flow, int64_t *values, const int32_t *mine,
-                        unsigned share);
+                        const void *body, int32_t *flow, const int32_t *mine, unsigned share);
+/* The last range was made: the giver's copy has followed the flow. */
+void gossip_public_gave(struct gossip_publics *publics, const struct gossip_link *link);
 /* The taker has taken a flow. */
 void gossip_public_took(struct gossip_publics *publics, const struct core *core,
-                        const struct gossip_link *link, const struct proto_flow *flow,
-                        const void *body);
+                        const struct gossip_link *link, uint64_t number, const int32_t *flow);
 
 #endif

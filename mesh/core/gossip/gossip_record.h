@@ -33,10 +33,10 @@ struct gossip_peer {
 
 /* The values of this node, and how far they are from those of its neighbours. */
 struct gossip_replica {
-    int64_t *values;             /* [config.gossip->count] */
-    int64_t *weight, *weight_at; /* [range_count] now, and when `sum` was read */
-    double distance;             /* root mean square difference, as it was seen last */
-    double square;               /* sums for the next one */
+    int64_t *values;           /* [config.gossip->count] */
+    int64_t weight, weight_at; /* now, and when `sum` was read */
+    double distance;           /* root mean square difference, as it was seen last */
+    double square;             /* sums for the next one */
     uint64_t square_count;
 };
 
@@ -47,10 +47,10 @@ struct gossip_told {
 
 struct gossip {
     enum gossip_status status;
-    size_t range_count;
-    uint64_t result; /* its hash */
-    uint64_t begun;  /* count.total when this node began */
-    bool together;   /* another node has this result, or had it when it was heard last */
+    size_t range_count; /* in which a vector travels */
+    uint64_t result;    /* its hash */
+    uint64_t begun;     /* count.total when this node began */
+    bool together;      /* another node has this result, or had it when it was heard last */
     struct gossip_peer of[PEERS_MAX];
     struct gossip_told told;
     struct gossip_replica replica;

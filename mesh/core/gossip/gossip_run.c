@@ -17,23 +17,13 @@ gossip_run_all_frozen(const struct core *core)
 
 /* --- Computing ----------------------------------------------------------------------------------- */
 
-static bool
-weighs(const struct core *core, const int64_t *weight)
-{
-    for (size_t p = 0; p < core->gossip.range_count; p++)
-        if (weight[p] <= 0)
-            return false;
-    return true;
-}
-
 /* What the trainer reads, and what this phase exchanges. */
 static void
 read_values(struct gossip_replica *replica, const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    assert(!g->run.computing);
+    assert(!core->gossip.run.computing);
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    memcpy(replica->weight_at, replica->weight, g->range_count * sizeof *replica->weight);
+    replica->weight_at = replica->weight;
     replica->distance =
         replica->square_count ? replica->square / (double)replica->square_count : replica->distance;
     replica->square = 0;
@@ -78,8 +68,6 @@ choose_sides(struct gossip_run *run, const struct core *core)
         run->takes &= ~below;
         run->gives &= below;
     }
-    run->takes_until = g->links.taken + (uint64_t)__builtin_popcountll(run->takes) * g->range_count;
-    run->gives_until = g->links.given + (uint64_t)__builtin_popcountll(run->gives) * g->range_count;
 }
 
 /* Who has joined with weight 0 has no model yet. With nobody in the plan who has one, its steps would be empty, and so
@@ -88,7 +76,7 @@ static bool
 model_in_plan(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    if (weighs(core, g->replica.weight) || mutant(MUTANT_GOSSIP_EMPTY))
+    if (g->replica.weight > 0 || mutant(MUTANT_GOSSIP_EMPTY))
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct proto_replica *said = gossip_member(core, r);
@@ -113,7 +101,7 @@ begin_phase(struct gossip_run *run, struct gossip_replica *replica, const struct
                                                      .range = g->plan.rank});
     if (g->status != GOSSIP_TRAINING)
         return;
-    if (weighs(core, replica->weight_at) && g->plan.now.members[g->plan.rank].shards)
+    if (replica->weight_at > 0 && g->plan.now.members[g->plan.rank].shards)
         begin_compute(run, core);
     else
         run->step++; /* it joins with weight 0, or there are more members than shards */
@@ -126,7 +114,7 @@ ask_givers(struct gossip_links *links, const struct core *core)
     for (uint64_t left = g->run.takes; left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
         if (i >= 0)
-            gossip_link_ask(links, core, i);
+            gossip_link_ask(links, core, i, 0);
     }
 }
 
@@ -135,7 +123,7 @@ gossip_run_stop(struct gossip_run *run, struct gossip_links *links, const struct
 {
     run->on = false;
     run->partner = (struct proto_node){0, 0};
-    gossip_give_settle_all(links, core);
+    gossip_give_stop(links, core);
 }
 
 bool
@@ -144,12 +132,25 @@ gossip_run_busy(const struct core *core)
     return core->gossip.run.computing || core->gossip.copy.what == GOSSIP_FETCH_RESULT;
 }
 
+/* Has all been taken and given in this phase? */
+static bool
+all_exchanged(const struct core *core)
+{
+    const struct gossip *g = &core->gossip;
+    for (uint64_t left = g->run.takes | g->run.gives; left; left &= left - 1) {
+        unsigned rank = (unsigned)__builtin_ctzll(left);
+        const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[rank].node);
+        if (!link || ((g->run.takes >> rank & 1) && !gossip_link_got(core, link)) ||
+            ((g->run.gives >> rank & 1) && !gossip_link_gave(core, link)))
+            return false;
+    }
+    return true;
+}
+
 void
 gossip_run_end_phase(struct gossip_run *run, const struct core *core)
 {
-    const struct gossip_links *links = &core->gossip.links;
-    bool exchanged = links->taken >= run->takes_until && links->given >= run->gives_until;
-    if (!run->on || !exchanged || run->computing)
+    if (!run->on || run->computing || !all_exchanged(core))
         return;
     run->on = false;
     run->phase++;
@@ -205,16 +206,6 @@ choose_partner(struct gossip_run *run, const struct core *core)
     run->partner = g->plan.now.members[__builtin_ctzll(near)].node;
 }
 
-static bool
-has_all(const struct core *core, const struct gossip_link *link)
-{
-    const struct gossip *g = &core->gossip;
-    for (size_t p = 0; p < g->range_count; p++)
-        if (!gossip_range_got(core, &link->ranges[p]))
-            return false;
-    return link->open == 0;
-}
-
 static void
 exchange(struct gossip_run *run, struct gossip_links *links, const struct core *core)
 {
@@ -222,13 +213,13 @@ exchange(struct gossip_run *run, struct gossip_links *links, const struct core *
     int i = run->partner.id ? peers_find(core, run->partner) : -1;
     bool serves = i >= 0 && g->of[i].known && g->of[i].said.status >= GOSSIP_TRAINING &&
                   g->of[i].said.status <= GOSSIP_FROZEN;
-    if (!serves || has_all(core, gossip_link_of(links, core, run->partner)))
+    if (!serves || gossip_link_got(core, gossip_link_of(links, core, run->partner)))
         run->partner = (struct proto_node){0, 0};
     if (!run->partner.id && run->due && g->status == GOSSIP_TRAINING)
         choose_partner(run, core);
     i = run->partner.id ? peers_find(core, run->partner) : -1;
     if (i >= 0)
-        gossip_link_ask(links, core, i);
+        gossip_link_ask(links, core, i, 0);
 }
 
 static void

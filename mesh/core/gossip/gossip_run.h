@@ -10,8 +10,7 @@ struct gossip_run {
     uint64_t step; /* the next one here */
     bool on;       /* a phase runs */
     uint64_t phase;
-    uint64_t takes, gives;             /* ranks */
-    uint64_t takes_until, gives_until; /* links.taken, links.given, when all of this phase are */
+    uint64_t takes, gives; /* ranks */
     bool computing;
     uint64_t shards; /* of the present compute */
     struct awake compute_at;

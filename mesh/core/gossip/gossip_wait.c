@@ -35,22 +35,14 @@ without(const struct core *core, int x)
     return view_usable(core, x) && g->of[x].known ? g->of[x].said.without : 0;
 }
 
-/* --- Does it answer? ------------------------------------------------------------------------------ */
-
-static bool
-awaits_copy(const struct core *core, struct proto_node node)
+bool
+gossip_wait_out(const struct core *core, struct proto_node node)
 {
-    const struct gossip *g = &core->gossip;
-    int rank = gossip_rank(core, node);
-    if (g->copy.what == GOSSIP_FETCH_NONE)
-        return false;
-    if (g->copy.what != GOSSIP_FETCH_MEAN)
-        return proto_node_equal(g->copy.from, node);
-    for (size_t p = 0; rank >= 0 && p < g->range_count; p++)
-        if (!(g->copy.got[p] >> rank & 1))
-            return true;
-    return false;
+    const struct gossip_link *link = gossip_link_find(core, node);
+    return link && gossip_link_out(link, core->awake);
 }
+
+/* --- Does it answer? ------------------------------------------------------------------------------ */
 
 /* Does the present phase wait for a flow from it, or for an ASK? */
 static bool
@@ -60,14 +52,7 @@ awaits_flow(const struct core *core, const struct gossip_link *link)
     int rank = gossip_rank(core, link->node);
     bool takes = g->run.on && rank >= 0 && (g->run.takes >> rank & 1);
     bool gives = g->run.on && rank >= 0 && (g->run.gives >> rank & 1);
-    for (size_t p = 0; (takes || gives) && p < g->range_count; p++) {
-        const struct gossip_range *range = &link->ranges[p];
-        if (takes && !gossip_range_got(core, range))
-            return true;
-        if (gives && !(range->gave_plan == g->plan.hash && range->gave_phase == g->run.phase))
-            return true;
-    }
-    return false;
+    return (takes && !gossip_link_got(core, link)) || (gives && !gossip_link_gave(core, link));
 }
 
 static bool
@@ -80,14 +65,15 @@ owes(const struct core *core, const struct gossip_link *link, int i)
                 (core->config.gossip->async || said->phase >= g->run.phase);
     if (!view_usable(core, i) || !g->of[i].known)
         return false; /* the plan ends by itself */
-    if (awaits_copy(core, link->node))
+    if (gossip_awaits_copy(core, link->node))
         return true;
     if (!member)
         return false;
-    if (said->plan_hash != g->plan.hash || link->kept || (here && awaits_flow(core, link)))
+    if (said->plan_hash != g->plan.hash || link->give.slot >= 0 ||
+        (here && awaits_flow(core, link)))
         return true;
     /* outside a phase, what is open is being settled */
-    return link->open && (here || !g->run.on);
+    return link->take.open && (here || !g->run.on);
 }
 
 static void

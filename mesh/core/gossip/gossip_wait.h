@@ -14,25 +14,9 @@ enum {
 
 /* Looks who owes something for too long. */
 void gossip_wait_tick(struct gossip_links *links, const struct core *core);
+/* Does this node leave out `node` now? */
+bool gossip_wait_out(const struct core *core, struct proto_node node);
 /* Who cannot be in a plan, by what all say: bit i is peers[i], bit PEERS_MAX this node. */
 uint64_t gossip_wait_left_out(const struct core *core);
-
-/* Is the other end of the link left out now? */
-static inline bool
-gossip_link_out(const struct gossip_link *link, struct awake now)
-{
-    return awake_before(now, link->out_until);
-}
-
-/* Something came from the other end that it owed. */
-static inline void
-gossip_wait_heard(struct gossip_link *link, struct awake now)
-{
-    link->heard_at = now;
-    if (!gossip_link_out(link, now))
-        return;
-    link->out_until = now; /* it is back */
-    link->slow += link->slow < GOSSIP_SLOW_MAX;
-}
 
 #endif
