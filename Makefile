@@ -136,7 +136,7 @@ $B/switch: $B/tests/chaos/switch.o $(support) $(lib)
 $B/forge: $B/tests/process/forge.o $(lib)
 	$(call link)
 $B/hostile: $B/node/cli/main.o $B/tests/process/hostile.o $(lib_obj)
-	$(call link,-Wl$(comma)--wrap=wire_send$(comma)--wrap=wire_send_bulk)
+	$(call link,-Wl$(comma)--wrap=wire_send_bulk)
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
 	@$(install)

@@ -487,16 +487,6 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
     return check_from(sums, first);
 }
 
-uint32_t
-exact_read_block(const struct exact *exact, size_t block, int exponent, const int32_t *q,
-                 float factor, float *g)
-{
-    size_t n = exact->first[block + 1] - exact->first[block];
-    float scale = factor * scale_of(-grid_of(exact, block, exponent));
-    struct check_sums sums;
-    return SIMD_PICK(exact_take)(g, q, n, scale, &sums);
-}
-
 /* Lift what lies too far below the largest exponent of its tensor. */
 void
 exact_floor(const struct exact *exact, int16_t *exponent)

@@ -136,11 +136,6 @@ void exact_read(const struct exact *exact, const int16_t *exponent, const int32_
 uint64_t exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *sum,
                     size_t block, float *g, uint32_t *bits);
 
-/* g[EXACT_BLOCK] = q * factor, as floats: the elements of this block, in this exponent, by themselves. Returns what
- * exact_follow wants. */
-uint32_t exact_read_block(const struct exact *exact, size_t block, int exponent, const int32_t *q,
-                          float factor, float *g);
-
 /* Computes the next exponents from a committed sum without overflow: first exact_follow for each block once, with the
  * bits that reading it gave; then exact_floor for all. */
 void exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle,

@@ -23,8 +23,8 @@
  *         case MESH_BACK:     // mesh_state of an older one than before t.round; t.wrong: ours may be wrong
  *         ...
  *
- * That is the engine rounds. Push and gossip have MESH_COMPUTE, answered with the last bucket, and at the end
- * MESH_COMMIT (struct core_trainer); what must be answered at once they ask their keeper, with the mesh locked.
+ * That is the engine rounds. Gossip has MESH_COMPUTE, answered with the last bucket, and at the end MESH_COMMIT (struct
+ * core_trainer); what must be answered at once it asks its keeper, with the mesh locked.
  *
  * While the sums of a round still travel, the trainer is told of each bucket that is final, the last bucket
  * first (t.fresh), then the others as they come. It may build the next state from them and compute ahead with it,
@@ -83,10 +83,9 @@ struct mesh_setup {
     size_t log_size;       /* bytes of the last totals, at most; 0: mesh_log_size. Not with idle */
     double audit;          /* 0..1: share of (round, member) pairs that are audited; core.h */
     size_t audit_bucket;   /* with audit > 0: the bucket of the claims */
-    /* As in struct core_config: engine NULL is rounds. The keepers of the others are called with the mesh locked.
+    /* As in struct core_config: engine NULL is rounds. Gossip calls its keeper with the mesh locked.
      * Borrowed. */
     const struct engine *engine;
-    const struct push_config *push;
     const struct gossip_config *gossip;
     /* Of the engine, beside those of the buckets: chunks that may go to one node at a time, and frames that are
      * kept. */

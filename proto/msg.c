@@ -123,24 +123,6 @@ rule_chunk(const struct proto_msg *msg, struct why *why)
     return 0;
 }
 
-static int
-rule_group(const struct proto_group *group, struct why *why)
-{
-    bool leads = false;
-    for (size_t i = 0; i < group->count; i++) {
-        const struct proto_node *node = &group->seats[i].node;
-        leads |= node->id == group->leader.id && node->incarnation == group->leader.incarnation;
-        if (i > 0 && node->id <= group->seats[i - 1].node.id)
-            return why_error(why, -EBADMSG, "GROUP.seats[%zu].id = %llx, expected more than %llx",
-                             i, (unsigned long long)node->id,
-                             (unsigned long long)group->seats[i - 1].node.id);
-    }
-    if (!leads)
-        return why_error(why, -EBADMSG, "GROUP.leader = %llx, expected one of the %zu seats",
-                         (unsigned long long)group->leader.id, group->count);
-    return 0;
-}
-
 struct type {
     const char *name;
     const struct field *fields;
@@ -165,8 +147,6 @@ check_rule(const struct proto_msg *msg, struct why *why)
     case PROTO_REDUCE:
     case PROTO_GATHER:
         return rule_chunk(msg, why);
-    case PROTO_GROUP:
-        return rule_group(&msg->group, why);
     case PROTO_ITEM:
         return rule_item(&msg->item, why);
     default:
@@ -301,20 +281,6 @@ proto_plan_hash(const struct proto_plan *plan)
         hash = mix64_pair(hash, member->holds);
         hash = mix64_pair(hash, member->computes);
         hash = mix64_pair(hash, member->duties);
-    }
-    return hash ? hash : 1;
-}
-
-uint64_t
-proto_group_hash(const struct proto_group *group)
-{
-    uint64_t hash = mix64_pair(group->counter, group->leader.id);
-    hash = mix64_pair(hash, group->leader.incarnation);
-    hash = mix64_pair(mix64_pair(hash, group->parent), group->base);
-    for (size_t i = 0; i < group->count; i++) {
-        const struct proto_seat *seat = &group->seats[i];
-        hash = mix64_pair(hash, seat->node.id);
-        hash = mix64_pair(mix64_pair(hash, seat->node.incarnation), seat->serves);
     }
     return hash ? hash : 1;
 }

@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 14,
+    PROTO_VERSION = 15,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -120,26 +120,7 @@ struct proto_hearing {
     uint32_t rate; /* of its chunks, bytes/s; 0: unknown; UINT32_MAX: fast (group/straggler.h) */
 };
 
-/* What the engine push says of a node in its heartbeat: mesh/core/push/push.h. */
-struct proto_claim {
-    uint64_t group_hash;   /* the group that the sender took up last; 0: none */
-    uint64_t base;         /* the group whose ranges it holds; 0: it holds none */
-    uint64_t base_counter; /* that of base */
-    uint64_t counter;      /* the highest one of a group that it knows */
-    uint64_t number;       /* of this claim; rises */
-    uint64_t tickets;      /* done, as far as the sender knows */
-    uint64_t final_hash;   /* of its model when all tickets are done and all ranges here; else 0 */
-    bool leads;            /* its group */
-    /* From the leader: all tickets below this one are done, and none from there on is leased, so save that. 0: nothing.
-     * And the last one of which the sender has all ranges. */
-    uint64_t snapshot, saved;
-    uint32_t compute_us; /* how long the sender computes a ticket, in the mean; 0: no ticket yet */
-    /* And how long it takes until the first range is read for one, and the first one has its gradient; 0: nobody
-     * knows. */
-    uint32_t line_us;
-};
-
-/* The same of the engine gossip. */
+/* What the engine gossip says of a node in its heartbeat: mesh/core/gossip/gossip.h. */
 struct proto_replica {
     uint64_t plan_hash; /* of the present plan; 0: none */
     uint16_t status;    /* enum gossip_status */
@@ -179,9 +160,8 @@ struct proto_heartbeat {
     uint64_t sent_us;  /* by my clock */
     /* my next heartbeat to you follows after so long: mesh/core/sessions/heartbeat.h */
     uint32_t pause_us;
-    uint64_t hears_hash;               /* proto_hears_hash of the list of whom I hear; never 0 */
-    size_t claim_count, replica_count; /* 0 or 1 of each, by the engine that runs */
-    struct proto_claim claims[1];
+    uint64_t hears_hash;  /* proto_hears_hash of the list of whom I hear; never 0 */
+    size_t replica_count; /* 1: the engine is gossip; 0 */
     struct proto_replica replicas[1];
 };
 
@@ -410,86 +390,6 @@ struct proto_flow {
     uint64_t check;            /* as in ASK */
 };
 
-/* --- The engine push: mesh/core/push/push.h. A ticket in hand is its number plus one; 0: none. --------- */
-
-struct proto_seat {
-    struct proto_node node;
-    bool serves; /* it owns ranges */
-};
-
-struct proto_group {
-    uint64_t counter;         /* above that of every group that the leader knows */
-    struct proto_node leader; /* has a seat, too */
-    uint64_t parent, base;    /* of the leader's claim before this group */
-    size_t count;
-    struct proto_seat seats[PROTO_PEERS_MAX]; /* in the order of ids; each id once */
-};
-
-struct proto_holdings {
-    uint64_t group_hash; /* proto_group_hash, as in all messages below */
-    bool answer;         /* send me yours, too */
-    uint64_t in_hand;    /* the ticket that the sender computes, */
-    uint64_t finished;   /* and the one that it has computed and pushes */
-    uint64_t tickets;    /* done, as far as the sender knows */
-    uint64_t leased;     /* no ticket from this one on was leased, as far as the sender knows */
-    uint64_t check;
-};
-
-struct proto_pull {
-    uint64_t group_hash; /* or the final_hash of the final model that is wanted */
-    uint16_t range;
-    uint64_t number;  /* which compute of the sender it is for */
-    uint64_t in_hand; /* the ticket of it; whole, with a number: the snapshot */
-    bool whole;       /* with all that who serves it needs */
-};
-
-struct proto_value {
-    uint64_t group_hash; /* of the PULL, as is the number */
-    uint16_t range;
-    uint64_t number;
-    uint64_t taken;   /* gradients that the range has taken */
-    uint64_t history; /* hash of what it has taken, in order */
-    bool whole;
-    bool has; /* the ticket of the PULL is among them */
-    uint64_t check;
-};
-
-struct proto_push {
-    uint64_t group_hash;
-    uint16_t range;
-    uint64_t ticket;
-    uint64_t read;  /* value.taken of what the gradient was computed from */
-    uint64_t taken; /* to the backup: of the range when it has taken this one; else 0 */
-    uint64_t number;
-    struct proto_node who; /* who computed it */
-    uint64_t check;
-};
-
-struct proto_applied {
-    uint64_t group_hash;
-    uint16_t range;
-    uint64_t in_hand; /* the ticket; 0: a whole range was taken over */
-    uint64_t taken;
-    uint64_t hash; /* of the range's bits */
-};
-
-struct proto_take {
-    uint64_t group_hash;
-    uint64_t finished; /* the ticket that is done, */
-    bool again;        /* or was not taken, and is to be computed again */
-    bool wants;        /* another ticket */
-    bool leaves;       /* told to end: wants to save first */
-    uint64_t got;      /* leases that the sender has had in this group */
-};
-
-struct proto_lease {
-    uint64_t group_hash;
-    uint64_t finished; /* of the TAKE that this answers */
-    uint64_t in_hand;  /* the ticket to compute */
-    uint64_t got;      /* leases, with this one */
-    uint64_t tickets;  /* done */
-};
-
 struct proto_msg {
     enum proto_type type;
     union {
@@ -512,14 +412,6 @@ struct proto_msg {
         struct proto_bench bench;
         struct proto_ask ask;
         struct proto_flow flow;
-        struct proto_group group;
-        struct proto_holdings holdings;
-        struct proto_pull pull;
-        struct proto_value value;
-        struct proto_push push;
-        struct proto_applied applied;
-        struct proto_take take;
-        struct proto_lease lease;
         struct proto_score score;
         struct proto_item item;
         struct proto_need need;
@@ -544,8 +436,7 @@ const char *proto_type_name(enum proto_type type);
 
 /* Identifies a plan: a hash of round, counter, leader and every member. Never 0. */
 uint64_t proto_plan_hash(const struct proto_plan *plan);
-/* The same of a group of the engine push, and of a list of whom a node hears. */
-uint64_t proto_group_hash(const struct proto_group *group);
+/* The same of a list of whom a node hears. */
 uint64_t proto_hears_hash(const struct proto_hears *hears);
 
 /* What a node broadcasts, in at most PROTO_BEACON_MAX bytes. A beacon is only a hint: all it can cause is a

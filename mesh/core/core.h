@@ -30,7 +30,6 @@
 #include "proto/proto.h"
 
 struct core;
-struct push_config;
 
 /* A received bulk body. The core may read and change `data` only during core_on_bulk. If it calls wire->keep, `data`
  * stays valid until the core calls wire->release(handle). */
@@ -97,30 +96,28 @@ struct core_program {
 
 /* What a trainer is to compute. */
 struct core_task {
-    uint64_t round;  /* push: the ticket; gossip: the step of this node, which names the data */
-    uint64_t shards; /* which of its shards; push: nothing */
+    uint64_t round;  /* gossip: the step of this node, which names the data */
+    uint64_t shards; /* which of its shards */
     bool fresh;      /* rounds: set own to zero first */
     uint64_t known;  /* gossip: shards that the whole mesh has computed, as far as is known */
 };
 
 /* The trainer, whatever the engine is. What it is asked for here is a task: it takes long, so the call only begins it,
  * and the answer comes later. There is one at a time. What must be answered at once, from within a call, an engine asks
- * elsewhere: push in struct push_keeper, gossip in struct gossip_keeper, rounds in the last two here. */
+ * elsewhere: gossip in struct gossip_keeper, rounds in the last two here. */
 struct core_trainer {
     /* Compute task->shards of task->round, and report each bucket with core_on_bucket; the next task comes only after
      * the last bucket.
      *
      *     rounds    add them to own
-     *     push      one ticket, from what was read last; keeper->begin was called before. The only bucket is 0, and
-     *               keeper->collect asks for what was computed
      *     gossip    `sum` has the values, and keeps them until the last bucket is told, the only one that is. Write
      *               their update to own[count] */
     void (*compute)(void *ctx, const struct core_task *task);
     /* `sum` has the total of the round over all shards. Apply it, then call core_on_applied; or call
-     * core_on_damaged if the total cannot be right. Push: all was read, and keeper->end was called. Gossip: the result
-     * is in `sum`. Both: core_on_applied with its hash and `done`. */
+     * core_on_damaged if the total cannot be right. Gossip: the result is in `sum`; call core_on_applied with its hash
+     * and `done`. */
     void (*commit)(void *ctx, uint64_t round);
-    /* Push and gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
+    /* Gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
      * changed since. */
     void (*ended)(void *ctx, bool saved);
     /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
@@ -156,7 +153,7 @@ struct core_trainer {
 
 struct engine;
 struct gossip_config;
-extern const struct engine engine_rounds, engine_push, engine_gossip; /* engine.h */
+extern const struct engine engine_rounds, engine_gossip; /* engine.h */
 
 struct core_config {
     const struct engine *engine;        /* NULL: rounds; see engine.h */
@@ -167,7 +164,6 @@ struct core_config {
     void *program_ctx;
     const struct core_trainer *trainer;
     void *trainer_ctx;
-    const struct push_config *push; /* with the engine push, see push.h; copied */
     struct proto_node self;
     struct proto_hello hello; /* what this node tells others; `asks` and `answers` are ignored */
     const char *job;          /* the text of the job that we offer; NULL: none. Borrowed. */
@@ -310,8 +306,7 @@ struct core_stats {
     uint64_t damages;
     uint64_t audits;     /* shards of other nodes that this node computed again */
     unsigned expulsions; /* nodes that were refused for good, as they compute other bits */
-    uint64_t lost;   /* push: tickets that were done and went with owner and backup of a range */
-    double distance; /* gossip: mean of the squared differences from the neighbours' values */
+    double distance;     /* gossip: mean of the squared differences from the neighbours' values */
     /* The member that does least of the work, if that is at most a third of an equal share: its index among the peers,
      * -1 this node; what people call it; and its share, below 0: there is none, or nobody knows. */
     int slow;

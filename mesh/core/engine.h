@@ -1,9 +1,8 @@
 /* engine.h - what the nodes of a mesh do together, as a table.
  *
  * core.c knows sessions, the clock, the job and pages of checkpoints. All that concerns training goes to the engine.
- * There are three: *rounds* (rounds.c), exact all-reduces one after the other; *push* (push.h), servers that do not
- * wait;
- * *gossip* (gossip.h), replicas that average with their neighbours.
+ * There are two: *rounds* (rounds.c), exact all-reduces one after the other; *gossip* (gossip.h), replicas that average
+ * with their neighbours.
  *
  * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
  * promises of the engine rounds alone. The parts that rely on them (divergence, catching up, audits) are its own; page

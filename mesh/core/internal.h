@@ -18,7 +18,6 @@
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
 #include "mesh/core/pipeline/placement.h"
-#include "mesh/core/push/push_record.h"
 #include "mesh/core/rounds/collective.h"
 #include "mesh/core/rounds/pieces.h"
 #include "mesh/core/sessions/backoff.h"
@@ -94,7 +93,6 @@ struct core {
     struct collective *collective;
     struct pieces pieces;
     struct gossip gossip;  /* of the engine gossip */
-    struct push push;      /* of the engine push */
     struct awake sweep_at; /* when frames that no plan wants are released */
 };
 

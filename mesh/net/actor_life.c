@@ -247,7 +247,6 @@ open_core(struct mesh *mesh)
         .program = &setup->program,
         .program_ctx = setup->ctx,
         .engine = setup->engine,
-        .push = setup->push,
         .gossip = setup->gossip,
         .trainer = &actor_trainer,
         .trainer_ctx = mesh,

@@ -41,7 +41,6 @@ read_numbers(struct verify_reading *reading, struct compare_result *out)
     out->steps = verify_number(reading, "steps");
     out->epochs = verify_number(reading, "epochs");
     out->samples = verify_number(reading, "samples");
-    out->lost = verify_number(reading, "lost");
     out->train_loss = verify_figure(reading, "train_loss");
     out->test_loss = verify_figure(reading, "test_loss");
     out->test_accuracy = verify_figure(reading, "test_accuracy");

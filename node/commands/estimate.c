@@ -22,8 +22,7 @@
 
 enum {
     LISTED = 4, /* then only powers of two */
-    LINES = 3,
-    TICKETS = 6 /* of a step, by default */
+    LINES = 3
 };
 static const struct {
     const char *name;
@@ -180,16 +179,14 @@ codec_s(const struct config *config, const struct work *work, const struct estim
 }
 
 /* The rows of the table: what is not tried has no time. */
-enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_ASYNC, ROW_GOSSIP, ROWS };
+enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_GOSSIP, ROWS };
 
-/* Ways that wait for nobody, or for one neighbour: about, by the bytes that configs/README.md says. */
+/* Gossip waits for one neighbour: about, by the bytes that configs/README.md says. */
 static void
-free_rows(const struct config *config, const struct job *job, const struct estimate_codec *none,
-          uint32_t line, double row_s[ROWS])
+gossip_row(const struct job *job, const struct estimate_codec *none, uint32_t line,
+           double row_s[ROWS])
 {
-    double bytes = (double)nn_param_count(job->model) * sizeof(float),
-           nodes = (double)config->mesh.peers;
-    row_s[ROW_ASYNC] = none->few_s + none->apply_s + TICKETS / nodes * 3 * bytes / line;
+    double bytes = (double)nn_param_count(job->model) * sizeof(float);
     row_s[ROW_GOSSIP] = none->few_s + none->apply_s + bytes / line;
 }
 
@@ -228,7 +225,7 @@ print_steps(const char *name, double row_s[LINES][ROWS], unsigned row)
 static const char *
 row_name(unsigned row)
 {
-    static const char *const names[] = {"alone", "auto", "async", "gossip"};
+    static const char *const names[] = {"alone", "auto", "gossip"};
     return row < CODECS ? codec_name(row) : names[row - CODECS];
 }
 
@@ -259,7 +256,7 @@ print_codecs(const struct config *config, const struct job *job, const struct wo
         row_s[i][ROW_ALONE] =
             (of[CODEC_none].all_s + of[CODEC_none].apply_s) / (double)times->steps;
         if (times->steps == 1)
-            free_rows(config, job, &of[CODEC_none], line, row_s[i]);
+            gossip_row(job, &of[CODEC_none], line, row_s[i]);
         best[i] = auto_row(row_s[i]);
     }
     printf("steps   of %u nodes like this machine, about; alone: one of them without a codec\n",

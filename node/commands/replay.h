@@ -1,13 +1,8 @@
-/* replay.h - computes a run again whose result the timing decided, from its job and the journals of its nodes: a run of
- * the way push as follows, one of the way gossip as in replay_gossip.h.
+/* replay.h - computes a run again whose result the timing decided, from its job and the journals of its nodes
+ * (replay_gossip.h).
  *
  * Every folder has job.json, whose "text" is the job, and a journal; those of nodes that died belong to the run as
- * well. A folder with result.json is of a node that had the final model: its journal has the history of each range.
- * From there the records lead back to the first parameters, and forwards again: each gradient that the model took is
- * computed from what its worker had read, and applied in the order in which its range took it. Then the SHA-256 of the
- * parameters must be the one in result.json. It also says whether each ticket is in each range once, and how
- * old the values were that gradients came from (replay_staleness.h). One machine, one node, the memory of
- * a run and one model for each node that trained. */
+ * well. */
 #ifndef NODE_REPLAY_H
 #define NODE_REPLAY_H
 

@@ -1,5 +1,5 @@
 /* replay_base.h - what each replay needs: the journals of a run's folders, the job with all that computes its steps,
- * and a word on how far it is. For replay.c and replay_gossip.c. */
+ * and a word on how far it is. For replay_gossip.c. */
 #ifndef NODE_REPLAY_BASE_H
 #define NODE_REPLAY_BASE_H
 

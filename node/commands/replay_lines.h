@@ -1,7 +1,7 @@
-/* replay_lines.h - the lines of metrics.jsonl against the steps that a replay has computed. For replay.c and
+/* replay_lines.h - the lines of metrics.jsonl against the steps that a replay has computed. For
  * replay_gossip.c.
  *
- * A line is about a step, or a ticket, that the node computed, and has its loss. The replay comes to the same loss, to
+ * A line is about a step that the node computed, and has its loss. The replay comes to the same loss, to
  * the digits that the line has, and to all else that the line says of it. Of what it did not need, it only knows that
  * the node's journal has it. A node that ended has a line of all that it computed since it was started last: before
  * that, a start that goes on from a checkpoint deletes the lines behind it. */

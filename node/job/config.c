@@ -31,9 +31,7 @@ key_of(const char *path)
 enum config_way
 config_way(const struct config *config)
 {
-    if (strcmp(config->mesh.topology, "gossip") == 0)
-        return CONFIG_GOSSIP;
-    return config->mesh.sync == CONFIG_BSP ? CONFIG_ROUNDS : CONFIG_PUSH;
+    return strcmp(config->mesh.topology, "gossip") == 0 ? CONFIG_GOSSIP : CONFIG_ROUNDS;
 }
 
 unsigned

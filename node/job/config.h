@@ -34,7 +34,12 @@ enum {
     CONFIG_STAGES_AUTO = 0, /* mesh.stages */
 };
 
-enum config_sync { CONFIG_BSP, CONFIG_SSP, CONFIG_SOFTSYNC, CONFIG_ASYNC };
+enum config_sync {
+    CONFIG_BSP,
+    CONFIG_SSP,
+    CONFIG_SOFTSYNC,
+    CONFIG_ASYNC
+}; /* the middle two: see former */
 
 struct config {
     struct {
@@ -90,16 +95,10 @@ struct config {
         char topology[16]; /* ring, server or gossip */
         unsigned servers;  /* with server: how many; CORE_SERVERS_AUTO */
         enum config_sync sync;
-        uint64_t staleness;     /* ssp: steps that one may be ahead of what is done everywhere */
-        unsigned softsync;      /* gradients of an update */
-        unsigned ticket_shards; /* of a gradient that is pushed; CONFIG_TICKET_AUTO */
-        bool staleness_scaling; /* a gradient tau updates old counts 1 / max(1, tau) */
         unsigned stages; /* of a pipeline: 1 none, else buckets end where the model may be cut */
         enum schedule_rule schedule; /* with stages: of all nodes */
-        bool mirror;       /* with stages: hold as much of the model as there is memory for */
-        unsigned compress; /* enum codec_kind */
-        bool
-            pull_bf16; /* what workers read of servers that do not wait is rounded: push_ranges.h */
+        bool mirror;            /* with stages: hold as much of the model as there is memory for */
+        unsigned compress;      /* enum codec_kind */
         double compress_k;      /* topk, randk: this share of the elements; 0: that of the codec */
         unsigned compress_rank; /* powersgd: so many vectors; 0: those of the codec */
         unsigned compress_bits; /* topk: of an element, with its sign; 0: those of the codec */
@@ -119,6 +118,13 @@ struct config {
         struct proto_endpoint seed[64];
         size_t seed_count;
     } mesh;
+    /* Keys of servers that did not wait, which were there up to protocol 14. Only their defaults are accepted: so jobs
+     * and checkpoints of that time are read as before. */
+    struct {
+        uint64_t staleness;
+        unsigned softsync, ticket_shards;
+        bool staleness_scaling, pull_bf16;
+    } former;
     struct {       /* with topology gossip: mesh/core/gossip/gossip.h */
         int graph; /* enum gossip_kind */
         bool push_sum;
@@ -158,7 +164,7 @@ void config_destroy(struct config **config);
 uint64_t config_job_hash(const struct config *config, uint64_t data_hash, uint64_t from_hash);
 /* How the nodes train together: node/train/way.h. With gossip that is part of the job, too: mesh.topology and the keys
  * of gossip. */
-enum config_way { CONFIG_ROUNDS, CONFIG_PUSH, CONFIG_GOSSIP };
+enum config_way { CONFIG_ROUNDS, CONFIG_GOSSIP };
 enum config_way config_way(const struct config *config);
 /* Servers that sums go to, or CORE_SERVERS_AUTO; 0: they go round a ring. */
 unsigned config_servers(const struct config *config);

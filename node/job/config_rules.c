@@ -22,8 +22,7 @@ enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
 
 #define GOSSIP_ONLY(key) "only gossip has it; set mesh.topology = gossip, or leave out " key
 
-/* Servers that do not wait; in gossip each node has a whole replica, with its gradient and its optimizer. */
-#define FREE_SERVERS "mesh.sync != bsp & mesh.topology = server"
+#define FORMER(key) "servers that did not wait had it, and are no more; leave out " key
 
 const struct config_rule config_rules[] = {
     /* data */
@@ -78,8 +77,6 @@ const struct config_rule config_rules[] = {
     /* how sums travel */
     {"mesh.compress != none", "train.exact = no",
      "a codec makes integers of a shard; set train.exact = yes, or leave out mesh.compress"},
-    {FREE_SERVERS, "mesh.compress != none|int8",
-     "servers that do not wait can only take int8; set mesh.compress = int8, or leave it out"},
     {"mesh.compress != none|topk", "mesh.topology = gossip",
      "neighbours exchange parameters and no gradients; set mesh.compress = topk, or leave it out"},
     {"mesh.compress != none", "gossip.method = push_sum",
@@ -105,10 +102,6 @@ const struct config_rule config_rules[] = {
      "what it left out of a shard earlier is known to that node alone; leave out mesh.audit, or "
      "set "
      "mesh.compress = sparse"},
-    {"mesh.pull != fp32", "mesh.topology = gossip",
-     "gossip has no servers to pull from; set mesh.topology = server, or leave out mesh.pull"},
-    {"mesh.pull != fp32", "mesh.sync = bsp",
-     "with bsp nobody pulls; set mesh.sync = ssp, softsync or async, or leave out mesh.pull"},
     {"mesh.servers != auto", "mesh.topology != server",
      "nothing else has servers; set mesh.topology = server, or leave out mesh.servers"},
     /* a pipeline */
@@ -128,35 +121,15 @@ const struct config_rule config_rules[] = {
      "one stage has no order; set mesh.stages = 2 or more, or leave out mesh.schedule"},
     {"mesh.mirror = no", "mesh.stages = 1",
      "each node holds the whole model; set mesh.stages = 2 or more, or leave out mesh.mirror"},
-    /* servers that do not wait */
-    {"mesh.sync != bsp", "mesh.topology = ring",
-     "a ring waits for all; set mesh.topology = server or gossip"},
-    {FREE_SERVERS, "mesh.audit > 0", "there are no rounds to audit; leave out mesh.audit"},
-    {FREE_SERVERS, "train.exact = no", "its replay needs exact shards; set train.exact = yes"},
-    {FREE_SERVERS, "train.local_steps > 1",
-     "workers push each gradient; set train.local_steps = 1"},
-    {FREE_SERVERS, "train.clip_norm > 0",
-     "no server has the norm of the whole gradient; leave out train.clip_norm"},
-    {FREE_SERVERS, "train.optimizer = lars|lamb",
-     "no server has the norm of a whole tensor; choose another optimizer"},
-    {FREE_SERVERS, "train.ema > 0",
-     "servers keep no average of the parameters; leave out train.ema"},
-    {FREE_SERVERS, "train.patience > 0",
-     "nodes evaluate different states of an epoch; leave out train.patience"},
-    {FREE_SERVERS, "mesh.division = even",
-     "a node takes a ticket when it is free; leave out mesh.division"},
-    {"mesh.staleness != 3", "mesh.sync != ssp",
-     "only ssp has a bound; leave out mesh.staleness, or set mesh.sync = ssp"},
-    {"mesh.softsync != 4", "mesh.sync != softsync",
-     "only softsync gathers gradients; leave out mesh.softsync, or set mesh.sync = softsync"},
-    {"mesh.ticket_shards != auto", "mesh.topology = gossip",
-     "only servers have tickets; leave out mesh.ticket_shards"},
-    {"mesh.ticket_shards != auto", "mesh.sync = bsp",
-     "with bsp there are no tickets; leave out mesh.ticket_shards"},
-    {"mesh.staleness_scaling = no", "mesh.topology = gossip",
-     "only servers scale gradients; leave out mesh.staleness_scaling"},
-    {"mesh.staleness_scaling = no", "mesh.sync = bsp",
-     "with bsp no gradient is old; leave out mesh.staleness_scaling"},
+    /* servers that did not wait */
+    {"mesh.sync != bsp", "mesh.topology = ring|server",
+     "rounds go on without a node that pauses, and a slow one computes less of them; leave out "
+     "mesh.sync, or set mesh.topology = gossip"},
+    {"mesh.staleness != 3", "mesh.sync = bsp|async", FORMER("mesh.staleness")},
+    {"mesh.softsync != 4", "mesh.sync = bsp|async", FORMER("mesh.softsync")},
+    {"mesh.ticket_shards != auto", "mesh.sync = bsp|async", FORMER("mesh.ticket_shards")},
+    {"mesh.staleness_scaling = no", "mesh.sync = bsp|async", FORMER("mesh.staleness_scaling")},
+    {"mesh.pull != fp32", "mesh.sync = bsp|async", FORMER("mesh.pull")},
     /* gossip */
     {"mesh.sync = ssp|softsync", "mesh.topology = gossip",
      "neighbours wait for each other, or nobody does; set mesh.sync = bsp or async"},
@@ -347,17 +320,6 @@ check_servers(const struct config *config, struct why *why)
                     config->mesh.servers, peers);
 }
 
-static int
-check_tickets(const struct config *config, struct why *why)
-{
-    if (config->mesh.ticket_shards == CONFIG_TICKET_AUTO ||
-        config->mesh.ticket_shards <= config->train.shards)
-        return 0;
-    return fail_key(config, "mesh.ticket_shards", 0, why,
-                    "= %u, expected auto or at most train.shards = %u", config->mesh.ticket_shards,
-                    config->train.shards);
-}
-
 int
 config_rules_check(const struct config *config, struct why *why)
 {
@@ -368,6 +330,5 @@ config_rules_check(const struct config *config, struct why *why)
             config_rule_holds(config, config_rules[i].second))
             rc = fail_rule(config, &config_rules[i], why);
     rc = rc ? rc : check_servers(config, why);
-    rc = rc ? rc : check_tickets(config, why);
     return rc ? rc : check_round(config, why);
 }

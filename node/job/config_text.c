@@ -183,7 +183,7 @@ is_left_out(const struct config_key *key, const struct config *config)
     bool empty = key->kind == CONFIG_TEXT && ((const char *)config)[key->offset] == '\0';
     bool plain =
         (key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16) ||
-        (key->offset == offsetof(struct config, mesh.pull_bf16) && !config->mesh.pull_bf16);
+        (key->offset == offsetof(struct config, former.pull_bf16) && !config->former.pull_bf16);
     bool codec = key->offset == offsetof(struct config, mesh.compress) ||
                  key->offset == offsetof(struct config, mesh.compress_warmup);
     const struct codec *used = codec_of(config->mesh.compress);

@@ -1,7 +1,7 @@
 /* journal.h - what a node did in a run whose result depends on the timing of the nodes: the file DIR/journal.
  *
- * A run in a free mode (push, gossip) is a function of its job and of the journals of its nodes: meshnode verify
- * --replay computes it again from them. This file knows only records: a type, and bytes whose meaning the engine knows.
+ * A run with gossip is a function of its job and of the journals of its nodes: meshnode verify --replay computes it
+ * again from them. This file knows only records: a type, and bytes whose meaning the engine knows.
  *
  *     head     "meshjrnl" | version, u16 = 3 | zeros, 6 bytes                                   16 bytes
  *     record   u64: length of its data, 24 bits | type, 8 bits | check of the data, 32 bits

@@ -96,7 +96,7 @@ struct metrics_result {
     unsigned peers_max;
     bool alone; /* nobody else had a part in this process's steps, or has its model */
     const struct core_status *mesh; /* who was met and who was only heard; NULL nobody */
-    uint64_t plans, aborts, damages, audits, expelled, lost, tx_bytes, rx_bytes;
+    uint64_t plans, aborts, damages, audits, expelled, tx_bytes, rx_bytes;
 };
 
 /* Creates `dir` (and its parents) and metrics.jsonl in it; appends if `resume`. Returns 0 or -errno with `why`. */

@@ -201,7 +201,6 @@ metrics_result_object(const struct metrics_result *result, uint64_t warnings)
     json_object_set_new(object, "damages", integer_json(result->damages));
     json_object_set_new(object, "audits", integer_json(result->audits));
     json_object_set_new(object, "expelled", integer_json(result->expelled));
-    json_object_set_new(object, "lost", integer_json(result->lost));
     json_object_set_new(object, "tx_bytes", integer_json(result->tx_bytes));
     json_object_set_new(object, "rx_bytes", integer_json(result->rx_bytes));
     json_object_set_new(object, "warnings", integer_json(warnings));

@@ -1,8 +1,8 @@
-/* evaluation.h - evaluations of a mesh whose nodes do not step together: mesh.topology gossip, and servers with
- * mesh.sync ssp, async or softsync. scores.h says which there are.
+/* evaluation.h - evaluations of a mesh whose nodes do not step together: mesh.topology gossip. scores.h says which
+ * there are.
  *
- * On the way a node evaluates a copy of the parameters that it had at the end of an epoch, in pieces between its steps
- * or tickets: one shard of the test part after the other that nobody has told yet, so fast nodes evaluate more. The
+ * On the way a node evaluates a copy of the parameters that it had at the end of an epoch, in pieces between its
+ * steps: one shard of the test part after the other that nobody has told yet, so fast nodes evaluate more. The
  * result is evaluated at once, as nobody trains any more. */
 #ifndef NODE_EVALUATION_H
 #define NODE_EVALUATION_H

@@ -40,7 +40,7 @@ struct memory {
     uint64_t pass[EXACT_SHARDS_MAX + 1], team[EXACT_SHARDS_MAX + 1];
     /* The choice: */
     unsigned lanes;      /* shards computed at a time, */
-    unsigned lanes_most; /* and how many there ever are: servers that do not wait give a ticket's */
+    unsigned lanes_most; /* and how many there ever are */
     bool spilled;        /* states and log are in a file */
     /* With mesh.stages: */
     uint64_t

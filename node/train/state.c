@@ -357,8 +357,9 @@ state_steps_total(const struct state *state)
     return state_rules_total(&state->job, &state->job.rules);
 }
 
-const struct state_rules *
-state_rules_at(const struct state_job *job, uint64_t step)
+/* The rules of a step. */
+static const struct state_rules *
+rules_at(const struct state_job *job, uint64_t step)
 {
     for (size_t i = 0; i < job->past_count; i++)
         if (step < job->past[i].until)
@@ -370,7 +371,7 @@ const struct state_rules *
 state_rules(const struct state *state)
 {
     const struct state_header *h = state->header;
-    return state_rules_at(&state->job, h->step - (h->phase != STATE_TRAIN && h->step > 0));
+    return rules_at(&state->job, h->step - (h->phase != STATE_TRAIN && h->step > 0));
 }
 
 float *

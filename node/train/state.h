@@ -299,8 +299,7 @@ uint64_t state_epoch_steps(const struct state_job *job); /* steps of an epoch */
 uint64_t state_samples(const struct state_job *job, uint64_t steps);
 /* The header says that so many steps were done, and in which epoch. */
 void state_place(struct state *state, uint64_t step);
-/* The rules of a step; and of the next round: an evaluation belongs to the step before it. */
-const struct state_rules *state_rules_at(const struct state_job *job, uint64_t step);
+/* The rules of the next round: an evaluation belongs to the step before it. */
 const struct state_rules *state_rules(const struct state *state);
 /* After how many steps they end the run. */
 uint64_t state_rules_total(const struct state_job *job, const struct state_rules *rules);

@@ -153,9 +153,6 @@ struct train_step {
 };
 
 void train_report(struct run *run, const struct train_step *step);
-/* Adds to a line what the run has measured since the last one, and writes it: a step of `members` nodes, 0: that others
- * computed; `reached` as in struct train_step. */
-void train_write(struct run *run, struct metrics_step *line, unsigned members, double reached);
 /* The gradient of this step was skipped, as it is not finite: says so once. */
 void train_tell_skipped(struct run *run, uint64_t step);
 /* In a free way of training: counts the gradient of this step. True: the last STATE_SKIPS_MAX of this node were not

@@ -162,7 +162,6 @@ train_results(struct run *run)
         .damages = stats.core.damages,
         .audits = stats.core.audits,
         .expelled = stats.core.expulsions,
-        .lost = stats.core.lost,
         .tx_bytes = stats.tx_bytes,
         .rx_bytes = stats.rx_bytes,
     };

@@ -132,8 +132,10 @@ tell_left_alone(struct run *run, uint64_t step, unsigned members, unsigned peers
     run->meter.members = members ? members : run->meter.members;
 }
 
-void
-train_write(struct run *run, struct metrics_step *line, unsigned members, double reached)
+/* Adds to a line what the run has measured since the last one, and writes it: a step of `members` nodes, 0: that others
+ * computed; `reached` as in struct train_step. */
+static void
+write_line(struct run *run, struct metrics_step *line, unsigned members, double reached)
 {
     struct mesh_stats stats;
     mesh_stats(run->mesh, &stats);
@@ -201,7 +203,7 @@ train_report(struct run *run, const struct train_step *step)
         .test_of = test ? test->of : NULL,
         .test_step = test ? test->step : 0,
     };
-    train_write(run, &line, task->members, step->reached);
+    write_line(run, &line, task->members, step->reached);
     if (line.followed)
         metrics_doing(run->metrics, "catching up");
     tell_watching(run, task);

@@ -3,7 +3,6 @@
 
 static const struct way *const ways[] = {
     [CONFIG_ROUNDS] = &way_rounds,
-    [CONFIG_PUSH] = &way_push,
     [CONFIG_GOSSIP] = &way_gossip,
 };
 

@@ -3,7 +3,6 @@
  * answered at once, with the mesh locked.
  *
  *     way_rounds.c    exact sums, one round after the other, by a ring or by servers
- *     way_push.c      servers that do not wait (mesh.sync: ssp, softsync, async)
  *     way_gossip.c    replicas that average with their neighbours (mesh.topology: gossip)
  *     way_check.c     what `meshnode check` prints of each
  *
@@ -74,11 +73,10 @@ struct way {
 
 const struct way *way_of(const struct config *config);
 
-extern const struct way way_rounds, way_push, way_gossip;
+extern const struct way way_rounds, way_gossip;
 
 /* For the tables: way_check.c. */
 int way_check_rounds(const struct config *config, const struct job *job);
-int way_check_push(const struct config *config, const struct job *job);
 int way_check_gossip(const struct config *config, const struct job *job);
 
 #endif

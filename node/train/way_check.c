@@ -14,7 +14,6 @@
 #include "node/job/config_key.h"
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
-#include "node/train/push_shard.h"
 #include "node/train/stages_mesh.h"
 #include "proto/bits.h"
 
@@ -99,40 +98,6 @@ static const char *
 word(const struct config *config, const char *path)
 {
     return config_key_word(config_key_find(NULL, path), config);
-}
-
-/* --- Servers that do not wait --- */
-
-/* The most bits that an element of so many shards needs, with its sign. */
-static unsigned
-pushed_bits(const struct config *config, unsigned shards)
-{
-    const struct codec *codec = codec_of(config->mesh.compress);
-    return codec ? (unsigned)codec->bits + 2 + bits_length(shards - 1) : 32;
-}
-
-int
-way_check_push(const struct config *config, const struct job *job)
-{
-    size_t nodes = memory_nodes(config);
-    size_t servers = config->mesh.servers == CORE_SERVERS_AUTO ? nodes : config->mesh.servers;
-    const struct push_step step = push_step_of(config);
-    char pulls[MEMORY_TEXT], pushes[MEMORY_TEXT];
-    double bytes = (double)(nn_param_count(job->model) * sizeof(float));
-    memory_text(pulls, config->mesh.pull_bf16 ? bytes / 2 : bytes);
-    memory_text(pushes, bytes * pushed_bits(config, step.each) / 32);
-    printf("servers %zu of %zu nodes%s own ranges of the model and of the optimizer, %s%s\n",
-           servers, nodes, config->mesh.peers ? "" : " (for example)",
-           nodes > 1 ? "each with a backup on another " : "without a backup",
-           nodes == 1    ? ""
-           : servers > 1 ? "server"
-                         : "node");
-    printf(
-        "  for each of the %u tickets of a step, %u of %u shards, a worker pulls %s of values and "
-        "pushes %s of gradients at most%s; mesh.sync: %s\n",
-        step.tickets, step.each, step.shards, pulls, pushes,
-        nodes > 1 ? ", which owners pass to backups" : "", word(config, "mesh.sync"));
-    return 0;
 }
 
 /* --- Gossip --- */

@@ -1,5 +1,5 @@
-"""Ways to exchange: sums round the ring and by servers; a job trained in every way beside PyTorch's DDP and hivemind; what
-one-peer gossip sends; and servers that do not wait for a slow node."""
+"""Ways to exchange: sums round the ring and by servers; a job trained in every way beside PyTorch's DDP and hivemind; and what
+one-peer gossip sends."""
 import argparse
 import collections
 import json
@@ -14,20 +14,17 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import allreduce  # noqa: E402
-from common import (HERE, MISSED, ROOT, busy_by_others, failed, judged, load, loud, median_and_best, place,  # noqa: E402
+from common import (HERE, MISSED, ROOT, busy_by_others, failed, load, loud, median_and_best, place,  # noqa: E402
                     quietly, record, run_together, table)
 from models import batch_of, write_job  # noqa: E402
-from quota import Quota  # noqa: E402
 
 MODEL, NODES = "mlp", 4
-SLOW_JOB = os.path.join(ROOT, "configs", "server-async.yaml")
 EVEN = "mesh.division=even"  # else a mesh on a slow line trains with fewer nodes, and that is what would be measured
-# With one server per node; of 12 shards a gradient has as many samples as one of a process of DDP.
-ASYNC = ["mesh.topology=server", "mesh.sync=async", "mesh.ticket_shards=3"]
+INT8 = ["mesh.compress=int8", "mesh.compress_warmup=4"]
 ONE_PEER = ["mesh.topology=gossip", "gossip.graph=one-peer"]
-WAYS = {"ring": [EVEN], "servers": ["mesh.topology=server", "mesh.servers=4", EVEN], "servers, async": ASYNC,
-        "servers, async, int8": [*ASYNC, "mesh.compress=int8", "mesh.compress_warmup=4", "mesh.pull=bf16"],
-        "gossip, one-peer": ONE_PEER, "gossip, async": ["mesh.topology=gossip", "mesh.sync=async"]}
+WAYS = {"ring": [EVEN], "ring, int8": [EVEN, *INT8], "servers": ["mesh.topology=server", "mesh.servers=4", EVEN],
+        "servers, int8": ["mesh.topology=server", "mesh.servers=4", EVEN, *INT8], "gossip, one-peer": ONE_PEER,
+        "gossip, async": ["mesh.topology=gossip", "mesh.sync=async"]}
 ALONE = "one node alone"
 LINKS = {"loopback": (0, None, 240), "100 Mbit/s": (NODES, "100mbit", 200)}  # namespaces, rate, steps
 
@@ -53,9 +50,9 @@ def trained(programs, where, job, settings, work, nodes=NODES, quotas=None):
     return [[json.loads(line) for line in open(os.path.join(f, "metrics.jsonl"))] for f in folders]
 
 
-def ours(programs, where, job, settings, work, nodes=NODES, quotas=None):
+def ours(programs, where, job, settings, work, nodes=NODES):
     """The same, if all trained in all steps that count."""
-    lines = trained(programs, where, job, settings, work, nodes, quotas)
+    lines = trained(programs, where, job, settings, work, nodes)
     return lines if lines and all_took_part(lines, nodes, " ".join(settings) or "ring") else None
 
 
@@ -186,54 +183,8 @@ def gossip_bytes(programs, options, work):
     table(["nodes", "2", "4", "8"], [["models per step", *cells]])
 
 
-# ---- servers that do not wait, and a slow node ----
-
-def ticket_rate(lines):
-    """Tickets per second of all nodes together after the first fifth."""
-    times = sorted(line["time_s"] for node in lines for line in node)
-    times = times[len(times) // 5:]
-    return (len(times) - 1) / (times[-1] - times[0])
-
-
-def with_shares(programs, where, shares, steps, work):
-    """Tickets per second with these shares of a CPU. The job computes for long and sends little."""
-    settings = ["train.steps=%d" % steps, "train.eval_every=0", "mesh.gather_ms=1", "mesh.peers=%d" % len(shares),
-                "mesh.group=exchange%d" % random.randrange(1 << 30)]
-    quotas = [Quota("bench%d-%d" % (os.getpid(), r), share) for r, share in enumerate(shares)]
-    try:
-        lines = ours(programs, where, SLOW_JOB, settings, work, len(shares), quotas)
-    finally:
-        for quota in quotas:
-            quota.remove()
-    return ticket_rate(lines) if lines else None
-
-
-def slow_node(programs, options, work):
-    """Quotas of 0.4 of a CPU for three nodes, 0.08 for the fourth."""
-    print("## Servers that do not wait: one of four nodes at a fifth of the speed\n")
-    if not Quota.usable():
-        loud("NOT MEASURED: a slow node: no cgroup with a CPU quota can be made here (root)")
-        return
-    fast, slow, rows, others = 0.4, 0.08, collections.defaultdict(dict), busy_by_others()
-    steps = 5 if options.quick else 15
-    with place(0) as where:
-        for number in range(options.rounds or (1 if options.quick else 3)):
-            alone = [with_shares(programs, where, [share], n, work) for share, n in ((fast, steps), (slow, steps // 2))]
-            together = with_shares(programs, where, [fast, fast, fast, slow], 3 * steps, work)
-            if all(alone) and together:
-                rows["own"][number], rows["all"][number] = 3 * alone[0] + alone[1], together
-                rows["fast"][number], rows["slow"][number] = alone
-    if not rows:
-        return
-    middle = {name: statistics.median(values.values()) for name, values in rows.items()}
-    ratio = statistics.median(rows["all"][k] / rows["own"][k] for k in rows["all"])
-    print(load(others) + "\n")
-    table(["a fast node alone", "the slow one alone", "three and one", "together", "together / sum of the own speeds"],
-          [["%.1f tickets/s" % middle[k] for k in ("fast", "slow", "own", "all")] + [judged(ratio, 0.9)]])
-
-
 def exchange(programs, options, work):
-    """--only: sums, bytes, slow, or ways and rivals that train."""
+    """--only: sums, bytes, or ways and rivals that train."""
     if "bench_allreduce" in programs and re.search(options.only, "sums"):
         allreduce.exchange(programs, argparse.Namespace(**{**vars(options), "only": ""}), work)
     if "meshnode" not in programs:
@@ -242,5 +193,3 @@ def exchange(programs, options, work):
         training(programs, options, work)
     if re.search(options.only, "bytes"):
         gossip_bytes(programs, options, work)
-    if re.search(options.only, "slow"):
-        slow_node(programs, options, work)

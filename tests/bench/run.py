@@ -15,7 +15,7 @@
 
 allreduce  loopback, 2 and 4 processes: the mesh, rings on bare TCP and bare libzmq, Gloo, Open MPI over TCP
 exchange   4 processes: sums round the ring, by 4 servers, by one, by auto, and directly; a job in every way beside DDP and
-           hivemind, on loopback and at 100 Mbit/s; what gossip sends; servers that do not wait with a slow node
+           hivemind, on loopback and at 100 Mbit/s; what gossip sends
 link       four namespaces on a bridge at 100 Mbit/s: the mesh and bare TCP against the bound
 gemm       products of the five models: our loop, OpenBLAS's fastest kernel, PyTorch's library
 train      one process, exact and inexact, against PyTorch, eager, tuned and compiled; by the clock and by processor time

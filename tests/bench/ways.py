@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains one job in every way, with nodes alike and with one that is slowed down, and prints a Markdown table.
 
-    ways.py JOB.yaml --data FOLDER [--set KEY=VALUE]... [--only REGEX] [--rounds 1] [--cases alike,slowed]
+    ways.py JOB.yaml --data FOLDER [--set KEY=VALUE]... [--only REGEX] [--rounds 1] [--cases alike,slowed,pausing,busy]
             [--target 97] [--share 0.4] [--slow 5] [--nodes 4] [--timeout 3600] [--check] [--csv FILE]
 
-Each node may use --share of one CPU (cgroups: root), the slowed one a --slow th of that. All are processes of one thread
-on a loopback of their own. For each way, the medians over the rounds of
+Each node may use --share of one CPU (cgroups: root), the slowed one a --slow th of that; or each is stopped for 0.1 to 1 s,
+again and again after 1 to 3 s (pausing), or has a --slow th for as long (busy), as if others used its machine. All are processes
+of one thread on a loopback of their own. For each way, the medians over the rounds of
 
     time to 97 %   from the first step to the first evaluation on the test samples at which some node had --target
                    percent; "≤": the way evaluates only at the end, and had it there; –: never
@@ -21,9 +22,11 @@ import os
 import random
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
@@ -36,15 +39,13 @@ WAYS = {  # name: (keys of mesh, keys of gossip, goal of `sooner` when one node 
     "bsp ring, even shares": ({"division": "even"}, {}, None),
     "bsp servers, even shares": ({"topology": "server", "servers": 2, "division": "even"}, {}, None),
     "bsp servers, shares by speed": ({"topology": "server", "servers": 2}, {}, None),
-    "ssp": ({"topology": "server", "sync": "ssp", "staleness": 2}, {}, 1),
-    "softsync": ({"topology": "server", "sync": "softsync", "softsync": 4}, {}, 1),
-    "async": ({"topology": "server", "sync": "async"}, {}, 1),
     "gossip ring (D-PSGD)": ({"topology": "gossip"}, {"graph": "ring"}, None),
     "gossip exponential": ({"topology": "gossip"}, {"graph": "exponential"}, None),
     "gossip async (AD-PSGD)": ({"topology": "gossip", "sync": "async"}, {"graph": "random"}, 1),
     "push-sum (SGP)": ({"topology": "gossip"}, {"graph": "one-peer", "method": "push_sum"}, None),
 }
-CASES = ("alike", "slowed")
+CASES = ("alike", "slowed", "pausing", "busy")
+PAUSE_S, RUN_S = (0.1, 1.0), (1.0, 3.0)
 
 
 def settings(mesh, gossip):
@@ -85,9 +86,54 @@ def judge(nodes, results, target):
     return {"target": min(there) if there else end if late else None, "late": late, "end": end, "accuracy": accuracy}
 
 
-def measure(where, quotas, options, way, work):
+def stopped(quota, _):
+    quota.signal(signal.SIGSTOP)
+
+
+def goes_on(quota, _):
+    quota.signal(signal.SIGCONT)
+
+
+def slowed(quota, options):
+    quota.set(options.share / options.slow)
+
+
+def restored(quota, options):
+    quota.set(options.share)
+
+
+MOMENTS = {"pausing": (stopped, goes_on), "busy": (slowed, restored)}
+
+
+class Moments:
+    """What happens to each node now and then, until the block ends."""
+
+    def __init__(self, case, quotas, options):
+        self.over, self.threads = threading.Event(), []
+        if case in MOMENTS:
+            self.threads = [threading.Thread(target=self.play, args=(*MOMENTS[case], quota, options, random.Random(r)))
+                            for r, quota in enumerate(quotas)]
+
+    def play(self, begin, end, quota, options, rand):
+        while not self.over.wait(rand.uniform(*RUN_S)):
+            begin(quota, options)
+            self.over.wait(rand.uniform(*PAUSE_S))
+            end(quota, options)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def measure(where, quotas, options, way, case, work):
     folder = tempfile.mkdtemp(dir=work)
-    text = run_together(commands(where, quotas, options, way, folder), {}, options.timeout)
+    with Moments(case, quotas, options):
+        text = run_together(commands(where, quotas, options, way, folder), {}, options.timeout)
     if text is None:
         return None
     folders = [os.path.join(folder, "node-%d" % rank) for rank in range(options.nodes)]
@@ -110,7 +156,7 @@ def measure_all(where, options, work):
                       for r in range(options.nodes)]
             quotas = [Quota("ways%d-%d" % (os.getpid(), r), share) for r, share in enumerate(shares)]
             try:
-                one = measure(where, quotas, options, way, work)
+                one = measure(where, quotas, options, way, case, work)
             finally:
                 for quota in quotas:
                     quota.remove()
@@ -181,7 +227,7 @@ def arguments():
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default="alike,slowed")
     parser.add_argument("--target", type=float, default=97)
     parser.add_argument("--share", type=float, default=0.4)
     parser.add_argument("--slow", type=float, default=5)

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""free.py - accidents in the ways to train whose result depends on the timing of the nodes: async, ssp and softsync on servers,
-gossip with bsp and async, push-sum. One node at a time is killed or stopped at a random instant, and
+"""free.py - accidents in the ways to train whose result depends on the timing of the nodes: gossip with
+bsp and async, push-sum. One node at a time is killed or stopped at a random instant, and
 comes back a moment later; new nodes join.
 
 What must hold in each run: the others go on at once, nothing hangs, all that run at the end have one model and one state.
-With servers a single dead node loses no ticket: the replay finds each ticket once in each range.
 A replay of the journals of all nodes, the killed ones included, gives the SHA-256 of the run (--no-replay leaves it out).
 
 A pause is the largest gap between two steps of one node that was not harmed, in the three seconds from the accident on,
 less the step that is usual; the worst node counts. It ends with the next accident at the latest. --worst is its limit;
-1000 is the promise, on a machine that has nothing else to do. With --calm MS each ticket takes so long (servers only, with
-the program that has failpoints). Then a run takes a third of a processor, and --jobs can do several side by side. A victim *serves* if its journal has gradients that it took as owner or backup of a range."""
+1000 is the promise, on a machine that has nothing else to do. --jobs does several runs
+side by side."""
 import concurrent.futures
 import os
 import signal
@@ -20,16 +19,15 @@ import time
 import mesh as chaos
 import ways as free
 
-STEPS = {"async": 2400, "async-int8": 2400, "ssp": 2400, "softsync": 2400,  # of a run of about ten seconds
-         "gossip-bsp": 6000, "gossip-async": 9000, "gossip-topk": 6000, "gossip-async-topk": 9000, "push-sum": 6000}
+STEPS = {  # of a run of about ten seconds
+    "gossip-bsp": 6000, "gossip-async": 9000, "gossip-topk": 6000, "gossip-async-topk": 9000, "push-sum": 6000}
 KINDS = ["kill", "stop", "join"]
 AWAY_S = (0.2, 1.5)  # how long a victim is gone or stopped
-CALM_S = (2.0, 2.5)  # a run with --calm trains so long, and so much longer for each accident
 
 
 class Accident:
-    def __init__(self, kind, role, others, at):
-        self.kind, self.role, self.others, self.at = kind, role, others, at
+    def __init__(self, kind, others, at):
+        self.kind, self.others, self.at = kind, others, at
         self.pauses = []  # of the others, ms
 
     def worst(self):
@@ -39,16 +37,15 @@ class Accident:
 class Run:
     """A mesh, and what happens to it. A node that comes back goes on in its folder, or begins in a new one."""
 
-    def __init__(self, mesh, random, names, calm):
+    def __init__(self, mesh, random, names):
         self.mesh, self.random, self.names = mesh, random, names
-        self.env = {"MESHNODE_FAIL": f"compute:1+:sleep={calm}"} if calm else None
-        self.folders, self.said, self.told, self.replayed = [], [], [], None
+        self.folders, self.said, self.told, self.replayed = [], [], [], False
 
     def start(self, name, *options, out=None):
         out = out or os.path.join(self.mesh.folder, f"{name}-{len(self.folders)}")
         if out not in self.folders:
             self.folders.append(out)
-        self.mesh.start(name, *options, out=out, env=self.env)
+        self.mesh.start(name, *options, out=out)
 
     def begin(self):
         for name in self.names:
@@ -58,31 +55,25 @@ class Run:
     def front(self):
         return max(self.mesh.step(name) for name in self.names)
 
-    def role(self, name, way):
-        if not free.serves(way):
-            return "neighbour"
-        return "serves" if free.held_ranges(self.mesh.nodes[name].out) else "works"
-
     def went_on(self, name, before):
         return self.mesh.step(name) > before or not self.mesh.nodes[name].alive()
 
-    def accident(self, kind, step, way):
+    def accident(self, kind, step):
         """At this step or soon after it; the victim is back at the end, and the others have gone on."""
         self.mesh.wait(f"step {step}", lambda: self.front() >= step)
         time.sleep(self.random.random() * 0.02)  # waits for nothing: spreads the instants
         victim = self.random.choice(self.names) if kind != "join" else None
         others = [name for name in self.names if name != victim]
         away = self.random.uniform(*AWAY_S)
-        role = self.role(victim, way) if victim else "joiner"
         self.settle()
-        self.told.append(Accident(kind, role, others, time.time()))
+        self.told.append(Accident(kind, others, time.time()))
         if victim:
             self.mesh.signal(signal.SIGKILL if kind == "kill" else signal.SIGSTOP, victim)
         before = {name: self.mesh.step(name) for name in self.names}
         self.mesh.wait("the others to go on", lambda: all(self.went_on(name, before[name]) for name in others))
         time.sleep(away)  # the accident lasts so long
         self.back(kind, victim, before.get(victim))
-        self.said.append(f"{kind} {victim or self.names[-1]} ({role}) at step {step}, {away:.2f} s")
+        self.said.append(f"{kind} {victim or self.names[-1]} at step {step}, {away:.2f} s")
 
     def back(self, kind, victim, before):
         if kind == "stop":
@@ -112,10 +103,9 @@ class Run:
         self.settle()
 
 
-def judge(run, way, limit, replays):
+def judge(run, limit, replays):
     nodes = run.mesh.nodes.values()
     free.one_model(nodes)
-    # A node that was starved may say that tickets are lost and then take the model of the others: the replay decides.
     wrong = free.said(nodes, "differ after")
     if wrong:
         raise chaos.Failed(wrong)
@@ -123,44 +113,40 @@ def judge(run, way, limit, replays):
     if worst > limit:
         raise chaos.Failed(f"a pause of {worst:.0f} ms")
     if replays:
-        run.replayed = free.replay(run.folders, way)
+        free.replay(run.folders)
+        run.replayed = True
 
 
-def length(way, nodes, args):
+def length(way, args):
     """Steps of a run: enough for all accidents and what comes after them."""
-    if not args.calm:
-        return int(STEPS[way] * args.length * (args.accidents + 1) / 4)
-    return int((CALM_S[0] + CALM_S[1] * args.accidents) * args.length * nodes * 1000 / args.calm / free.TICKETS)
+    return int(STEPS[way] * args.length * (args.accidents + 1) / 4)
 
 
 def one(folder, random, index, way, kinds, args):
     options, count = free.WAYS[way], random.randint(3, args.nodes)
-    steps = length(way, count, args)
-    if free.serves(way):
-        options = [*options, "--set", f"mesh.servers={random.choice([1, 2, 'auto'])}"]
+    steps = length(way, args)
     accidents = [kinds[(index * args.accidents + k) % len(kinds)] for k in range(args.accidents)]
     at = sorted(random.randint(3, int(steps * 0.6)) for _ in accidents)
-    with chaos.Mesh(folder, f"{chaos.CHAOS}/tiny.yaml", options=[*options, "--set", f"train.steps={steps}"],
-                    program=chaos.FAILNODE if args.calm else None) as mesh:
-        run = Run(mesh, random, [f"n{i}" for i in range(count)], args.calm)
+    with chaos.Mesh(folder, f"{chaos.CHAOS}/tiny.yaml", options=[*options, "--set", f"train.steps={steps}"]) as mesh:
+        run = Run(mesh, random, [f"n{i}" for i in range(count)])
         try:
             run.begin()
             for kind, step in zip(accidents, at):
                 if run.front() < steps * 0.8:
-                    run.accident(kind, max(step, run.front() + 1), way)
+                    run.accident(kind, max(step, run.front() + 1))
             run.finish()
-            judge(run, way, args.worst, not args.no_replay)
+            judge(run, args.worst, not args.no_replay)
         except chaos.Failed as failure:
             raise chaos.Failed(f"{way}, {count} nodes, {'; '.join(run.said) or 'nothing'}: {failure}") from None
         return run
 
 
 def rows(done):
-    """A row for each way, kind and role."""
+    """A row for each way and kind."""
     table = {}
     for way, run in done:
         for accident in run.told:
-            table.setdefault((way, accident.kind, accident.role), []).append(accident.worst())
+            table.setdefault((way, accident.kind), []).append(accident.worst())
     for key in sorted(table):
         found = [ms for ms in table[key] if ms is not None]
         yield [*key, len(table[key]), "%.0f" % chaos.percentile(found, 0.5), "%.0f" % max(found, default=0)]
@@ -193,8 +179,6 @@ def body(runs):
     unknown = [word for word in ways if word not in free.WAYS] + [word for word in kinds if word not in KINDS]
     if unknown:
         return f"{unknown[0]} is unknown; there are {' '.join(free.WAYS)}, and {' '.join(KINDS)}"
-    if args.calm and not all(map(free.serves, ways)):
-        return "--calm is for servers: --ways async,ssp,softsync"
     done, counts = [], {way: [0, 0] for way in ways}
 
     def do(index):
@@ -210,13 +194,11 @@ def body(runs):
 
     side_by_side(runs, args.jobs, do)
     print(f"seed {args.seed}, {chaos.load()}")
-    chaos.table(["way", "accident", "who", "instants", "pause p50 ms", "max"], rows(done))
+    chaos.table(["way", "accident", "instants", "pause p50 ms", "max"], rows(done))
     for way, (tried, failed) in counts.items():
         good = [run for name, run in done if name == way]
-        replayed = [run.replayed for run in good if run.replayed is not None]
         print(f"{way}: {tried} runs, {failed} failed; {sum(len(run.told) for run in good)} accidents, "
-              f"{len(replayed)} replays with the SHA-256 of the run"
-              + (f", {sum(replayed)} tickets, 0 lost, 0 doubled" if free.serves(way) and replayed else ""))
+              f"{sum(run.replayed for run in good)} replays with the SHA-256 of the run")
     return None
 
 
@@ -228,7 +210,6 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=5, help="at most this many at first, at least 3")
     parser.add_argument("--length", type=float, default=1, help="of a run")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
-    parser.add_argument("--calm", type=int, default=0, help="ms that a ticket takes; 0: as long as it takes")
     parser.add_argument("--worst", type=float, default=10000, help="ms; a longer pause fails")
     parser.add_argument("--no-replay", action="store_true")
     parser.add_argument("--verbose", action="store_true")

@@ -16,7 +16,7 @@ part() { # COUNT: PERCENT of it, at least 1
 }
 
 scenarios=(configs/chaos-*.yaml)
-# Of the free ways (elected servers that do not wait, gossip) two files, chosen by the seed.
+# Of the free ways (gossip) two files, chosen by the seed.
 mapfile -t free < <(grep -l '^way:' "${scenarios[@]}")
 free=("${free[seed % ${#free[@]}]}" "${free[(seed + ${#free[@]} / 2) % ${#free[@]}]}")
 plants=("../sim/fresh.sh plants") points=--all matrix=--all servers=--all stages=--all pieces=--all
@@ -37,7 +37,7 @@ night) export ALL=1
     "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "spans.py --runs $(part 100) --judge" "parts.py --runs $(part 200)" "servers.py $servers"
     "stages_matrix.py --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
-    "free.py --runs $(part 200) --ways async,ssp,softsync --kinds kill,join --worst 1000" "net_split.py --rounds $(part 10)"
+    "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
     "load.py --runs $(part 20)" "net_rough.py --seconds $(part 600)" "net_flood.py"
     "net_healthy.py --runs $(part 1000)"
@@ -54,7 +54,7 @@ declare -A TRIES=(
     [matrix.py]="one hash: nodes, threads, compilers" [servers.py]="one hash: elected servers" [stages_matrix.py]="one hash: models in stages"
     [stages_points.py]="killed, stopped at each piece of a stage" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
-    [free.py]="servers that do not wait, gossip" [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
+    [free.py]="gossip" [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"
     [load.py]="a machine with too much to do"
     [net_split.py]="split networks" [net_cut.py]="cables pulled" [net_rough.py]="lost and late packets"
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"

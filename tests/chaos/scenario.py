@@ -196,18 +196,6 @@ class World:
         return free.one_model(nodes)
 
 
-def spares(lines):
-    """Is only one node harmed at a time? As play_spares of tests/sim/play.c."""
-    at = {}  # of the last line about each node
-    for seconds, verb, arguments in lines[1:-1]:
-        if verb not in ("kill", "pause", "start", "resume"):
-            return False
-        if verb in ("kill", "pause") and any(seconds < before + 1 for node, before in at.items() if node != arguments[0]):
-            return False
-        at[arguments[0]] = seconds
-    return True
-
-
 def reference(folder, job, options, steps):
     """Hashes of the state after each step of a node alone, at least so many."""
     with chaos.Mesh(os.path.join(folder, "reference"), job, options=options) as alone:
@@ -247,10 +235,9 @@ def play(world, lines, within):
     return worst, time.monotonic() - ended
 
 
-def steps(way, lines):
-    """As many as all nodes need for the scenario and some seconds more: a ticket, or a step, takes SLEEP_S."""
-    computes = (lines[-1][0] + REST_S) / SLEEP_S
-    return int(computes * int(lines[0][2][1]) / free.TICKETS if free.serves(way) else computes)
+def steps(lines):
+    """As many as all nodes need for the scenario and some seconds more: a step takes SLEEP_S."""
+    return int((lines[-1][0] + REST_S) / SLEEP_S)
 
 
 def one(folder, random, index, file, seed, within):
@@ -271,13 +258,13 @@ def one(folder, random, index, file, seed, within):
         options += ["--set", "mesh.topology=server", "--set", f"mesh.servers={servers}"]
     if count:  # of short steps: else one node is faster alone
         options += [*chaos.EVEN, "--set", f"mesh.stages={count}"]
-    options += [*free.WAYS[way], "--set", f"train.steps={steps(way, lines)}"] if way else []
+    options += [*free.WAYS[way], "--set", f"train.steps={steps(lines)}"] if way else []
     with World(os.path.join(folder, "nodes"), job, int(lines[0][2][1]), in_namespaces, with_disks, options, way) as world:
         try:
             idle, healed = play(world, lines, within)
             model = world.finish() if way else None
             if way:
-                free.replay(world.folders, way, every_ticket=spares(lines))
+                free.replay(world.folders)
         except chaos.Failed as failure:
             raise chaos.Failed(f"{file}: {failure}") from None
     if way:

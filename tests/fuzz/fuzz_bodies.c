@@ -1,17 +1,15 @@
-/* fuzz_bodies.c - the trainers of all ways, and bodies that no trainer makes: pushed gradients, copies and values of
- * ranges, totals, values of gossip. The core lets each pass whose size and check fit.
+/* fuzz_bodies.c - the trainers of all ways, and bodies that no trainer makes: totals, values of gossip. The core lets
+ * each pass whose size and check fit.
  *
- * The first byte chooses the optimizer, the gradients of an update, and what else a job may ask for. The rest is a list
- * of actions, each a byte and its arguments. A body is a few bytes again and again, with others in some places.
- * Whatever comes: no assertion fails, owner and backup get the same bits, a step ends, and what is kept could be saved
- * and loaded: exponents are within their limits, and a node that is sent the state takes it. */
+ * The first byte chooses the optimizer, and what else a job may ask for. The rest is a list of actions, each a byte
+ * and its arguments. A body is a few bytes again and again, with others in some places. Whatever comes: no assertion
+ * fails, a step ends, and what is kept could be saved and loaded: exponents are within their limits, and a node that
+ * is sent the state takes it. */
 #include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/train/push_ranges.h"
-#include "node/train/push_shard.h"
 #include "node/train/replica.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/spec.h"
@@ -32,16 +30,9 @@ static struct {
 
 struct trainers {
     struct state state, next, other; /* `other`: as a node that is sent the state */
-    struct push_ranges ranges;
-    struct push_held owner, backup;
-    struct state owned, backed; /* the memory of these */
-    float *ahead;
-    int16_t *ahead_exponent;
     struct replica replica;
     float *before;
     int32_t *own, *values;
-    uint8_t *body;
-    size_t body_size;
 };
 
 static uint64_t
@@ -89,12 +80,6 @@ open_set(void)
     set.vector = work_vector_count(set.work);
 }
 
-static size_t
-larger(size_t x, size_t y)
-{
-    return x > y ? x : y;
-}
-
 static void
 open_trainers(struct trainers *t, unsigned modes)
 {
@@ -113,27 +98,16 @@ open_trainers(struct trainers *t, unsigned modes)
         .test = BATCH,
         .labels = 1,
     };
-    struct state *all[] = {&t->state, &t->next, &t->other, &t->owned, &t->backed};
+    struct state *all[] = {&t->state, &t->next, &t->other};
     memset(t, 0, sizeof *t);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         assert(state_init(all[k], &job, set.exact, set.params) == 0);
         state_start(all[k]);
     }
     nn_init_params(set.model, 7, t->state.params);
-    const struct push_step step = {SHARDS,        1, SHARDS, 1 + (modes >> 3 & 1), modes >> 4 & 1,
-                                   modes >> 6 & 1};
-    assert(push_ranges_init(&t->ranges, &t->state, &step, 0) == 0);
-    assert(push_held_init(&t->owner, &t->owned, &t->ranges) == 0);
-    assert(push_held_init(&t->backup, &t->backed, &t->ranges) == 0);
-    t->ahead = calloc(set.params, sizeof *t->ahead);
-    t->ahead_exponent = calloc(t->state.block_count, sizeof *t->ahead_exponent);
     t->before = calloc(set.params, sizeof *t->before);
     t->own = calloc(set.vector, sizeof *t->own);
     t->values = calloc(set.params, sizeof *t->values);
-    for (unsigned r = 0; r < t->ranges.count; r++)
-        t->body_size =
-            larger(t->body_size, larger(t->ranges.size[r].copy, t->ranges.size[r].gradient));
-    t->body = malloc(t->body_size);
     t->replica = (struct replica){
         .state = &t->state,
         .next = &t->next,
@@ -147,16 +121,10 @@ open_trainers(struct trainers *t, unsigned modes)
 static void
 close_trainers(struct trainers *t)
 {
-    struct state *all[] = {&t->state, &t->next, &t->other, &t->owned, &t->backed};
-    free(t->owner.sum);
-    free(t->backup.sum);
-    free(t->ahead);
-    free(t->ahead_exponent);
+    struct state *all[] = {&t->state, &t->next, &t->other};
     free(t->before);
     free(t->own);
     free(t->values);
-    free(t->body);
-    push_ranges_fini(&t->ranges);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         state_fini(all[k]);
 }
@@ -170,64 +138,6 @@ could_be_saved(struct trainers *t)
     uint64_t hash = state_rehash(&t->state, set.pool);
     assert(exact_valid(set.exact, t->state.exponent));
     assert(state_take(&t->other, t->state.block, hash, set.pool) == 0);
-}
-
-/* Owner and backup take a gradient, or both a copy. */
-static void
-range_changes(struct trainers *t, struct input *in, bool copy)
-{
-    unsigned range = byte(in) % t->ranges.count;
-    const struct push_size *size = &t->ranges.size[range];
-    struct push_taken taken = {.range = range, .count = number(in) % (TRAIN * SHARDS)};
-    taken.tau = number(in) % (TRAIN * SHARDS);
-    taken.updates = !t->owner.sum || byte(in) % 2;
-    size_t given = copy ? size->copy : number(in) % (size->gradient + 1);
-    fill(in, t->body, given);
-    if (copy) {
-        push_ranges_adopt(&t->ranges, &t->owner, range, t->body);
-    } else {
-        push_ranges_take(&t->ranges, &t->owner, &taken, t->body, given);
-        push_ranges_take(&t->ranges, &t->backup, &taken, t->body, given);
-    }
-    if (copy) {
-        push_ranges_copy(&t->ranges, &t->owner, range, t->body);
-        push_ranges_adopt(&t->ranges, &t->backup, range, t->body);
-    }
-    assert(exact_valid(set.exact, t->owner.exponent));
-    uint64_t hash = push_ranges_hash(&t->ranges, &t->owner, range);
-    assert(hash == push_ranges_hash(&t->ranges, &t->backup, range));
-}
-
-/* A worker computes a ticket from values. */
-static void
-computes(struct trainers *t, struct input *in)
-{
-    uint64_t ticket = number(in) % state_steps_total(&t->state) * SHARDS + byte(in) % SHARDS;
-    for (unsigned r = 0; r < t->ranges.count; r++) {
-        fill(in, t->body, t->ranges.size[r].value);
-        push_ranges_read(&t->ranges, r, false, t->body, t->ahead, t->ahead_exponent);
-    }
-    memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
-    push_shard_compute(set.work, &t->state, &t->ranges.step, t->ahead_exponent, ticket, t->own);
-    for (unsigned r = 0; r < t->ranges.count; r++)
-        push_ranges_gradient(&t->ranges, r, t->own, t->state.exponent, t->body);
-    could_be_saved(t);
-}
-
-/* As way_push_save.c: the ranges as they are held become the state. */
-static void
-saves(struct trainers *t)
-{
-    for (unsigned r = 0; r < t->ranges.count; r++) {
-        push_ranges_copy(&t->ranges, &t->owner, r, t->body);
-        struct push_held to = {.params = t->ahead, .exponent = t->ahead_exponent};
-        to.sum = t->owner.sum ? t->before : NULL;
-        memcpy(to.slot, t->state.slot, sizeof to.slot);
-        push_ranges_adopt(&t->ranges, &to, r, t->body);
-    }
-    memcpy(t->state.params, t->ahead, set.params * sizeof *t->ahead);
-    memcpy(t->state.exponent, t->ahead_exponent, t->state.block_count * sizeof *t->ahead_exponent);
-    could_be_saved(t);
 }
 
 /* A total whose gradients and losses are any, and whose sums fit: what members do who agree to lie. */
@@ -282,25 +192,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         open_set();
     open_trainers(&t, byte(&in));
     for (unsigned k = 0; k < ACTIONS_MAX && in.left > 0; k++) {
-        switch (byte(&in) % 6) {
-        case 0:
-            range_changes(&t, &in, false);
-            break;
-        case 1:
-            range_changes(&t, &in, true);
-            break;
-        case 2:
-            computes(&t, &in);
-            break;
-        case 3:
-            saves(&t);
-            break;
-        case 4:
+        if (byte(&in) % 2 == 0)
             total(&t, &in);
-            break;
-        default:
+        else
             gossips(&t, &in);
-        }
     }
     close_trainers(&t);
     return 0;

@@ -1,6 +1,6 @@
 /* fuzz_replay.c - what several journals say together. Bytes choose records that each alone could be a node's, with few
  * nodes, numbers and histories, so that they meet, contradict one another and go round in circles. The replay's readers
- * (replay_index.h, replay_pieces.h, replay_cover.h, replay_staleness.h) refuse them with one printable line, or what
+ * (replay_pieces.h, replay_cover.h) refuse them with one printable line, or what
  * they found holds together, and values go where it says (replay_flows.c). */
 #include <errno.h>
 #include <stdio.h>
@@ -10,14 +10,12 @@
 #include "node/base/parse.h"
 #include "node/commands/replay_actor.h"
 #include "node/commands/replay_cover.h"
-#include "node/commands/replay_index.h"
-#include "node/commands/replay_staleness.h"
 #include "proto/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { JOURNALS = 3, TEXT_MAX = 1 << 14, RANGES = 2, GROUP = 2, FIRST = 1, SHARDS = 12 };
-enum { KNOWN = 64, STEPS = 8, NODES = 4 };
+enum { JOURNALS = 3, TEXT_MAX = 1 << 14, SHARDS = 12 };
+enum { STEPS = 8, NODES = 4 };
 
 static void
 must(bool holds, const char *what)
@@ -102,136 +100,6 @@ nowhere(void)
     file = file ? file : fopen("/dev/null", "w");
     must(file != NULL, "no /dev/null");
     return file;
-}
-
-/* --- Servers that do not wait --------------------------------------------------------------------- */
-
-static uint64_t known[RANGES][KNOWN]; /* histories that something said */
-static unsigned known_count[RANGES];
-
-static uint64_t
-history(unsigned range)
-{
-    return known[range][draw(known_count[range])];
-}
-
-static void
-know(unsigned range, uint64_t after)
-{
-    if (known_count[range] < KNOWN)
-        known[range][known_count[range]++] = after;
-}
-
-static size_t
-put_histories(uint8_t *data)
-{
-    struct bytes_out out = bytes_out(data, 8 * RANGES);
-    for (unsigned r = 0; r < RANGES; r++)
-        bytes_put_u64(&out, history(r));
-    return 8 * RANGES;
-}
-
-static void
-push_record(size_t t, struct push_journal *said)
-{
-    uint8_t data[PUSH_TAKEN_MAX + PUSH_COMPUTED_HEAD_MAX + 8 * RANGES];
-    unsigned range = draw(RANGES);
-    struct push_taken taken = {.range = range};
-    switch (draw(8)) {
-    case 0:
-        start(t, node());
-        push_journal_start(said);
-        break;
-    case 1:
-        add(t, PUSH_NOTE_FINAL, data, put_histories(data));
-        break;
-    case 2:
-        taken.before = history(range);
-        taken.after = draw(2) ? history(range) : mix64(taken.before);
-        know(range, taken.after);
-        add(t, PUSH_NOTE_RESTORED, data,
-            push_journal_put_restored(said, range, taken.before, taken.after, data));
-        break;
-    case 3:
-    case 4: {
-        uint64_t ticket = draw(STEPS), number = draw(STEPS);
-        size_t head = push_journal_put_computed(said, ticket, number, data);
-        add(t, PUSH_NOTE_COMPUTED, data, head + put_histories(data + head));
-        break;
-    }
-    default:
-        taken.before = history(range);
-        taken.who = (struct proto_node){1 + draw(NODES), 10};
-        taken.ticket = draw(STEPS);
-        taken.number = draw(STEPS);
-        taken.count = draw(STEPS);
-        taken.tau = draw(4);
-        taken.updates = draw(2);
-        know(range, push_taken_after(&taken));
-        add(t, PUSH_NOTE_TAKEN, data, push_journal_put_taken(said, &taken, data));
-    }
-}
-
-static void
-check_chain(const struct replay_index *index, unsigned range)
-{
-    uint64_t before = push_first_history(range);
-    for (size_t k = 0; k < index->length[range]; k++) {
-        const struct replay_link *link = index->chain[range][k];
-        must(link->taken.before == before && link->taken.range == range && link->place == k + 1,
-             "a chain that is broken");
-        must(link->restored || (link->computed && link->computed->needed &&
-                                link->computed->ticket == link->taken.ticket),
-             "a gradient that nobody computed");
-        before = link->taken.after;
-    }
-    must(before == index->final[range], "a chain that does not lead to the model");
-}
-
-/* Can it be replayed? As in replay.c: what gradients were computed from must be in the chains. */
-static bool
-placed(const struct replay_index *index)
-{
-    for (size_t k = 0; k < index->computed_count; k++)
-        for (unsigned r = 0; index->computed[k].needed && r < RANGES; r++)
-            if (replay_index_place(index, &index->computed[k], r) == SIZE_MAX)
-                return false;
-    return true;
-}
-
-static void
-push(void)
-{
-    static const struct replay_job job = {.ranges = RANGES, .group = GROUP, .first = FIRST};
-    struct verify_folders folders = {.out = nowhere(), .first = -1};
-    struct push_journal said[JOURNALS];
-    struct replay_index index;
-    struct why why = {""};
-    for (unsigned r = 0; r < RANGES; r++) {
-        known_count[r] = 0;
-        know(r, push_first_history(r));
-    }
-    for (size_t t = 0; t < JOURNALS; t++)
-        must(push_journal_init(&said[t], RANGES) == 0, "no memory");
-    while (left) {
-        unsigned t = draw(JOURNALS);
-        push_record(t, &said[t]);
-    }
-    int rc = replay_index_init(&index, &journals, &job, &why);
-    printable(rc, &why);
-    if (rc == 0)
-        for (unsigned r = 0; r < RANGES; r++)
-            check_chain(&index, r);
-    if (rc == 0 && placed(&index)) {
-        replay_staleness_judge(&index, &folders);
-        uint64_t findings = folders.findings;
-        replay_staleness_judge(&index, &folders);
-        must(folders.findings == findings, "what the places give is not what they give");
-        replay_staleness(folders.out, &index);
-    }
-    replay_index_fini(&index);
-    for (size_t t = 0; t < JOURNALS; t++)
-        push_journal_fini(&said[t]);
 }
 
 /* --- Gossip --------------------------------------------------------------------------------------- */
@@ -381,10 +249,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data;
     left = size;
     begin();
-    unsigned way = draw(6);
-    if (way == 0)
-        push();
-    else
-        gossip(way == 2, way == 3 || way == 5, way >= 4);
+    unsigned way = draw(5);
+    gossip(way == 2, way == 3 || way == 0, way == 4 || way == 0);
     return 0;
 }

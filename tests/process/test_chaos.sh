@@ -12,7 +12,7 @@ scenario=$(mktemp --suffix=.yaml)
 free=$(mktemp --suffix=.yaml)
 trap 'rm -f "$scenario" "$free"' EXIT
 printf 'nodes: 3\nservers: 2\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 1.5, pause: 2, for: 0.5}\n' > "$scenario"
-ways=(async gossip-bsp ssp gossip-async softsync push-sum)
+ways=(gossip-bsp gossip-async push-sum)
 printf 'nodes: 3\nway: %s\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 2.2, pause: 2, for: 0.5}\n' \
     "${ways[seed % ${#ways[@]}]}" > "$free"
 for tool in "points.py --runs 8 --scenes 2 --seconds 4" "kills.py --runs 6 --seconds 4" "matrix.py --runs 4 --seconds 4" \

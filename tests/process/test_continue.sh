@@ -136,7 +136,6 @@ refused momentum "\(train.optimizer.sgd.momentum 0.9, here 0\), which cannot cha
 refused data "\(data.train 1900, here 1800\), which cannot change on the way; $ways" --resume --set data.train=1800
 ways='--fresh begins again, --out .*, train.from=CHECKPOINT trains on .* in another way'
 refused topology "\(mesh.topology ring, here gossip\), which cannot change on the way; $ways" --resume --set mesh.topology=gossip
-refused sync "\(mesh.sync bsp, here async\), which cannot change on the way; $ways" --resume --set mesh.topology=server --set mesh.sync=async
 ways='--fresh begins again, --out .*, model.from .*'
 refused "fewer epochs" "train.epochs = 3 ends with step 60, but the run has done 80" --resume --set train.epochs=3
 refused "no step" "train.past = 'x train.epochs=2', expected steps that rise" --set "train.past=x train.epochs=2"

@@ -8,10 +8,9 @@ declare -A SETS=(
     [ring]=""
     [servers]="mesh.topology=server"
     [stages]="mesh.stages=2 mesh.compress=int8"
-    [async]="mesh.topology=server mesh.sync=async"
     [gossip]="mesh.topology=gossip gossip.graph=ring"
 )
-for way in $(today 2 ring servers stages async gossip); do
+for way in $(today 2 ring servers stages gossip); do
     options=()
     for set in ${SETS[$way]}; do options+=(--set "$set"); done
     GROUP=t$$-$way
@@ -19,7 +18,7 @@ for way in $(today 2 ring servers stages async gossip); do
     for name in a b; do node "$way/$name" "$WORK/job.yaml" --peers 2 "${options[@]}"; done
     finished 120 "$way/a" "$way/b"
     replay=
-    case $way in async | gossip) replay=--replay ;; esac
+    case $way in gossip) replay=--replay ;; esac
     # shellcheck disable=SC2086 # a word or none
     timeout -k 5 300 python3 "$(dirname "$0")/flip.py" $replay "$MESHNODE" 1 6 "$WORK/$way/a" "$WORK/$way/b" || fail "$way"
 done

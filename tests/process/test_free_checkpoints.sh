@@ -43,14 +43,6 @@ killed_whole() { # WAY OPTION ...: nodes WAY-a, b, c are killed at once; a and b
 }
 
 echo "all nodes are killed"
-for sync in async ssp softsync; do
-    killed_whole $sync --set mesh.topology=server --set mesh.sync=$sync
-    grep -Eq "^replay: 360 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
-    # what was done before the newest checkpoint was not computed again
-    [ "$(grep -c . "$WORK/$sync-a/metrics.jsonl")" -lt 360 ] || fail "$sync: a computed all"
-    echo "$sync: $(tail -n 1 "$WORK/out")"
-done
-
 way=0
 for options in "--set gossip.graph=ring" "--set gossip.method=push_sum" "--set mesh.sync=async"; do
     way=$((way + 1))
@@ -81,7 +73,6 @@ slow_disk() { # WAY OPTION ...: b takes a second and a half to sync
 oldest() { # NAME
     ls "$WORK/$1" | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1
 }
-slow_disk push --set mesh.topology=server --set mesh.sync=async
 slow_disk gossip --set mesh.topology=gossip
 
 echo "a run that goes on with other settings: its journals have both parts"
@@ -108,12 +99,11 @@ both_parts() { # WAY OPTION ...: after the end with another rate; then, from a c
     replayed part$way
     echo "$way: $(grep 'replay: sha256' "$WORK/out")"
 }
-for way in $(today 2 async ssp softsync gossip push_sum gossip-async); do
+for way in $(today 2 gossip push_sum gossip-async); do
     case $way in
     gossip) both_parts gossip --set mesh.topology=gossip ;;
     push_sum) both_parts push_sum --set mesh.topology=gossip --set gossip.method=push_sum ;;
     gossip-async) both_parts gossip-async --set mesh.topology=gossip --set mesh.sync=async ;;
-    *) both_parts "$way" --set mesh.topology=server --set mesh.sync="$way" ;;
     esac
 done
 
@@ -132,47 +122,37 @@ goes_on() { # NAME FROM STEP OPTION ...: a run alone that begins with a checkpoi
     echo "$name: from step $step, accuracy $(result "$name" test_accuracy), $(result "$name" params_sha256)"
 }
 
-server="--set mesh.topology=server --set mesh.sync=async"
-# shellcheck disable=SC2086 # lists of words
 {
-    way=$(ls "$WORK"/softsync-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1) # one on the way
-    goes_on ring "$WORK/softsync-a/checkpoint-$way" "$way"
-    goes_on ring2 "$WORK/async-a/checkpoint-60" 60
-    goes_on async2 "$WORK/async-a/checkpoint-60" 60 $server
-    replayed async2
-    grep -Eq "^replay: 60 tickets, each once in each of" "$WORK/out" || fail "async2: $(cat "$WORK/out")"
-    goes_on async3 "$WORK/ring/checkpoint-70" 70 $server --set train.steps=75
-    replayed async3
     way=$(ls "$WORK"/gossip2-a | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | head -n 1)
     goes_on ring3 "$WORK/gossip2-a/checkpoint-$way" "$way"
     goes_on alone4 "$WORK/gossip3-a/checkpoint-60" 60 --set mesh.topology=gossip
     replayed alone4
-    goes_on alone5 "$WORK/ring/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75
+    goes_on alone5 "$WORK/ring3/checkpoint-70" 70 --set mesh.topology=gossip --set mesh.sync=async --set train.steps=75
     replayed alone5
 }
 
 echo "a damaged checkpoint is passed over; without a whole one the node says so"
-cp -r "$WORK/ssp-a" "$WORK/hurt"
+cp -r "$WORK/gossip1-a" "$WORK/hurt"
 rm "$WORK/hurt/result.json"
 newest=$(ls -v "$WORK/hurt" | grep ^checkpoint- | tail -1)
 before=$(ls -v "$WORK/hurt" | grep ^checkpoint- | tail -2 | head -1) # which step it is depends on when the nodes could save
 [ "$before" != "$newest" ] || fail "hurt holds one checkpoint only"
 printf '\177' | dd of="$WORK/hurt/$newest" bs=1 seek=20000 conv=notrunc status=none
 GROUP=t$$-hurt
-node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=ssp --set mesh.gather_ms=0
+node hurt "$WORK/job.yaml" --set mesh.topology=gossip --set gossip.graph=ring --set mesh.gather_ms=0
 finished 60 hurt
 grep -q "resumed at step ${before#checkpoint-}; skipped .*$newest: damaged" "$WORK/hurt.log" || fail "hurt: $(cat "$WORK/hurt.log")"
 rm "$WORK/hurt/result.json"
 for file in "$WORK"/hurt/checkpoint-*; do truncate -s -100 "$file"; done
-node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=ssp --set mesh.gather_ms=0
+node hurt "$WORK/job.yaml" --set mesh.topology=gossip --set gossip.graph=ring --set mesh.gather_ms=0
 wait_until 60 "hurt to end" gone hurt
 wait "${PID[hurt]}"
 [ $? = 1 ] || fail "hurt has no whole checkpoint, and did not fail"
 unset "PID[hurt]"
 grep -q "no whole checkpoint; --fresh takes the model of the nodes that train, or begins again" "$WORK/hurt.log" ||
     fail "hurt: $(cat "$WORK/hurt.log")"
-node hurt "$WORK/job.yaml" --set mesh.topology=server --set mesh.sync=async --set mesh.gather_ms=0
+node hurt "$WORK/job.yaml" --set mesh.topology=gossip --set gossip.graph=exponential --set mesh.gather_ms=0
 wait_until 60 "hurt to end" gone hurt
 unset "PID[hurt]"
-grep -Eq "holds an unfinished run of another job \(mesh.sync ssp, here async\); --fresh begins again" "$WORK/hurt.log" ||
+grep -Eq "holds an unfinished run of another job \(gossip.graph ring, here exponential\); --fresh begins again" "$WORK/hurt.log" ||
     fail "hurt: $(cat "$WORK/hurt.log")"

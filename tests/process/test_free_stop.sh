@@ -1,26 +1,18 @@
 #!/bin/bash
-# test_free_stop.sh - Ctrl-C in the ways to train that do not wait: who is told to end saves a checkpoint first, and the others
+# test_free_stop.sh - Ctrl-C in gossip: who is told to end saves a checkpoint first, and the others
 # save it, too, and go on. When all are told, all save, and the same commands go on from there. A replay of all lives gives the
-# model. Tickets take 0.1 s (failpoint build), so no run ends before it is told. Who is silent while the others end goes on
+# model. Steps take 0.1 s (failpoint build), so no run ends before it is told. Who is silent while the others end goes on
 # alone, ends with another model than they, and says so.
 . "$(dirname "$0")/../support/process.sh"
 
 SLOW="env MESHNODE_FAIL=compute:1+:sleep=100"
 write_job "$WORK/job.yaml" 60 "checkpoint_every: 100000"
 
-lines() { # COUNT NAME ...: each has computed so many tickets
+lines() { # COUNT NAME ...: each has computed so many steps
     local count=$1 name
     shift
     for name; do
         [ -e "$WORK/$name/metrics.jsonl" ] && [ "$(grep -c . "$WORK/$name/metrics.jsonl")" -ge "$count" ] || return 1
-    done
-}
-
-saved_step() { # STEP NAME ...: this one
-    local step=$1 name
-    shift
-    for name; do
-        [ -e "$WORK/$name/checkpoint-$step" ] || return 1
     done
 }
 
@@ -44,7 +36,6 @@ stopped() { # SAYS NAME ...: all were told to end, and say where they go on; STE
         grep -q "${line/OUT/$WORK/$name}" "$WORK/$name.log" || fail "$name has not saved: $(tail -n 2 "$WORK/$name.log")"
     done
 }
-SERVERS_SAY="stopped at step STEP of 60; saved in OUT. The same command goes on from there"
 REPLICAS_SAY="the same command goes on from the checkpoint of step STEP in OUT"
 
 # Who has the model of another node is not alone, and warns of nothing, unless it had lost all others on the way.
@@ -58,37 +49,7 @@ ended_together() { # NAME ...
     done
 }
 
-stops() { # WAY OPTION ...
-    local way=$1 a=$1-a b=$1-b c=$1-c first second computed name
-    shift
-    GROUP=t$$-$way
-    for name in $a $b $c; do begin "$name" --peers 3 "$@"; done
-    wait_until 60 "$way: all to compute" lines 2 $a $b $c
-    kill -INT "${PID[$c]}"
-    stopped "$SERVERS_SAY" $c
-    first=$(newest $c)
-    wait_until 30 "$way: the others to save step $first, too" saved_step "$first" $a $b
-    begin $c "$@"
-    computed=$(grep -c . "$WORK/$c/metrics.jsonl")
-    wait_until 60 "$way: $c to compute again" lines $((computed + 1)) $c
-    kill -INT "${PID[$a]}" "${PID[$b]}" "${PID[$c]}"
-    stopped "$SERVERS_SAY" $a $b $c
-    second=$(printf '%s\n' "$(newest $a)" "$(newest $b)" "$(newest $c)" | sort -n | tail -n 1)
-    [ "$second" -gt "$first" ] || fail "$way: the second checkpoint is of step $second, the first one of step $first"
-    for name in $a $b $c; do node "$name" "$WORK/job.yaml" --peers 3 "$@"; done
-    finished 120 $a $b $c
-    same_hash $a $b $c
-    ended_together $a $b $c
-    ! grep -h "nodes were separated" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" || fail "$way: nothing was lost"
-    grep -q "resumed at step $second\b" "$WORK/$a.log" "$WORK/$b.log" "$WORK/$c.log" ||
-        fail "$way: nobody goes on from step $second"
-    timeout -k 5 300 "$MESHNODE" verify --replay "$WORK/$a" "$WORK/$b" "$WORK/$c" >"$WORK/out" 2>&1 ||
-        fail "replay: $(cat "$WORK/out")"
-    grep -q "^replay: sha256 $(result $a params_sha256), as in every result$" "$WORK/out" || fail "$(cat "$WORK/out")"
-    echo "$way: stopped after steps $first and $second; $(tail -n 1 "$WORK/out")"
-}
-
-# The same with gossip: each saves its own replica, and names its own step.
+# Each saves its own replica, and names its own step.
 replicas_stop() { # WAY OPTION ...
     local way=$1 a=$1-a b=$1-b c=$1-c name computed
     shift
@@ -122,15 +83,8 @@ all_have_saved() { # NAME ...
 replicas_stop ring --set gossip.graph=ring
 replicas_stop push_sum --set gossip.method=push_sum
 replicas_stop pairs --set mesh.sync=async
-for sync in async ssp softsync; do
-    short=
-    [ $sync != async ] || short="--set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16"
-    # shellcheck disable=SC2086 # a list of words
-    stops $sync --set mesh.topology=server --set mesh.sync=$sync $short
-    grep -Eq "^replay: 360 tickets, each once in each of [0-9]+ ranges$" "$WORK/out" || fail "$sync: $(cat "$WORK/out")"
-done
 
-# c is silent from its sixth ticket or step on, until a and b have ended.
+# c is silent from its sixth step on, until a and b have ended.
 goes_on_alone() { # WAY OPTION ...
     local way=$1 a=alone-$1-a b=alone-$1-b c=alone-$1-c name
     shift
@@ -151,7 +105,6 @@ goes_on_alone() { # WAY OPTION ...
     [ "$(result $c params_sha256)" != "$(result $a params_sha256)" ] || fail "$way: c has the model of the others"
     echo "$way: who was silent ends alone, and says so"
 }
-goes_on_alone async --set mesh.topology=server --set mesh.sync=async
 way=$(today 1 gossip.graph=ring gossip.method=push_sum mesh.sync=async "mesh.compress=topk --set gossip.graph=ring")
 # shellcheck disable=SC2086 # words
 goes_on_alone gossip --set mesh.topology=gossip --set $way

@@ -9,9 +9,6 @@ declare -A WAYS=(
     [ring]="mesh.topology=ring mesh.division=even"
     [server]="mesh.topology=server mesh.division=even"
     [inexact]="train.exact=no mesh.division=even"
-    [async]="mesh.topology=server mesh.sync=async"
-    [ssp]="mesh.topology=server mesh.sync=ssp"
-    [softsync]="mesh.topology=server mesh.sync=softsync"
     [gossip]="mesh.topology=gossip"
     [pairs]="mesh.topology=gossip mesh.sync=async"
 )
@@ -118,7 +115,7 @@ same_hash reference ring-a
 
 echo "who comes back to a mesh that trains"
 write_job "$WORK/job.yaml" 100000 "checkpoint_every: 10"
-for way in ring async gossip; do
+for way in ring server gossip; do
     names=("$way-a" "$way-b" "$way-c")
     rm -rf "$WORK/$way"-[abc]
     for name in a b c; do

@@ -184,7 +184,3 @@ check "^  gossip  " $(gossip)
 check "averages with 1 node, .* it sends [0-9.]* KiB with mesh.compress" $(gossip) --set mesh.compress=topk
 check "method push_sum, 4 nodes: .* sends to 1 node," $(gossip) --set gossip.method=push_sum
 check "asks 1 neighbour" $(gossip) --set mesh.sync=async
-check "servers 2 of 4 nodes own ranges .* a backup on another server" \
-    --set mesh.topology=server --set mesh.servers=2 --set mesh.sync=async
-check "servers 1 of 4 nodes own ranges .* a backup on another node" \
-    --set mesh.topology=server --set mesh.servers=1 --set mesh.sync=ssp

@@ -183,7 +183,6 @@ free_model() { # NAME WHOSE SET ...
         run "eval of $name" eval "$WORK/small.yaml" "$WORK/$name/model.safetensors"
     done
 }
-free_model f "as one node read them from the servers" --set mesh.topology=server --set mesh.sync=async
 free_model g "the replica of one node" --set mesh.topology=gossip
 free_model h "the replica of one node" --set mesh.topology=gossip --set mesh.sync=async
 echo "a model at any time, two ends"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Gradients that are not finite (NaN or infinity) where nodes do not step together: servers that do not wait, and gossip. One
+# Gradients that are not finite (NaN or infinity) where nodes do not step together: gossip. One
 # sample of the table has numbers whose squares overflow: its gradient is left out, which is said once, and a replay gives
 # the same model. When all have such numbers, or the rate is absurd, each node stops with status 1 after 20 gradients and
 # leaves no result; and so does a shorter run of which no step counted, in all ways, the ring and stages among them. Weights
@@ -98,15 +98,9 @@ remembers() { # CODEC
 servers="--set mesh.topology=server" gossip="--set mesh.topology=gossip"
 # shellcheck disable=SC2086 # lists of words
 {
-    way async $servers --set mesh.sync=async
-    way async-int8 $servers --set mesh.sync=async --set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16
-    way ssp $servers --set mesh.sync=ssp
-    way softsync $servers --set mesh.sync=softsync --set mesh.softsync=3
     way gossip $gossip
     way gossip-async $gossip --set mesh.sync=async
     way push-sum $gossip --set gossip.method=push_sum
-    run rate "$WORK/fast.yaml" $servers --set mesh.sync=async
-    stopped rate
     run rate "$WORK/fast.yaml" $gossip
     stopped rate
 }

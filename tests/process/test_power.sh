@@ -93,7 +93,7 @@ power_fails() { # exact|free NAME OPTION ...
 
 servers="mesh.topology=server"
 gossip="mesh.topology=gossip"
-WAYS=${*:-ring $(today 4 stages servers local inexact memory auto async ssp softsync gossip push_sum gossip-async)}
+WAYS=${*:-ring $(today 4 stages servers local inexact memory auto gossip push_sum gossip-async)}
 for way in $WAYS; do
     case $way in
     ring) power_fails exact ring ;;
@@ -103,8 +103,6 @@ for way in $WAYS; do
     memory) power_fails exact memory --set mesh.compress=powersgd --set mesh.compress_span=8 --set mesh.compress_warmup=2 ;;
     auto) power_fails exact auto --set mesh.compress=auto --set mesh.compress_span=8 --set mesh.compress_warmup=10 ;;
     inexact) power_fails exact inexact --set train.exact=no ;;
-    ssp) SLEEP=60 power_fails free ssp --set $servers --set mesh.sync=ssp --set mesh.compress=int8 --set mesh.compress_warmup=2 --set mesh.pull=bf16 ;;
-    async | softsync) SLEEP=60 power_fails free "$way" --set $servers --set mesh.sync="$way" ;;
     gossip) power_fails free gossip --set $gossip ;;
     push_sum) power_fails free push_sum --set $gossip --set gossip.method=push_sum ;;
     gossip-async) power_fails free gossip-async --set $gossip --set mesh.sync=async ;;

@@ -129,7 +129,7 @@ starts "half a line, and zeros"
 "$MESHNODE" verify "$WORK/spoilt" >"$WORK/out" || fail "verify: $(cat "$WORK/out")"
 
 echo "journals"
-for way in "mesh.topology=server --set mesh.sync=async" "mesh.topology=gossip"; do
+for way in "mesh.topology=gossip"; do
     name=${way#*=}
     name=${name%% *}
     # shellcheck disable=SC2086 # a list of words

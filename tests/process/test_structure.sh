@@ -144,8 +144,8 @@ rendezvous_planted(void)
 C
 planted 'the sum has risen from [0-9]+ to [0-9]+'
 
-for write in 'core->push->planted = 1;' 'core->gossip->planted |= 1;' 'core->view.of[i].planted++;' 'memset(&core->push->planted, 0, 1);' \
-    '{ struct push *p = core->push; p->planted = 1; }'; do
+for write in 'core->gossip->planted |= 1;' 'core->view.of[i].planted++;' 'memset(&core->gossip->planted, 0, 1);' \
+    '{ struct gossip *p = core->gossip; p->planted = 1; }'; do
     plant mesh/core/group/lag.c <<C
 static void
 lag_planted(const struct core *core, int i)
@@ -153,7 +153,7 @@ lag_planted(const struct core *core, int i)
     $write
 }
 C
-    planted 'lag.c writes to a record of another part, struct (push|gossip|heard) of'
+    planted 'lag.c writes to a record of another part, struct (gossip|heard) of'
 done
 
 plant mesh/core/group/lag.c <<'C'

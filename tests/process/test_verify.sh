@@ -7,7 +7,6 @@ FORGE=${BUILD:-$ROOT/build/gcc}/forge
 [ -x "$FAILNODE" ] || skip "no program with failpoints: make failpoints"
 
 write_job "$WORK/job.yaml" 25 "eval_every: 1"
-async="--set mesh.topology=server --set mesh.sync=async"
 gossip="--set mesh.topology=gossip --set gossip.graph=ring"
 
 # Steps take longer than a busy machine lets a node wait, so that both nodes have their share of each run: then both files
@@ -21,11 +20,10 @@ mesh() { # PREFIX OPTION ...: two nodes
 # shellcheck disable=SC2086 # lists of words
 {
     mesh ring
-    mesh async $async
     mesh gossip $gossip
     mesh other $gossip --set run.seed=8 --set run.name=other
 }
-finished 120 ringa ringb asynca asyncb gossipa gossipb othera otherb
+finished 120 ringa ringb gossipa gossipb othera otherb
 
 judge() { # WAY DIR ...
     local replay=--replay
@@ -63,7 +61,7 @@ cut() { # FILE: half of it is left
     truncate -s $(($(stat -c %s "$1") / 2)) "$1"
 }
 
-for way in ring async gossip; do
+for way in ring gossip; do
     first=$WORK/${way}a
     sha='[0-9a-f]{64}'
     echo "$way: as it is, without models and checkpoints, with the folder of a node that died early"
@@ -156,14 +154,6 @@ all_forged() { # HOW WAY: in y/a and y/b
     [ -z "$sha" ] || sed -i "s/\"params_sha256\": \"[0-9a-f]*/\"params_sha256\": \"$sha/" "$WORK"/y/?/result.json
 }
 
-echo "async: journals that say that all gradients were fresh"
-judge async "$WORK"/async[ab]
-grep "^replay: *[0-9]*[+ ] .*%$" "$WORK/out" >"$WORK/histogram"
-all_forged fresh async
-refuted "^$WORK/y/[ab]/journal: says of [0-9]+ gradients? what their order does not give; the first, at byte [0-9]+: ticket [0-9]+ in range [0-9]+ has a staleness of 0, expected [1-9][0-9]*$" \
-    async "$WORK"/y/[ab]
-grep "^replay: *[0-9]*[+ ] .*%$" "$WORK/out" | diff - "$WORK/histogram" || fail "another histogram than that of the run"
-
 wrong_shards() { # as forge says
     grep -q "of 2$" "$WORK/forged" || fail "nothing was forged in a plan of two nodes"
     refuted "^$(sort "$WORK/forged" | head -n 1)$" gossip "$WORK"/y/[ab]
@@ -182,14 +172,14 @@ all_forged alone gossip
 refuted "^$WORK/y/[ab]/journal: [0-9]+ steps in a plan of 2 nodes, and no journal has a step of node [12]$" gossip "$WORK"/y/[ab]
 
 echo "other words"
-judge async "$WORK/asynca" && fail "a replay without all journals"
+judge gossip "$WORK/gossipa" && fail "a replay without all journals"
 grep -Eq "; the journals name 2 nodes, and they are of 1: name the results folders of all$" "$WORK/out" || fail "$(cat "$WORK/out")"
-judge ring "$WORK"/async[ab] && fail "verify proves a run that did not wait"
-grep -q "^meshnode: this was a run with topology server, sync async; results in 2 of 2 folders hold the same bits; check it with: meshnode verify --replay DIR...$" \
+judge ring "$WORK"/gossip[ab] && fail "verify proves a run that did not wait"
+grep -q "^meshnode: this was a run with topology gossip, graph ring; results in 2 of 2 folders hold the same bits; check it with: meshnode verify --replay DIR...$" \
     "$WORK/out" || fail "$(cat "$WORK/out")"
-rm "$WORK/asyncb/journal"
-judge async "$WORK"/async[ab] && fail "a replay without a journal"
-grep -q "^meshnode: $WORK/asyncb/journal: " "$WORK/out" || fail "$(cat "$WORK/out")"
+rm "$WORK/gossipb/journal"
+judge gossip "$WORK"/gossip[ab] && fail "a replay without a journal"
+grep -q "^meshnode: $WORK/gossipb/journal: " "$WORK/out" || fail "$(cat "$WORK/out")"
 GROUP=t$$-one
 write_job "$WORK/job.yaml" 2
 # shellcheck disable=SC2086

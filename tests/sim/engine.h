@@ -59,7 +59,6 @@ sim_hash(const struct sim *sim, const struct sim_state *state)
 extern const struct sim_engine sim_engine_rounds;  /* rounds.c */
 extern const struct sim_engine sim_engine_inexact; /* the same with train.exact: no: inexact.c */
 extern const struct sim_engine sim_engine_gossip;  /* gossip.c */
-extern const struct sim_engine sim_engine_push;    /* push.c */
 
 /* shell.c; as in struct core_trainer. An error: nobody wants a job. */
 void shell_job_offered(void *ctx, const char *from, const char *text, size_t size);

@@ -4,7 +4,7 @@
 # fresh.sh plants - instead, every planted bug must be found in such schedules, also those that a stored seed shows.
 cd "$(dirname "$0")/../.." || exit 2
 status=0
-for engine in rounds inexact push gossip; do
+for engine in rounds inexact gossip; do
     echo "--- $engine"
     how="--seconds $((($1 + 3) / 4)) --jobs ${2:-$(nproc)}"
     [ "$1" != plants ] || how="--mutants --fresh"

@@ -59,7 +59,7 @@ restarts(struct sim *sim, uint64_t draw)
     struct sim_profile *p = &sim->profile;
     size_t count;
     struct sim_event *events = sim_queued(sim, &count);
-    if (sim->play.scenario || sim->drill || sim->fixed.nodes || draw % 16)
+    if (sim->play.scenario || sim->drill || draw % 16)
         return;
     p->leak = true;
     p->delay_us = 1000 + draw / 16 % 8000;

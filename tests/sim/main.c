@@ -6,8 +6,6 @@
  *     sim --mutants [--fresh]                                     planted bugs must be found in time; --fresh: by no
  *                                                                 stored seed
  *     sim --scenario FILE|all [--seed X] [--verbose]              a file of configs/chaos-*.yaml
- *     sim --staleness US,US... [--seeds N]                        how old are the values that gradients come from:
- *                                                                 staleness.c
  *     sim --engine NAME ...                                       what the nodes do together, see engine.h; rounds if
  *                                                                 nothing is said
  *     sim --followers-flip ...      a bit of a state may flip in a node that follows others and does not hear all of
@@ -116,7 +114,7 @@ play_file(struct sim *sim, const char *path, uint64_t seed)
     }
     sim->play.scenario = scenario;
     if (scenario->way)
-        sim_engine(sim, scenario->way < SCENARIO_GOSSIP_BSP ? "push" : "gossip");
+        sim_engine(sim, "gossip");
     bool good = sim_run(sim, scenario->seed, sim->planted);
     const struct sim_play *play = &sim->play;
     double played_s = (double)(sim->now - play->met_us) / 1e6;
@@ -215,8 +213,6 @@ parse(struct sim_options *options, int argc, char **argv)
                 options->scenario = value;
             else if (strcmp(arg, "--jobs") == 0)
                 options->jobs = (unsigned)strtoul(value, NULL, 10);
-            else if (strcmp(arg, "--staleness") == 0)
-                options->staleness = value;
             else if (strcmp(arg, "--print") == 0)
                 options->print = value;
             else if (strcmp(arg, "--seed") == 0) {
@@ -248,21 +244,14 @@ static const struct found {
     const char *engine;
     uint64_t seed;
 } founds[] = {
-    {"push", 4233},          {"push", 1010833},       {"push", 1022576},    {"push", 1024390},
-    {"push", 1025931},       {"push", 1031590},       {"push", 1045208},    {"push", 1054164},
-    {"gossip", 2000539},     {"gossip", 2001539},     {"gossip", 2022723},  {"gossip", 2032494},
-    {"gossip", 2038439},     {"gossip", 2133698},     {"push", 1324},       {"push", 1013491},
-    {"push", 1089583},       {"push", 3022691},       {"push", 3042846},    {"push", 3005971},
-    {"push", 3122152},       {"rounds", 6608945},     {"rounds", 6765671},  {"inexact", 3011131},
-    {"push", 1795505031018}, {"push", 1795505013966}, {"push", 17218},      {"gossip", 514341},
-    {"push", 6403},          {"push", 23126},         {"push", 52191},      {"rounds", 118233},
-    {"rounds", 100537},      {"rounds", 113221},      {"push", 79566},      {"push", 203950},
-    {"push", 3321126},       {"push", 63648},         {"push", 80015298},   {"gossip", 70014803},
-    {"rounds", 7798},        {"rounds", 60133097},    {"rounds", 60230521}, {"rounds", 60267505},
-    {"rounds", 60341269},    {"rounds", 60413685},    {"push", 206886},     {"push", 3325429},
-    {"push", 80027160},      {"rounds", 320039182},   {"rounds", 61854},    {"rounds", 924},
-    {"rounds", 26838},       {"rounds", 1112},        {"rounds", 91018833}, {"rounds", 92013436},
-    {"rounds", 97015145},    {"rounds", 500068827},
+    {"gossip", 2000539},   {"gossip", 2001539},  {"gossip", 2022723},  {"gossip", 2032494},
+    {"gossip", 2038439},   {"gossip", 2133698},  {"rounds", 6608945},  {"rounds", 6765671},
+    {"inexact", 3011131},  {"gossip", 514341},   {"rounds", 118233},   {"rounds", 100537},
+    {"rounds", 113221},    {"gossip", 70014803}, {"rounds", 7798},     {"rounds", 60133097},
+    {"rounds", 60230521},  {"rounds", 60267505}, {"rounds", 60341269}, {"rounds", 60413685},
+    {"rounds", 320039182}, {"rounds", 61854},    {"rounds", 924},      {"rounds", 26838},
+    {"rounds", 1112},      {"rounds", 91018833}, {"rounds", 92013436}, {"rounds", 97015145},
+    {"rounds", 500068827},
 };
 
 /* Of the engine rounds, with --staged. */
@@ -374,7 +363,7 @@ main(int argc, char **argv)
                 "usage: sim [--seconds S] [--seeds N] [--events N] [--first SEED] [--jobs J] "
                 "[--seed X] [--mutant NAME,...] [--mutants] [--fresh] [--drill] "
                 "[--verbose] "
-                "[--scenario FILE] [--print FILE] [--staleness US,US...] [--engine NAME] "
+                "[--scenario FILE] [--print FILE] [--engine NAME] "
                 "[--followers-flip] "
                 "[--many-flips] [--staged] [--coded]\n");
         return 2;
@@ -383,7 +372,7 @@ main(int argc, char **argv)
         return run_print(&options);
     bool all = argc == 1;
     options.day = all ? day_now() : 0;
-    if (!options.staleness && !options.seconds && !options.seeds && !options.events)
+    if (!options.seconds && !options.seeds && !options.events)
         options.seeds = SMOKE_SEEDS;
     struct sim *sim = sim_new();
     running = sim;
@@ -397,13 +386,12 @@ main(int argc, char **argv)
         return 2;
     }
     signal(SIGABRT, on_abort);
-    int rc = options.staleness  ? run_staleness(sim, &options)
-             : options.scenario ? run_scenario(sim, &options)
-             : options.one      ? run_one(sim, &options)
-             : options.drill    ? run_drill(sim, &options)
-             : options.mutants  ? run_plants(sim, &options)
-             : all              ? run_day(sim, options)
-                                : run_many(sim, &options);
+    int rc = options.scenario  ? run_scenario(sim, &options)
+             : options.one     ? run_one(sim, &options)
+             : options.drill   ? run_drill(sim, &options)
+             : options.mutants ? run_plants(sim, &options)
+             : all             ? run_day(sim, options)
+                               : run_many(sim, &options);
     if (all)
         rc |= play_files(sim, 0) | run_drill(sim, &options) | run_plants(sim, &options) |
               run_founds(sim, sim_engine_name(0)) | run_staged_founds(sim);

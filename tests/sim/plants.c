@@ -18,8 +18,6 @@
  *     MUTANT_DIRECT_AGAIN, MUTANT_DRAIN_FENCE                       test_ring.c
  *     MUTANT_DEAD, MUTANT_STARVED, MUTANT_OFFER_VOTES               test_plan.c, test_fetch.c
  *     MUTANT_COPY_VOTES                                             test_divergence.c
- *     MUTANT_PUSH_DIFFER, PUSH_FORGOT, PUSH_NEWER, PUSH_KEEP,
- *     PUSH_HASTY                                                    test_push_parts.c
  *     MUTANT_GOSSIP_STALE, GOSSIP_GHOST                             test_gossip_give.c
  *
  * test_coding.c shows that the checksum of a sum tells of bugs of coding.h, and test_feedback.c plants those of
@@ -142,23 +140,6 @@ static const struct plant plants_gossip[] = {
     {MUTANT_GOSSIP_COPY, .budget = 400},
 };
 
-static const struct plant plants_push[] = {
-    {MUTANT_PUSH_BACKUP, .budget = 4000},
-    {MUTANT_PUSH_LEASE, .budget = 4000},
-    {MUTANT_PUSH_TAKEN, .budget = 4000},
-    {MUTANT_PUSH_BACK, .budget = 4000},
-    {MUTANT_PUSH_BOUND, .budget = 4000},
-    {MUTANT_PUSH_EARLY, .budget = 4000},
-    {MUTANT_PUSH_HUNG, .budget = 4000},
-    {MUTANT_PUSH_SNAPSHOT, .budget = 100},
-    {MUTANT_PUSH_DEAF, .budget = 4000, .seed = 161},
-    {MUTANT_PUSH_BUSY, .budget = 4000},
-    {MUTANT_PUSH_STALE, .budget = 4000, .seed = 1352},
-    {MUTANT_PUSH_LOST, .budget = 100},
-    {MUTANT_PUSH_ENDS, .budget = 1000},
-    {MUTANT_PUSH_LEAVES, .budget = 15000, .seed = 5953},
-};
-
 static const struct list {
     const char *engine;
     const struct plant *plant;
@@ -167,7 +148,6 @@ static const struct list {
     {"rounds", plants, sizeof plants / sizeof *plants},
     {"inexact", plants_inexact, sizeof plants_inexact / sizeof *plants_inexact},
     {"gossip", plants_gossip, sizeof plants_gossip / sizeof *plants_gossip},
-    {"push", plants_push, sizeof plants_push / sizeof *plants_push},
 };
 
 static void

@@ -7,8 +7,8 @@
  * nobody may be much slower than alone. States are judged against
  * the reference as always. Rounds last about 15 ms with four nodes, enough of them for the whole file.
  *
- * In a free way the engine is push or gossip. Its oracle judges, and a round is what a node computes at a time: a
- * ticket, or its shards of a step. */
+ * In a free way the engine is gossip. Its oracle judges, and a round is what a node computes at a time: its shards of a
+ * step. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,30 +20,8 @@ enum {
     WATCH_US = 20000,
     STRAGGLER_US = 1000000,
     PROMISE_US = 1000000,         /* beside a round's work and transfer */
-    APART_MS = 1000,              /* after so long an accident is over, if nothing else happens */
     SLOW_SHARD_US = 2 * SHARD_US, /* gossip: the oracle has room for so many steps */
-    TICKETS = 900,                /* push: the same */
 };
-
-static bool
-gossips(const struct scenario *scenario)
-{
-    return scenario->way >= SCENARIO_GOSSIP_BSP;
-}
-
-/* Where tickets are pushed: enough of them for the whole file. */
-static void
-push_profile(struct sim *sim)
-{
-    const struct scenario *scenario = sim->play.scenario;
-    struct sim_profile *p = &sim->profile;
-    uint64_t us = scenario->end_ms * 1000 * scenario->most / TICKETS;
-    us = us < SHARD_US ? SHARD_US : us;
-    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
-        p->compute_us[i] = us;
-    p->rounds = TICKETS;
-    sim->play.alone_us = us * 3 / 2;
-}
 
 static void
 gossip_profile(struct sim *sim)
@@ -90,10 +68,8 @@ play_profile(struct sim *sim)
     p->rounds = (unsigned)(rounds < SIM_ROUNDS_MAX ? rounds : SIM_ROUNDS_MAX);
     if (scenario->stages > 1)
         stages_even(p, scenario->stages, SCHEDULE_ZB);
-    if (gossips(scenario))
+    if (scenario->way)
         gossip_profile(sim);
-    else if (scenario->way)
-        push_profile(sim);
     p->peers_min = scenario->nodes;
     p->faults_end_us = p->deadline_us = UINT64_MAX;
 }
@@ -102,28 +78,6 @@ void
 play_start(struct sim *sim)
 {
     sim_push(sim, sim->now + WATCH_US, SIM_WATCH, 0, 0, 0, NULL);
-}
-
-static bool
-takes_away(const struct scenario_action *a)
-{
-    return a->verb == SCENARIO_KILL || a->verb == SCENARIO_PAUSE;
-}
-
-bool
-play_spares(const struct scenario *scenario)
-{
-    const struct scenario_action *actions = scenario->actions;
-    for (size_t k = 0; k < scenario->count; k++) {
-        if (!takes_away(&actions[k]) && actions[k].verb != SCENARIO_START &&
-            actions[k].verb != SCENARIO_RESUME)
-            return false;
-        for (size_t j = 0; takes_away(&actions[k]) && j < k; j++)
-            if (actions[j].node != actions[k].node &&
-                actions[j].at_ms + APART_MS > actions[k].at_ms)
-                return false;
-    }
-    return true;
 }
 
 /* --- Actions ----------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ struct sim_options {
     uint64_t first, seed;
     unsigned jobs;
     uint64_t planted; /* proto/mutant.h */
-    const char *print, *scenario, *engine, *staleness;
+    const char *print, *scenario, *engine;
     uint64_t day; /* since 1970 */
     bool one, mutants, fresh, drill, verbose, followers_flip, many_flips, staged, coded;
 };
@@ -39,8 +39,6 @@ bool lines_passed(struct sim *sim, uint64_t first);
 bool late_passed(struct sim *sim, uint64_t first);
 /* stages_drill.c: how long when a member of a pipeline is lost? */
 bool stages_passed(struct sim *sim, uint64_t first);
-/* staleness.c: how old are the values that gradients come from? */
-int run_staleness(struct sim *sim, const struct sim_options *options);
 /* plants.c: planted bugs must be found. */
 int run_plants(struct sim *sim, const struct sim_options *options);
 /* One of those that a stored seed shows, in schedules from options->first on. */

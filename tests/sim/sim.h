@@ -15,7 +15,6 @@
  *     alone     a node cut off from the others whose state is wrong   alone.c
  *     late      a node that runs late, or hears nothing, for a while   late.c
  *     slow      a member on a slow line, or that computes slowly  slow.c
- *     staleness nodes that need a fixed time for each ticket      staleness.c
  *     play      a scenario file, and how long its faults stop anybody  play.c
  *
  * A schedule is everything that follows from one seed. Safety is judged at every commit and adoption,
@@ -358,11 +357,7 @@ struct sim {
         enum schedule_rule rule;
         unsigned node, piece; /* who is lost, and when: the number of its piece */
     } lost;                   /* in a quiet run in stages: stages_drill.c */
-    struct {
-        unsigned nodes; /* 0: nothing of that */
-        uint64_t us[SIM_NODES_MAX];
-    } fixed; /* a quiet run in which each node needs the same time for each ticket: staleness.c */
-    bool alone; /* a bit flips in a node that is cut off from the others */
+    bool alone;               /* a bit flips in a node that is cut off from the others */
     unsigned alone_node;
     uint64_t drill_at_us; /* when it happened */
     struct sim_play play; /* scenario NULL: none */
@@ -549,7 +544,6 @@ void quiet_profile(struct sim_profile *p, uint32_t vector);
 
 /* slow.c */
 void slow_profile(struct sim *sim);
-void staleness_profile(struct sim *sim);
 bool slow_absent(const struct sim *sim, unsigned node);
 
 /* alone.c */
@@ -574,8 +568,6 @@ void plain_profile(struct sim *sim);
 void play_profile(struct sim *sim);
 void play_start(struct sim *sim);
 void play_event(struct sim *sim, const struct sim_event *event);
-/* Are all other nodes in order whenever one is killed, paused or cut off? Then nothing may be lost. */
-bool play_spares(const struct scenario *scenario);
 /* A node has committed or adopted a round; in a free way: computed something. */
 void play_progress(struct sim *sim, struct sim_node *node);
 

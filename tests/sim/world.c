@@ -19,7 +19,7 @@ struct sim_queue {
 };
 
 static const struct sim_engine *const engines[] = {&sim_engine_rounds, &sim_engine_inexact,
-                                                   &sim_engine_gossip, &sim_engine_push};
+                                                   &sim_engine_gossip};
 
 bool
 sim_engine(struct sim *sim, const char *name)
@@ -85,8 +85,8 @@ sim_permille(struct sim *sim, unsigned permille)
 bool
 sim_is_drawn(const struct sim *sim)
 {
-    return !sim->drill && !sim->slow && !sim->alone && !sim->late && !sim->fixed.nodes &&
-           !sim->lost.stages && !sim->play.scenario;
+    return !sim->drill && !sim->slow && !sim->alone && !sim->late && !sim->lost.stages &&
+           !sim->play.scenario;
 }
 
 bool
@@ -258,8 +258,6 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t planted)
     memset(sim->nodes, 0, sizeof sim->nodes);
     if (sim->play.scenario)
         play_profile(sim);
-    else if (sim->fixed.nodes)
-        staleness_profile(sim);
     else if (sim->slow)
         slow_profile(sim);
     else if (sim->alone)
@@ -272,7 +270,7 @@ sim_run(struct sim *sim, uint64_t seed, uint64_t planted)
         plain_profile(sim);
     else
         fault_profile(sim);
-    if (!sim->play.scenario && !sim->fixed.nodes)
+    if (!sim->play.scenario)
         servers_profile(sim);
     sim->engine->begin(sim);
     for (unsigned i = 0; i < sim->profile.nodes; i++) {

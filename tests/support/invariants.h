@@ -8,7 +8,6 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/gossip/gossip.h"
-#include "mesh/core/push/push.h"
 
 /* Does the trainer compute what the plan wants of it, and is in own[] nothing else? */
 static inline bool
@@ -49,27 +48,6 @@ rounds_wrong(const struct core *core)
         return "pieces are computed that the plan does not want";
     if (core->contribution.has & ~core->all)
         return "a contribution has shards that the job does not have";
-    return NULL;
-}
-
-static inline const char *
-push_wrong(const struct core *core)
-{
-    const struct push *push = &core->push;
-    unsigned to_pull = 0, to_push = 0;
-    for (unsigned k = 0; k < push->config.range_count; k++) {
-        const struct push_range *r = &push->ranges.of[k];
-        to_pull += !r->pulled;
-        to_push += !r->pushed;
-        if (r->service == PUSH_SERVING && (r->owner != push->group.rank || !r->held))
-            return "a range is served that this node does not own or hold";
-        if (r->first >= 0 && r->service == PUSH_ELSEWHERE)
-            return "a push waits for a range that is not served";
-    }
-    bool reads = push->work.job[PUSH_READS].in_hand || push->work.state == PUSH_GATHERING;
-    if ((reads && to_pull != push->work.to_pull) ||
-        to_push * (push->work.job[PUSH_PUSHES].in_hand != 0) != push->work.to_push)
-        return "the ranges that did not answer are miscounted";
     return NULL;
 }
 
@@ -123,9 +101,7 @@ core_wrong(const struct core *core)
         if (up && silent_us > CORE_FORGET_US + 2 * CORE_GAPS_MAX * core_tick_us(core))
             return "a peer that is silent still has a session";
     }
-    return core->engine == &engine_push     ? push_wrong(core)
-           : core->engine == &engine_gossip ? gossip_wrong(core)
-                                            : rounds_wrong(core);
+    return core->engine == &engine_gossip ? gossip_wrong(core) : rounds_wrong(core);
 }
 
 #endif

@@ -134,15 +134,6 @@ fit_plan(struct source *from, struct proto_plan *plan)
 }
 
 static void
-fit_group(struct source *from, struct proto_group *group)
-{
-    uint64_t base = group->seats[0].node.id;
-    for (size_t i = 0; i < group->count; i++)
-        group->seats[i].node.id = rising(base, i);
-    group->leader = group->seats[number(from, 0, group->count - 1)].node;
-}
-
-static void
 fit_chunk(struct source *from, struct proto_chunk *chunk, bool gather)
 {
     chunk->first = number(from, 0, PROTO_VECTOR_MAX - chunk->count);
@@ -164,9 +155,6 @@ fit(struct source *from, struct messages_sample *out)
         break;
     case PROTO_PLAN:
         fit_plan(from, &out->msg.plan);
-        break;
-    case PROTO_GROUP:
-        fit_group(from, &out->msg.group);
         break;
     case PROTO_ITEM:
         out->msg.item.first = number(from, 0, PROTO_VECTOR_MAX - out->msg.item.count);

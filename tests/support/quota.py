@@ -52,6 +52,15 @@ class Quota:
         else:
             self.write("cpu.max", "%d %d" % (quota, period))
 
+    def signal(self, number):
+        """Sends a signal to all that runs under it."""
+        with open(os.path.join(self.path, "cgroup.procs"), encoding="ascii") as pids:
+            for pid in map(int, pids):
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass  # it has just ended
+
     def remove(self):
         try:
             os.rmdir(self.path)

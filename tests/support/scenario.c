@@ -11,8 +11,8 @@
 const char *const scenario_kinds[KINDS] = {"kill", "start", "pause",     "split", "cut",
                                            "slow", "loss",  "disk_full", "join",  "power"};
 
-const char *const scenario_ways[SCENARIO_WAYS] = {
-    "exact", "async", "ssp", "softsync", "gossip-bsp", "gossip-async", "push-sum"};
+const char *const scenario_ways[SCENARIO_WAYS] = {"exact", "gossip-bsp", "gossip-async",
+                                                  "push-sum"};
 
 int
 scenario_fail(struct reader *reader, unsigned line, const char *format, ...)

@@ -3,7 +3,7 @@
  *     nodes: 4                                 # started together; numbers 1..4
  *     servers: 2                               # 1..8 or auto: sums by elected servers; left out: a ring
  *     stages: 2                                # 1..4: the model is divided into so many; left out: it is not
- *     way: async                               # free: async, ssp, softsync, gossip-bsp, gossip-async, push-sum
+ *     way: gossip-bsp                          # free: gossip-bsp, gossip-async, push-sum
  *     seed: 1                                  # of `random`; --seed overrides it
  *     events:                                  # at: seconds after all have met
  *       - {at: 1.5, kill: 2}                   # a node, or `all`
@@ -26,7 +26,7 @@
  *     0.000 nodes 4 5        start 1..4, wait until they have met; 5 is the highest number used later
  *     0.000 nodes 4 5 2      the same with two servers; or auto
  *     0.000 nodes 4 5 stages=2    the same, the model in two stages
- *     0.000 nodes 4 5 async  the same in a free way, behind the servers if there are any
+ *     0.000 nodes 4 gossip-bsp                       the same in a free way
  *     1.500 kill 2           SIGKILL
  *     2.000 start 2          2.000 start 2 fresh     the first start of a joiner is fresh, too
  *     3.000 pause 1          3.800 resume 1
@@ -61,9 +61,6 @@ enum {
 /* How the nodes train. In all but EXACT the result depends on the timing of the nodes. */
 enum scenario_way {
     SCENARIO_EXACT,
-    SCENARIO_ASYNC, /* servers that do not wait */
-    SCENARIO_SSP,
-    SCENARIO_SOFTSYNC,
     SCENARIO_GOSSIP_BSP,
     SCENARIO_GOSSIP_ASYNC,
     SCENARIO_PUSH_SUM,

@@ -381,8 +381,7 @@ read_way(struct reader *reader, const yaml_node_t *value)
     while (w < SCENARIO_WAYS && (!text || strcmp(text, scenario_ways[w]) != 0))
         w++;
     if (w == SCENARIO_WAYS)
-        return fail_value(reader, value, "way",
-                          "exact, async, ssp, softsync, gossip-bsp, gossip-async or push-sum");
+        return fail_value(reader, value, "way", "exact, gossip-bsp, gossip-async or push-sum");
     reader->scenario->way = (enum scenario_way)w;
     return 0;
 }
@@ -431,7 +430,7 @@ scenario_read(struct reader *reader)
         return rc;
     if (reader->scenario->nodes == 0)
         return scenario_fail(reader, line_of(root), "expected nodes, 1..%d", SCENARIO_NODES_MAX);
-    if (reader->scenario->way >= SCENARIO_GOSSIP_BSP && reader->scenario->servers)
+    if (reader->scenario->way && reader->scenario->servers)
         return scenario_fail(reader, line_of(root), "way = %s has no servers",
                              scenario_ways[reader->scenario->way]);
     if (reader->scenario->way && reader->scenario->stages)

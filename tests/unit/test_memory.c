@@ -248,26 +248,6 @@ TEST(a_server_keeps_a_contribution_of_each_other_node)
     assert_int_equal(memory_total(&one) - memory_total(&ring), one.kept);
 }
 
-/* No sum and no state of another node, but what is pushed, read and on its way; activations of a ticket; softsync: what
- * an update gathers, four times. */
-TEST(servers_that_do_not_wait_hold_what_is_pushed_and_read)
-{
-    struct memory ring, async, softsync;
-    assert_int_equal(plan((const char *[]){NULL}, &ring), 0);
-    assert_int_equal(
-        plan((const char *[]){"mesh.topology=server", "mesh.sync=async", NULL}, &async), 0);
-    assert_int_equal(
-        plan((const char *[]){"mesh.topology=server", "mesh.sync=softsync", NULL}, &softsync), 0);
-    uint64_t vector = ring.sums / 4;
-    assert_in_range(async.sums, 7 * vector, 8 * vector);
-    assert_int_equal(softsync.sums - async.sums, 4 * vector);
-    assert_int_equal(async.states + 1, ring.states);
-    assert_int_equal(async.log, 0);
-    assert_int_equal(async.lanes, async.lanes_most); /* those of a ticket */
-    assert_true(async.lanes_most < ring.lanes_most);
-    assert_true(async.pass[async.lanes] < ring.pass[ring.lanes]);
-}
-
 TEST(a_file_gives_zeros_that_can_be_written)
 {
     OWNED(folder_fini) struct folder folder = folder_new();

@@ -638,7 +638,6 @@ TEST(the_result_holds_what_the_run_came_to)
     others.contacts[2] = (struct core_contact){{"10.0.0.3", 20002}, "", .here = false};
     others.contacts[3] = (struct core_contact){{"10.0.0.4", 20000}, "pc4", .settled = true};
     result.alone = true;
-    result.lost = 5;
     result.mesh = &others;
     metrics_say(metrics, 6, "nothing bad");
     metrics_say(metrics, 4, "a warning");
@@ -648,9 +647,8 @@ TEST(the_result_holds_what_the_run_came_to)
     json_error_t error;
     json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
     assert_non_null(object);
-    assert_int_equal(json_object_size(object), 24);
+    assert_int_equal(json_object_size(object), 23);
     assert_true(number(object, "warnings") == 2);
-    assert_true(number(object, "lost") == 5);
     assert_string_equal(text_of(object, "node"), "a\"b\\x1b");
     assert_true(json_is_null(json_object_get(object, "train_loss")));
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));

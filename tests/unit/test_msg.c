@@ -124,7 +124,7 @@ TEST(a_hello_is_these_bytes)
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
     static const uint8_t expected[] = {
-        0x9d, 14,  1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
+        0x9d, 15,  1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
         'i',  't', 's', 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,
         0xa3, 'z', 'e', 'n',  0xa3, 'p',  'c',  '3',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
@@ -153,8 +153,8 @@ TEST(what_others_pack_is_read)
 
 TEST(another_version_is_named)
 {
-    refused(-EPROTONOSUPPORT, "message.version = 15, expected 14", "[uut]", U(15), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 14", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 16, expected 15", "[uut]", U(16), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 15", "[uu]", U(0), U(13));
 }
 
 TEST(the_start_of_a_message_is_checked)
@@ -163,9 +163,9 @@ TEST(the_start_of_a_message_is_checked)
             V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", V);
-    refused(-EBADMSG, "message.type = 0, expected 1..35", "[uu]", V, U(0));
-    refused(-EBADMSG, "message.type = 36, expected 1..35", "[uu]", V, U(36));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..35", "[uu]", V, MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..27", "[uu]", V, U(0));
+    refused(-EBADMSG, "message.type = 28, expected 1..27", "[uu]", V, U(28));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..27", "[uu]", V, MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));
@@ -206,14 +206,14 @@ TEST(the_kinds_of_fields_do_not_mix)
 TEST(longer_forms_than_needed_are_refused)
 {
     static const char *const frames[] = {
-        "\x94\x0e\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
-        "\x94\x0e\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
-        "\x94\x0e\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
-        "\x94\x0e\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
-        "\x94\xcc\x0e\x07\x01\xc2",                             /* version */
-        "\xdc\x00\x04\x0e\x07\x01\xc2",                         /* list */
-        "\x95\x0e\x02\x01\xd9\x01\x61\xa0",                     /* text */
-        "\x95\x0e\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
+        "\x94\x0f\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x0f\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x0f\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x0f\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x0f\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x0f\x07\x01\xc2",                         /* list */
+        "\x95\x0f\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x0f\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
     static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -227,11 +227,11 @@ TEST(announced_counts_cost_nothing)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x0e\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x0e\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x0f\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x0f\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why.line, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x0e\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x0e\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 TEST(nesting_is_refused_at_any_depth)
@@ -282,7 +282,7 @@ TEST(hello_has_its_limits)
 
 TEST(a_text_may_not_hide_a_zero)
 {
-    assert_int_equal(decode_bytes("\x95\x0e\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -324,7 +324,7 @@ TEST(peers_have_their_limits)
 
 TEST(peers_need_room_by_the_caller)
 {
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x0e\x03\x90", 4, &why),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x0f\x03\x90", 4, &why),
                      -EBADMSG);
     assert_string_equal(why.line, "message is PEERS, expected no list of peers");
 }
@@ -352,9 +352,9 @@ TEST(too_many_long_peers_are_cut)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbbuuuuuuuuuuu[[uuuuuuubuuuu]][]]", V, U(4), round, 0, 0, 1, 0, 1, MAX,
-                  MAX, MAX, MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4),
-                  U(5), U(6), U(7), 1, U(8), U(9), U(10), U(11));
+    return decode("[uuubbbbbuuuuuuuuuuu[[uuuuuuuuuuuuu]]]", V, U(4), round, 0, 0, 1, 0, 1, MAX, MAX,
+                  MAX, MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5),
+                  U(6), U(7), U(8), U(9), U(10), U(11), U(12), U(13));
 }
 
 TEST(heartbeat_has_its_limits)
@@ -367,9 +367,8 @@ TEST(heartbeat_has_its_limits)
     assert_int_equal(got.heartbeat.since, 6);
     assert_int_equal(got.heartbeat.apply_us, 7);
     assert_int_equal(got.heartbeat.pause_us, 8);
-    assert_int_equal(got.heartbeat.claim_count, 1);
-    assert_int_equal(got.heartbeat.claims[0].line_us, 11);
-    assert_int_equal(got.heartbeat.replica_count, 0);
+    assert_int_equal(got.heartbeat.replica_count, 1);
+    assert_int_equal(got.heartbeat.replicas[0].start_computed, 13);
     assert_int_equal(heartbeat(PROTO_ROUND_MAX + 1, 0, 1), -EBADMSG);
     assert_string_equal(why.line, "HEARTBEAT.round = 281474976710656, expected 0..281474976710655");
     assert_int_equal(heartbeat(0, UINT64_C(1) << 32, 1), -EBADMSG);
@@ -458,7 +457,7 @@ TEST(each_shard_goes_through_each_stage_once)
     refused(-EBADMSG, "PLAN.members[0].computes = 2, expected some of 1", "[uuuuuuu[][[uuuuuu]]]",
             V, U(5), U(0), U(0), U(1), U(0), U(1), U(1), U(0), U(1), U(1), U(2), U(0));
     refused(-EBADMSG, "ITEM.first = 3, count = 2, expected an end of at most 4", "[uuuuubuuuuu]", V,
-            U(34), U(0), U(0), U(1), 0, U(0), U(3), U(2), U(4), U(0));
+            U(PROTO_ITEM), U(0), U(0), U(1), 0, U(0), U(3), U(2), U(4), U(0));
 }
 
 static int

@@ -33,8 +33,7 @@ static const struct field_name {
 };
 enum { FIELDS_COUNT = sizeof fields / sizeof fields[0] };
 
-static const char *const items[] = {"endpoint", "hearing", "member", "cut",
-                                    "seat",     "claim",   "replica"};
+static const char *const items[] = {"endpoint", "hearing", "member", "cut", "replica"};
 enum { ITEMS = sizeof items / sizeof items[0] };
 
 /* Rules of the grammar: "hold = %x94 version %x06 plan-hash round". */

@@ -126,7 +126,7 @@ TEST(a_first_step_tells_no_rate)
     shows(&show, "step 1/1920  loss 9.264  accuracy 8.3 %  3 nodes  epoch 1");
 }
 
-/* Servers that do not wait: a node has a line for each of its tickets, some of a step. The others make steps, too. */
+/* Gossip: a node has a line for each of its own steps. The others make steps, too. */
 TEST(rates_are_those_of_the_mesh)
 {
     struct show show;

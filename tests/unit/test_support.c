@@ -124,7 +124,7 @@ TEST(one_changed_field_makes_another_message)
     assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HEARTBEAT, MESSAGES_LARGE, &rand);
     b = a;
-    b.msg.heartbeat.claims[0].counter ^= 1;
+    b.msg.heartbeat.replicas[0].step ^= 1;
     assert_false(messages_equal(&a.msg, &b.msg));
     messages_make(&a, PROTO_HELLO, MESSAGES_LARGE, &rand);
     b = a;

@@ -1,7 +1,7 @@
 /* group.h - who trains together: how the leader of any engine chooses the members of a plan or group.
  *
  *     may this peer?         view_usable, in all engines; and what else the engine asks: wants_in of plan_lead.c and of
- *                            gossip_plan.c, may_be_chosen of push_group.c
+ *                            gossip_plan.c
  *     do all hear it?        group_next: one by one, by rising id; who leads is always a member
  *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never
  *                            with one that may be gone (group_fresh)
