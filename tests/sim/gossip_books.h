@@ -18,6 +18,7 @@ struct books {
     int32_t read[VALUES]; /* when it was read last */
     int64_t read_weight;
     bool mean;
+    unsigned added; /* bitmap of the nodes whose values are in it */
     uint64_t plan, phase, shards;
     unsigned n, rank;
 };

@@ -353,6 +353,7 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     if (!record)
         return;
     *record = (struct record){.key = key,
+                              .from = node->index,
                               .given = true,
                               .taken = true,
                               .count = sim_gossip_config.count,
@@ -380,8 +381,9 @@ on_copy(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->weight += adds ? record->weight : 0;
     if (note->event == GOSSIP_RESULT)
         books->weight = GOSSIP_ONE;
-    if (adds && !books->mean)
-        sim_fail(sim, "node %u: a copy for no mean", node->index);
+    if (adds && (!books->mean || (books->added >> record->from & 1)))
+        sim_fail(sim, "node %u: a copy for no mean, or twice", node->index);
+    books->added |= 1u << record->from;
 }
 
 static void
@@ -400,6 +402,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
     if (flows_to(sim, node))
         sim_fail(sim, "node %u: makes the last mean while a flow is under way to it", node->index);
     books->mean = true;
+    books->added = 1u << node->index;
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);
@@ -417,6 +420,18 @@ on_mean_void(struct sim_node *node)
     books->weight = books->read_weight;
 }
 
+/* Bitmap of the nodes in this node's plan. */
+static unsigned
+members_of(const struct sim *sim, const struct sim_node *node)
+{
+    const struct proto_plan *plan = &node->core->gossip.plan.now;
+    unsigned members = 0;
+    for (unsigned i = 0; i < sim->profile.nodes; i++)
+        if (proto_plan_rank(plan, self_of(&sim->nodes[i])) >= 0)
+            members |= 1u << i;
+    return members;
+}
+
 static void
 on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
@@ -430,8 +445,9 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
         if (weight > 0)
             appear(books, k, (int64_t)(sum / weight));
     }
-    if (stats.plan != note->plan)
-        sim_fail(sim, "node %u: a last mean of a plan that is over", node->index);
+    if (stats.plan != note->plan || books->added != members_of(sim, node))
+        sim_fail(sim, "node %u: a last mean of another plan, or of others than its members",
+                 node->index);
     books->weight = GOSSIP_ONE;
 }
 
