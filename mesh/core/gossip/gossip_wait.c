@@ -19,22 +19,6 @@
 
 enum { SELF = PEERS_MAX }; /* behind the peers: this node */
 
-static uint64_t
-id_at(const struct core *core, int x)
-{
-    return x == SELF ? core->config.self.id : core->peers.peers[x].node.id;
-}
-
-/* Whom does it leave out? 0: nobody. */
-static uint64_t
-without(const struct core *core, int x)
-{
-    const struct gossip *g = &core->gossip;
-    if (x == SELF)
-        return g->links.without;
-    return view_usable(core, x) && g->of[x].known ? g->of[x].said.without : 0;
-}
-
 bool
 gossip_wait_out(const struct core *core, struct proto_node node)
 {
@@ -131,55 +115,54 @@ gossip_wait_tick(struct gossip_links *links, const struct core *core)
 
 /* --- Whom all leave out --------------------------------------------------------------------------- */
 
-/* The peers that count, and this node. */
+/* The peers that count and this node, and whom each of them leaves out; 0: nobody. */
 static uint64_t
-all_here(const struct core *core)
+all_here(const struct core *core, uint64_t without[SELF + 1])
 {
+    const struct gossip *g = &core->gossip;
     uint64_t here = UINT64_C(1) << SELF;
-    for (int i = 0; i < core->peers.high; i++)
+    without[SELF] = g->links.without;
+    for (int i = 0; i < core->peers.high; i++) {
         here |= (uint64_t)view_usable(core, i) << i;
+        without[i] = g->of[i].known ? g->of[i].said.without : 0;
+    }
     return here;
 }
 
-static bool
-leaves_out(const struct core *core, int x, int y)
+/* With whom each of `here` has a conflict. Returns who complains. */
+static uint64_t
+find_conflicts(const struct core *core, uint64_t here, const uint64_t without[SELF + 1],
+               uint64_t with[SELF + 1])
 {
-    return without(core, x) != 0 && without(core, x) == id_at(core, y);
-}
-
-static unsigned
-conflicts(const struct core *core, uint64_t among, int x)
-{
-    unsigned count = 0;
-    for (uint64_t left = among & ~(UINT64_C(1) << x); left; left &= left - 1) {
-        int y = __builtin_ctzll(left);
-        count += leaves_out(core, x, y) || leaves_out(core, y, x);
+    uint64_t complain = 0;
+    for (uint64_t left = here; left; left &= left - 1) {
+        int x = __builtin_ctzll(left), y = core->config.self.id == without[x] ? SELF : -1;
+        for (int i = 0; i < core->peers.high && y < 0; i++)
+            y = (here >> i & 1) && core->peers.peers[i].node.id == without[x] ? i : -1;
+        complain |= without[x] ? left & -left : 0;
+        if (!without[x] || y < 0 || y == x)
+            continue;
+        with[x] |= UINT64_C(1) << y;
+        with[y] |= UINT64_C(1) << x;
     }
-    return count;
-}
-
-/* The most conflicts that one of them has. */
-static unsigned
-most_conflicts(const struct core *core, uint64_t among)
-{
-    unsigned most = 0;
-    for (uint64_t left = among; left; left &= left - 1) {
-        unsigned count = conflicts(core, among, __builtin_ctzll(left));
-        most = count > most ? count : most;
-    }
-    return most;
+    return complain;
 }
 
 uint64_t
 gossip_wait_left_out(const struct core *core)
 {
-    uint64_t here = all_here(core), stay = here, complain = 0;
-    for (uint64_t left = here; left; left &= left - 1)
-        complain |= without(core, __builtin_ctzll(left)) ? left & -left : 0;
-    for (unsigned most; complain && (most = most_conflicts(core, stay)) > 0;) {
+    uint64_t without[SELF + 1], with[SELF + 1] = {0};
+    uint64_t here = all_here(core, without), stay = here;
+    uint64_t complain = find_conflicts(core, here, without, with);
+    for (int most = 1; most > 0;) {
         uint64_t before = stay;
-        for (uint64_t left = most > 1 ? before : before & complain; left; left &= left - 1)
-            if (conflicts(core, before, __builtin_ctzll(left)) == most)
+        most = 0;
+        for (uint64_t left = before; left; left &= left - 1) {
+            int count = __builtin_popcountll(with[__builtin_ctzll(left)] & before);
+            most = count > most ? count : most;
+        }
+        for (uint64_t left = most > 1 ? before : before & complain; most && left; left &= left - 1)
+            if (__builtin_popcountll(with[__builtin_ctzll(left)] & before) == most)
                 stay &= ~(left & -left);
     }
     return here & ~stay;
