@@ -74,7 +74,7 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
     uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ)
         return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
-               note->range < note->number;
+               note->rank < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
     return !flow || note->link > 0;
@@ -200,7 +200,7 @@ add_event(struct replay_pieces *pieces, const struct replay_start *start,
                                  .shards = note->shards,
                                  .plan = note->plan,
                                  .members = note->number,
-                                 .rank = note->range,
+                                 .rank = note->rank,
                                  .joined = pieces->joined == s + 1};
     pieces->joined = 0;
     pieces->start[s].idle -= pieces->start[s].idle > 0; /* the phase of this step */

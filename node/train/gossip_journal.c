@@ -33,16 +33,16 @@ static void
 put_plan(struct bytes_out *out, struct gossip_names *names, const struct gossip_note *note)
 {
     bool same =
-        note->plan == names->plan && note->number == names->members && note->range == names->rank;
+        note->plan == names->plan && note->number == names->members && note->rank == names->rank;
     varint_put(out, !same);
     if (same)
         return;
     names->plan = note->plan;
     names->members = note->number;
-    names->rank = note->range;
+    names->rank = note->rank;
     bytes_put_u64(out, note->plan);
     varint_put(out, note->number);
-    varint_put(out, note->range);
+    varint_put(out, note->rank);
 }
 
 static void
@@ -55,7 +55,7 @@ get_plan(struct bytes_in *in, struct gossip_names *names, struct gossip_note *no
     }
     note->plan = names->plan;
     note->number = names->members;
-    note->range = names->rank;
+    note->rank = names->rank;
 }
 
 /* --- Records -------------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ gossip(struct gossip_names *names, const struct journal_record *record)
     size_t size = gossip_journal_put(&fresh, &note, out);
     must(gossip_journal_get(&again, note.event, out, size, &same), "it cannot be read again");
     must(note.peer.id == same.peer.id && note.peer.incarnation == same.peer.incarnation &&
-             note.link == same.link && note.number == same.number && note.range == same.range &&
+             note.link == same.link && note.number == same.number && note.rank == same.rank &&
              note.share == same.share && note.step == same.step && note.total == same.total &&
              note.shards == same.shards,
          "other numbers");

@@ -124,7 +124,7 @@ gossip_record(size_t t, struct gossip_names *names)
         note.shards = draw(2) ? 0xfff : (uint64_t)draw(256) << 4 | draw(16);
         note.plan = 1 + draw(3);
         note.number = 1 + draw(4);
-        note.range = draw(4);
+        note.rank = draw(4);
     }
     add(t, note.event, data, gossip_journal_put(names, &note, data));
 }

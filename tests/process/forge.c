@@ -45,7 +45,7 @@ exchange(struct gossip_note *note, uint64_t shards, int d)
         printf("%s/" JOURNAL_FILE ": step %llu: computed shards %llx, expected %llx: those of node "
                "%u of %llu\n",
                dir[d], (unsigned long long)note->step + 1, (unsigned long long)shards,
-               (unsigned long long)note->shards, note->range + 1, (unsigned long long)note->number);
+               (unsigned long long)note->shards, note->rank + 1, (unsigned long long)note->number);
     told[d] = told[d] || shards != note->shards;
     note->shards = shards;
 }

@@ -133,7 +133,7 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->plan = note->plan;
     books->phase = note->phase;
     books->n = (unsigned)note->number;
-    books->rank = note->range;
+    books->rank = note->rank;
     if (books->n == 1 && books->weight <= 0)
         sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }

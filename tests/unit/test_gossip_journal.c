@@ -7,8 +7,8 @@ static const struct proto_node peer = {0x1122334455667788, 0x99aabbccddeeff00};
 static const struct gossip_note notes[] = {
     {.event = GOSSIP_BEGAN, .number = UINT64_MAX},
     {.event = GOSSIP_READ, .step = 1000, .total = 12000, .shards = UINT64_C(7) << 61},
-    {.event = GOSSIP_READ, .step = 1, .shards = 3, .plan = UINT64_MAX, .number = 64, .range = 63},
-    {.event = GOSSIP_READ, .step = 2, .shards = 3, .plan = UINT64_MAX, .number = 64, .range = 63},
+    {.event = GOSSIP_READ, .step = 1, .shards = 3, .plan = UINT64_MAX, .number = 64, .rank = 63},
+    {.event = GOSSIP_READ, .step = 2, .shards = 3, .plan = UINT64_MAX, .number = 64, .rank = 63},
     {.event = GOSSIP_UPDATED},
     {.event = GOSSIP_PHASE},
     {.event = GOSSIP_ASKED,
@@ -46,7 +46,7 @@ TEST(what_was_written_is_read)
         assert_true(note.peer.id == notes[k].peer.id &&
                     note.peer.incarnation == notes[k].peer.incarnation);
         assert_true(note.link == notes[k].link && note.number == notes[k].number);
-        assert_true(note.range == notes[k].range && note.share == notes[k].share);
+        assert_true(note.rank == notes[k].rank && note.share == notes[k].share);
         assert_true(note.step == notes[k].step && note.total == notes[k].total &&
                     note.shards == notes[k].shards);
         assert_true(note.plan == notes[k].plan);

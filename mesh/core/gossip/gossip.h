@@ -64,13 +64,13 @@ enum { GOSSIP_STARTS = 128 }; /* starts of nodes whose counts are remembered */
  * compute the run again. */
 enum gossip_event {
     GOSSIP_BEGAN = 2, /* the values are those of the trainer */
-    GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `range`: rank of `number` */
+    GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `rank` of `number` */
     GOSSIP_UPDATED, /* its update was added */
-    GOSSIP_PHASE, /* the values now are those that this phase exchanges; `range`: rank of `number` */
-    GOSSIP_ASKED, /* flow `number` was asked for; the values that they are now go to `peer` */
-    GOSSIP_GAVE,  /* flow `number` was given: one part in `share` */
-    GOSSIP_LOST,  /* flow `number` was given, and is kept no longer: its taker is away */
-    GOSSIP_TOOK,  /* it was taken */
+    GOSSIP_PHASE,   /* the values now are those that this phase exchanges; `rank` of `number` */
+    GOSSIP_ASKED,   /* flow `number` was asked for; the values that they are now go to `peer` */
+    GOSSIP_GAVE,    /* flow `number` was given: one part in `share` */
+    GOSSIP_LOST,    /* flow `number` was given, and is kept no longer: its taker is away */
+    GOSSIP_TOOK,    /* it was taken */
     GOSSIP_COPIED, /* flow `number` is a copy of the values that they are now; `share`: kind of the ASK */
     GOSSIP_GOT,        /* flow `number`, a copy, was added for the mean */
     GOSSIP_ADOPTED,    /* this node joins: the values are flow `number`, a copy */
@@ -90,7 +90,7 @@ struct gossip_note {
     uint64_t link, number;
     uint64_t plan, phase;
     uint64_t step, shards, total;
-    uint32_t range, share;
+    uint32_t rank, share;
     int64_t weight;
     const int32_t *body; /* GAVE: the flow [count]; borrowed; else NULL */
     size_t count;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "compress/packed.h"
 #include "mesh/core/engine.h"
 #include "mesh/core/gossip/gossip_give.h"
 #include "mesh/core/gossip/gossip_internal.h"
@@ -22,10 +23,10 @@ gossip_size(const struct gossip_config *config, uint32_t chunk_elems)
     uint64_t count = config->count, chunk = chunk_elems < count ? chunk_elems : count;
     uint64_t slots = gossip_link_slots(config), places = places_of(config);
     uint64_t frames = GOSSIP_KEPT_MAX + (config->codec != NULL); /* and as it is packed */
-    uint64_t chunks = 1 + (config->codec != NULL);
+    uint64_t frame = config->codec ? packed_most(chunk) : chunk * sizeof(int32_t);
     return sizeof(struct gossip) + count * sizeof(int64_t) + slots * sizeof(struct gossip_slot) +
            places * sizeof(struct gossip_place) + (slots + places) * count * sizeof(int32_t) +
-           chunks * chunk * sizeof(int32_t) + frames * gossip_public_most(config, chunk);
+           (config->codec ? chunk * sizeof(int32_t) : 0) + frames * frame;
 }
 
 static bool
@@ -52,8 +53,7 @@ allocate_links(struct gossip_links *links, const struct core_config *config)
     links->slot_count = gossip_link_slots(config->gossip);
     links->slots = calloc(links->slot_count, sizeof *links->slots);
     links->flows = calloc(links->slot_count, count * sizeof *links->flows);
-    links->scratch = calloc(config->chunk_elems, sizeof *links->scratch);
-    if (!links->slots || !links->flows || !links->scratch)
+    if (!links->slots || !links->flows)
         return false;
     gossip_link_init(links, count);
     return allocate_publics(&links->publics, config);
@@ -81,7 +81,6 @@ gossip_on_end(struct core *core)
     free(g->replica.values);
     free(g->links.slots);
     free(g->links.flows);
-    free(g->links.scratch);
     free(g->links.publics.places);
     free(g->links.publics.copies);
     free(g->links.publics.elements);

@@ -59,9 +59,9 @@ struct gossip_links {
     struct gossip_link of[GOSSIP_LINKS];
     struct gossip_slot *slots; /* [slot_count] */
     size_t slot_count;
-    int32_t *flows, *scratch; /* of all slots; [chunk_elems] */
-    uint64_t next;            /* the number of the next link */
-    unsigned kept;            /* frames of early ASKs */
+    int32_t *flows; /* of all slots */
+    uint64_t next;  /* the number of the next link */
+    unsigned kept;  /* frames of early ASKs */
     struct gossip_publics publics;
     uint64_t shared;        /* flows given or taken */
     struct awake copied_at; /* when a copy was last given */

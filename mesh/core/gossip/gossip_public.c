@@ -1,6 +1,7 @@
 /* gossip_public.c - see gossip_public.h. */
 #include <assert.h>
 
+#include "compress/packed.h"
 #include "mesh/core/gossip/gossip_internal.h"
 #include "mesh/core/gossip/gossip_public.h"
 

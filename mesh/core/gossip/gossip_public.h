@@ -23,7 +23,6 @@
 #ifndef MESH_GOSSIP_PUBLIC_H
 #define MESH_GOSSIP_PUBLIC_H
 
-#include "compress/packed.h"
 #include "mesh/core/gossip/gossip.h"
 
 struct core;
@@ -51,13 +50,6 @@ struct gossip_publics {
 
 /* Once memory is there: places of so many values each. */
 void gossip_public_init(struct gossip_publics *publics, size_t count);
-
-/* The most bytes of the body of an ASK or a FLOW of so many values. */
-static inline size_t
-gossip_public_most(const struct gossip_config *config, size_t count)
-{
-    return config->codec ? packed_most(count) : count * sizeof(int32_t);
-}
 
 /* The taker asks for the flow after the last one. Does it tell changes? Else all values, `mine`, which are the copy
  * then. */

@@ -46,7 +46,7 @@ begin_compute(struct gossip_run *run, const struct core *core)
                                                      .total = task.known,
                                                      .plan = g->plan.hash,
                                                      .number = g->plan.now.count,
-                                                     .range = g->plan.rank});
+                                                     .rank = g->plan.rank});
     if (core->config.gossip->keeper->weigh)
         core->config.gossip->keeper->weigh(core->config.gossip->keeper_ctx, g->replica.weight_at);
     core->config.trainer->compute(core->config.trainer_ctx, &task);
@@ -98,7 +98,7 @@ begin_phase(struct gossip_run *run, struct gossip_replica *replica, const struct
                                                      .plan = g->plan.hash,
                                                      .phase = run->phase,
                                                      .number = g->plan.now.count,
-                                                     .range = g->plan.rank});
+                                                     .rank = g->plan.rank});
     if (g->status != GOSSIP_TRAINING)
         return;
     if (replica->weight_at > 0 && g->plan.now.members[g->plan.rank].shards)
