@@ -70,6 +70,8 @@
     X(DIR_SYNC, "dir-sync", EIO, "it was renamed; the directory is about to be synced")            \
     X(FILE_DONE, "file-done", 0, "the file is safe")                                               \
     X(FILE_READ, "file-read", EIO, "a file was read; data")                                        \
+    X(STATE_GOT, "state-got", 0, "a block of a copied state was received; data")                   \
+    X(PAGE_READ, "page-read", 0, "a page of a checkpoint was read for another node")               \
     X(DONE, "done", 0, "the run is over; its results are not written; data: the state")            \
     X(RESULT, "result", 0, "its results are written; the process is about to end")
 

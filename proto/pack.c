@@ -16,7 +16,7 @@
 #include <msgpack.h>
 
 static size_t
-left(const struct pack_in *in)
+pack_left(const struct pack_in *in)
 {
     return (size_t)(in->end - in->at);
 }
@@ -25,7 +25,7 @@ left(const struct pack_in *in)
 static bool
 read_number(const struct pack_in *in, size_t size, uint64_t least, uint64_t *value)
 {
-    if (left(in) < 1 + size)
+    if (pack_left(in) < 1 + size)
         return false;
     uint64_t number = 0;
     for (size_t i = 1; i <= size; i++)
@@ -37,7 +37,7 @@ read_number(const struct pack_in *in, size_t size, uint64_t least, uint64_t *val
 bool
 pack_read_uint(struct pack_in *in, uint64_t *value)
 {
-    if (left(in) == 0)
+    if (pack_left(in) == 0)
         return false;
     uint8_t first = in->at[0];
     if (first < 0x80) {
@@ -58,7 +58,7 @@ pack_read_uint(struct pack_in *in, uint64_t *value)
 bool
 pack_read_bool(struct pack_in *in, bool *value)
 {
-    if (left(in) == 0 || (in->at[0] & 0xfe) != 0xc2)
+    if (pack_left(in) == 0 || (in->at[0] & 0xfe) != 0xc2)
         return false;
     *value = in->at[0] & 1;
     in->at += 1;
@@ -68,7 +68,7 @@ pack_read_bool(struct pack_in *in, bool *value)
 bool
 pack_read_text(struct pack_in *in, const char **text, size_t *size)
 {
-    if (left(in) == 0)
+    if (pack_left(in) == 0)
         return false;
     uint8_t first = in->at[0];
     uint64_t length = first & 0x1f;
@@ -77,7 +77,7 @@ pack_read_text(struct pack_in *in, const char **text, size_t *size)
         return false;
     if (head > 1 && !read_number(in, head - 1, head == 2 ? 32 : 256, &length))
         return false;
-    if (length > left(in) - head)
+    if (length > pack_left(in) - head)
         return false;
     *text = (const char *)in->at + head;
     *size = (size_t)length;
@@ -88,7 +88,7 @@ pack_read_text(struct pack_in *in, const char **text, size_t *size)
 bool
 pack_read_list(struct pack_in *in, size_t *count)
 {
-    if (left(in) == 0)
+    if (pack_left(in) == 0)
         return false;
     uint8_t first = in->at[0];
     uint64_t length = first & 0x0f;
@@ -127,7 +127,7 @@ pack_found(const struct pack_in *in)
         {0xde, "a map"},
         {0xe0, "a negative integer"},
     };
-    if (left(in) == 0)
+    if (pack_left(in) == 0)
         return "the end";
     size_t i = sizeof code / sizeof *code - 1;
     while (code[i].first > in->at[0])
@@ -136,7 +136,7 @@ pack_found(const struct pack_in *in)
 }
 
 static int
-append(void *ctx, const char *data, size_t size)
+pack_append(void *ctx, const char *data, size_t size)
 {
     struct pack_out *out = ctx;
     assert(size <= out->max - out->size);
@@ -148,7 +148,7 @@ append(void *ctx, const char *data, size_t size)
 static msgpack_packer
 packer(struct pack_out *out)
 {
-    return (msgpack_packer){.data = out, .callback = append};
+    return (msgpack_packer){.data = out, .callback = pack_append};
 }
 
 void

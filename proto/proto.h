@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 15,
+    PROTO_VERSION = 16,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -266,46 +266,33 @@ struct proto_chunk {    /* REDUCE and GATHER */
     uint64_t sent_us;    /* by the sender's clock */
 };
 
+/* What nodes give one another in blocks. mesh/core/transfer/transfer.h says what `round` and `label` are of each. */
+enum proto_object {
+    PROTO_OBJECT_LIST,  /* the hashes of the blocks of a copy of a state */
+    PROTO_OBJECT_STATE, /* these blocks */
+    PROTO_OBJECT_TOTAL, /* the total of a round */
+    PROTO_OBJECT_PAGE,  /* the pages of a checkpoint */
+    PROTO_OBJECTS_END,
+};
+
 struct proto_fetch {
-    uint64_t round; /* count 0: copy the state before it, or a later one; else of the copy */
-    uint64_t block; /* first block wanted; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
-    uint16_t count; /* blocks wanted, < PROTO_COUNT_MAX; 0 asks for an OFFER */
+    uint16_t object;
+    uint64_t round, label;
+    uint64_t block; /* the first one that is wanted; < PROTO_FILE_MAX / PROTO_PAGE_MAX */
+    uint16_t count; /* 1..PROTO_COUNT_MAX - 1 blocks; TOTAL: so many may be under way */
+    bool again;     /* TOTAL: begin here, even if you have already sent more */
     uint64_t holds; /* bitmap of the segments wanted */
 };
 
-struct proto_offer {
-    uint64_t round;
-    uint64_t state_hash; /* of the whole state */
-    uint64_t size;       /* bytes of the whole state; <= PROTO_STATE_MAX */
-    uint64_t check;      /* XXH3-64 of the body, the other fields as seed: transfer.h */
-};
-
-struct proto_state {
-    uint64_t round;
-    uint64_t block; /* the body is bytes [block * PROTO_BLOCK_MAX, ...) */
-};
-
-struct proto_follow {
-    uint64_t round; /* the sender's round: the total that it has to apply next */
-    uint64_t block; /* of that total the first it has not; < PROTO_STATE_MAX / PROTO_BLOCK_MAX */
-    uint16_t count; /* how many blocks may be under way from here on; 1..PROTO_COUNT_MAX - 1 */
-    bool again;     /* begin here, even if you have already sent more */
-    uint64_t holds; /* bitmap of the segments whose totals are wanted */
-};
-
-struct proto_total {
-    uint64_t round;
+struct proto_give {
+    uint16_t object;
+    uint64_t round, label;
     uint64_t block;
-    uint64_t state_hash; /* of the state before this round; the total is applied to that state */
-    uint64_t commit; /* totals that I have applied, with this one: summed again it has another */
+    uint64_t
+        commit; /* TOTAL: how many the sender has applied, with this one: summed again it has another number */
     uint16_t coding; /* enum proto_coding: how the body is written */
-    uint64_t check;  /* XXH3-64 of the body, with the other fields as seed */
-};
-
-struct proto_page {       /* WANT and PAGE */
-    uint64_t step;        /* names the checkpoint; <= PROTO_ROUND_MAX */
-    uint64_t round;       /* of the checkpoint; WANT: 0 is unknown; PAGE: 0 when there is no body */
-    uint64_t page_number; /* < PROTO_FILE_MAX / PROTO_PAGE_MAX */
+    uint64_t
+        check; /* XXH3-64 of the body, with the other fields as seed; STATE: 0, for the list has its hash */
 };
 
 struct proto_accuse {
@@ -403,11 +390,7 @@ struct proto_msg {
         struct proto_abort abort;
         struct proto_chunk chunk;
         struct proto_fetch fetch;
-        struct proto_offer offer;
-        struct proto_state state;
-        struct proto_follow follow;
-        struct proto_total total;
-        struct proto_page page;
+        struct proto_give give;
         struct proto_accuse accuse;
         struct proto_bench bench;
         struct proto_ask ask;

@@ -52,7 +52,6 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
         return -ENOMEM;
     }
     sessions_init(&core->peers, core);
-    page_repair_init(&core->repair);
     *out = core;
     return 0;
 }
@@ -130,7 +129,6 @@ core_sessions(struct core *core)
     for (uint64_t left = news.gone; left; left &= left - 1) {
         int i = __builtin_ctzll(left);
         heartbeat_gone(&core->view, i);
-        page_repair_gone(&core->repair, i);
         core->engine->peer_gone(core, i);
         core_lost(core, i, news.why[i]);
     }
@@ -184,8 +182,6 @@ core_settle(struct core *core)
     core_news(core);
     if (core->leaving || core->config.hello.wants_job)
         return;
-    if (core->engine->equal_states)
-        page_repair_step(&core->repair, core);
     core->engine->step(core);
     core_sessions(core); /* a step may end a session: with who computes other gradients */
     core->finished = core->finished || core->engine->may_end(core);
@@ -328,10 +324,6 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
     case PROTO_SCORE:
         heartbeat_score(core, &msg->score);
         break;
-    case PROTO_WANT:
-        if (core->engine->equal_states)
-            page_repair_on_want(&core->repair, i, &msg->page);
-        break;
     default:
         core->engine->message(core, i, msg);
         break;
@@ -372,10 +364,7 @@ core_bulk(struct core *core, struct proto_node from, const struct proto_msg *msg
     if (i < 0 || !core->peers.peers[i].announced)
         return;
     core_heard(core, i);
-    if (msg->type == PROTO_PAGE)
-        page_repair_on_page(&core->repair, core, i, &msg->page, frame->data, frame->size);
-    else
-        core->engine->bulk(core, i, msg, frame);
+    core->engine->bulk(core, i, msg, frame);
     core_settle(core);
 }
 
@@ -468,12 +457,13 @@ void
 core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page)
 {
     event_begin(core, now);
-    assert(core->engine->equal_states);
+    assert(core->engine == &engine_rounds);
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
-    page_repair_want(&core->repair, core,
-                     &(struct proto_page){.step = step, .round = round, .page_number = page});
+    pages_want(&core->pages, core,
+               &(struct proto_fetch){
+                   .object = PROTO_OBJECT_PAGE, .round = round, .label = step, .block = page});
     core_settle(core);
     event_end(core);
 }
@@ -482,7 +472,7 @@ void
 core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size)
 {
     if (event_begin(core, now)) {
-        page_repair_read(&core->repair, core, round, data, size);
+        pages_read(&core->pages, core, round, data, size);
         core_settle(core);
     }
     event_end(core);

@@ -358,7 +358,7 @@ void core_on_applied(struct core *core, uint64_t now, const struct core_state *s
  * gives them, so ask one by one. 0: it needs nothing more; others wait until it says so. Ignored if it went back. */
 void core_part(struct core *core, uint64_t now, uint64_t segments);
 /* Ask the others for a page of the checkpoint of `step`; round 0: of whatever round theirs is. This replaces an
- * earlier question. program->page follows, at most about PAGE_REPAIR_REST_US after everybody was asked. */
+ * earlier question. program->page follows, at most about PAGES_REST_US after everybody was asked. */
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);

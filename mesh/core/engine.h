@@ -1,12 +1,11 @@
 /* engine.h - what the nodes of a mesh do together, as a table.
  *
- * core.c knows sessions, the clock, the job and pages of checkpoints. All that concerns training goes to the engine.
- * There are two: *rounds* (rounds.c), exact all-reduces one after the other; *gossip* (gossip.h), replicas that average
- * with their neighbours.
+ * core.c knows sessions, the clock and the job. All that concerns training goes to the engine. There are two: *rounds*
+ * (rounds.c), exact all-reduces one after the other; *gossip* (gossip.h), replicas that average with their neighbours.
  *
  * That equal rounds mean equal states, that a state has one size, and that checkpoint files are equal on all nodes, are
- * promises of the engine rounds alone. The parts that rely on them (divergence, catching up, audits) are its own; page
- * repair is core.c's, which asks `equal_states`.
+ * promises of the engine rounds alone. The parts that rely on them are its own: divergence, catching up, audits, pages
+ * of checkpoints.
  *
  * Another engine is a folder (structure.py lists them) with such a table. Its config, and what it asks of the trainer,
  * is in core.h and mesh/mesh.h; actor_life.c passes the config on. Its record is in internal.h, its messages and what
@@ -19,9 +18,8 @@
 #include "mesh/core/sessions/heartbeat.h"
 
 struct engine {
-    bool equal_states; /* at one round all hold the same state and write equal files, bit for bit */
-    bool sums;         /* it uses the shell's `sum` */
-    bool led;          /* the lowest ids decide who takes part: crowds, heartbeat.h */
+    bool sums; /* it uses the shell's `sum` */
+    bool led;  /* the lowest ids decide who takes part: crowds, heartbeat.h */
 
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);

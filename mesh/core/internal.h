@@ -27,8 +27,8 @@
 #include "mesh/core/sessions/sessions.h"
 #include "mesh/core/sessions/view.h"
 #include "mesh/core/transfer/fetch.h"
-#include "mesh/core/transfer/page_repair.h"
-#include "mesh/core/transfer/serve.h"
+#include "mesh/core/transfer/give.h"
+#include "mesh/core/transfer/pages.h"
 #include "mesh/core/transfer/transfer.h"
 #include "proto/mutant.h"
 
@@ -82,8 +82,8 @@ struct core {
     struct contribution contribution;
     struct transfer transfer;
     struct fetch fetch;
-    struct serve serve;
-    struct page_repair repair;
+    struct give give;
+    struct pages pages;
     struct audit audit;
     struct divergence divergence;
     struct straggler straggler;

@@ -192,7 +192,7 @@ end_line(struct guard *guard, int fd)
 
 /* The line of this connection, a new one if there is none; NULL when it is no connection. */
 static struct line *
-line_of(struct guard *guard, int fd, enum guard_plane plane)
+guard_line(struct guard *guard, int fd, enum guard_plane plane)
 {
     uint64_t cookie;
     if (fd < 0 || fd >= GUARD_LINES_MAX || !cookie_of(fd, &cookie))
@@ -215,14 +215,14 @@ guard_add(struct guard *guard, int fd, enum guard_plane plane)
     if (fd >= GUARD_LINES_MAX)
         end_connection(guard, fd, NULL, 0);
     else
-        line_of(guard, fd, plane);
+        guard_line(guard, fd, plane);
 }
 
 void
 guard_heard(struct guard *guard, int fd, enum guard_plane plane, struct proto_node from,
             bool member)
 {
-    struct line *line = line_of(guard, fd, plane);
+    struct line *line = guard_line(guard, fd, plane);
     if (!line)
         return;
     line->heard = true;

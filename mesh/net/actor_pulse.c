@@ -22,7 +22,7 @@ pulse_due(uint64_t quiet_us)
 }
 
 static void *
-run(void *arg)
+pulse_run(void *arg)
 {
     struct pulse *pulse = arg;
     pthread_mutex_lock(&pulse->lock);
@@ -54,7 +54,7 @@ pulse_new(struct pulse **out, struct wire *wire)
     pulse->wire = wire;
     clock_cond_init(&pulse->ends);
     pthread_mutex_init(&pulse->lock, NULL);
-    int rc = pthread_create(&pulse->thread, NULL, run, pulse);
+    int rc = pthread_create(&pulse->thread, NULL, pulse_run, pulse);
     if (rc != 0) {
         release(pulse);
         return -rc;

@@ -16,7 +16,7 @@ enum {
 };
 
 static void *
-wait_for(void *arg)
+room_wait(void *arg)
 {
     pthread_mutex_t *gate = arg;
     pthread_mutex_lock(gate);
@@ -32,7 +32,7 @@ try_threads(void)
     pthread_t thread[THREADS];
     unsigned count = 0;
     pthread_mutex_lock(&gate);
-    while (count < THREADS && pthread_create(&thread[count], NULL, wait_for, &gate) == 0)
+    while (count < THREADS && pthread_create(&thread[count], NULL, room_wait, &gate) == 0)
         count++;
     pthread_mutex_unlock(&gate);
     for (unsigned i = 0; i < count; i++)

@@ -228,6 +228,8 @@ take_bulk(struct wire *wire, zmq_msg_t *header, struct frame *frame, bool too_lo
     if (rc == 0) {
         const int type = wire->msg.type;
         fail_message(type, FAIL_GOT, zmq_msg_data(&frame->body), body.size);
+        if (type == PROTO_GIVE && wire->msg.give.object == PROTO_OBJECT_STATE)
+            fail_hit(FAIL_STATE_GOT, zmq_msg_data(&frame->body), body.size);
         wire->events.bulk(wire->ctx, from, &wire->msg, &body);
         fail_message(type, FAIL_TAKEN, NULL, 0);
         return from;

@@ -25,7 +25,7 @@ enum {
 /* ---- life ---- */
 
 static int
-build(struct discover *discover, struct why *why)
+discover_build(struct discover *discover, struct why *why)
 {
     const char *interface = discover->setup.interface;
     discover->known = calloc(SEEDS_SHOWN, sizeof *discover->known);
@@ -51,7 +51,7 @@ discover_new(struct discover **out, const struct discover_setup *setup, struct w
         return why_error(why, -ENOMEM, "discovery: out of memory");
     discover->setup = *setup;
     discover->next_at = UINT64_MAX;
-    int rc = build(discover, why);
+    int rc = discover_build(discover, why);
     if (rc == 0)
         *out = discover;
     else
@@ -167,8 +167,8 @@ discover_leave(struct discover *discover)
 }
 
 static void
-report(const struct discover *discover, const char *host, const uint8_t *data, size_t size,
-       discover_found *found, void *ctx)
+discover_report(const struct discover *discover, const char *host, const uint8_t *data, size_t size,
+                discover_found *found, void *ctx)
 {
     struct proto_beacon beacon;
     struct proto_endpoint at;
@@ -197,7 +197,7 @@ udp_read(const struct discover *discover, int fd, size_t budget, discover_found 
         char host[INET_ADDRSTRLEN];
         fail_hit(FAIL_BEACON_GOT, data, (size_t)size);
         if (inet_ntop(AF_INET, &from.sin_addr, host, sizeof host))
-            report(discover, host, data, (size_t)size, found, ctx);
+            discover_report(discover, host, data, (size_t)size, found, ctx);
     }
     return got;
 }
@@ -217,7 +217,7 @@ zbeacon_read(const struct discover *discover, size_t budget, discover_found *fou
         if (size < 0 || host_size >= (int)sizeof host || size > (int)sizeof data)
             continue;
         host[host_size] = '\0';
-        report(discover, host, data, (size_t)size, found, ctx);
+        discover_report(discover, host, data, (size_t)size, found, ctx);
     }
     return got;
 }

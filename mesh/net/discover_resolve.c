@@ -97,7 +97,7 @@ look_up_all(struct resolve *resolve) /* called and returns with the lock */
 }
 
 static void *
-run(void *arg)
+resolve_run(void *arg)
 {
     struct resolve *resolve = arg;
     pthread_mutex_lock(&resolve->lock);
@@ -115,7 +115,7 @@ static int
 start(struct resolve *resolve)
 {
     resolve->holders++;
-    int rc = pthread_create(&resolve->thread, NULL, run, resolve);
+    int rc = pthread_create(&resolve->thread, NULL, resolve_run, resolve);
     resolve->has_thread = rc == 0;
     if (rc != 0)
         resolve->holders--;

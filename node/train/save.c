@@ -138,6 +138,7 @@ answer_page(struct save *save)
     save->answering = true;
     pthread_mutex_unlock(&save->lock);
     size_t size = checkpoint_page_read(save->setup.dir, &file, page, save->page);
+    fail_hit(FAIL_PAGE_READ, NULL, 0);
     save->setup.answer(save->setup.ctx, size ? file.round : 0, save->page, size);
     pthread_mutex_lock(&save->lock);
     save->answering = false;

@@ -665,17 +665,20 @@ act_word(struct world *world)
     if (which % 8 == 1)
         msg.type = PROTO_JOB;
     else if (which % 8 == 5)
-        msg = (struct proto_msg){.type = PROTO_FOLLOW,
-                                 .follow = {.round = near(world, world->round),
-                                            .block = which >> 6,
-                                            .count = 1 + (which >> 4),
-                                            .again = which >> 3 & 1,
-                                            .holds = said_holds(world, which)}};
+        msg = (struct proto_msg){.type = PROTO_FETCH,
+                                 .fetch = {.object = PROTO_OBJECT_TOTAL,
+                                           .round = near(world, world->round),
+                                           .block = which >> 6,
+                                           .count = 1 + (which >> 4),
+                                           .again = which >> 3 & 1,
+                                           .holds = said_holds(world, which)}};
     else if (which % 4 == 2)
         msg = (struct proto_msg){.type = PROTO_FETCH,
-                                 .fetch = {.round = near(world, world->round),
+                                 .fetch = {.object = which >> 2 & 3,
+                                           .round = near(world, world->round),
+                                           .label = world->core->give.hash,
                                            .block = which >> 6,
-                                           .count = which >> 2 & 3,
+                                           .count = 1 + (which >> 4 & 3),
                                            .holds = said_holds(world, which)}};
     else if (which % 4 == 3)
         msg = (struct proto_msg){
@@ -818,11 +821,11 @@ deliver_offer(struct world *world, uint8_t from, uint64_t round, uint64_t segmen
     for (unsigned s = 0; in_parts(world) && s < SEGMENTS; s++)
         list[s] = segments >> s & 1 ? 1 + (flags >> 4 & 1) : 0;
     size_t size = (size_t)(next - list) * sizeof *list;
-    struct proto_msg msg = {.type = PROTO_OFFER,
-                            .offer = {.round = round,
-                                      .state_hash = world->core->fetch.part ? world->hash : 7,
-                                      .size = STATE_SIZE}};
-    msg.offer.check = transfer_offer_check(&msg.offer, segments, list, size) + (flags >> 3 & 1);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_LIST,
+                                     .round = round,
+                                     .label = world->core->fetch.part ? world->hash : 7}};
+    msg.give.check = transfer_check(&msg.give, segments, list, size) + (flags >> 3 & 1);
     deliver_bulk(world, from, &msg, list, size);
 }
 
@@ -831,10 +834,10 @@ deliver_total(struct world *world, uint8_t from, uint64_t round, uint64_t segmen
 {
     size_t whole = transfer_total_size(&world->core->transfer, 0, segments),
            size = (flags & 7) == 6 ? 0 : whole;
-    struct proto_msg msg = {.type = PROTO_TOTAL,
-                            .total = {.round = round, .state_hash = flags >> 4 & 1 ? 9 : 7}};
-    msg.total.check =
-        transfer_total_check(&msg.total, segments, world->sum, size) + (flags >> 3 & 1);
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {.object = PROTO_OBJECT_TOTAL, .round = round, .label = flags >> 4 & 1 ? 9 : 7}};
+    msg.give.check = transfer_check(&msg.give, segments, world->sum, size) + (flags >> 3 & 1);
     deliver_bulk(world, from, &msg, world->sum, size);
 }
 
@@ -845,15 +848,18 @@ act_state(struct world *world)
     uint64_t round = near(world, world->round);
     uint64_t asked = world->core->fetch.part ? world->core->fetch.part : world->core->holds;
     uint64_t segments = in_parts(world) ? asked : core_segments(&world->stages);
-    struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round}};
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_STATE,
+                                     .round = round,
+                                     .label = world->core->fetch.list.label}};
     if (flags >> 6 == 1) {
         deliver_offer(world, from, round, segments, flags);
     } else if (flags >> 6 == 2) {
         deliver_total(world, from, round, segments, flags);
     } else {
         size_t blocks = in_parts(world) ? sizeof spans / sizeof *spans : 1;
-        msg.state.block = flags / 8 % blocks;
-        struct transfer_block block = transfer_state_block(&world->core->transfer, msg.state.block);
+        msg.give.block = flags / 8 % blocks;
+        struct transfer_block block = transfer_state_block(&world->core->transfer, msg.give.block);
         deliver_bulk(world, from, &msg, zeros, block.size + ((flags & 7) == 7));
     }
 }

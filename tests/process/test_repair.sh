@@ -87,7 +87,7 @@ crash
 rm -r "$WORK/a" "$WORK/c"
 flip b $((2 * PAGE + 7))
 # only d has the page, and it keeps b waiting; c has the state alone
-MESHNODE_FAIL=page-send:1:sleep=3000 MESHNODE=$FAILNODE node d "$WORK/job.yaml" --peers 3
+MESHNODE_FAIL=page-read:1:sleep=3000 MESHNODE=$FAILNODE node d "$WORK/job.yaml" --peers 3
 node c "$WORK/job.yaml" --peers 3
 wait_until 60 "c to have the state of d" grep -q 'caught up' "$WORK/c.log"
 node b "$WORK/job.yaml" --peers 3 --set train.checkpoint_every=1000

@@ -129,9 +129,9 @@ done
 fresh
 
 # A call downwards between two files that had none: the sum rises.
-plant mesh/core/transfer/page_repair.h <<'C'
+plant mesh/core/transfer/pages.h <<'C'
 static inline void
-page_repair_planted(void)
+pages_planted(void)
 {
     rendezvous_planted();
 }

@@ -90,6 +90,30 @@ fill_chunk(struct lone *lone, struct rand *rand, struct proto_chunk *chunk)
     chunk->coverage = rand_bool(rand) ? lone->core->all : rand_any(rand);
 }
 
+/* What each object has for a body. */
+static size_t
+give_size(const struct lone *lone, struct rand *rand, unsigned object)
+{
+    return object == PROTO_OBJECT_LIST    ? sizeof(uint64_t)
+           : object == PROTO_OBJECT_TOTAL ? sizeof lone->sum
+                                          : (size_t)near(rand, lone->state_size);
+}
+
+static void
+fill_give(struct lone *lone, struct rand *rand, struct proto_give *give)
+{
+    *give = (struct proto_give){.object = (uint16_t)rand_below(rand, PROTO_OBJECTS_END),
+                                .round = near(rand, lone->core->round) & PROTO_ROUND_MAX};
+    give->label = rand_bool(rand) ? lone->core->state_hash : rand_any(rand);
+    if (give->object == PROTO_OBJECT_STATE)
+        give->block = near(rand, 0) % 128;
+    if (give->object != PROTO_OBJECT_TOTAL)
+        give->round = near(rand, lone->core->round + 1) & PROTO_ROUND_MAX;
+    if (give->object == PROTO_OBJECT_LIST || give->object == PROTO_OBJECT_TOTAL)
+        give->check =
+            transfer_check(give, lone->core->holds, junk, give_size(lone, rand, give->object));
+}
+
 static struct proto_msg
 any_message(struct lone *lone, struct rand *rand, unsigned from)
 {
@@ -135,32 +159,17 @@ any_message(struct lone *lone, struct rand *rand, unsigned from)
         fill_chunk(lone, rand, &msg.chunk);
         break;
     case PROTO_FETCH:
-        msg.fetch = (struct proto_fetch){near(rand, lone->core->round) & PROTO_ROUND_MAX,
-                                         near(rand, 0) % 128, (uint16_t)rand_below(rand, 5),
-                                         rand_below(rand, 8) ? lone->core->holds : rand_any(rand)};
+        msg.fetch =
+            (struct proto_fetch){.object = (uint16_t)rand_below(rand, PROTO_OBJECTS_END),
+                                 .round = near(rand, lone->core->round) & PROTO_ROUND_MAX,
+                                 .label = rand_bool(rand) ? lone->core->give.hash : rand_any(rand),
+                                 .block = near(rand, 0) % 128,
+                                 .count = (uint16_t)(1 + rand_below(rand, 5)),
+                                 .again = rand_bool(rand),
+                                 .holds = rand_below(rand, 8) ? lone->core->holds : rand_any(rand)};
         break;
-    case PROTO_STATE:
-        msg.state = (struct proto_state){near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
-                                         near(rand, 0) % 128};
-        break;
-    case PROTO_OFFER:
-        msg.offer =
-            (struct proto_offer){.round = near(rand, lone->core->round + 1) & PROTO_ROUND_MAX,
-                                 .size = near(rand, lone->state_size)};
-        msg.offer.check =
-            transfer_offer_check(&msg.offer, lone->core->holds, junk, sizeof(uint64_t));
-        break;
-    case PROTO_FOLLOW:
-        msg.follow = (struct proto_follow){
-            near(rand, lone->core->round) & PROTO_ROUND_MAX, near(rand, 0) % 128,
-            (uint16_t)(1 + rand_below(rand, 5)), rand_bool(rand),
-            rand_below(rand, 8) ? lone->core->holds : rand_any(rand)};
-        break;
-    case PROTO_TOTAL:
-        msg.total = (struct proto_total){.round = near(rand, lone->core->round) & PROTO_ROUND_MAX};
-        msg.total.state_hash = rand_below(rand, 2) ? lone->core->state_hash : rand_any(rand);
-        msg.total.check =
-            transfer_total_check(&msg.total, lone->core->holds, junk, sizeof lone->sum);
+    case PROTO_GIVE:
+        fill_give(lone, rand, &msg.give);
         break;
     default:
         break;
@@ -177,16 +186,13 @@ say_anything(struct lone *lone, struct rand *rand)
     bool ends = msg.type == PROTO_REFUSE || msg.type == PROTO_BYE;
     if (ends && rand_below(rand, 40) > 0)
         return;
-    bool bulk = msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER || msg.type == PROTO_STATE ||
-                msg.type == PROTO_OFFER || msg.type == PROTO_TOTAL;
+    bool bulk = msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER || msg.type == PROTO_GIVE;
     if (!bulk) {
         lone_say(lone, from, &msg);
         return;
     }
-    size_t size = msg.type == PROTO_STATE   ? (size_t)near(rand, lone->state_size)
-                  : msg.type == PROTO_OFFER ? sizeof(uint64_t)
-                  : msg.type == PROTO_TOTAL ? sizeof lone->sum
-                                            : msg.chunk.count * sizeof(int32_t);
+    size_t size = msg.type == PROTO_GIVE ? give_size(lone, rand, msg.give.object)
+                                         : msg.chunk.count * sizeof(int32_t);
     if (rand_below(rand, 16) == 0 || size > sizeof junk)
         size = (size_t)rand_below(rand, sizeof junk);
     lone_say_bulk(lone, from, &msg, junk, size);

@@ -485,10 +485,10 @@ round_of(struct sim *sim, const struct sim_message *m)
     struct proto_msg msg;
     if (m->frame_size == 0 || !network_header(sim, m, &msg))
         return UINT64_MAX;
-    return msg.type == PROTO_ITEM                                 ? msg.item.round
-           : msg.type == PROTO_TOTAL                              ? msg.total.round
-           : msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER ? msg.chunk.round
-                                                                  : UINT64_MAX;
+    return msg.type == PROTO_ITEM                                            ? msg.item.round
+           : msg.type == PROTO_GIVE && msg.give.object == PROTO_OBJECT_TOTAL ? msg.give.round
+           : msg.type == PROTO_REDUCE || msg.type == PROTO_GATHER            ? msg.chunk.round
+                                                                             : UINT64_MAX;
 }
 
 void

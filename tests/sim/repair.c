@@ -86,7 +86,7 @@ page_good(const struct sim *sim, const struct sim_file *file, unsigned number)
 
 /* The file from which `node` would answer; those kept after `before_us` do not count. */
 static const struct sim_file *
-file_for(const struct sim *sim, const struct sim_node *node, const struct proto_page *want,
+file_for(const struct sim *sim, const struct sim_node *node, const struct sim_page *want,
          uint64_t before_us)
 {
     const struct sim_file *found = NULL;
@@ -102,7 +102,7 @@ file_for(const struct sim *sim, const struct sim_node *node, const struct proto_
 }
 
 void
-repair_want(struct sim *sim, struct sim_node *node, const struct proto_page *want)
+repair_want(struct sim *sim, struct sim_node *node, const struct sim_page *want)
 {
     struct sim_repair *repair = &node->repair;
     bool slow = rand_below(&sim->rand, 8) == 0;
@@ -135,9 +135,9 @@ repair_read(struct sim *sim, struct sim_node *node)
 /* --- What goes over the network ------------------------------------------------------------------ */
 
 static uint64_t
-question(const struct proto_page *page)
+question(uint64_t step, uint64_t page)
 {
-    return UINT64_C(1) << (mix64_pair(page->step, page->page_number) & 63);
+    return UINT64_C(1) << (mix64_pair(step, page) & 63);
 }
 
 void
@@ -145,17 +145,18 @@ repair_sent(struct sim *sim, const struct sim_node *from, const struct sim_link 
             const struct proto_msg *msg)
 {
     unsigned to = link->to;
-    if (msg->type == PROTO_WANT) {
+    if (msg->type == PROTO_FETCH && msg->fetch.object == PROTO_OBJECT_PAGE) {
         struct sim_asked *asked = &sim->asked[from->index][to];
         if (asked->incarnation != from->incarnation)
             *asked = (struct sim_asked){.incarnation = from->incarnation};
-        asked->questions |= question(&msg->page);
-    } else if (msg->type == PROTO_PAGE) {
+        asked->questions |= question(msg->fetch.label, msg->fetch.block);
+    } else if (msg->type == PROTO_GIVE && msg->give.object == PROTO_OBJECT_PAGE) {
+        uint64_t asked_for = question(msg->give.label, msg->give.block);
         const struct sim_asked *asked = &sim->asked[to][from->index];
         if (link->incarnation >= asked->incarnation &&
-            !(link->incarnation == asked->incarnation && (asked->questions & question(&msg->page))))
+            !(link->incarnation == asked->incarnation && (asked->questions & asked_for)))
             sim_fail(sim, "node %u: sends page %" PRIu64 " to node %u, which did not ask for it",
-                     from->index, msg->page.page_number, to);
+                     from->index, msg->give.block, to);
     }
 }
 
@@ -237,7 +238,7 @@ ask(struct sim *sim, struct sim_node *node)
     repair->asks = true;
     repair->asked_us = sim->now;
     repair->want =
-        (struct proto_page){repair->step, repair->known ? repair->file.round : 0, repair->next};
+        (struct sim_page){repair->step, repair->known ? repair->file.round : 0, repair->next};
     core_want(node->core, sim->now, repair->want.step, repair->want.round,
               repair->want.page_number);
 }
@@ -321,7 +322,7 @@ judge_nobody(struct sim *sim, const struct sim_node *node)
 static void
 judge_page(struct sim *sim, const struct sim_node *node, uint64_t round, const struct page *page)
 {
-    const struct proto_page *want = &node->repair.want;
+    const struct sim_page *want = &node->repair.want;
     const struct sim_profile *p = &sim->profile;
     if (page_check(page) != page->check) {
         if (!p->corrupt_permille)

@@ -22,7 +22,7 @@ sim_rounds_judge_counters(struct sim *sim, const struct sim_node *node)
                      sim_rounds_counted(p, c));
 }
 
-/* What says which state somebody has or had: heartbeats, chunks of sums, totals and offers. Nothing else does. A chunk
+/* What says which state somebody has or had: heartbeats, chunks of sums, totals and lists. Nothing else does. A chunk
  * of a plan that is over says nothing: nobody knows any more of which part of the model it speaks. */
 static uint64_t
 named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
@@ -37,12 +37,11 @@ named(const struct sim_node *node, const struct proto_msg *msg, uint64_t *round)
         *round = msg->chunk.round;
         present = node->core->plan.active && msg->chunk.plan_hash == node->core->plan.hash;
         return present ? msg->chunk.state_hash : 0;
-    case PROTO_OFFER:
-        *round = msg->offer.round;
-        return msg->offer.state_hash;
-    case PROTO_TOTAL:
-        *round = msg->total.round;
-        return msg->total.state_hash;
+    case PROTO_GIVE:
+        *round = msg->give.round;
+        return msg->give.object == PROTO_OBJECT_LIST || msg->give.object == PROTO_OBJECT_TOTAL
+                   ? msg->give.label
+                   : 0;
     default:
         return 0;
     }

@@ -29,7 +29,7 @@ static bool
 on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     struct shell *shell = ctx;
-    repair_want(shell->sim, shell->node, &(struct proto_page){step, round, page});
+    repair_want(shell->sim, shell->node, &(struct sim_page){step, round, page});
     return true;
 }
 

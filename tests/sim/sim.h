@@ -167,6 +167,11 @@ struct sim_disk {
     bool full;
 };
 
+/* A page of a checkpoint: of which step, and of which round; 0: unknown. */
+struct sim_page {
+    uint64_t step, round, page_number;
+};
+
 /* A node asks for pages, and answers others; see repair.c. */
 struct sim_repair {
     bool asks;
@@ -174,9 +179,9 @@ struct sim_repair {
     unsigned bad, next, peers;
     uint64_t step, began_us, asked_us, gained_us;
     struct sim_file file;
-    struct proto_page want;
+    struct sim_page want;
     bool reading; /* a page for another node */
-    struct proto_page read;
+    struct sim_page read;
     uint64_t slow_until;
 };
 
@@ -499,7 +504,7 @@ bool repair_begin(struct sim *sim, struct sim_node *node);
 void repair_step(struct sim *sim, struct sim_node *node);
 void repair_page(struct sim *sim, struct sim_node *node, uint64_t round, const void *data,
                  size_t size);
-void repair_want(struct sim *sim, struct sim_node *node, const struct proto_page *want);
+void repair_want(struct sim *sim, struct sim_node *node, const struct sim_page *want);
 void repair_read(struct sim *sim, struct sim_node *node);
 /* A message of this node is on its way over this link: may it be? */
 void repair_sent(struct sim *sim, const struct sim_node *from, const struct sim_link *link,

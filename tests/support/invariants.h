@@ -31,7 +31,7 @@ rounds_wrong(const struct core *core)
         bool up = core->peers.peers[i].state == PEER_UP;
         if (plan_member(plan, i) && (!up || core->view.of[i].suspected))
             return "a member of the plan has no session, or is suspected";
-        if (!up && (core->serve.followers[i].on || (core->serve.due >> i & 1)))
+        if (!up && (core->give.of[i].left > 0 || (core->give.due >> i & 1)))
             return "a peer without a session is served";
     }
     if (plan->active && plan->now.round > core->round)
@@ -42,7 +42,7 @@ rounds_wrong(const struct core *core)
         return "a collective without its plan";
     if (plan->active && core->fetch.state != FETCH_NONE)
         return "a member of a plan still catches up";
-    if (fetch_uses_state_in(&core->fetch) && serve_uses_state_in(&core->serve))
+    if (fetch_uses_state_in(&core->fetch) && give_uses_state_in(&core->give))
         return "a fetched state and the copy for others are in one memory";
     if (pieces_run(core) && pieces_begun(&core->pieces, core) && !pieces_fit(core))
         return "pieces are computed that the plan does not want";

@@ -1,6 +1,7 @@
 /* lone.c - see lone.h. */
 #include "tests/support/lone.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,7 +261,7 @@ on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
     struct lone *lone = ctx;
     contract(!lone->page_wanted, "a second page wanted before the first was read");
     lone->page_wanted = true;
-    lone->page = (struct proto_page){step, round, page};
+    lone->page = (struct lone_page){step, round, page};
     return true;
 }
 
@@ -557,22 +558,67 @@ sent_at(const struct lone *lone, uint64_t back)
     return &lone->sent[(lone->sent_count - 1 - back) % LONE_SENT_MAX];
 }
 
+static bool
+is_of(const struct lone_sent *sent, unsigned id, enum proto_type type, unsigned objects)
+{
+    unsigned object = type == PROTO_FETCH  ? 1u << sent->msg.fetch.object
+                      : type == PROTO_GIVE ? 1u << sent->msg.give.object
+                                           : UINT_MAX;
+    return sent->to == id && sent->msg.type == type && (object & objects);
+}
+
+static const struct lone_sent *
+last_of(const struct lone *lone, unsigned id, enum proto_type type, unsigned objects)
+{
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        if (is_of(sent_at(lone, k), id, type, objects))
+            return sent_at(lone, k);
+    return NULL;
+}
+
+static size_t
+count_of(const struct lone *lone, unsigned id, enum proto_type type, unsigned objects)
+{
+    size_t count = 0;
+    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
+        count += is_of(sent_at(lone, k), id, type, objects);
+    return count;
+}
+
 const struct lone_sent *
 lone_sent(const struct lone *lone, unsigned id, enum proto_type type)
 {
-    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
-        if (sent_at(lone, k)->to == id && sent_at(lone, k)->msg.type == type)
-            return sent_at(lone, k);
-    return NULL;
+    return last_of(lone, id, type, UINT_MAX);
 }
 
 size_t
 lone_sent_count(const struct lone *lone, unsigned id, enum proto_type type)
 {
-    size_t count = 0;
-    for (uint64_t k = 0; k < lone->sent_count && k < LONE_SENT_MAX; k++)
-        count += sent_at(lone, k)->to == id && sent_at(lone, k)->msg.type == type;
-    return count;
+    return count_of(lone, id, type, UINT_MAX);
+}
+
+const struct lone_sent *
+lone_asked(const struct lone *lone, unsigned id, unsigned objects)
+{
+    return last_of(lone, id, PROTO_FETCH, objects);
+}
+
+size_t
+lone_asked_count(const struct lone *lone, unsigned id, unsigned objects)
+{
+    return count_of(lone, id, PROTO_FETCH, objects);
+}
+
+const struct lone_sent *
+lone_gave(const struct lone *lone, unsigned id, unsigned objects)
+{
+    return last_of(lone, id, PROTO_GIVE, objects);
+}
+
+size_t
+lone_gave_count(const struct lone *lone, unsigned id, unsigned objects)
+{
+    return count_of(lone, id, PROTO_GIVE, objects);
 }
 
 void

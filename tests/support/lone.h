@@ -95,8 +95,10 @@ struct lone {
     bool ready;                  /* what lone_beat says, */
     uint32_t speed;              /* and this */
     bool page_came, page_wanted; /* program->page, program->want were called */
-    struct proto_page page;      /* with these; page.page_number counts for wanted only */
-    uint8_t page_body[64];       /* the first bytes of what came */
+    struct lone_page {
+        uint64_t step, round, number; /* `number` counts for wanted only */
+    } page;                           /* with these */
+    uint8_t page_body[64];            /* the first bytes of what came */
     size_t page_size;
 };
 
@@ -133,6 +135,18 @@ void lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle);
 /* The newest message of a type sent to `id`, or NULL. */
 const struct lone_sent *lone_sent(const struct lone *lone, unsigned id, enum proto_type type);
 size_t lone_sent_count(const struct lone *lone, unsigned id, enum proto_type type);
+/* The same of FETCHes and GIVEs of these objects. */
+enum {
+    LONE_LIST = 1 << PROTO_OBJECT_LIST,
+    LONE_STATE = 1 << PROTO_OBJECT_STATE,
+    LONE_COPY = LONE_LIST | LONE_STATE,
+    LONE_TOTAL = 1 << PROTO_OBJECT_TOTAL,
+    LONE_PAGE = 1 << PROTO_OBJECT_PAGE,
+};
+const struct lone_sent *lone_asked(const struct lone *lone, unsigned id, unsigned objects);
+size_t lone_asked_count(const struct lone *lone, unsigned id, unsigned objects);
+const struct lone_sent *lone_gave(const struct lone *lone, unsigned id, unsigned objects);
+size_t lone_gave_count(const struct lone *lone, unsigned id, unsigned objects);
 void lone_forget_sent(struct lone *lone);
 /* How often `text` is in the log. */
 size_t lone_logged(const struct lone *lone, const char *text);

@@ -148,7 +148,7 @@ TEST(two_who_differ_again_and_again_part)
     lone_run(lone, 400);
     lone_up(lone, 7);
     assert_int_equal(lone_sent(lone, 7, PROTO_REFUSE)->msg.refuse.reason, PROTO_REFUSE_EXPELLED);
-    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_null(lone_asked(lone, 7, LONE_TOTAL));
 }
 
 /* Who has had enough of it first tells the other one, which would go back for ever. */
@@ -170,8 +170,9 @@ TEST(who_refuses_has_no_say)
 static void
 tell_past(struct lone *lone, unsigned id, uint64_t hash)
 {
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 0, .state_hash = hash}};
-    msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = 0, .label = hash}};
+    msg.give.check = transfer_check(&msg.give, 1, NULL, 0);
     lone_say_bulk(lone, id, &msg, NULL, 0);
 }
 
@@ -182,7 +183,7 @@ tie_with_one_ahead(void)
     struct lone *lone = mesh_of(2);
     tell(lone, 8, 1, 88);
     tell(lone, 7, 0, 66);
-    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
     assert_false(lone->back);
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
     return lone;
@@ -201,7 +202,7 @@ TEST(of_one_against_one_who_is_ahead_decides)
     assert_int_equal(lone_logged(lone, "more nodes agree with this one"), 1);
     lone_run(lone, DIVERGENCE_GRACE_US / 1000 + 20);
     assert_false(lone->back);
-    assert_non_null(lone_sent(lone, 8, PROTO_FETCH)); /* nobody has totals */
+    assert_non_null(lone_asked(lone, 8, LONE_COPY)); /* nobody has totals */
     lone_destroy(&lone);
 
     lone = tie_with_one_ahead(); /* it does not answer */
@@ -216,11 +217,11 @@ TEST(who_follows_with_a_wrong_state_goes_back)
     OWNED(lone_destroy) struct lone *lone = mesh_of(2);
     tell(lone, 7, 1, 88);
     tell(lone, 8, 1, 88);
-    unsigned first = lone_sent(lone, 7, PROTO_FOLLOW) ? 7 : 8;
+    unsigned first = lone_asked(lone, 7, LONE_TOTAL) ? 7 : 8;
     tell_past(lone, first, 66);
     assert_false(lone->back); /* what did the other one have? */
     assert_null(lone_sent(lone, 7, PROTO_PLAN));
-    assert_non_null(lone_sent(lone, 15 - first, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 15 - first, LONE_TOTAL));
     tell_past(lone, 15 - first, 66);
     assert_true(lone->back);
 }
@@ -287,7 +288,7 @@ TEST(who_follows_one_that_differs_computes_again)
 {
     OWNED(lone_destroy) struct lone *lone = mesh_of(1);
     tell(lone, 7, 1, 88);
-    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 7, LONE_TOTAL));
     tell_past(lone, 7, 66);
     assert_true(lone->back);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
@@ -298,18 +299,18 @@ TEST(of_two_ahead_who_differ_neither_is_fetched)
     OWNED(lone_destroy) struct lone *lone = mesh_of(3);
     tell(lone, 7, 9, 0); /* no hash: nothing to fetch */
     tell(lone, 8, 9, 66);
-    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
     lone_forget_sent(lone);
     tell(lone, 7, 9, 67);
     tell(lone, 8, 9, 66);
     lone_run(lone, 200);
-    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
-    assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_null(lone_asked(lone, 7, LONE_TOTAL));
+    assert_null(lone_asked(lone, 8, LONE_TOTAL));
     tell(lone, 7, 8, 65); /* has gone back, and is believed again */
     tell(lone, 9, 9, 66); /* and 8 has a second voice */
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW) ? lone_sent(lone, 7, PROTO_FOLLOW)
-                                                     : lone_sent(lone, 9, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 7, LONE_TOTAL) ? lone_asked(lone, 7, LONE_TOTAL)
+                                                    : lone_asked(lone, 9, LONE_TOTAL));
 }
 
 TEST(who_was_accused_is_not_fetched_from)
@@ -323,10 +324,10 @@ TEST(who_was_accused_is_not_fetched_from)
                                  .accuse = {.plan_hash = 1, .round = 8, .accused = 7}});
     tell(lone, 7, 9, 66);
     lone_run(lone, 400);
-    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_null(lone_asked(lone, 7, LONE_TOTAL));
     tell(lone, 8, 8, 65);
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
 }
 
 enum vote { NO_VOTE, KEPT, TIED, LOST };

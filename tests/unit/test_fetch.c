@@ -4,8 +4,6 @@
 
 #include "compress/packed.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_copy.h"
-#include "mesh/core/transfer/fetch_follow.h"
 #include "tests/support/lone.h"
 #include "tests/support/test.h"
 
@@ -33,16 +31,20 @@ offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
     uint64_t hashes[BLOCKS];
     for (uint64_t b = 0; b < BLOCKS; b++)
         hashes[b] = XXH3_64bits(state + b * PROTO_BLOCK_MAX, size_of(b));
-    struct proto_msg msg = {.type = PROTO_OFFER,
-                            .offer = {.round = round, .state_hash = 77 + round, .size = SIZE}};
-    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {.object = PROTO_OBJECT_LIST, .round = round, .label = 77 + round}};
+    msg.give.check = transfer_check(&msg.give, 1, hashes, sizeof hashes);
     lone_say_bulk(lone, from, &msg, hashes, sizeof hashes);
 }
 
 static void
 give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t block)
 {
-    struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = round, .block = block}};
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {
+            .object = PROTO_OBJECT_STATE, .round = round, .label = 77 + round, .block = block}};
     lone_say_bulk(lone, from, &msg, state + block * PROTO_BLOCK_MAX, size_of(block));
 }
 
@@ -50,8 +52,9 @@ give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t 
 static void
 give_none(struct lone *lone, unsigned from, uint64_t round)
 {
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round}};
-    msg.total.check = transfer_total_check(&msg.total, 1, NULL, 0);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = round}};
+    msg.give.check = transfer_check(&msg.give, 1, NULL, 0);
     lone_say_bulk(lone, from, &msg, NULL, 0);
 }
 
@@ -65,8 +68,9 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
     size_t size = sizeof totals[0];
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = round, .state_hash = hash}};
-    msg.total.check = transfer_total_check(&msg.total, 1, total, size);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = round, .label = hash}};
+    msg.give.check = transfer_check(&msg.give, 1, total, size);
     lone_say_bulk(lone, from, &msg, total, size);
 }
 
@@ -83,10 +87,12 @@ give_packed_total(struct lone *lone, unsigned from, uint64_t round, int32_t valu
     size_t size = packed_write(body, total, LONE_VECTOR);
     if (flip >= 0)
         body[flip / 8] ^= (uint8_t)(1u << flip % 8);
-    struct proto_msg msg = {
-        .type = PROTO_TOTAL,
-        .total = {.round = round, .state_hash = 77 + round, .coding = PROTO_CODING_PACKED}};
-    msg.total.check = transfer_total_check(&msg.total, 1, body, size);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL,
+                                     .round = round,
+                                     .label = 77 + round,
+                                     .coding = PROTO_CODING_PACKED}};
+    msg.give.check = transfer_check(&msg.give, 1, body, size);
     lone_say_bulk(lone, from, &msg, body, size);
 }
 
@@ -106,7 +112,7 @@ behind_with(unsigned donors, bool idle, uint64_t planted)
     for (unsigned id = 7; id < 7 + donors; id++)
         lone_beat(lone, id, 9, idle);
     for (unsigned id = 7; id < 7 + donors; id++)
-        if (lone_sent(lone, id, PROTO_FOLLOW))
+        if (lone_asked(lone, id, LONE_TOTAL))
             give_none(lone, id, 0);
     return lone;
 }
@@ -131,7 +137,8 @@ answer(struct lone *lone, struct donors *donors, uint8_t *state, uint64_t round)
     for (; donors->next < lone->sent_count; donors->next++) {
         struct lone_sent sent = lone->sent[donors->next % LONE_SENT_MAX];
         const struct proto_fetch *fetch = &sent.msg.fetch;
-        if (sent.msg.type != PROTO_FETCH || sent.to == donors->mute)
+        if (sent.msg.type != PROTO_FETCH || fetch->object != PROTO_OBJECT_STATE ||
+            sent.to == donors->mute)
             continue;
         for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++) {
             bool wrong = sent.to == donors->wrong;
@@ -147,15 +154,15 @@ TEST(blocks_of_several_donors_make_the_whole)
 {
     OWNED(lone_destroy) struct lone *lone = behind(2, true);
     OWNED(memory_free) uint8_t *want = state_of(9);
-    assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.count, 0);
-    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0);
-    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.round, 9);
+    assert_int_equal(lone_asked(lone, 7, LONE_COPY)->msg.fetch.object, PROTO_OBJECT_LIST);
+    assert_int_equal(lone_asked(lone, 8, LONE_COPY)->msg.fetch.object, PROTO_OBJECT_LIST);
+    assert_int_equal(lone_asked(lone, 8, LONE_COPY)->msg.fetch.round, 9);
     offer(lone, 7, want, 9);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), 1); /* node 8 may offer, too */
+    assert_int_equal(lone_asked_count(lone, 7, LONE_COPY), 1); /* node 8 may offer, too */
     offer(lone, 8, want, 9);
     lone_run(lone, 10);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_FETCH), 3);
-    assert_int_equal(lone_sent_count(lone, 8, PROTO_FETCH), 3);
+    assert_int_equal(lone_asked_count(lone, 7, LONE_COPY), 3);
+    assert_int_equal(lone_asked_count(lone, 8, LONE_COPY), 3);
     struct donors donors = {0};
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
@@ -174,7 +181,7 @@ TEST(what_a_dead_donor_owed_is_asked_of_another)
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
-    give(lone, 7, want, 9, lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.block);
+    give(lone, 7, want, 9, lone_asked(lone, 7, LONE_COPY)->msg.fetch.block);
     lone_down(lone, 7);
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
@@ -190,9 +197,11 @@ TEST(what_a_donor_owed_that_offers_another_state_is_asked_of_another)
     offer(lone, 7, want, 9);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
-    struct proto_msg none = {
-        .type = PROTO_STATE,
-        .state = {.round = 9, .block = lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.block}};
+    struct proto_msg none = {.type = PROTO_GIVE,
+                             .give = {.object = PROTO_OBJECT_STATE,
+                                      .round = 9,
+                                      .label = 77 + 9,
+                                      .block = lone_asked(lone, 7, LONE_COPY)->msg.fetch.block}};
     offer(lone, 7, later, 10);
     lone_say_bulk(lone, 7, &none, NULL, 0);
     answer(lone, &donors, want, 9);
@@ -220,7 +229,7 @@ TEST(a_transfer_goes_on_where_its_last_donor_left_it)
     lone_meet(lone, 8);
     lone_beat(lone, 8, 12, true);
     give_none(lone, 8, 0);
-    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0);
+    assert_int_equal(lone_asked(lone, 8, LONE_COPY)->msg.fetch.object, PROTO_OBJECT_LIST);
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
     answer(lone, &donors, want, 9);
@@ -247,7 +256,7 @@ TEST(a_copy_that_was_given_takes_the_place_of_blocks_that_were_there)
     lone_beat(lone, 8, 0, true);
     lone_say(lone, 8, &(struct proto_msg){.type = PROTO_FETCH, .fetch = {.round = 4, .holds = 1}});
     lone_run(lone, 30);
-    assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->msg.offer.round, 4);
+    assert_int_equal(lone_gave(lone, 8, LONE_LIST)->msg.give.round, 4);
     lone_forget_sent(lone);
     lone_meet(lone, 7);
     lone_beat(lone, 7, 9, true);
@@ -332,7 +341,7 @@ TEST(who_alone_sends_what_was_not_offered_is_left_for_a_while)
     struct donors donors = {0};
     lone->core->transfer.hashes[5] ^= 1;
     answer(lone, &donors, want, 9);
-    assert_in_range(lone_logged(lone, "block 5 of the weights from"), FETCH_TRIES,
+    assert_in_range(lone_logged(lone, "block 5 of the weights from"), TAKE_TRIES,
                     BLOCKS); /* good ones in between count for it */
     assert_false(lone->adopt);
     lone_forget_sent(lone);
@@ -353,7 +362,8 @@ TEST(what_most_offer_is_taken)
     offer(lone, 8, want, 9);
     offer(lone, 9, want, 9);
     offer(lone, 7, other, 9);
-    assert_int_equal(lone_sent(lone, 8, PROTO_FETCH)->msg.fetch.count, 0); /* the list again */
+    assert_int_equal(lone_asked(lone, 8, LONE_COPY)->msg.fetch.object,
+                     PROTO_OBJECT_LIST); /* the list again */
     offer(lone, 8, want, 9);
     struct donors donors = {.mute = 7};
     answer(lone, &donors, want, 9);
@@ -375,11 +385,11 @@ TEST(a_state_with_a_wrong_hash_is_thrown_away)
     lone_forget_sent(lone);
     core_on_damaged(lone->core, lone->now, CORE_COPY_DAMAGED);
     lone_run_with(lone, 500, (unsigned[]){7}, 1, 9, true);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_null(lone_asked(lone, 7, LONE_COPY));
     lone_meet(lone, 8);
     lone_beat(lone, 8, 9, true);
     give_none(lone, 8, 0);
-    assert_non_null(lone_sent(lone, 8, PROTO_FETCH));
+    assert_non_null(lone_asked(lone, 8, LONE_COPY));
 }
 
 TEST(what_nobody_asked_for_is_ignored)
@@ -389,25 +399,24 @@ TEST(what_nobody_asked_for_is_ignored)
     lone_meet(lone, 8);
     give(lone, 7, want, 9, 0); /* nothing offered yet */
     uint64_t hashes[BLOCKS] = {0};
-    struct proto_msg msg = {.type = PROTO_OFFER, .offer = {.round = 9, .size = SIZE}};
+    struct proto_msg msg = {.type = PROTO_GIVE, .give = {.object = PROTO_OBJECT_LIST, .round = 9}};
     lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* wrong check */
-    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes - 8);
+    msg.give.check = transfer_check(&msg.give, 1, hashes, sizeof hashes - 8);
     lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes - 8); /* a hash is missing */
-    msg.offer.size = SIZE - 1;
-    msg.offer.check = transfer_offer_check(&msg.offer, 1, hashes, sizeof hashes);
-    lone_say_bulk(lone, 7, &msg, hashes, sizeof hashes); /* another state */
-    offer(lone, 7, want, 0);                             /* not ahead */
+    offer(lone, 7, want, 0);                                 /* not ahead */
     give(lone, 7, want, 9, 0);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
     offer(lone, 7, want, 9);
     lone_run(lone, 30);
     give(lone, 8, want, 9, 0);  /* not a donor */
     give(lone, 7, want, 10, 0); /* of another round */
-    msg = (struct proto_msg){.type = PROTO_STATE, .state = {.round = 9, .block = BLOCKS}};
+    msg = (struct proto_msg){
+        .type = PROTO_GIVE,
+        .give = {.object = PROTO_OBJECT_STATE, .round = 9, .label = 77 + 9, .block = BLOCKS}};
     lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
-    msg.state.block = BLOCKS - 1; /* which is shorter */
+    msg.give.block = BLOCKS - 1; /* which is shorter */
     lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
-    msg.state.block = 0;
+    msg.give.block = 0;
     lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX - 1);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
     struct donors donors = {0};
@@ -428,8 +437,8 @@ following_with(uint64_t planted)
     answer(lone, &donors, want, 9);
     lone_train(lone);
     free(want);
-    assert_non_null(lone_sent(lone, 7, PROTO_FOLLOW));
-    assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.round, 9);
+    assert_non_null(lone_asked(lone, 7, LONE_TOTAL));
+    assert_int_equal(lone_asked(lone, 7, LONE_TOTAL)->msg.fetch.round, 9);
     return lone;
 }
 
@@ -503,8 +512,8 @@ TEST(a_total_from_another_donor_begins_again_if_sums_are_inexact)
         lone->core->fetch.block = 1;
         lone_down(lone, 7);
         lone_run_with(lone, 300, (unsigned[]){8}, 1, 12, false);
-        assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
-        assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.block, inexact ? 0 : 1);
+        assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
+        assert_int_equal(lone_asked(lone, 8, LONE_TOTAL)->msg.fetch.block, inexact ? 0 : 1);
     }
 }
 
@@ -513,10 +522,13 @@ static void
 give_half(struct lone *lone, uint64_t block, uint64_t commit)
 {
     static int32_t half[LONE_VECTOR / 2];
-    struct proto_msg msg = {
-        .type = PROTO_TOTAL,
-        .total = {.round = 9, .block = block, .state_hash = 77 + 9, .commit = commit}};
-    msg.total.check = transfer_total_check(&msg.total, 1, half, sizeof half);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL,
+                                     .round = 9,
+                                     .block = block,
+                                     .label = 77 + 9,
+                                     .commit = commit}};
+    msg.give.check = transfer_check(&msg.give, 1, half, sizeof half);
     lone_say_bulk(lone, 7, &msg, half, sizeof half);
 }
 
@@ -533,7 +545,7 @@ takes_two_halves(bool inexact, uint64_t planted)
     give_half(lone, 1, 4);
     bool takes = lone->commit;
     if (!takes) {
-        assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.block, 0);
+        assert_int_equal(lone_asked(lone, 7, LONE_TOTAL)->msg.fetch.block, 0);
         give_half(lone, 0, 4);
         give_half(lone, 1, 4);
         assert_true(lone->commit);
@@ -561,7 +573,7 @@ TEST(a_copy_is_not_of_the_state_that_was_given_up)
     fetch_needs_copy(&lone->core->fetch, 9);
     lone_beat(lone, 7, 12, true);
     lone_beat(lone, 8, 9, true);
-    assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_non_null(lone_asked(lone, 7, LONE_COPY));
     offer(lone, 8, ours, 9);
     lone_run(lone, 60);
     answer(lone, &donors, ours, 9);
@@ -625,8 +637,8 @@ TEST(who_follows_one_of_another_state_stops)
     assert_int_equal(lone->kept, 0);
     lone_train(lone);
     lone_run(lone, 300);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
-    assert_null(lone_sent(lone, 7, PROTO_FOLLOW));
+    assert_null(lone_asked(lone, 7, LONE_COPY));
+    assert_null(lone_asked(lone, 7, LONE_TOTAL));
 }
 
 /* The other one is asked first, and then followed from an older state. */
@@ -639,14 +651,14 @@ TEST(who_differs_from_more_goes_back_and_follows)
     lone_forget_sent(lone);
     give_total_to(lone, 7, 9, 1234, 0);
     assert_false(lone->back);
-    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
     give_total_to(lone, 8, 9, 1234, 0);
     assert_int_equal(lone_logged(lone, "more agree with it: going back"), 2);
     assert_true(lone->back);
     lone_forget_sent(lone);
     lone_train(lone);
     lone_run(lone, 20);
-    assert_true(lone_sent(lone, 7, PROTO_FOLLOW) || lone_sent(lone, 8, PROTO_FOLLOW));
+    assert_true(lone_asked(lone, 7, LONE_TOTAL) || lone_asked(lone, 8, LONE_TOTAL));
 }
 
 /* Which buckets a round has is a part of the state: a total of another size says that the state is another one. */
@@ -654,9 +666,10 @@ TEST(a_total_of_another_size_tells_its_state)
 {
     OWNED(lone_destroy) struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = 9, .label = 1234}};
     int32_t one[1] = {1};
-    msg.total.check = transfer_total_check(&msg.total, 1, one, sizeof one);
+    msg.give.check = transfer_check(&msg.give, 1, one, sizeof one);
     lone_say_bulk(lone, 7, &msg, one, sizeof one);
     assert_true(lone->back);
 }
@@ -684,36 +697,38 @@ TEST(an_empty_total_of_another_state_is_not_copied)
     OWNED(lone_destroy) struct lone *lone = following();
     lone_beat(lone, 7, 10, false);
     lone_forget_sent(lone);
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 1234}};
-    msg.total.check = transfer_total_check(&msg.total, 1, "", 0);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = 9, .label = 1234}};
+    msg.give.check = transfer_check(&msg.give, 1, "", 0);
     lone_say_bulk(lone, 7, &msg, NULL, 0);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
     lone_train(lone);
     lone_run(lone, 300);
-    assert_null(lone_sent(lone, 7, PROTO_FETCH));
+    assert_null(lone_asked(lone, 7, LONE_COPY));
 }
 
 TEST(a_damaged_total_is_asked_for_again)
 {
     OWNED(lone_destroy) struct lone *lone = following();
     static int32_t total[LONE_VECTOR] = {1};
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.round = 9, .state_hash = 77 + 9}};
-    msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .round = 9, .label = 77 + 9}};
+    msg.give.check = transfer_check(&msg.give, 1, total, sizeof total);
     total[50] ^= 1;
     lone_say_bulk(lone, 7, &msg, total, sizeof total);
     assert_false(lone->commit);
-    msg.total.check = transfer_total_check(&msg.total, 1, total, sizeof total);
-    msg.total.round = 10; /* the right check of another round */
+    msg.give.check = transfer_check(&msg.give, 1, total, sizeof total);
+    msg.give.round = 10; /* the right check of another round */
     lone_say_bulk(lone, 7, &msg, total, sizeof total);
     lone_forget_sent(lone);
     lone_run_with(lone, 300, (unsigned[]){7}, 1, 10, false);
-    assert_true(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.again);
+    assert_true(lone_asked(lone, 7, LONE_TOTAL)->msg.fetch.again);
     give_total(lone, 7, 9, 0);
     assert_true(lone->commit);
     lone->commit = false;
     lone_forget_sent(lone);
     core_on_damaged(lone->core, lone->now, CORE_TOTAL_DAMAGED); /* says the ledger */
-    assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.block, 0);
+    assert_int_equal(lone_asked(lone, 7, LONE_TOTAL)->msg.fetch.block, 0);
     give_total(lone, 7, 9, 0);
     assert_true(lone->commit);
     lone_train(lone);
@@ -755,8 +770,8 @@ TEST(who_follows_one_that_is_not_ahead_soon_follows_one_that_is)
     lone_run_with(lone, 150, (unsigned[]){7}, 1, 9, false);
     lone_beat(lone, 8, 12, false);
     lone_run(lone, 20);
-    assert_non_null(lone_sent(lone, 8, PROTO_FOLLOW));
-    assert_int_equal(lone_sent(lone, 8, PROTO_FOLLOW)->msg.follow.round, 9);
+    assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
+    assert_int_equal(lone_asked(lone, 8, LONE_TOTAL)->msg.fetch.round, 9);
 }
 
 TEST(who_is_overtaken_begins_again_later_and_says_so_once)
@@ -766,11 +781,11 @@ TEST(who_is_overtaken_begins_again_later_and_says_so_once)
         give_none(lone, 7, lone->core->round);
         lone_forget_sent(lone);
         lone_run_with(lone, 200, (unsigned[]){7}, 1, round, false);
-        assert_null(lone_sent(lone, 7, PROTO_FETCH));
+        assert_null(lone_asked(lone, 7, LONE_COPY));
         lone_run_with(lone, 10000, (unsigned[]){7}, 1, round, false);
         give_none(lone, 7, lone->core->round);
         lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
-        assert_non_null(lone_sent(lone, 7, PROTO_FETCH));
+        assert_non_null(lone_asked(lone, 7, LONE_COPY));
         OWNED(memory_free) uint8_t *want = state_of(round);
         struct donors donors = {.next = lone->sent_count};
         offer(lone, 7, want, round);

@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_copy.h"
 #include "tests/support/lone.h"
 #include "tests/support/test.h"
 
@@ -38,9 +37,10 @@ offer_words(struct lone *lone, unsigned from, uint64_t segments, uint64_t checke
             *next++ = XXH3_64bits(state_of_round + block.offset, block.size);
     }
     size_t size = (size_t)(next - list + words) * sizeof *list;
-    struct proto_msg msg = {.type = PROTO_OFFER,
-                            .offer = {.round = ROUND, .state_hash = 77 + ROUND, .size = SIZE}};
-    msg.offer.check = transfer_offer_check(&msg.offer, checked, list, size);
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {.object = PROTO_OBJECT_LIST, .round = ROUND, .label = 77 + ROUND}};
+    msg.give.check = transfer_check(&msg.give, checked, list, size);
     lone_say_bulk(lone, from, &msg, list, size);
 }
 
@@ -54,7 +54,10 @@ static void
 give(struct lone *lone, unsigned from, uint64_t number)
 {
     struct transfer_block block = transfer_state_block(&lone->core->transfer, number);
-    struct proto_msg msg = {.type = PROTO_STATE, .state = {.round = ROUND, .block = number}};
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {
+            .object = PROTO_OBJECT_STATE, .round = ROUND, .label = 77 + ROUND, .block = number}};
     lone_say_bulk(lone, from, &msg, state_of_round + block.offset, block.size);
 }
 
@@ -66,7 +69,7 @@ give_asked(struct lone *lone, unsigned id)
     for (uint64_t k = 0; k < lone->sent_count; k++) {
         const struct lone_sent sent = lone->sent[k % LONE_SENT_MAX];
         const struct proto_fetch *fetch = &sent.msg.fetch;
-        if (sent.msg.type != PROTO_FETCH || sent.to != id)
+        if (sent.msg.type != PROTO_FETCH || fetch->object != PROTO_OBJECT_STATE || sent.to != id)
             continue;
         for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++) {
             given |= UINT64_C(1) << b;
@@ -80,8 +83,8 @@ give_asked(struct lone *lone, unsigned id)
 static void
 give_none(struct lone *lone, unsigned from, uint64_t segments)
 {
-    struct proto_msg msg = {.type = PROTO_TOTAL};
-    msg.total.check = transfer_total_check(&msg.total, segments, NULL, 0);
+    struct proto_msg msg = {.type = PROTO_GIVE, .give = {.object = PROTO_OBJECT_TOTAL}};
+    msg.give.check = transfer_check(&msg.give, segments, NULL, 0);
     lone_say_bulk(lone, from, &msg, NULL, 0);
 }
 
@@ -113,7 +116,7 @@ behind(void)
     meet(lone, 8, INPUT);
     lone_beat(lone, 7, ROUND, true);
     lone_beat(lone, 8, ROUND, true);
-    assert_int_equal(lone_sent(lone, 7, PROTO_FOLLOW)->msg.follow.holds, OUTPUT);
+    assert_int_equal(lone_asked(lone, 7, LONE_TOTAL)->msg.fetch.holds, OUTPUT);
     give_none(lone, 7, OUTPUT);
     return lone;
 }
@@ -142,9 +145,9 @@ is_here(const struct lone *lone, int segment)
 TEST(a_node_takes_what_it_holds_of_who_holds_that)
 {
     OWNED(lone_destroy) struct lone *lone = behind();
-    assert_null(lone_sent(lone, 8, PROTO_FETCH));
-    assert_null(lone_sent(lone, 8, PROTO_FOLLOW));
-    assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.holds, OUTPUT);
+    assert_null(lone_asked(lone, 8, LONE_COPY));
+    assert_null(lone_asked(lone, 8, LONE_TOTAL));
+    assert_int_equal(lone_asked(lone, 7, LONE_COPY)->msg.fetch.holds, OUTPUT);
     offer(lone, 7, OUTPUT);
     lone_run(lone, 30);
     uint64_t given = 0;
@@ -165,8 +168,8 @@ TEST(nobody_is_asked_who_holds_less)
     meet(lone, 8, INPUT);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, ROUND, true);
     for (unsigned id = 7; id <= 8; id++) {
-        assert_null(lone_sent(lone, id, PROTO_FETCH));
-        assert_null(lone_sent(lone, id, PROTO_FOLLOW));
+        assert_null(lone_asked(lone, id, LONE_COPY));
+        assert_null(lone_asked(lone, id, LONE_TOTAL));
     }
 }
 
@@ -187,11 +190,14 @@ TEST(offers_and_blocks_of_other_segments_are_ignored)
         give(lone, 7, b);
     for (uint64_t b = 7; b < 10; b++)
         give(lone, 7, b);
-    struct proto_msg none = {.type = PROTO_STATE, .state = {.round = ROUND, .block = BLOCKS}};
+    struct proto_msg none = {
+        .type = PROTO_GIVE,
+        .give = {
+            .object = PROTO_OBJECT_STATE, .round = ROUND, .label = 77 + ROUND, .block = BLOCKS}};
     lone_say_bulk(lone, 7, &none, state_of_round, BLOCK);
     assert_false(lone->adopt);
     assert_true(is_untouched(lone, 0));
-    assert_int_equal(lone->core->fetch.here, 0);
+    assert_int_equal(lone->core->fetch.take.here, 0);
     for (int k = 0; k < 4 && !lone->adopt; k++)
         give_asked(lone, 7);
     assert_true(lone->adopt);
@@ -206,10 +212,11 @@ give_total(struct lone *lone, uint64_t segments, uint64_t checked, uint64_t numb
     static unsigned turn;
     int32_t *body = words[turn++ % 8];
     struct transfer_block block = transfer_total_block(&lone->core->transfer, 0, segments, number);
-    struct proto_msg msg = {.type = PROTO_TOTAL, .total = {.block = number, .state_hash = 77}};
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = PROTO_OBJECT_TOTAL, .block = number, .label = 77}};
     for (size_t k = 0; k < block.size / sizeof *body; k++)
         body[k] = (int32_t)(block.offset / sizeof *body + k);
-    msg.total.check = transfer_total_check(&msg.total, checked, body, block.size);
+    msg.give.check = transfer_check(&msg.give, checked, body, block.size);
     lone_say_bulk(lone, 7, &msg, body, block.size);
 }
 
@@ -283,9 +290,9 @@ TEST(who_is_done_gets_the_other_segments)
     assert_false(core_finished(lone->core));
     assert_true(lone_sent(lone, 7, PROTO_HEARTBEAT)->msg.heartbeat.needs);
     core_part(lone->core, lone->now, INPUT);
-    assert_null(lone_sent(lone, 8, PROTO_FETCH));
-    assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.holds, INPUT);
-    assert_int_equal(lone_sent(lone, 7, PROTO_FETCH)->msg.fetch.round, ROUND);
+    assert_null(lone_asked(lone, 8, LONE_COPY));
+    assert_int_equal(lone_asked(lone, 7, LONE_COPY)->msg.fetch.holds, INPUT);
+    assert_int_equal(lone_asked(lone, 7, LONE_COPY)->msg.fetch.round, ROUND);
     offer(lone, 7, INPUT);
     run_done(lone, 50, false);
     uint64_t given = 0;
@@ -315,14 +322,16 @@ TEST(it_gives_its_own_segment_meanwhile)
     offer(lone, 7, INPUT);
     lone_say(lone, 8, &ask);
     run_done(lone, 50, true);
-    assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->body_size, (2 + 6) * sizeof(uint64_t));
+    assert_int_equal(lone_gave(lone, 8, LONE_LIST)->body_size, (2 + 6) * sizeof(uint64_t));
     for (int k = 0; k < 4 && !lone->part; k++)
         give_asked(lone, 7);
     assert_true(lone->part);
+    ask.fetch.object = PROTO_OBJECT_STATE;
+    ask.fetch.label = lone->core->state_hash;
     ask.fetch.block = 5;
     ask.fetch.count = 2;
     lone_say(lone, 8, &ask);
-    assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
+    assert_int_equal(lone_gave_count(lone, 8, LONE_STATE), 2);
     assert_true(is_here(lone, CORE_ALL_HOLD) && is_here(lone, 0) && is_here(lone, 1));
 }
 
@@ -353,7 +362,7 @@ TEST(a_segment_that_is_wrong_again_and_again_is_given_up)
 {
     OWNED(lone_destroy) struct lone *lone = done();
     core_part(lone->core, lone->now, INPUT);
-    for (int k = 0; k < FETCH_TRIES; k++) {
+    for (int k = 0; k < FETCH_BAD_MAX; k++) {
         run_done(lone, 600, false);
         offer(lone, 7, INPUT);
         for (int turn = 0; turn < 6 && !lone->part; turn++) {

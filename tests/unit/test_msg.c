@@ -124,7 +124,7 @@ TEST(a_hello_is_these_bytes)
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
     static const uint8_t expected[] = {
-        0x9d, 15,  1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
+        0x9d, 16,  1,   0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g',
         'i',  't', 's', 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0xcc, 200,
         0xa3, 'z', 'e', 'n',  0xa3, 'p',  'c',  '3',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
@@ -153,8 +153,8 @@ TEST(what_others_pack_is_read)
 
 TEST(another_version_is_named)
 {
-    refused(-EPROTONOSUPPORT, "message.version = 16, expected 15", "[uut]", U(16), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 15", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 17, expected 16", "[uut]", U(17), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 16", "[uu]", U(0), U(13));
 }
 
 TEST(the_start_of_a_message_is_checked)
@@ -163,9 +163,9 @@ TEST(the_start_of_a_message_is_checked)
             V);
     refused(-EBADMSG, "message is a map, expected a list, whole and in its shortest form", "{");
     refused(-EBADMSG, "message has 1 elements, expected 2..65535", "[u]", V);
-    refused(-EBADMSG, "message.type = 0, expected 1..27", "[uu]", V, U(0));
-    refused(-EBADMSG, "message.type = 28, expected 1..27", "[uu]", V, U(28));
-    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..27", "[uu]", V, MAX);
+    refused(-EBADMSG, "message.type = 0, expected 1..22", "[uu]", V, U(0));
+    refused(-EBADMSG, "message.type = 23, expected 1..22", "[uu]", V, U(23));
+    refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..22", "[uu]", V, MAX);
     refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
     refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));
@@ -206,14 +206,14 @@ TEST(the_kinds_of_fields_do_not_mix)
 TEST(longer_forms_than_needed_are_refused)
 {
     static const char *const frames[] = {
-        "\x94\x0f\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
-        "\x94\x0f\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
-        "\x94\x0f\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
-        "\x94\x0f\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
-        "\x94\xcc\x0f\x07\x01\xc2",                             /* version */
-        "\xdc\x00\x04\x0f\x07\x01\xc2",                         /* list */
-        "\x95\x0f\x02\x01\xd9\x01\x61\xa0",                     /* text */
-        "\x95\x0f\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
+        "\x94\x10\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x10\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x10\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x10\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x10\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x10\x07\x01\xc2",                         /* list */
+        "\x95\x10\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x10\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
     static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -227,11 +227,11 @@ TEST(announced_counts_cost_nothing)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x0f\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x0f\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x10\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x10\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why.line, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x10\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x10\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 TEST(nesting_is_refused_at_any_depth)
@@ -282,7 +282,7 @@ TEST(hello_has_its_limits)
 
 TEST(a_text_may_not_hide_a_zero)
 {
-    assert_int_equal(decode_bytes("\x95\x0f\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x10\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -324,7 +324,7 @@ TEST(peers_have_their_limits)
 
 TEST(peers_need_room_by_the_caller)
 {
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x0f\x03\x90", 4, &why),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x10\x03\x90", 4, &why),
                      -EBADMSG);
     assert_string_equal(why.line, "message is PEERS, expected no list of peers");
 }
@@ -378,13 +378,13 @@ TEST(heartbeat_has_its_limits)
 
 TEST(a_list_of_whom_a_node_hears_has_its_limits)
 {
-    assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(1), U(0), U(9)), 0);
+    assert_int_equal(decode("[uu[[uuu]]]", V, U(PROTO_HEARS), U(1), U(0), U(9)), 0);
     assert_int_equal(got.hears.count, 1);
     assert_int_equal(got.hears.nodes[0].rate, 9);
     uint64_t hash = proto_hears_hash(&got.hears);
-    assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(1), U(1), U(9)), 0);
+    assert_int_equal(decode("[uu[[uuu]]]", V, U(PROTO_HEARS), U(1), U(1), U(9)), 0);
     assert_true(proto_hears_hash(&got.hears) != hash); /* of another incarnation */
-    assert_int_equal(decode("[uu[[uuu]]]", V, U(21), U(0), U(0), U(9)), -EBADMSG);
+    assert_int_equal(decode("[uu[[uuu]]]", V, U(PROTO_HEARS), U(0), U(0), U(9)), -EBADMSG);
     assert_string_equal(why.line, "HEARS.nodes[0].node.id = 0, expected 1..18446744073709551615");
 }
 
@@ -496,31 +496,29 @@ TEST(chunks_have_their_limits)
             U(0), U(65536), U(0), 0, U(0), U(0), U(0), U(0), U(0), U(0), U(0));
 }
 
-TEST(state_has_its_limits)
+TEST(blocks_of_objects_have_their_limits)
 {
-    static const char form[] = "[uuuuuu]";
-    assert_int_equal(decode(form, V, U(17), U(0), MAX, PROTO_STATE_MAX, MAX), 0);
-    assert_int_equal(got.offer.size, PROTO_STATE_MAX);
-    refused(-EBADMSG, "OFFER.size = 137438953473, expected 0..137438953472", form, V, U(17), U(0),
-            U(0), PROTO_STATE_MAX + 1, U(0));
-    assert_int_equal(decode("[uuuu]", V, U(11), PROTO_ROUND_MAX, U((1 << 17) - 1)), 0);
-    refused(-EBADMSG, "STATE.block = 131072, expected 0..131071", "[uuuu]", V, U(11), U(0),
-            U(1 << 17));
-    assert_int_equal(decode("[uuuuuu]", V, U(10), PROTO_ROUND_MAX, U(3), U(1023), MAX), 0);
-    assert_int_equal(got.fetch.block, 3);
-    refused(-EBADMSG, "FETCH.block = 131072, expected 0..131071", "[uuuuuu]", V, U(10), U(0),
-            U(1 << 17), U(0), U(1));
-    refused(-EBADMSG, "FETCH.count = 1024, expected 0..1023", "[uuuuuu]", V, U(10), U(0), U(0),
-            U(1024), U(1));
-    assert_int_equal(decode("[uuuuubu]", V, U(18), PROTO_ROUND_MAX, U(3), U(1), 1, U(1)), 0);
-    assert_true(got.follow.again);
-    refused(-EBADMSG, "FOLLOW.count = 0, expected 1..1023", "[uuuuubu]", V, U(18), U(0), U(0), U(0),
-            0, U(1));
-    assert_int_equal(decode("[uuuuuuuu]", V, U(19), PROTO_ROUND_MAX, U(3), MAX, U(4), U(1), MAX),
-                     0);
-    assert_int_equal(got.total.commit, 4);
-    refused(-EBADMSG, "TOTAL.block = 131072, expected 0..131071", "[uuuuuuuu]", V, U(19), U(0),
-            U(1 << 17), U(0), U(0), U(0), U(0));
+    static const char fetch[] = "[uuuuuuubu]", give[] = "[uuuuuuuuu]";
+    const uint64_t last = PROTO_FILE_MAX / PROTO_PAGE_MAX - 1, page = PROTO_OBJECT_PAGE;
+    assert_int_equal(decode(fetch, V, U(10), page, PROTO_ROUND_MAX, MAX, last, U(1023), 1, MAX), 0);
+    assert_int_equal(got.fetch.block, last);
+    assert_true(got.fetch.again);
+    refused(-EBADMSG, "FETCH.object = 4, expected 0..3", fetch, V, U(10), page + 1, U(0), U(0),
+            U(0), U(1), 0, U(1));
+    refused(-EBADMSG, "FETCH.block = 4294967296, expected 0..4294967295", fetch, V, U(10), U(0),
+            U(0), U(0), last + 1, U(1), 0, U(1));
+    refused(-EBADMSG, "FETCH.count = 0, expected 1..1023", fetch, V, U(10), U(0), U(0), U(0), U(0),
+            U(0), 0, U(1));
+    refused(-EBADMSG, "FETCH.count = 1024, expected 1..1023", fetch, V, U(10), U(0), U(0), U(0),
+            U(0), U(1024), 0, U(1));
+    assert_int_equal(decode(give, V, U(11), page, PROTO_ROUND_MAX, MAX, last, U(4), U(1), MAX), 0);
+    assert_int_equal(got.give.commit, 4);
+    refused(-EBADMSG, "GIVE.object = 4, expected 0..3", give, V, U(11), page + 1, U(0), U(0), U(0),
+            U(0), U(0), U(0));
+    refused(-EBADMSG, "GIVE.block = 4294967296, expected 0..4294967295", give, V, U(11), U(0), U(0),
+            U(0), last + 1, U(0), U(0), U(0));
+    refused(-EBADMSG, "GIVE.coding = 2, expected 0..1", give, V, U(11), U(0), U(0), U(0), U(0),
+            U(0), U(2), U(0));
 }
 
 TEST(small_messages_have_their_limits)
@@ -536,11 +534,11 @@ TEST(small_messages_have_their_limits)
     assert_int_equal(got.type, PROTO_JOB);
     assert_int_equal(decode("[uu]", V, U(13)), 0);
     assert_int_equal(got.type, PROTO_BYE);
-    assert_int_equal(decode("[uuuuuu]", V, U(16), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
+    assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
     assert_true(got.accuse.accused == MAX && got.accuse.shard == 63);
-    assert_int_equal(decode("[uuuuuu]", V, U(16), U(0), U(1), U(1), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(0), U(1)), -EBADMSG);
-    assert_int_equal(decode("[uuuuuu]", V, U(16), U(1), U(1), U(1), U(64)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), U(0), U(1), U(1), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), U(1), U(1), U(0), U(1)), -EBADMSG);
+    assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), U(1), U(1), U(1), U(64)), -EBADMSG);
 }
 
 TEST(nobody_need_want_the_reason)

@@ -398,8 +398,8 @@ TEST(what_differs_is_named)
 {
     assert_string_equal(differs(changed("\nhello ", "wants-job", "wants-work")),
                         "rule hello: 'wants-work', expected 'wants-job'");
-    assert_string_equal(differs(changed("\nheader ", "/ offer", "/ offers")),
-                        "rule header: 'offers', expected 'offer'");
+    assert_string_equal(differs(changed("\nheader ", "/ give", "/ gives")),
+                        "rule header: 'gives', expected 'give'");
     assert_string_equal(differs(changed("\nplan ", "%x05", "%x06")),
                         "rule plan: '%x06', expected '%x05'");
     assert_string_equal(differs(changed("\nhearing ", " rate", "")),

@@ -318,8 +318,8 @@ TEST(who_is_left_out_says_so_and_waits)
     others_train(lone, 1900, &round);
     assert_false(lone->compute); /* not even starved */
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    assert_in_range(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FETCH),
-                    1, 100);
+    assert_in_range(lone_asked_count(lone, 5, LONE_COPY) + lone_asked_count(lone, 6, LONE_COPY), 1,
+                    100);
     others_train(lone, 200, &round);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     benches(lone, 5, 10000 * MS, 300 * MS, false);
@@ -345,7 +345,7 @@ TEST(where_one_alone_is_the_fastest_who_watches_does_not_try_again_soon)
         benches(lone, 5, 80 * MS, 50 * MS, true);
         others_train(lone, 2100, &round);
         assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, alone);
-        assert_int_equal(lone_sent_count(lone, 5, PROTO_FETCH) == 0, alone); /* the newest state */
+        assert_int_equal(lone_asked_count(lone, 5, LONE_COPY) == 0, alone); /* the newest state */
         others_train(lone, 200000, &round);
         assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, alone);
     }
@@ -405,7 +405,7 @@ TEST(until_a_codec_begins_who_is_left_out_computes_by_itself)
         one_round(lone);
         assert_int_equal(lone->core->round, round + 1);
     }
-    assert_int_equal(lone_sent_count(lone, 5, PROTO_FETCH), 0);
+    assert_int_equal(lone_asked_count(lone, 5, LONE_COPY), 0);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
     assert_int_equal(lone_logged(lone, "this node is no longer left out: the codec begins"), 1);
     lone_beat(lone, 5, 3, false); /* it leads, and is soon here */
@@ -427,8 +427,8 @@ TEST(who_is_slow_by_itself_is_fetched_for)
     }
     assert_int_equal(lone_members(lone), 0);
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
-    assert_true(lone_sent_count(lone, 5, PROTO_FETCH) + lone_sent_count(lone, 5, PROTO_FOLLOW) +
-                    lone_sent_count(lone, 6, PROTO_FETCH) + lone_sent_count(lone, 6, PROTO_FOLLOW) >
+    assert_true(lone_asked_count(lone, 5, LONE_COPY) + lone_asked_count(lone, 5, LONE_TOTAL) +
+                    lone_asked_count(lone, 6, LONE_COPY) + lone_asked_count(lone, 6, LONE_TOTAL) >
                 0);
 }
 

@@ -374,7 +374,7 @@ tie_part(struct divergence *d, const struct core *core, int i)
 }
 
 static struct divergence_verdict
-go_back(struct divergence *d, const struct core *core, const struct count *count)
+give_up_ours(struct divergence *d, const struct core *core, const struct count *count)
 {
     bool tie = count->theirs == count->ours && !core->config.inexact, leaves = false;
     uint64_t refuse = 0;
@@ -441,7 +441,7 @@ divergence_step(struct divergence *d, const struct core *core)
     if (kept || !heard || core->contribution.state != TRAINER_FREE)
         return verdict;
     bool differ = verdict.differ;
-    verdict = go_back(d, core, &count);
+    verdict = give_up_ours(d, core, &count);
     verdict.differ = differ;
     return verdict;
 }

@@ -397,7 +397,7 @@ static bool
 comes(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    struct awake at = core->serve.of[i].served_at;
+    struct awake at = core->give.of[i].served_at;
     bool served = at.us > 0 && awake_since(core->awake, at) < HOLDING_SURE_US;
     return said->round + 1 == core->round && (!said->idle || said->ready || served);
 }

@@ -185,7 +185,7 @@ nearly(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        struct awake at = core->serve.of[i].served_at;
+        struct awake at = core->give.of[i].served_at;
         bool served = at.us > 0 && awake_since(core->awake, at) < CORE_WAIT_US;
         if (wants_in(core, i) && said->round < core->round && (said->ready || served))
             return true;

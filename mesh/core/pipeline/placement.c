@@ -497,8 +497,8 @@ fill_table(const struct placement_job *job, struct table *t)
 
 /* Where the j-th group begins, if its peers are those of x that are not in y; end: it is not so. */
 static unsigned
-begin_of(const struct placement_job *job, const struct table *t, unsigned j, unsigned x, unsigned y,
-         unsigned end)
+stage_begins(const struct placement_job *job, const struct table *t, unsigned j, unsigned x,
+             unsigned y, unsigned end)
 {
     struct group group = group_of(job, t, x, y);
     for (unsigned begin = end; begin-- > 0 && (group.holds >> begin & 1);) {
@@ -516,7 +516,7 @@ read_group(const struct placement_job *job, const struct table *t, unsigned j, u
     unsigned stage = j - 1 + (t->tied > 0), group = t->tied && j == t->groups ? 0 : stage;
     for (unsigned y = *x; y > 0;) {
         y = set_below(t, *x, y);
-        unsigned begin = begin_of(job, t, j, *x, y, *end);
+        unsigned begin = stage_begins(job, t, j, *x, y, *end);
         if (begin == *end)
             continue;
         for (unsigned i = 0; i < t->peers; i++)

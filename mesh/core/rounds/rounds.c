@@ -6,8 +6,6 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_copy.h"
-#include "mesh/core/transfer/fetch_follow.h"
 
 /* --- Plans begin --------------------------------------------------------------------------------- */
 
@@ -80,7 +78,7 @@ catch_up(struct core *core)
         rounds_on_fetch(core, fetch_follow_step(fetch, core));
     if (goes_on && fetch_copies(fetch)) {
         if (fetch_uses_state_in(fetch))
-            serve_yield(&core->serve);
+            give_yield(&core->give);
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     rounds_on_divergence(core, divergence_step(&core->divergence, core));
@@ -88,8 +86,8 @@ catch_up(struct core *core)
     rounds_on_holding(core, holding);
     if (core->contribution.state == TRAINER_FREE)
         fetch_more(core, holding.part);
-    serve_step(&core->serve, core);
-    if (serve_uses_state_in(&core->serve))
+    give_step(&core->give, core, !fetch_uses_state_in(fetch));
+    if (give_uses_state_in(&core->give))
         fetch_yield(fetch);
 }
 
@@ -167,7 +165,7 @@ round_commit(struct core *core)
     if (!core->plan.active || !contribution_settled(&core->contribution) ||
         collective_status(core->collective) != COLLECTIVE_FINAL)
         return;
-    serve_finish(&core->serve, core);
+    give_finish(&core->give, core);
     core->shared += core->plan.now.count > 1;
     contribution_commit(&core->contribution, core);
 }
@@ -190,6 +188,7 @@ round_audit(struct core *core)
 static void
 rounds_step(struct core *core)
 {
+    pages_step(&core->pages, core);
     rounds_on_broken(core);
     catch_up(core);
     rounds_lead(core);
@@ -249,10 +248,10 @@ rounds_message(struct core *core, int i, const struct proto_msg *msg)
         pieces_on_need(&core->pieces, core, i, &msg->need);
         break;
     case PROTO_FETCH:
-        serve_on_fetch(&core->serve, core, i, &msg->fetch);
-        break;
-    case PROTO_FOLLOW:
-        serve_on_follow(&core->serve, core, i, &msg->follow);
+        if (msg->fetch.object == PROTO_OBJECT_PAGE)
+            pages_on_fetch(&core->pages, i, &msg->fetch);
+        else
+            give_on_fetch(&core->give, core, i, &msg->fetch);
         break;
     default:
         break;
@@ -271,6 +270,25 @@ rounds_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_
 }
 
 static void
+rounds_give(struct core *core, int i, const struct proto_give *give, struct core_frame *frame)
+{
+    switch (give->object) {
+    case PROTO_OBJECT_LIST:
+        fetch_on_list(&core->fetch, core, i, give, frame->data, frame->size);
+        break;
+    case PROTO_OBJECT_STATE:
+        fetch_on_block(&core->fetch, core, i, give, frame->data, frame->size);
+        break;
+    case PROTO_OBJECT_TOTAL:
+        rounds_on_fetch(core, fetch_on_total(&core->fetch, core, i, give, frame));
+        break;
+    default:
+        pages_on_give(&core->pages, core, i, give, frame->data, frame->size);
+        break;
+    }
+}
+
+static void
 rounds_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
     switch (msg->type) {
@@ -282,14 +300,8 @@ rounds_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_f
         if (pieces_on_item(&core->pieces, core, i, &msg->item, frame))
             plan_progress(&core->plan, core->awake);
         break;
-    case PROTO_STATE:
-        fetch_on_block(&core->fetch, core, i, &msg->state, frame->data, frame->size);
-        break;
-    case PROTO_OFFER:
-        fetch_on_offer(&core->fetch, core, i, &msg->offer, frame->data, frame->size);
-        break;
-    case PROTO_TOTAL:
-        rounds_on_fetch(core, fetch_on_total(&core->fetch, core, i, &msg->total, frame));
+    case PROTO_GIVE:
+        rounds_give(core, i, &msg->give, frame);
         break;
     default:
         break;
@@ -318,7 +330,7 @@ on_bucket(struct core *core, size_t bucket)
 }
 
 static void
-on_piece(struct core *core)
+on_piece_done(struct core *core)
 {
     struct pieces *pieces = &core->pieces;
     contribution_piece_done(&core->contribution, core);
@@ -402,7 +414,7 @@ on_applied(struct core *core, const struct core_state *now)
     if (core->contribution.state == TRAINER_START)
         core->started_at = core->awake;
     if (core->contribution.state == TRAINER_COMMITTING)
-        serve_committed(&core->serve, core);
+        give_committed(&core->give, core);
     if (core->contribution.commit_at.us > 0)
         straggler_applied(&core->straggler, core);
     enum trainer_state was = core->contribution.state;
@@ -451,7 +463,7 @@ on_damaged(struct core *core, enum core_damage what)
         assert(core->contribution.state == TRAINER_COMMITTING);
         contribution_refused(&core->contribution);
         pieces_void(&core->pieces); /* it may be what this node computed */
-        fetch_total_bad(&core->fetch, core);
+        fetch_total_bad(&core->fetch);
         rounds_abort(core, "its total is damaged");
     }
 }
@@ -511,7 +523,7 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     if (news->moves)
         plan_trainer_moves(&core->plan, i);
     if (news->moves)
-        serve_moves(&core->serve, core, i);
+        give_moves(&core->give, core, i);
     if (news->moves && pieces_run(core) && plan_member(&core->plan, i) &&
         !core->view.of[i].beat.idle) /* others may wait long for what it hands over */
         plan_progress(&core->plan, core->awake);
@@ -538,8 +550,9 @@ on_peer_lost(struct core *core, int i, const char *why)
 static void
 on_peer_gone(struct core *core, int i)
 {
+    pages_gone(&core->pages, i);
     fetch_gone(&core->fetch, core, i);
-    serve_gone(&core->serve, i);
+    give_gone(&core->give, i);
     holding_gone(&core->holding, core, i);
 }
 
@@ -555,13 +568,12 @@ static void
 on_peer_forget(struct core *core, int i)
 {
     plan_up(&core->plan, i);
-    serve_forget(&core->serve, i);
+    give_forget(&core->give, i);
     fetch_forget(&core->fetch, i);
     divergence_forget(&core->divergence, i);
 }
 
 const struct engine engine_rounds = {
-    .equal_states = true,
     .sums = true,
     .led = true,
     .start = rounds_start,
@@ -573,7 +585,7 @@ const struct engine engine_rounds = {
     .sent = rounds_sent,
     .leave = rounds_leave,
     .bucket = on_bucket,
-    .piece = on_piece,
+    .piece = on_piece_done,
     .lend = on_lend,
     .returned = on_returned,
     .applied = on_applied,

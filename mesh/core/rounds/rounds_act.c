@@ -4,7 +4,6 @@
 
 #include "mesh/core/engine.h"
 #include "mesh/core/rounds/rounds.h"
-#include "mesh/core/transfer/fetch_copy.h"
 
 /* --- Plans end ------------------------------------------------------------------------------------ */
 
@@ -57,7 +56,7 @@ rounds_void_state(struct core *core, const char *why)
     core->state_hash = 0;
     core->done = false;
     core->damages++;
-    serve_reset(&core->serve, core);
+    give_reset(&core->give, core);
     fetch_reset(&core->fetch, core);
     rounds_abort(core, why);
     core_tell(core);
@@ -130,19 +129,19 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
             core, divergence_followed(&core->divergence, core, verdict.from, verdict.hash));
     if (verdict.commit) {
         contribution_follow(&core->contribution, core);
-        serve_finish(&core->serve, core);
+        give_finish(&core->give, core);
         core->shared++;
         core->config.trainer->commit(core->config.trainer_ctx, core->round);
     }
     if (verdict.adopt) {
-        serve_reset(&core->serve, core);
+        give_reset(&core->give, core);
         contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
         core->shared++;
         core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash,
                                     verdict.parts);
     }
     if (verdict.part && !core->done) {
-        serve_reset(&core->serve, core);
+        give_reset(&core->give, core);
         pieces_void(&core->pieces); /* own[] of these segments is not 0 */
         contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
     }
@@ -296,6 +295,7 @@ rounds_start(struct core *core)
     static const struct handover_ops items = {on_item_words, on_item_send, on_item_ask};
     plan_init(&core->plan);
     divergence_init(&core->divergence);
+    pages_init(&core->pages);
     int error = transfer_init(&core->transfer, &core->config, core->buckets);
     error = error ? error : pieces_init(&core->pieces, core, &items, core);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);
@@ -318,7 +318,7 @@ static bool
 must_serve(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    const struct serve_peer *served = &core->serve.of[i];
+    const struct give_peer *served = &core->give.of[i];
     bool has = said->done && !said->needs && !divergence_excludes(core, i);
     assert(core->done);
     return !has &&

@@ -5,33 +5,31 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_internal.h"
-
-enum { FETCH_WATCH_US = 5000000 }; /* where one node alone is the fastest: before the first copy */
 
 int
 fetch_init(struct fetch *fetch, const struct core *core)
 {
-    *fetch = (struct fetch){.from = -1};
-    fetch->blocks = calloc(core->transfer.blocks, 1);
+    *fetch = (struct fetch){.from = -1, .blocks = calloc(core->transfer.blocks, 1)};
+    take_init(&fetch->take, fetch->blocks, FETCH_BLOCK_US);
     return fetch->blocks ? 0 : -ENOMEM;
 }
 
 void
-fetch_kept_remove(struct fetch *fetch, const struct core *core, size_t k)
+fetch_kept_remove(struct fetch *fetch, const struct core *core)
 {
-    assert(k < fetch->kept_count);
-    core->config.wire->release(core->config.wire_ctx, fetch->kept[k].frame.handle);
-    fetch->kept[k] = fetch->kept[--fetch->kept_count];
+    assert(fetch->kept_count > 0);
+    core->config.wire->release(core->config.wire_ctx, fetch->kept[0].frame.handle);
+    memmove(fetch->kept, fetch->kept + 1, --fetch->kept_count * sizeof *fetch->kept);
 }
 
 void
 fetch_kept_drop(struct fetch *fetch, const struct core *core)
 {
     while (fetch->kept_count > 0)
-        fetch_kept_remove(fetch, core, fetch->kept_count - 1);
+        fetch_kept_remove(fetch, core);
 }
 
 void
@@ -131,9 +129,9 @@ fetch_may_give(const struct core *core, int i)
 bool
 fetch_gives(const struct core *core, int i)
 {
-    const struct fetch_donor *donor = &core->fetch.donors[i];
+    const struct fetch_peer *donor = &core->fetch.of[i];
     return donor->offered && fetch_list_equal(&donor->list, &core->fetch.list) &&
-           fetch_fit(core, i) && divergence_trusts(core, donor->list.round, donor->list.hash);
+           fetch_fit(core, i) && divergence_trusts(core, donor->list.round, donor->list.label);
 }
 
 bool
@@ -196,7 +194,7 @@ fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round)
     fetch->offered_at.us = 0;
     fetch->ask_us = FETCH_ASK_US;
     for (int i = 0; i < core->peers.high; i++)
-        fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
+        fetch->of[i].asked = fetch->of[i].offered = false;
 }
 
 uint64_t
@@ -314,7 +312,7 @@ fetch_step(struct fetch *fetch, const struct core *core)
         return false;
     }
     if (fetch->state == FETCH_COMPLETE && !adopting &&
-        !divergence_trusts(core, fetch->list.round, fetch->list.hash))
+        !divergence_trusts(core, fetch->list.round, fetch->list.label))
         fetch_reset(fetch, core);
     if (!contribution_settled(&core->contribution))
         return false;

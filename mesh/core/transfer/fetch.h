@@ -1,18 +1,17 @@
 /* fetch.h - how a node that is behind catches up with the others and joins them again.
  *
- *     NONE --somebody is ahead--> FOLLOWING --nobody has the totals from here on--> ASKING --OFFERs--> BLOCKS
+ *     NONE --somebody is ahead--> FOLLOWING --nobody has the totals from here on--> ASKING --LISTs---> BLOCKS
  *       ^                           |  ^                                              ^                |  |
  *       |                           |  |                      donors lost: what is here stays +--------+  |
  *       +-- in a plan; overtaken ---+  +----- adopted ----- COMPLETE <--------------------- all are here -+
  *
  * ASKING names a round a little ahead of the known ones and asks every node ahead for a copy of the state before
- * it. Such copies are equal on all nodes, so blocks of one state may come from several donors. Each OFFER lists the
- * hashes of all blocks. The list that most donors offer is used, and a block is accepted from any donor if it has
- * the right hash. A block that a donor does not send, or sends wrong, is asked from another donor. The trainer
- * checks the hash of the whole.
+ * it. Such copies are equal on all nodes, so blocks of one state may come from several donors (take.h). Each gives a
+ * LIST of the hashes of all blocks. The list that most donors offer is used, and a block is accepted from any donor of
+ * it if it has the right hash. The trainer checks the hash of the whole.
  *
  * Meanwhile the mesh goes on. FOLLOWING gets the total of each later round from one donor, which has them in its
- * log (serve.h). The trainer applies them like the totals of any round. FOLLOW limits how much may be under way. A
+ * log (give.h). The trainer applies them like the totals of any round. FETCH limits how much may be under way. A
  * node that follows and is at most one round behind says so in its heartbeats. Only then does the leader hold its
  * plan, until the last total has arrived. A node that missed no round, or only rounds that are in a log, needs no
  * state at all.
@@ -32,47 +31,46 @@
 #include "mesh/core/sessions/backoff.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/peers.h"
+#include "mesh/core/transfer/take.h"
 
 enum {
-    /* without an answer after this time: ask again, doubled each time up to */
-    FETCH_ASK_US = 100000,
+    FETCH_ASK_US = 100000, /* without an answer: ask again, after twice the time each time, up to */
     FETCH_ASK_MAX_US = 1000000,
-    FETCH_AHEAD_US = 100000, /* the named round is this far ahead of a running one */
-    FETCH_AHEAD_MAX = 1024,  /* rounds */
-    FETCH_BLOCK_US = 200000, /* without a block after this time: ask again, doubled each time */
-    FETCH_IDLE_US = 300000,  /* in no plan for this long: follow a node of the same round */
+    FETCH_AHEAD_US = 100000,  /* the named round is this far ahead of a running one */
+    FETCH_AHEAD_MAX = 1024,   /* rounds */
+    FETCH_IDLE_US = 300000,   /* in no plan for this long: follow a node of the same round */
+    FETCH_WATCH_US = 5000000, /* where one node alone is the fastest: before the first copy */
+    FETCH_PAUSE = 8,
+    FETCH_VOTE_US = 20000, /* how long to wait for further lists */
+    FETCH_BLOCK_US =
+        200000, /* without a block of a copy, or a total: ask again, doubled each time */
+    FETCH_AVOID_US = 500000,      /* a donor that did not answer is not asked for this long */
+    FETCH_BAD_US = 5000000,       /* the same for donors whose state was wrong */
+    FETCH_BAD_MAX = 3,            /* a part that was wrong so often is given up */
+    FETCH_SAY_US = 60000000,      /* at most one line in this time says that a copy is under way */
+    FETCH_FOLLOW_BYTES = 8 << 20, /* bytes of totals that may be under way; that is at least */
+    FETCH_FOLLOW_LEAST = 8,       /* this many blocks, and at most */
+    FETCH_FOLLOW_MAX = 128,
     /* when the donor did not say for this long that it has no totals, it has them */
     FETCH_SURE_US = 100000,
     /* without a total that the donor should have after this time: follow another one */
     FETCH_LOST_US = 1000000,
-    FETCH_PAUSE = 8,
-    FETCH_FOLLOW_MAX = 128,  /* totals that are kept, at most */
-    FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
+    FETCH_AGAIN_US = 20000,  /* nobody to follow: ask again after this time */
+    FETCH_RETRY_US = 250000, /* overtaken by the mesh: ask again, the same, up to */
+    FETCH_RETRY_MAX_US = 8000000,
 };
 
 enum fetch_state { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
 
-/* An offered state. Equal lists mean equal states. */
-struct fetch_list {
-    uint64_t round, hash, check;
-};
-
-struct fetch_donor {
-    bool asked, offered;
-    struct fetch_list list;
-    uint64_t under_way; /* blocks asked for and not received */
-    struct awake since; /* when it was asked or answered */
-    uint64_t ask_us;    /* without a block after this time: ask again */
-    unsigned tries;
-};
-
 struct fetch_kept {
-    struct proto_total total;
+    struct proto_give give;
     struct core_frame frame;
 };
 
 struct fetch_peer {
     struct awake avoid_at; /* no state is fetched from it before this time */
+    bool asked, offered;   /* for a list; it has sent this one: */
+    struct proto_give list;
 };
 
 struct fetch {
@@ -82,16 +80,14 @@ struct fetch {
     struct awake asked_at;
     uint64_t ask_us;
     uint64_t wanted;         /* the round named in ASKING */
-    struct awake offered_at; /* when the first offer came; 0: none yet */
+    struct awake offered_at; /* when the first list came; 0: none yet */
     struct awake said_at;    /* when a line said that a copy is under way */
-    struct fetch_donor donors[PEERS_MAX];
 
-    struct fetch_list list; /* the chosen list */
-    bool listed; /* its hashes are in core->transfer.hashes; `blocks` says which blocks are here */
+    struct proto_give list; /* the chosen list */
+    bool listed; /* its hashes are in core->transfer.hashes; `take` says which blocks are here */
     uint64_t parts[PROTO_STAGES_MAX]; /* and these are of its segments */
-    /* how many are here, of how many that are fetched; all below `next` are here, asked for or not fetched */
-    uint64_t here, whole, next;
-    uint8_t *blocks; /* [transfer.blocks] FETCH_HERE, FETCH_MISSING or the donor that was asked */
+    struct take take;
+    uint8_t *blocks; /* of `take` */
     uint64_t part;   /* segments that are fetched beside those that are held; 0: none */
     bool given;   /* the trainer has them, or knows that nobody has, and says what else it needs: */
     bool full;    /* nothing */
@@ -107,9 +103,10 @@ struct fetch {
     struct awake since; /* when this state began */
     bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
     uint64_t block;     /* next block of the total of core->round, */
-    uint64_t commit;    /* and which total of the donor's that is: as in struct proto_total */
-    uint64_t told_round, told_block;          /* from the last FOLLOW */
-    struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early */
+    uint64_t commit;    /* and which total of the donor's that is: as in struct proto_give */
+    uint64_t came;      /* blocks of totals since they were last asked for */
+    bool anew;          /* they are to come from `block` on once more */
+    struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early, in their order */
     size_t kept_count;
     struct awake retry_at; /* nobody is asked before this time */
     uint64_t retry_us;
@@ -150,17 +147,31 @@ bool fetch_moving(const struct core *core, uint64_t us);
 /* Would this node soon be at the mesh's round if the mesh waited? */
 bool fetch_ready(const struct core *core);
 
-/* From now on, wait twice as long for an answer. */
-static inline void
-fetch_ask_later(struct fetch *fetch)
-{
-    fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
-}
+/* A copy of the state of those ahead: ASKING, BLOCKS and COMPLETE. */
+struct fetch_verdict fetch_copy_step(struct fetch *fetch, const struct core *core);
+void fetch_on_list(struct fetch *fetch, const struct core *core, int from,
+                   const struct proto_give *give, const void *body, size_t size);
+void fetch_on_block(struct fetch *fetch, const struct core *core, int from,
+                    const struct proto_give *give, const void *body, size_t size);
+/* The state that the trainer was to adopt, or the part that it got, is wrong. */
+void fetch_copy_bad(struct fetch *fetch, const struct core *core);
+/* Has nothing of a part come for long, or was what came wrong each time? */
+bool fetch_copy_lost(const struct core *core);
+/* The session with peers[i] ended. */
+void fetch_gone(struct fetch *fetch, const struct core *core, int i);
 
+/* The totals of later rounds, one after the other, from one donor: FOLLOWING. */
+struct fetch_verdict fetch_follow_step(struct fetch *fetch, const struct core *core);
+struct fetch_verdict fetch_on_total(struct fetch *fetch, const struct core *core, int from,
+                                    const struct proto_give *give, struct core_frame *frame);
+/* The total that the trainer was to commit is wrong: it is to come again from its first block on. */
+void fetch_total_bad(struct fetch *fetch);
+
+/* Equal lists mean equal states. */
 static inline bool
-fetch_list_equal(const struct fetch_list *a, const struct fetch_list *b)
+fetch_list_equal(const struct proto_give *a, const struct proto_give *b)
 {
-    return a->round == b->round && a->hash == b->hash && a->check == b->check;
+    return a->round == b->round && a->label == b->label && a->check == b->check;
 }
 
 /* --- Questions ------------------------------------------------------------------------------------- */
@@ -195,5 +206,24 @@ fetch_yield(struct fetch *fetch)
     assert(!fetch_uses_state_in(fetch));
     fetch->listed = fetch->listed && fetch->part;
 }
+
+/* --- Of fetch.c, for fetch_copy.c and fetch_follow.c ------------------------------------------------- */
+
+void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next);
+/* Asks all nodes ahead for a copy of the state before `round`. */
+void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
+/* A round that none of the nodes ahead has finished when it hears of it. */
+uint64_t fetch_name_round(const struct core *core);
+/* What is fetched. */
+uint64_t fetch_segments(const struct core *core);
+/* Usable, it holds what is fetched, and nothing is known against its state. */
+bool fetch_fit(const struct core *core, int i);
+bool fetch_ahead(const struct core *core, int i);    /* fit, and at a later round */
+bool fetch_may_give(const struct core *core, int i); /* it may offer what is fetched */
+bool fetch_gives(const struct core *core, int i);    /* it offers the state that was chosen */
+bool fetch_anybody(const struct core *core, bool (*is)(const struct core *core, int i));
+/* Of the totals that came too early, the first one, and all. */
+void fetch_kept_remove(struct fetch *fetch, const struct core *core);
+void fetch_kept_drop(struct fetch *fetch, const struct core *core);
 
 #endif

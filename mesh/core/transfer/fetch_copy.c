@@ -1,25 +1,24 @@
-/* fetch_copy.c - a copy of the state of those ahead, asked for, chosen by what most offer, and put together from blocks
- * of several donors. */
-#include "mesh/core/transfer/fetch_copy.h"
+/* fetch_copy.c - a copy of the state of those ahead: asked for, chosen by what most offer, and taken. */
+#include "mesh/core/transfer/fetch.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_internal.h"
 #include "proto/hash.h"
 #include "proto/mutant.h"
-
-enum { FETCH_HERE = 255, FETCH_MISSING = 254 }; /* no index in peers is so high */
 
 /* --- Asking -------------------------------------------------------------------------------------- */
 
 static void
 offer_ask(struct fetch *fetch, const struct core *core, int i)
 {
-    fetch->donors[i].asked = true;
+    fetch->of[i].asked = true;
     struct proto_msg msg = {.type = PROTO_FETCH,
-                            .fetch = {.round = fetch->wanted, .holds = fetch_segments(core)}};
+                            .fetch = {.object = PROTO_OBJECT_LIST,
+                                      .round = fetch->wanted,
+                                      .count = 1,
+                                      .holds = fetch_segments(core)}};
     peers_send(core, i, &msg);
 }
 
@@ -28,7 +27,7 @@ offers_ask(struct fetch *fetch, const struct core *core)
 {
     bool again = awake_since(core->awake, fetch->asked_at) >= fetch->ask_us;
     for (int i = 0; i < core->peers.high; i++) {
-        const struct fetch_donor *donor = &fetch->donors[i];
+        const struct fetch_peer *donor = &fetch->of[i];
         if (fetch_may_give(core, i) &&
             (!donor->asked || (again && (!donor->offered || !fetch->listed))))
             offer_ask(fetch, core, i);
@@ -36,7 +35,7 @@ offers_ask(struct fetch *fetch, const struct core *core)
     if (!again)
         return;
     fetch->asked_at = core->awake;
-    fetch_ask_later(fetch);
+    fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
 }
 
 /* Is this block fetched? Of what all hold, a node that is done has its own. */
@@ -48,7 +47,7 @@ block_wanted(const struct fetch *fetch, const struct core *core, uint64_t block)
            !(fetch->part && segment == CORE_ALL_HOLD);
 }
 
-/* Bytes of an OFFER of what is fetched. */
+/* Bytes of a LIST of what is fetched. */
 static size_t
 list_size(const struct core *core)
 {
@@ -59,7 +58,7 @@ list_size(const struct core *core)
 
 /* The hashes of the segments come first, then those of the blocks that are listed. */
 static void
-list_take(struct fetch *fetch, const struct core *core, const struct fetch_list *list,
+list_take(struct fetch *fetch, const struct core *core, const struct proto_give *list,
           const uint8_t *body, size_t size)
 {
     const struct transfer *transfer = &core->transfer;
@@ -68,13 +67,17 @@ list_take(struct fetch *fetch, const struct core *core, const struct fetch_list 
     body += transfer->segments * sizeof *fetch->parts;
     fetch->list = *list;
     fetch->listed = true;
-    fetch->here = fetch->whole = fetch->next = 0;
+    take_begin(&fetch->take,
+               &(struct proto_fetch){.object = PROTO_OBJECT_STATE,
+                                     .round = list->round,
+                                     .label = list->label,
+                                     .holds = fetch_segments(core)},
+               0, transfer->blocks);
     for (uint64_t b = 0; b < transfer->blocks; b++) {
-        bool wanted = block_wanted(fetch, core, b);
-        fetch->blocks[b] = wanted ? FETCH_MISSING : FETCH_HERE;
-        fetch->whole += wanted;
-        if (wanted)
+        if (block_wanted(fetch, core, b))
             memcpy(transfer->hashes + b, body, sizeof *transfer->hashes);
+        else
+            take_skip(&fetch->take, b);
         if (transfer_has(fetch_segments(core), transfer_state_block(transfer, b).segment))
             body += sizeof *transfer->hashes;
     }
@@ -99,43 +102,42 @@ offer_too_early(const struct core *core, int i)
 
 /* A later state than ours; or, of what a node that is done does not hold, the same one. */
 static bool
-list_of_use(const struct core *core, const struct fetch_list *list, bool also_equal)
+list_of_use(const struct core *core, const struct proto_give *list, bool also_equal)
 {
     if (core->fetch.part)
-        return (list->round == core->round && list->hash == core->state_hash) ||
+        return (list->round == core->round && list->label == core->state_hash) ||
                mutant(MUTANT_GROWN);
     return list->round + also_equal > core->round;
 }
 
 void
-fetch_on_offer(struct fetch *fetch, const struct core *core, int from,
-               const struct proto_offer *offer, const void *body, size_t size)
+fetch_on_list(struct fetch *fetch, const struct core *core, int from, const struct proto_give *give,
+              const void *body, size_t size)
 {
     bool asks = fetch->state == FETCH_ASKING || fetch->state == FETCH_BLOCKS;
-    struct fetch_list list = {offer->round, offer->state_hash, offer->check};
-    if (!asks || !list_of_use(core, &list, mutant(MUTANT_OFFER_ROUND)) ||
-        offer->size != core->config.state_size || size != list_size(core) ||
-        transfer_offer_check(offer, fetch_segments(core), body, size) != offer->check ||
+    if (!asks || !list_of_use(core, give, mutant(MUTANT_OFFER_ROUND)) || size != list_size(core) ||
+        transfer_check(give, fetch_segments(core), body, size) != give->check ||
         offer_too_early(core, from))
         return;
-    struct fetch_donor *donor = &fetch->donors[from];
+    struct fetch_peer *donor = &fetch->of[from];
     donor->offered = true;
-    donor->list = list;
+    donor->list = *give;
     fetch->progress_at = core->awake;
     if (fetch->offered_at.us == 0)
         fetch->offered_at = core->awake;
     bool wanted = fetch->state == FETCH_BLOCKS
                       ? !fetch->listed && fetch_list_equal(&donor->list, &fetch->list)
-                      : !fetch->listed || fetch->here == 0;
+                      : !fetch->listed || fetch->take.here == 0;
     if (wanted)
         list_take(fetch, core, &donor->list, body, size);
 }
 
+/* How many offer the same as peers[i], if that is of use. */
 static unsigned
 offer_votes(const struct fetch *fetch, const struct core *core, int i)
 {
     unsigned count = 0;
-    const struct fetch_donor *donors = fetch->donors;
+    const struct fetch_peer *donors = fetch->of;
     for (int k = 0; k < core->peers.high; k++)
         count += fetch_may_give(core, k) && donors[k].offered &&
                  fetch_list_equal(&donors[k].list, &donors[i].list);
@@ -150,11 +152,12 @@ best_offer(const struct fetch *fetch, const struct core *core, unsigned *most, b
     *most = 0;
     *all = true;
     for (int i = 0; i < core->peers.high; i++) {
-        bool offers = fetch_may_give(core, i) && fetch->donors[i].offered;
-        unsigned count = offers ? offer_votes(fetch, core, i) : 0;
-        *all = *all && (offers || !fetch_may_give(core, i));
-        if (count > *most || (count > 0 && count == *most &&
-                              fetch->donors[i].list.round > fetch->donors[best].list.round)) {
+        if (!fetch_may_give(core, i))
+            continue;
+        *all &= fetch->of[i].offered;
+        unsigned count = fetch->of[i].offered ? offer_votes(fetch, core, i) : 0;
+        bool later = best >= 0 && fetch->of[i].list.round > fetch->of[best].list.round;
+        if (count > *most || (count == *most && later && count > 0)) {
             *most = count;
             best = i;
         }
@@ -164,15 +167,14 @@ best_offer(const struct fetch *fetch, const struct core *core, unsigned *most, b
 
 /* This list, whose hashes are not here: those who offer it send it again. */
 static void
-list_request(struct fetch *fetch, const struct core *core, const struct fetch_list *list)
+list_request(struct fetch *fetch, const struct core *core, const struct proto_give *list)
 {
     fetch->listed = false;
     fetch->list = *list;
     fetch->wanted = list->round;
-    fetch->asked_at = core->awake;
     for (int i = 0; i < core->peers.high; i++)
-        if (fetch_gives(core, i))
-            offer_ask(fetch, core, i);
+        fetch->of[i].asked &= !fetch_gives(core, i);
+    offers_ask(fetch, core);
 }
 
 /* What most offer; one who has offered nothing yet is waited for a moment. */
@@ -184,9 +186,10 @@ offer_choose(struct fetch *fetch, const struct core *core)
     int best = best_offer(fetch, core, &most, &all);
     if (best < 0 || (!all && awake_since(core->awake, fetch->offered_at) < FETCH_VOTE_US))
         return;
-    const struct fetch_list *list = &fetch->donors[best].list;
+    const struct proto_give *list = &fetch->of[best].list;
     if (!fetch->listed || !fetch_list_equal(&fetch->list, list))
         list_request(fetch, core, list);
+    take_again(&fetch->take);
     fetch->state = FETCH_BLOCKS;
     if (fetch->part ||
         (fetch->said_at.us && awake_since(core->awake, fetch->said_at) < FETCH_SAY_US))
@@ -209,104 +212,32 @@ asking_step(struct fetch *fetch, const struct core *core)
 
 /* --- Blocks -------------------------------------------------------------------------------------- */
 
-/* What is under way from `i` may be asked of others. */
-static void
-blocks_free(struct fetch *fetch, const struct core *core, int i)
-{
-    uint64_t count = fetch->donors[i].under_way;
-    for (uint64_t b = 0; count > 0 && b < core->transfer.blocks; b++)
-        if (fetch->blocks[b] == i) {
-            fetch->blocks[b] = FETCH_MISSING;
-            fetch->next = b < fetch->next ? b : fetch->next;
-            count--;
-        }
-    fetch->donors[i].under_way = 0;
-}
-
 void
 fetch_gone(struct fetch *fetch, const struct core *core, int i)
 {
+    assert(i < core->peers.high);
     if (fetch->from == i)
         fetch->from = -1;
-    if (fetch->listed)
-        blocks_free(fetch, core, i);
-    fetch->donors[i] = (struct fetch_donor){.ask_us = FETCH_BLOCK_US};
-}
-
-/* The next run of missing blocks, at most a window. */
-static uint64_t
-blocks_missing(const struct fetch *fetch, const struct core *core, uint64_t *first)
-{
-    uint64_t all = core->transfer.blocks, count = 0;
-    for (*first = fetch->next; *first < all && fetch->blocks[*first] != FETCH_MISSING; ++*first)
-        ;
-    while (count < FETCH_WINDOW && *first + count < all &&
-           fetch->blocks[*first + count] == FETCH_MISSING)
-        count++;
-    return count;
+    take_gone(&fetch->take, i);
+    fetch->of[i].asked = fetch->of[i].offered = false;
 }
 
 static void
-blocks_ask(struct fetch *fetch, const struct core *core, int i, uint64_t first, uint64_t count)
+donor_avoid(struct fetch *fetch, const struct core *core, int i, uint64_t us)
 {
-    struct fetch_donor *donor = &fetch->donors[i];
-    struct proto_msg msg = {.type = PROTO_FETCH,
-                            .fetch = {.round = fetch->list.round,
-                                      .block = first,
-                                      .count = (uint16_t)count,
-                                      .holds = fetch_segments(core)}};
-    if (donor->under_way == 0)
-        donor->since = core->awake;
-    assert(first + count <= core->transfer.blocks);
-    memset(fetch->blocks + first, i, count);
-    donor->under_way += count;
-    peers_send(core, i, &msg);
-}
-
-/* Nothing is missing, but a slow donor has two or more to send: take over one of them. */
-static void
-blocks_help(struct fetch *fetch, const struct core *core, int i)
-{
-    for (uint64_t b = core->transfer.blocks; b-- > 0;) {
-        int owner = fetch->blocks[b];
-        if (owner == FETCH_HERE || owner == FETCH_MISSING || fetch->donors[owner].under_way < 2)
-            continue;
-        fetch->donors[owner].under_way--;
-        blocks_ask(fetch, core, i, b, 1);
-        return;
-    }
-}
-
-static void
-donor_step(struct fetch *fetch, const struct core *core, int i)
-{
-    struct fetch_donor *donor = &fetch->donors[i];
-    if (donor->under_way > 0 && awake_since(core->awake, donor->since) >= donor->ask_us) {
-        blocks_free(fetch, core, i);
-        donor->ask_us *= 2;
-        if (++donor->tries == FETCH_TRIES) {
-            fetch->of[i].avoid_at = awake_after(core->awake, FETCH_AVOID_US);
-            donor->offered = false;
-        }
-        return; /* the others first */
-    }
-    uint64_t first, count;
-    while (donor->under_way <= FETCH_WINDOW && (count = blocks_missing(fetch, core, &first)) > 0) {
-        fetch->next = first;
-        blocks_ask(fetch, core, i, first, count);
-    }
-    if (donor->under_way == 0)
-        blocks_help(fetch, core, i);
+    fetch->of[i].avoid_at = awake_after(core->awake, us);
 }
 
 static void
 blocks_step(struct fetch *fetch, const struct core *core)
 {
-    for (int i = 0; i < core->peers.high && fetch->listed; i++)
-        if (!fetch_gives(core, i)) /* it may offer another state by now */
-            blocks_free(fetch, core, i);
-    if (!fetch_anybody(core, fetch_gives)) {
+    uint64_t gives = 0;
+    for (int i = 0; i < core->peers.high; i++) /* it may offer another state by now */
+        gives |= (uint64_t)fetch_gives(core, i) << i;
+    if (!gives) {
         bool same = fetch->listed && list_of_use(core, &fetch->list, false);
+        if (fetch->listed)
+            take_ask(&fetch->take, core, 0);
         fetch_ask_begin(fetch, core, same ? fetch->list.round : fetch_name_round(core));
         return;
     }
@@ -314,11 +245,13 @@ blocks_step(struct fetch *fetch, const struct core *core)
         offers_ask(fetch, core);
         return;
     }
-    if (fetch->here == fetch->whole) /* a segment without parameters has none */
+    uint64_t spent = take_ask(&fetch->take, core, gives);
+    for (; spent; spent &= spent - 1) {
+        donor_avoid(fetch, core, __builtin_ctzll(spent), FETCH_AVOID_US);
+        fetch->of[__builtin_ctzll(spent)].offered = false;
+    }
+    if (fetch->take.here == fetch->take.whole) /* a segment without parameters has none */
         fetch->state = FETCH_COMPLETE;
-    for (int i = 0; i < core->peers.high; i++)
-        if (fetch_gives(core, i))
-            donor_step(fetch, core, i);
 }
 
 /* Another donor is to send it, if there is one. Of one alone that sends what it did not offer again and again, the
@@ -326,69 +259,51 @@ blocks_step(struct fetch *fetch, const struct core *core)
 static void
 block_bad(struct fetch *fetch, const struct core *core, int from, uint64_t block)
 {
-    bool others = false;
     char who[PROTO_WHO_MAX];
     core_log(core, 4, "block %llu of the weights from %s is damaged: asking again",
              (unsigned long long)block, report_who(core, from, who));
-    if (fetch->blocks[block] == from) {
-        fetch->blocks[block] = FETCH_MISSING;
-        fetch->next = block < fetch->next ? block : fetch->next;
-        fetch->donors[from].under_way--;
-    }
-    for (int i = 0; i < core->peers.high; i++)
-        others = others || (i != from && fetch_gives(core, i));
-    bool spent = ++fetch->donors[from].tries >= FETCH_TRIES;
-    if (!others && !spent)
+    if (!take_bad(&fetch->take, from, block))
         return;
-    blocks_free(fetch, core, from);
-    fetch->of[from].avoid_at = awake_after(core->awake, FETCH_AVOID_US);
-    if (!others)
-        fetch->listed = false;
+    donor_avoid(fetch, core, from, FETCH_AVOID_US);
+    fetch->listed = fetch_anybody(core, fetch_gives);
 }
 
 static void
-block_take(struct fetch *fetch, const struct core *core, int from, uint64_t block, const void *body)
+block_good(struct fetch *fetch, const struct core *core, int from, uint64_t block, const void *body)
 {
     struct transfer_block where = transfer_state_block(&core->transfer, block);
     if (mutant(MUTANT_SPAN) && where.segment > 0)
         where.offset -= sizeof(uint64_t);
     memcpy(core->config.state_in + where.offset, body, where.size);
-    if (fetch->blocks[block] != FETCH_MISSING)
-        fetch->donors[fetch->blocks[block]].under_way--;
-    fetch->blocks[block] = FETCH_HERE;
-    fetch->donors[from].since = core->awake;
-    fetch->donors[from].tries = 0;
     fetch->progress_at = fetch->moved_at = core->awake;
-    assert(fetch->here < fetch->whole);
-    if (++fetch->here == fetch->whole)
+    if (take_good(&fetch->take, core, from, block))
         fetch->state = FETCH_COMPLETE;
 }
 
 void
 fetch_on_block(struct fetch *fetch, const struct core *core, int from,
-               const struct proto_state *msg, const void *body, size_t size)
+               const struct proto_give *give, const void *body, size_t size)
 {
-    uint64_t block = msg->block;
     if (fetch->state != FETCH_BLOCKS || !fetch->listed || !fetch_gives(core, from) ||
-        msg->round != fetch->list.round || block >= core->transfer.blocks)
+        give->round != fetch->list.round || give->label != fetch->list.label)
         return;
     if (size == 0 && core->config.state_size > 0) { /* it has the copy no more */
-        fetch->donors[from].offered = false;
+        fetch->of[from].offered = false;
         return;
     }
-    if (fetch->blocks[block] == FETCH_HERE ||
-        size != transfer_state_block(&core->transfer, block).size)
+    if (!take_wants(&fetch->take, give->block) ||
+        size != transfer_state_block(&core->transfer, give->block).size)
         return;
-    if (hash64(body, size) != core->transfer.hashes[block] && !mutant(MUTANT_BLOCK))
-        block_bad(fetch, core, from, block);
+    if (hash64(body, size) != core->transfer.hashes[give->block] && !mutant(MUTANT_BLOCK))
+        block_bad(fetch, core, from, give->block);
     else
-        block_take(fetch, core, from, block, body);
+        block_good(fetch, core, from, give->block, body);
 }
 
 bool
 fetch_copy_lost(const struct core *core)
 {
-    return core->fetch.bad >= FETCH_TRIES ||
+    return core->fetch.bad >= FETCH_BAD_MAX ||
            awake_since(core->awake, core->fetch.moved_at) >= FETCH_LOST_US;
 }
 
@@ -398,7 +313,7 @@ part_lost(const struct fetch *fetch, const struct core *core)
 {
     bool late = fetch_waits_us(core) >= HOLDING_STAY_US + 4 * core->round_us;
     return fetch->part && core->done && fetch->state != FETCH_COMPLETE &&
-           (late || fetch->bad >= FETCH_TRIES);
+           (late || fetch->bad >= FETCH_BAD_MAX);
 }
 
 /* The trainer is told of a part once. */
@@ -422,7 +337,7 @@ complete_step(const struct fetch *fetch, const struct core *core)
     return (struct fetch_verdict){
         .adopt = core->contribution.state == TRAINER_FREE && !core->plan.active,
         .round = fetch->list.round,
-        .hash = fetch->list.hash,
+        .hash = fetch->list.label,
         .parts = fetch->parts,
     };
 }
@@ -448,8 +363,7 @@ fetch_copy_bad(struct fetch *fetch, const struct core *core)
     core_log(core, 3, "the weights that were received do not match their hash: asking again");
     for (int i = 0; i < core->peers.high; i++)
         if (fetch_gives(core, i))
-            fetch->of[i].avoid_at =
-                awake_after(core->awake, fetch->part ? FETCH_AVOID_US : FETCH_BAD_US);
+            donor_avoid(fetch, core, i, fetch->part ? FETCH_AVOID_US : FETCH_BAD_US);
     if (!fetch->part) {
         fetch_reset(fetch, core);
         return;

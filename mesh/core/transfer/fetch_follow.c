@@ -1,12 +1,11 @@
 /* fetch_follow.c - the totals of the rounds since, one after the other, from one donor who has them in its log. */
-#include "mesh/core/transfer/fetch_follow.h"
+#include "mesh/core/transfer/fetch.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "compress/coding.h"
 #include "mesh/core/internal.h"
-#include "mesh/core/transfer/fetch_internal.h"
 
 static uint64_t
 follow_window(const struct core *core)
@@ -18,17 +17,22 @@ follow_window(const struct core *core)
     return count > FETCH_FOLLOW_MAX ? FETCH_FOLLOW_MAX : count;
 }
 
+/* Blocks of totals may come: as many as have come, or a window of them from here on. */
 static void
-send_follow(struct fetch *fetch, const struct core *core, bool again)
+follow_ask(struct fetch *fetch, const struct core *core, bool again)
 {
-    struct proto_msg msg = {.type = PROTO_FOLLOW,
-                            .follow = {.round = core->round,
-                                       .holds = core->holds,
-                                       .block = fetch->block,
-                                       .count = (uint16_t)follow_window(core),
-                                       .again = again}};
-    fetch->told_round = core->round;
-    fetch->told_block = fetch->block;
+    struct proto_msg msg = {
+        .type = PROTO_FETCH,
+        .fetch = {.object = PROTO_OBJECT_TOTAL,
+                  .round = core->round,
+                  .holds = core->holds,
+                  .block = fetch->block,
+                  .count = (uint16_t)(again ? follow_window(core) : fetch->came),
+                  .again = again}};
+    if (again)
+        fetch_kept_drop(fetch, core);
+    fetch->came = 0;
+    fetch->anew = false;
     fetch->asked_at = core->awake;
     peers_send(core, fetch->from, &msg);
 }
@@ -52,10 +56,10 @@ follow_begin(struct fetch *fetch, const struct core *core)
     fetch->from = best;
     if (core->config.inexact)
         fetch->block = 0; /* its total of this round may be the sum of other members */
-    fetch->ask_us = FETCH_FOLLOW_US;
+    fetch->ask_us = FETCH_BLOCK_US;
     fetch->progress_at = core->awake;
     if (best >= 0)
-        send_follow(fetch, core, true);
+        follow_ask(fetch, core, true);
 }
 
 /* Nobody has the totals, or has them no more. */
@@ -95,7 +99,7 @@ total_scatter(const struct core *core, size_t at, const uint8_t *body, size_t si
 
 /* Has the body the size of this block? */
 static bool
-total_fits(const struct proto_total *total, struct transfer_block block, const void *body,
+total_fits(const struct proto_give *total, struct transfer_block block, const void *body,
            size_t size)
 {
     if (total->coding == PROTO_CODING_RAW)
@@ -122,7 +126,7 @@ total_unpack(const struct core *core, struct transfer_block block, const void *b
 /* Which state the one that we follow had. If it is another one, ours has changed since it was adopted, or its has. Of
  * one that is gone only totals are left, which were kept: nobody is there to differ from. */
 static struct fetch_verdict
-check_state(struct fetch *fetch, const struct core *core, uint64_t hash)
+total_compare(struct fetch *fetch, const struct core *core, uint64_t hash)
 {
     struct fetch_verdict verdict = {.told = fetch->from >= 0, .from = fetch->from, .hash = hash};
     if (mutant(MUTANT_FOLLOW_STATE))
@@ -132,19 +136,17 @@ check_state(struct fetch *fetch, const struct core *core, uint64_t hash)
     return verdict;
 }
 
-/* The total is to come again from its first block on. */
-static void
-total_restart(struct fetch *fetch, const struct core *core)
+void
+fetch_total_bad(struct fetch *fetch)
 {
     fetch->block = 0;
-    fetch->told_round = core->round;
-    fetch->told_block = 1; /* so tell again */
+    fetch->anew = true;
 }
 
 /* Is it of another total than the blocks before it? The donor went back, and the round was summed again; only exact
  * sums are equal then. */
 static bool
-total_is_other(const struct core *core, const struct proto_total *total)
+total_is_other(const struct core *core, const struct proto_give *total)
 {
     const struct fetch *fetch = &core->fetch;
     return core->config.inexact && fetch->block > 0 && total->commit != fetch->commit &&
@@ -153,22 +155,22 @@ total_is_other(const struct core *core, const struct proto_total *total)
 
 /* The block whose turn it is; the last one completes the total. */
 static struct fetch_verdict
-total_take(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+total_take(struct fetch *fetch, const struct core *core, const struct proto_give *total,
            const void *body, size_t size)
 {
     struct transfer_block block =
         transfer_total_block(&core->transfer, core->first_bucket, core->holds, fetch->block);
     assert(block.size > 0);
     bool fits = total_fits(total, block, body, size);
-    if (transfer_total_check(total, core->holds, body, size) != total->check ||
+    if (transfer_check(total, core->holds, body, size) != total->check ||
         (!fits && mutant(MUTANT_TOTAL_SIZE)))
         return (struct fetch_verdict){.commit = false};
-    struct fetch_verdict verdict = check_state(fetch, core, total->state_hash);
+    struct fetch_verdict verdict = total_compare(fetch, core, total->label);
     /* The size comes last: which buckets a round has, and so the size of its total, is a part of the state. */
     if (fetch->state != FETCH_FOLLOWING || !fits)
         return verdict;
     if (total_is_other(core, total)) {
-        total_restart(fetch, core);
+        fetch_total_bad(fetch);
         return verdict;
     }
     if (total->coding == PROTO_CODING_RAW)
@@ -177,6 +179,7 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_tota
         return verdict;
     fetch->commit = total->commit;
     fetch->block++;
+    fetch->came++;
     fetch->sure = true;
     fetch->progress_at = core->awake;
     verdict.commit =
@@ -193,63 +196,56 @@ may_take_total(const struct core *core)
 }
 
 static bool
-total_is_next(const struct core *core, const struct proto_total *total)
+total_is_next(const struct core *core, const struct proto_give *total)
 {
     bool before = mutant(MUTANT_FOLLOW_ROUND) && total->round + 1 == core->round;
     return (total->round == core->round || before) && total->block == core->fetch.block;
 }
 
-/* Is the turn of this total still to come? */
+/* Does it come before this block? */
 static bool
-total_is_early(const struct core *core, const struct proto_total *total)
+total_before(const struct proto_give *total, uint64_t round, uint64_t block)
 {
-    return total->round > core->round ||
-           (total->round == core->round && total->block > core->fetch.block);
+    return total->round < round || (total->round == round && total->block < block);
 }
 
 static struct fetch_verdict
 kept_take(struct fetch *fetch, const struct core *core)
 {
     struct fetch_verdict verdict = {.commit = false};
-    for (size_t k = 0; k < fetch->kept_count && may_take_total(core) && !verdict.commit;) {
-        const struct fetch_kept *kept = &fetch->kept[k];
-        if (total_is_next(core, &kept->total)) {
-            verdict = total_take(fetch, core, &kept->total, kept->frame.data, kept->frame.size);
-            if (fetch->state != FETCH_FOLLOWING)
-                return verdict; /* nothing is kept any more */
-        } else if (total_is_early(core, &kept->total)) {
-            k++;
-            continue;
-        }
-        fetch_kept_remove(fetch, core, k);
-        k = 0;
+    while (fetch->kept_count > 0 && may_take_total(core) && !verdict.commit) {
+        const struct fetch_kept *kept = &fetch->kept[0];
+        if (total_is_next(core, &kept->give))
+            verdict = total_take(fetch, core, &kept->give, kept->frame.data, kept->frame.size);
+        else if (!total_before(&kept->give, core->round, fetch->block))
+            return verdict;                  /* one is missing */
+        if (fetch->state == FETCH_FOLLOWING) /* else nothing is kept any more */
+            fetch_kept_remove(fetch, core);
     }
     return verdict;
 }
 
 static void
-total_keep(struct fetch *fetch, const struct core *core, const struct proto_total *total,
+total_keep(struct fetch *fetch, const struct core *core, const struct proto_give *total,
            struct core_frame *frame)
 {
-    if (fetch->kept_count >= follow_window(core) || total->round < core->round ||
-        (total->round == core->round && total->block < fetch->block) ||
+    const struct fetch_kept *end = &fetch->kept[fetch->kept_count];
+    if (fetch->kept_count >= follow_window(core) ||
+        total_before(total, core->round, fetch->block) ||
+        (fetch->kept_count > 0 && !total_before(&end[-1].give, total->round, total->block)) ||
         frame->size > coding_most(core->config.block_size / sizeof(int32_t) + 1))
         return;
-    for (size_t k = 0; k < fetch->kept_count; k++)
-        if (fetch->kept[k].total.round == total->round &&
-            fetch->kept[k].total.block == total->block)
-            return;
     core->config.wire->keep(core->config.wire_ctx, frame);
     fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
 }
 
 /* The donor does not have the total: its state was another one before this round, or its log is shorter. */
 static struct fetch_verdict
-total_absent(struct fetch *fetch, const struct core *core, const struct proto_total *total)
+total_absent(struct fetch *fetch, const struct core *core, const struct proto_give *total)
 {
     struct fetch_verdict verdict = {.told = false};
-    if (total->state_hash != 0 && transfer_total_check(total, core->holds, "", 0) == total->check)
-        verdict = check_state(fetch, core, total->state_hash);
+    if (total->label != 0 && transfer_check(total, core->holds, "", 0) == total->check)
+        verdict = total_compare(fetch, core, total->label);
     if (fetch->state != FETCH_FOLLOWING)
         return verdict;
     /* when not even the first total came, the others hardly have more */
@@ -260,21 +256,20 @@ total_absent(struct fetch *fetch, const struct core *core, const struct proto_to
 
 /* Of a node that is not followed, or no more: which state it had before this round. */
 static struct fetch_verdict
-total_tells(const struct core *core, int from, const struct proto_total *total,
+total_tells(const struct core *core, int from, const struct proto_give *total,
             const struct core_frame *frame)
 {
-    struct fetch_verdict verdict = {.from = from, .hash = total->state_hash};
-    verdict.told =
-        total->round == core->round && total->state_hash != 0 &&
-        total->state_hash != core->state_hash && !core->config.inexact &&
-        !mutant(MUTANT_FOLLOW_STATE) &&
-        transfer_total_check(total, core->holds, frame->data, frame->size) == total->check;
+    struct fetch_verdict verdict = {.from = from, .hash = total->label};
+    verdict.told = total->round == core->round && total->label != 0 &&
+                   total->label != core->state_hash && !core->config.inexact &&
+                   !mutant(MUTANT_FOLLOW_STATE) &&
+                   transfer_check(total, core->holds, frame->data, frame->size) == total->check;
     return verdict;
 }
 
 struct fetch_verdict
 fetch_on_total(struct fetch *fetch, const struct core *core, int from,
-               const struct proto_total *total, struct core_frame *frame)
+               const struct proto_give *total, struct core_frame *frame)
 {
     struct fetch_verdict nothing = {.commit = false};
     if (fetch->state != FETCH_FOLLOWING || fetch->from != from)
@@ -287,39 +282,24 @@ fetch_on_total(struct fetch *fetch, const struct core *core, int from,
     return nothing;
 }
 
-void
-fetch_total_bad(struct fetch *fetch, const struct core *core)
-{
-    if (fetch->state == FETCH_FOLLOWING)
-        total_restart(fetch, core);
-}
-
-/* How long nothing may come of the one that this node follows, while somebody is ahead. Who is not ahead has
- * nothing. */
-static uint64_t
-follow_patience_us(const struct fetch *fetch, const struct core *core)
-{
-    return fetch->sure && fetch_ahead(core, fetch->from) ? FETCH_LOST_US : FETCH_SURE_US;
-}
-
-/* Half of what was allowed has come, or nothing for long. */
+/* Half of a window has come, or nothing for long. */
 static void
 follow_more(struct fetch *fetch, const struct core *core)
 {
-    uint64_t each = transfer_total_count(&core->transfer, 0, core->holds);
-    uint64_t came = (core->round - fetch->told_round) * each + fetch->block;
     struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
-    if (fetch->block < fetch->told_block && core->round == fetch->told_round) {
-        send_follow(fetch, core, true); /* a total was bad */
-    } else if (came >= fetch->told_block + follow_window(core) / 2) {
-        send_follow(fetch, core, false);
-    } else if (awake_since(core->awake, fetch->progress_at) > follow_patience_us(fetch, core) &&
+    bool ahead = fetch_ahead(core, fetch->from); /* else it has nothing */
+    uint64_t patience_us = fetch->sure && ahead ? FETCH_LOST_US : FETCH_SURE_US;
+    if (fetch->anew) {
+        follow_ask(fetch, core, true);
+    } else if (fetch->came >= follow_window(core) / 2) {
+        follow_ask(fetch, core, false);
+    } else if (awake_since(core->awake, fetch->progress_at) > patience_us &&
                fetch_anybody(core, fetch_ahead)) {
         fetch->tried |= 1ull << fetch->from;
         fetch->from = -1;
     } else if (awake_since(core->awake, since) >= fetch->ask_us) {
-        fetch_ask_later(fetch);
-        send_follow(fetch, core, true);
+        fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
+        follow_ask(fetch, core, true);
     }
 }
 
@@ -332,10 +312,8 @@ fetch_follow_step(struct fetch *fetch, const struct core *core)
         return verdict;
     if (fetch->from >= 0 && (!fetch_fit(core, fetch->from) || core->plan.of[fetch->from].stuck))
         fetch->from = -1;
-    if (fetch->from < 0) {
-        fetch_kept_drop(fetch, core);
+    if (fetch->from < 0)
         follow_begin(fetch, core);
-    }
     if (fetch->from >= 0)
         follow_more(fetch, core);
     else

@@ -15,30 +15,18 @@ blocks_of(const struct transfer *transfer, size_t size)
     return (size + transfer->block_size - 1) / transfer->block_size;
 }
 
-/* The whole is one range that everybody has. */
-static size_t
-one_range(struct transfer_range *range, size_t size)
-{
-    *range = (struct transfer_range){.size = size, .segment = CORE_ALL_HOLD};
-    return 1;
-}
-
+/* Without spans the whole is one that everybody has. */
 static void
 divide_state(struct transfer *transfer, const struct core_config *config)
 {
     const struct core_stages *stages = &config->stages;
-    transfer->state_ranges =
-        stages->span_count ? stages->span_count : one_range(transfer->state, config->state_size);
-    for (size_t r = 0; r < stages->span_count; r++)
-        transfer->state[r] = (struct transfer_range){
-            .offset = stages->spans[r].offset,
-            .size = stages->spans[r].size,
-            .segment = stages->spans[r].segment,
-        };
+    const struct core_span whole = {.size = config->state_size, .segment = CORE_ALL_HOLD};
+    transfer->state_ranges = stages->span_count ? stages->span_count : 1;
     for (size_t r = 0; r < transfer->state_ranges; r++) {
-        struct transfer_range *range = &transfer->state[r];
-        range->first = transfer->blocks;
-        transfer->blocks += blocks_of(transfer, range->size);
+        const struct core_span *span = stages->span_count ? &stages->spans[r] : &whole;
+        transfer->state[r] =
+            (struct transfer_range){span->offset, span->size, span->segment, transfer->blocks};
+        transfer->blocks += blocks_of(transfer, span->size);
     }
     transfer->blocks += transfer->blocks == 0;
 }
@@ -50,18 +38,15 @@ bucket_of_all(const struct core_config *config)
     return config->audit_share ? config->audit_bucket : config->bucket_count - 1;
 }
 
+/* A range of each segment, from the output to the input; the last one is of all. */
 static void
 divide_total(struct transfer *transfer, const struct core_config *config)
 {
     const struct core_stages *stages = &config->stages;
     const size_t *at = transfer->bucket_at;
-    size_t end = bucket_of_all(config), first = end;
-    if (stages->cut_count == 0) {
-        transfer->total_ranges = one_range(transfer->total, at[config->bucket_count]);
-        return;
-    }
-    for (size_t k = 0; k <= stages->cut_count; k++) { /* from the output to the input */
-        first = k > 0 ? stages->cuts[k - 1].bucket : 0;
+    size_t first, end = 0, segments = stages->cut_count ? stages->cut_count + 1 : 0;
+    for (size_t k = 0; k < segments; k++) {
+        first = end;
         end = k < stages->cut_count ? stages->cuts[k].bucket : bucket_of_all(config);
         assert(first <= end && end < config->bucket_count);
         transfer->total[k] = (struct transfer_range){
@@ -70,12 +55,12 @@ divide_total(struct transfer *transfer, const struct core_config *config)
             .segment = (int)(stages->cut_count - k),
         };
     }
-    transfer->total[stages->cut_count + 1] = (struct transfer_range){
+    transfer->total[segments] = (struct transfer_range){
         .offset = at[end],
         .size = at[config->bucket_count] - at[end],
         .segment = CORE_ALL_HOLD,
     };
-    transfer->total_ranges = stages->cut_count + 2;
+    transfer->total_ranges = segments + 1;
 }
 
 int
@@ -99,8 +84,8 @@ transfer_init(struct transfer *transfer, const struct core_config *config,
     divide_state(transfer, config);
     divide_total(transfer, config);
     transfer->hashes = calloc(transfer->blocks, sizeof *transfer->hashes);
-    transfer->offer = calloc(transfer->segments + transfer->blocks, sizeof *transfer->offer);
-    return transfer->hashes && transfer->offer ? 0 : -ENOMEM;
+    transfer->list = calloc(transfer->segments + transfer->blocks, sizeof *transfer->list);
+    return transfer->hashes && transfer->list ? 0 : -ENOMEM;
 }
 
 void
@@ -110,7 +95,7 @@ transfer_fini(struct transfer *transfer)
     free(transfer->total);
     free(transfer->bucket_at);
     free(transfer->hashes);
-    free(transfer->offer);
+    free(transfer->list);
 }
 
 /* --- States -------------------------------------------------------------------------------------- */
@@ -179,12 +164,6 @@ transfer_total_before(const struct transfer *transfer, size_t first, uint64_t se
     return size;
 }
 
-size_t
-transfer_total_size(const struct transfer *transfer, size_t first, uint64_t segments)
-{
-    return transfer_total_before(transfer, first, segments, SIZE_MAX);
-}
-
 uint64_t
 transfer_total_count(const struct transfer *transfer, size_t first, uint64_t segments)
 {
@@ -206,16 +185,4 @@ transfer_total_block(const struct transfer *transfer, size_t first, uint64_t seg
         block -= count;
     }
     return (struct transfer_block){.size = 0};
-}
-
-bool
-transfer_sums(const struct transfer *transfer, uint64_t segments, size_t bucket)
-{
-    for (size_t r = 0; r < transfer->total_ranges; r++) {
-        const struct transfer_range *range = &transfer->total[r];
-        size_t at = transfer->bucket_at[bucket];
-        if (at >= range->offset && at < range->offset + range->size)
-            return transfer_has(segments, range->segment);
-    }
-    return false;
 }

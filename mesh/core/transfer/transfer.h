@@ -1,5 +1,15 @@
-/* transfer.h - what both sides of catching up compute in the same way: which blocks there are, and checksums; and the
- * memory of one state.
+/* transfer.h - objects that nodes give one another in blocks: what both sides compute in the same way, and the memory
+ * of one state.
+ *
+ *     object  round              label                what it is
+ *     STATE   before which       hash of the state    a copy of a state
+ *     LIST    the same           the same             a hash of each segment, and of each block of the copy: one block
+ *     TOTAL   of the total       of the state before  the sum of a round
+ *     PAGE    of the checkpoint  its step             a file
+ *
+ * FETCH asks for blocks of one, GIVE has one block; an empty GIVE says that there is none. take.h takes the blocks of
+ * an object from several donors, give.h gives them; pages.h is the program's files on both sides, and fetch.h the way
+ * of a node that is behind: a state of several donors, then totals of one.
  *
  * A state consists of ranges, config.stages.spans, each of one segment or of all (pipeline/stages.h); without such, of
  * one range that everybody has. A range is divided into blocks of config.block_size bytes; its last one may be shorter,
@@ -12,7 +22,7 @@
  * numbers.
  *
  * config.state_in and the hashes have room for one state. Either it is being fetched (fetch.h), or it is the copy that
- * others get (serve.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. Only a
+ * others get (give.h). The two take turns: the engine tells one to yield as soon as the other uses the memory. Only a
  * node that is done may fetch beside its copy: segments that it does not hold. */
 #ifndef MESH_TRANSFER_H
 #define MESH_TRANSFER_H
@@ -32,11 +42,11 @@ struct transfer {
     size_t state_ranges, total_ranges;
     size_t *bucket_at; /* [bucket_count + 1]: where each bucket begins in a total of all */
     size_t block_size;
-    size_t segments;  /* whose hashes an OFFER tells: 0 if the model cannot be cut */
+    size_t segments;  /* whose hashes a LIST has: 0 if the model cannot be cut */
     uint64_t all;     /* bitmap of all segments */
     uint64_t blocks;  /* of a state; at least 1 */
     uint64_t *hashes; /* [blocks] of the state in config.state_in, as far as it is there */
-    uint64_t *offer;  /* [segments + blocks]: the body of an OFFER */
+    uint64_t *list;   /* [segments + blocks]: the body of a LIST */
 };
 
 struct transfer_block {
@@ -56,15 +66,18 @@ uint64_t transfer_state_count(const struct transfer *transfer, uint64_t segments
 
 /* What who holds these segments gets of a total of the buckets from `first` on: bytes, the number of blocks, one of
  * them. */
-size_t transfer_total_size(const struct transfer *transfer, size_t first, uint64_t segments);
 uint64_t transfer_total_count(const struct transfer *transfer, size_t first, uint64_t segments);
 struct transfer_block transfer_total_block(const struct transfer *transfer, size_t first,
                                            uint64_t segments, uint64_t block);
 /* How many bytes of that come before this offset. */
 size_t transfer_total_before(const struct transfer *transfer, size_t first, uint64_t segments,
                              size_t offset);
-/* Does who holds these segments sum this bucket? */
-bool transfer_sums(const struct transfer *transfer, uint64_t segments, size_t bucket);
+
+static inline size_t
+transfer_total_size(const struct transfer *transfer, size_t first, uint64_t segments)
+{
+    return transfer_total_before(transfer, first, segments, SIZE_MAX);
+}
 
 /* Does who holds these segments have what is of this one? */
 static inline bool
@@ -73,21 +86,13 @@ transfer_has(uint64_t segments, int segment)
     return segment == CORE_ALL_HOLD || (segments >> segment & 1);
 }
 
-/* Checksums of an OFFER and a TOTAL of these segments: over the body and the fields about it. */
+/* The check of a GIVE: over its fields and its body, for who asked for these segments (PAGE: 0). */
 static inline uint64_t
-transfer_offer_check(const struct proto_offer *offer, uint64_t segments, const void *body,
-                     size_t size)
+transfer_check(const struct proto_give *give, uint64_t segments, const void *body, size_t size)
 {
-    uint64_t seed = mix64_pair(mix64_pair(offer->round, offer->state_hash), offer->size);
-    return hash64_seeded(body, size, mix64_pair(seed, segments));
-}
-
-static inline uint64_t
-transfer_total_check(const struct proto_total *total, uint64_t segments, const void *body,
-                     size_t size)
-{
-    uint64_t seed = mix64_pair(mix64_pair(total->round, total->block), total->state_hash);
-    seed = mix64_pair(mix64_pair(mix64_pair(seed, total->commit), total->coding), segments);
+    uint64_t seed = mix64_pair(mix64_pair(give->object, give->round), give->label);
+    seed = mix64_pair(mix64_pair(seed, give->block), give->commit);
+    seed = mix64_pair(mix64_pair(seed, give->coding), segments);
     return hash64_seeded(body, size, seed);
 }
 

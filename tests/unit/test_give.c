@@ -15,15 +15,34 @@ ask(struct lone *lone, unsigned id, uint64_t round)
 static void
 fetch(struct lone *lone, unsigned id, uint64_t round, uint64_t block, uint16_t count)
 {
-    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = {round, block, count, 1}};
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.object = PROTO_OBJECT_STATE,
+                                      .round = round,
+                                      .label = lone->core->give.hash,
+                                      .block = block,
+                                      .count = count,
+                                      .holds = 1}};
+    lone_say(lone, id, &msg);
+}
+
+/* Totals of these segments: from `round` on if they are to begin again, else so many blocks more. */
+static void
+follow_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t round, uint16_t count,
+           bool again)
+{
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.object = PROTO_OBJECT_TOTAL,
+                                      .round = round,
+                                      .count = count,
+                                      .again = again,
+                                      .holds = holds}};
     lone_say(lone, id, &msg);
 }
 
 static void
 follow(struct lone *lone, unsigned id, uint64_t round, uint16_t count, bool again)
 {
-    lone_say(lone, id,
-             &(struct proto_msg){.type = PROTO_FOLLOW, .follow = {round, 0, count, again, 1}});
+    follow_for(lone, id, 1, round, count, again);
 }
 
 /* Node 5 at round 4 trains alone; nodes 7 and 8 have come, and are at round 0. */
@@ -59,17 +78,17 @@ TEST(the_copy_is_of_the_round_named_and_equal_for_all)
     ask(lone, 7, 5);
     ask(lone, 8, 6);
     lone_run(lone, 50);
-    assert_null(lone_sent(lone, 7, PROTO_OFFER));
+    assert_null(lone_gave(lone, 7, LONE_LIST));
     step(lone);
     assert_int_equal(lone->core->round, 5);
-    assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->msg.offer.round, 5);
-    assert_int_equal(lone_sent(lone, 8, PROTO_OFFER)->msg.offer.round, 5);
-    assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->msg.offer.state_hash, 78 + 4);
+    assert_int_equal(lone_gave(lone, 7, LONE_LIST)->msg.give.round, 5);
+    assert_int_equal(lone_gave(lone, 8, LONE_LIST)->msg.give.round, 5);
+    assert_int_equal(lone_gave(lone, 7, LONE_LIST)->msg.give.label, 78 + 4);
     lone->state[3] ^= 1; /* it goes on */
     step(lone);
     assert_int_equal(lone->state_in[3], 0);
     fetch(lone, 7, 5, 0, 1);
-    assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 64);
+    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, 64);
 }
 
 TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
@@ -79,7 +98,7 @@ TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
     ask(lone, 7, 4);
     assert_int_equal(lone->state_in[0], 1);
     assert_int_equal(lone->state_in[SIZE - 1], 0);
-    assert_null(lone_sent(lone, 7, PROTO_OFFER));
+    assert_null(lone_gave(lone, 7, LONE_LIST));
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
     core_on_bucket(lone->core, lone->now, 1);
@@ -87,20 +106,20 @@ TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
     assert_int_equal(lone->state_in[SIZE - 1], 1);
     memset(lone->state, 2, SIZE);
     lone_train(lone);
-    assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->msg.offer.round, 4);
-    assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->body_size, BLOCKS * sizeof(uint64_t));
+    assert_int_equal(lone_gave(lone, 7, LONE_LIST)->msg.give.round, 4);
+    assert_int_equal(lone_gave(lone, 7, LONE_LIST)->body_size, BLOCKS * sizeof(uint64_t));
     fetch(lone, 7, 4, BLOCKS - 2, 1000);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), 2);
-    assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, SIZE % PROTO_BLOCK_MAX);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 2);
+    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, SIZE % PROTO_BLOCK_MAX);
     for (int k = 0; k < 1000; k++)
         fetch(lone, 7, 4, BLOCKS - 2, 1000); /* a storm */
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), 2);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 2);
     fetch(lone, 7, 5, 0, 1); /* no such copy */
     fetch(lone, 7, 4, BLOCKS, 1);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), 3);
-    assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 0);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 3);
+    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, 0);
     fetch(lone, 7, 4, 0, 1000);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_STATE), 3 + SERVE_BLOCKS_MAX);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 3 + GIVE_BLOCKS_MAX);
 }
 
 TEST(a_round_that_is_never_reached_is_not_waited_for)
@@ -108,28 +127,28 @@ TEST(a_round_that_is_never_reached_is_not_waited_for)
     OWNED(lone_destroy) struct lone *lone = ahead(64);
     ask(lone, 7, PROTO_ROUND_MAX);
     lone_run_with(lone, 250, (unsigned[]){7, 8}, 2, 0, true);
-    assert_int_equal(lone_sent(lone, 7, PROTO_OFFER)->msg.offer.round, 4);
+    assert_int_equal(lone_gave(lone, 7, LONE_LIST)->msg.give.round, 4);
 }
 
 TEST(totals_are_pushed_as_far_as_was_allowed)
 {
     OWNED(lone_destroy) struct lone *lone = ahead(64);
     follow(lone, 7, 4, 2, true);
-    assert_null(lone_sent(lone, 7, PROTO_TOTAL));
+    assert_null(lone_gave(lone, 7, LONE_TOTAL));
     step(lone);
-    assert_int_equal(lone_sent(lone, 7, PROTO_TOTAL)->msg.total.round, 4);
-    assert_int_equal(lone_sent(lone, 7, PROTO_TOTAL)->body_size, sizeof lone->sum);
+    assert_int_equal(lone_gave(lone, 7, LONE_TOTAL)->msg.give.round, 4);
+    assert_int_equal(lone_gave(lone, 7, LONE_TOTAL)->body_size, sizeof lone->sum);
     step(lone);
     step(lone);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_TOTAL), 2);
-    follow(lone, 7, 5, 2, false);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_TOTAL), 3);
-    assert_int_equal(lone_sent(lone, 7, PROTO_TOTAL)->msg.total.round, 6);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_TOTAL), 2);
+    follow(lone, 7, 5, 1, false);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_TOTAL), 3);
+    assert_int_equal(lone_gave(lone, 7, LONE_TOTAL)->msg.give.round, 6);
     follow(lone, 7, 5, 2, true); /* it lost some */
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_TOTAL), 5);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_TOTAL), 5);
     follow(lone, 8, 9, 2, true); /* is ahead */
     step(lone);
-    assert_null(lone_sent(lone, 8, PROTO_TOTAL));
+    assert_null(lone_gave(lone, 8, LONE_TOTAL));
 }
 
 TEST(who_is_too_slow_for_the_log_is_told)
@@ -138,29 +157,29 @@ TEST(who_is_too_slow_for_the_log_is_told)
     follow(lone, 7, 4, 1, true);
     for (int k = 0; k < 6; k++) /* the log has room for four */
         step(lone);
-    assert_int_equal(lone_sent_count(lone, 7, PROTO_TOTAL), 1);
-    follow(lone, 7, 6, 1, false);
-    assert_int_equal(lone_sent(lone, 7, PROTO_TOTAL)->msg.total.round, 6);
-    assert_int_equal(lone_sent(lone, 7, PROTO_TOTAL)->body_size, sizeof lone->sum);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_TOTAL), 1);
+    follow(lone, 7, 6, 1, true);
+    assert_int_equal(lone_gave(lone, 7, LONE_TOTAL)->msg.give.round, 6);
+    assert_int_equal(lone_gave(lone, 7, LONE_TOTAL)->body_size, sizeof lone->sum);
     follow(lone, 8, 5, 1, true);
-    assert_int_equal(lone_sent(lone, 8, PROTO_TOTAL)->msg.total.round, 5);
-    assert_int_equal(lone_sent(lone, 8, PROTO_TOTAL)->body_size, 0);
+    assert_int_equal(lone_gave(lone, 8, LONE_TOTAL)->msg.give.round, 5);
+    assert_int_equal(lone_gave(lone, 8, LONE_TOTAL)->body_size, 0);
 }
 
 TEST(nothing_is_kept_when_nobody_asks_any_more)
 {
     OWNED(lone_destroy) struct lone *lone = ahead(64);
     ask(lone, 7, 4);
-    assert_true(lone->core->serve.logs);
+    assert_true(lone->core->give.logs);
     lone_run_with(lone, 2500, (unsigned[]){7, 8}, 2, 0, true);
-    assert_int_equal(lone->core->serve.state, SERVE_COPIED);
+    assert_int_equal(lone->core->give.state, GIVE_COPIED);
     assert_int_equal(lone->forgets, 0);
     lone_run_with(lone, 1000, (unsigned[]){7, 8}, 2, 0, true);
     assert_int_equal(lone->forgets, 1);
-    assert_int_equal(lone->core->serve.state, SERVE_NONE);
-    assert_false(lone->core->serve.logs);
+    assert_int_equal(lone->core->give.state, GIVE_NONE);
+    assert_false(lone->core->give.logs);
     fetch(lone, 7, 4, 0, 1);
-    assert_int_equal(lone_sent(lone, 7, PROTO_STATE)->body_size, 0);
+    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, 0);
     lone_run_with(lone, 4000, (unsigned[]){7, 8}, 2, 0, true);
     assert_int_equal(lone->forgets, 1); /* there was nothing more */
     follow(lone, 7, lone->core->round, 1, true);
@@ -193,7 +212,14 @@ ahead_with_a_segment(uint64_t holds)
 static void
 ask_for(struct lone *lone, unsigned id, uint64_t holds, uint64_t block, uint16_t count)
 {
-    lone_say(lone, id, &(struct proto_msg){.type = PROTO_FETCH, .fetch = {4, block, count, holds}});
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.object = count ? PROTO_OBJECT_STATE : PROTO_OBJECT_LIST,
+                                      .round = 4,
+                                      .label = count ? lone->core->give.hash : 0,
+                                      .block = block,
+                                      .count = count,
+                                      .holds = holds}};
+    lone_say(lone, id, &msg);
 }
 
 TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
@@ -203,11 +229,11 @@ TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
     ask_for(lone, 7, 1, 0, 0);
     ask_for(lone, 7, UINT64_MAX, 0, 0);
     lone_run(lone, 50);
-    assert_int_equal(lone->core->serve.state, SERVE_NONE);
-    assert_false(lone->core->serve.logs);
+    assert_int_equal(lone->core->give.state, GIVE_NONE);
+    assert_false(lone->core->give.logs);
     ask_for(lone, 8, OUTPUT, 0, 0);
     lone_run(lone, 50);
-    const struct lone_sent *offer = lone_sent(lone, 8, PROTO_OFFER);
+    const struct lone_sent *offer = lone_gave(lone, 8, LONE_LIST);
     uint64_t parts[2];
     assert_int_equal(offer->body_size, (2 + 2) * sizeof(uint64_t));
     memcpy(parts, offer->body, sizeof parts);
@@ -218,10 +244,10 @@ TEST(who_holds_a_part_gives_that_and_touches_nothing_else)
     for (size_t k = 20; k < 60; k++)
         assert_int_equal(lone->state_in[k], 0x55);
     ask_for(lone, 8, OUTPUT, 0, 1000); /* the one between is not held */
-    assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
+    assert_int_equal(lone_gave_count(lone, 8, LONE_STATE), 2);
     ask_for(lone, 8, BOTH, 1, 1);
     ask_for(lone, 8, OUTPUT, 1, 1);
-    assert_int_equal(lone_sent_count(lone, 8, PROTO_STATE), 2);
+    assert_int_equal(lone_gave_count(lone, 8, LONE_STATE), 2);
 }
 
 /* In one memory both lists are made, one after the other. */
@@ -231,8 +257,8 @@ TEST(each_gets_the_list_of_what_it_asked_for)
     ask_for(lone, 7, BOTH, 0, 0);
     ask_for(lone, 8, OUTPUT, 0, 0);
     lone_run(lone, 50);
-    const struct lone_sent *all = lone_sent(lone, 7, PROTO_OFFER),
-                           *some = lone_sent(lone, 8, PROTO_OFFER);
+    const struct lone_sent *all = lone_gave(lone, 7, LONE_LIST),
+                           *some = lone_gave(lone, 8, LONE_LIST);
     uint64_t words[2][5];
     assert_int_equal(all->body_size, sizeof words[0]);
     assert_int_equal(some->body_size, sizeof words[1] - sizeof words[1][0]);
@@ -243,14 +269,7 @@ TEST(each_gets_the_list_of_what_it_asked_for)
     assert_int_equal(words[0][1], words[1][1]);
     assert_int_equal(words[0][2], words[1][2]); /* the header */
     assert_int_equal(words[0][4], words[1][3]); /* the second segment */
-    assert_true(all->msg.offer.check != some->msg.offer.check);
-}
-
-static void
-follow_for(struct lone *lone, unsigned id, uint64_t holds)
-{
-    lone_say(lone, id,
-             &(struct proto_msg){.type = PROTO_FOLLOW, .follow = {4, 0, 100, true, holds}});
+    assert_true(all->msg.give.check != some->msg.give.check);
 }
 
 /* Node 5 alone: the sum is its own, word by word. */
@@ -268,9 +287,9 @@ words_sent(const struct lone *lone, unsigned id, int32_t words[LONE_VECTOR])
     size_t count = 0;
     for (uint64_t k = 0; k < lone->sent_count; k++) {
         const struct lone_sent *sent = &lone->sent[k % LONE_SENT_MAX];
-        if (sent->to != id || sent->msg.type != PROTO_TOTAL)
+        if (sent->to != id || sent->msg.type != PROTO_GIVE)
             continue;
-        assert_int_equal(sent->msg.total.round, 4);
+        assert_int_equal(sent->msg.give.round, 4);
         memcpy(words + count, sent->body, sent->body_size);
         count += sent->body_size / sizeof *words;
     }
@@ -282,8 +301,8 @@ TEST(a_follower_gets_the_totals_of_what_it_holds)
 {
     OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(BOTH);
     int32_t words[LONE_VECTOR];
-    follow_for(lone, 7, BOTH);
-    follow_for(lone, 8, OUTPUT);
+    follow_for(lone, 7, BOTH, 4, 100, true);
+    follow_for(lone, 8, OUTPUT, 4, 100, true);
     count_own(lone);
     step(lone);
     assert_int_equal(words_sent(lone, 7, words), LONE_VECTOR);
@@ -298,19 +317,18 @@ TEST(the_log_of_who_holds_a_part_has_only_that)
 {
     OWNED(lone_destroy) struct lone *lone = ahead_with_a_segment(OUTPUT);
     int32_t words[LONE_VECTOR];
-    follow_for(lone, 7, BOTH);
-    follow_for(lone, 7, 1);
-    assert_false(lone->core->serve.logs);
-    follow_for(lone, 8, OUTPUT);
+    follow_for(lone, 7, BOTH, 4, 100, true);
+    follow_for(lone, 7, 1, 4, 100, true);
+    assert_false(lone->core->give.logs);
+    follow_for(lone, 8, OUTPUT, 4, 100, true);
     lone_forget_sent(lone);
     for (int32_t e = 0; e < LONE_VECTOR; e++)
         lone->sum[e] = e;
-    serve_committed(&lone->core->serve, lone->core);
-    assert_int_equal(lone->core->serve.next, 50 * sizeof(int32_t));
+    give_committed(&lone->core->give, lone->core);
     lone->core->round++;
     lone_run(lone, 20);
     assert_int_equal(words_sent(lone, 8, words), 50);
     for (int32_t k = 0; k < 50; k++)
         assert_int_equal(words[k], k < 40 ? 60 + k : k - 40);
-    assert_null(lone_sent(lone, 7, PROTO_TOTAL));
+    assert_null(lone_gave(lone, 7, LONE_TOTAL));
 }

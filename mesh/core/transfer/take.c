@@ -1,0 +1,188 @@
+/* take.c - see take.h. */
+#include "mesh/core/transfer/take.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "mesh/core/internal.h"
+
+enum { HERE = 255, MISSING = 254 }; /* no index in peers is so high */
+
+void
+take_init(struct take *take, uint8_t *blocks, uint64_t ask_us)
+{
+    *take = (struct take){.blocks = blocks, .ask_us = ask_us};
+}
+
+void
+take_again(struct take *take)
+{
+    for (int i = 0; i < PEERS_MAX; i++)
+        take->of[i] = (struct take_donor){.ask_us = take->ask_us};
+}
+
+void
+take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count)
+{
+    take->what = *what;
+    take->first = first;
+    take->count = take->whole = count;
+    take->here = take->next = take->gives = 0;
+    take->turn++;
+    memset(take->blocks, MISSING, count);
+    take_again(take);
+}
+
+void
+take_skip(struct take *take, uint64_t block)
+{
+    assert(take->blocks[block - take->first] == MISSING);
+    take->blocks[block - take->first] = HERE;
+    take->whole--;
+}
+
+bool
+take_wants(const struct take *take, uint64_t block)
+{
+    return block >= take->first && block - take->first < take->count &&
+           take->blocks[block - take->first] != HERE;
+}
+
+/* --- Asking -------------------------------------------------------------------------------------- */
+
+static void
+block_free(struct take *take, uint64_t at)
+{
+    take->blocks[at] = MISSING;
+    take->next = at < take->next ? at : take->next;
+}
+
+/* What is under way from `i` is asked of others. */
+static void
+donor_free(struct take *take, int i)
+{
+    uint64_t left = take->of[i].under_way;
+    for (uint64_t at = 0; left > 0 && at < take->count; at++)
+        if (take->blocks[at] == i) {
+            block_free(take, at);
+            left--;
+        }
+    take->of[i].under_way = 0;
+}
+
+void
+take_gone(struct take *take, int i)
+{
+    donor_free(take, i);
+    take->of[i] = (struct take_donor){.ask_us = take->ask_us};
+}
+
+/* The next run of missing blocks, at most a window. */
+static uint64_t
+blocks_missing(const struct take *take, uint64_t *first)
+{
+    uint64_t count = 0;
+    for (*first = take->next; *first < take->count && take->blocks[*first] != MISSING; ++*first)
+        ;
+    while (count < TAKE_WINDOW && *first + count < take->count &&
+           take->blocks[*first + count] == MISSING)
+        count++;
+    return count;
+}
+
+static void
+blocks_ask(struct take *take, const struct core *core, int i, uint64_t at, uint64_t count)
+{
+    struct take_donor *donor = &take->of[i];
+    struct proto_msg msg = {.type = PROTO_FETCH, .fetch = take->what};
+    msg.fetch.block = take->first + at;
+    msg.fetch.count = (uint16_t)count;
+    if (donor->under_way == 0)
+        donor->since = core->awake;
+    assert(at + count <= take->count);
+    memset(take->blocks + at, i, count);
+    donor->under_way += count;
+    peers_send(core, i, &msg);
+}
+
+/* Nothing is missing, but a slow donor has two or more to send: take over one of them. */
+static void
+blocks_help(struct take *take, const struct core *core, int i)
+{
+    for (uint64_t at = take->count; at-- > 0;) {
+        int owner = take->blocks[at];
+        if (owner == HERE || owner == MISSING || take->of[owner].under_way < 2)
+            continue;
+        take->of[owner].under_way--;
+        blocks_ask(take, core, i, at, 1);
+        return;
+    }
+}
+
+/* False: it is given up. */
+static bool
+donor_step(struct take *take, const struct core *core, int i)
+{
+    struct take_donor *donor = &take->of[i];
+    if (donor->under_way > 0 && awake_since(core->awake, donor->since) >= donor->ask_us) {
+        donor_free(take, i);
+        donor->ask_us *= 2;
+        return ++donor->tries < TAKE_TRIES; /* the others first */
+    }
+    uint64_t at, count;
+    while (donor->under_way <= TAKE_WINDOW && (count = blocks_missing(take, &at)) > 0) {
+        take->next = at;
+        blocks_ask(take, core, i, at, count);
+    }
+    if (donor->under_way == 0)
+        blocks_help(take, core, i);
+    return true;
+}
+
+uint64_t
+take_ask(struct take *take, const struct core *core, uint64_t gives)
+{
+    uint64_t spent = 0;
+    unsigned high = (unsigned)core->peers.high;
+    take->gives = gives;
+    for (int i = 0; i < core->peers.high; i++)
+        if (!(gives >> i & 1))
+            donor_free(take, i);
+    for (unsigned k = 0; k < high && take->here < take->whole; k++) {
+        unsigned i = (take->turn + k) % high;
+        if ((gives >> i & 1) && !donor_step(take, core, (int)i))
+            spent |= UINT64_C(1) << i;
+    }
+    return spent;
+}
+
+/* --- What comes ---------------------------------------------------------------------------------- */
+
+bool
+take_good(struct take *take, const struct core *core, int from, uint64_t block)
+{
+    uint8_t *where = &take->blocks[block - take->first];
+    assert(take_wants(take, block));
+    if (*where != MISSING)
+        take->of[*where].under_way--;
+    *where = HERE;
+    take->of[from].since = core->awake;
+    take->of[from].tries = 0;
+    return ++take->here == take->whole;
+}
+
+bool
+take_bad(struct take *take, int from, uint64_t block)
+{
+    struct take_donor *donor = &take->of[from];
+    assert(take_wants(take, block));
+    if (take->blocks[block - take->first] == from) {
+        block_free(take, block - take->first);
+        donor->under_way--;
+    }
+    bool spent = ++donor->tries >= TAKE_TRIES, others = take->gives & ~(UINT64_C(1) << from);
+    if (spent || others)
+        donor_free(take, from);
+    take->turn = (unsigned)from + 1;
+    return spent || others;
+}

@@ -1,0 +1,63 @@
+/* take.h - the blocks of one object are taken from several donors: one window, one patience, one retry.
+ *
+ *     MISSING --asked of a donor--> on its way --it came, and is right--> HERE
+ *        ^                             |
+ *        +-- wrong, late, donor gone --+
+ *
+ * Each donor is asked for runs of at most TAKE_WINDOW blocks, two runs at a time. One that is late may send its blocks
+ * next time, when it has twice the time; meanwhile the others are asked for them. After TAKE_TRIES it is given up. When
+ * nothing is missing any more, who has nothing to send takes over a block of one that has two or more to send.
+ *
+ * Who uses it says what is taken, who may give it, and whether a block that came is right (fetch.h: a state, by its
+ * list; pages.h: a page of a checkpoint, by the program). */
+#ifndef MESH_TAKE_H
+#define MESH_TAKE_H
+
+#include "mesh/core/core.h"
+#include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/peers.h"
+
+enum {
+    TAKE_WINDOW = 4, /* blocks per FETCH */
+    TAKE_TRIES = 3,
+};
+
+struct take_donor {
+    uint64_t under_way; /* blocks asked for and not received */
+    struct awake since; /* when it was asked or answered */
+    uint64_t ask_us;    /* without a block after this time it is late */
+    unsigned tries;
+};
+
+struct take {
+    struct proto_fetch what; /* the object: what each FETCH says of it */
+    uint64_t first, count;   /* its blocks are [first, first + count) */
+    uint8_t *blocks; /* [count] the donor that was asked; from PEERS_MAX on: here, or missing */
+    uint64_t here, whole;            /* so many are here, of so many that are wanted */
+    uint64_t next;                   /* all below it are here, asked for or not wanted */
+    unsigned turn;                   /* the donor that is asked first: each time another one */
+    uint64_t gives;                  /* bitmap of those who give it */
+    uint64_t ask_us;                 /* of a donor's first try */
+    struct take_donor of[PEERS_MAX]; /* index: as in struct peers */
+};
+
+/* `blocks` has room for those of any object. Borrowed. */
+void take_init(struct take *take, uint8_t *blocks, uint64_t ask_us);
+/* Takes blocks [first, first + count) of this object: all are missing. */
+void take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count);
+/* Before anybody was asked: this block is not wanted. */
+void take_skip(struct take *take, uint64_t block);
+/* What is here stays; all donors are as new. */
+void take_again(struct take *take);
+/* Asks those of this bitmap. Returns who is given up: late too often. */
+uint64_t take_ask(struct take *take, const struct core *core, uint64_t gives);
+/* Is this block wanted, and not here? */
+bool take_wants(const struct take *take, uint64_t block);
+/* A block that is wanted came, and is right. True: the last one. */
+bool take_good(struct take *take, const struct core *core, int from, uint64_t block);
+/* It is wrong: another donor is to send it, if there is one. True: `from` is given up. */
+bool take_bad(struct take *take, int from, uint64_t block);
+/* The session with peers[i] ended. */
+void take_gone(struct take *take, int i);
+
+#endif
