@@ -125,6 +125,8 @@ on_took(const struct replay *r, struct actor *a, const struct replay_piece *piec
 static int
 on_copied(const struct replay *r, const struct actor *a, struct replay_piece *piece)
 {
+    if (piece->body) /* a flow of this name was begun */
+        return IMPOSSIBLE;
     if (!(piece->body = new_values(r)))
         return -ENOMEM;
     gossip_flow_clamp(piece->body, a->values, r->count);
