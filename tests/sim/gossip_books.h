@@ -18,7 +18,8 @@ struct books {
     int32_t read[VALUES]; /* when it was read last */
     int64_t read_weight;
     bool mean;
-    unsigned added; /* bitmap of the nodes whose values are in it */
+    struct proto_node added[SIM_NODES_MAX]; /* whose values are in it, beside its own */
+    size_t added_count;
     uint64_t plan, phase, shards;
     unsigned n, rank;
 };

@@ -353,7 +353,6 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     if (!record)
         return;
     *record = (struct record){.key = key,
-                              .from = node->index,
                               .given = true,
                               .taken = true,
                               .count = sim_gossip_config.count,
@@ -363,6 +362,20 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
         sim_fail(sim, "node %u: gives its values to the last mean while a flow is under way to it",
                  node->index);
+}
+
+/* A member's values are added to the mean. */
+static void
+add_member(struct sim *sim, const struct sim_node *node, struct proto_node member)
+{
+    struct books *books = &sim_gossip_book.of[node->index];
+    bool again = proto_node_equal(member, self_of(node));
+    for (size_t k = 0; k < books->added_count; k++)
+        again |= proto_node_equal(books->added[k], member);
+    if (!books->mean || again || books->added_count == SIM_NODES_MAX)
+        sim_fail(sim, "node %u: a copy for no mean, or twice", node->index);
+    else
+        books->added[books->added_count++] = member;
 }
 
 /* A copy has come: it is added to the mean, or is the values. */
@@ -381,9 +394,8 @@ on_copy(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->weight += adds ? record->weight : 0;
     if (note->event == GOSSIP_RESULT)
         books->weight = GOSSIP_ONE;
-    if (adds && (!books->mean || (books->added >> record->from & 1)))
-        sim_fail(sim, "node %u: a copy for no mean, or twice", node->index);
-    books->added |= 1u << record->from;
+    if (adds)
+        add_member(sim, node, note->peer);
 }
 
 static void
@@ -402,7 +414,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
     if (flows_to(sim, node))
         sim_fail(sim, "node %u: makes the last mean while a flow is under way to it", node->index);
     books->mean = true;
-    books->added = 1u << node->index;
+    books->added_count = 0;
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);
@@ -420,16 +432,14 @@ on_mean_void(struct sim_node *node)
     books->weight = books->read_weight;
 }
 
-/* Bitmap of the nodes in this node's plan. */
-static unsigned
-members_of(const struct sim *sim, const struct sim_node *node)
+/* Are the values of all other members of this plan in the mean, and no others? */
+static bool
+whole(const struct books *books, const struct proto_plan *plan)
 {
-    const struct proto_plan *plan = &node->core->gossip.plan.now;
-    unsigned members = 0;
-    for (unsigned i = 0; i < sim->profile.nodes; i++)
-        if (proto_plan_rank(plan, self_of(&sim->nodes[i])) >= 0)
-            members |= 1u << i;
-    return members;
+    for (size_t k = 0; k < books->added_count; k++)
+        if (proto_plan_rank(plan, books->added[k]) < 0)
+            return false;
+    return books->added_count + 1 == plan->count;
 }
 
 static void
@@ -445,7 +455,7 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
         if (weight > 0)
             appear(books, k, (int64_t)(sum / weight));
     }
-    if (stats.plan != note->plan || books->added != members_of(sim, node))
+    if (stats.plan != note->plan || !whole(books, &node->core->gossip.plan.now))
         sim_fail(sim, "node %u: a last mean of another plan, or of others than its members",
                  node->index);
     books->weight = GOSSIP_ONE;
