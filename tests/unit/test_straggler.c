@@ -534,6 +534,20 @@ TEST(who_is_left_out_goes_on_when_nobody_else_does)
     assert_true(lone->compute);
 }
 
+/* Before a disputed round was computed here nothing is taken from those ahead: to watch them would have no end. */
+TEST(who_is_left_out_goes_on_when_it_takes_nothing_from_others)
+{
+    for (int disputed = 0; disputed < 2; disputed++) {
+        OWNED(lone_destroy) struct lone *lone = third_of_three(0);
+        uint64_t round = 3;
+        lone->core->divergence.dispute = disputed ? 3 : 0;
+        benches(lone, 5, 800 * MS, 50 * MS, true);
+        others_train(lone, 1000, &round);
+        assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched, !disputed);
+        assert_int_equal(lone->compute, disputed);
+    }
+}
+
 TEST(a_plan_has_no_more_members_than_shards)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .shards = 2, .peers_min = 3);

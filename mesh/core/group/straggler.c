@@ -557,8 +557,8 @@ straggler_not_joined(struct straggler *s, const struct core *core, int i)
 
 /* --- Being left out ---------------------------------------------------------------------------- */
 
-/* Does somebody get on without us? What we fetch may be in the way of heartbeats: silence for a moment is no
- * reason to doubt it. */
+/* Does somebody get on without us? Not one from whom we take nothing, as our states differ. What we fetch may be in the
+ * way of heartbeats: silence for a moment is no reason to doubt it. */
 static bool
 others_go_on(const struct core *core, uint64_t step_us)
 {
@@ -566,7 +566,7 @@ others_go_on(const struct core *core, uint64_t step_us)
     for (int i = 0; i < core->peers.high; i++) {
         const struct heard *heard = &core->view.of[i];
         if (core->peers.peers[i].state == PEER_UP && !heard->beat.benched &&
-            !core->plan.of[i].stuck &&
+            !core->plan.of[i].stuck && !divergence_excludes(core, i) &&
             (heard->beat.done || awake_since(core->awake, heard->moved_at) < most_us))
             return true;
     }
