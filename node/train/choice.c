@@ -307,11 +307,13 @@ seconds_of(const struct choice *choice, const struct measured *of, const struct 
 {
     double elements = (double)choice->elements;
     double passes = 2.0 * (choice->members - 1) / choice->members;
-    double line = elements * passes * none->bytes / choice->line;
-    double waits = choice->wait_s > 0 && choice->wait_s < line ? choice->wait_s : line;
+    double line_s = elements * passes * of->bytes / choice->line,
+           share = of->bytes / none->bytes; /* of the bytes that it has waited for until now */
+    bool waited = choice->wait_s > 0 && choice->wait_s * share < line_s;
+    double waits = waited ? choice->wait_s * share : fmax(0, line_s - shards_s(choice) / 2);
     bool keeps = of->codec && of->codec->memory;
     double encode = keeps ? KEPT * of->encode_s : fmax(0, of->encode_s - none->encode_s);
-    return shards_s(choice) + waits * of->bytes / none->bytes +
+    return shards_s(choice) + waits +
            elements * crowded * (encode * choice->shards + of->pack_s * passes + of->decode_s);
 }
 
@@ -329,7 +331,13 @@ choice_counts(const struct codec *codec, double seconds)
     return seconds * tenths / 10;
 }
 
-/* What is in use must be a tenth slower to be given up. */
+/* One node alone must save a tenth, too, and so what is in use must be a tenth slower to be given up. */
+static int32_t
+alone_counts(double seconds)
+{
+    return units(seconds * 11 / 10);
+}
+
 void
 choice_judge(unsigned codec, double step_s, double alone_s, int32_t cost[CODEC_COSTS])
 {
@@ -338,7 +346,7 @@ choice_judge(unsigned codec, double step_s, double alone_s, int32_t cost[CODEC_C
         return;
     cost[codec] = units(step_s);
     cost[CODEC_none] = COST_MAX;
-    cost[CODEC_ALONE] = units(alone_s * 11 / 10);
+    cost[CODEC_ALONE] = alone_counts(alone_s);
 }
 
 /* What is measured of each codec that may be chosen, and of none; a codec that the weight is too small for goes as none
@@ -380,7 +388,7 @@ choice_costs(const struct choice *choice, const struct job *job, const struct st
                 cost[kind] = units(choice_counts(
                     of[kind].codec, seconds_of(choice, &of[kind], &of[CODEC_none], crowded)));
         if (tried && choice->alone_s > 0)
-            cost[CODEC_ALONE] = units(shards_s(choice) + choice->alone_s);
+            cost[CODEC_ALONE] = alone_counts(shards_s(choice) + choice->alone_s);
     }
     trial_free(&trial);
 }

@@ -9,13 +9,13 @@
  *     the shards of this node, with encoding | packing and unpacking what is sent | the bytes on the slowest line |
  *     decoding
  *
- * Of the time on the line only that counts that this node waits for, as it computes meanwhile. Encoding and bytes are
- * measured with gradients of the step before: some shards of a part of the largest weight, until the unit has come to
- * rest. With a memory, bytes are the mean over a span. Rounding is done while a gradient is computed: to nearest it
- * costs nothing, by chance what it takes longer than that. A codec is taken if it saves a tenth of the time; one with a
- * memory if it saves two tenths, as it takes room and who joins waits for the end of a span. What is measured is
- * processor time. It counts as many times as the whole trial took longer than that: nodes that share a machine try at
- * the same time.
+ * Of the time on the line only that counts that this node waits for, as it computes meanwhile; where it has not waited
+ * yet, all but half of the time that its shards take. Encoding and bytes are measured with gradients of the step
+ * before: some shards of a part of the largest weight, until the unit has come to rest. With a memory, bytes are the
+ * mean over a span. Rounding is done while a gradient is computed: to nearest it costs nothing, by chance what it takes
+ * longer than that. A codec is taken, or one node alone, if it saves a tenth of the time; one with a memory if it saves
+ * two tenths, as it takes room and who joins waits for the end of a span. What is measured is processor time. It counts
+ * as many times as the whole trial took longer than that: nodes that share a machine try at the same time.
  *
  * Of a model in stages a node speaks of the parameters that it computes, and of the members that add up the same ones.
  * */

@@ -38,6 +38,8 @@ struct rounds_run {
     struct choice part;   /* what this node computed of a model in stages */
     /* what a shard takes without a codec, 0: none was computed as a whole; and to apply a sum */
     double shard_s, apply_s;
+    double alone_s,
+        alone_at; /* what a step took this node alone without a codec; when the last one ended; or 0 */
     double span_at;            /* when the codec was chosen or judged last, */
     uint64_t span_step;        /* and before which step */
     unsigned summed;           /* shards of the last step in own; 0: nothing of it */

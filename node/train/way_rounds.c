@@ -105,7 +105,8 @@ judge_codec(struct run *run)
     const struct state_header *h = run->state.header;
     double steps = (double)(h->step - rounds->span_step),
            took_s = rounds->span_at > 0 && steps > 0 ? (clock_s() - rounds->span_at) / steps : 0,
-           alone_s = rounds->shard_s * run->config->train.shards + rounds->apply_s;
+           sum_s = rounds->shard_s * run->config->train.shards + rounds->apply_s,
+           alone_s = rounds->alone_s > 0 ? rounds->alone_s : sum_s;
     choice_judge((unsigned)h->codec, took_s, rounds->shard_s > 0 ? alone_s : 0, rounds->cost);
     train_say(run, 7, "a step took %.4f s, and takes one node alone %.4f s without a codec", took_s,
               alone_s);
@@ -451,6 +452,19 @@ record_step(struct run *run, const struct mesh_task *task, uint64_t end_us)
         metrics_pieces(run->metrics, line, size);
 }
 
+/* From the end of a step to the end of the next one. */
+static void
+note_alone(struct run *run, const struct mesh_task *task)
+{
+    struct rounds_run *rounds = run->own;
+    bool alone = task->members == 1 && run->state.header->phase == STATE_TRAIN &&
+                 state_grid(&run->state) == run->state.exact;
+    double now = clock_s();
+    if (alone && rounds->alone_at > 0)
+        rounds->alone_s = average(rounds->alone_s, now - rounds->alone_at);
+    rounds->alone_at = alone ? now : 0;
+}
+
 static void
 commit(struct run *run, const struct mesh_task *task)
 {
@@ -482,6 +496,7 @@ commit(struct run *run, const struct mesh_task *task)
     work_applied(run->work, &run->state, &run->next, event);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     rounds->apply_s = average(rounds->apply_s, 1e-6 * (double)(clock_us() - start));
+    note_alone(run, task);
     if (event->skipped)
         train_tell_skipped(run, run->state.header->step);
     rounds_count_skips(run);
