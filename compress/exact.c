@@ -164,12 +164,6 @@ exact_product_most(const struct exact *exact)
 }
 
 bool
-exact_is_coded(const struct exact *exact)
-{
-    return exact->codec != NULL;
-}
-
-bool
 exact_adapts(const struct exact *exact, size_t block)
 {
     return exact->coded[block] && exact->codec->percent > 0;

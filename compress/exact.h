@@ -96,8 +96,6 @@ void exact_code(struct exact *exact, size_t tensor, const struct codec *codec, s
 const struct lowrank *exact_matrix(const struct exact *exact, size_t tensor);
 /* Is there such a tensor? And how long is the longest product? */
 size_t exact_product_most(const struct exact *exact);
-/* Is any? */
-bool exact_is_coded(const struct exact *exact);
 
 /* Sets exponent[blocks] = EXACT_EXPONENT_FIRST. */
 void exact_first(const struct exact *exact, int16_t *exponent);

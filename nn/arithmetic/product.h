@@ -86,10 +86,10 @@ struct product_sum {
     size_t first, ld;
     const float *scale; /* of each `block` elements of the tensor: 2^something */
     size_t block;       /* PRODUCT_WIDE_SUM.. */
-    float
-        limit; /* |element * scale| up to it become integers: rounded to nearest, even ones of two; then it is one */
-    /* [parts]; NULL: so it is. Else they are rounded up by a chance, of 2^24, which MIX24_DEFINE (proto/mix.h) draws
-     * from (key[part] + the element's number) * MIX24_STEP. */
+    /* |element * scale| up to it become integers; if they are rounded to nearest, even ones of two, it is one, too. */
+    float limit;
+    /* [parts]; NULL: they are rounded so. Else they are rounded up by a chance, of 2^24, which MIX24_DEFINE
+     * (proto/mix.h) draws from (key[part] + the element's number) * MIX24_STEP. */
     const uint32_t *key;
     /* Gets row pieces of tiles of a part in which an element is above the limit, or is no number: part, number of the
      * first element, elements. Nothing of them is added to the sum here. */

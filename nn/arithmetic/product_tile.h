@@ -246,9 +246,9 @@ MIX24_DEFINE(chances, uvec)
 /* How the sums of a tile become integers. */
 struct rounding {
     const float *scale; /* rows are COLUMNS apart */
-    const uint32_t
-        *number;  /* of the elements of the first row, times MIX24_STEP; NULL: to nearest */
-    uint32_t row; /* and how much more they are in the next one */
+    /* Numbers of the elements of the first row, times MIX24_STEP; NULL: to nearest. */
+    const uint32_t *number;
+    uint32_t row; /* how much larger they are in the next one */
     float limit;
 };
 

@@ -45,18 +45,25 @@ follow(struct lone *lone, unsigned id, uint64_t round, uint16_t count, bool agai
     follow_for(lone, id, 1, round, count, again);
 }
 
-/* Node 5 at round 4 trains alone; nodes 7 and 8 have come, and are at round 0. */
-static struct lone *
-ahead(size_t state_size)
+/* Nodes 7 and 8, at round 0. */
+static void
+others_come(struct lone *lone)
 {
-    struct lone *lone = LONE(.id = 5, .state_size = state_size, .unstarted = true);
-    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 1004});
     lone_run(lone, 20);
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_beat(lone, 7, 0, true);
     lone_beat(lone, 8, 0, true);
     lone_run(lone, 200);
+}
+
+/* Node 5 at round 4 trains alone; nodes 7 and 8 have come, and are at round 0. */
+static struct lone *
+ahead(size_t state_size)
+{
+    struct lone *lone = LONE(.id = 5, .state_size = state_size, .unstarted = true);
+    core_on_applied(lone->core, lone->now, &(struct core_state){.round = 4, .hash = 1004});
+    others_come(lone);
     assert_true(lone->compute);
     return lone;
 }
@@ -200,12 +207,7 @@ ahead_with_a_segment(uint64_t holds)
     memset(lone->state, 1, IN_SEGMENTS);
     memset(lone->state_in, 0x55, IN_SEGMENTS);
     lone_applied(lone, 4, 1004, false);
-    lone_run(lone, 20);
-    lone_meet(lone, 7);
-    lone_meet(lone, 8);
-    lone_beat(lone, 7, 0, true);
-    lone_beat(lone, 8, 0, true);
-    lone_run(lone, 200);
+    others_come(lone);
     return lone;
 }
 

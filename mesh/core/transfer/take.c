@@ -15,25 +15,6 @@ take_init(struct take *take, uint8_t *blocks, uint64_t ask_us)
 }
 
 void
-take_again(struct take *take)
-{
-    for (int i = 0; i < PEERS_MAX; i++)
-        take->of[i] = (struct take_donor){.ask_us = take->ask_us};
-}
-
-void
-take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count)
-{
-    take->what = *what;
-    take->first = first;
-    take->count = take->whole = count;
-    take->here = take->next = take->gives = 0;
-    take->turn++;
-    memset(take->blocks, MISSING, count);
-    take_again(take);
-}
-
-void
 take_skip(struct take *take, uint64_t block)
 {
     assert(take->blocks[block - take->first] == MISSING);
@@ -75,6 +56,25 @@ take_gone(struct take *take, int i)
 {
     donor_free(take, i);
     take->of[i] = (struct take_donor){.ask_us = take->ask_us};
+}
+
+void
+take_again(struct take *take)
+{
+    for (int i = 0; i < PEERS_MAX; i++)
+        take_gone(take, i);
+}
+
+void
+take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count)
+{
+    take->what = *what;
+    take->first = first;
+    take->count = take->whole = count;
+    take->here = take->next = take->gives = 0;
+    take->turn++;
+    memset(take->blocks, MISSING, count);
+    take_again(take);
 }
 
 /* The next run of missing blocks, at most a window. */

@@ -47,7 +47,7 @@ void take_init(struct take *take, uint8_t *blocks, uint64_t ask_us);
 void take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count);
 /* Before anybody was asked: this block is not wanted. */
 void take_skip(struct take *take, uint64_t block);
-/* What is here stays; all donors are as new. */
+/* What is here stays; what was under way is missing, and all donors are as new. */
 void take_again(struct take *take);
 /* Asks those of this bitmap. Returns who is given up: late too often. */
 uint64_t take_ask(struct take *take, const struct core *core, uint64_t gives);
