@@ -12,7 +12,7 @@ without a step of anybody is told: as long as anybody runs, somebody trains.
 
 Files with a free way (`way: async`) have no such states. Their run has an end: each node sleeps for 20 ms where it
 computes (a failpoint), so that the run outlives the scenario on a busy machine, too. At the end all have one model, and
-the replay of all journals must come to it; with servers and only one node harmed at a time, with every ticket once."""
+the replay of all journals must come to it."""
 import os
 import re
 import shutil
