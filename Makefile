@@ -183,7 +183,7 @@ hashes:                              ## one hash per model: instruction sets, no
 	@tests/support/deps.sh build lint
 	@$(MAKE) -s $(parallel) build/gcc/meshnode
 	@$(MAKE) -s $(parallel) CC=clang build/clang/meshnode
-	tests/process/hashes.py $(HASHES)
+	MESHNODE=$(abspath build/gcc/meshnode) MESHNODE_CLANG=$(abspath build/clang/meshnode) tests/chaos/matrix.py --of models --all $(HASHES)
 
 flips: all failpoints                ## half an hour: 1,000 flipped bits in each of nine places, 200 liars
 	MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) tests/process/test_flips.sh 1000

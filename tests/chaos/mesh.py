@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -359,7 +360,7 @@ class Runs:
         for option in ("--run", "--runs", "--seed", "--seconds"):
             while option in given:
                 del given[given.index(option):given.index(option) + 2]
-        return " ".join(["python3", os.path.relpath(sys.argv[0], ROOT), *given, "--seed", str(self.args.seed),
+        return shlex.join(["python3", os.path.relpath(sys.argv[0], ROOT), *given, "--seed", str(self.args.seed),
                          "--run", str(index)])
 
     def close(self):

@@ -24,8 +24,8 @@ plants=("../sim/fresh.sh plants") points=--all matrix=--all servers=--all stages
     stages="--runs $(part 591)" pieces="--runs $(part 212)" \
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}") plants=()
 case $mode in
-short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "spans.py --runs 10" "parts.py --runs 10" "servers.py --runs 30"
-    "stages_matrix.py --runs 20 --courses 2" "stages_points.py --runs 20" "counting.py --runs 12"
+short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "matrix.py --of codecs --runs 10" "spans.py --runs 10" "parts.py --runs 10"
+    "matrix.py --of servers --runs 30" "matrix.py --of stages --runs 20 --courses 2" "stages_points.py --runs 20" "counting.py --runs 12"
     "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
     configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml configs/chaos-server-kill.yaml configs/chaos-stage-kill.yaml
     ${free[*]}" "free.py --runs 6 --accidents 1" "churn.py --cycles 60" "joins.py"
@@ -34,8 +34,8 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) export ALL=1
     tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
-    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "spans.py --runs $(part 100) --judge" "parts.py --runs $(part 200)" "servers.py $servers"
-    "stages_matrix.py --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
+    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "matrix.py --of codecs --runs $(part 400)" "spans.py --runs $(part 100) --judge" "parts.py --runs $(part 200)"
+    "matrix.py --of servers $servers" "matrix.py --of stages --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
     "net_split.py --rounds $(part 10)"
     "net_cut.py --cuts $(part 100)" "churn.py --cycles $(part 2000)" "joins.py --runs $(part 20) --judge"
@@ -51,7 +51,7 @@ esac
 declare -A TRIES=(
     [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once"
     [spans.py]="killed within spans of codecs with memory" [parts.py]="parts of a model lost"
-    [matrix.py]="one hash: nodes, threads, compilers" [servers.py]="one hash: elected servers" [stages_matrix.py]="one hash: models in stages"
+    [matrix.py]="one hash: nodes, threads, compilers; codecs; elected servers; models in stages"
     [stages_points.py]="killed, stopped at each piece of a stage" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"
     [free.py]="gossip" [churn.py]="nodes come and go: memory" [joins.py]="a late node takes 72 MB of state"

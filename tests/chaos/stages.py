@@ -1,4 +1,4 @@
-"""stages.py - jobs in stages for stages_matrix.py and stages_points.py: small ones of three kinds, and grids of nodes."""
+"""stages.py - jobs in stages for matrix.py and stages_points.py: small ones of three kinds, and grids of nodes."""
 import os
 
 import mesh as chaos
