@@ -65,6 +65,7 @@ static uint64_t
 parts_in(const struct feedback *feedback, const struct state_range *range)
 {
     uint64_t parts = 0;
+    assert(feedback->parts.count <= PROTO_STAGES_MAX);
     for (size_t p = 0; p < feedback->parts.count; p++) {
         const struct state_range *part = &feedback->parts.stage[p];
         parts |= (uint64_t)(part->first >= range->first && part->end <= range->end) << p;
