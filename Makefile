@@ -88,7 +88,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test test-build process sim torture bench cov syntax format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test unit test-build process sim torture bench cov syntax format format-check lint layers lines pypi install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -176,6 +176,9 @@ check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit t
 test: check-deps                     ## the fast part of check: unit tests, properties, corpora
 	@$(MAKE) -s $(parallel) test-build
 	@tests/run.sh $B/logs $(tests) $(replays)
+
+unit: test-build                     ## unit tests alone
+	@tests/run.sh $B/logs $(filter $B/tests/unit/%,$(tests))
 
 test-build: $(tests) $(replays) $B/sim $B/switch $B/hostile $B/forge
 
