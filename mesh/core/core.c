@@ -322,7 +322,7 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         heartbeat_whom(&core->view, core, i);
         break;
     case PROTO_SCORE:
-        heartbeat_score(core, &msg->score);
+        scores_on_score(core, &msg->score);
         break;
     default:
         core->engine->message(core, i, msg);

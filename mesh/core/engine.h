@@ -16,6 +16,7 @@
 
 #include "mesh/core/internal.h"
 #include "mesh/core/sessions/heartbeat.h"
+#include "mesh/core/sessions/scores.h"
 
 struct engine {
     bool sums; /* it uses the shell's `sum` */
@@ -94,13 +95,15 @@ core_pause_us(const struct core *core)
     return waits ? CORE_IDLE_US : CORE_HEARTBEAT_US;
 }
 
-/* Sends a heartbeat now, with what the engine says. A node without a job asks for one instead. */
+/* Sends a heartbeat now, with what the engine says, and scores. A node without a job asks for one instead. */
 static inline void
 core_tell(struct core *core)
 {
     struct proto_heartbeat beat = {.pause_us = core_pause_us(core)};
     core->engine->beat_out(core, &beat);
     heartbeat_send(&core->view, core, &beat);
+    if (!core->leaving && !core->config.hello.wants_job)
+        scores_say(core);
 }
 
 #endif

@@ -23,6 +23,7 @@
 #include "mesh/core/sessions/backoff.h"
 #include "mesh/core/sessions/clock.h"
 #include "mesh/core/sessions/heartbeat.h"
+#include "mesh/core/sessions/line.h"
 #include "mesh/core/sessions/peers.h"
 #include "mesh/core/sessions/sessions.h"
 #include "mesh/core/sessions/view.h"
@@ -78,6 +79,7 @@ struct core {
 
     struct peers peers;
     struct view view;
+    struct lines lines;
     struct plan plan;
     struct contribution contribution;
     struct transfer transfer;

@@ -32,64 +32,6 @@ member_bit(int peer)
     return UINT64_C(1) << (peer < 0 ? PEERS_MAX : peer);
 }
 
-/* --- A line --------------------------------------------------------------------------------------- */
-
-void
-straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_us)
-{
-    int64_t difference_us = (int64_t)(now.us - sent_us);
-    if (!lag->known || wall_since(now, lag->base_at) > STRAGGLER_BASE_US) {
-        lag->base_us[1] = lag->known ? lag->base_us[0] : difference_us;
-        lag->base_us[0] = difference_us;
-        lag->base_at = now;
-        lag->known = true;
-    } else if (difference_us < lag->base_us[0]) {
-        lag->base_us[0] = difference_us;
-    }
-}
-
-uint32_t
-straggler_line_now(const struct straggler_line *lag)
-{
-    if (lag->busy_us < STRAGGLER_FAST_US || lag->bytes > UINT32_MAX)
-        return STRAGGLER_FAST;
-    uint64_t rate = lag->bytes * 1000000 / lag->busy_us;
-    return rate < 1 ? 1 : rate < STRAGGLER_FAST ? (uint32_t)rate : STRAGGLER_FAST;
-}
-
-void
-straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wall now,
-                     uint64_t sent_us, uint64_t bytes)
-{
-    straggler_line_heard(lag, now, sent_us);
-    int64_t base_us = lag->base_us[0] < lag->base_us[1] ? lag->base_us[0] : lag->base_us[1];
-    struct wall begin = {sent_us + (uint64_t)base_us};
-    if (wall_before(begin, *free_at))
-        begin = *free_at;
-    if (wall_before(begin, now))
-        lag->busy_us += wall_since(now, begin);
-    lag->bytes += bytes;
-    *free_at = now;
-    if (lag->count < 2 && lag->busy_us >= STRAGGLER_SEEN_US && lag->bytes >= STRAGGLER_SEEN_BYTES)
-        lag->rate = straggler_line_now(lag);
-}
-
-void
-straggler_line_round(struct straggler_line *lag, bool counts)
-{
-    if (lag->bytes == 0) /* what is known of it is not out of date */
-        return;
-    if (counts) {
-        lag->recent[lag->count++ % STRAGGLER_RECENT] = straggler_line_now(lag);
-        lag->rate = 0;
-        for (unsigned k = 0; k < lag->count && k < STRAGGLER_RECENT; k++)
-            lag->rate = lag->recent[k] > lag->rate ? lag->recent[k] : lag->rate;
-    }
-    if (lag->count < 2)
-        lag->rate = 0;
-    lag->bytes = lag->busy_us = 0;
-}
-
 /* --- Measuring --------------------------------------------------------------------------------- */
 
 void
@@ -102,20 +44,15 @@ straggler_up(struct straggler *s, int i)
 }
 
 void
-straggler_beat(struct straggler *s, const struct core *core, int i, bool back)
+straggler_back(struct straggler *s, int i)
 {
-    straggler_line_heard(&s->of[i].lag, core->now, core->view.of[i].beat.sent_us);
-    if (back)
-        s->of[i].vain = 0;
+    s->of[i].vain = 0;
 }
 
 void
-straggler_chunk(struct straggler *s, const struct core *core, int i,
-                const struct proto_chunk *chunk, size_t size)
+straggler_chunk(struct straggler *s, const struct proto_chunk *chunk, size_t size, uint64_t busy_us)
 {
-    uint64_t before_us = s->of[i].lag.busy_us;
-    straggler_line_chunk(&s->of[i].lag, &s->line_at, core->now, chunk->sent_us, size);
-    s->busy_us += s->of[i].lag.busy_us - before_us;
+    s->busy_us += busy_us;
     s->came += size;
     s->came_plain += chunk->count * sizeof(int32_t);
 }
@@ -137,45 +74,26 @@ starves(const struct straggler *s)
 static uint32_t
 plain_rate(const struct straggler *s, uint32_t rate)
 {
-    if (s->packed == 0 || rate == STRAGGLER_FAST)
+    if (s->packed == 0 || rate == LINE_FAST)
         return rate;
     uint64_t plain = ((uint64_t)rate << PACKED_BITS) / s->packed;
-    return plain < STRAGGLER_FAST ? (uint32_t)plain : STRAGGLER_FAST - 1;
+    return plain < LINE_FAST ? (uint32_t)plain : LINE_FAST - 1;
 }
 
 static uint32_t
-slower(uint32_t a, uint32_t b)
-{
-    return a == 0 || (b > 0 && b < a) ? b : a;
-}
-
-static uint32_t
-slowest_line(const struct straggler *s, const struct core *core)
+slowest_member(const struct core *core)
 {
     uint32_t least = 0;
     for (size_t m = 0; m < core->plan.now.count; m++)
         if (core->plan.peer[m] >= 0)
-            least = slower(least, s->of[core->plan.peer[m]].lag.rate);
-    return least;
-}
-
-/* Of who is here, member or not. */
-static uint32_t
-slowest_known(const struct straggler *s, const struct core *core)
-{
-    uint32_t least = 0;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct straggler_line *lag = &s->of[i].lag;
-        if (view_usable(core, i))
-            least = slower(least, lag->rate > 0 ? lag->rate : lag->count > 0 ? lag->recent[0] : 0);
-    }
+            least = line_slower(least, core->lines.of[core->plan.peer[m]].rate);
     return least;
 }
 
 unsigned
-straggler_packs(const struct straggler *s, const struct core *core, bool *quick)
+straggler_packs(const struct core *core, bool *quick)
 {
-    uint32_t least = slowest_line(s, core);
+    uint32_t least = slowest_member(core);
     *quick = least >= STRAGGLER_CODES;
     if (least == 0)
         return core->warms > 0 || core->alone ? 4 : 0; /* what is packed does not lend own[] */
@@ -210,15 +128,10 @@ straggler_plan(struct straggler *s, const struct core *core)
             s->of[core->plan.peer[m]].vain = 0;
 }
 
-/* Of those who sent less, little may have waited behind what they sent to others. */
+/* How much shorter the bodies of the round were than what they hold. */
 static void
-lines_note(struct straggler *s, const struct core *core, bool counts)
+packed_note(struct straggler *s)
 {
-    uint64_t most = 0;
-    for (int i = 0; i < core->peers.high; i++)
-        most = s->of[i].lag.bytes > most ? s->of[i].lag.bytes : most;
-    for (int i = 0; i < core->peers.high; i++)
-        straggler_line_round(&s->of[i].lag, counts && 2 * s->of[i].lag.bytes >= most);
     if (s->came_plain > 0)
         s->packed = (uint32_t)(1 + (s->came << PACKED_BITS) / s->came_plain);
     s->came = s->came_plain = 0;
@@ -312,7 +225,7 @@ straggler_see(const struct straggler *s, const struct core *core, size_t n, cons
         for (size_t b = 0; b < n; b++) {
             int from = peer[b] < 0 ? PEERS_MAX : peer[b];
             if (b != a)
-                view->rate[a][b] = plain_rate(s, heard ? heard->rate[from] : s->of[from].lag.rate);
+                view->rate[a][b] = plain_rate(s, heard ? heard->rate[from] : core->lines.of[from].rate);
         }
     }
     cost_lines(view);
@@ -537,7 +450,7 @@ straggler_round(struct straggler *s, const struct core *core, uint64_t us)
 {
     bool full = s->full;
     assert(core->plan.active);
-    lines_note(s, core, full);
+    packed_note(s);
     s->full = core->first_bucket == 0;
     if (!full)
         return plan_leads(core) && core->alone && !s->parted ? part(s, core, 0) : STRAGGLER_GO_ON;
@@ -685,7 +598,6 @@ rest(struct straggler *s, const struct core *core, uint64_t step_us)
 enum straggler_verdict
 straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
 {
-    s->slowest = slowest_known(s, core);
     if (plan_leads(core) && core->alone && !s->parted) /* before anything is sent */
         return part(s, core, 0);
     /* in the first rounds of a plan: no need to see the round's end */

@@ -1,7 +1,8 @@
 /* straggler.h - who is too slow to take part: the leader takes the members with which a round takes least, and leaves
  * out the others for a while (group.h says what else decides about it).
  *
- *     measured   by each member: how fast chunks come from each other one, and what its trainer takes to apply a sum
+ *     measured   by each member: how fast chunks come from each other one (line.h), and what its trainer takes to apply
+ *                a sum
  *     reported   in heartbeats
  *     decided    by the leader alone: with which members is a round shortest? The time of a set that has trained
  *                together is remembered, that of any other set is predicted (cost.h)
@@ -9,11 +10,6 @@
  *                it catches up like any node that is behind (fetch.h). It comes back by itself after
  *                STRAGGLER_REST_ROUNDS of the rounds with it, at least STRAGGLER_REST_US, doubled each time. Where all
  *                found that one node alone is the fastest (core_state.alone), STRAGGLER_REST_MAX_US later
- *
- * A line: chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the
- * last half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). What a chunk
- * needs beyond that is the time of the line. This node's line carries one chunk after the other: a chunk that waits for
- * another one counts only from then on. The best of the last rounds counts: who was busy for a moment is not slow.
  *
  * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
  * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan each must take COST_FAR times as long, or half of
@@ -39,22 +35,18 @@
 
 #include "mesh/core/group/cost.h"
 #include "mesh/core/sessions/clock.h"
+#include "mesh/core/sessions/line.h"
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    STRAGGLER_RECENT = 4,        /* rounds whose shortest counts, and the best of a line */
+    STRAGGLER_RECENT = 4,        /* rounds whose shortest counts */
     STRAGGLER_QUICK = 500000000, /* bytes per second: more than a line of 4 Gbit/s */
     STRAGGLER_CODES = 200000000, /* on a faster line bodies are written quickly: packed.h */
-    STRAGGLER_FAST_US = 2000,    /* chunks of a round that need less came by a fast line */
-    /* the quickest messages are remembered for one to two of these periods */
-    STRAGGLER_BASE_US = 15000000,
     STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
     STRAGGLER_LOOK_US = 200000,   /* between two decisions */
     STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */
     STRAGGLER_JUDGE_ROUNDS = 8,   /* and at least this many rounds */
     STRAGGLER_SURE_US = 600000,   /* the decision must be the same for so long */
-    STRAGGLER_SEEN_US = 10000,    /* a line was busy for so long, */
-    STRAGGLER_SEEN_BYTES = 128 << 10, /* with so much, before it is judged in its first rounds */
     STRAGGLER_REMEMBER_US = 300000000,
     /* a node that is left out comes back after this time, doubled each time, and after so many of the rounds with it */
     STRAGGLER_REST_US = 2000000,
@@ -66,43 +58,15 @@ enum {
     STRAGGLER_VAIN_MAX = 4, /* a node is left out after this many plans were held for it in vain */
 };
 
-/* A line that costs no time worth a decision. */
-#define STRAGGLER_FAST UINT32_MAX
-
-struct straggler_line {
-    int64_t base_us[2]; /* smallest difference of clocks, in this period and in the one before */
-    struct wall base_at;
-    bool known;
-    uint64_t bytes, busy_us; /* of the chunks since the last round ended */
-    uint32_t recent[STRAGGLER_RECENT];
-    unsigned count;
-    /* bytes per second: the best of the last rounds; before two of them, that of the present round, if enough was seen;
-     * 0: unknown; STRAGGLER_FAST */
-    uint32_t rate;
-};
-
-/* A message that was sent at `sent_us` of the sender's clock came at `now`. */
-void straggler_line_heard(struct straggler_line *lag, struct wall now, uint64_t sent_us);
-/* The same for a chunk of so many bytes. `free_at`: when the last chunk came here, from anyone; it is set to `now`. */
-void straggler_line_chunk(struct straggler_line *lag, struct wall *free_at, struct wall now,
-                          uint64_t sent_us, uint64_t bytes);
-/* A round is over. It counts if the peer sent as much as others: little may have waited behind what it sent to them. */
-void straggler_line_round(struct straggler_line *lag, bool counts);
-/* The rate so far in the round that is running. */
-uint32_t straggler_line_now(const struct straggler_line *lag);
-
 struct straggler_peer {
-    struct straggler_line lag;
     struct awake told_at; /* when it was told that it is left out */
     unsigned vain;        /* how many plans were held for it in vain */
 };
 
 struct straggler {
     struct straggler_peer of[PEERS_MAX]; /* index: as in struct peers */
-    struct wall line_at;                 /* when the last chunk came */
     bool full;                           /* the present round has all buckets */
-    uint32_t apply_us,
-        slowest; /* of the lines of all who are here, by what is known best; 0: nothing */
+    uint32_t apply_us;                   /* what the trainer takes to apply a total; 0: unknown */
     uint64_t came, came_plain; /* bytes of the chunks of this round, and before they were packed */
     uint64_t starved_us,
         busy_us;         /* in this plan: this node waited for a processor; lines were busy */
@@ -141,16 +105,16 @@ enum straggler_verdict {
 
 /* A session with peers[i] begins. */
 void straggler_up(struct straggler *s, int i);
-/* A heartbeat of peers[i] came; `back`: it is not left out any more. */
-void straggler_beat(struct straggler *s, const struct core *core, int i, bool back);
+/* peers[i] is not left out any more. */
+void straggler_back(struct straggler *s, int i);
 /* Sums are short from core->round on, or no longer, or soon: what was measured means nothing; who was apart is back. */
 enum straggler_verdict straggler_changes(struct straggler *s, const struct core *core);
 /* For collective_packs, by the slowest line that is known: at STRAGGLER_QUICK a body is to be shorter by a quarter, at
  * STRAGGLER_CODES it is written quickly; while none is known, lines are measured with what was not packed. */
-unsigned straggler_packs(const struct straggler *s, const struct core *core, bool *quick);
-/* peers[i] sent a chunk of a sum, in so many bytes. */
-void straggler_chunk(struct straggler *s, const struct core *core, int i,
-                     const struct proto_chunk *chunk, size_t size);
+unsigned straggler_packs(const struct core *core, bool *quick);
+/* A chunk of a sum came, in so many bytes; its line was busy with it for so long. */
+void straggler_chunk(struct straggler *s, const struct proto_chunk *chunk, size_t size,
+                     uint64_t busy_us);
 /* This node waited for a processor for `us`: what looks like a slow line may be that. */
 void straggler_starved(struct straggler *s, uint64_t us);
 /* The trainer has applied a total. */

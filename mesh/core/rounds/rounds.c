@@ -15,7 +15,7 @@ round_begin(struct core *core)
 {
     bool quick;
     plan_round(&core->plan, core);
-    unsigned quarters = straggler_packs(&core->straggler, core, &quick);
+    unsigned quarters = straggler_packs(core, &quick);
     collective_packs(core->collective, quarters, quick);
     collective_round(core->collective, core->round, core->first_bucket, core->state_hash,
                      core->parts);
@@ -261,8 +261,10 @@ rounds_message(struct core *core, int i, const struct proto_msg *msg)
 static void
 rounds_chunk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
-    if (core->warms > 0 || msg->chunk.round == core->round || msg->chunk.round == core->round + 1)
-        straggler_chunk(&core->straggler, core, i, &msg->chunk, frame->size);
+    if (core->warms > 0 || msg->chunk.round == core->round || msg->chunk.round == core->round + 1) {
+        uint64_t us = lines_chunk(&core->lines, core, i, msg->chunk.sent_us, frame->size);
+        straggler_chunk(&core->straggler, &msg->chunk, frame->size, us);
+    }
     uint64_t before = collective_progress(core->collective);
     collective_chunk(core->collective, core->peers.peers[i].node, msg, frame, core->round);
     if (collective_progress(core->collective) != before)
@@ -381,6 +383,7 @@ round_next(struct core *core)
     }
     if (!core->plan.active)
         return;
+    lines_round(&core->lines, core, core->straggler.full);
     enum straggler_verdict verdict = straggler_round(&core->straggler, core, us);
     if (verdict == STRAGGLER_BENCHED)
         rounds_heartbeat(core);
@@ -519,7 +522,9 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
 static void
 on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
-    straggler_beat(&core->straggler, core, i, news->back);
+    lines_heard(&core->lines, core, i);
+    if (news->back)
+        straggler_back(&core->straggler, i);
     if (news->moves)
         plan_trainer_moves(&core->plan, i);
     if (news->moves)
@@ -560,6 +565,7 @@ static void
 on_peer_up(struct core *core, int i)
 {
     plan_up(&core->plan, i);
+    lines_up(&core->lines, i);
     straggler_up(&core->straggler, i);
     holding_came(&core->holding, core, i);
 }

@@ -380,7 +380,7 @@ rounds_stats(const struct core *core, struct core_stats *out)
     out->members = (unsigned)core->plan.now.count;
     out->plan = core->plan.hash;
     out->mine = plan_mine(&core->plan);
-    out->line = core->straggler.slowest;
+    out->line = lines_slowest(core);
     for (size_t m = 0; m < core->plan.now.count && core->plan.now.count > 1; m++)
         out->servers += core->plan.now.members[m].duties != 0;
     out->served = collective_served(core->collective);

@@ -6,7 +6,6 @@
 #include "mesh/core/internal.h"
 
 enum {
-    SCORES = 8,        /* are told at a time, at most */
     RATE = 1000,       /* bytes per second: a rate that changes by less is not worth a word, */
     RATES_US = 250000, /* and rates alone are told this often at most */
 };
@@ -19,27 +18,6 @@ ask_for_job(const struct core *core)
     for (int i = 0; i < core->peers.high; i++)
         if (core->peers.peers[i].state == PEER_UP)
             peers_send(core, i, &ask);
-}
-
-/* What this node's evaluations came to. */
-static void
-tell_scores(const struct core *core)
-{
-    const struct core_program *program = core->config.program;
-    struct proto_msg msg = {.type = PROTO_SCORE};
-    for (int k = 0; k < SCORES && program->scored; k++) {
-        if (!program->scored(core->config.program_ctx, &msg.score))
-            return;
-        peers_send_all(core, &msg);
-    }
-}
-
-void
-heartbeat_score(const struct core *core, const struct proto_score *score)
-{
-    const struct core_program *program = core->config.program;
-    if (program->hear_score && score->shard < core->config.shards)
-        program->hear_score(core->config.program_ctx, score);
 }
 
 /* --- Whom we hear --------------------------------------------------------------------------------- */
@@ -60,7 +38,7 @@ list_heard(const struct core *core, struct proto_hears *out)
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !core->view.of[i].suspected && !peer->hello.wants_job)
             out->nodes[out->count++] =
-                (struct proto_hearing){peer->node, core->straggler.of[i].lag.rate};
+                (struct proto_hearing){peer->node, core->lines.of[i].rate};
     }
 }
 
@@ -182,7 +160,6 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
     msg.heartbeat.sent_us = core->now.us;
     msg.heartbeat.hears_hash = view->told_hash;
     send_to(view, core, early, &msg);
-    tell_scores(core);
 }
 
 /* --- Hearing ---------------------------------------------------------------------------------------- */

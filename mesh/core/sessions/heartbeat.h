@@ -57,8 +57,6 @@ enum heartbeat_verdict {
 /* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is
  * due. A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
-/* A peer tells what an evaluation came to: the program hears of it. Heartbeats bring what this node has to tell. */
-void heartbeat_score(const struct core *core, const struct proto_score *score);
 /* A message of peers[i] came. Returns true if it was suspected. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);
 /* peers[i] says whom it hears: that counts when a heartbeat names this list. */
