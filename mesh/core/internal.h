@@ -12,13 +12,16 @@
 #include "mesh/core/core.h"
 #include "mesh/core/gossip/gossip_record.h"
 #include "mesh/core/group/audit.h"
-#include "mesh/core/group/contribution.h"
 #include "mesh/core/group/divergence.h"
 #include "mesh/core/group/holding.h"
+#include "mesh/core/group/kept.h"
+#include "mesh/core/group/lead.h"
 #include "mesh/core/group/plan.h"
 #include "mesh/core/group/straggler.h"
+#include "mesh/core/group/trainer.h"
 #include "mesh/core/pipeline/placement.h"
 #include "mesh/core/rounds/collective.h"
+#include "mesh/core/rounds/contribution.h"
 #include "mesh/core/rounds/pieces.h"
 #include "mesh/core/sessions/backoff.h"
 #include "mesh/core/sessions/clock.h"
@@ -26,7 +29,6 @@
 #include "mesh/core/sessions/line.h"
 #include "mesh/core/sessions/peers.h"
 #include "mesh/core/sessions/sessions.h"
-#include "mesh/core/sessions/view.h"
 #include "mesh/core/transfer/fetch.h"
 #include "mesh/core/transfer/give.h"
 #include "mesh/core/transfer/pages.h"
@@ -81,6 +83,8 @@ struct core {
     struct view view;
     struct lines lines;
     struct plan plan;
+    struct lead lead;
+    struct trainer trainer;
     struct contribution contribution;
     struct transfer transfer;
     struct fetch fetch;
@@ -90,6 +94,7 @@ struct core {
     struct divergence divergence;
     struct straggler straggler;
     struct holding holding;
+    struct keeping keeping;
     uint64_t damages;
     uint64_t shared; /* rounds that others took part in */
     struct collective *collective;

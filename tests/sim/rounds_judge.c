@@ -278,8 +278,8 @@ static void
 judge_wait(struct sim *sim, const struct sim_node *node, const struct core_stats *stats)
 {
     uint64_t most_us = stats->step_us > CORE_WAIT_US ? stats->step_us : CORE_WAIT_US;
-    if (stats->step_us < PLAN_SHORT_US)
-        most_us = PLAN_CHASE_US;
+    if (stats->step_us < LEAD_SHORT_US)
+        most_us = LEAD_CHASE_US;
     if (stats->waits_us > most_us + CORE_TICK_US)
         sim_fail(sim, "node %u keeps the others waiting for %" PRIu64 " ms, a step takes %" PRIu64,
                  node->index, stats->waits_us / 1000, stats->step_us / 1000);

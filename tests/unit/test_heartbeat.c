@@ -22,18 +22,17 @@ TEST(time_without_a_processor_is_not_busy_time)
 {
     OWNED(lone_destroy) struct lone *lone = meet();
     lone_run_with(lone, 200, both, 2, 0, false);
-    uint64_t busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
+    uint64_t busy_us = trainer_busy_us(&lone->core->trainer, lone->core->awake);
     assert_true(busy_us > 200000);
     core_on_starved(lone->core, lone->now, 150000);
-    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake),
-                     busy_us - 150000);
+    assert_int_equal(trainer_busy_us(&lone->core->trainer, lone->core->awake), busy_us - 150000);
     core_on_starved(lone->core, lone->now, 1000000000); /* of several threads, or counted late */
-    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake), 1);
+    assert_int_equal(trainer_busy_us(&lone->core->trainer, lone->core->awake), 1);
     lone_run_with(lone, 100, both, 2, 0, false);
-    busy_us = contribution_busy_us(&lone->core->contribution, lone->core->awake);
+    busy_us = trainer_busy_us(&lone->core->trainer, lone->core->awake);
     assert_true(busy_us > 90000);
     core_on_starved(lone->core, lone->now, 0); /* it hangs */
-    assert_int_equal(contribution_busy_us(&lone->core->contribution, lone->core->awake), busy_us);
+    assert_int_equal(trainer_busy_us(&lone->core->trainer, lone->core->awake), busy_us);
     lone_train(lone);
     core_on_starved(lone->core, lone->now, 1000000000);
 }

@@ -46,11 +46,23 @@ draw(struct rand *rand, size_t others)
     }
 }
 
+static bool
+is_idle(void)
+{
+    return plan_idle(node) && node->trainer.state == TRAINER_FREE;
+}
+
+static struct holding_verdict
+step(void)
+{
+    return holding_step(&node->holding, node, is_idle());
+}
+
 /* Node `id` chooses, as one of those; the others have the ids below and above. */
 static uint64_t
 chooses(size_t id, uint64_t room)
 {
-    node->contribution.state = TRAINER_START;
+    node->trainer.state = TRAINER_START;
     node->holds = 0;
     node->holding = (struct holding){0};
     node->config.self.id = id + 1;
@@ -58,7 +70,7 @@ chooses(size_t id, uint64_t room)
     node->config.stages.choose = true;
     for (size_t i = 0; i < (size_t)node->peers.high; i++)
         node->peers.peers[i].node.id = i < id ? i + 1 : i + 2;
-    return holding_step(&node->holding, node).hold;
+    return step().hold;
 }
 
 TEST(those_who_start_hold_all_of_it_together)
@@ -96,7 +108,7 @@ TEST(who_has_a_part_already_is_told_nothing)
     assert_true(chooses(1, 60) != 0);
     node->config.stages.choose = false;
     node->holding = (struct holding){0};
-    assert_int_equal(holding_step(&node->holding, node).hold, 0);
+    assert_int_equal(step().hold, 0);
 }
 
 TEST(who_joins_takes_what_one_other_node_can_give)
@@ -131,14 +143,14 @@ with_one_at(uint64_t theirs, uint64_t us)
     struct holding_verdict verdict;
     draw(&rand, 2);
     node->config.stages.cut_count = 1;
-    node->contribution.state = TRAINER_FREE;
+    node->trainer.state = TRAINER_FREE;
     node->round = 9;
     node->holds = 2;
     node->view.of[0].beat = (struct proto_heartbeat){.round = 9, .holds = 2};
     node->view.of[1].beat = (struct proto_heartbeat){.round = theirs, .holds = 1};
-    holding_step(&node->holding, node);
+    step();
     node->awake.us += us;
-    verdict = holding_step(&node->holding, node);
+    verdict = step();
     return verdict;
 }
 
@@ -157,7 +169,7 @@ static uint64_t
 chosen_after(uint64_t us)
 {
     node->awake.us += us;
-    uint64_t hold = holding_step(&node->holding, node).hold;
+    uint64_t hold = step().hold;
     node->holding.asked = 0;
     return hold;
 }
@@ -199,7 +211,7 @@ TEST(before_the_first_round_one_of_two_with_the_same_part_chooses_again)
         node->config.stages.room = bytes[0] + bytes[1];
         node->config.self.id = id;
         node->peers.peers[0].node.id = 3 - id;
-        node->contribution.state = TRAINER_FREE;
+        node->trainer.state = TRAINER_FREE;
         node->holds = 2;
         node->view.of[0].beat = (struct proto_heartbeat){.holds = 2, .idle = true};
         assert_int_equal(chosen_after(1), 0);
@@ -268,7 +280,7 @@ wants(struct rand *rand, uint64_t room)
     uint64_t all = core_segments(&node->config.stages), has = rand_u64(rand) & all;
     node->config.stages.tied = false;
     node->config.stages.mirror = true;
-    node->contribution.state = TRAINER_FREE;
+    node->trainer.state = TRAINER_FREE;
     node->config.self.id = 3;
     node->round = 7;
     node->state_hash = 1;
@@ -313,7 +325,7 @@ TEST(who_has_room_takes_what_fewest_hold)
 static uint64_t
 takes(void)
 {
-    return holding_step(&node->holding, node).part;
+    return step().part;
 }
 
 TEST(more_is_taken_one_after_the_other_while_nobody_has_a_plan)
@@ -358,7 +370,7 @@ TEST(more_is_taken_one_after_the_other_while_nobody_has_a_plan)
 
 /* Within a span of a codec with a memory: this node keeps `own`, the others what they say. */
 static void
-pin(struct share own, const struct share *others, size_t count)
+pin(struct keeps own, const struct keeps *others, size_t count)
 {
     draw(&(struct rand){6}, count);
     node->config.stages.cut_count = 3;
@@ -366,14 +378,28 @@ pin(struct share own, const struct share *others, size_t count)
     node->pinned = true;
     node->round = 7;
     node->holds = 0xf;
-    node->contribution.state = TRAINER_FREE;
+    node->trainer.state = TRAINER_FREE;
     node->contribution.before = own;
     node->config.self.id = 1;
     for (size_t i = 0; i < count; i++) {
         node->peers.peers[i].node.id = i + 2;
         node->view.of[i].beat = (struct proto_heartbeat){
-            .round = 7, .holds = 0xf, .have = others[i].shards, .have_of = others[i].of};
+            .round = 7, .holds = 0xf, .have = others[i].shards, .have_of = others[i].segments};
     }
+}
+
+static bool
+misses(void)
+{
+    const struct keeps mine = contribution_keeps(&node->contribution, node);
+    return kept_missing(node, &mine);
+}
+
+static bool
+goes_back(void)
+{
+    const struct keeps mine = contribution_keeps(&node->contribution, node);
+    return kept_step(&node->keeping, node, &mine, is_idle());
 }
 
 static bool
@@ -381,16 +407,17 @@ keeps(size_t count, struct proto_plan *plan)
 {
     struct group_choice choice = {.count = count, .peer = {-1, 0, 1, 2}};
     *plan = (struct proto_plan){.count = count};
-    bool kept = holding_keep(node, &choice, plan);
-    assert_int_equal(holding_covers(node, &choice), kept);
+    const struct keeps mine = contribution_keeps(&node->contribution, node);
+    bool kept = kept_divide(node, &mine, &choice, plan);
+    assert_int_equal(kept_covers(node, &mine, &choice), kept);
     return kept;
 }
 
 TEST(within_a_span_each_node_computes_what_it_keeps)
 {
     struct proto_plan plan;
-    pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x6, 0xc}, {0, 0xf}}, 3);
-    assert_false(holding_short(node));
+    pin((struct keeps){0xf, 3}, (struct keeps[]){{0x9, 0xc}, {0x6, 0xc}, {0, 0xf}}, 3);
+    assert_false(misses());
     assert_true(keeps(4, &plan));
     assert_int_equal(plan.cut_count, 1);
     assert_int_equal(plan.cuts[0].bucket, cuts[1].bucket); /* between segments 1 and 2 of 0 to 3 */
@@ -401,7 +428,7 @@ TEST(within_a_span_each_node_computes_what_it_keeps)
     assert_int_equal(plan.members[3].shards, 0); /* it came later */
     assert_int_equal(plan.members[3].computes, 0);
     assert_int_equal(plan.members[3].holds, 0xf);
-    pin((struct share){0x5, 0xf}, (struct share[]){{0xa, 0xf}}, 1);
+    pin((struct keeps){0x5, 0xf}, (struct keeps[]){{0xa, 0xf}}, 1);
     assert_true(keeps(2, &plan));
     assert_int_equal(plan.cut_count, 0); /* nobody computes a part alone */
 }
@@ -410,7 +437,7 @@ TEST(within_a_span_each_node_computes_what_it_keeps)
 TEST(what_two_nodes_keep_is_computed_once)
 {
     struct proto_plan plan;
-    pin((struct share){0x3, 0xf}, (struct share[]){{0x7, 3}, {0x7, 0xc}, {0x8, 0xf}}, 3);
+    pin((struct keeps){0x3, 0xf}, (struct keeps[]){{0x7, 3}, {0x7, 0xc}, {0x8, 0xf}}, 3);
     assert_true(keeps(4, &plan));
     assert_int_equal(plan.members[0].shards, 0x3);
     assert_int_equal(plan.members[1].shards, 0x4);
@@ -421,30 +448,28 @@ TEST(what_two_nodes_keep_is_computed_once)
 TEST(who_lacks_a_stage_of_a_shard_goes_back)
 {
     struct proto_plan plan;
-    pin((struct share){0xf, 3}, (struct share[]){{0x9, 0xc}, {0x2, 0xc}}, 2);
+    pin((struct keeps){0xf, 3}, (struct keeps[]){{0x9, 0xc}, {0x2, 0xc}}, 2);
     assert_false(keeps(3, &plan));
-    assert_true(holding_short(node));
-    assert_false(holding_step(&node->holding, node).back);
-    node->awake.us += HOLDING_SURE_US;
-    struct holding_verdict verdict = holding_step(&node->holding, node);
-    assert_true(verdict.back);
-    assert_int_equal(verdict.round, 6);
+    assert_true(misses());
+    assert_false(goes_back());
+    node->awake.us += KEPT_SURE_US;
+    assert_true(goes_back());
     node->pinned = false;
-    assert_false(holding_short(node));
-    for (int again = 1; again <= HOLDING_DOUBLINGS + 1; again++) { /* longer each time, */
-        uint64_t us = HOLDING_SURE_US << (again < HOLDING_DOUBLINGS ? again : HOLDING_DOUBLINGS);
+    assert_false(misses());
+    for (int again = 1; again <= KEPT_DOUBLINGS + 1; again++) { /* longer each time, */
+        uint64_t us = KEPT_SURE_US << (again < KEPT_DOUBLINGS ? again : KEPT_DOUBLINGS);
         node->pinned = true;
-        holding_applied(&node->holding, 6, true);
-        assert_false(holding_step(&node->holding, node).back);
+        kept_applied(&node->keeping, 6, true);
+        assert_false(goes_back());
         node->awake.us += us - 1;
-        assert_false(holding_step(&node->holding, node).back);
+        assert_false(goes_back());
         node->awake.us++;
-        assert_true(holding_step(&node->holding, node).back);
+        assert_true(goes_back());
     }
-    holding_applied(&node->holding, 8, true); /* until that round is done */
-    assert_false(holding_step(&node->holding, node).back);
-    node->awake.us += HOLDING_SURE_US;
-    assert_true(holding_step(&node->holding, node).back);
+    kept_applied(&node->keeping, 8, true); /* until that round is done */
+    assert_false(goes_back());
+    node->awake.us += KEPT_SURE_US;
+    assert_true(goes_back());
 }
 
 TEST(within_a_span_nobody_takes_more)
@@ -461,7 +486,7 @@ TEST(within_a_span_nobody_takes_more)
     assert_true(node->holding.wants != 0);
     node->awake.us += HOLDING_TURN_US;
     assert_false(holding_grows(node)); /* but this round comes first */
-    node->contribution.before = (struct share){UINT64_MAX, UINT64_MAX};
+    node->contribution.before = (struct keeps){UINT64_MAX, UINT64_MAX};
     assert_int_equal(takes(), 0);
 }
 

@@ -21,7 +21,7 @@ chunks(struct line *line, struct wall *free_at, uint64_t at, int64_t clock, unsi
 {
     for (unsigned k = 1; k <= count; k++)
         line_chunk(line, free_at, (struct wall){at + WAY + k * each_us}, sender(at, clock),
-                             10 * KB);
+                   10 * KB);
 }
 
 TEST(chunks_of_a_round_add_up_and_the_way_itself_does_not_count)
@@ -75,7 +75,7 @@ TEST(chunks_of_several_peers_share_the_line)
         line_heard(&line[p], (struct wall){start + WAY}, start);
     for (uint64_t k = 1; k <= 20; k++)
         line_chunk(&line[k % 2], &free_at, (struct wall){start + WAY + k * 10 * MS}, start,
-                             10 * KB);
+                   10 * KB);
     for (int p = 0; p < 2; p++)
         assert_int_equal(line_now(&line[p]), 1000 * KB);
 }

@@ -227,7 +227,7 @@ enum { TICK_MS = CORE_TICK_US / 1000 };
 static void
 train_ahead(struct lone *lone)
 {
-    for (unsigned ms = 0; ms < 2 * PLAN_CHASE_US / 1000 && lone->compute; ms += TICK_MS) {
+    for (unsigned ms = 0; ms < 2 * LEAD_CHASE_US / 1000 && lone->compute; ms += TICK_MS) {
         if (ms % 50 == 0)
             lone_beat(lone, 7, lone->round - 100, true);
         lone_train(lone);
@@ -319,7 +319,7 @@ beat_with(struct lone *lone, unsigned id, uint64_t round, uint32_t speed, uint64
 static const struct proto_plan *
 divided(struct lone *lone, const uint32_t speed[2], const uint64_t have[2])
 {
-    lone->core->contribution.speed = 1000;
+    lone->core->trainer.speed = 1000;
     lone_meet(lone, 7);
     lone_meet(lone, 8);
     lone_beat(lone, 7, 0, false);
@@ -352,6 +352,13 @@ TEST(shards_are_divided_by_speed_or_in_equal_parts)
 }
 
 /* In the middle of a round, who has computed something keeps it. */
+static void
+balance(struct lone *lone)
+{
+    if (lead_divides_again(&lone->core->lead, lone->core))
+        plan_hold(&lone->core->plan, lone->core);
+}
+
 TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
 {
     for (int even = 0; even < 2; even++) {
@@ -363,13 +370,13 @@ TEST(with_equal_parts_only_what_was_kept_is_divided_anew)
         lone->core->plan.now.members[1].shards = 0xf0;
         lone->core->plan.now.members[2].shards = 0xf00;
         lone->core->view.of[peers_by_id(lone->core, 8)].beat.speed = 10;
-        plan_balance(&lone->core->plan, lone->core);
+        balance(lone);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 0 : 1); /* 8 is slow */
         lone_destroy(&lone);
 
         lone = LONE(.id = 5, .peers_min = 3, .even = even);
         divided(lone, (uint32_t[]){100000, 1000}, (uint64_t[]){0x3ff, 0});
-        plan_balance(&lone->core->plan, lone->core);
+        balance(lone);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), even ? 1 : 0); /* 7 is fast */
     }
 }
@@ -381,7 +388,7 @@ TEST(who_has_nothing_to_compute_gets_something_and_shows_its_speed)
         const struct proto_plan *plan = divided(
             lone, (uint32_t[]){1000, 0}, (uint64_t[]){nothing ? 0xfff : 0x3ff, 0}); /* 7 keeps it */
         assert_int_equal(count_of(plan, 2), nothing ? 0 : 1);
-        plan_balance(&lone->core->plan, lone->core);
+        balance(lone);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), nothing ? 1 : 0);
     }
 }
@@ -392,7 +399,7 @@ TEST(where_shards_must_not_change_hands_members_keep_what_they_had)
         OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
         lone->core->pinned = pinned;
         lone->core->contribution.before =
-            (struct share){0x003, 1}; /* in the round before; nothing is computed yet */
+            (struct keeps){0x003, 1}; /* in the round before; nothing is computed yet */
         const struct proto_plan *plan =
             divided(lone, (uint32_t[]){1000, 100000}, (uint64_t[]){pinned ? 0xffc : 0, 0});
         assert_int_equal(plan->members[0].shards, pinned ? 0x003 : 0);
@@ -406,7 +413,7 @@ TEST(where_shards_must_not_change_hands_and_some_are_gone_all_go_back)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2);
     lone->core->pinned = true;
-    lone->core->contribution.before = (struct share){0x003, 1};
+    lone->core->contribution.before = (struct keeps){0x003, 1};
     lone_meet(lone, 7);
     lone_beat(lone, 7, 0, false);
     beat_with(lone, 7, 0, 1000, 0x3fc);
@@ -453,7 +460,7 @@ TEST(where_shards_must_not_change_hands_no_plan_is_held_to_divide_them_better)
         OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 3);
         divided(lone, (uint32_t[]){1000, 1000}, (uint64_t[]){0x3ff, 0});
         lone->core->pins_next = pinned;
-        plan_balance(&lone->core->plan, lone->core);
+        balance(lone);
         assert_int_equal(lone_sent_count(lone, 7, PROTO_HOLD), pinned ? 0 : 1);
     }
 }
@@ -468,8 +475,7 @@ TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
     assert_int_equal(own->before.shards, 0);
     lone_train(lone);
     assert_int_equal(own->before.shards, ALL);
-    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned, 1).shards,
-                     ALL);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core).shards, ALL);
     lone->compute = false;
     core_on_bucket(lone->core, lone->now, 0);
     core_on_bucket(lone->core, lone->now, 1);
@@ -480,8 +486,7 @@ TEST(what_a_node_held_is_what_it_added_to_the_sum_that_it_applied)
     assert_int_equal(own->before.shards, ALL);
     lone_run(lone, 700);
     core_on_damaged(lone->core, lone->now, CORE_STATE_DAMAGED);
-    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core->pinned, 1).shards,
-                     0);
+    assert_int_equal(contribution_keeps(&lone->core->contribution, lone->core).shards, 0);
 }
 
 /* --- Obeying ----------------------------------------------------------------------------------- */
@@ -765,7 +770,7 @@ TEST(the_first_chunk_of_a_plan_may_come_by_a_slow_line)
     static struct core core;
     struct core_bucket buckets[] = {{0, 1 << 20}, {1 << 20, 10}};
     uint64_t us;
-    core.contribution.state = TRAINER_FREE;
+    core.trainer.state = TRAINER_FREE;
     core.config.bucket_count = 2;
     core.config.chunk_elems = 1 << 18;
     core.buckets = buckets;

@@ -2,7 +2,7 @@
  * the total was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and
  * again. */
 #include "compress/check.h"
-#include "mesh/core/group/contribution.h"
+#include "mesh/core/rounds/contribution.h"
 #include "mesh/core/internal.h"
 #include "proto/mix.h"
 #include "tests/support/lone.h"
@@ -198,7 +198,7 @@ FIXTURE(open_pieces)
     core.rows = core.round = FEW;
     core.state_hash = 77;
     core.holds = 7;
-    core.contribution.state = TRAINER_FREE;
+    core.trainer.state = TRAINER_FREE;
     for (size_t b = 0; b < BUCKETS; b++)
         own[b] = COMPUTED;
     return pieces_init(pieces, &core, &ops, NULL);

@@ -612,7 +612,7 @@ verdict_after(bool begins, uint64_t first_us, uint64_t second_us)
     lone->speed = 1000000;
     lone_run_with(lone, 100, (unsigned[]){6}, 1, 0, true);
     assert_true(plan_leads(core) && core->plan.now.count == 2);
-    core->contribution.speed = 1000000;
+    core->trainer.speed = 1000000;
     s->full = true;
     enum straggler_verdict verdict = STRAGGLER_GO_ON;
     if (begins) {
@@ -659,7 +659,7 @@ verdict_beside(bool watches, struct lone **out)
     lone_say_beat(lone, 7, &msg, &hears);
     core->plan.now.members[0].shards = 3;
     core->plan.now.members[1].shards = 0;
-    core->contribution.speed = 10000000;
+    core->trainer.speed = 10000000;
     core->straggler.full = true;
     for (unsigned k = 0; verdict == STRAGGLER_GO_ON && k < 2 * STRAGGLER_ROUNDS; k++)
         verdict = straggler_round(&core->straggler, core, 40 * MS);

@@ -130,8 +130,7 @@ divergence_followed(struct divergence *d, const struct core *core, int i, uint64
     assert(i >= 0 && i < core->peers.high);
     if (hash == core->state_hash || !core->config.inexact)
         note_state(d, core, i, core->round, hash);
-    if (hash == core->state_hash || !core->config.inexact ||
-        core->contribution.state != TRAINER_FREE)
+    if (hash == core->state_hash || !core->config.inexact || core->trainer.state != TRAINER_FREE)
         return (struct divergence_verdict){.back = false};
     if (d->said_at.us == 0 || awake_since(core->awake, d->said_at) >= FETCH_SAY_US) {
         d->said_at = core->awake;
@@ -426,7 +425,7 @@ struct divergence_verdict
 divergence_step(struct divergence *d, const struct core *core)
 {
     struct divergence_verdict verdict = {.back = false};
-    if (!contribution_settled(&core->contribution) || core->state_hash == 0)
+    if (!trainer_settled(&core->trainer) || core->state_hash == 0)
         return verdict;
     struct count count = first_open(core);
     bool kept = count.round == UINT64_MAX;
@@ -438,7 +437,7 @@ divergence_step(struct divergence *d, const struct core *core)
                  awake_since(core->awake, d->since) >= DIVERGENCE_GRACE_US;
     bool alone = core->plan.now.count == 1; /* and would go on from what may be wrong */
     verdict.differ = core->plan.active && ((!kept && (heard || alone)) || member_differs(core));
-    if (kept || !heard || core->contribution.state != TRAINER_FREE)
+    if (kept || !heard || core->trainer.state != TRAINER_FREE)
         return verdict;
     bool differ = verdict.differ;
     verdict = give_up_ours(d, core, &count);

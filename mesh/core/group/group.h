@@ -1,6 +1,6 @@
 /* group.h - who trains together: how the leader of any engine chooses the members of a plan or group.
  *
- *     may this peer?         view_usable, in all engines; and what else the engine asks: wants_in of plan_lead.c and of
+ *     may this peer?         view_usable, in all engines; and what else the engine asks: wants_in of lead.c and of
  *                            gossip_plan.c
  *     do all hear it?        group_next: one by one, by rising id; who leads is always a member
  *     when?                  first when the nodes have gathered (group_gathered); then as the engine says; but never
@@ -12,6 +12,10 @@
 #define MESH_GROUP_H
 
 #include "mesh/core/internal.h"
+
+enum {
+    GROUP_QUIET_US = 300000 /* no new peer came for this long: go on before gather_us is over */
+};
 
 struct group_choice {
     size_t count;
@@ -102,7 +106,7 @@ group_gathered(const struct core *core, size_t here)
 {
     if (core->config.peers_min > 1 && !core->others_train)
         return here >= core->config.peers_min;
-    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= PLAN_QUIET_US;
+    bool quiet = here > 1 && awake_since(core->awake, core->peers.newest_at) >= GROUP_QUIET_US;
     return quiet || awake_since(core->awake, core->started_at) >= core->config.gather_us;
 }
 

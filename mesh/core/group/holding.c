@@ -159,14 +159,6 @@ holding_missing(const struct core *core)
     return missing > 0 && percent == 0 ? 1 : (unsigned)percent;
 }
 
-static bool
-lasts(struct awake *since, const struct core *core, bool is, uint64_t us)
-{
-    if (!is || since->us == 0)
-        *since = is ? core->awake : (struct awake){0};
-    return is && awake_since(core->awake, *since) >= us;
-}
-
 /* --- Choosing ------------------------------------------------------------------------------------ */
 
 /* Have all chosen who are to choose before this node, and have those come who are waited for? */
@@ -252,7 +244,7 @@ is_lost(struct holding *holding, const struct core *core, bool lacks)
                  "nobody here holds %u %% of the model: if nobody who does comes within %.0f s, "
                  "this node takes it, and all begin again from step 0",
                  holding_missing(core), 1e-6 * (double)us);
-    return lasts(&holding->lost_at, core, lacks, us) && !mutant(MUTANT_LOST);
+    return awake_lasts(&holding->lost_at, core->awake, lacks, us) && !mutant(MUTANT_LOST);
 }
 
 /* Nobody has begun, and those with lower ids hold all that this node holds: they chose without hearing one another. */
@@ -271,7 +263,7 @@ choose_again(struct holding *holding, const struct core *core, bool idle)
 {
     struct choosing c;
     bool lacks = idle && is_spare(core) && nowhere(core) != 0;
-    if (!lasts(&holding->lost_at, core, lacks, HOLDING_LOST_LEAST_US))
+    if (!awake_lasts(&holding->lost_at, core->awake, lacks, HOLDING_LOST_LEAST_US))
         return 0;
     places_find(&c, core);
     uint64_t chosen = holding_choose(&c);
@@ -307,7 +299,7 @@ static bool
 may_want(const struct core *core)
 {
     const struct core_stages *stages = &core->config.stages;
-    bool computes = !core->plan.active && core->contribution.state == TRAINER_COMPUTING;
+    bool computes = !core->plan.active && core->trainer.state == TRAINER_COMPUTING;
     return stages->bytes && stages->mirror && core->holds != core_segments(stages) &&
            core->state_hash != 0 && !core->done && !computes &&
            !(core->pinned && core->pins_next) && !awake_before(core->awake, core->holding.again_at);
@@ -374,8 +366,8 @@ may_grow(const struct core *core)
 static bool
 goes_back_too(const struct core *core, const struct proto_heartbeat *said)
 {
-    return said->idle && !said->done && core->round < core->holding.left &&
-           said->round <= core->holding.left;
+    return said->idle && !said->done && core->round < core->keeping.left &&
+           said->round <= core->keeping.left;
 }
 
 bool
@@ -392,124 +384,19 @@ holding_whole_with(const struct core *core, int i)
     return !(core_segments(&core->config.stages) & ~held);
 }
 
-/* Will peers[i] be at this round soon, with the shards that it has? */
-static bool
-comes(const struct core *core, int i)
-{
-    const struct proto_heartbeat *said = &core->view.of[i].beat;
-    struct awake at = core->give.of[i].served_at;
-    bool served = at.us > 0 && awake_since(core->awake, at) < HOLDING_SURE_US;
-    return said->round + 1 == core->round && (!said->idle || said->ready || served);
-}
-
-struct share
-holding_kept(const struct core *core, int i)
-{
-    const struct contribution *own = &core->contribution;
-    if (i >= 0)
-        return (struct share){core->view.of[i].beat.have, core->view.of[i].beat.have_of};
-    return contribution_keeps(own, core->pinned, core_segments(&core->config.stages));
-}
-
-/* Does a stage of what they keep begin with this segment? */
-static bool
-begins_stage(const struct core *core, const struct group_choice *choice, size_t segment)
-{
-    for (size_t m = 0; m < choice->count; m++) {
-        const struct share kept = holding_kept(core, choice->peer[m]);
-        if (kept.shards && ((kept.of >> segment ^ kept.of >> (segment - 1)) & 1))
-            return true;
-    }
-    return false;
-}
-
-/* Sets first[] = the segment with which each stage begins; returns how many there are. */
-static size_t
-kept_stages(const struct core *core, const struct group_choice *choice,
-            size_t first[PROTO_STAGES_MAX])
-{
-    size_t found = 1;
-    first[0] = 0;
-    for (size_t segment = 1; segment <= core->config.stages.cut_count; segment++)
-        if (begins_stage(core, choice, segment))
-            first[found++] = segment;
-    return found;
-}
-
-/* What a member keeps, without shards of a stage that another one has, too. */
-static void
-keep_member(const struct share *kept, const size_t *first, size_t count, const uint64_t *taken,
-            struct proto_member *out)
-{
-    out->shards = kept->shards;
-    out->computes = 0;
-    for (size_t s = 0; s < count; s++) {
-        bool computes = kept->of >> first[s] & 1;
-        out->computes |= (uint64_t)computes << s;
-        out->shards &= computes ? ~taken[s] : UINT64_MAX;
-    }
-    out->computes = out->shards ? out->computes : 0;
-}
-
-bool
-holding_keep(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
-{
-    const struct core_stages *stages = &core->config.stages;
-    uint64_t taken[PROTO_STAGES_MAX] = {0};
-    size_t first[PROTO_STAGES_MAX], count = kept_stages(core, choice, first);
-    plan->complete = bits_below(core->config.shards);
-    plan->cut_count = count - 1;
-    for (size_t k = 1; k < count; k++)
-        plan->cuts[count - 1 - k].bucket = stages->cuts[stages->cut_count - first[k]].bucket;
-    for (size_t m = 0; m < choice->count; m++) {
-        int i = choice->peer[m];
-        const struct share kept = holding_kept(core, i);
-        plan->members[m].holds = i < 0 ? core->holds : core->view.of[i].beat.holds;
-        keep_member(&kept, first, count, taken, &plan->members[m]);
-        for (size_t s = 0; s < count; s++)
-            taken[s] |= proto_plan_computes(plan, m, s);
-    }
-    for (size_t s = 0; s < count; s++)
-        if (taken[s] != plan->complete)
-            return false;
-    return true;
-}
-
-/* Does nobody at this round have some shard of it that must not change hands? Who is behind does not count. */
-static bool
-unkept(const struct core *core)
-{
-    struct group_choice choice = {.count = 1, .peer = {-1}};
-    struct proto_plan plan = {.count = 0};
-    if (!core->pinned || mutant(MUTANT_PIN))
-        return false;
-    for (int i = 0; i < core->peers.high; i++) {
-        const struct proto_heartbeat *said = &core->view.of[i].beat;
-        if (!view_usable(core, i) || divergence_excludes(core, i))
-            continue;
-        if (said->round > core->round && holding_whole_with(core, i))
-            return false;
-        if (said->round == core->round || comes(core, i))
-            group_add(core, &choice, i);
-    }
-    return !holding_keep(core, &choice, &plan);
-}
-
 bool
 holding_short(const struct core *core)
 {
-    return lacking(core) != 0 || unkept(core);
+    return lacking(core) != 0;
 }
 
 bool
 holding_covers(const struct core *core, const struct group_choice *choice)
 {
-    struct proto_plan plan = {.count = choice->count};
     uint64_t held = 0;
     for (size_t k = 0; k < choice->count; k++)
         held |= choice->peer[k] < 0 ? core->holds : core->view.of[choice->peer[k]].beat.holds;
-    return !(core_segments(&core->config.stages) & ~held) &&
-           (!core->pinned || mutant(MUTANT_PIN) || holding_keep(core, choice, &plan));
+    return !(core_segments(&core->config.stages) & ~held);
 }
 
 /* The latest round before which a node is that holds some of these. */
@@ -551,14 +438,11 @@ holding_differs(struct holding *holding)
 }
 
 void
-holding_applied(struct holding *holding, uint64_t round, bool next)
+holding_applied(struct holding *holding)
 {
-    if (next && round > holding->farthest)
-        holding->backs = 0;
     holding->asked = 0;
     holding->differs = 0;
-    holding->left = next ? 0 : holding->left;
-    holding->short_at = holding->stray_at = holding->unkept_at = (struct awake){0};
+    holding->short_at = holding->stray_at = (struct awake){0};
 }
 
 static uint64_t
@@ -621,40 +505,24 @@ holding_fails(struct holding *holding, const struct core *core)
     holding->again_at = awake_after(core->awake, holding->again_us);
 }
 
-/* Shards of a round that must not change hands are missing: to where they may, and compute from there again. */
-static bool
-steps_back(struct holding *holding, const struct core *core, bool idle)
-{
-    uint64_t us = HOLDING_SURE_US << holding->backs;
-    bool back = lasts(&holding->unkept_at, core, idle && unkept(core), us);
-    if (!back)
-        return false;
-    holding->left = core->round;
-    holding->farthest = core->round > holding->farthest ? core->round : holding->farthest;
-    holding->backs += holding->backs < HOLDING_DOUBLINGS;
-    return true;
-}
-
 struct holding_verdict
-holding_step(struct holding *holding, const struct core *core)
+holding_step(struct holding *holding, const struct core *core, bool idle)
 {
     struct holding_verdict verdict = {.hold = 0};
-    bool idle = plan_idle(core) && core->contribution.state == TRAINER_FREE;
-    if (steps_back(holding, core, idle))
-        return (struct holding_verdict){.back = true, .round = core->round - 1};
     if (core->config.stages.cut_count == 0 || holding->asked)
         return verdict;
-    bool begins = core->contribution.state == TRAINER_START && core->config.stages.choose;
+    bool begins = core->trainer.state == TRAINER_START && core->config.stages.choose;
     uint64_t lacks = idle ? lacking(core) : 0;
     bool chooses = idle && core->config.stages.bytes;
     if (begins)
         verdict.hold = choose_first(holding, core);
-    else if (lasts(&holding->stray_at, core, chooses && !is_led(core), HOLDING_SURE_US))
+    else if (awake_lasts(&holding->stray_at, core->awake, chooses && !is_led(core),
+                         HOLDING_SURE_US))
         verdict.hold = choose_of_others(core);
     else
         verdict.hold = choose_again(holding, core, chooses);
-    if (lasts(&holding->short_at, core, lacks && (lacks & held_at(core, true)) != 0,
-              HOLDING_SURE_US)) {
+    if (awake_lasts(&holding->short_at, core->awake, lacks && (lacks & held_at(core, true)) != 0,
+                    HOLDING_SURE_US)) {
         verdict.back = true;
         verdict.round = latest_of(core, lacks);
     }

@@ -17,9 +17,6 @@
  * Who notices twice in a round that another member has a segment with another hash goes back before that round. Who is
  * wrong notices it for certain, as what it gets is right.
  *
- * Where shards must not change hands, and the only one that has some is gone, all go back to where they may, and
- * compute from there again.
- *
  * A round needs all segments. When the only ones that hold some have died, or went back, those ahead wait for them; if
  * they are there at an earlier round, all go back to that one and compute from there again. Meanwhile nobody takes a
  * state of those ahead. A node that is done stays for a while when one that held a part was lost before its files. */
@@ -31,7 +28,6 @@
 
 enum {
     HOLDING_SURE_US = 400000,    /* who is missing is waited for so long before this node acts */
-    HOLDING_DOUBLINGS = 3,       /* of that time, as long as the same rounds are computed again */
     HOLDING_DIFFERS = 2,         /* so often must a segment differ: a bit of a message may flip */
     HOLDING_TURN_US = 100000,    /* in this time it is heard who wants more, too */
     HOLDING_AGAIN_US = 60000000, /* it did not get more: time to the next try, doubled each time */
@@ -48,10 +44,6 @@ struct holding {
     uint64_t asked;        /* the trainer is to hold these; 0: it was not asked */
     unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
-    struct awake unkept_at; /* since when nobody has some shard that must not change hands */
-    uint64_t left;     /* it went back from this round as they were missing; 0: or made one since */
-    uint64_t farthest; /* the latest such round, */
-    unsigned backs;    /* and how often it went back since it was there first */
     struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
     struct awake lost_at;  /* since when some of the model is nowhere, if this node is to choose */
     uint64_t gone[PROTO_PEERS_MAX]; /* hosts of nodes that were lost with a part and are not back */
@@ -72,7 +64,8 @@ struct holding_verdict {
     uint64_t round;
     uint64_t part; /* these segments are to be fetched now, beside those that are held; 0: none */
 };
-struct holding_verdict holding_step(struct holding *holding, const struct core *core);
+/* `idle`: this node waits for a plan, and its trainer does nothing. */
+struct holding_verdict holding_step(struct holding *holding, const struct core *core, bool idle);
 /* Is there room for more? True: what this node wants is another thing than before. */
 bool holding_tick(struct holding *holding, const struct core *core);
 /* What it wanted did not come, or the others went on. */
@@ -84,26 +77,19 @@ void holding_came(struct holding *holding, const struct core *core, int i);
 bool holding_stays(const struct core *core);
 /* Does a node at this round, or this one, take more segments? Nobody makes a plan meanwhile. */
 bool holding_grows(const struct core *core);
-/* Is there a segment that no node at this round or ahead holds, or a shard that must not change hands
- * (core_state.pinned) and that nobody has? Then nobody makes a plan. */
+/* Is there a segment that no node at this round or ahead holds? Then nobody makes a plan. */
 bool holding_short(const struct core *core);
 /* Do peers[i], those that are as far and those that train hold the whole model together? Else it will go back, and
  * nobody follows it. */
 bool holding_whole_with(const struct core *core, int i);
-/* What peers[i] keeps of the round that it says; -1: this node. */
-struct share holding_kept(const struct core *core, int i);
-/* Where nothing may change hands (core_state.pinned): sets cuts and members so that each of these computes what it
- * keeps, and nothing else. What several keep is with the first. False: they do not keep all shards of all segments. */
-bool holding_keep(const struct core *core, const struct group_choice *choice,
-                  struct proto_plan *plan);
-/* Do these nodes together hold the whole model, and shards that must not change hands? */
+/* Do these nodes together hold the whole model? */
 bool holding_covers(const struct core *core, const struct group_choice *choice);
 /* How much of the model nobody here holds, whatever round they are at, in percent; 0: nothing. */
 unsigned holding_missing(const struct core *core);
 
 /* A member contradicted the hash of a segment. One of us is wrong, and perhaps nobody else holds it. */
 void holding_differs(struct holding *holding);
-/* The trainer has a new state, the one before `round`; `next`: that of the next round. */
-void holding_applied(struct holding *holding, uint64_t round, bool next);
+/* The trainer has a new state. */
+void holding_applied(struct holding *holding);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "mesh/core/group/group.h"
 #include "mesh/core/group/plan_stages.h"
-#include "mesh/core/group/servers.h"
 #include "mesh/core/internal.h"
 
 /* --- Beginning and ending ---------------------------------------------------------------------- */
@@ -13,7 +12,7 @@
 bool
 plan_idle(const struct core *core)
 {
-    return !core->plan.active && contribution_settled(&core->contribution);
+    return !core->plan.active && trainer_settled(&core->trainer);
 }
 
 bool
@@ -31,7 +30,7 @@ plan_says_idle(const struct core *core, int i)
 uint64_t
 plan_recent_max(const struct core *core)
 {
-    uint64_t most = core->contribution.compute_us;
+    uint64_t most = core->trainer.compute_us;
     for (unsigned k = 0; k < PLAN_RECENT; k++)
         if (core->plan.recent_us[k] > most)
             most = core->plan.recent_us[k];
@@ -56,9 +55,8 @@ plan_round(struct plan *plan, const struct core *core)
 }
 
 void
-plan_adopt(struct plan *plan, const struct core *core)
+plan_adopt(struct plan *plan, const struct core *core, const struct plan_draft *draft)
 {
-    const struct plan_draft *draft = &plan->draft;
     assert(draft->rank < draft->plan.count);
     plan->active = true;
     plan->held = false;
@@ -153,7 +151,7 @@ stuck_us(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     uint64_t most = plan_recent_max(core);
-    uint64_t own_us = contribution_busy_us(&core->contribution, core->awake);
+    uint64_t own_us = trainer_busy_us(&core->trainer, core->awake);
     uint64_t shards = (uint64_t)__builtin_popcountll(said->have);
     uint64_t expected_us = said->speed ? UINT64_C(1000000) * 1000000 * shards / said->speed : most;
     most = expected_us > most ? expected_us : most;
@@ -214,11 +212,7 @@ plan_on_beat(struct plan *plan, const struct core *core, int i)
     plan_heard(plan, i);
     check_stuck(plan, core, i);
     mark_behind(plan, core, i);
-    if (!plan->active)
-        return NULL;
-    if (plan_member(plan, i))
-        return contradiction(plan, core, i);
-    return plan_leads(core) ? plan_consider(plan, core, i) : NULL;
+    return plan->active && plan_member(plan, i) ? contradiction(plan, core, i) : NULL;
 }
 
 /* How long a chunk may take in the first round of a plan, whose lines nobody has measured; later the rounds before
@@ -237,10 +231,9 @@ chunk_us(const struct plan *plan, const struct core *core)
 const char *
 plan_tick(struct plan *plan, const struct core *core)
 {
-    const char *why = NULL;
     if (!plan->active)
         return NULL;
-    if (core->contribution.state != TRAINER_FREE)
+    if (core->trainer.state != TRAINER_FREE)
         plan_progress(plan, core->awake); /* computing and applying take the time they take */
     uint64_t most_us = (CORE_PROGRESS_US + 4 * plan_recent_max(core) + chunk_us(plan, core))
                        << plan->doublings;
@@ -249,51 +242,20 @@ plan_tick(struct plan *plan, const struct core *core)
             plan->doublings++;
         return "no progress";
     }
-    if (plan_leads(core))
-        for (int i = 0; i < core->peers.high && !why; i++)
-            why = plan_consider(plan, core, i);
-    return why;
+    return NULL;
+}
+
+void
+plan_hold(struct plan *plan, const struct core *core)
+{
+    struct proto_msg msg = {.type = PROTO_HOLD,
+                            .hold = {.plan_hash = plan->hash, .round = core->round + 1}};
+    assert(plan->active);
+    plan->hold = core->round + 1;
+    group_tell(core, plan->peer, plan->now.count, &msg);
 }
 
 /* --- What others decide -------------------------------------------------------------------------- */
-
-/* May this node be in a plan with peers[i], which is no other member? */
-static bool
-accepts(const struct core *core, const int *peer, unsigned count, int i)
-{
-    return i >= 0 && !core->view.of[i].suspected && !divergence_excludes(core, i) &&
-           !group_has(peer, count, i);
-}
-
-/* The leader knows what this node holds from a heartbeat; since then it may have taken more. It would get no sums of
- * that. */
-static bool
-holds_as_planned(const struct core *core, const struct proto_member *member)
-{
-    return core->config.stages.cut_count == 0 || member->holds == core->holds;
-}
-
-/* Who the members are to us; false when one is unknown, we are not among them, or we hold something else. */
-static bool
-resolve(const struct core *core, struct plan_draft *draft)
-{
-    bool me = false;
-    for (unsigned k = 0; k < draft->plan.count; k++) {
-        struct proto_node node = draft->plan.members[k].node;
-        if (proto_node_equal(node, core->config.self)) {
-            if (me || !holds_as_planned(core, &draft->plan.members[k]))
-                return false;
-            me = true;
-            draft->rank = k;
-            draft->peer[k] = -1;
-            continue;
-        }
-        draft->peer[k] = peers_find(core, node);
-        if (!accepts(core, draft->peer, k, draft->peer[k]))
-            return false;
-    }
-    return me;
-}
 
 /* Has no newer plan of this leader come, nor this one? What is late, or comes twice, is over for it. */
 static bool
@@ -314,27 +276,28 @@ of_round(const struct core *core, const struct proto_plan *msg)
            (mutant(MUTANT_PLAN_ROUND) && msg->round + 1 == core->round);
 }
 
-bool
-plan_on_plan(struct plan *plan, const struct core *core, int from, const struct proto_plan *msg)
+enum plan_offer
+plan_on_plan(struct plan *plan, const struct core *core, int from, const struct proto_plan *msg,
+             struct plan_draft *draft)
 {
-    uint64_t hash = proto_plan_hash(msg);
+    draft->plan = *msg;
+    draft->hash = proto_plan_hash(msg);
     assert(from >= 0 && from < core->peers.high);
-    if ((plan->active && plan->hash == hash) ||
+    if ((plan->active && plan->hash == draft->hash) ||
         !proto_node_equal(msg->leader, core->peers.peers[from].node))
-        return false;
+        return PLAN_IGNORED;
     bool newest = is_newest(&plan->of[from], msg) || mutant(MUTANT_DEAD);
     bool replaces = plan->active && proto_node_equal(msg->leader, plan->now.leader);
-    bool ready = contribution_settled(&core->contribution) && !divergence_open(core) &&
-                 !core->done && !core->leaving && core->fetch.state != FETCH_COMPLETE &&
+    bool ready = trainer_settled(&core->trainer) && !core->done && !core->leaving &&
                  of_round(core, msg) && newest && (!plan->active || replaces);
-    plan->draft.plan = *msg;
-    plan->draft.hash = hash;
-    if (ready && !has_ended(plan, hash) && plan_stages_valid(&core->config, msg) &&
-        servers_valid(msg) && resolve(core, &plan->draft))
-        return true;
+    return ready && !has_ended(plan, draft->hash) ? PLAN_OFFERED : PLAN_LATE;
+}
+
+void
+plan_refuse(const struct core *core, int from, uint64_t hash)
+{
     struct proto_msg no = {.type = PROTO_ABORT, .abort = {.plan_hash = hash}};
     peers_send(core, from, &no);
-    return false;
 }
 
 bool
@@ -345,7 +308,7 @@ plan_on_hold(struct plan *plan, const struct core *core, int from, const struct 
         return false;
     if (msg->round < plan->hold)
         plan->hold = msg->round;
-    if (core->round < plan->hold || !contribution_settled(&core->contribution))
+    if (core->round < plan->hold || !trainer_settled(&core->trainer))
         return false;
     plan->held = true;
     return true;

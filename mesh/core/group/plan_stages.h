@@ -8,7 +8,7 @@
  * If a plan broke in the middle of a round, the members keep their stages, as they have computed something of them;
  * stages that nobody has left go to newcomers that hold them, or to the group that is done first, and other newcomers
  * to the one that is done last. The next plan, between two rounds, divides anew. Nothing but time depends on any of
- * this. Where nothing may change hands (core_state.pinned), holding_keep makes the plan. */
+ * this. Where nothing may change hands (core_state.pinned), kept_divide makes the plan. */
 #ifndef MESH_PLAN_STAGES_H
 #define MESH_PLAN_STAGES_H
 

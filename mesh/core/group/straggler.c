@@ -40,7 +40,7 @@ straggler_up(struct straggler *s, int i)
     s->of[i] = (struct straggler_peer){0};
     for (int k = 0; k < COST_TIMES; k++)
         if (s->times[k].who >> i & 1)
-            s->times[k].who = 0;
+            s->times[k] = (struct cost_time){.who = 0};
 }
 
 void
@@ -103,7 +103,7 @@ straggler_packs(const struct core *core, bool *quick)
 void
 straggler_applied(struct straggler *s, const struct core *core)
 {
-    uint64_t us = wall_since(core->now, core->contribution.commit_at);
+    uint64_t us = wall_since(core->now, core->trainer.commit_at);
     uint32_t new_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     s->apply_us = s->apply_us == 0 ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
 }
@@ -220,12 +220,13 @@ straggler_see(const struct straggler *s, const struct core *core, size_t n, cons
     for (size_t a = 0; a < n; a++) {
         const struct heard *heard = peer[a] < 0 ? NULL : &core->view.of[peer[a]];
         view->self = heard ? view->self : a;
-        view->cost.of[a].speed = heard ? heard->beat.speed : core->contribution.speed;
+        view->cost.of[a].speed = heard ? heard->beat.speed : core->trainer.speed;
         view->cost.of[a].apply_us = heard ? heard->beat.apply_us : s->apply_us;
         for (size_t b = 0; b < n; b++) {
             int from = peer[b] < 0 ? PEERS_MAX : peer[b];
             if (b != a)
-                view->rate[a][b] = plain_rate(s, heard ? heard->rate[from] : core->lines.of[from].rate);
+                view->rate[a][b] =
+                    plain_rate(s, heard ? heard->rate[from] : core->lines.of[from].rate);
         }
     }
     cost_lines(view);
@@ -308,7 +309,7 @@ part(struct straggler *s, const struct core *core, uint64_t us)
 {
     struct cost_view view;
     if ((core->warms == 0 && !core->alone) || !may_decide(core) || core->plan.now.count < 2 ||
-        core->contribution.speed == 0)
+        core->trainer.speed == 0)
         return STRAGGLER_GO_ON;
     straggler_see(s, core, core->plan.now.count, core->plan.peer, &view);
     uint64_t self = UINT64_C(1) << view.self, alone_us = cost_round_us(&view.cost, self);
@@ -602,7 +603,7 @@ straggler_tick(struct straggler *s, const struct core *core, uint64_t step_us)
         return part(s, core, 0);
     /* in the first rounds of a plan: no need to see the round's end */
     if (plan_leads(core) && s->full && s->rounds < STRAGGLER_ROUNDS &&
-        core->contribution.state == TRAINER_FREE)
+        core->trainer.state == TRAINER_FREE)
         return decide(s, core, awake_since(core->awake, core->plan.round_at), false);
     return core->plan.active ? STRAGGLER_GO_ON : rest(s, core, step_us);
 }

@@ -39,9 +39,9 @@
 #include "mesh/core/sessions/peers.h"
 
 enum {
-    STRAGGLER_RECENT = 4,        /* rounds whose shortest counts */
-    STRAGGLER_QUICK = 500000000, /* bytes per second: more than a line of 4 Gbit/s */
-    STRAGGLER_CODES = 200000000, /* on a faster line bodies are written quickly: packed.h */
+    STRAGGLER_RECENT = 4,         /* rounds whose shortest counts */
+    STRAGGLER_QUICK = 500000000,  /* bytes per second: more than a line of 4 Gbit/s */
+    STRAGGLER_CODES = 200000000,  /* on a faster line bodies are written quickly: packed.h */
     STRAGGLER_ROUNDS = 3,         /* rounds of a plan before it is judged */
     STRAGGLER_LOOK_US = 200000,   /* between two decisions */
     STRAGGLER_JUDGE_US = 1000000, /* the average is taken over rounds of at least this total time */

@@ -208,7 +208,7 @@ answer_early(struct pieces *pieces, const struct core *core)
 void
 pieces_begin(struct pieces *pieces, const struct core *core)
 {
-    assert(core->contribution.state == TRAINER_FREE);
+    assert(core->trainer.state == TRAINER_FREE);
     const struct proto_plan *plan = &core->plan.now;
     bool goes_on = pieces->round == core->round && pieces->state == core->state_hash &&
                    pieces->plan_hash != 0 && proto_plan_same_cuts(&pieces->plan, plan);

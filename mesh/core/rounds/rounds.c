@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "mesh/core/engine.h"
+#include "mesh/core/group/join.h"
 #include "mesh/core/internal.h"
 
 /* --- Plans begin --------------------------------------------------------------------------------- */
@@ -26,22 +27,23 @@ round_begin(struct core *core)
 static bool
 gives_unkept(const struct core *core)
 {
-    const struct share kept = holding_kept(core, -1);
+    const struct keeps kept = contribution_keeps(&core->contribution, core);
     uint64_t mine = plan_mine(&core->plan);
-    return core->pinned && ((mine & ~kept.shards) || (mine && (core->plan.segments & ~kept.of)));
+    return core->pinned &&
+           ((mine & ~kept.shards) || (mine && (core->plan.segments & ~kept.segments)));
 }
 
-/* core->plan.draft is the plan from now on. */
+/* This is the plan from now on. */
 static void
-plan_begin(struct core *core)
+plan_begin(struct core *core, const struct plan_draft *draft)
 {
-    assert(contribution_settled(&core->contribution));
+    assert(trainer_settled(&core->trainer));
     if (core->plan.active) /* the same leader's newer plan replaces it */
         collective_stop(core->collective);
     if (core->fetch.part) /* the others did not wait */
         holding_fails(&core->holding, core);
     fetch_planned(&core->fetch, core);
-    plan_adopt(&core->plan, core);
+    plan_adopt(&core->plan, core, draft);
     collective_plan(core->collective, &core->plan.now, core->plan.hash, core->plan.rank);
     straggler_plan(&core->straggler, core);
     round_begin(core);
@@ -68,6 +70,20 @@ fetch_more(struct core *core, uint64_t segments)
     }
 }
 
+/* Is somebody missing, or is there room for more? */
+static void
+hold_step(struct core *core)
+{
+    const struct keeps mine = contribution_keeps(&core->contribution, core);
+    bool idle = plan_idle(core) && core->trainer.state == TRAINER_FREE;
+    struct holding_verdict verdict = {.back = true, .round = core->round - 1};
+    if (!kept_step(&core->keeping, core, &mine, idle))
+        verdict = holding_step(&core->holding, core, idle);
+    rounds_on_holding(core, verdict);
+    if (core->trainer.state == TRAINER_FREE)
+        fetch_more(core, verdict.part);
+}
+
 /* A state that is fetched and the copy for others take turns in one memory. */
 static void
 catch_up(struct core *core)
@@ -82,10 +98,7 @@ catch_up(struct core *core)
         rounds_on_fetch(core, fetch_copy_step(fetch, core));
     }
     rounds_on_divergence(core, divergence_step(&core->divergence, core));
-    struct holding_verdict holding = holding_step(&core->holding, core);
-    rounds_on_holding(core, holding);
-    if (core->contribution.state == TRAINER_FREE)
-        fetch_more(core, holding.part);
+    hold_step(core);
     give_step(&core->give, core, !fetch_uses_state_in(fetch));
     if (give_uses_state_in(&core->give))
         fetch_yield(fetch);
@@ -94,11 +107,17 @@ catch_up(struct core *core)
 static void
 rounds_lead(struct core *core)
 {
-    if (!plan_lead(&core->plan, core, fetch_moving(core, CORE_STARVED_US)))
+    const struct keeps mine = contribution_keeps(&core->contribution, core);
+    struct plan_draft draft;
+    enum lead_verdict verdict =
+        lead_make(&core->lead, core, &mine, fetch_moving(core, CORE_STARVED_US), &draft);
+    if (verdict == LEAD_MISSING)
+        plan_waits_from(&core->plan, core->awake);
+    if (verdict != LEAD_MADE)
         return;
-    for (uint64_t left = core->plan.not_joined; left; left &= left - 1)
+    for (uint64_t left = core->lead.not_joined; left; left &= left - 1)
         straggler_not_joined(&core->straggler, core, __builtin_ctzll(left));
-    plan_begin(core);
+    plan_begin(core, &draft);
 }
 
 /* Which buckets of own[] are complete when the trainer computes all of its shards at once. */
@@ -106,7 +125,7 @@ static size_t
 round_fill(struct core *core)
 {
     pieces_void(&core->pieces);
-    return contribution_fill(&core->contribution, core, plan_mine(&core->plan));
+    return contribution_fill(&core->contribution, &core->trainer, core, plan_mine(&core->plan));
 }
 
 /* May the last bucket be made? With core->late it needs the sums of all others, as far as they are this node's. */
@@ -127,17 +146,19 @@ round_pieces(struct core *core)
     struct contribution *own = &core->contribution;
     struct pieces *pieces = &core->pieces;
     if (!pieces_begun(pieces, core)) {
-        if (own->state != TRAINER_FREE || !contribution_writable(own, core))
+        const struct keeps mine = {plan_mine(&core->plan), core->plan.segments};
+        if (core->trainer.state != TRAINER_FREE || !contribution_writable(own, core))
             return 0;
-        contribution_by_pieces(own, plan_mine(&core->plan), core->plan.segments);
+        contribution_by_pieces(own, core, &mine);
         pieces_begin(pieces, core);
     }
     contribution_rests(own);
-    if (own->state == TRAINER_FREE && pieces_next(pieces, core, may_end_round(core))) {
-        contribution_piece(own, core);
+    if (core->trainer.state == TRAINER_FREE && pieces_next(pieces, core, may_end_round(core))) {
+        trainer_ask(&core->trainer, core, TRAINER_COMPUTING);
+        contribution_piece(own);
         core->config.trainer->piece(core->config.trainer_ctx, &pieces->now);
     }
-    return own->lent ? 0 : pieces_ready(pieces, core);
+    return core->trainer.lent ? 0 : pieces_ready(pieces, core);
 }
 
 /* What this node adds to the running round. */
@@ -146,12 +167,12 @@ round_contribute(struct core *core)
 {
     struct contribution *own = &core->contribution;
     size_t all = core->config.bucket_count;
-    if (!core->plan.active || !contribution_settled(own) ||
+    if (!core->plan.active || !trainer_settled(&core->trainer) ||
         collective_status(core->collective) != COLLECTIVE_RUNNING) {
         contribution_rests(own);
         return;
     }
-    if (!own->lent || mutant(MUTANT_LENT))
+    if (!core->trainer.lent || mutant(MUTANT_LENT))
         collective_open(core->collective);
     size_t end = pieces_run(core) ? round_pieces(core) : round_fill(core);
     bool withheld = end == all && audit_withholds(&core->audit, &core->plan, core->round);
@@ -162,24 +183,26 @@ round_contribute(struct core *core)
 static void
 round_commit(struct core *core)
 {
-    if (!core->plan.active || !contribution_settled(&core->contribution) ||
+    if (!core->plan.active || !trainer_settled(&core->trainer) ||
         collective_status(core->collective) != COLLECTIVE_FINAL)
         return;
     give_finish(&core->give, core);
     core->shared += core->plan.now.count > 1;
-    contribution_commit(&core->contribution, core);
+    trainer_ask_commit(&core->trainer, core);
+    contribution_applies(&core->contribution, core);
+    core->config.trainer->commit(core->config.trainer_ctx, core->round);
 }
 
 /* A claim that is final is computed again when the trainer has nothing else to do. */
 static void
 round_audit(struct core *core)
 {
-    struct contribution *own = &core->contribution;
-    if (!audit_wants(&core->audit, &core->plan, core->round) || own->state != TRAINER_FREE ||
-        !own->filled || !collective_complete(core->collective, core->config.audit_bucket))
+    if (!audit_wants(&core->audit, &core->plan, core->round) ||
+        core->trainer.state != TRAINER_FREE || !core->contribution.filled ||
+        !collective_complete(core->collective, core->config.audit_bucket))
         return;
     struct audit_task task = audit_begin(&core->audit, core);
-    contribution_ask(own, core, TRAINER_AUDITING);
+    trainer_ask(&core->trainer, core, TRAINER_AUDITING);
     plan_progress(&core->plan, core->awake);
     core->config.trainer->audit(core->config.trainer_ctx, core->round, task.shard, task.claim,
                                 task.words);
@@ -199,9 +222,18 @@ rounds_step(struct core *core)
 }
 
 static void
+on_consent(struct core *core, struct lead_consent consent)
+{
+    if (consent.hold)
+        plan_hold(&core->plan, core);
+    rounds_abort(core, consent.drop);
+}
+
+static void
 rounds_tick(struct core *core)
 {
     rounds_abort(core, plan_tick(&core->plan, core));
+    on_consent(core, lead_consider_all(core));
     rounds_drop_blockers(core);
     if (holding_tick(&core->holding, core))
         rounds_heartbeat(core);
@@ -219,13 +251,23 @@ rounds_tick(struct core *core)
 /* --- Messages ------------------------------------------------------------------------------------- */
 
 static void
+on_plan(struct core *core, int i, const struct proto_plan *msg)
+{
+    struct plan_draft draft;
+    enum plan_offer offer = plan_on_plan(&core->plan, core, i, msg, &draft);
+    if (offer == PLAN_OFFERED && join_plan(core, &draft))
+        plan_begin(core, &draft);
+    else if (offer != PLAN_IGNORED)
+        plan_refuse(core, i, draft.hash);
+}
+
+static void
 rounds_message(struct core *core, int i, const struct proto_msg *msg)
 {
     enum plan_abort end = PLAN_GOES_ON;
     switch (msg->type) {
     case PROTO_PLAN:
-        if (plan_on_plan(&core->plan, core, i, &msg->plan))
-            plan_begin(core);
+        on_plan(core, i, &msg->plan);
         break;
     case PROTO_HOLD:
         if (plan_on_hold(&core->plan, core, i, &msg->hold))
@@ -327,7 +369,7 @@ rounds_leave(struct core *core)
 static void
 on_bucket(struct core *core, size_t bucket)
 {
-    if (contribution_bucket(&core->contribution, core, bucket))
+    if (contribution_bucket(&core->contribution, &core->trainer, core, bucket))
         plan_progress(&core->plan, core->awake);
 }
 
@@ -335,27 +377,30 @@ static void
 on_piece_done(struct core *core)
 {
     struct pieces *pieces = &core->pieces;
-    contribution_piece_done(&core->contribution, core);
-    if (pieces_done(pieces, core))
-        contribution_pieces_done(&core->contribution, pieces->busy_us, pieces_work(pieces, core));
+    trainer_answered(&core->trainer, TRAINER_COMPUTING);
+    trainer_moves(&core->trainer, core->awake);
+    contribution_piece_done(&core->contribution);
+    if (pieces_done(pieces, core)) {
+        trainer_measured(&core->trainer, pieces->busy_us, pieces_work(pieces, core));
+        contribution_pieces_done(&core->contribution);
+    }
     plan_progress(&core->plan, core->awake);
 }
 
 static bool
 on_lend(struct core *core, size_t *bucket)
 {
-    struct contribution *own = &core->contribution;
-    if (own->lent || own->state != TRAINER_FREE || !core->plan.active ||
+    if (core->trainer.lent || core->trainer.state != TRAINER_FREE || !core->plan.active ||
         !collective_final(core->collective, bucket))
         return false;
-    contribution_lend(own, core);
+    trainer_lend(&core->trainer, core);
     return true;
 }
 
 static void
 on_returned(struct core *core)
 {
-    contribution_returned(&core->contribution, core);
+    trainer_returned(&core->trainer, core);
 }
 
 /* What the task that has just ended says about the state before it. */
@@ -395,8 +440,8 @@ round_next(struct core *core)
         rounds_on_straggler(core, verdict);
     else if (verdict != STRAGGLER_GO_ON)
         plan_hold(&core->plan, core);
-    else
-        plan_balance(&core->plan, core);
+    else if (lead_divides_again(&core->lead, core))
+        plan_hold(&core->plan, core);
 }
 
 /* What this node holds of the state. */
@@ -414,14 +459,15 @@ hold_parts(struct core *core, const struct core_state *now)
 static void
 on_applied(struct core *core, const struct core_state *now)
 {
-    if (core->contribution.state == TRAINER_START)
+    if (core->trainer.state == TRAINER_START)
         core->started_at = core->awake;
-    if (core->contribution.state == TRAINER_COMMITTING)
+    if (core->trainer.state == TRAINER_COMMITTING)
         give_committed(&core->give, core);
-    if (core->contribution.commit_at.us > 0)
+    if (core->trainer.commit_at.us > 0)
         straggler_applied(&core->straggler, core);
-    enum trainer_state was = core->contribution.state;
+    enum trainer_state was = core->trainer.state;
     note_agreement(core, was, now->round);
+    trainer_begins(&core->trainer);
     contribution_applied(&core->contribution);
     fetch_applied(&core->fetch, core, now->round);
     core->round = now->round;
@@ -442,7 +488,8 @@ on_applied(struct core *core, const struct core_state *now)
     core->rows = now->rows;
     pieces_applied(&core->pieces, now->round);
     hold_parts(core, now);
-    holding_applied(&core->holding, core->round, was == TRAINER_COMMITTING);
+    holding_applied(&core->holding);
+    kept_applied(&core->keeping, core->round, was == TRAINER_COMMITTING);
     holding_tick(&core->holding, core);
     if (core->done && holding_stays(core))
         core_log(core, 6, "done; waiting up to %d s for a node that had a part of the model",
@@ -457,13 +504,14 @@ on_damaged(struct core *core, enum core_damage what)
     if (what == CORE_STATE_DAMAGED) {
         rounds_void_state(core, "this node's state is damaged");
     } else if (what == CORE_COPY_DAMAGED) {
-        if (core->contribution.state == TRAINER_ADOPTING)
-            contribution_answered(&core->contribution, TRAINER_ADOPTING);
+        if (core->trainer.state == TRAINER_ADOPTING)
+            trainer_answered(&core->trainer, TRAINER_ADOPTING);
         else if (!core->fetch.given)
             return; /* a part of a state that is void by now */
         fetch_copy_bad(&core->fetch, core);
     } else {
-        assert(core->contribution.state == TRAINER_COMMITTING);
+        assert(core->trainer.state == TRAINER_COMMITTING);
+        trainer_begins(&core->trainer);
         contribution_refused(&core->contribution);
         pieces_void(&core->pieces); /* it may be what this node computed */
         fetch_total_bad(&core->fetch);
@@ -484,7 +532,7 @@ rounds_part(struct core *core, uint64_t segments)
 static void
 on_audited(struct core *core, bool equal)
 {
-    contribution_answered(&core->contribution, TRAINER_AUDITING);
+    trainer_answered(&core->trainer, TRAINER_AUDITING);
     plan_progress(&core->plan, core->awake);
     rounds_on_audit(core, audit_answer(&core->audit, core, equal));
 }
@@ -492,7 +540,7 @@ on_audited(struct core *core, bool equal)
 static void
 on_starved(struct core *core, uint64_t us)
 {
-    contribution_starved(&core->contribution, core, us);
+    trainer_starved(&core->trainer, core, us);
     straggler_starved(&core->straggler, us);
 }
 
@@ -505,16 +553,16 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->idle = plan_idle(core);
     beat->ready = fetch_ready(core);
     beat->done = core->done;
-    struct share kept = holding_kept(core, -1);
+    const struct keeps kept = contribution_keeps(&core->contribution, core);
     beat->have = kept.shards;
-    beat->have_of = kept.of;
+    beat->have_of = kept.segments;
     beat->state_hash = core->state_hash;
     beat->holds = core->holds;
     beat->since = core->divergence.own_since;
-    beat->speed = core->contribution.speed;
+    beat->speed = core->trainer.speed;
     beat->needs = fetch_needs(core) || core->holding.wants;
-    beat->busy_us = fetch_needs(core) ? fetch_waits_us(core) + 1
-                                      : contribution_busy_us(&core->contribution, core->awake);
+    beat->busy_us =
+        fetch_needs(core) ? fetch_waits_us(core) + 1 : trainer_busy_us(&core->trainer, core->awake);
     beat->benched = core->straggler.benched;
     beat->apply_us = core->straggler.apply_us;
 }
@@ -525,25 +573,27 @@ on_beat(struct core *core, int i, const struct heartbeat_news *news)
     lines_heard(&core->lines, core, i);
     if (news->back)
         straggler_back(&core->straggler, i);
-    if (news->moves)
-        plan_trainer_moves(&core->plan, i);
+    if (news->moves && plan_trainer_moves(&core->plan, i))
+        lead_readmit(&core->lead, i);
     if (news->moves)
         give_moves(&core->give, core, i);
     if (news->moves && pieces_run(core) && plan_member(&core->plan, i) &&
         !core->view.of[i].beat.idle) /* others may wait long for what it hands over */
         plan_progress(&core->plan, core->awake);
     for (uint64_t left = news->healed; left; left &= left - 1)
-        plan_readmit(&core->plan, __builtin_ctzll(left));
+        lead_readmit(&core->lead, __builtin_ctzll(left));
     divergence_said(&core->divergence, core, i);
     core->others_train |= core->view.of[i].beat.speed > 0; /* it has computed since its start */
     rounds_abort(core, plan_on_beat(&core->plan, core, i));
+    if (plan_leads(core) && !plan_member(&core->plan, i))
+        on_consent(core, lead_consider(core, i));
     plan_heard(&core->plan, i);
 }
 
 static void
 on_peer_back(struct core *core, int i)
 {
-    plan_readmit(&core->plan, i);
+    lead_readmit(&core->lead, i);
 }
 
 static void
@@ -565,6 +615,7 @@ static void
 on_peer_up(struct core *core, int i)
 {
     plan_up(&core->plan, i);
+    lead_readmit(&core->lead, i);
     lines_up(&core->lines, i);
     straggler_up(&core->straggler, i);
     holding_came(&core->holding, core, i);
@@ -574,6 +625,7 @@ static void
 on_peer_forget(struct core *core, int i)
 {
     plan_up(&core->plan, i);
+    lead_readmit(&core->lead, i);
     give_forget(&core->give, i);
     fetch_forget(&core->fetch, i);
     divergence_forget(&core->divergence, i);
@@ -607,6 +659,6 @@ const struct engine engine_rounds = {
     .peer_up = on_peer_up,
     .peer_forget = on_peer_forget,
     .may_end = rounds_may_end,
-    .waits = plan_waits_for_peers,
+    .waits = lead_waits_for_peers,
     .stats = rounds_stats,
 };

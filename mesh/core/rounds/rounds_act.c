@@ -33,7 +33,7 @@ rounds_abort(struct core *core, const char *why)
     if (!why || !core->plan.active)
         return;
     plan_drop(&core->plan, core, why, false);
-    if (contribution_dropped(&core->contribution, core->round))
+    if (contribution_dropped(&core->contribution, core))
         pieces_void(&core->pieces);
     end_collective(core);
 }
@@ -51,6 +51,7 @@ rounds_differ(struct core *core)
 void
 rounds_void_state(struct core *core, const char *why)
 {
+    trainer_damaged(&core->trainer);
     contribution_damaged(&core->contribution);
     pieces_void(&core->pieces);
     core->state_hash = 0;
@@ -106,10 +107,12 @@ rounds_on_divergence(struct core *core, struct divergence_verdict verdict)
 void
 rounds_on_holding(struct core *core, struct holding_verdict verdict)
 {
+    const struct keeps mine = contribution_keeps(&core->contribution, core);
     /* Nobody can make a plan now, so this time does not count as waiting for one. */
-    if (plan_idle(core) && (holding_short(core) || holding_grows(core)))
+    if (plan_idle(core) &&
+        (holding_short(core) || kept_missing(core, &mine) || holding_grows(core)))
         plan_waits_from(&core->plan, core->awake);
-    if (verdict.hold && core->contribution.state != TRAINER_START)
+    if (verdict.hold && core->trainer.state != TRAINER_START)
         rounds_void_state(core, NULL);
     if (verdict.hold) {
         core->holds = 0;
@@ -128,14 +131,15 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
         rounds_on_divergence(
             core, divergence_followed(&core->divergence, core, verdict.from, verdict.hash));
     if (verdict.commit) {
-        contribution_follow(&core->contribution, core);
+        trainer_ask(&core->trainer, core, TRAINER_COMMITTING);
+        contribution_applies(&core->contribution, core);
         give_finish(&core->give, core);
         core->shared++;
         core->config.trainer->commit(core->config.trainer_ctx, core->round);
     }
     if (verdict.adopt) {
         give_reset(&core->give, core);
-        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
+        trainer_ask(&core->trainer, core, TRAINER_ADOPTING);
         core->shared++;
         core->config.trainer->adopt(core->config.trainer_ctx, verdict.round, verdict.hash,
                                     verdict.parts);
@@ -143,7 +147,7 @@ rounds_on_fetch(struct core *core, struct fetch_verdict verdict)
     if (verdict.part && !core->done) {
         give_reset(&core->give, core);
         pieces_void(&core->pieces); /* own[] of these segments is not 0 */
-        contribution_ask(&core->contribution, core, TRAINER_ADOPTING);
+        trainer_ask(&core->trainer, core, TRAINER_ADOPTING);
     }
     if (verdict.part)
         core->config.trainer->part(core->config.trainer_ctx, verdict.round, verdict.segments,
@@ -356,10 +360,11 @@ find_slow(const struct core *core, struct core_stats *out)
 void
 rounds_stats(const struct core *core, struct core_stats *out)
 {
+    const struct keeps mine = contribution_keeps(&core->contribution, core);
     out->round = core->round;
     out->plans = core->plan.plans;
     out->aborts = core->plan.aborts;
-    out->waits_us = plan_waits_us(core);
+    out->waits_us = lead_waits_us(core, &mine);
     out->step_us = plan_recent_max(core);
     out->damages = core->damages;
     out->audits = core->audit.audits;

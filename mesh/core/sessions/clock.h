@@ -94,4 +94,13 @@ awake_save_due(struct awake now, struct awake saved_at, uint64_t took_us)
     return awake_reached(now, awake_after(saved_at, us > SAVE_US ? us : SAVE_US));
 }
 
+/* Has this been so without a break for at least `us`? `since` is the memory of it; 0: it is not so. */
+static inline bool
+awake_lasts(struct awake *since, struct awake now, bool is, uint64_t us)
+{
+    if (!is || since->us == 0)
+        *since = is ? now : (struct awake){0};
+    return is && awake_since(now, *since) >= us;
+}
+
 #endif

@@ -37,8 +37,7 @@ list_heard(const struct core *core, struct proto_hears *out)
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         if (peer->state == PEER_UP && !core->view.of[i].suspected && !peer->hello.wants_job)
-            out->nodes[out->count++] =
-                (struct proto_hearing){peer->node, core->lines.of[i].rate};
+            out->nodes[out->count++] = (struct proto_hearing){peer->node, core->lines.of[i].rate};
     }
 }
 
@@ -353,4 +352,34 @@ heartbeat_watch(struct view *view, const struct core *core, int i)
     core_log(core, 7, "%s is silent for %u ms", report_who(core, i, who),
              (unsigned)(silent_us / 1000));
     return HEARTBEAT_SUSPECTED;
+}
+
+/* --- Questions -------------------------------------------------------------------------------------- */
+
+bool
+view_usable(const struct core *core, int i)
+{
+    assert(i >= 0 && i < core->peers.high);
+    const struct peer *peer = &core->peers.peers[i];
+    const struct heard *heard = &core->view.of[i];
+    if (peer->state != PEER_UP || heard->suspected || peer->hello.wants_job)
+        return false;
+    return heard->hears_me || mutant(MUTANT_HEARING);
+}
+
+bool
+view_lags(const struct core *core, int i, struct awake served_at, uint64_t round_us)
+{
+    const struct peer *peer = &core->peers.peers[i];
+    struct awake seen = awake_later(served_at, core->view.of[i].moved_at);
+    seen = awake_later(seen, core->applied_at);
+    return peer->state == PEER_UP && !peer->hello.wants_job &&
+           awake_since(core->awake, seen) < CORE_LINGER_US + 4 * round_us;
+}
+
+bool
+view_mutual(const struct core *core, int a, int b)
+{
+    const struct heard *of = core->view.of;
+    return ((of[a].hears >> b & 1) && (of[b].hears >> a & 1)) || mutant(MUTANT_CLIQUE);
 }

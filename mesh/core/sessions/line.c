@@ -29,8 +29,8 @@ line_now(const struct line *line)
 }
 
 void
-line_chunk(struct line *line, struct wall *free_at, struct wall now,
-                     uint64_t sent_us, uint64_t bytes)
+line_chunk(struct line *line, struct wall *free_at, struct wall now, uint64_t sent_us,
+           uint64_t bytes)
 {
     line_heard(line, now, sent_us);
     int64_t base_us = line->base_us[0] < line->base_us[1] ? line->base_us[0] : line->base_us[1];

@@ -80,35 +80,6 @@ peers_retry_later(const struct core *core, struct peer *peer)
 }
 
 void
-peers_drop(struct peers *peers, const struct core *core, int i, enum report_end end,
-           const char *why)
-{
-    struct peer *peer = &peers->peers[i];
-    char who[PROTO_WHO_MAX];
-    if (peer->state != PEER_UP) {
-        peers_unlink(peers, core, i);
-        return;
-    }
-    assert(!(peers->news.up >> i & 1));
-    core_log(core, 7, "the session with %s ends: %s", report_who(core, i, who), why);
-    contact_lost(&peers->contacts, core, peer->node);
-    int link = peer->link;
-    peer->link = -1;
-    peer->link_up = false;
-    peer->greeted = false;
-    peer->retry_us = LINK_RETRY_US;
-    peer->found_at = core->now;
-    peers_retry_later(core, peer);
-    report_gone(&peers->report, core, i, end);
-    if (peer->announced)
-        link_close_announced(&peers->links, core, link);
-    else
-        link_close(&peers->links, core, link);
-    peers->news.gone |= UINT64_C(1) << i;
-    peers->news.why[i] = why;
-}
-
-void
 peers_connect(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];

@@ -11,7 +11,7 @@
  * that has no session, the old entry is deleted.
  *
  * rendezvous.h says where endpoints come from, link.h what a link is, admit.h which nodes are refused, contact.h and
- * report.h what people are told. heartbeat.h says what silence means, view.h what a peer said.
+ * report.h what people are told. heartbeat.h says what silence means, and what a peer said.
  *
  * Sessions call none of the parts that use them. What happened to them is *news*: core.c takes it after each call, and
  * tells the parts. */
@@ -96,10 +96,6 @@ void peers_connect(struct peers *peers, const struct core *core, int i);
 /* Closes the link of peers[i], which has no session, if there is one. */
 void peers_unlink(struct peers *peers, const struct core *core, int i);
 void peers_retry_later(const struct core *core, struct peer *peer);
-/* Ends the session with peers[i], or the attempt to get one: closes the link. `end` is for people (report.h), `why` for
- * debugging. */
-void peers_drop(struct peers *peers, const struct core *core, int i, enum report_end end,
-                const char *why);
 
 static inline struct peers_news
 peers_take_news(struct peers *peers)

@@ -25,6 +25,37 @@ sessions_init(struct peers *peers, const struct core *core)
     admit_init(&peers->admit);
 }
 
+/* Ends the session with peers[i], or the attempt to get one: closes the link. `end` is for people (report.h), `why` for
+ * debugging. */
+static void
+session_end(struct peers *peers, const struct core *core, int i, enum report_end end,
+            const char *why)
+{
+    struct peer *peer = &peers->peers[i];
+    char who[PROTO_WHO_MAX];
+    if (peer->state != PEER_UP) {
+        peers_unlink(peers, core, i);
+        return;
+    }
+    assert(!(peers->news.up >> i & 1));
+    core_log(core, 7, "the session with %s ends: %s", report_who(core, i, who), why);
+    contact_lost(&peers->contacts, core, peer->node);
+    int link = peer->link;
+    peer->link = -1;
+    peer->link_up = false;
+    peer->greeted = false;
+    peer->retry_us = LINK_RETRY_US;
+    peer->found_at = core->now;
+    peers_retry_later(core, peer);
+    report_gone(&peers->report, core, i, end);
+    if (peer->announced)
+        link_close_announced(&peers->links, core, link);
+    else
+        link_close(&peers->links, core, link);
+    peers->news.gone |= UINT64_C(1) << i;
+    peers->news.why[i] = why;
+}
+
 /* --- Meeting ----------------------------------------------------------------------------------- */
 
 static void
@@ -85,7 +116,7 @@ static void
 peer_new_incarnation(struct peers *peers, const struct core *core, int i, struct proto_node node)
 {
     const struct proto_endpoint at = peers->peers[i].at;
-    peers_drop(peers, core, i, REPORT_CLOSED, "restarted");
+    session_end(peers, core, i, REPORT_CLOSED, "restarted");
     peers_forget(peers, i);
     peers_begin(peers, core, i, node, &at);
 }
@@ -108,7 +139,7 @@ peer_refuse(struct peers *peers, const struct core *core, int i, enum proto_refu
     admit_refuse(&peers->admit, core, i, reason, hello);
     contact_settled(&peers->contacts, peer->node);
     if (peer->state == PEER_UP)
-        peers_drop(peers, core, i, REPORT_REFUSED, "refused");
+        session_end(peers, core, i, REPORT_REFUSED, "refused");
     peer->state = PEER_REFUSED;
     peer->retry_at = wall_after(core->now, ADMIT_REFUSED_US);
     if (peer->link < 0)
@@ -170,7 +201,7 @@ sessions_refused(struct peers *peers, const struct core *core, struct proto_node
     contact_settled(&peers->contacts, from);
     if (peer->state == PEER_REFUSED && ours->reason == PROTO_REFUSE_JOB)
         return; /* ours is on its way */
-    peers_drop(peers, core, i, REPORT_REFUSED, "it refuses us");
+    session_end(peers, core, i, REPORT_REFUSED, "it refuses us");
     ours->reason = 0;
     peer->state = PEER_REFUSED;
     peer->retry_at = wall_after(core->now, ADMIT_REFUSED_US);
@@ -320,7 +351,7 @@ peer_link_down(struct peers *peers, const struct core *core, int i)
 {
     struct peer *peer = &peers->peers[i];
     if (peer->state == PEER_UP) {
-        peers_drop(peers, core, i, REPORT_CLOSED, "connection closed");
+        session_end(peers, core, i, REPORT_CLOSED, "connection closed");
         return;
     }
     peers_unlink(peers, core, i);
@@ -356,14 +387,14 @@ sessions_link(struct peers *peers, const struct core *core, unsigned link, bool 
 void
 sessions_silent(struct peers *peers, const struct core *core, int i, const char *why)
 {
-    peers_drop(peers, core, i, REPORT_SILENT, why);
+    session_end(peers, core, i, REPORT_SILENT, why);
 }
 
 void
 sessions_bye(struct peers *peers, const struct core *core, int i, bool done)
 {
     contact_settled(&peers->contacts, peers->peers[i].node);
-    peers_drop(peers, core, i, done ? REPORT_DONE : REPORT_LEFT, "it leaves");
+    session_end(peers, core, i, done ? REPORT_DONE : REPORT_LEFT, "it leaves");
     peers_forget(peers, i);
 }
 

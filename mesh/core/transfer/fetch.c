@@ -303,9 +303,9 @@ fetch_needs(const struct core *core)
 bool
 fetch_step(struct fetch *fetch, const struct core *core)
 {
-    bool adopting = core->contribution.state == TRAINER_ADOPTING;
+    bool adopting = core->trainer.state == TRAINER_ADOPTING;
     if (fetch->part && !core->leaving)
-        return core->contribution.state == TRAINER_FREE && !fetch->given;
+        return core->trainer.state == TRAINER_FREE && !fetch->given;
     if (core->plan.active || core->leaving || core->done) {
         if (fetch->state != FETCH_NONE && !adopting)
             fetch_reset(fetch, core);
@@ -314,7 +314,7 @@ fetch_step(struct fetch *fetch, const struct core *core)
     if (fetch->state == FETCH_COMPLETE && !adopting &&
         !divergence_trusts(core, fetch->list.round, fetch->list.label))
         fetch_reset(fetch, core);
-    if (!contribution_settled(&core->contribution))
+    if (!trainer_settled(&core->trainer))
         return false;
     if (fetch->state == FETCH_FOLLOWING && (fetch->adopted || fetch_ready(core)) && watches(core))
         pause_watching(fetch, core);

@@ -335,7 +335,7 @@ static struct fetch_verdict
 complete_step(const struct fetch *fetch, const struct core *core)
 {
     return (struct fetch_verdict){
-        .adopt = core->contribution.state == TRAINER_FREE && !core->plan.active,
+        .adopt = core->trainer.state == TRAINER_FREE && !core->plan.active,
         .round = fetch->list.round,
         .hash = fetch->list.label,
         .parts = fetch->parts,

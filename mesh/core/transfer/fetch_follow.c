@@ -191,8 +191,8 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_give
 static bool
 may_take_total(const struct core *core)
 {
-    return core->fetch.state == FETCH_FOLLOWING && core->contribution.state == TRAINER_FREE &&
-           !core->contribution.lent && !core->plan.active;
+    return core->fetch.state == FETCH_FOLLOWING && core->trainer.state == TRAINER_FREE &&
+           !core->trainer.lent && !core->plan.active;
 }
 
 static bool

@@ -31,7 +31,7 @@ may_copy(const struct give *give, const struct core *core)
 {
     bool rests = !core->plan.active && awake_since(core->awake, core->plan.idle_at) >= GIVE_REST_US;
     bool waited = awake_since(core->awake, give->wanted_at) >= GIVE_WAIT_US;
-    return contribution_settled(&core->contribution) && !divergence_open(core) &&
+    return trainer_settled(&core->trainer) && !divergence_open(core) &&
            (core->round >= give->round || core->done || rests || waited);
 }
 
@@ -301,13 +301,13 @@ follow_want(struct give *give, const struct core *core, int from, const struct p
 static bool
 may_give(const struct core *core, int to, const struct proto_fetch *fetch)
 {
-    enum trainer_state state = core->contribution.state;
+    enum trainer_state state = core->trainer.state;
     if (!core->peers.peers[to].announced || (fetch->holds & ~core->holds) ||
         (core->done && mutant(MUTANT_DONE)))
         return false;
     if (fetch->object == PROTO_OBJECT_TOTAL)
         return fetch->round <= core->round &&
-               (contribution_settled(&core->contribution) || state == TRAINER_COMMITTING);
+               (trainer_settled(&core->trainer) || state == TRAINER_COMMITTING);
     return state != TRAINER_START && !divergence_open(core);
 }
 
@@ -359,7 +359,7 @@ give_step(struct give *give, const struct core *core, bool room)
     }
     if (give->state == GIVE_WANTED && room && may_copy(give, core))
         copy_begin(give, core);
-    if (give->state == GIVE_COPYING && contribution_settled(&core->contribution))
+    if (give->state == GIVE_COPYING && trainer_settled(&core->trainer))
         copy_some(give, core, GIVE_COPY_BLOCKS);
     for (; give->state == GIVE_COPIED && give->due; give->due &= give->due - 1)
         list_send(give, core, __builtin_ctzll(give->due));

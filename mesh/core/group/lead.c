@@ -1,4 +1,6 @@
-/* plan_lead.c - the leader: who is to be in the next plan, and when the present one is held. See plan.h. */
+/* lead.c - see lead.h. */
+#include "mesh/core/group/lead.h"
+
 #include <assert.h>
 
 #include "mesh/core/group/cost.h"
@@ -19,12 +21,12 @@ may_be_in(const struct core *core, int i)
            !divergence_excludes(core, i) && !straggler_benched(core, i);
 }
 
-/* Where shards must not change hands, a plan needs all who keep some: if not all nodes have a place in it, the others
- * have none. */
+/* Is there a place for who keeps these shards? Where shards must not change hands, a plan needs all who keep some: if
+ * not all nodes have a place in it, the others have none. */
 static bool
-has_place(const struct core *core, int i)
+has_place(const struct core *core, uint64_t kept)
 {
-    bool free = !core->pinned || holding_kept(core, i).shards;
+    bool free = !core->pinned || kept;
     size_t all = 1;
     for (int k = 0; k < core->peers.high && !free; k++)
         all += may_be_in(core, k);
@@ -35,14 +37,14 @@ has_place(const struct core *core, int i)
 static bool
 wants_in(const struct core *core, int i)
 {
-    return may_be_in(core, i) && has_place(core, i);
+    return may_be_in(core, i) && has_place(core, core->view.of[i].beat.have);
 }
 
 /* Our own trainer hangs: others are to lead. */
 static bool
 stuck_here(const struct core *core)
 {
-    uint64_t busy_us = contribution_busy_us(&core->contribution, core->awake);
+    uint64_t busy_us = trainer_busy_us(&core->trainer, core->awake);
     return busy_us > CORE_PROGRESS_US + 4 * plan_recent_max(core) && !mutant(MUTANT_STUCK);
 }
 
@@ -80,9 +82,9 @@ gathered(const struct core *core)
 }
 
 bool
-plan_waits_for_peers(const struct core *core)
+lead_waits_for_peers(const struct core *core)
 {
-    return core->config.peers_min > 1 && core->contribution.state != TRAINER_START && !core->done &&
+    return core->config.peers_min > 1 && core->trainer.state != TRAINER_START && !core->done &&
            !gathered(core);
 }
 
@@ -110,10 +112,11 @@ somebody_ahead(const struct core *core)
 static bool
 chases(const struct core *core, int i)
 {
-    const struct plan_peer *peer = &core->plan.of[i];
+    struct awake behind_at = core->plan.of[i].behind_at;
     return plan_says_idle(core, i) && core->view.of[i].beat.round < core->round &&
-           peer->behind_at.us > 0 && awake_since(core->awake, peer->behind_at) >= PLAN_CHASE_US &&
-           awake_reached(core->awake, peer->chase_at) && plan_recent_max(core) < PLAN_SHORT_US;
+           behind_at.us > 0 && awake_since(core->awake, behind_at) >= LEAD_CHASE_US &&
+           awake_reached(core->awake, core->lead.of[i].chase_at) &&
+           plan_recent_max(core) < LEAD_SHORT_US;
 }
 
 /* Where those meet who computed by themselves: does one of them come soon? Who led is waited for four times as long:
@@ -136,11 +139,12 @@ meets_soon(const struct core *core)
 
 /* Is the next plan for us to make? */
 static bool
-leads_next(const struct core *core, bool overdue)
+leads_next(const struct core *core, const struct keeps *mine, bool overdue)
 {
     if (!plan_idle(core) || core->done || core->leaving || core->fetch.state == FETCH_COMPLETE ||
-        divergence_open(core) || !gathered(core) || stuck_here(core) || !has_place(core, -1) ||
-        holding_short(core) || holding_grows(core))
+        divergence_open(core) || !gathered(core) || stuck_here(core) ||
+        !has_place(core, mine->shards) || holding_short(core) || kept_missing(core, mine) ||
+        holding_grows(core))
         return false;
     if (core->straggler.benched)
         return straggler_apart(core);
@@ -148,9 +152,9 @@ leads_next(const struct core *core, bool overdue)
 }
 
 uint64_t
-plan_waits_us(const struct core *core)
+lead_waits_us(const struct core *core, const struct keeps *mine)
 {
-    bool waits = core->plan.plans > 0 && leads_next(core, false);
+    bool waits = core->plan.plans > 0 && leads_next(core, mine, false);
     return waits ? awake_since(core->awake, core->plan.idle_at) : 0;
 }
 
@@ -172,7 +176,7 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
         bool idle = plan_says_idle(core, i), fresh = group_fresh(core, i);
         if (idle && fresh && said->round == core->round && said->holds)
             group_add(core, choice, i);
-        else if (awake_reached(core->awake, core->plan.of[i].hold_at) &&
+        else if (awake_reached(core->awake, core->lead.of[i].hold_at) &&
                  (!core->plan.held || said->ready || !idle || !fresh || chases(core, i)))
             wait = true;
     }
@@ -212,7 +216,7 @@ waited(const struct core *core)
     if (nearly(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
     if (closes_in(core))
-        most_us = PLAN_CHASE_US;
+        most_us = LEAD_CHASE_US;
     return awake_since(core->awake, core->plan.idle_at) >= most_us && !mutant(MUTANT_WAIT);
 }
 
@@ -228,26 +232,26 @@ too_few(const struct core *core, const struct group_choice *choice)
 
 /* Who did not get in is not waited for again at once. */
 static void
-hold_later(struct plan *plan, const struct core *core, const struct group_choice *choice)
+hold_later(struct lead *lead, const struct core *core, const struct group_choice *choice)
 {
-    plan->not_joined = 0;
+    lead->not_joined = 0;
     for (int i = 0; i < core->peers.high; i++) {
-        struct plan_peer *peer = &plan->of[i];
+        struct lead_peer *peer = &lead->of[i];
         if (group_has(choice->peer, choice->count, i)) {
             peer->hold_us = peer->chase_us = 0;
             continue;
         }
         if (chases(core, i)) { /* the mesh stood still for it, whatever is heard of it */
-            peer->chase_us = backoff_us(peer->chase_us, PLAN_CHASE_US, PLAN_CHASE_MAX_US);
+            peer->chase_us = backoff_us(peer->chase_us, LEAD_CHASE_US, LEAD_CHASE_MAX_US);
             peer->chase_at = awake_after(core->awake, peer->chase_us);
         }
         if (awake_before(core->awake, peer->hold_at))
             continue;
-        peer->hold_us = backoff_us(peer->hold_us, PLAN_AGAIN_US, PLAN_AGAIN_MAX_US);
+        peer->hold_us = backoff_us(peer->hold_us, LEAD_AGAIN_US, LEAD_AGAIN_MAX_US);
         peer->hold_at = awake_after(core->awake, peer->hold_us);
         if (choice->count < core->members_max && wants_in(core, i) &&
             group_hears(core, choice->peer, choice->count, i))
-            plan->not_joined |= UINT64_C(1) << i;
+            lead->not_joined |= UINT64_C(1) << i;
     }
 }
 
@@ -265,18 +269,19 @@ see_members(const struct core *core, size_t n, const int *peer, struct plan_stag
 /* Sets the members' stages and shards. What they have of the round belongs to the plan before this one, or to one that
  * this node did not see: then it is computed again. False: together they do not hold the whole model. */
 static bool
-divide(const struct core *core, const struct group_choice *choice, struct proto_plan *plan)
+divide(const struct core *core, const struct keeps *mine, const struct group_choice *choice,
+       struct proto_plan *plan)
 {
     struct plan_stages_member member[PROTO_PEERS_MAX];
     const struct proto_plan *before = &core->plan.now;
     uint64_t some = 0;
     if (core->pinned && core->config.stages.cut_count > 0 && !mutant(MUTANT_PIN))
-        return holding_keep(core, choice, plan);
+        return kept_divide(core, mine, choice, plan);
     see_members(core, choice->count, choice->peer, member);
     for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k], rank = proto_plan_rank(before, plan->members[k].node);
         const struct proto_heartbeat *said = i < 0 ? NULL : &core->view.of[i].beat;
-        member[k].have = holding_kept(core, i).shards;
+        member[k].have = kept_by(core, mine, i).shards;
         member[k].holds = said ? said->holds : core->holds;
         member[k].computes = rank < 0 ? 0 : before->members[rank].computes;
         some |= member[k].have;
@@ -286,9 +291,9 @@ divide(const struct core *core, const struct group_choice *choice, struct proto_
 }
 
 static bool
-propose(struct plan *plan, const struct core *core, const struct group_choice *choice)
+propose(struct lead *lead, const struct core *core, const struct keeps *mine,
+        const struct group_choice *choice, struct plan_draft *draft)
 {
-    struct plan_draft *draft = &plan->draft;
     struct proto_msg msg = {.type = PROTO_PLAN};
     for (size_t k = 0; k < choice->count; k++) {
         int i = choice->peer[k];
@@ -297,59 +302,54 @@ propose(struct plan *plan, const struct core *core, const struct group_choice *c
         draft->rank = i < 0 ? (unsigned)k : draft->rank;
     }
     msg.plan.count = choice->count;
-    if (!divide(core, choice, &msg.plan))
+    assert(choice->peer[draft->rank] < 0);
+    if (!divide(core, mine, choice, &msg.plan))
         return false;
     msg.plan.round = core->round;
-    msg.plan.counter = ++plan->counter;
+    msg.plan.counter = ++lead->counter;
     msg.plan.leader = core->config.self;
-    hold_later(plan, core, choice);
-    plan_elect(plan, core, draft->peer, &msg.plan);
+    hold_later(lead, core, choice);
+    plan_elect(&core->plan, core, draft->peer, &msg.plan);
     draft->plan = msg.plan;
     group_tell(core, choice->peer, choice->count, &msg);
     draft->hash = proto_plan_hash(&msg.plan);
     return true;
 }
 
-bool
-plan_lead(struct plan *plan, const struct core *core, bool catching_up)
+static bool
+covers(const struct core *core, const struct keeps *mine, const struct group_choice *choice)
 {
+    return holding_covers(core, choice) && kept_covers(core, mine, choice);
+}
+
+enum lead_verdict
+lead_make(struct lead *lead, const struct core *core, const struct keeps *mine, bool catching_up,
+          struct plan_draft *draft)
+{
+    const struct plan *plan = &core->plan;
     bool overdue = starved(core, catching_up);
     struct group_choice choice = {.count = 1, .peer = {-1}};
-    if (!leads_next(core, overdue))
-        return false;
-    bool fails = plan->fails >= PLAN_FAILS && plan->fails_round == core->round;
-    bool alone = (fails || core->straggler.benched) && holding_covers(core, &choice);
+    if (!leads_next(core, mine, overdue))
+        return LEAD_NOTHING;
+    bool fails = plan->fails >= LEAD_FAILS && plan->fails_round == core->round;
+    bool alone = (fails || core->straggler.benched) && covers(core, mine, &choice);
     if (!alone) {
         bool wait = choose_members(core, overdue, &choice);
         if (!overdue && ((wait && !waited(core)) || too_few(core, &choice)))
-            return false;
+            return LEAD_NOTHING;
     }
-    bool made = holding_covers(core, &choice) && propose(plan, core, &choice);
-    if (!made) /* somebody is missing: nobody waits for this node */
-        plan_waits_from(plan, core->awake);
-    return made;
+    bool made = covers(core, mine, &choice) && propose(lead, core, mine, &choice, draft);
+    return made ? LEAD_MADE : LEAD_MISSING;
 }
 
 /* --- Holding it ---------------------------------------------------------------------------------- */
 
-void
-plan_hold(struct plan *plan, const struct core *core)
-{
-    struct proto_msg msg = {.type = PROTO_HOLD,
-                            .hold = {.plan_hash = plan->hash, .round = core->round + 1}};
-    assert(plan->active);
-    plan->hold = core->round + 1;
-    group_tell(core, plan->peer, plan->now.count, &msg);
-}
-
 /* A member wants to hold more of the model. */
-static const char *
-member_wants(struct plan *plan, const struct core *core, int i)
+static bool
+member_wants(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    if (said->needs && !said->done && plan->hold == UINT64_MAX && !core->pins_next)
-        plan_hold(plan, core);
-    return NULL;
+    return said->needs && !said->done && core->plan.hold == UINT64_MAX && !core->pins_next;
 }
 
 /* So many rounds ahead peers[i] is of another part of the mesh; not who computes by itself, or waits where we meet. */
@@ -357,38 +357,58 @@ static uint64_t
 ahead_least(const struct core *core, int i)
 {
     bool apart = straggler_apart(core) || straggler_benched(core, i) || core->view.of[i].beat.idle;
-    return PLAN_MERGE_ROUNDS + (apart ? core->warms : 0);
+    return LEAD_MERGE_ROUNDS + (apart ? core->warms : 0);
 }
 
-const char *
-plan_consider(struct plan *plan, const struct core *core, int i)
+/* May a plan be held for peers[i], which is no member? */
+static bool
+may_hold_for(const struct core *core, int i)
+{
+    const struct plan *plan = &core->plan;
+    return !core->view.of[i].beat.done && !straggler_benched(core, i) && !straggler_apart(core) &&
+           !awake_before(core->awake, core->lead.of[i].hold_at) && !mutant(MUTANT_HOLD) &&
+           group_hears(core, plan->peer, plan->now.count, i) && plan->hold == UINT64_MAX;
+}
+
+struct lead_consent
+lead_consider(const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
+    const struct lead_consent no = {.hold = false};
     bool idle = plan_says_idle(core, i);
-    if (plan_member(plan, i))
-        return member_wants(plan, core, i);
-    if (!view_usable(core, i) || plan->of[i].stuck || divergence_excludes(core, i))
-        return NULL;
+    if (plan_member(&core->plan, i))
+        return (struct lead_consent){.hold = member_wants(core, i)};
+    if (!view_usable(core, i) || core->plan.of[i].stuck || divergence_excludes(core, i))
+        return no;
     if (said->round > core->round + ahead_least(core, i) &&
         awake_reached(core->awake, core->fetch.of[i].avoid_at))
-        return "another group is ahead";
-    if (said->done || straggler_benched(core, i) || straggler_apart(core) ||
-        awake_before(core->awake, plan->of[i].hold_at) || mutant(MUTANT_HOLD) ||
-        !group_hears(core, plan->peer, plan->now.count, i) || plan->hold != UINT64_MAX)
-        return NULL;
+        return (struct lead_consent){.drop = "another group is ahead"};
+    if (!may_hold_for(core, i))
+        return no;
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
-                  said->round + PLAN_MERGE_ROUNDS >= core->round;
-    bool full = plan->now.count >= core->members_max; /* more could not compute anything */
+                  said->round + LEAD_MERGE_ROUNDS >= core->round;
+    bool full = core->plan.now.count >= core->members_max; /* more could not compute anything */
     bool waits = said->ready || (idle && said->round == core->round + 1) || chases(core, i);
-    if ((waits && !full) || yields)
-        plan_hold(plan, core);
-    return NULL;
+    return (struct lead_consent){.hold = (waits && !full) || yields};
+}
+
+struct lead_consent
+lead_consider_all(const struct core *core)
+{
+    struct lead_consent all = {.hold = false};
+    for (int i = 0; plan_leads(core) && i < core->peers.high && !all.drop; i++) {
+        struct lead_consent one = lead_consider(core, i);
+        all.hold |= one.hold;
+        all.drop = one.drop;
+    }
+    return all;
 }
 
 /* Is the present division much slower than one by the speeds known by now? */
 static bool
-unbalanced(const struct plan *plan, const struct core *core)
+unbalanced(const struct core *core)
 {
+    const struct plan *plan = &core->plan;
     struct plan_stages_member member[PROTO_PEERS_MAX];
     struct proto_plan better = plan->now;
     see_members(core, plan->now.count, plan->peer, member);
@@ -404,8 +424,9 @@ unbalanced(const struct plan *plan, const struct core *core)
 
 /* Has a member more shards than its share? Who kept what it had computed when a plan was dropped may have. */
 static bool
-uneven(const struct plan *plan, const struct core *core)
+uneven(const struct core *core)
 {
+    const struct plan *plan = &core->plan;
     size_t share = (core->config.shards + plan->now.count - 1) / plan->now.count;
     for (size_t m = 0; m < plan->now.count; m++)
         if ((size_t)__builtin_popcountll(plan->now.members[m].shards) > share)
@@ -413,24 +434,25 @@ uneven(const struct plan *plan, const struct core *core)
     return false;
 }
 
-void
-plan_balance(struct plan *plan, const struct core *core)
+bool
+lead_divides_again(struct lead *lead, const struct core *core)
 {
+    const struct plan *plan = &core->plan;
     bool even = core->config.even && plan->now.cut_count == 0;
-    bool due = !awake_before(core->awake, plan->balance_at);
+    bool due = !awake_before(core->awake, lead->balance_at);
     if (!plan_leads(core) || plan->now.count < 2 || plan->hold != UINT64_MAX || core->pins_next)
-        return;
-    bool divides = even ? uneven(plan, core) : due && unbalanced(plan, core);
+        return false;
+    bool divides = even ? uneven(core) : due && unbalanced(core);
     bool gains = divides || (due && plan_elects_better(plan, core));
     if (gains)
-        plan->balance_us = backoff_us(plan->balance_us, PLAN_BALANCE_US, PLAN_BALANCE_MAX_US);
+        lead->balance_us = backoff_us(lead->balance_us, LEAD_BALANCE_US, LEAD_BALANCE_MAX_US);
     if (gains || due)
-        plan->balance_at = awake_after(core->awake, gains ? plan->balance_us : PLAN_LOOK_US);
+        lead->balance_at = awake_after(core->awake, gains ? lead->balance_us : LEAD_LOOK_US);
     if (!gains)
-        return;
+        return false;
     core_log(core, 7, "round %llu: %s", (unsigned long long)core->round,
              !divides ? "electing servers again"
              : even   ? "dividing the shards again, equally"
                       : "dividing the shards again, by speed");
-    plan_hold(plan, core);
+    return true;
 }
