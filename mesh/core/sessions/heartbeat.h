@@ -42,8 +42,8 @@ enum {
     HEARTBEAT_FAR_US = 400000,
 };
 
-/* What is known of a peer from its messages. A heartbeat is kept as it came but for what its comments say: shards that the
- * job does not have are cut off, and chunks of a newer round change its round. */
+/* What is known of a peer from its messages. A heartbeat is kept as it came, but shards that the job does not have are
+ * cut off, and chunks of a newer round change its round. */
 struct heard {
     struct proto_heartbeat beat; /* its last heartbeat; round and state_hash also from its chunks */
     struct awake heard_at;       /* when its last message came */

@@ -1,8 +1,8 @@
 /* line.h - how fast chunks come from each peer.
  *
- * Chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the last half
- * minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). What a chunk needs
- * beyond that is the time of the line. This node's line carries one chunk after the other: a chunk that waits for
+ * Chunks and heartbeats carry the time of the sender's clock. The smallest difference of the two clocks in the last
+ * half minute (clocks drift) belongs to a message that did not have to wait, as in LEDBAT (RFC 6817). What a chunk
+ * needs beyond that is the time of the line. This node's line carries one chunk after the other: a chunk that waits for
  * another one counts only from then on. The best of the last rounds counts: who was busy for a moment is not slow. */
 #ifndef MESH_LINE_H
 #define MESH_LINE_H
