@@ -2,8 +2,8 @@
  * the total was damaged, as nobody knows who computed what was wrong, nor when plans of the round are dropped again and
  * again. */
 #include "compress/check.h"
-#include "mesh/core/rounds/contribution.h"
 #include "mesh/core/internal.h"
+#include "mesh/core/rounds/contribution.h"
 #include "proto/mix.h"
 #include "tests/support/lone.h"
 #include "tests/support/test.h"

@@ -75,7 +75,8 @@ struct keeps
 contribution_keeps(const struct contribution *own, const struct core *core)
 {
     const uint64_t segments = core_segments(&core->config.stages);
-    const struct keeps now = {contribution_have(own), own->by_pieces ? own->pieces_segments : segments};
+    const struct keeps now = {contribution_have(own),
+                              own->by_pieces ? own->pieces_segments : segments};
     if (!core->pinned || mutant(MUTANT_PIN))
         return now;
     return mutant(MUTANT_PIN_STAGE) ? (struct keeps){own->before.shards, segments} : own->before;

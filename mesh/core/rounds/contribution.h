@@ -31,8 +31,8 @@ struct contribution {
     uint64_t computing; /* the shards being added */
     uint64_t by_pieces; /* the round is computed in pieces, of these shards; 0: it is not */
     uint64_t pieces_segments; /* then: the segments of the stages that are computed here */
-    bool pieces_all;    /* all of them are computed */
-    bool piece;         /* COMPUTING is of a piece */
+    bool pieces_all;          /* all of them are computed */
+    bool piece;               /* COMPUTING is of a piece */
     /* in the sum that is applied, and in that of the round before, if this node was in its plan (core_state.pinned) */
     struct keeps applying, before;
     size_t ready;            /* number of buckets of own[] that contain has | computing */
