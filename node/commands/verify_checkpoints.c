@@ -116,7 +116,7 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
     if (!rc) {
         *job = checkpoint_head(file)->job_hash;
         out->whole = !checkpoint_in_parts(&has) && input.dims > 0;
-        rc = *job != folders->left.job.job && !verify_of_part(&folders->left, *job) ? 0
+        rc = *job != folders->left.job.job && !left_of_part(&folders->left, *job) ? 0
              : out->whole ? read_whole_state(out, config, &input, file, why)
                           : read_header(out, file, &has, why);
     }
@@ -194,7 +194,7 @@ read_one(struct verify_folders *folders, const struct verify_folder *folder, uin
         verify_find_why(folders, folder->dir, file, &why);
         return;
     }
-    if (job != left->job.job && (last || !verify_of_part(left, job))) {
+    if (job != left->job.job && (last || !left_of_part(left, job))) {
         if (folder->ended)
             verify_find(folders, folder->dir, file,
                         "is of job %016llx, expected %016llx as in job.json",

@@ -18,101 +18,7 @@
 #include "node/commands/verify_checkpoints.h"
 #include "node/train/model_file.h"
 
-enum { FINDINGS_SHOWN = 100, SHOWN_SIZE = 1024, HEX_SIZE = 65 };
-
-/* --- Findings ------------------------------------------------------------------------------------ */
-
-__attribute__((format(printf, 4, 0))) static void
-say(const struct verify_folders *folders, const char *dir, const char *file, const char *format,
-    va_list args)
-{
-    char path[DISK_PATH_MAX], shown[SHOWN_SIZE];
-    snprintf(path, sizeof path, "%s%s%s", dir, file[0] ? "/" : "", file);
-    parse_escape(shown, sizeof shown, path);
-    fprintf(folders->out, "%s: ", shown);
-    vfprintf(folders->out, format, args);
-    fputc('\n', folders->out);
-}
-
-void
-verify_say(const struct verify_folders *folders, const char *dir, const char *file,
-           const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    say(folders, dir, file, format, args);
-    va_end(args);
-}
-
-void
-verify_find(struct verify_folders *folders, const char *dir, const char *file, const char *format,
-            ...)
-{
-    va_list args;
-    va_start(args, format);
-    if (folders->findings++ < FINDINGS_SHOWN)
-        say(folders, dir, file, format, args);
-    va_end(args);
-}
-
-void
-verify_amount(FILE *out, const char *before, uint64_t count, const char *one, const char *many)
-{
-    fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
-}
-
-void
-verify_find_why(struct verify_folders *folders, const char *dir, const char *file,
-                const struct why *why)
-{
-    char path[DISK_PATH_MAX];
-    int size = snprintf(path, sizeof path, "%s/%s: ", dir, file);
-    bool named = size < (int)sizeof path && strncmp(why->line, path, (size_t)size) == 0;
-    verify_find(folders, dir, file, "%s", why->line + (named ? size : 0));
-}
-
-/* One line into text, without its end. 0, 1 when the file ended before the line did, 2 at the end of the file,
- * -EMSGSIZE when it is too long, which skips it. */
-static int
-next_line(FILE *file, char text[VERIFY_LINE_MAX], size_t *size)
-{
-    int c;
-    *size = 0;
-    while ((c = getc(file)) != EOF && c != '\n')
-        if ((*size)++ < VERIFY_LINE_MAX)
-            text[*size - 1] = (char)c;
-    if (c == EOF)
-        return *size ? 1 : 2;
-    return *size > VERIFY_LINE_MAX ? -EMSGSIZE : 0;
-}
-
-bool
-verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit, void *ctx)
-{
-    char path[DISK_PATH_MAX], text[VERIFY_LINE_MAX], name[40];
-    struct verify_line said;
-    struct why why = {"out of memory"};
-    uint64_t bytes;
-    size_t size;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    int rc = disk_open(path, &bytes, &why);
-    FILE *file = rc < 0 ? NULL : fdopen(rc, "r");
-    if (!file) {
-        verify_find_why(folders, dir, "metrics.jsonl", &why);
-        return false;
-    }
-    for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
-        snprintf(name, sizeof name, "metrics.jsonl:%llu", (unsigned long long)line);
-        if (rc < 0)
-            verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
-        else if ((rc = verify_read_line(&said, text, size, &why)) < 0)
-            verify_find(folders, dir, name, "%s", why.line);
-        else
-            visit(ctx, &said, line);
-    }
-    fclose(file);
-    return rc == 1;
-}
+enum { HEX_SIZE = 65 };
 
 /* Is there such a file in the folder, of any size? */
 static bool
@@ -309,7 +215,7 @@ text_of_job(const struct left *left, const char *text)
     rc = rc ? rc : config_check(config, &why);
     uint64_t hash = rc ? 0 : config_job_hash(config, left->job.data, left->job.from);
     config_destroy(&config);
-    return !rc && (hash == left->job.job || verify_of_part(left, hash));
+    return !rc && (hash == left->job.job || left_of_part(left, hash));
 }
 
 static int
@@ -357,26 +263,12 @@ hash_weights(const struct config *config, const struct nn_shape *input, const ch
     return rc;
 }
 
-bool
-verify_of_part(const struct left *left, uint64_t hash)
-{
-    struct config_parts parts;
-    struct why why;
-    bool same = false;
-    if (!left->config || config_parts_init(&parts, left->config, &why))
-        return false;
-    for (size_t i = 0; i < parts.count && !same; i++)
-        same = hash == config_job_hash(parts.config[i], left->job.data, left->job.from);
-    config_parts_fini(&parts);
-    return same;
-}
-
 /* Is it of this job, or of an earlier part of it, as long as the run has not ended? */
 static bool
 of_job(const struct left *left, bool ended, const char *said)
 {
     uint64_t hash = strtoull(said, NULL, 16);
-    return strlen(said) == 16 && (hash == left->job.job || (!ended && verify_of_part(left, hash)));
+    return strlen(said) == 16 && (hash == left->job.job || (!ended && left_of_part(left, hash)));
 }
 
 /* Nodes with the same weights write the same of them, but for what a node alone has set. */
@@ -543,18 +435,6 @@ verify_folders_differ(const struct verify_folders *folders)
     if (folders->differ)
         fprintf(folders->out, "NOT proved: these folders are not of one run\n");
     return folders->differ != 0;
-}
-
-bool
-verify_folders_verdict(const struct verify_folders *folders)
-{
-    uint64_t findings = folders->findings;
-    if (findings > FINDINGS_SHOWN)
-        verify_amount(folders->out, "and ", findings - FINDINGS_SHOWN, "finding more\n",
-                      "findings more\n");
-    if (findings)
-        verify_amount(folders->out, "NOT proved: ", findings, "finding", "findings");
-    return findings != 0;
 }
 
 static uint64_t

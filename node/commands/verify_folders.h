@@ -77,8 +77,6 @@ void verify_find_why(struct verify_folders *folders, const char *dir, const char
 typedef void verify_visit(void *ctx, const struct verify_line *said, uint64_t line);
 bool verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *visit,
                       void *ctx);
-/* Is this the hash of the job, or of an earlier part of it (config_parts.h)? */
-bool verify_of_part(const struct left *left, uint64_t hash);
 /* Is there not one run to replay? Then prints so. */
 bool verify_folders_differ(const struct verify_folders *folders);
 /* The same of what is no finding. */

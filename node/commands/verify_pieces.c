@@ -99,7 +99,7 @@ judge_recorded(struct reading *r)
     const struct verify_folders *folders = r->folders;
     const struct verify_line *said = NULL;
     const struct verify_job *job = &folders->left.job;
-    if (r->step.job != job->job && !verify_of_part(&folders->left, r->step.job)) {
+    if (r->step.job != job->job && !left_of_part(&folders->left, r->step.job)) {
         find_piece(r, "is of another job");
         return;
     }

@@ -296,26 +296,6 @@ config_set(struct config *config, const char *assignment, struct why *why)
     return config_refresh(config, why);
 }
 
-int
-config_check(struct config *config, struct why *why)
-{
-    char file[SHOWN_MAX];
-    parse_escape(file, sizeof file, config->file);
-    if (config->model.count == 0)
-        return why_error(why, -EINVAL, "%s: no layers, expected `model:` and a list of them", file);
-    if (config->text_size >= PROTO_JOB_MAX)
-        return why_error(why, -EMSGSIZE, "%s: the job takes %zu bytes, expected less than %d", file,
-                         config->text_size, PROTO_JOB_MAX);
-    int rc = config_rules_check(config, why);
-    if (rc || (rc = config_parts_check(config, why)))
-        return rc;
-    if (config->threads == 0)
-        config->threads = host_cpus();
-    if (config->out[0] == '\0')
-        snprintf(config->out, sizeof config->out, "runs/%s", config->run.name);
-    return 0;
-}
-
 static const char *
 or_null(const char *text)
 {

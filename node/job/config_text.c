@@ -10,12 +10,6 @@
 #include "node/base/parse.h"
 #include "node/job/config_key.h"
 
-bool
-config_key_of_model(const struct config_key *key)
-{
-    return strncmp(key->section, "model", 5) == 0;
-}
-
 static void
 write_quoted(FILE *file, const char *text)
 {

@@ -300,3 +300,13 @@ config_key_word(const struct config_key *key, const void *base)
     assert(word->name);
     return word->name;
 }
+
+const struct config_key *
+config_key_unchosen(const struct config_key *key, const void *base)
+{
+    char path[CONFIG_KEY_PATH_MAX];
+    const char *dot = strrchr(key->section, '.');
+    snprintf(path, sizeof path, "%.*s", dot ? (int)(dot - key->section) : 0, key->section);
+    const struct config_key *choice = config_key_find(NULL, path);
+    return choice && strcmp(config_key_word(choice, base), dot + 1) != 0 ? choice : NULL;
+}

@@ -173,3 +173,17 @@ left_tell(const struct left *left, const struct config *config, const struct job
              : asked ? ", model.from starts from the weights of a run"
                      : "");
 }
+
+bool
+left_of_part(const struct left *left, uint64_t hash)
+{
+    struct config_parts parts;
+    struct why why;
+    bool same = false;
+    if (!left->config || config_parts_init(&parts, left->config, &why))
+        return false;
+    for (size_t i = 0; i < parts.count && !same; i++)
+        same = hash == config_job_hash(parts.config[i], left->job.data, left->job.from);
+    config_parts_fini(&parts);
+    return same;
+}

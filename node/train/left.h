@@ -39,4 +39,7 @@ size_t left_part(const struct left *left, const struct job *job);
 void left_tell(const struct left *left, const struct config *config, const struct job *job,
                enum train_start start, char *out, size_t size);
 
+/* Is this the hash of the job in the folder, or of an earlier part of it (config_parts.h)? */
+bool left_of_part(const struct left *left, uint64_t hash);
+
 #endif

@@ -1,6 +1,7 @@
-/* state.c - the training state: its block of memory, and what a round makes of its header.
+/* state.c - the training state: its block of memory, and what its header says of the next round.
  *
- * What F makes of parameters and slots is in state_update.c. */
+ * Is a total what it should be? state_check.c. What F makes of the header is in state_next.c, what it makes of parameters
+ * and slots in state_update.c. */
 #include "node/train/state_internal.h"
 
 #include <assert.h>
@@ -478,151 +479,6 @@ state_rows(const struct state *state)
                    state_steps(state) * job->batch);
 }
 
-/* Headers ----------------------------------------------------------------------------------------- */
-
-static struct ledger_step
-present_step(const struct state *state)
-{
-    const struct state_header *h = state->header;
-    return (struct ledger_step){
-        .seed = state->job.seed,
-        .train = state->job.train,
-        .shards = state->job.shards,
-        .epoch = h->epoch,
-        .first = h->epoch_step * state->job.batch,
-        .rows = state_rows(state),
-        .batch = state->job.batch,
-    };
-}
-
-/* How many stages there were, as the total tells it. The samples prove that the last one was among them. */
-static unsigned
-stages_told(const struct state *state, const int32_t *slots)
-{
-    unsigned used = state_ledgers(&state->job), shards = state->job.shards;
-    while (used > 1 && ledger_empty(slots + ledger_words((used - 1) * shards), shards))
-        used--;
-    return used;
-}
-
-int
-state_check_counts(const struct state *state, const struct state_stages *stages,
-                   const int32_t *total, uint64_t *coverage, struct why *why)
-{
-    const int32_t *tail = total + state->param_count,
-                  *slots = tail + state_tail(state->block_count);
-    const unsigned shards = state->job.shards, all = state_ledgers(&state->job);
-    const unsigned used = stages ? (unsigned)stages->count : stages_told(state, slots);
-    uint64_t check = state_tail_check(tail, state->block_count);
-    *coverage = 0;
-    if (tail[TAIL_CHECK] != (int32_t)(uint32_t)check ||
-        tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32))
-        return why_error(why, -EBADMSG, "the checksum of its counters is wrong");
-    if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state))
-        return why_error(why, -EBADMSG, "it is of %u samples, expected %llu",
-                         (unsigned)tail[TAIL_SAMPLES], (unsigned long long)state_rows(state));
-    if (state->header->phase != STATE_TRAIN) {
-        if (state->job.claims || ledger_empty(slots, all * shards))
-            return 0;
-        return why_error(why, -EBADMSG, "it counts shards, but is of an evaluation");
-    }
-    assert(used <= all);
-    if (!ledger_empty(slots + ledger_words(used * shards), (all - used) * shards))
-        return why_error(why, -EBADMSG, "it counts shards in stages that its plan has not");
-    struct ledger_step step = present_step(state);
-    *coverage = ledger_coverage(slots, shards);
-    return ledger_verify(slots, used, &step, why);
-}
-
-/* Checksum of the gradients of a range, as they were when `next` was made of them. */
-static uint64_t
-range_check(const struct state *next, const int32_t *total, const struct state_range *range)
-{
-    uint64_t check = 0;
-    if (!next->moves)
-        return check_of(total + range->first, range->first, range->end - range->first);
-    const struct state_item blocks = state_blocks(next, range);
-    for (size_t b = blocks.first; b < blocks.end; b++)
-        check = check_add(check, next->check[b]);
-    return check;
-}
-
-/* Do the slots, so many, give the checksum of the gradients of this range? */
-static bool
-range_sound(const struct state *next, const int32_t *total, const struct state_range *range,
-            const int32_t *slots, unsigned count)
-{
-    return ledger_check(slots, count) == range_check(next, total, range);
-}
-
-int
-state_check_gradients(const struct state *next, const struct state *now,
-                      const struct state_stages *stages, const int32_t *total, struct why *why)
-{
-    const struct state_range whole = {0, now->param_count};
-    const int32_t *slots = total + now->param_count + state_tail(now->block_count);
-    const unsigned shards = now->job.shards;
-    if (now->header->phase != STATE_TRAIN)
-        return 0;
-    bool sound =
-        stages || range_sound(next, total, &whole, slots, state_ledgers(&now->job) * shards);
-    for (size_t s = 0; stages && s < stages->count && sound; s++) {
-        sound = !state_holds(now, &stages->stage[s]) ||
-                range_sound(next, total, &stages->stage[s], slots, shards);
-        slots += ledger_words(shards);
-    }
-    return sound ? 0
-                 : why_error(why, -EBADMSG,
-                             "the checksum of the gradients is not the sum of the shards'");
-}
-
-static bool
-evaluation_due(const struct state *state, const struct state_rules *rules)
-{
-    const struct state_header *h = state->header;
-    if (!state->job.test)
-        return false;
-    if (h->step >= state_rules_total(&state->job, rules))
-        return true;
-    return h->epoch_step == 0 && rules->eval_every && h->epoch % rules->eval_every == 0;
-}
-
-/* The end may have cut an epoch short: it is taken up again. */
-bool
-state_go_on(struct state *state)
-{
-    const struct state_job *job = &state->job;
-    struct state_header *h = state->header;
-    size_t i = 0;
-    while (i < job->past_count && h->step != job->past[i].until)
-        i++;
-    if (i == job->past_count || h->phase != STATE_TRAIN)
-        return false;
-    h->done = 0;
-    h->skipped_row = 0;
-    state_place(state, h->step);
-    return true;
-}
-
-static void
-finish_epoch(struct state *state)
-{
-    struct state_header *h = state->header;
-    h->train_loss = h->epoch_samples > 0 ? h->epoch_loss / h->epoch_samples : 0;
-    h->epoch_loss = h->epoch_samples = 0;
-    h->epoch_step = 0;
-    h->epoch++;
-}
-
-static uint64_t
-count_clipped(const struct state *state, const int32_t *over)
-{
-    uint64_t count = 0;
-    for (size_t b = 0; b < state->block_count; b++)
-        count += (uint32_t)over[b];
-    return count;
-}
-
 uint64_t
 state_warms(const struct state *state)
 {
@@ -644,151 +500,27 @@ state_may_choose(const struct state *state)
                                  : (h->step - job->warmup) % job->span == 0;
 }
 
-static uint64_t
-least_cost(const int32_t *cost)
-{
-    uint64_t least = 0;
-    for (uint64_t kind = 1; kind < CODEC_COSTS; kind++)
-        if (cost[kind] > 0 && cost[kind] < cost[least])
-            least = kind;
-    return least == 0 ? CODEC_NOT : least;
-}
-
-/* No sample is used. The codec may begin at once. */
-static void
-apply_choice(struct state *state, const int32_t *tail)
-{
-    struct state_header *h = state->header;
-    const int32_t *cost = tail - state->param_count + state_costs(state);
-    if (cost[0] > 0)
-        h->codec = least_cost(cost);
-    h->phase = STATE_TRAIN;
-}
-
-static void
-apply_step(struct state *next, const int32_t *tail, struct state_event *event)
-{
-    struct state_header *h = next->header;
-    const struct state_rules *rules = state_rules(next);
-    uint64_t total = state_rules_total(&next->job, rules);
-    event->raised = exact_raise(state_grid(next), tail + TAIL_OVER, next->exponent);
-    if (event->raised && !tail[TAIL_BAD])
-        return;
-    const struct ledger_step used = present_step(next);
-    event->stepped = true;
-    event->clipped = count_clipped(next, tail + TAIL_OVER);
-    event->steps = state_steps(next);
-    event->first = used.first;
-    event->rows = ledger_step_expected(&used);
-    h->ledger = ledger_chain(h->ledger, h->step, event->rows);
-    event->skipped = tail[TAIL_BAD] != 0;
-    next->moves = !event->skipped;
-    next->settle = h->step == h->skipped;
-    next->rate = optim_rate(&rules->optim, h->step, total, h->epoch, next->job.batch);
-    h->skipped += event->skipped ? event->steps : 0;
-    h->skipped_row = event->skipped ? h->skipped_row + 1 : 0;
-    h->step += event->steps;
-    h->epoch_step += event->steps;
-    h->samples += event->samples;
-    h->epoch_loss += event->skipped ? 0 : state_tail_loss(tail);
-    h->epoch_samples += event->skipped ? 0 : (double)event->samples;
-    bool last = h->step >= total, hopeless = h->skipped_row >= STATE_SKIPS_MAX;
-    if (h->epoch_step >= state_epoch_steps(&next->job) || last)
-        finish_epoch(next);
-    if (!hopeless && evaluation_due(next, rules))
-        h->phase = STATE_EVALUATE;
-    else
-        h->done = last || hopeless;
-    state_go_on(next);
-    if (h->phase == STATE_TRAIN && !h->done && state_may_choose(next))
-        h->phase = STATE_CHOOSE;
-}
-
-static void
-apply_evaluation(struct state *state, const int32_t *tail, struct state_event *event)
-{
-    struct state_header *h = state->header;
-    const struct state_rules *rules = state_rules(state);
-    event->evaluated = true;
-    h->test_loss = tail[TAIL_BAD] ? (double)INFINITY : event->loss;
-    h->test_accuracy = event->accuracy;
-    h->evaluations++;
-    h->stale = h->test_loss < h->best_loss ? 0 : h->stale + 1;
-    if (h->test_loss < h->best_loss)
-        h->best_loss = h->test_loss;
-    h->phase = STATE_TRAIN;
-    h->done = h->step >= state_rules_total(&state->job, rules) ||
-              (rules->patience && h->stale >= rules->patience);
-    state_go_on(state);
-    if (!h->done && state_may_choose(state))
-        h->phase = STATE_CHOOSE;
-}
-
-/* Building the next state ------------------------------------------------------------------------- */
-
-static void
-clear_behind(void *part, size_t size)
-{
-    memset((uint8_t *)part + size, 0, state_aligned(size) - size);
-}
-
-/* What lies between the parts is hashed, too, and nothing else would ever write it again: a bit that flipped there
- * would be in every state built here. */
-static void
-clear_gaps(struct state *next)
-{
-    size_t vector = next->param_count * sizeof *next->params;
-    bool last = state_holds_block(next, next->block_count - 1);
-    clear_behind(next->header, sizeof *next->header);
-    for (size_t s = 0; last && s < next->slot_count; s++)
-        clear_behind(next->slot[s], vector);
-    if (last)
-        clear_behind(next->params, vector);
-    clear_behind(next->exponent, next->block_count * sizeof *next->exponent);
-}
-
-/* Do the bases change in some steps? Then a block needs more than the sum of its own elements. */
-static bool
-has_products(const struct state *state)
-{
-    const struct exact *coded = state_codec(state)->coded;
-    return state->basis && coded && exact_product_most(coded) > 0;
-}
-
 bool
-state_begin(struct state *next, const struct state *now, const int32_t *total,
-            struct state_event *event)
+state_keeps_squares(const struct state *state)
 {
-    const int32_t *tail = total + now->param_count;
-    assert(next->block != now->block);
-    clear_gaps(next);
-    *next->header = *now->header;
-    next->header->parent = 0;
-    memcpy(next->exponent, now->exponent, now->block_count * sizeof *now->exponent);
-    memset(next->applied, 0, next->block_count * sizeof *next->applied);
-    atomic_store(&next->changed, false);
-    next->moves = false;
-    next->factor = 1.0f;
-    memset(event, 0, sizeof *event);
-    event->samples = (uint64_t)tail[TAIL_SAMPLES];
-    if (event->samples) {
-        event->loss = state_tail_mean(tail);
-        double labels = (double)event->samples * (double)now->job.labels;
-        event->accuracy = labels > 0 ? tail[TAIL_CORRECT] / labels : -1;
-    }
-    next->header->round++;
-    if (now->header->phase == STATE_EVALUATE)
-        apply_evaluation(next, tail, event);
-    else if (now->header->phase == STATE_CHOOSE)
-        apply_choice(next, tail);
-    else
-        apply_step(next, tail, event);
-    next->products = has_products(next) || (next->moves && state_keeps_squares(next));
-    memset(next->hash, 0, next->block_count * sizeof *next->hash);
-    if (next->products || !next->moves)
-        state_hash_forget(next, next->hash);
-    return next->moves && !(state_rules(now)->optim.clip_norm > 0) && !next->ratio &&
-           !next->products;
+    return state->header->codec == 0 && state_may_choose(state);
+}
+
+/* The end may have cut an epoch short: it is taken up again. */
+bool
+state_go_on(struct state *state)
+{
+    const struct state_job *job = &state->job;
+    struct state_header *h = state->header;
+    size_t i = 0;
+    while (i < job->past_count && h->step != job->past[i].until)
+        i++;
+    if (i == job->past_count || h->phase != STATE_TRAIN)
+        return false;
+    h->done = 0;
+    h->skipped_row = 0;
+    state_place(state, h->step);
+    return true;
 }
 
 void

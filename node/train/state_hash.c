@@ -20,12 +20,6 @@
 
 enum { BASIS_LOOK = 63 }; /* rounds: odd, so that both states are */
 
-void
-state_hash_forget(const struct state *state, uint64_t *hash)
-{
-    memset(hash, 0, STATE_HASHES * state->block_count * sizeof *hash);
-}
-
 /* What the hash functions look at: a state's memory or a copy of it, and where the blocks' hashes go. */
 struct hashing {
     const struct state *state;

@@ -1,8 +1,10 @@
 /* state_internal.h - shared by the files of F: state.c has the block of memory and its header, state_tail.c the
- * counters of a round, state_summary.c what stages tell one another, state_update.c the step, state_hash.c the hashes.
- * */
+ * counters of a round, state_summary.c what stages tell one another, state_check.c whether a total is right,
+ * state_next.c and state_update.c the step, state_hash.c the hashes. */
 #ifndef NODE_STATE_INTERNAL_H
 #define NODE_STATE_INTERNAL_H
+
+#include <string.h>
 
 #include "node/train/state.h"
 
@@ -47,11 +49,7 @@ state_blocks(const struct state *state, const struct state_range *range)
 /* With `choose`: is a codec to be chosen before the next step, if there is one, or judged? The first one begins with
  * squares. */
 bool state_may_choose(const struct state *state);
-static inline bool
-state_keeps_squares(const struct state *state)
-{
-    return state->header->codec == 0 && state_may_choose(state);
-}
+bool state_keeps_squares(const struct state *state);
 /* With train.ema: the average of the parameters. */
 float *state_average(const struct state *state);
 bool state_holds_block(const struct state *state, size_t block);
@@ -77,10 +75,21 @@ uint64_t state_hash_known(const struct state *state, struct pool *pool);
 /* What the blocks of a held range add to the hash of the whole, by their remembered hashes. */
 uint64_t state_hash_range(const struct state *state, const struct state_range *range);
 /* Marks the hashes of the held blocks as unknown. */
-void state_hash_forget(const struct state *state, uint64_t *hash);
+static inline void
+state_hash_forget(const struct state *state, uint64_t *hash)
+{
+    memset(hash, 0, STATE_HASHES * state->block_count * sizeof *hash);
+}
 
 /* How many there are in a total. */
-unsigned state_ledgers(const struct state_job *job);
+static inline unsigned
+state_ledgers(const struct state_job *job)
+{
+    return job->ledgers > 1 ? job->ledgers : 1;
+}
+
+/* What the next round uses. */
+struct ledger_step state_present_step(const struct state *state);
 
 /* Loss summed over the samples. */
 double state_tail_loss(const int32_t *tail);

@@ -46,12 +46,6 @@ summary_words(const struct state_job *job, size_t block_count)
     return WORDS + STAGE_WORDS * job->ledgers + (ever_clips(job) ? WORDS * block_count : 0);
 }
 
-unsigned
-state_ledgers(const struct state_job *job)
-{
-    return job->ledgers > 1 ? job->ledgers : 1;
-}
-
 size_t
 state_behind(const struct state_job *job, size_t block_count)
 {

@@ -1,51 +1,9 @@
 /* train.c - the loop of a run: do what the mesh says until the state is done. */
 #include "node/train/train_internal.h"
 
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
-
 #include "node/base/term.h"
 #include "proto/clock.h"
 #include "proto/fail.h"
-
-static struct mesh *_Atomic interruptible;
-static volatile sig_atomic_t interrupted;
-
-bool
-train_interrupt(void)
-{
-    struct mesh *mesh = atomic_load(&interruptible);
-    interrupted = 1;
-    if (mesh)
-        mesh_interrupt(mesh);
-    return mesh != NULL;
-}
-
-bool
-train_interrupted(void)
-{
-    return interrupted;
-}
-
-void
-train_say(struct run *run, int level, const char *format, ...)
-{
-    char line[TRAIN_LINE];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (level <= run->config->log_level)
-        metrics_say(run->metrics, level, line);
-}
-
-void
-train_log(void *ctx, int level, const char *line)
-{
-    train_say(ctx, level, "%s", line);
-}
 
 void
 train_tell_mesh(struct run *run, struct core_state *state)
@@ -164,12 +122,12 @@ train_run(struct config *config, enum train_start start)
     struct why why = {""};
     int status = 2;
     if (train_open(&run, start, &why) == 0) {
-        atomic_store(&interruptible, run.mesh);
+        train_interruptible(run.mesh);
         status = run_mesh(&run);
     } else {
         term_fail("%s", why.line);
     }
-    atomic_store(&interruptible, NULL);
+    train_interruptible(NULL);
     train_close(&run);
     return status;
 }

@@ -1,5 +1,5 @@
 /* train_internal.h - shared by the files of a run: train.c has the loop, train_open.c what comes before it,
- * train_result.c what comes after it, train_tell.c what people are told meanwhile. */
+ * train_result.c what comes after it, train_tell.c what people are told meanwhile, train_say.c each line. */
 #ifndef NODE_TRAIN_INTERNAL_H
 #define NODE_TRAIN_INTERNAL_H
 
@@ -175,6 +175,8 @@ int train_tell_damaged(struct run *run);
 /* Stopped in a free way of training. */
 void train_tell_left(struct run *run);
 
+/* This mesh is told when somebody interrupts the run; NULL: there is none. */
+void train_interruptible(struct mesh *mesh);
 bool train_interrupted(void);
 /* Level as in syslog. */
 void train_say(struct run *run, int level, const char *format, ...)

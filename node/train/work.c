@@ -11,79 +11,8 @@
 
 #include "compress/check.h"
 #include "node/train/ledger.h"
-#include "node/train/stages.h"
 #include "proto/fail.h"
 #include "proto/mix.h"
-
-enum { STRIPE_BLOCKS = 64 };
-
-static int
-new_tables(struct work *work)
-{
-    const struct work_setup *setup = &work->setup;
-    work->stripe_count = exact_blocks(setup->exact) / STRIPE_BLOCKS + 1;
-    work->scale = calloc(exact_blocks(setup->exact) + 1, sizeof *work->scale);
-    work->shard_result = calloc(setup->shards, sizeof *work->shard_result);
-    work->stripe = calloc(work->stripe_count, sizeof *work->stripe);
-    if (buckets_init(&work->buckets, setup) || !work->shard_result || !work->stripe || !work->scale)
-        return -ENOMEM;
-    for (size_t i = 0; i < work->stripe_count; i++)
-        pthread_mutex_init(&work->stripe[i], NULL);
-    return 0;
-}
-
-/* Of a model in stages a node has what is left out of some segments. */
-static int
-new_feedback(struct work *work)
-{
-    const struct work_setup *setup = &work->setup;
-    struct state_stages parts = {1, {{0, nn_param_count(setup->model)}}};
-    struct stages stages;
-    if (!setup->memory)
-        return 0;
-    if (setup->stages) {
-        stages_of(&stages, setup->model, &work->buckets);
-        stages_segments(&stages, setup->model, &parts);
-    }
-    return feedback_new(&work->feedback, setup->shards, &parts, 2 * setup->product);
-}
-
-int
-work_new(struct work **out, const struct work_setup *setup)
-{
-    assert(setup->shards >= 1);
-    assert(setup->batch >= setup->shards);
-    assert(setup->local_steps == 1 || (setup->local_steps > 1 && setup->exact_mode));
-    struct work *work = calloc(1, sizeof *work);
-    *out = work;
-    if (!work)
-        return -ENOMEM;
-    work->setup = *setup;
-    if (new_tables(work) || lanes_init(work) || new_feedback(work)) {
-        work_destroy(out);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-void
-work_destroy(struct work **work)
-{
-    struct work *self = *work;
-    if (!self)
-        return;
-    work_pieces_fini(self);
-    lanes_fini(self);
-    for (size_t i = 0; self->stripe && i < self->stripe_count; i++)
-        pthread_mutex_destroy(&self->stripe[i]);
-    free(self->stripe);
-    buckets_fini(&self->buckets);
-    feedback_destroy(&self->feedback);
-    free(self->shard_result);
-    free(self->scale);
-    free(self);
-    *work = NULL;
-}
 
 const struct core_bucket *
 work_buckets(const struct work *work, size_t *count)
@@ -160,7 +89,7 @@ work_begin(struct work *work, const struct state *next, uint64_t shards, size_t 
 static size_t
 stripe_first(const struct work *work, size_t stripe)
 {
-    size_t block = stripe * STRIPE_BLOCKS, blocks = exact_blocks(work->setup.exact);
+    size_t block = stripe * WORK_STRIPE_BLOCKS, blocks = exact_blocks(work->setup.exact);
     return exact_block_first(work->setup.exact, block < blocks ? block : blocks);
 }
 
@@ -213,7 +142,8 @@ add_range(struct part *part, size_t first, const float *g, float *kept, size_t n
     int32_t bad = 0;
     uint64_t check = 0;
     for (size_t at = first, end = first + n, stop; at < end; at = stop) {
-        size_t stripe = exact_block_of(work->setup.exact, at) / STRIPE_BLOCKS, done = at - first;
+        size_t stripe = exact_block_of(work->setup.exact, at) / WORK_STRIPE_BLOCKS,
+               done = at - first;
         stop = stripe_first(work, stripe + 1);
         stop = stop < end ? stop : end;
         pthread_mutex_lock(&work->stripe[stripe]);

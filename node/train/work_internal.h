@@ -19,6 +19,8 @@
 #include "node/train/work.h"
 
 /* What goes through the network as one: a shard, or several if results need not be exact. */
+enum { WORK_STRIPE_BLOCKS = 64 /* exponent blocks that have a lock together */ };
+
 struct part {
     struct lane *lane;
     uint64_t shards;
