@@ -450,6 +450,15 @@ nn_may_begin(const struct nn_model *model, size_t layer)
     return layer == 0 || (layer < model->layer_count && may[layer]);
 }
 
+/* Element-wise layers change the gradient of their output in place. What cannot be divided by rows is computed in
+ * one. */
+bool
+nn_late(const struct nn_model *model, size_t l)
+{
+    const struct layer *layer = nn_model_layer(model, l);
+    return layer->weight_count > 0 && layer->kind->by_rows && !layer->kind->element_wise;
+}
+
 static bool
 has_params(const struct nn_model *model, size_t layer)
 {

@@ -22,6 +22,21 @@ enum { ALIGN = LIFETIME_ALIGN };
 
 static const struct span NEVER = {1, 0};
 
+/* A multiple of a cache line. Kinds that are not by rows see one shard at a time. */
+size_t
+nn_team_scratch(const struct nn_model *model, const struct nn_room *room)
+{
+    size_t most = 0, end = room->end == 0 ? model->layer_count : room->end;
+    for (size_t l = room->first; l < end; l++) {
+        const struct layer *layer = &model->layer[l];
+        bool all = layer->kind->by_rows && room->shards > 0;
+        size_t rows = all ? room->rows_max * room->shards : room->rows_max;
+        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows);
+        most = need > most ? need : most;
+    }
+    return (most + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 /* Hands out aligned pieces of a block; with no block yet it only counts. */
 struct carver {
     char *base;

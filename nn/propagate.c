@@ -203,12 +203,3 @@ nn_gradient(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
         recompute(model, l, pass, params, context);
     propagate_backward(model, l, pass, params, context, sink, NULL);
 }
-
-/* Element-wise layers change the gradient of their output in place. What cannot be divided by rows is computed in
- * one. */
-bool
-nn_late(const struct nn_model *model, size_t l)
-{
-    const struct layer *layer = nn_model_layer(model, l);
-    return layer->weight_count > 0 && layer->kind->by_rows && !layer->kind->element_wise;
-}

@@ -2,23 +2,6 @@
 #include "nn/arithmetic/vmath.h"
 #include "nn/pass.h"
 
-enum { ALIGN = 64 };
-
-/* A multiple of a cache line. Kinds that are not by rows see one shard at a time. */
-size_t
-nn_team_scratch(const struct nn_model *model, const struct nn_room *room)
-{
-    size_t most = 0, end = room->end == 0 ? model->layer_count : room->end;
-    for (size_t l = room->first; l < end; l++) {
-        const struct layer *layer = &model->layer[l];
-        bool all = layer->kind->by_rows && room->shards > 0;
-        size_t rows = all ? room->rows_max * room->shards : room->rows_max;
-        size_t need = layer->kind->scratch == NULL ? 0 : layer->kind->scratch(layer, rows);
-        most = need > most ? need : most;
-    }
-    return (most + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 void
 nn_pass_team(struct nn_pass *pass, const struct nn_team *team)
 {

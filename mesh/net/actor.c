@@ -72,6 +72,14 @@ actor_found(void *ctx, const struct proto_endpoint *at, struct proto_node node)
     core_on_found(mesh->core, clock_us(), at, node);
 }
 
+void
+actor_log(void *ctx, int level, const char *line)
+{
+    struct mesh *mesh = ctx;
+    if (mesh->setup.program.log)
+        mesh->setup.program.log(mesh->setup.ctx, level, line);
+}
+
 const struct wire_events actor_wire_events = {
     .link_up = actor_link_up,
     .link_down = actor_link_down,

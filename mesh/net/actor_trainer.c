@@ -160,14 +160,6 @@ on_ended(void *ctx, bool saved)
     push_task(ctx, (struct mesh_task){.kind = MESH_INTERRUPTED, .saved = saved});
 }
 
-void
-actor_log(void *ctx, int level, const char *line)
-{
-    struct mesh *mesh = ctx;
-    if (mesh->setup.program.log)
-        mesh->setup.program.log(mesh->setup.ctx, level, line);
-}
-
 const struct core_trainer actor_trainer = {
     .compute = on_compute,
     .piece = on_piece,

@@ -52,12 +52,6 @@ set_keepalive(void *bound)
     wire_set(bound, ZMQ_TCP_KEEPALIVE_CNT, 3);
 }
 
-void
-wire_log(struct wire *wire, int level, const char *line)
-{
-    wire->events.log(wire->ctx, level, line);
-}
-
 bool
 wire_ready(struct wire *wire, uint64_t tag)
 {

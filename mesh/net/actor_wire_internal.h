@@ -119,7 +119,11 @@ struct wire {
 };
 
 /* --- actor_wire.c --- */
-void wire_log(struct wire *wire, int level, const char *line);
+static inline void
+wire_log(struct wire *wire, int level, const char *line)
+{
+    wire->events.log(wire->ctx, level, line);
+}
 
 /* --- actor_wire_socket.c --- */
 void wire_watch(struct wire *wire, int fd, enum tag tag, unsigned link);
@@ -133,7 +137,12 @@ bool wire_monitor_read(void *monitor, uint16_t *event, int32_t *fd);
 
 /* --- actor_wire_link.c --- */
 /* Closes the link; the next wire_settle reports it. */
-void wire_fail(struct wire *wire, unsigned link);
+static inline void
+wire_fail(struct wire *wire, unsigned link)
+{
+    wire->links[link].failed = true;
+    wire->any_failed = true;
+}
 void wire_close(struct wire *wire, unsigned link);
 void wire_read_monitor(struct wire *wire, unsigned link, struct connection *connection);
 

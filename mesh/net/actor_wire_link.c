@@ -25,13 +25,6 @@ enum {
     TRIM_US = 5000000,
 };
 
-void
-wire_fail(struct wire *wire, unsigned link)
-{
-    wire->links[link].failed = true;
-    wire->any_failed = true;
-}
-
 /* Only where nothing is ever received: ZeroMQ (4.3.4, 4.3.5) aborts the process when it is to
  * ping on a broken connection whose input it had stopped, because nobody reads or the socket is being
  * closed. The other side answers, and ends the connection when no ping comes. */

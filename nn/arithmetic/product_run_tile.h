@@ -64,7 +64,7 @@ tile_run(int rows, int vectors, const struct tile *tile)
     if (tile->add)
         load_sums(rows, vectors, tile->c, tile->ldc, s);
     else
-        zero(rows, vectors, s);
+        zero_sums(rows, vectors, s);
     if (tile->lying.rows > 0)
         chain_rows(rows, vectors, tile, s);
     else

@@ -41,7 +41,7 @@ tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stre
            vec s[ROWS][VECTORS])
 {
     if (stretch->begins)
-        zero(rows, vectors, s);
+        zero_sums(rows, vectors, s);
     else
         load_sums(rows, vectors, tile->c, tile->ld, s);
     chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
@@ -57,7 +57,7 @@ tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
         vec s[ROWS][VECTORS];
         const struct stretch *stretch = &tile->stretches->at[at];
         __asm__("" : "+r"(tile)); /* else gcc keeps a second copy of q on the stack */
-        zero(rows, vectors, s);
+        zero_sums(rows, vectors, s);
         chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
               tile->b + stretch->from * COLUMNS, COLUMNS, s);
         fit &= round_sums(rows, vectors, &tile->rounding, stretch_key(tile, stretch), s);

@@ -220,7 +220,7 @@ load_sums(int rows, int vectors, const float *c, size_t ldc, vec s[ROWS][VECTORS
 }
 
 INLINE void
-zero(int rows, int vectors, vec s[ROWS][VECTORS])
+zero_sums(int rows, int vectors, vec s[ROWS][VECTORS])
 {
     UNROLL
     for (int i = 0; i < rows; i++) {

@@ -153,7 +153,7 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
     vec s[ROWS][VECTORS];
     const float *a = tile->a, *b = tile->b;
     if (tile->begins)
-        zero(rows, vectors, s);
+        zero_sums(rows, vectors, s);
     else
         load_sums(rows, vectors, tile->chain, COLUMNS, s);
     for (size_t l = 0; l < tile->lines; l++, a += tile->columns * GROUP, b += tile->line)
@@ -275,7 +275,7 @@ tile_sparse(int runs, int vectors, const struct sparse_tile *tile)
 {
     vec s[8][VECTORS]; /* at least RUNS, and ROWS */
     if (tile->begins)
-        zero(runs, vectors, s);
+        zero_sums(runs, vectors, s);
     else
         load_sums(runs, vectors, tile->chain, tile->between, s);
     for (size_t n = 0; n < tile->count; n++) {

@@ -29,12 +29,6 @@
 
 #define VALUES_MAX ((uint64_t)4 << 30) /* bytes of all samples */
 
-const struct data_table *
-csv_like(const struct csv *csv)
-{
-    return csv->spec->like ? csv->spec->like->table : NULL;
-}
-
 /* Classes of the model that the rows are for. */
 static size_t
 known_classes(const struct csv *csv)
@@ -48,22 +42,6 @@ csv_refuse_cell(struct csv *csv, size_t i, const char *expected)
 {
     csv->in.column = i + 1;
     return csv_refuse(&csv->in, csv->cell[i], expected);
-}
-
-/* Digits, a comma, digits: a number where people write a decimal comma. */
-static bool
-has_decimal_comma(struct csv_text s)
-{
-    const char *comma = s.size ? memchr(s.at, ',', s.size) : NULL;
-    size_t before = comma ? (size_t)(comma - s.at) : 0;
-    return comma && text_is_number(s.at, before) && before + 1 < s.size && comma[1] >= '0' &&
-           comma[1] <= '9' && text_is_number(comma + 1, s.size - before - 1);
-}
-
-bool
-csv_is_number(struct csv_text s)
-{
-    return text_is_number(s.at, s.size) || has_decimal_comma(s);
 }
 
 /* A mistake, or one of many words. */
@@ -105,58 +83,6 @@ label_order(const char *a, const char *b)
         return strcmp(a, b);
     double x = strtod(a, NULL), y = strtod(b, NULL);
     return x == y && fabs(x) >= 0x1p53 ? strcmp(a, b) : (x > y) - (x < y);
-}
-
-/* --- rows --- */
-
-enum data_field_kind
-csv_kind(const struct csv *csv, size_t i)
-{
-    size_t f = csv->column[i].field;
-    return f == CSV_NO_FIELD ? DATA_IGNORED : csv->table->field[f].kind;
-}
-
-bool
-csv_is_gap(const struct csv *csv, size_t i)
-{
-    return csv->column[i].missing > 0 && csv_kind(csv, i) != DATA_IGNORED &&
-           csv_is_missing(csv->cell[i]);
-}
-
-static bool
-has_gap(const struct csv *csv)
-{
-    for (size_t i = 0; i < csv->columns; i++)
-        if (csv_is_gap(csv, i))
-            return true;
-    return false;
-}
-
-/* Rows of one file, the first of which is row *i of the table. */
-static int
-each_row_of(struct csv *csv, size_t file, csv_row *take, size_t *i, void *ctx)
-{
-    int rc = 0;
-    csv->in = csv->start[file];
-    for (bool first = csv->named[file]; !rc && csv_next_row(&csv->in); first = false) {
-        const char *row = csv->in.at;
-        rc = csv_read_cells(csv, row);
-        if (!rc && !first && !(csv->drops && has_gap(csv)))
-            rc = take(csv, (*i)++, ctx);
-        csv_count_lines(&csv->in, row);
-    }
-    return rc;
-}
-
-/* Of all files, once it is known which first rows are headers, and which rows are dropped. */
-int
-csv_each_row(struct csv *csv, csv_row *take, void *ctx)
-{
-    size_t i = 0;
-    int rc = 0;
-    for (size_t file = 0; file < csv->files && !rc; file++)
-        rc = each_row_of(csv, file, take, &i, ctx);
-    return rc;
 }
 
 /* --- the second pass: labels, and the categories of the training rows --- */

@@ -60,8 +60,6 @@ struct csv {
     struct why *remark;
 };
 
-/* The fields of the next row, whose first byte is `row`, into csv->cell. */
-int csv_read_cells(struct csv *csv, const char *row);
 /* The first pass over one file that was opened. */
 int csv_scan_file(struct csv *csv, size_t file);
 /* After it, over all: which first rows are headers, and their names. */

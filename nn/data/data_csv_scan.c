@@ -28,7 +28,7 @@ refuse_columns(const struct csv *csv, const char *row, size_t columns)
 }
 
 /* The fields of the next row, whose first byte is `row`, into csv->cell. */
-int
+static int
 csv_read_cells(struct csv *csv, const char *row)
 {
     size_t columns = 0;
@@ -238,4 +238,42 @@ csv_judge_files(struct csv *csv)
         rc = note_row(csv);
     }
     return rc ? rc : keep_names(csv);
+}
+
+/* --- rows, once it is known what they are --- */
+
+static bool
+has_gap(const struct csv *csv)
+{
+    for (size_t i = 0; i < csv->columns; i++)
+        if (csv_is_gap(csv, i))
+            return true;
+    return false;
+}
+
+/* Rows of one file, the first of which is row *i of the table. */
+static int
+each_row_of(struct csv *csv, size_t file, csv_row *take, size_t *i, void *ctx)
+{
+    int rc = 0;
+    csv->in = csv->start[file];
+    for (bool first = csv->named[file]; !rc && csv_next_row(&csv->in); first = false) {
+        const char *row = csv->in.at;
+        rc = csv_read_cells(csv, row);
+        if (!rc && !first && !(csv->drops && has_gap(csv)))
+            rc = take(csv, (*i)++, ctx);
+        csv_count_lines(&csv->in, row);
+    }
+    return rc;
+}
+
+/* Of all files, once it is known which first rows are headers, and which rows are dropped. */
+int
+csv_each_row(struct csv *csv, csv_row *take, void *ctx)
+{
+    size_t i = 0;
+    int rc = 0;
+    for (size_t file = 0; file < csv->files && !rc; file++)
+        rc = each_row_of(csv, file, take, &i, ctx);
+    return rc;
 }

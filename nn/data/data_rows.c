@@ -45,12 +45,3 @@ data_open_rows(struct data_set **out, const struct data_scaling *like, const cha
     }
     return data_open(out, &spec, why);
 }
-
-void
-data_scale_column(struct data_rows *rows, size_t width, size_t index,
-                  const struct data_column *column)
-{
-    float *value = rows->value + index;
-    for (size_t i = 0; i < rows->count; i++, value += width)
-        *value = (float)(((double)*value - column->mean) * column->scale);
-}

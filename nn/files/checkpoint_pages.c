@@ -179,14 +179,6 @@ checkpoint_seal(uint8_t *image, size_t size)
     }
 }
 
-int
-checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t size, struct why *why)
-{
-    char path[DISK_PATH_MAX];
-    checkpoint_path(path, dir, step);
-    return disk_write(path, &(struct disk_piece){image, size}, 1, why);
-}
-
 /* --- pages of a file that is repaired --- */
 
 size_t

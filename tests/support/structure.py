@@ -7,6 +7,7 @@ the name of the offender, in each house (mesh/core, mesh/net, nn, node):
     group asks, has half a one). A function that is only named (in a table, a macro) counts as called. Inline functions
     count as all others; those of the headers for all (SHARED) count for whoever calls them;
   - a function longer than LONGEST lines;
+  - files that call, through others, themselves: in mesh/core they count;
   - a function that no other file uses and that is not static (where there are objects: what is built);
 and in mesh/core:
   - a write to a record of another folder, also through a pointer in it (core->gossip->x = 1), and a pointer to struct core
@@ -83,7 +84,7 @@ class Source:
         """What is named in bodies, tables and macros. A member (x.name, x->name) and a struct are no function."""
         code = [m['body'] for m in self.functions] + re.findall(r'= \{.*?^\};', self.text, re.M | re.S)
         code += re.findall(r'^#define(?:.*\\\n)*.*', self.text, re.M)
-        return set(re.findall(r'(?<![.>\w])(?<!struct )[a-z_]\w+\b', '\n'.join(code)))
+        return set(re.findall(r'(?<![.>\w])(?<!struct )(?<!enum )[a-z_]\w+\b', '\n'.join(code)))
 
 
 def check_calls(sources):
@@ -94,7 +95,7 @@ def check_calls(sources):
             if m['name'] not in s.static:
                 owner[m['name']] = s
                 if s.shared():
-                    inlines[m['name']] = set(re.findall(r'(?<![.>\w])(?<!struct )[a-z_]\w+\b', m['body']))
+                    inlines[m['name']] = set(re.findall(r'(?<![.>\w])(?<!struct )(?<!enum )[a-z_]\w+\b', m['body']))
     calls = {}
     for s in sources:
         if s.shared():
@@ -299,6 +300,8 @@ def main():
         sources = read_house(house)
         check_sources(sources, house)
         houses[house] = sources, check_calls(sources)
+        if house != 'mesh/core' and circle(set(houses[house][1])):
+            refuse(f'{house}: files that call, through others, themselves: {", ".join(sorted(circle(set(houses[house][1]))))}')
     sources, calls = houses['mesh/core']
     check_core(sources)
     storey = {s.part: s.storey() for s in sources}
