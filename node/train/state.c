@@ -1,7 +1,7 @@
 /* state.c - the training state: its block of memory, and what its header says of the next round.
  *
- * Is a total what it should be? state_check.c. What F makes of the header is in state_next.c, what it makes of parameters
- * and slots in state_update.c. */
+ * Is a total what it should be? state_check.c. What F makes of the header is in state_next.c, what it makes of
+ * parameters and slots in state_update.c. */
 #include "node/train/state_internal.h"
 
 #include <assert.h>
