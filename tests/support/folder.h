@@ -4,6 +4,9 @@
  *     folder_write(&folder, "train.csv", text, strlen(text));
  *     ...spec.dir = folder.path...
  *
+ *     FOLDER_EACH      // `folder` is a new one in each case;
+ *     FOLDER_ALL       // it is the same one in all of them
+ *
  * Trouble of its own ends the test program by assert. */
 #ifndef SUPPORT_FOLDER_H
 #define SUPPORT_FOLDER_H
@@ -26,5 +29,22 @@ void folder_write(const struct folder *folder, const char *name, const void *byt
 
 /* bytes[size] as one gzip member; the caller frees it. */
 uint8_t *folder_gzip(const void *bytes, size_t size, size_t *out_size);
+
+/* With tests/support/test.h. */
+#define FOLDER_EACH FOLDER_OF(TEST_EACH)
+#define FOLDER_ALL  FOLDER_OF(TEST_ALL)
+#define FOLDER_OF(when)                                                                            \
+    static struct folder folder;                                                                   \
+    FIXTURE(folder_make)                                                                           \
+    {                                                                                              \
+        folder = folder_new();                                                                     \
+        return 0;                                                                                  \
+    }                                                                                              \
+    FIXTURE(folder_drop)                                                                           \
+    {                                                                                              \
+        folder_fini(&folder);                                                                      \
+        return 0;                                                                                  \
+    }                                                                                              \
+    when(folder_make, folder_drop)
 
 #endif

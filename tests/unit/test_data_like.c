@@ -21,21 +21,7 @@ static const struct data_scaling by_bytes = {
 static const struct data_scaling as_it_is = {.input = {1, {WIDTH}}, .unit = DATA_UNIT_NUMBER};
 static const struct data_scaling by_convert = {.input = {1, {WIDTH}}, .unit = DATA_UNIT_SCALED};
 
-static struct folder folder;
-
-FIXTURE(setup)
-{
-    folder = folder_new();
-    return 0;
-}
-
-FIXTURE(teardown)
-{
-    folder_fini(&folder);
-    return 0;
-}
-
-TEST_ALL(setup, teardown)
+FOLDER_ALL
 
 static float
 wanted(const struct data_scaling *like, size_t i)

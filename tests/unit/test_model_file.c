@@ -12,22 +12,9 @@
 #include "tests/support/rand.h"
 #include "tests/support/test.h"
 
-static struct folder folder;
 static struct why why;
 
-FIXTURE(make)
-{
-    folder = folder_new();
-    return 0;
-}
-
-FIXTURE(unmake)
-{
-    folder_fini(&folder);
-    return 0;
-}
-
-TEST_ALL(make, unmake)
+FOLDER_ALL
 
 /* Opens a job in the folder, writes its model and reads what the file says. */
 static struct config *

@@ -18,8 +18,6 @@ static const char text[] =
     "node: {log: error}\n";
 
 static struct why why;
-static struct folder folder;
-
 /* As train_open makes it, but for workers, metrics and mesh. */
 struct node {
     struct run run;
@@ -112,19 +110,7 @@ node_knows_nothing(struct node *node, bool unread)
     assert_int_equal(node->run.folder.unread, unread);
 }
 
-FIXTURE(open_folder)
-{
-    folder = folder_new();
-    return 0;
-}
-
-FIXTURE(remove_folder)
-{
-    folder_fini(&folder);
-    return 0;
-}
-
-TEST_EACH(open_folder, remove_folder)
+FOLDER_EACH
 
 TEST(the_mesh_says_what_is_held_where_not_all_fits)
 {

@@ -20,22 +20,9 @@ static const char plain[] = JOB("checkpoint_every: 1000", "bucket: 4096"),
                                 "compress: topk, compress_warmup: 1, compress_span: 3"),
                   parts[] = JOB("checkpoint_every: 1000", "stages: 3");
 
-static struct folder folder;
 static uint64_t told[STEPS + 2]; /* hashes of the states before these rounds, undisturbed */
 
-FIXTURE(make_folder)
-{
-    folder = folder_new();
-    return 0;
-}
-
-FIXTURE(remove_folder)
-{
-    folder_fini(&folder);
-    return 0;
-}
-
-TEST_EACH(make_folder, remove_folder)
+FOLDER_EACH
 
 static void
 alone(struct a_run *a)

@@ -16,21 +16,7 @@ static const char text[] =
     "train: {epochs: 2, batch: 24, shards: 4, checkpoint_every: 1000, optimizer: {adam: 0.01}}\n"
     "mesh: {audit: 0.5, bucket: 4096}\n";
 
-static struct folder folder;
-
-FIXTURE(make_folder)
-{
-    folder = folder_new();
-    return 0;
-}
-
-FIXTURE(remove_folder)
-{
-    folder_fini(&folder);
-    return 0;
-}
-
-TEST_EACH(make_folder, remove_folder)
+FOLDER_EACH
 
 static void
 start(struct a_run *a, const char *name)
