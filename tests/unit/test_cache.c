@@ -1,25 +1,22 @@
 /* Sizes of caches are read from a folder made like that of the kernel. */
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "nn/arithmetic/cache.h"
 #include "nn/arithmetic/product.h"
+#include "tests/support/folder.h"
 #include "tests/support/test.h"
 
-static char dir[] = "/tmp/meshnode-cache-XXXXXX";
+FOLDER_ALL
 
 static void
 write_word(unsigned i, const char *name, const char *text)
 {
-    char path[100];
-    snprintf(path, sizeof path, "%s/index%u", dir, i);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/index%u/%s", dir, i, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
+    char path[32];
+    snprintf(path, sizeof path, "index%u", i);
+    mkdir(folder_path(&folder, path), 0700);
+    snprintf(path, sizeof path, "index%u/%s", i, name);
+    folder_write(&folder, path, text, strlen(text));
 }
 
 static void
@@ -32,15 +29,15 @@ cache(unsigned i, const char *level, const char *type, const char *size)
 
 TEST(sizes_are_read_by_level)
 {
-    assert_int_equal(cache_size_in(dir, 1), 0); /* nothing there */
+    assert_int_equal(cache_size_in(folder.path, 1), 0); /* nothing there */
     cache(0, "1\n", "Instruction\n", "32K\n");
     cache(1, "1\n", "Data\n", "48K\n");
     cache(2, "2\n", "Unified\n", "2048K\n");
     cache(3, "3\n", "Unified\n", "much\n");
-    assert_int_equal(cache_size_in(dir, 1), 48 << 10);
-    assert_int_equal(cache_size_in(dir, 2), 2048 << 10);
-    assert_int_equal(cache_size_in(dir, 3), 0); /* no number */
-    assert_int_equal(cache_size_in(dir, 4), 0);
+    assert_int_equal(cache_size_in(folder.path, 1), 48 << 10);
+    assert_int_equal(cache_size_in(folder.path, 2), 2048 << 10);
+    assert_int_equal(cache_size_in(folder.path, 3), 0); /* no number */
+    assert_int_equal(cache_size_in(folder.path, 4), 0);
 }
 
 TEST(blocks_follow_the_caches_within_limits)
@@ -58,23 +55,3 @@ TEST(blocks_follow_the_caches_within_limits)
     product_tune(0, (size_t)1 << 40);
     assert_int_equal(product_blocks.wide, PRODUCT_WIDE);
 }
-
-FIXTURE(make_dir)
-{
-    return mkdtemp(dir) == NULL;
-}
-
-FIXTURE(remove_dir)
-{
-    static const char *const names[] = {"level", "type", "size", ""};
-    char path[100];
-    for (unsigned i = 0; i < 4; i++)
-        for (size_t name = 0; name < 4; name++) {
-            snprintf(path, sizeof path, "%s/index%u/%s", dir, i, names[name]);
-            if (remove(path) != 0)
-                return -1;
-        }
-    return rmdir(dir);
-}
-
-TEST_ALL(make_dir, remove_dir)

@@ -2,8 +2,8 @@
 #include "node/commands/compare.h"
 
 #include <math.h>
-#include <unistd.h>
 
+#include "tests/support/folder.h"
 #include "tests/support/test.h"
 
 static struct compare_result
@@ -101,21 +101,18 @@ TEST(results_that_are_not_whole_are_refused)
         "{\"steps\": 1, \"params_sha256\": null, \"state_sha256\": null, \"no_model\": 1}",
     };
     static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    char dir[] = "/tmp/test_compare_XXXXXX", path[64];
+    OWNED(folder_fini) struct folder folder = folder_new();
+    const char *path = folder_path(&folder, "result.json");
     struct why why;
     struct compare_result got;
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/result.json", dir);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         FILE *file = fopen(path, "w");
         assert_non_null(file);
         for (const char *rest = bad[i]; *rest; rest += strncmp(rest, "HASH", 4) == 0 ? 4 : 1)
             fputs(strncmp(rest, "HASH", 4) == 0 ? hash : (char[]){*rest, 0}, file);
         assert_int_equal(fclose(file), 0);
-        if (compare_read(&got, dir, &why) == 0)
+        if (compare_read(&got, folder.path, &why) == 0)
             fail_msg("accepted: %s", bad[i]);
         assert_non_null(strstr(why.line, path));
     }
-    unlink(path);
-    rmdir(dir);
 }

@@ -16,42 +16,18 @@
 #include "mesh/core/core.h"
 #include "node/commands/compare.h"
 #include "node/results/verify_read.h"
+#include "tests/support/folder.h"
 #include "tests/support/test.h"
 
-static char dir[64];
 static struct why why;
 
-FIXTURE(make_dir)
-{
-    snprintf(dir, sizeof dir, "/tmp/test_metrics_XXXXXX");
-    why.line[0] = '\0';
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static const char *
-path_of(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-FIXTURE(remove_dir)
-{
-    static const char *const names[] = {"metrics.jsonl", "result.json", "a/b/metrics.jsonl", "a/b",
-                                        "a"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        remove(path_of(names[i]));
-    return rmdir(dir);
-}
-
-TEST_EACH(make_dir, remove_dir)
+FOLDER_EACH
 
 static struct metrics *
 open_metrics(bool resume)
 {
     struct metrics *metrics;
-    if (metrics_new(&metrics, dir, resume, true, &why))
+    if (metrics_new(&metrics, folder.path, resume, true, &why))
         fail_msg("%s", why.line);
     return metrics;
 }
@@ -106,7 +82,7 @@ static json_t *
 line(size_t index)
 {
     char text[4096];
-    FILE *file = fopen(path_of("metrics.jsonl"), "r");
+    FILE *file = fopen(folder_path(&folder, "metrics.jsonl"), "r");
     assert_non_null(file);
     bool there = true;
     for (size_t i = 0; there && i <= index; i++)
@@ -143,6 +119,22 @@ text_of(const json_t *object, const char *name)
     return json_string_value(json_object_get(object, name));
 }
 
+struct figure {
+    const char *name;
+    double value;
+};
+
+/* The object has these figures; the last name is NULL. */
+static void
+has(const json_t *object, const struct figure *figure)
+{
+    for (; figure->name; figure++)
+        if (number(object, figure->name) != figure->value)
+            fail_msg("%s is %g, expected %g", figure->name, number(object, figure->name),
+                     figure->value);
+}
+#define HAS(object, ...) has(object, (const struct figure[]){__VA_ARGS__, {NULL, 0}})
+
 /* The figure `name` of line `index`. */
 static double
 number_in(size_t index, const char *name)
@@ -169,32 +161,17 @@ TEST(each_step_is_an_object_of_its_own)
         write_step(metrics, i);
         assert_true(number_in(i - 1, "step") == (double)i); /* at once, not when the run ends */
     }
-    json_t *object = line(2);
-    assert_true(number(object, "epoch") == 2);
-    assert_true(number(object, "loss") == 0.5);
-    assert_true(number(object, "accuracy") == 0.75);
-    assert_true(number(object, "peers") == 3);
+    json_t *object = line(2), *pipeline = json_object_get(object, "pipeline");
+    HAS(object, {"epoch", 2}, {"loss", 0.5}, {"accuracy", 0.75}, {"peers", 3}, {"servers", 2},
+        {"served_bytes", 4096}, {"samples", 100}, {"samples_per_s", 400}, {"compute_s", 0.125},
+        {"wait_s", 0.125}, {"tx_bytes", 7}, {"rx_bytes", 9});
     assert_string_equal(text_of(object, "plan"), "ffffffffffffffff");
-    assert_true(number(object, "servers") == 2);
-    assert_true(number(object, "served_bytes") == 4096);
-    assert_true(number(object, "samples") == 100);
-    assert_true(number(object, "samples_per_s") == 400);
-    assert_true(number(object, "compute_s") == 0.125);
-    assert_true(number(object, "wait_s") == 0.125);
-    assert_true(number(object, "tx_bytes") == 7);
-    assert_true(number(object, "rx_bytes") == 9);
     assert_string_equal(text_of(object, "state_hash"), "0000000000000abc");
-    json_t *pipeline = json_object_get(object, "pipeline");
-    assert_true(number(pipeline, "stages") == 3);
+    HAS(pipeline, {"stages", 3}, {"round_s", 0.5}, {"busy_s", 0.375}, {"wait_s", 0.0625},
+        {"sent_bytes", 4096}, {"idle", 0.25}, {"idle_formula", 0.5});
     assert_int_equal(json_array_size(json_object_get(pipeline, "mine")), 1);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(pipeline, "mine"), 0)), 1);
     assert_string_equal(text_of(pipeline, "nodes"), "0 a; 1 \"b\"; 2 a");
-    assert_true(number(pipeline, "round_s") == 0.5);
-    assert_true(number(pipeline, "busy_s") == 0.375);
-    assert_true(number(pipeline, "wait_s") == 0.0625);
-    assert_true(number(pipeline, "sent_bytes") == 4096);
-    assert_true(number(pipeline, "idle") == 0.25);
-    assert_true(number(pipeline, "idle_formula") == 0.5);
     assert_null(json_object_get(object, "skipped"));
     assert_null(json_object_get(object, "test_loss"));
     json_decref(object);
@@ -259,10 +236,7 @@ TEST(an_evaluation_joins_the_line_of_its_step)
     metrics_step(metrics, &step);
     write_step(metrics, 2);
     OWNED(json_release) json_t *first = line(0), *second = line(1);
-    assert_true(number(first, "loss") == 0.5);
-    assert_true(number(first, "samples") == 100);
-    assert_true(number(first, "test_loss") == 0.25);
-    assert_true(number(first, "test_accuracy") == 0.5);
+    HAS(first, {"loss", 0.5}, {"samples", 100}, {"test_loss", 0.25}, {"test_accuracy", 0.5});
     assert_true(number(second, "step") == 2);
     assert_null(json_object_get(second, "test_loss"));
     assert_null(line(2));
@@ -274,7 +248,7 @@ event_file_has(const char *bytes, size_t size)
 {
     glob_t found;
     char data[4096];
-    assert_int_equal(glob(path_of("events.out.tfevents.*"), 0, NULL, &found), 0);
+    assert_int_equal(glob(folder_path(&folder, "events.out.tfevents.*"), 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 1);
     FILE *file = fopen(found.gl_pathv[0], "rb");
     assert_non_null(file);
@@ -291,7 +265,7 @@ static void
 remove_event_file(void)
 {
     glob_t found;
-    assert_int_equal(glob(path_of("events.out.tfevents.*"), 0, NULL, &found), 0);
+    assert_int_equal(glob(folder_path(&folder, "events.out.tfevents.*"), 0, NULL, &found), 0);
     remove(found.gl_pathv[0]);
     globfree(&found);
 }
@@ -322,7 +296,6 @@ TEST(curves_keep_the_step_from_which_a_run_goes_on)
         assert_true(event_file_has(from_4, sizeof from_4 - 1));
         assert_false(event_file_has(from_3, sizeof from_3 - 1));
         remove_event_file();
-        remove(path_of("job.json"));
     }
 }
 
@@ -362,9 +335,7 @@ TEST(evaluations_of_other_weights_say_of_which_and_have_a_line_each)
     }
     for (unsigned k = 0; k < 2; k++) {
         OWNED(json_release) json_t *object = line(k);
-        assert_true(number(object, "step") == 80);
-        assert_true(number(object, "test_loss") == 0.5 - 0.25 * k);
-        assert_true(number(object, "test_step") == 60 + 20 * k);
+        HAS(object, {"step", 80}, {"test_loss", 0.5 - 0.25 * k}, {"test_step", 60 + 20 * k});
         assert_string_equal(text_of(object, "test_of"), of[k]);
     }
     assert_null(line(2));
@@ -393,15 +364,14 @@ TEST(an_evaluation_alone_is_a_line)
     step.test_accuracy = -1;
     metrics_step(metrics, &step);
     OWNED(json_release) json_t *object = line(0);
-    assert_true(number(object, "step") == 5);
-    assert_true(number(object, "test_loss") == 0.25);
+    HAS(object, {"step", 5}, {"test_loss", 0.25});
     assert_true(json_is_null(json_object_get(object, "test_accuracy")));
 }
 
 static void
 append(const char *text)
 {
-    FILE *file = fopen(path_of("metrics.jsonl"), "a");
+    FILE *file = fopen(folder_path(&folder, "metrics.jsonl"), "a");
     assert_non_null(file);
     fputs(text, file);
     assert_int_equal(fclose(file), 0);
@@ -443,16 +413,16 @@ TEST(a_torn_line_longer_than_a_block_goes_too)
 TEST(a_new_run_replaces_an_old_one_with_its_first_step)
 {
     append("{\"step\":1}\n");
-    FILE *file = fopen(path_of("result.json"), "w");
+    FILE *file = fopen(folder_path(&folder, "result.json"), "w");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
     run_of(false, 1, 0);
     LINES_ARE_OF(1); /* it came to nothing: all is as before */
-    assert_int_equal(access(path_of("result.json"), F_OK), 0);
+    assert_int_equal(access(folder_path(&folder, "result.json"), F_OK), 0);
     OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     write_step(metrics, 7);
     LINES_ARE_OF(7);
-    assert_int_equal(access(path_of("result.json"), F_OK), -1);
+    assert_int_equal(access(folder_path(&folder, "result.json"), F_OK), -1);
 }
 
 /* Steps 1, 2 and 3; then another start does step 2 again. */
@@ -473,43 +443,39 @@ lines_after_a_step_again(bool inexact, uint64_t samples)
     size_t count = 0;
     for (json_t *object; (object = line(count)); count++)
         json_decref(object);
-    (void)remove(path_of("job.json"));
     return count;
 }
 
-TEST(a_step_that_is_done_again_has_two_lines)
+/* Done again it has two lines; with other bits the later one counts; an evaluation alone does no step again. */
+TEST(a_step_that_is_done_again_has_two_lines_or_the_later_one)
 {
-    assert_int_equal(lines_after_a_step_again(false, 100), 5);
-}
-
-TEST(with_other_bits_the_later_line_counts)
-{
-    assert_int_equal(lines_after_a_step_again(true, 100), 3);
-}
-
-TEST(an_evaluation_alone_does_no_step_again)
-{
-    assert_int_equal(lines_after_a_step_again(true, 0), 4); /* of step 3 */
+    static const struct {
+        bool inexact;
+        uint64_t samples;
+        size_t lines;
+    } row[] = {{false, 100, 5}, {true, 100, 3}, {true, 0, 4 /* of step 3 */}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        assert_int_equal(lines_after_a_step_again(row[i].inexact, row[i].samples), row[i].lines);
 }
 
 TEST(a_run_that_came_to_nothing_leaves_nothing)
 {
     struct metrics *metrics;
-    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
-    assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
+    assert_int_equal(metrics_new(&metrics, folder_path(&folder, "a/b"), false, true, &why), 0);
+    assert_int_equal(access(folder_path(&folder, "a/b/metrics.jsonl"), F_OK), 0);
     metrics_destroy(&metrics);
-    assert_int_equal(access(path_of("a"), F_OK), -1);
-    assert_int_equal(access(dir, F_OK), 0);
+    assert_int_equal(access(folder_path(&folder, "a"), F_OK), -1);
+    assert_int_equal(access(folder.path, F_OK), 0);
     run_of(false, 1, 0);
-    assert_int_equal(access(path_of("metrics.jsonl"), F_OK), -1);
-    assert_int_equal(access(dir, F_OK), 0);
+    assert_int_equal(access(folder_path(&folder, "metrics.jsonl"), F_OK), -1);
+    assert_int_equal(access(folder.path, F_OK), 0);
 }
 
 TEST(two_runs_do_not_share_a_folder)
 {
     struct metrics *metrics = open_metrics(false), *second;
     write_step(metrics, 1);
-    assert_int_equal(metrics_new(&second, dir, false, true, &why), -EBUSY);
+    assert_int_equal(metrics_new(&second, folder.path, false, true, &why), -EBUSY);
     assert_null(second);
     assert_non_null(strstr(why.line, "in use by another run"));
     json_t *object = line(0);
@@ -522,22 +488,24 @@ TEST(two_runs_do_not_share_a_folder)
 TEST(folders_are_made_with_their_parents)
 {
     OWNED(metrics_destroy) struct metrics *metrics;
-    assert_int_equal(metrics_new(&metrics, path_of("a/b"), false, true, &why), 0);
-    assert_int_equal(access(path_of("a/b/metrics.jsonl"), F_OK), 0);
+    assert_int_equal(metrics_new(&metrics, folder_path(&folder, "a/b"), false, true, &why), 0);
+    assert_int_equal(access(folder_path(&folder, "a/b/metrics.jsonl"), F_OK), 0);
 }
 
 TEST(a_folder_that_cannot_be_is_named)
 {
     struct metrics *metrics;
     append("x");
-    assert_int_equal(metrics_new(&metrics, path_of("metrics.jsonl"), false, true, &why), -ENOTDIR);
+    assert_int_equal(
+        metrics_new(&metrics, folder_path(&folder, "metrics.jsonl"), false, true, &why), -ENOTDIR);
     assert_non_null(strstr(why.line, "metrics.jsonl: "));
-    assert_true(metrics_new(&metrics, path_of("metrics.jsonl/x"), false, true, &why) < 0);
+    assert_true(metrics_new(&metrics, folder_path(&folder, "metrics.jsonl/x"), false, true, &why) <
+                0);
     assert_true(metrics_new(&metrics, "/proc/none\033", false, true, &why) < 0);
     assert_non_null(strstr(why.line, "/proc/none\\x1b: "));
-    assert_int_equal(remove(path_of("metrics.jsonl")), 0);
-    assert_int_equal(mkfifo(path_of("metrics.jsonl"), 0600), 0);
-    assert_true(metrics_new(&metrics, dir, false, true, &why) < 0);
+    assert_int_equal(remove(folder_path(&folder, "metrics.jsonl")), 0);
+    assert_int_equal(mkfifo(folder_path(&folder, "metrics.jsonl"), 0600), 0);
+    assert_true(metrics_new(&metrics, folder.path, false, true, &why) < 0);
     assert_non_null(strstr(why.line, "not a regular file"));
 }
 
@@ -595,8 +563,8 @@ TEST(whoever_is_refused_learns_by_whom)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        int rc = metrics_new(&second, dir, false, true, &why);
-        _exit(rc == -EBUSY && strstr(why.line, expected) && strstr(why.line, dir) ? 0 : 1);
+        int rc = metrics_new(&second, folder.path, false, true, &why);
+        _exit(rc == -EBUSY && strstr(why.line, expected) && strstr(why.line, folder.path) ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -645,7 +613,8 @@ TEST(the_result_holds_what_the_run_came_to)
     assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
     json_error_t error;
-    json_t *object = json_load_file(path_of("result.json"), JSON_REJECT_DUPLICATES, &error);
+    json_t *object =
+        json_load_file(folder_path(&folder, "result.json"), JSON_REJECT_DUPLICATES, &error);
     assert_non_null(object);
     assert_int_equal(json_object_size(object), 23);
     assert_true(number(object, "warnings") == 2);
@@ -664,7 +633,7 @@ TEST(the_result_holds_what_the_run_came_to)
     assert_string_equal(text_of(peer, "address"), "10.0.0.3:20002");
     assert_true(json_is_null(json_object_get(peer, "host")));
     json_decref(object);
-    assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
+    assert_int_equal(access(folder_path(&folder, "result.json.tmp"), F_OK), -1);
 }
 
 TEST(results_are_read_back_for_comparison)
@@ -672,11 +641,11 @@ TEST(results_are_read_back_for_comparison)
     struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
     struct compare_result got;
-    assert_true(compare_read(&got, dir, &why) < 0);
+    assert_true(compare_read(&got, folder.path, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
     assert_int_equal(metrics_result(metrics, &result, &why), 0);
     metrics_destroy(&metrics);
-    assert_int_equal(compare_read(&got, dir, &why), 0);
+    assert_int_equal(compare_read(&got, folder.path, &why), 0);
     assert_true(got.steps == 10);
     assert_true(isnan(got.test_accuracy));
     assert_true(got.test_loss == 0.25);
@@ -687,17 +656,17 @@ TEST(a_result_that_cannot_be_written_is_an_error)
 {
     OWNED(metrics_destroy) struct metrics *metrics = open_metrics(false);
     struct metrics_result result = result_of();
-    assert_int_equal(mkdir(path_of("result.json"), 0700), 0);
+    assert_int_equal(mkdir(folder_path(&folder, "result.json"), 0700), 0);
     assert_true(metrics_result(metrics, &result, &why) < 0);
     assert_non_null(strstr(why.line, "result.json: "));
-    assert_int_equal(access(path_of("result.json.tmp"), F_OK), -1);
+    assert_int_equal(access(folder_path(&folder, "result.json.tmp"), F_OK), -1);
 }
 
 static off_t
 size_of(const char *name)
 {
     struct stat status;
-    return stat(path_of(name), &status) == 0 ? status.st_size : -1;
+    return stat(folder_path(&folder, name), &status) == 0 ? status.st_size : -1;
 }
 
 /* It took the last state from the others. What an earlier run left does not belong to the result. */

@@ -7,7 +7,7 @@
 
 #include "nn/files/checkpoint.h"
 #include "nn/files/disk.h"
-#include "tests/support/rand.h"
+#include "tests/support/folder.h"
 #include "tests/support/saver.h"
 #include "tests/support/test.h"
 
@@ -19,7 +19,8 @@ static const size_t elements[TENSORS] = {30000, 20000, 20000, 5, 40001};
 static struct exact *exact;
 static struct pool *pool;
 static size_t params;
-static char dir[64];
+
+FOLDER_EACH
 
 static size_t
 ranges_of(unsigned tensors, struct state_range range[TENSORS])
@@ -71,7 +72,7 @@ write_part(unsigned tensors, uint64_t step, uint64_t job)
     struct why why;
     open_state(&state, tensors);
     fill(&state, step);
-    OWNED(save_destroy) struct save *save = saver_open(dir, &state, job, NUMERICS);
+    OWNED(save_destroy) struct save *save = saver_open(folder.path, &state, job, NUMERICS);
     assert_int_equal(save_last(save, &state, &why), 0);
 }
 
@@ -83,7 +84,7 @@ find(unsigned tensors, uint64_t step, struct why *why)
     struct checkpoint_found found;
     open_state(&state, tensors);
     open_state(&expected, tensors);
-    OWNED(save_destroy) struct save *save = saver_open(dir, &state, JOB, NUMERICS);
+    OWNED(save_destroy) struct save *save = saver_open(folder.path, &state, JOB, NUMERICS);
     int rc = save_find(save, &state, &found, why);
     if (!rc) {
         fill(&expected, step);
@@ -129,21 +130,8 @@ TEST(test_ranges_are_known_by_their_spans)
     }
 }
 
-FIXTURE(make_folder)
-{
-    strcpy(dir, "/tmp/test_save_parts_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-FIXTURE(remove_folder)
-{
-    checkpoint_forget(dir, JOB, false);
-    checkpoint_forget(dir, JOB, true);
-    return rmdir(dir);
-}
-
 /* A node that starts again first asks what it has, and then holds that. */
-TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
+TEST(test_a_part_is_resumed)
 {
     OWNED(state_fini) struct state state, expected;
     struct checkpoint_found found;
@@ -152,7 +140,7 @@ TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
     open_state(&state, ALL);
     open_state(&expected, PART);
     fill(&expected, 7);
-    struct save *save = saver_open(dir, &state, JOB, NUMERICS);
+    struct save *save = saver_open(folder.path, &state, JOB, NUMERICS);
     assert_int_equal(save_ranges(save, JOB, &state, range), 0);
     write_part(PART, 7, JOB);
     assert_int_equal(save_find(save, &state, &found, &why), -ENOENT);
@@ -170,7 +158,7 @@ TEST_WITH(test_a_part_is_resumed, make_folder, remove_folder)
 }
 
 /* It is used by whoever holds some of it, and of the whole by all. The others are told what is missing. */
-TEST_WITH(test_a_part_is_not_taken_for_more, make_folder, remove_folder)
+TEST(test_a_part_is_not_taken_for_more)
 {
     struct why why;
     write_part(PART, 7, JOB);
@@ -199,13 +187,13 @@ TEST_WITH(test_a_part_is_not_taken_for_more, make_folder, remove_folder)
 }
 
 /* As train.from, verify and convert read it. */
-TEST_WITH(test_a_part_is_refused_where_the_whole_is_read, make_folder, remove_folder)
+TEST(test_a_part_is_refused_where_the_whole_is_read)
 {
     struct why why;
     OWNED(state_fini) struct state state;
     char path[DISK_PATH_MAX];
     write_part(0x01, 7, JOB);
-    checkpoint_path(path, dir, 7);
+    checkpoint_path(path, folder.path, 7);
     open_state(&state, ALL);
     struct checkpoint file = {.job_hash = JOB,
                               .numerics = NUMERICS,
@@ -216,7 +204,7 @@ TEST_WITH(test_a_part_is_refused_where_the_whole_is_read, make_folder, remove_fo
     assert_non_null(strstr(why.line, "of some stages of the model only"));
 }
 
-TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder, remove_folder)
+TEST(test_half_a_file_and_that_of_another_run_are_passed_over)
 {
     OWNED(state_fini) struct state state;
     struct why why;
@@ -224,10 +212,10 @@ TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder,
     struct state_range range[STATE_RANGES_MAX];
     char path[DISK_PATH_MAX];
     open_state(&state, ALL);
-    OWNED(save_destroy) struct save *save = saver_open(dir, &state, JOB, NUMERICS);
+    OWNED(save_destroy) struct save *save = saver_open(folder.path, &state, JOB, NUMERICS);
     write_part(0x03, 5, JOB); /* writing one deletes those of other runs: so it comes first */
     write_part(PART, 7, JOB);
-    checkpoint_path(path, dir, 7);
+    checkpoint_path(path, folder.path, 7);
     assert_int_equal(stat(path, &status), 0);
     for (off_t size = status.st_size - 1; size > 0; size -= size / 7 + 1) {
         assert_int_equal(truncate(path, size), 0);
@@ -243,7 +231,7 @@ TEST_WITH(test_half_a_file_and_that_of_another_run_are_passed_over, make_folder,
 }
 
 /* Files of one step and size, of other parts: no page of one is taken for one of the other. */
-TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
+TEST(test_pages_of_other_parts_do_not_fit)
 {
     struct state state[2];
     struct checkpoint file[2];
@@ -251,7 +239,7 @@ TEST_WITH(test_pages_of_other_parts_do_not_fit, make_folder, remove_folder)
     for (size_t i = 0; i < 2; i++) {
         open_state(&state[i], 2u << i);
         fill(&state[i], 7);
-        OWNED(save_destroy) struct save *save = saver_open(dir, &state[i], JOB, NUMERICS);
+        OWNED(save_destroy) struct save *save = saver_open(folder.path, &state[i], JOB, NUMERICS);
         file[i] = save_file(save, state[i].block);
         file[i].step = file[i].round = 7;
         image[i] = malloc(checkpoint_size(&file[i]));
