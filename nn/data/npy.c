@@ -30,32 +30,48 @@ struct npy {
     char name[];
 };
 
+/* A float of 16 bits. */
+static double
+half_value(uint64_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double value = exponent == 0   ? ldexp(fraction, -24)
+                   : exponent < 31 ? ldexp(1024 + fraction, exponent - 25)
+                   : fraction == 0 ? (double)INFINITY
+                                   : (double)NAN;
+    return bits >> 15 ? -value : value;
+}
+
+static double
+float_value(uint64_t bits, size_t item)
+{
+    float single;
+    double wide;
+    uint32_t low = (uint32_t)bits;
+    if (item == 2)
+        return half_value(bits);
+    memcpy(&single, &low, sizeof single);
+    memcpy(&wide, &bits, sizeof wide);
+    return item == 4 ? (double)single : wide;
+}
+
 /* Element of a file as it is stored. */
 static double
 value_at(const struct npy_header *h, const uint8_t *at)
 {
-    uint64_t bits = 0;
-    float single;
-    double wide;
-    uint32_t half;
+    uint64_t bits = 0, sign = UINT64_C(1) << (8 * h->item - 1);
     for (size_t i = 0; i < h->item; i++)
         bits |= (uint64_t)at[h->big ? h->item - 1 - i : i] << (8 * i);
-    half = (uint32_t)bits;
-    switch (h->type) {
-    case NPY_UINT8:
+    switch (h->kind) {
+    case 'b':
+        return bits != 0;
+    case 'u':
         return (double)bits;
-    case NPY_INT32:
-        return (double)(int32_t)half;
-    case NPY_INT64:
-        return (double)(int64_t)bits;
-    case NPY_FLOAT32:
-        memcpy(&single, &half, sizeof single);
-        return (double)single;
-    case NPY_FLOAT64:
-        break;
+    case 'i':
+        return (double)(int64_t)((bits ^ sign) - sign);
+    default:
+        return float_value(bits, h->item);
     }
-    memcpy(&wide, &bits, sizeof wide);
-    return wide;
 }
 
 static bool
@@ -121,7 +137,7 @@ check_finite(const struct npy *array, uint64_t at, const uint8_t *bytes, size_t 
              const struct npy_desk *desk)
 {
     const struct npy_header *h = &array->header;
-    if (h->type != NPY_FLOAT32 && h->type != NPY_FLOAT64)
+    if (h->kind != 'f')
         return 0;
     for (size_t i = 0; i < n; i += h->item) {
         double value = value_at(h, bytes + i);

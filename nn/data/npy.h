@@ -26,10 +26,25 @@ enum { NPY_HEADER_MAX = 4096 }; /* bytes before the data */
 /* A comment behind the header's dictionary, which NumPy skips: the numbers were scaled when `convert` wrote them. */
 #define NPY_SCALED_NOTE "# scaled"
 
-enum npy_type { NPY_UINT8, NPY_INT32, NPY_INT64, NPY_FLOAT32, NPY_FLOAT64 };
+/* Their numbers are a part of npy_hash. */
+enum npy_type {
+    NPY_UINT8,
+    NPY_INT32,
+    NPY_INT64,
+    NPY_FLOAT32,
+    NPY_FLOAT64,
+    NPY_BOOL,
+    NPY_INT8,
+    NPY_INT16,
+    NPY_UINT16,
+    NPY_UINT32,
+    NPY_UINT64,
+    NPY_FLOAT16,
+};
 
 struct npy_header {
     enum npy_type type;
+    char kind;   /* b: bool, u, i: whole numbers without and with a sign, f: floats */
     size_t item; /* bytes of an element */
     bool big;    /* big-endian */
     bool scaled; /* NPY_SCALED_NOTE is in the header */

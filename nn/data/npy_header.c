@@ -98,10 +98,10 @@ read_type(struct text *t, struct npy_header *h)
     static const struct {
         const char *name;
         enum npy_type type;
-        size_t item;
     } types[] = {
-        {"u1", NPY_UINT8, 1},   {"i4", NPY_INT32, 4},   {"i8", NPY_INT64, 8},
-        {"f4", NPY_FLOAT32, 4}, {"f8", NPY_FLOAT64, 8},
+        {"b1", NPY_BOOL},   {"u1", NPY_UINT8},   {"u2", NPY_UINT16},  {"u4", NPY_UINT32},
+        {"u8", NPY_UINT64}, {"i1", NPY_INT8},    {"i2", NPY_INT16},   {"i4", NPY_INT32},
+        {"i8", NPY_INT64},  {"f2", NPY_FLOAT16}, {"f4", NPY_FLOAT32}, {"f8", NPY_FLOAT64},
     };
     static const char expected[] = "a type such as '<f4'";
     char word[WORD_MAX];
@@ -114,18 +114,21 @@ read_type(struct text *t, struct npy_header *h)
     int rc = text_word(t, word, expected);
     if (rc)
         return rc;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (word[0] && strchr(i ? "<>" : "|<>", word[0]) && !strcmp(word + 1, types[i].name)) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const char *name = types[i].name, *orders = name[1] == '1' ? "|<>" : "<>";
+        if (word[0] && strchr(orders, word[0]) && !strcmp(word + 1, name)) {
             h->type = types[i].type;
-            h->item = types[i].item;
+            h->kind = name[0];
+            h->item = (size_t)(name[1] - '0');
             h->big = word[0] == '>';
             return 0;
         }
+    }
     for (const char *c = word; *c; c++)
         if (*c < ' ' || *c > '~')
             return text_refuse(&before, expected);
     return npy_refuse(t->desk, -EBADMSG,
-                      "type '%s', expected uint8, int32, int64, float32 or float64", word);
+                      "type '%s', expected bool, whole numbers or floats of at most 64 bits", word);
 }
 
 static bool

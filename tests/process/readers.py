@@ -428,8 +428,18 @@ def arrays():
     x = draw.normal(0, 2, (30, 4))
     for name in ('<f4', '>f4', '<f8', '>f8'):
         array_case('array ' + name.replace('<', 'little ').replace('>', 'big '), x.astype(name), y)
-    for name in ('<i4', '>i8', '|u1'):
+    halves = np.arange(1 << 16, dtype='<u2').view('<f2')  # each that there is
+    halves = halves[np.isfinite(halves)].reshape(-1, 32)
+    for name in ('<f2', '>f2'):
+        array_case('array ' + name.replace('<', 'little ').replace('>', 'big '), halves.astype(name), np.arange(len(halves)) % 3)
+    for name in ('<i4', '>i8', '|u1', '<u2', '>u4', '<u8'):
         array_case('array ' + name.strip('<>|'), draw.integers(0, 250, (30, 4)).astype(name), y.astype('<i8'))
+    for name in ('|i1', '<i2', '>i2', '<i4', '<i8'):
+        array_case('array signed ' + name.strip('|').replace('>', 'big ').replace('<', 'little '),
+                   draw.integers(-128, 128, (30, 4)).astype(name), y.astype('|i1'))
+    array_case('array bool', draw.integers(0, 2, (30, 4)).astype(bool), (y > 0).astype('<u2'))
+    array_case('array of bool labels', x, y > 0)
+    array_refused('half infinite', np.full((12, 3), np.inf, '<f2'), 'row 0, element 0: inf, expected a finite float')
     array_case('array regression', x, x.sum(axis=1), regression=True)
     array_case('array of pictures', draw.integers(0, 255, (30, 3, 6, 6)).astype(np.uint8), y)
     array_case('array of grey pictures', draw.integers(0, 255, (30, 6, 6)).astype(np.uint8), y)

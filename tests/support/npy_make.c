@@ -2,6 +2,7 @@
 #include "tests/support/npy_make.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,17 @@ npy_make_text(uint8_t *out, uint8_t version, const char *text)
     return fixed + length;
 }
 
+/* A number that 16 bits can hold, and no small one: its exponent is not below -14. */
+static uint64_t
+half_of(double value)
+{
+    int exponent;
+    double part = frexp(fabs(value), &exponent);
+    uint64_t bits =
+        value == 0 ? 0 : (uint64_t)(exponent + 14) << 10 | (uint64_t)(part * 2048 - 1024);
+    return bits | (value < 0 ? 1u << 15 : 0);
+}
+
 /* The bits of a value in a type of `item` bytes. */
 static uint64_t
 bits_of(char kind, size_t item, double value)
@@ -27,6 +39,8 @@ bits_of(char kind, size_t item, double value)
     float single = (float)value;
     if (kind != 'f')
         return (uint64_t)(int64_t)value;
+    if (item == 2)
+        return half_of(value);
     if (item == 8) {
         memcpy(&bits, &value, sizeof bits);
         return bits;

@@ -76,14 +76,16 @@ TEST(wrong_headers_are_named_by_byte_and_value)
         {"{}\n", 0, "f: byte 12: 0x0a, expected the keys descr, fortran_order and shape before it"},
         {"{'descr': '<f4', 'descr': '<f4'}\n", 0, "f: byte 27: 0x27, expected each of the keys"},
         {"{'dtype': '<f4'}\n", 0, "f: byte 11: 0x27, expected each of the keys"},
-        {"{'descr': '<f2'}\n", 0,
-         "f: type '<f2', expected uint8, int32, int64, float32 or float64"},
-        {"{'descr': 'f4'}\n", 0, "type 'f4', expected uint8"},
-        {"{'descr': '|f4'}\n", 0, "type '|f4', expected uint8"},
-        {"{'descr': '<U5'}\n", 0, "f: type '<U5', expected uint8"},
-        {"{'descr': '|O'}\n", 0, "f: type '|O', expected uint8"},
+        {"{'descr': '<f3'}\n", 0,
+         "f: type '<f3', expected bool, whole numbers or floats of at most 64 bits"},
+        {"{'descr': '<c8'}\n", 0, "type '<c8', expected bool"},
+        {"{'descr': '|i2'}\n", 0, "type '|i2', expected bool"},
+        {"{'descr': 'f4'}\n", 0, "type 'f4', expected bool"},
+        {"{'descr': '|f4'}\n", 0, "type '|f4', expected bool"},
+        {"{'descr': '<U5'}\n", 0, "f: type '<U5', expected bool"},
+        {"{'descr': '|O'}\n", 0, "f: type '|O', expected bool"},
         {"{'descr': '<\x1b['}\n", 0, "f: byte 20: 0x27, expected a type such as '<f4'"},
-        {"{'descr': ''}\n", 0, "type '', expected uint8"},
+        {"{'descr': ''}\n", 0, "type '', expected bool"},
         {"{'descr': [('a', '<f4')]}\n", 0,
          "f: is a structured array, of columns with names, expected one of numbers"},
         {"{'descr': '<f4\n", 0, "f: byte 20: 0x27, expected a type"},
@@ -232,8 +234,14 @@ open_array(const struct fixture *f)
 TEST_WITH(rows_come_out_as_they_were_written, setup, teardown)
 {
     struct fixture *f = *test_state;
-    static const char *const types[] = {"|u1", "<i4", ">i4", "<i8", ">i8",
-                                        "<f4", ">f4", "<f8", ">f8"};
+    static const struct {
+        const char *name;
+        int most; /* values from -most or 0 on */
+    } types[] = {{"|b1", 1},    {"|u1", 255},  {"<u2", 1000}, {">u2", 1000}, {"<u4", 1000},
+                 {">u4", 1000}, {"<u8", 1000}, {">u8", 1000}, {"|i1", 127},  {"<i2", 1000},
+                 {">i2", 1000}, {"<i4", 1000}, {">i4", 1000}, {"<i8", 1000}, {">i8", 1000},
+                 {"<f2", 1000}, {">f2", 1000}, {"<f4", 1000}, {">f4", 1000}, {"<f8", 1000},
+                 {">f8", 1000}};
     static const size_t widths[] = {1, 3, 64, 511, 512, 513, 16384, 70000};
     enum { ROWS = 7, WIDEST = 70000 };
     static double value[ROWS * WIDEST];
@@ -241,10 +249,12 @@ TEST_WITH(rows_come_out_as_they_were_written, setup, teardown)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
             const size_t width = widths[w], count = ROWS * width;
+            const int most = types[t].most, kind = types[t].name[1];
+            const int least = kind == 'i' || kind == 'f' ? -most : 0;
             for (size_t i = 0; i < count; i++)
-                value[i] = t == 0 ? (double)(mix64(i) % 256)
-                                  : (double)((int)(mix64(i) % 2001) - 1000) / (t < 5 ? 1 : 8);
-            npy_make_file(&f->folder, "a.npy", &(struct npy_make){types[t], 2, {ROWS, width}},
+                value[i] = (double)((int)(mix64(i) % (uint64_t)(most - least + 1)) + least) /
+                           (kind == 'f' ? 8 : 1);
+            npy_make_file(&f->folder, "a.npy", &(struct npy_make){types[t].name, 2, {ROWS, width}},
                           value);
             struct npy *array = open_array(f);
             for (size_t r = ROWS; r-- > 0;) {
@@ -252,8 +262,8 @@ TEST_WITH(rows_come_out_as_they_were_written, setup, teardown)
                 assert_int_equal(npy_row(array, r, first, n, row, &why), 0);
                 for (size_t i = 0; i < n; i++)
                     if (row[i] != (float)value[r * width + first + i])
-                        fail_msg("%s, width %zu, row %zu: element %zu is %g", types[t], width, r, i,
-                                 (double)row[i]);
+                        fail_msg("%s, width %zu, row %zu: element %zu is %g", types[t].name, width,
+                                 r, i, (double)row[i]);
             }
             npy_close(&array);
             assert_null(array);
