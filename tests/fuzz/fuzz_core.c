@@ -18,6 +18,7 @@
 #include "proto/bytes.h"
 #include "proto/mix.h"
 #include "tests/support/judged.h"
+#include "tests/support/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +26,6 @@ enum {
     NODES = 8,
     CHUNK = 4, /* elements */
     SELF = 2,  /* two have a lower id */
-    LINKS = 2 * PROTO_PEERS_MAX,
     ELEMS = 40,
     SHARDS = 4,
     CUTS = 3, /* where the model may be cut */
@@ -34,7 +34,6 @@ enum {
     BUCKETS_MAX = CUTS + 2,
     ITEM_MAX = 12, /* words */
     STATE_SIZE = 1500,
-    FRAMES = 256,
     ACTIONS_MAX = 4096,
 };
 
@@ -52,11 +51,6 @@ static const struct core_stages ways[] = {{.count = 1},
                                           {.count = 3, .schedule = SCHEDULE_1F1B},
                                           {.count = 2, .schedule = SCHEDULE_GPIPE, .tied = true}};
 
-struct frame {
-    uint8_t *data;
-    bool kept;
-};
-
 struct world {
     struct core *core;
     struct bytes_in in;
@@ -65,11 +59,9 @@ struct world {
     int32_t own[ELEMS], sum[ELEMS];
     uint8_t log[3 * ELEMS * sizeof(int32_t)];
     uint8_t state[STATE_SIZE], state_in[STATE_SIZE];
-    bool open[LINKS];
-    uint32_t asked[LINKS]; /* in the newest HELLO */
-    size_t in_flight;      /* bodies lent */
-    uint64_t touched;      /* hash of all bodies */
-    struct frame frames[FRAMES];
+    struct wire wire;
+    uint64_t touched; /* hash of all bodies */
+    const void *made; /* the frame that the core writes */
     bool started, computing, committing, adopting, back, done;
     bool piece; /* it computes one of a round in stages */
     bool pins;  /* before some rounds shards may not change hands */
@@ -93,52 +85,24 @@ demand(bool holds)
 
 /* ---- what the core asks for ---- */
 
-static void
-encode(struct world *world, const struct proto_msg *msg)
+static unsigned
+leads(void *ctx, const struct proto_endpoint *to)
 {
-    uint8_t frame[PROTO_FRAME_MAX];
-    demand(proto_encode(msg, frame) <= sizeof frame);
-    if (msg->type == PROTO_PLAN)
-        world->plan = proto_plan_hash(&msg->plan);
-}
-
-static void
-on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
-{
-    struct world *world = ctx;
-    demand(link < LINKS && !world->open[link] && to->control_port);
-    world->open[link] = true;
-}
-
-static void
-on_disconnect(void *ctx, unsigned link)
-{
-    struct world *world = ctx;
-    demand(link < LINKS && world->open[link]);
-    world->open[link] = false;
-}
-
-static void
-on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t body_size)
-{
-    struct world *world = ctx;
-    (void)body;
-    demand(link < LINKS && world->open[link] && body_size <= PROTO_JOB_MAX);
-    if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
-        world->asked[link] = msg->hello.asks;
-    encode(world, msg);
+    (void)ctx;
+    return to->control_port;
 }
 
 /* Touch all of what would be sent. */
 static void
-on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body,
-             size_t body_size, bool lent)
+on_sent(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+        bool bulk)
 {
     struct world *world = ctx;
-    demand(link < LINKS && world->open[link]);
-    encode(world, msg);
-    world->touched ^= body_size ? XXH3_64bits(body, body_size) : 0;
-    world->in_flight += lent;
+    (void)link;
+    demand(bulk || size <= PROTO_JOB_MAX);
+    world->touched ^= size ? XXH3_64bits(body, size) : 0;
+    if (msg->type == PROTO_PLAN)
+        world->plan = proto_plan_hash(&msg->plan);
 }
 
 /* Nobody may look at what was passed on. */
@@ -148,7 +112,7 @@ on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_ms
 {
     demand(count > 0);
     for (size_t k = 0; k < count; k++)
-        on_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
+        wire_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
     memset(frame->data, 0x5a, frame->size);
 }
 
@@ -156,41 +120,23 @@ on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_ms
 static bool
 on_make(void *ctx, size_t most, bool must, struct core_frame *frame)
 {
-    struct world *world = ctx;
-    static struct frame made;
-    demand(!made.kept);
+    struct wire *wire = ctx;
+    struct world *world = wire->owner;
+    demand(!world->made);
     if (!must && world->touched % 8 == 0)
         return false;
-    made = (struct frame){.data = malloc(most), .kept = true};
-    demand(made.data != NULL);
-    *frame = (struct core_frame){made.data, 0, &made};
+    *frame = wire_made(wire, most);
+    world->made = frame->handle;
     return true;
-}
-
-static void
-on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
-{
-    (void)ctx, (void)link;
-    demand(node.id != 0 && bulk_port != 0);
-}
-
-static void
-on_keep(void *ctx, struct core_frame *frame)
-{
-    (void)ctx;
-    struct frame *mine = frame->handle;
-    demand(!mine->kept);
-    mine->kept = true;
 }
 
 static void
 on_release(void *ctx, void *handle)
 {
-    (void)ctx;
-    struct frame *frame = handle;
-    demand(frame->kept);
-    free(frame->data);
-    *frame = (struct frame){NULL, false};
+    struct wire *wire = ctx;
+    struct world *world = wire->owner;
+    world->made = handle == world->made ? NULL : world->made;
+    wire_release(wire, handle);
 }
 
 static void
@@ -199,7 +145,7 @@ on_compute(void *ctx, const struct core_task *task)
     struct world *world = ctx;
     demand(!world->computing && !world->committing && !world->adopting && !world->back);
     demand(task->round == world->round && task->shards != 0);
-    demand(world->in_flight == 0);
+    demand(world->wire.in_flight == 0);
     memset(world->own, 1, sizeof world->own);
     world->computing = true;
     world->bucket = 0;
@@ -410,15 +356,15 @@ on_forget(void *ctx)
 }
 
 static const struct core_wire wire = {
-    .connect = on_connect,
-    .disconnect = on_disconnect,
-    .send = on_send,
-    .send_bulk = on_send_bulk,
+    .connect = wire_connect,
+    .disconnect = wire_disconnect,
+    .send = wire_send,
+    .send_bulk = wire_send_bulk,
     .make = on_make,
     .pass_on = on_pass_on,
-    .peer_up = on_peer_up,
-    .peer_down = on_disconnect,
-    .keep = on_keep,
+    .peer_up = wire_peer_up,
+    .peer_down = wire_peer_down,
+    .keep = wire_keep,
     .release = on_release,
 };
 
@@ -506,15 +452,16 @@ static void
 act_hello(struct world *world)
 {
     uint8_t from = u8(world), flags = u8(world);
-    struct proto_msg msg = {.type = PROTO_HELLO,
-                            .hello = {.asks = flags & 1,
-                                      .answers = flags & 2 ? world->asked[from % LINKS] : 0,
-                                      .wants_job = (flags & 0x0e) == 0x0e,
-                                      .run = "fuzz",
-                                      .job_hash = 1 + ((flags & 0x30) == 0x30),
-                                      .numerics = 1 + ((flags & 0xc0) == 0xc0),
-                                      .control_port = 1000 + from % NODES,
-                                      .bulk_port = 2000}};
+    struct proto_msg msg = {
+        .type = PROTO_HELLO,
+        .hello = {.asks = flags & 1,
+                  .answers = flags & 2 ? world->wire.links[from % WIRE_LINKS].asked : 0,
+                  .wants_job = (flags & 0x0e) == 0x0e,
+                  .run = "fuzz",
+                  .job_hash = 1 + ((flags & 0x30) == 0x30),
+                  .numerics = 1 + ((flags & 0xc0) == 0xc0),
+                  .control_port = 1000 + from % NODES,
+                  .bulk_port = 2000}};
     if (msg.hello.wants_job) {
         msg.hello.run[0] = 0;
         msg.hello.job_hash = 0;
@@ -691,22 +638,7 @@ static void
 deliver_bulk(struct world *world, uint8_t from, const struct proto_msg *msg, const void *body,
              size_t size)
 {
-    size_t slot = 0;
-    while (slot < FRAMES && world->frames[slot].data)
-        slot++;
-    if (slot == FRAMES)
-        return;
-    struct frame *frame = &world->frames[slot];
-    frame->data = malloc(size ? size : 1);
-    demand(frame->data != NULL);
-    if (size)
-        memcpy(frame->data, body, size);
-    struct core_frame borrowed = {frame->data, size, frame};
-    core_on_bulk(world->core, world->now, node_of(from), msg, &borrowed);
-    if (frame->data && !frame->kept) {
-        free(frame->data);
-        frame->data = NULL;
-    }
+    wire_deliver(&world->wire, world->core, world->now, node_of(from), msg, body, size);
 }
 
 /* A chunk of some segment of some bucket for the present number of members, or all of the bucket. */
@@ -865,14 +797,21 @@ act_state(struct world *world)
 }
 
 static void
+link_up(struct world *world, unsigned link)
+{
+    world->wire.links[link].up = true;
+    core_on_link_up(world->core, world->now, link);
+}
+
+static void
 act_link(struct world *world)
 {
     uint8_t which = u8(world);
     unsigned link = which >> 1;
-    if (!world->open[link])
+    if (!world->wire.links[link].open)
         return;
     if (which & 1)
-        core_on_link_up(world->core, world->now, link);
+        link_up(world, link);
     else
         core_on_link_down(world->core, world->now, link);
 }
@@ -969,8 +908,8 @@ act_trainer(struct world *world)
 static void
 act_sent(struct world *world)
 {
-    for (unsigned left = 1 + u8(world) % 2; left > 0 && world->in_flight > 0; left--) {
-        world->in_flight--;
+    for (unsigned left = 1 + u8(world) % 2; left > 0 && world->wire.in_flight > 0; left--) {
+        world->wire.in_flight--;
         core_on_sent(world->core, world->now);
     }
 }
@@ -988,11 +927,11 @@ act_meet(struct world *world)
                                       .control_port = 1000 + who % NODES,
                                       .bulk_port = 2000}};
     deliver(world, who, &msg, NULL, 0);
-    for (unsigned link = 0; link < LINKS; link++) {
-        if (!world->open[link])
+    for (unsigned link = 0; link < WIRE_LINKS; link++) {
+        if (!world->wire.links[link].open)
             continue;
-        core_on_link_up(world->core, world->now, link);
-        msg.hello.answers = world->asked[link];
+        link_up(world, link);
+        msg.hello.answers = world->wire.links[link].asked;
         deliver(world, who, &msg, NULL, 0);
     }
 }
@@ -1044,6 +983,7 @@ static void
 world_open(struct world *world, unsigned servers, const struct core_stages *stages, uint8_t way)
 {
     bool cut = stages->count > 1;
+    wire_init(&world->wire, on_sent, leads, world);
     world->buckets = cut ? stage_buckets : buckets;
     world->bucket_count = cut ? BUCKETS_MAX : sizeof buckets / sizeof buckets[0];
     world->stages = *stages;
@@ -1059,7 +999,7 @@ world_open(struct world *world, unsigned servers, const struct core_stages *stag
     demand(world->items != NULL);
     const struct core_config config = {
         .wire = &wire,
-        .wire_ctx = world,
+        .wire_ctx = &world->wire,
         .program = &program,
         .program_ctx = world,
         .trainer = &trainer,
@@ -1094,8 +1034,7 @@ world_close(struct world *world)
     core_leave(world->core, world->now);
     core_destroy(&world->core);
     free(world->items);
-    for (size_t i = 0; i < FRAMES; i++)
-        free(world->frames[i].data);
+    demand(world->wire.kept == 0);
 }
 
 int

@@ -39,13 +39,14 @@ node_open(struct node *node)
     struct world *world = node->world;
     node->incarnation = ++world->incarnations;
     configure(node);
+    wire_init(&node->wire, post, leads, node);
     const struct core_config config = {
         .engine = &engine_gossip,
         .gossip = &node->gossip,
         .trainer = &gossip_trainer,
         .trainer_ctx = node,
         .wire = &wire,
-        .wire_ctx = node,
+        .wire_ctx = &node->wire,
         .program = &program,
         .program_ctx = node,
         .self = who(node),
@@ -74,7 +75,7 @@ static void
 node_close(struct node *node)
 {
     core_destroy(&node->core);
-    demand(node->kept == 0);
+    demand(node->wire.kept == 0);
     *node = (struct node){.world = node->world, .index = node->index};
 }
 
@@ -83,22 +84,10 @@ node_close(struct node *node)
 static void
 deliver_bulk(struct node *node, const struct letter *letter)
 {
-    struct frame *frame = malloc(sizeof *frame);
-    demand(frame != NULL);
-    *frame = (struct frame){.data = malloc(letter->size ? letter->size : 1)};
-    demand(frame->data != NULL);
-    memcpy(frame->data, letter->body, letter->size);
-    struct core_frame borrowed = {frame->data, letter->size, frame};
-    node->world->delivered = frame;
-    core_on_bulk(node->core, node->world->now, letter->who, &letter->msg, &borrowed);
-    node->world->delivered = NULL;
-    if (frame->kept)
-        return;
-    free(frame->data);
-    free(frame);
+    wire_deliver(&node->wire, node->core, node->world->now, letter->who, &letter->msg, letter->body,
+                 letter->size);
 }
 
-/* Of a copy: what the core sends may take its place. */
 static void
 deliver(struct world *world, struct letter *from)
 {
@@ -153,11 +142,11 @@ static void
 calm_links(struct node *node)
 {
     const struct world *world = node->world;
-    for (unsigned k = 0; k < LINKS; k++) {
-        struct link *l = &node->links[k];
-        if (!l->open || l->to == NODES)
+    for (unsigned k = 0; k < WIRE_LINKS; k++) {
+        struct wire_link *l = &node->wire.links[k];
+        if (!l->open || l->to == WIRE_NOBODY)
             continue;
-        bool there = l->incarnation == world->nodes[l->to].incarnation;
+        bool there = l->to / NODES == world->nodes[l->to % NODES].incarnation;
         if (l->up == there)
             continue;
         l->up = there;
@@ -331,10 +320,10 @@ act_link(struct world *world)
 {
     struct node *node = any(world);
     uint8_t which = u8(world);
-    for (unsigned k = 0, n = which >> 1; k < LINKS; k++) {
-        if (!node->links[k].open || n-- > 0)
+    for (unsigned k = 0, n = which >> 1; k < WIRE_LINKS; k++) {
+        if (!node->wire.links[k].open || n-- > 0)
             continue;
-        node->links[k].up = which & 1;
+        node->wire.links[k].up = which & 1;
         if (which & 1)
             core_on_link_up(node->core, world->now, k);
         else

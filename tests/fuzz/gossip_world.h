@@ -13,10 +13,10 @@
 #include "proto/bytes.h"
 #include "tests/support/judged.h"
 #include "tests/support/made_up.h"
+#include "tests/support/wire.h"
 
 enum {
     NODES = 3,
-    LINKS = 2 * PROTO_PEERS_MAX,
     LETTERS = 128, /* remembered, whether delivered or not */
     ENDPOINTS = 8, /* of a letter */
     SHARDS = 4,
@@ -39,19 +39,7 @@ struct letter {
     uint8_t body[BODY_MAX];
 };
 
-struct link {
-    bool open, up, bulk;
-    unsigned to;          /* NODES: nobody is there */
-    uint64_t incarnation; /* of `to` */
-};
-
 enum busy { FREE, COMPUTING, FINISHING };
-
-struct frame {
-    bool kept;
-    size_t size;
-    uint8_t *data;
-};
 
 struct world;
 
@@ -61,10 +49,8 @@ struct node {
     uint64_t incarnation;
     struct core *core;
     struct gossip_config gossip;
-    struct link links[LINKS];
+    struct wire wire; /* links lead to index + NODES * incarnation */
     enum busy busy;
-    unsigned kept;    /* frames */
-    size_t kept_size; /* their bytes */
     bool told_to_end, ended;
     uint64_t scored;
     uint64_t late_until;
@@ -82,7 +68,6 @@ struct world {
     struct node nodes[NODES];
     struct letter letters[LETTERS];
     unsigned next;
-    struct frame *delivered; /* right now */
 };
 
 static void
@@ -114,63 +99,35 @@ endpoint(unsigned index)
 
 /* --- The wire ------------------------------------------------------------------------------------- */
 
-static void
-on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+static unsigned
+leads(void *ctx, const struct proto_endpoint *to)
 {
-    struct node *node = ctx;
-    demand(link < LINKS && !node->links[link].open && to->control_port != 0);
-    struct link *l = &node->links[link];
-    *l = (struct link){.open = true, .to = NODES};
+    const struct node *node = ctx;
     for (unsigned k = 0; k < NODES; k++)
-        if (to->control_port == endpoint(k).control_port &&
-            strcmp(to->host, endpoint(k).host) == 0) {
-            l->to = k;
-            l->incarnation = node->world->nodes[k].incarnation;
-        }
-}
-
-static void
-on_disconnect(void *ctx, unsigned link)
-{
-    struct node *node = ctx;
-    demand(link < LINKS && node->links[link].open && !node->links[link].bulk);
-    node->links[link].open = false;
-}
-
-static void
-on_peer_up(void *ctx, unsigned link, struct proto_node peer, uint16_t bulk_port)
-{
-    struct node *node = ctx;
-    demand(link < LINKS && node->links[link].open && !node->links[link].bulk);
-    demand(peer.id != 0 && bulk_port != 0);
-    node->links[link].bulk = true;
-}
-
-static void
-on_peer_down(void *ctx, unsigned link)
-{
-    struct node *node = ctx;
-    demand(link < LINKS && node->links[link].open && node->links[link].bulk);
-    node->links[link] = (struct link){.open = false};
+        if (to->control_port == endpoint(k).control_port && strcmp(to->host, endpoint(k).host) == 0)
+            return k + NODES * (unsigned)node->world->nodes[k].incarnation;
+    return WIRE_NOBODY;
 }
 
 /* What is sent takes the place of the oldest letter. */
 static void
-post(struct node *node, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+post(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
      bool bulk)
 {
+    struct node *node = ctx;
     static uint8_t frame[PROTO_FRAME_MAX];
     static struct proto_endpoint endpoints[PROTO_PEERS_MAX];
     struct world *world = node->world;
-    const struct link *l = &node->links[link];
+    const struct wire_link *l = &node->wire.links[link];
+    unsigned to = l->to % NODES;
     struct proto_msg got;
     struct why why;
     demand(proto_decode(&got, endpoints, frame, proto_encode(msg, frame), &why) == 0);
-    if (l->to == NODES || world->cut[node->index][l->to] || size > BODY_MAX)
+    if (l->to == WIRE_NOBODY || world->cut[node->index][to] || size > BODY_MAX)
         return;
     struct letter *letter = &world->letters[world->next++ % LETTERS];
     letter->from = node->index;
-    letter->to = l->to;
+    letter->to = to;
     letter->who = who(node);
     letter->due = true;
     letter->bulk = bulk;
@@ -187,48 +144,19 @@ post(struct node *node, unsigned link, const struct proto_msg *msg, const void *
 }
 
 static void
-on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
-{
-    struct node *node = ctx;
-    demand(link < LINKS && node->links[link].open);
-    post(node, link, msg, body, size, false);
-}
-
-static void
 on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
              bool lent)
 {
-    struct node *node = ctx;
-    demand(link < LINKS && node->links[link].open && node->links[link].bulk && !lent);
-    demand(size <= BODY_MAX);
-    post(node, link, msg, body, size, true);
+    demand(!lent && size <= BODY_MAX);
+    wire_send_bulk(ctx, link, msg, body, size, lent);
 }
 
 static void
 on_keep(void *ctx, struct core_frame *frame)
 {
-    struct node *node = ctx;
-    struct frame *mine = frame->handle;
-    demand(!mine->kept);
-    mine->kept = true;
-    mine->size = frame->size;
-    node->kept++;
-    node->kept_size += frame->size;
-    demand(node->kept <= GOSSIP_KEPT_MAX);
-}
-
-static void
-on_release(void *ctx, void *handle)
-{
-    struct node *node = ctx;
-    struct frame *frame = handle;
-    demand(frame->kept && node->kept > 0);
-    node->kept--;
-    node->kept_size -= frame->size;
-    free(frame->data);
-    *frame = (struct frame){false, 0, NULL};
-    if (frame != node->world->delivered)
-        free(frame);
+    struct wire *wire = ctx;
+    wire_keep(wire, frame);
+    demand(wire->kept <= GOSSIP_KEPT_MAX);
 }
 
 static void
@@ -239,14 +167,14 @@ on_log(void *ctx, int level, const char *line)
 }
 
 static const struct core_wire wire = {
-    .connect = on_connect,
-    .disconnect = on_disconnect,
-    .send = on_send,
+    .connect = wire_connect,
+    .disconnect = wire_disconnect,
+    .send = wire_send,
     .send_bulk = on_send_bulk,
-    .peer_up = on_peer_up,
-    .peer_down = on_peer_down,
+    .peer_up = wire_peer_up,
+    .peer_down = wire_peer_down,
     .keep = on_keep,
-    .release = on_release,
+    .release = wire_release,
 };
 /* Each node has one shard to tell of. */
 static bool

@@ -246,8 +246,8 @@ TEST(no_course_of_events_breaks_a_core)
                                  .shards = (unsigned)rand_range(&rand, 1, PROTO_SHARDS_MAX));
         for (int k = 0; k < STEPS; k++) {
             one_thing(lone, &rand);
-            assert_true(lone->kept <= lone->core->collective->kept_max);
-            kept_most = lone->kept > kept_most ? lone->kept : kept_most;
+            assert_true(lone->wire.kept <= lone->core->collective->kept_max);
+            kept_most = lone->wire.kept > kept_most ? lone->wire.kept : kept_most;
         }
         struct core_stats stats;
         core_stats(lone->core, &stats);

@@ -8,93 +8,44 @@
 
 #include "tests/support/mutant.h"
 
-static void
-contract(bool kept, const char *what)
-{
-    if (kept)
-        return;
-    fprintf(stderr, "the core breaks its contract: %s\n", what);
-    abort();
-}
-
 struct proto_node
 lone_node(const struct lone *lone, unsigned id)
 {
     return (struct proto_node){id, lone->incarnation[id]};
 }
 
-static void
-on_connect(void *ctx, unsigned link, const struct proto_endpoint *to)
+/* 0: a stranger's endpoint. */
+static unsigned
+leads(void *ctx, const struct proto_endpoint *to)
 {
     struct lone *lone = ctx;
-    contract(link < LONE_LINKS && !lone->links[link].open, "connect on a link in use");
     unsigned id = to->control_port - 20000u;
-    if (id >= LONE_IDS)
-        id = 0; /* a stranger's endpoint */
-    lone->links[link].open = true;
-    lone->links[link].to = id;
+    id = id < LONE_IDS ? id : 0;
     lone->connects[id]++;
+    return id;
 }
 
 static void
-lone_link_close(struct lone *lone, unsigned link, bool peer)
-{
-    contract(link < LONE_LINKS && lone->links[link].open, "close of a closed link");
-    contract(lone->links[link].peer == peer, "disconnect and peer_down mixed up");
-    lone->links[link].open = lone->links[link].up = lone->links[link].peer = false;
-}
-
-static void
-on_disconnect(void *ctx, unsigned link)
-{
-    lone_link_close(ctx, link, false);
-}
-
-static void
-on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
+remember(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
+         bool bulk)
 {
     struct lone *lone = ctx;
-    (void)bulk_port;
-    contract(link < LONE_LINKS && lone->links[link].up, "peer_up without a link");
-    contract(node.id == lone->links[link].to, "peer_up of somebody else");
-    lone->links[link].peer = true;
-}
-
-static void
-on_peer_down(void *ctx, unsigned link)
-{
-    lone_link_close(ctx, link, true);
-}
-
-static void
-remember(struct lone *lone, unsigned link, const struct proto_msg *msg, const void *body,
-         size_t size)
-{
-    contract(link < LONE_LINKS && lone->links[link].up, "send on a link that is not up");
-    uint8_t frame[PROTO_FRAME_MAX];
+    (void)bulk;
+    unsigned to = lone->wire.links[link].to;
     if (msg->type == PROTO_HELLO && msg->hello.asks != 0)
-        lone->asked[lone->links[link].to] = msg->hello.asks;
-    contract(proto_encode(msg, frame) > 0, "a message that cannot be encoded");
+        lone->asked[to] = msg->hello.asks;
     struct lone_sent *sent = &lone->sent[lone->sent_count++ % LONE_SENT_MAX];
-    *sent = (struct lone_sent){.to = lone->links[link].to, .msg = *msg, .body_size = size};
+    *sent = (struct lone_sent){.to = to, .msg = *msg, .body_size = size};
     if (size > 0)
         memcpy(sent->body, body, size < LONE_BODY_MAX ? size : LONE_BODY_MAX);
 }
 
 static void
-on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
+on_peer_up(void *ctx, unsigned link, struct proto_node node, uint16_t bulk_port)
 {
-    remember(ctx, link, msg, body, size);
-}
-
-static void
-on_send_bulk(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size,
-             bool lent)
-{
-    struct lone *lone = ctx;
-    contract(lone->links[link].peer, "bulk without a peer");
-    remember(lone, link, msg, body, size);
-    lone->in_flight += lent;
+    struct wire *wire = ctx;
+    wire_peer_up(wire, link, node, bulk_port);
+    wire_demand(node.id == wire->links[link].to, "peer_up of somebody else");
 }
 
 static void
@@ -102,43 +53,24 @@ on_pass_on(void *ctx, const unsigned *links, size_t count, const struct proto_ms
            struct core_frame *frame)
 {
     for (size_t k = 0; k < count; k++)
-        on_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
+        wire_send_bulk(ctx, links[k], msg, frame->data, frame->size, false);
 }
 
 static bool
 on_make(void *ctx, size_t most, bool must, struct core_frame *frame)
 {
-    struct lone *lone = ctx;
     (void)must;
-    contract(most <= sizeof lone->made, "a body longer than any chunk");
-    lone->kept++;
-    *frame = (struct core_frame){lone->made, 0, lone->made};
+    *frame = wire_made(ctx, most);
     return true;
-}
-
-static void
-on_keep(void *ctx, struct core_frame *frame)
-{
-    struct lone *lone = ctx;
-    (void)frame;
-    lone->kept++;
-}
-
-static void
-on_release(void *ctx, void *handle)
-{
-    struct lone *lone = ctx;
-    (void)handle;
-    contract(lone->kept > 0, "release of what was not kept");
-    lone->kept--;
 }
 
 static void
 on_compute(void *ctx, const struct core_task *task)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "compute while busy");
-    contract(lone->in_flight == 0, "compute while own is being sent");
+    wire_demand(!lone->compute && !lone->commit && !lone->adopt && !lone->back,
+                "compute while busy");
+    wire_demand(lone->wire.in_flight == 0, "compute while own is being sent");
     lone->compute = true;
     lone->fresh = task->fresh;
     lone->round = task->round;
@@ -149,8 +81,8 @@ static void
 on_piece(void *ctx, const struct core_piece *piece)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back && !lone->piece,
-             "a piece while busy");
+    wire_demand(!lone->compute && !lone->commit && !lone->adopt && !lone->back && !lone->piece,
+                "a piece while busy");
     lone->piece = true;
     lone->asked_piece = *piece;
 }
@@ -159,7 +91,8 @@ static void
 on_commit(void *ctx, uint64_t round)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->piece, "commit while busy");
+    wire_demand(!lone->compute && !lone->commit && !lone->adopt && !lone->piece,
+                "commit while busy");
     lone->commit = true;
     lone->round = round;
 }
@@ -168,7 +101,7 @@ static void
 on_adopt(void *ctx, uint64_t round, uint64_t hash, const uint64_t *parts)
 {
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt, "adopt while busy");
+    wire_demand(!lone->compute && !lone->commit && !lone->adopt, "adopt while busy");
     memcpy(lone->parts, parts, sizeof lone->parts);
     lone->adopt = true;
     lone->round = round;
@@ -179,7 +112,7 @@ static void
 on_part(void *ctx, uint64_t round, uint64_t segments, const uint64_t *parts)
 {
     struct lone *lone = ctx;
-    contract(!lone->part, "a part while the trainer has another one");
+    wire_demand(!lone->part, "a part while the trainer has another one");
     memcpy(lone->parts, parts, sizeof lone->parts);
     lone->part = true;
     lone->round = round;
@@ -191,7 +124,7 @@ on_back(void *ctx, uint64_t round, bool wrong)
 {
     (void)wrong;
     struct lone *lone = ctx;
-    contract(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "back while busy");
+    wire_demand(!lone->compute && !lone->commit && !lone->adopt && !lone->back, "back while busy");
     lone->back = true;
     lone->round = round;
 }
@@ -200,7 +133,7 @@ static const uint8_t *
 on_state(void *ctx)
 {
     struct lone *lone = ctx;
-    contract(!lone->commit && !lone->adopt, "state read while it changes");
+    wire_demand(!lone->commit && !lone->adopt, "state read while it changes");
     return lone->state;
 }
 
@@ -223,7 +156,7 @@ static void
 on_audit(void *ctx, uint64_t round, uint64_t shard, const int32_t *claim, size_t words)
 {
     struct lone *lone = ctx;
-    contract(!lone->audit && !lone->compute && !lone->commit && words > 0, "one task at a time");
+    wire_demand(!lone->audit && !lone->compute && !lone->commit && words > 0, "one task at a time");
     lone->audit = true;
     lone->round = round;
     lone->audited = shard;
@@ -245,8 +178,8 @@ static void
 on_page(void *ctx, uint64_t round, const void *data, size_t size)
 {
     struct lone *lone = ctx;
-    contract(!lone->page_came, "a page that nobody asked for");
-    contract(size <= PROTO_PAGE_MAX, "a page that is too large");
+    wire_demand(!lone->page_came, "a page that nobody asked for");
+    wire_demand(size <= PROTO_PAGE_MAX, "a page that is too large");
     lone->page_came = true;
     lone->page.round = round;
     lone->page_size = size;
@@ -259,7 +192,7 @@ static bool
 on_want(void *ctx, uint64_t step, uint64_t round, uint64_t page)
 {
     struct lone *lone = ctx;
-    contract(!lone->page_wanted, "a second page wanted before the first was read");
+    wire_demand(!lone->page_wanted, "a second page wanted before the first was read");
     lone->page_wanted = true;
     lone->page = (struct lone_page){step, round, page};
     return true;
@@ -274,16 +207,16 @@ on_forget(void *ctx)
 }
 
 static const struct core_wire wire = {
-    .connect = on_connect,
-    .disconnect = on_disconnect,
-    .send = on_send,
-    .send_bulk = on_send_bulk,
+    .connect = wire_connect,
+    .disconnect = wire_disconnect,
+    .send = wire_send,
+    .send_bulk = wire_send_bulk,
     .make = on_make,
     .pass_on = on_pass_on,
     .peer_up = on_peer_up,
-    .peer_down = on_peer_down,
-    .keep = on_keep,
-    .release = on_release,
+    .peer_down = wire_peer_down,
+    .keep = wire_keep,
+    .release = wire_release,
 };
 
 static const struct core_program program = {
@@ -326,8 +259,9 @@ lone_new(const struct lone_setup *setup)
     static const uint64_t costs[] = {1, 1};
     bool two = setup->spans != NULL;
     struct lone *lone = calloc(1, sizeof *lone);
-    contract(lone != NULL, "memory");
+    wire_demand(lone != NULL, "memory");
     lone->now = 1000000;
+    wire_init(&lone->wire, remember, leads, lone);
     mutants_planted = setup->planted;
     lone->id = (unsigned)setup->id;
     lone->state_size = setup->state_size ? setup->state_size : 16;
@@ -337,7 +271,7 @@ lone_new(const struct lone_setup *setup)
         lone->incarnation[id] = 1;
     struct core_config config = {
         .wire = &wire,
-        .wire_ctx = lone,
+        .wire_ctx = &lone->wire,
         .program = &program,
         .program_ctx = lone,
         .trainer = &trainer,
@@ -381,7 +315,7 @@ lone_new(const struct lone_setup *setup)
         config.hello = (struct proto_hello){.wants_job = true,
                                             .control_port = config.hello.control_port,
                                             .bulk_port = config.hello.bulk_port};
-    contract(core_new(&lone->core, &config, lone->now) == 0, "memory");
+    wire_demand(core_new(&lone->core, &config, lone->now) == 0, "memory");
     lone->holds = setup->holds;
     if (!setup->unstarted && !setup->wants_job)
         lone_applied(lone, 0, 77, false);
@@ -410,7 +344,7 @@ void
 lone_destroy(struct lone **lone)
 {
     core_destroy(&(*lone)->core);
-    contract((*lone)->kept == 0, "a frame was never released");
+    wire_demand((*lone)->wire.kept == 0, "a frame was never released");
     free((*lone)->state);
     free((*lone)->state_in);
     free(*lone);
@@ -447,11 +381,10 @@ lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const
 }
 
 void
-lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, void *body,
+lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
               size_t body_size)
 {
-    struct core_frame frame = {body, body_size, lone};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, id), msg, &frame);
+    wire_deliver(&lone->wire, lone->core, lone->now, lone_node(lone, id), msg, body, body_size);
 }
 
 struct proto_endpoint
@@ -497,9 +430,9 @@ lone_hello(struct lone *lone, unsigned id, bool answer)
 void
 lone_up(struct lone *lone, unsigned id)
 {
-    for (unsigned l = 0; l < LONE_LINKS; l++)
-        if (lone->links[l].open && !lone->links[l].up && lone->links[l].to == id) {
-            lone->links[l].up = true;
+    for (unsigned l = 0; l < WIRE_LINKS; l++)
+        if (lone->wire.links[l].open && !lone->wire.links[l].up && lone->wire.links[l].to == id) {
+            lone->wire.links[l].up = true;
             core_on_link_up(lone->core, lone->now, l);
         }
 }
@@ -507,8 +440,8 @@ lone_up(struct lone *lone, unsigned id)
 void
 lone_down(struct lone *lone, unsigned id)
 {
-    for (unsigned l = 0; l < LONE_LINKS; l++)
-        if (lone->links[l].open && lone->links[l].to == id) {
+    for (unsigned l = 0; l < WIRE_LINKS; l++)
+        if (lone->wire.links[l].open && lone->wire.links[l].to == id) {
             core_on_link_down(lone->core, lone->now, l);
             return;
         }
@@ -544,9 +477,9 @@ lone_beat(struct lone *lone, unsigned id, uint64_t round, bool idle)
                                           .state_hash = 77 + round,
                                           .speed = lone->speed}};
     struct proto_hears hears = {0};
-    for (unsigned l = 0; l < LONE_LINKS; l++)
-        if (lone->links[l].peer && lone->links[l].to != id)
-            hears.nodes[hears.count++].node = lone_node(lone, lone->links[l].to);
+    for (unsigned l = 0; l < WIRE_LINKS; l++)
+        if (lone->wire.links[l].peer && lone->wire.links[l].to != id)
+            hears.nodes[hears.count++].node = lone_node(lone, lone->wire.links[l].to);
     if (hears.count < PROTO_PEERS_MAX)
         hears.nodes[hears.count++].node = lone_node(lone, lone->id);
     lone_say_beat(lone, id, &msg, &hears);
@@ -647,8 +580,8 @@ lone_members(const struct lone *lone)
 void
 lone_return(struct lone *lone)
 {
-    while (lone->in_flight > 0) {
-        lone->in_flight--;
+    while (lone->wire.in_flight > 0) {
+        lone->wire.in_flight--;
         core_on_sent(lone->core, lone->now);
     }
 }

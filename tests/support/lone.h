@@ -11,10 +11,10 @@
 #define SUPPORT_LONE_H
 
 #include "tests/support/judged.h"
+#include "tests/support/wire.h"
 
 enum {
     LONE_IDS = 80,
-    LONE_LINKS = 2 * PROTO_PEERS_MAX,
     LONE_SENT_MAX = 1024,
     LONE_LOG_MAX = 1 << 16,
     LONE_VECTOR = 100,
@@ -57,12 +57,8 @@ struct lone {
     struct core *core;
     uint64_t now;
     unsigned id;
-    struct {
-        bool open, up, peer;
-        unsigned to;
-    } links[LONE_LINKS];
+    struct wire wire; /* links lead to ids */
     uint64_t incarnation[LONE_IDS];
-    uint8_t made[4096];                   /* the body that the core writes */
     struct lone_sent sent[LONE_SENT_MAX]; /* the newest, a ring */
     uint64_t sent_count;
     uint64_t connects[LONE_IDS];
@@ -73,8 +69,6 @@ struct lone {
     int32_t items[CORE_ITEMS(2, LONE_SHARDS)];
     uint8_t *state, *state_in, totals[4 * LONE_VECTOR * sizeof(int32_t)];
     size_t state_size;
-    unsigned in_flight; /* bodies lent */
-    unsigned kept;
     bool compute, commit, adopt, back; /* asked for, until served */
     bool fresh;
     bool piece; /* asked for, until answered with core_on_piece: */
@@ -113,8 +107,8 @@ void lone_run_with(struct lone *lone, unsigned ms, const unsigned *ids, size_t c
 void lone_say(struct lone *lone, unsigned id, const struct proto_msg *msg);
 void lone_say_with(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
                    size_t body_size);
-/* With a body; the core may keep it, and it is not copied. */
-void lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, void *body,
+/* With a body, which is copied. */
+void lone_say_bulk(struct lone *lone, unsigned id, const struct proto_msg *msg, const void *body,
                    size_t body_size);
 /* Where node `id` is, and its beacon; or the user names its endpoint (--peer). */
 struct proto_endpoint lone_endpoint(unsigned id);

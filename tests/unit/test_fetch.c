@@ -62,10 +62,8 @@ give_none(struct lone *lone, unsigned from, uint64_t round)
 static void
 give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, int32_t value)
 {
-    static int32_t totals[8][LONE_VECTOR]; /* some are kept */
-    static unsigned turn;
-    int32_t *total = totals[turn++ % 8];
-    size_t size = sizeof totals[0];
+    int32_t total[LONE_VECTOR];
+    size_t size = sizeof total;
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
     struct proto_msg msg = {.type = PROTO_GIVE,
@@ -78,10 +76,8 @@ give_total_to(struct lone *lone, unsigned from, uint64_t round, uint64_t hash, i
 static void
 give_packed_total(struct lone *lone, unsigned from, uint64_t round, int32_t value, int flip)
 {
-    static int32_t total[LONE_VECTOR];
-    static uint8_t bodies[8][4096]; /* some are kept */
-    static unsigned turn;
-    uint8_t *body = bodies[turn++ % 8];
+    int32_t total[LONE_VECTOR];
+    uint8_t body[4096];
     for (size_t k = 0; k < LONE_VECTOR; k++)
         total[k] = value + (int32_t)k;
     size_t size = packed_write(body, total, LONE_VECTOR);
@@ -467,7 +463,7 @@ TEST(totals_are_applied_in_their_order)
     assert_int_equal(lone->sum[99], 189);
     lone_train(lone);
     assert_false(lone->commit);
-    assert_int_equal(lone->kept, 0);
+    assert_int_equal(lone->wire.kept, 0);
 }
 
 /* The second net behind the round of a total: it names the hash of the state that it is for. */
@@ -497,7 +493,7 @@ TEST(a_packed_total_is_the_same_total)
     assert_true(lone->commit);
     assert_int_equal(lone->sum[99], 189);
     lone_train(lone);
-    assert_int_equal(lone->kept, 0);
+    assert_int_equal(lone->wire.kept, 0);
 }
 
 /* Half of a total came from node 7, and node 7 dies: what 8 has of it is the same, unless the sum depends on
@@ -634,7 +630,7 @@ TEST(who_follows_one_of_another_state_stops)
     assert_false(lone->commit);
     assert_true(lone->back);
     assert_int_equal(lone_logged(lone, "so both go back"), 1);
-    assert_int_equal(lone->kept, 0);
+    assert_int_equal(lone->wire.kept, 0);
     lone_train(lone);
     lone_run(lone, 300);
     assert_null(lone_asked(lone, 7, LONE_COPY));

@@ -18,6 +18,8 @@ static const char text[] =
     "node: {log: error}\n";
 
 static struct why why;
+
+FOLDER_EACH
 /* As train_open makes it, but for workers, metrics and mesh. */
 struct node {
     struct run run;
@@ -109,8 +111,6 @@ node_knows_nothing(struct node *node, bool unread)
     assert_false(parts_known(&node->run, &node->mesh));
     assert_int_equal(node->run.folder.unread, unread);
 }
-
-FOLDER_EACH
 
 TEST(the_mesh_says_what_is_held_where_not_all_fits)
 {

@@ -118,8 +118,8 @@ TEST(who_never_answers_and_is_no_longer_found_is_forgotten)
     lone_forget_sent(lone);
     lone_run(lone, 2000);
     assert_int_equal(lone_sent_count(lone, 7, PROTO_HELLO), 0);
-    for (unsigned l = 0; l < LONE_LINKS; l++)
-        assert_false(lone->links[l].open);
+    for (unsigned l = 0; l < WIRE_LINKS; l++)
+        assert_false(lone->wire.links[l].open);
 }
 
 TEST(an_unanswered_hello_is_repeated)

@@ -198,7 +198,7 @@ TEST(nothing_is_computed_into_memory_still_being_sent)
 {
     OWNED(lone_destroy) struct lone *lone = leader_of_three(3);
     lone_train(lone);
-    assert_true(lone->in_flight > 0);
+    assert_true(lone->wire.in_flight > 0);
     lone_down(lone, 8);
     lone_beat(lone, 7, 0, true);
     assert_false(lone->compute);
@@ -882,7 +882,6 @@ TEST(chunks_may_come_before_their_plan)
     OWNED(lone_destroy) struct lone *lone = follower();
     struct proto_msg plan = plan_of_three(lone);
     int32_t body[10] = {0};
-    struct core_frame frame = {body, sizeof body, lone};
     struct proto_msg chunk = {.type = PROTO_REDUCE,
                               .chunk = {.plan_hash = proto_plan_hash(&plan.plan),
                                         .bucket = 1,
@@ -890,10 +889,10 @@ TEST(chunks_may_come_before_their_plan)
                                         .count = 10,
                                         .coverage = 0x03f,
                                         .state_hash = 77}};
-    core_on_bulk(lone->core, lone->now, lone_node(lone, 3), &chunk, &frame);
-    assert_int_equal(lone->kept, 1);
+    lone_say_bulk(lone, 3, &chunk, body, sizeof body);
+    assert_int_equal(lone->wire.kept, 1);
     lone_say(lone, 3, &plan);
-    assert_int_equal(lone->kept, 1);
+    assert_int_equal(lone->wire.kept, 1);
     lone_train(lone);
-    assert_int_equal(lone->kept, 0);
+    assert_int_equal(lone->wire.kept, 0);
 }
