@@ -1,7 +1,7 @@
 /* wire.h - the wire of a core in a test: it keeps what core.h says of links and frames, or the program ends.
  *
  *     wire_init(&world->wire, sent, leads, world);
- *     config.wire = &wire_calls, config.wire_ctx = &world->wire;      // with a make and a pass_on: a copy of wire_calls
+ *     config.wire = &wire_calls, config.wire_ctx = &world->wire;      // or a copy with a make and a pass_on
  *     wire_deliver(&world->wire, world->core, now, node, &msg, body, size);   // a bulk message, in memory of its own
  *
  * `sent` is told what the core sends, and `leads` says whose endpoint that is to which it connects. Memory of frames is
