@@ -42,6 +42,7 @@ static const struct drill {
     enum sim_fault kind;
     uint64_t p99_us, most_us; /* may take so long */
 } drills[] = {
+    /* The wait alone, 150 ms, would do for 9 of 13 sets of 1,000 seeds; the largest of their p99 is 176 ms. */
     {SIM_CRASH, CORE_WAIT_US + CORE_HEARTBEAT_US, 1000000},
     {SIM_CRASH_SILENT, 500000, 1000000},
     {SIM_PAUSE, 500000, 1000000},

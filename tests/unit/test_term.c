@@ -13,6 +13,7 @@
 
 struct screen {
     int master, slave;
+    struct term term;
     char text[8192];
 };
 
@@ -32,6 +33,7 @@ open_screen(struct screen *screen, unsigned short columns)
     assert_int_equal(tcgetattr(screen->slave, &mode), 0);
     mode.c_oflag &= (tcflag_t)~OPOST;
     assert_int_equal(tcsetattr(screen->slave, TCSANOW, &mode), 0);
+    term_init(&screen->term, screen->slave);
 }
 
 static void
@@ -59,43 +61,37 @@ sees(struct screen *screen, const char *expected)
 
 TEST(a_terminal_gets_one_line_that_is_drawn_over)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     open_screen(&screen, 80);
-    term_init(&term, screen.slave);
-    assert_true(term.tty);
-    term_live(&term, 1000, "step 1");
+    assert_true(screen.term.tty);
+    term_live(&screen.term, 1000, "step 1");
     sees(&screen, "\rstep 1\033[K");
-    term_line(&term, "epoch 1 done");
+    term_line(&screen.term, "epoch 1 done");
     sees(&screen, "\r\033[Kepoch 1 done\n\rstep 1\033[K");
-    term_hide(&term);
+    term_hide(&screen.term);
     sees(&screen, "\r\033[K");
-    term_line(&term, "alone");
+    term_line(&screen.term, "alone");
     sees(&screen, "alone\n");
-    term_live(&term, 2000, "step 2");
+    term_live(&screen.term, 2000, "step 2");
     sees(&screen, "\rstep 2\033[K");
-    term_fini(&term);
+    term_fini(&screen.term);
     sees(&screen, "\r\033[K");
-    term_fini(&term);
+    term_fini(&screen.term);
     sees(&screen, "");
-    close_screen(&screen);
 }
 
 TEST(it_is_redrawn_at_most_ten_times_a_second)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     open_screen(&screen, 80);
-    term_init(&term, screen.slave);
-    term_live(&term, 1000, "a");
-    term_live(&term, 1099, "b");
+    term_live(&screen.term, 1000, "a");
+    term_live(&screen.term, 1099, "b");
     sees(&screen, "\ra\033[K");
-    term_live(&term, 1100, "c");
+    term_live(&screen.term, 1100, "c");
     sees(&screen, "\rc\033[K");
-    term_live(&term, 1101, "last");
-    term_line(&term, "line");
+    term_live(&screen.term, 1101, "last");
+    term_line(&screen.term, "line");
     sees(&screen, "\r\033[Kline\n\rlast\033[K");
-    close_screen(&screen);
 }
 
 TEST(why_the_program_ends_is_wrapped_between_words)
@@ -125,26 +121,20 @@ TEST(why_the_program_ends_is_wrapped_between_words)
 
 TEST(it_never_wraps)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     open_screen(&screen, 8);
-    term_init(&term, screen.slave);
-    term_live(&term, 1, "grüße, world");
+    term_live(&screen.term, 1, "grüße, world");
     sees(&screen, "\rgrüße, \033[K");
-    close_screen(&screen);
     assert_int_equal(term_cut("äöü", 2), 4);
     assert_int_equal(term_cut("ab", 9), 2);
 }
 
 TEST(a_narrow_terminal_shows_fewer_fields)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     open_screen(&screen, 24);
-    term_init(&term, screen.slave);
-    term_live(&term, 1, "step 12/300  loss 0.31  accuracy 91.4 %");
+    term_live(&screen.term, 1, "step 12/300  loss 0.31  accuracy 91.4 %");
     sees(&screen, "\rstep 12/300  loss 0.31\033[K");
-    close_screen(&screen);
     assert_int_equal(term_fit("ab  cd  ef", 10), 10);
     assert_int_equal(term_fit("ab  cd  ef", 9), 6);
     assert_int_equal(term_fit("ab  cd  ef", 6), 6);
@@ -157,52 +147,47 @@ TEST(a_narrow_terminal_shows_fewer_fields)
 
 TEST(warnings_have_a_colour_on_a_terminal_that_wants_it)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
+    struct term *term = &screen.term;
     open_screen(&screen, 80);
     setenv("NO_COLOR", "", 1);
-    term_init(&term, screen.slave);
-    term_warn(&term, false, "a\033[2J");
+    term_init(term, screen.slave);
+    term_warn(term, false, "a\033[2J");
     sees(&screen, "\033[33mwarning:\033[0m a\\x1b[2J\n");
-    term_warn(&term, true, "b");
+    term_warn(term, true, "b");
     sees(&screen, "\033[31merror:\033[0m b\n");
     setenv("NO_COLOR", "1", 1);
-    term_init(&term, screen.slave);
-    term_warn(&term, false, "a");
+    term_init(term, screen.slave);
+    term_warn(term, false, "a");
     sees(&screen, "warning: a\n");
     unsetenv("NO_COLOR");
     setenv("TERM", "dumb", 1);
-    term_init(&term, screen.slave);
-    term_warn(&term, true, "b");
+    term_init(term, screen.slave);
+    term_warn(term, true, "b");
     sees(&screen, "error: b\n");
-    close_screen(&screen);
 }
 
 TEST(what_others_sent_cannot_drive_the_terminal)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     open_screen(&screen, 80);
-    term_init(&term, screen.slave);
-    term_line(&term, "a\033[2Jb\nc\r\xff");
+    term_line(&screen.term, "a\033[2Jb\nc\r\xff");
     sees(&screen, "a\\x1b[2Jb\\x0ac\\x0d\\xff\n");
-    term_live(&term, 1, "x\033]0;title\a");
+    term_live(&screen.term, 1, "x\033]0;title\a");
     sees(&screen, "\rx\\x1b]0;title\\x07\033[K");
-    close_screen(&screen);
 }
 
 TEST(a_dumb_terminal_is_a_pipe)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
+    struct term *term = &screen.term;
     open_screen(&screen, 80);
     setenv("TERM", "dumb", 1);
-    term_init(&term, screen.slave);
-    term_live(&term, 1, "live");
-    term_line(&term, "line");
-    term_fini(&term);
+    term_init(term, screen.slave);
+    term_live(term, 1, "live");
+    term_line(term, "line");
+    term_fini(term);
     sees(&screen, "line\n");
-    close_screen(&screen);
 }
 
 /* `text` in lines of `columns` characters, when the first one begins at `column`. */
@@ -216,8 +201,7 @@ wraps(const char *text, unsigned column, unsigned columns, const char *expected)
 
 TEST(a_long_line_breaks_between_words)
 {
-    struct screen screen;
-    struct term term;
+    OWNED(close_screen) struct screen screen;
     char small[8];
     wraps("", 0, 10, "");
     wraps("ab cd ef", 0, 8, "ab cd ef");
@@ -230,13 +214,11 @@ TEST(a_long_line_breaks_between_words)
     assert_int_equal(term_wrap("ab cd ef gh", 0, 5, small, sizeof small), 7);
     assert_string_equal(small, "ab cd\n ");
     open_screen(&screen, 31);
-    term_init(&term, screen.slave);
-    term.colour = true;
-    term_warn(&term, false, "0123456789 0123456789 0123456789");
+    screen.term.colour = true;
+    term_warn(&screen.term, false, "0123456789 0123456789 0123456789");
     sees(&screen, "\033[33mwarning:\033[0m 0123456789 0123456789\n  0123456789\n");
-    term_warn(&term, false, "0123456789 0123456789x 0123456789");
+    term_warn(&screen.term, false, "0123456789 0123456789x 0123456789");
     sees(&screen, "\033[33mwarning:\033[0m 0123456789\n  0123456789x 0123456789\n");
-    close_screen(&screen);
 }
 
 TEST(a_reader_that_stops_is_not_waited_for)

@@ -49,6 +49,20 @@ __wrap_free(void *block)
 typedef int (*make)(void **out);
 typedef void (*unmake)(void **out);
 
+/* NAME_unmake of NAME_destroy. */
+#define UNMAKE(name)                                                                               \
+    static void name##_unmake(void **out)                                                          \
+    {                                                                                              \
+        struct name *made = *out;                                                                  \
+        name##_destroy(&made);                                                                     \
+        *out = made;                                                                               \
+    }
+UNMAKE(exact)
+UNMAKE(core)
+UNMAKE(resolve)
+UNMAKE(discover)
+UNMAKE(mesh)
+
 /* Construct with the n-th allocation failing, destroy what came of it. False: there were fewer. */
 static bool
 fail_at(size_t n, make construct, unmake destruct)
@@ -106,17 +120,9 @@ make_exact(void **out)
     return rc;
 }
 
-static void
-unmake_exact(void **out)
-{
-    struct exact *made = *out;
-    exact_destroy(&made);
-    *out = made;
-}
-
 TEST(exact_is_made_whole_or_not_at_all)
 {
-    assert_true(torture_exactly(make_exact, unmake_exact) >= 2);
+    assert_true(torture_exactly(make_exact, exact_unmake) >= 2);
 }
 
 /* ---- core: one node alone, computing at once what it is asked for ---- */
@@ -179,17 +185,9 @@ make_core(void **out)
     return rc;
 }
 
-static void
-unmake_core(void **out)
-{
-    struct core *made = *out;
-    core_destroy(&made);
-    *out = made;
-}
-
 TEST(core_is_made_whole_or_not_at_all)
 {
-    assert_true(torture_exactly(make_core, unmake_core) >= 3);
+    assert_true(torture_exactly(make_core, core_unmake) >= 3);
 }
 
 TEST(a_core_allocates_nothing_once_it_is_there)
@@ -217,7 +215,7 @@ TEST(a_core_allocates_nothing_once_it_is_there)
     }
     core_leave(alone.core, now);
     assert_int_equal(alloc_calls, 0);
-    unmake_core(&made);
+    core_unmake(&made);
 }
 
 /* ---- messages ---- */
@@ -253,17 +251,9 @@ make_resolve(void **out)
     return rc;
 }
 
-static void
-unmake_resolve(void **out)
-{
-    struct resolve *made = *out;
-    resolve_destroy(&made);
-    *out = made;
-}
-
 TEST(resolve_is_made_whole_or_not_at_all)
 {
-    assert_true(torture(make_resolve, unmake_resolve) >= 2);
+    assert_true(torture(make_resolve, resolve_unmake) >= 2);
 }
 
 static int
@@ -282,17 +272,9 @@ make_discover(void **out)
     return rc;
 }
 
-static void
-unmake_discover(void **out)
-{
-    struct discover *made = *out;
-    discover_destroy(&made);
-    *out = made;
-}
-
 TEST(discover_is_made_whole_or_not_at_all)
 {
-    assert_true(torture(make_discover, unmake_discover) >= 2);
+    assert_true(torture(make_discover, discover_unmake) >= 2);
 }
 
 static void
@@ -324,14 +306,6 @@ make_mesh(void **out)
     return rc;
 }
 
-static void
-unmake_mesh(void **out)
-{
-    struct mesh *made = *out;
-    mesh_destroy(&made);
-    *out = made;
-}
-
 static size_t
 open_files(void)
 {
@@ -344,6 +318,6 @@ open_files(void)
 TEST(mesh_is_made_whole_or_not_at_all)
 {
     size_t before = open_files();
-    assert_true(torture(make_mesh, unmake_mesh) >= 10);
+    assert_true(torture(make_mesh, mesh_unmake) >= 10);
     assert_int_equal(open_files(), before);
 }
