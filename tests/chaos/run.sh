@@ -24,7 +24,7 @@ plants=("../sim/fresh.sh plants") points=--all matrix=--all servers=--all stages
     stages="--runs $(part 591)" pieces="--runs $(part 212)" \
     scenarios=("${scenarios[@]:0:$(part ${#scenarios[@]})}") plants=()
 case $mode in
-short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "matrix.py --of codecs --runs 10" "spans.py --runs 10" "parts.py --runs 10"
+short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py --runs 30" "matrix.py --of codecs --runs 10" "kills.py --runs 10 --kinds topk,onebit" "parts.py --runs 10"
     "matrix.py --of servers --runs 30" "matrix.py --of stages --runs 20 --courses 2" "stages_points.py --runs 20" "counting.py --runs 12"
     "cold.py --runs 20" memory.py "scenario.py configs/chaos-kill.yaml configs/chaos-pause.yaml configs/chaos-power.yaml
     configs/chaos-join.yaml configs/chaos-return.yaml configs/chaos-disk.yaml configs/chaos-server-kill.yaml configs/chaos-stage-kill.yaml
@@ -34,7 +34,7 @@ short) tools=("points.py --runs 30 --scenes 4" "kills.py --runs 45" "matrix.py -
     "net_soak.py --seconds 120 --every 5 --cpu 0.12") ;;
 night) export ALL=1
     tools=("points.py $points --judge" "kills.py --runs $(part 1000) --kinds kill,stop --judge"
-    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "matrix.py --of codecs --runs $(part 400)" "spans.py --runs $(part 100) --judge" "parts.py --runs $(part 200)"
+    "kills.py --runs $(part 100) --kinds none" "matrix.py $matrix" "matrix.py --of codecs --runs $(part 400)" "kills.py --runs $(part 100) --kinds topk,onebit --judge" "parts.py --runs $(part 200)"
     "matrix.py --of servers $servers" "matrix.py --of stages --courses 20 $stages" "stages_points.py --judge $pieces" "counting.py --runs $(part 1000)"
     "cold.py --runs $(part 200)" memory.py "scenario.py --within 20 ${scenarios[*]}" "free.py --runs $(part 100) --worst 1000"
     "net_split.py --rounds $(part 10)"
@@ -49,8 +49,8 @@ night) export ALL=1
 esac
 
 declare -A TRIES=(
-    [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once"
-    [spans.py]="killed within spans of codecs with memory" [parts.py]="parts of a model lost"
+    [points.py]="killed, stopped, hung at named points" [kills.py]="several killed or stopped at once, also within spans of codecs with memory"
+    [parts.py]="parts of a model lost"
     [matrix.py]="one hash: nodes, threads, compilers; codecs; elected servers; models in stages"
     [stages_points.py]="killed, stopped at each piece of a stage" [counting.py]="every sample once per epoch"
     [cold.py]="power cut, damaged checkpoints" [memory.py]="memory limits, data larger than memory" [scenario.py]="configs/chaos-*.yaml"

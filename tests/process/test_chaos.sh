@@ -16,7 +16,7 @@ ways=(gossip-bsp gossip-async push-sum)
 printf 'nodes: 3\nway: %s\nevents:\n  - {at: 0.5, kill: 1}\n  - {at: 1.0, start: 1}\n  - {at: 2.2, pause: 2, for: 0.5}\n' \
     "${ways[seed % ${#ways[@]}]}" > "$free"
 for tool in "points.py --runs 8 --scenes 2 --seconds 4" "kills.py --runs 6 --seconds 4" "matrix.py --runs 4 --seconds 4" \
-    "matrix.py --of codecs --runs 4 --seconds 4 --codecs int8,terngrad,sparse,topk,onebit,auto" "spans.py --runs 2 --seconds 2" "parts.py --runs 4 --seconds 8" \
+    "matrix.py --of codecs --runs 4 --seconds 4 --codecs int8,terngrad,sparse,topk,onebit,auto" "kills.py --runs 2 --seconds 2 --kinds topk,onebit" "parts.py --runs 4 --seconds 8" \
     "counting.py --runs 2 --seconds 2" "cold.py --runs 4 --seconds 4" "scenario.py $scenario $free"; do
     echo "tests/chaos/$tool --seed $seed"
     # shellcheck disable=SC2086

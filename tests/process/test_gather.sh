@@ -34,14 +34,6 @@ together() { # NAME ...: none of them trained alone
     done
 }
 
-trains_with() { # COUNT NAME ...
-    local count=$1 name
-    shift
-    for name; do
-        tail -n 1 "$WORK/$name/metrics.jsonl" 2>/dev/null | grep -q "\"peers\":$count," || return 1
-    done
-}
-
 write_job "$WORK/job.yaml" 12
 
 echo "a run that ended, and goes on with more steps"

@@ -15,15 +15,6 @@ for index in 0 1 2; do
     node "n$index" "$WORK/job.yaml" $([ $index != 1 ] || echo --interface eth0)
 done
 
-# Did NAME train with COUNT nodes in the last lines of its metrics?
-trains_with() { # COUNT NAME ...
-    local count=$1 name
-    shift
-    for name; do
-        tail -n 1 "$WORK/$name/metrics.jsonl" 2>/dev/null | grep -q "\"peers\":$count," || return 1
-    done
-}
-
 replug() { # INDEX ADDRESS
     ip -n "$NETNS_TAG-$1" link del eth0 || fail "cannot remove eth0"
     wait_until 5 "the others to go on" trains_with 2 $3

@@ -25,14 +25,6 @@ said() { # NAME PATTERN: once
     grep -E "$2" "$WORK/$1.log"
 }
 
-trains_with() { # COUNT NAME ...
-    local count=$1 name
-    shift
-    for name; do
-        tail -n 1 "$WORK/$name/metrics.jsonl" 2>/dev/null | grep -q "\"peers\":$count," || return 1
-    done
-}
-
 # A helper that nobody answers, and a name and an address that lead nowhere, while two of three wait for the third.
 write_job "$WORK/job.yaml" 100000
 node n0 "$WORK/job.yaml" --peers 3 --set node.name=pc0 --peer nosuchhost.invalid:20000 --peer 10.77.0.99:20000

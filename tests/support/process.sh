@@ -121,6 +121,15 @@ gone() { # NAME ...
     done
 }
 
+# Did they, with so many nodes, in the last line of their metrics?
+trains_with() { # COUNT NAME ...
+    local count=$1 name
+    shift
+    for name; do
+        tail -n 1 "$WORK/$name/metrics.jsonl" 2>/dev/null | grep -q "\"peers\":$count," || return 1
+    done
+}
+
 # The step of its newest checkpoint; nothing, if it has none.
 newest() { # NAME
     ls "$WORK/$1" 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1
