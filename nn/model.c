@@ -224,11 +224,12 @@ relus_join(struct layer *layer, size_t count)
                      *after = l + 1 < count ? relu + 1 : NULL;
         if (relu->kind != &relu_kind || !relu->in_place)
             continue;
-        relu->forward_done = before->relu_after = before->kind->joins_relu;
+        relu->fused.forward_done = before->fused.relu_after = before->kind->joins_relu;
         if (after != NULL && after->kind->joins_relu_before)
-            relu->backward_done = after->relu_before = true;
+            relu->fused.backward_done = after->fused.relu_before = true;
         else
-            relu->backward_done = before->relu_grad_after = before->kind->joins_relu_grad;
+            relu->fused.backward_done = before->fused.relu_grad_after =
+                before->kind->joins_relu_grad;
     }
 }
 
@@ -239,7 +240,7 @@ sparse_find(struct layer *layer, size_t count)
     for (size_t l = 1; l < count; l++) {
         bool relu = layer[l - 1].kind == &relu_kind && l > 1;
         if (layer[l].kind == &maxpool_kind && layer[l].in_size / 3 >= layer[l].out_size)
-            layer[l - 1 - relu].sparse_after = true;
+            layer[l - 1 - relu].fused.sparse_after = true;
     }
 }
 
@@ -250,9 +251,9 @@ gelus_join(struct layer *layer, size_t count)
         struct layer *gelu = &layer[l];
         if (gelu->kind != &gelu_kind || gelu[-1].kind != &dense_kind)
             continue;
-        gelu->forward_done = gelu[-1].gelu_after = true;
+        gelu->fused.forward_done = gelu[-1].fused.gelu_after = true;
         if (l + 1 < count && gelu[1].kind == &dense_kind)
-            gelu->backward_done = gelu[1].gelu_before = true;
+            gelu->fused.backward_done = gelu[1].fused.gelu_before = true;
     }
 }
 

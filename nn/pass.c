@@ -114,7 +114,7 @@ output_plan(struct plan *plan, size_t l)
     const struct layer *layer = plan->layer;
     size_t end = l, last, back = 0, again = again_at(plan, l);
     do {
-        bool needed = layer[end].kind->reads_output || layer[end].relu_grad_after;
+        bool needed = layer[end].kind->reads_output || layer[end].fused.relu_grad_after;
         back = needed ? greatest(back, backward_at(plan, end)) : back;
         end++;
     } while (end < plan->layers && layer[end].in_place);
@@ -127,7 +127,7 @@ output_plan(struct plan *plan, size_t l)
         back = 0;
     bool gone = again > 0 && !layer[l].kept; /* what is kept may be written once more then, too */
     plan_add(plan, layer[l].out_size * sizeof(float),
-             (struct span){l - layer[l].forward_done,
+             (struct span){l - layer[l].fused.forward_done,
                            gone ? last : greatest(greatest(last, back), again)},
              gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
 }

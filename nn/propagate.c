@@ -25,7 +25,7 @@ propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, 
         .rows = pass->batch.rows,
         .x = pass_input(pass, l),
         .y = pass->out[l],
-        .after = layer->gelu_after ? pass->out[l + 1] : NULL,
+        .after = layer->fused.gelu_after ? pass->out[l + 1] : NULL,
         .keeps = pass->room.training,
         .params = params,
         .context = context,
@@ -34,7 +34,7 @@ propagate_forward(const struct nn_model *model, size_t l, struct nn_pass *pass, 
         .scratch = pass->scratch,
     };
     pass->live = layer->segment;
-    if (!layer->forward_done)
+    if (!layer->fused.forward_done)
         team_call(pass, layer, layer->kind->forward, &io, share_of(pass, layer, layer->in_size));
     if (layer->rounds_y)
         team_round(pass, pass->out[l], layer->out_size);
@@ -145,7 +145,7 @@ propagate_backward(const struct nn_model *model, size_t l, struct nn_pass *pass,
         .x = pass_input(pass, l),
         .y = pass->out[l],
         .dy = pass->grad[l],
-        .slope = layer->gelu_before ? pass->out[l - 2] : NULL,
+        .slope = layer->fused.gelu_before ? pass->out[l - 2] : NULL,
         .params = params,
         .context = context,
         .saved = pass->saved[l],
@@ -181,7 +181,7 @@ nn_backward(const struct nn_model *model, size_t l, struct nn_pass *pass, const 
     assert(l < pass->room.end);
     const struct layer *layer = &model->layer[l];
     recompute(model, l, pass, params, context);
-    if (!layer->backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
+    if (!layer->fused.backward_done && (layer->wants_dx || (sink && layer->weight_count > 0)))
         propagate_backward(model, l, pass, params, context, sink,
                            layer->wants_dx ? pass_gradient_below(pass, l) : NULL);
     if (layer->rounds_dx)

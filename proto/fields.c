@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/mix.h"
 #include "proto/text.h"
 
 static uint64_t
@@ -105,6 +106,46 @@ fields_write(struct pack_out *out, const struct field *fields, size_t count, con
             break;
         }
     }
+}
+
+/* ---- hashing ---- */
+
+struct chain {
+    bool begun;
+    uint64_t hash;
+};
+
+static void
+chain_add(struct chain *chain, uint64_t value)
+{
+    chain->hash = chain->begun ? mix64_pair(chain->hash, value) : value;
+    chain->begun = true;
+}
+
+static void
+chain_fields(struct chain *chain, const struct field *fields, size_t count, const uint8_t *base)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct field *field = &fields[i];
+        const uint8_t *from = base + field->offset;
+        assert(field->kind == FIELD_UINT || (field->kind == FIELD_LIST && !field->indirect));
+        if (field->kind == FIELD_UINT) {
+            chain_add(chain, load_uint(from, field->width));
+            continue;
+        }
+        uint64_t items = load_uint(base + field->count_offset, sizeof(size_t));
+        chain_add(chain, items);
+        for (size_t k = 0; k < items; k++)
+            chain_fields(chain, field->items, field->item_fields, from + k * field->width);
+    }
+}
+
+uint64_t
+fields_hash(const struct field *fields, size_t count, const uint8_t *base)
+{
+    struct chain chain = {.begun = false};
+    chain_fields(&chain, fields, count, base);
+    return chain.hash;
 }
 
 /* ---- reading ---- */

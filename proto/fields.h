@@ -63,6 +63,10 @@ struct field {
 void fields_write(struct pack_out *out, const struct field *fields, size_t count,
                   const uint8_t *base);
 
+/* Of all numbers of the struct at `base`, and of those of its lists, in order: a chain that begins with the first one.
+ * It has no texts. */
+uint64_t fields_hash(const struct field *fields, size_t count, const uint8_t *base);
+
 struct reader {
     struct pack_in in;
     const char *type; /* name of the message type, for `why` */

@@ -11,7 +11,6 @@
 
 #include "proto/bits.h"
 #include "proto/fields.h"
-#include "proto/mix.h"
 #include "proto/pack.h"
 #include "proto/proto.h"
 
@@ -262,37 +261,22 @@ proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint
     return rc ? rc : check_rule(msg, why);
 }
 
+/* Never 0. */
+static uint64_t
+hash_of(enum proto_type type, const void *fields)
+{
+    uint64_t hash = fields_hash(types[type].fields, types[type].field_count, fields);
+    return hash ? hash : 1;
+}
+
 uint64_t
 proto_plan_hash(const struct proto_plan *plan)
 {
-    uint64_t hash = mix64_pair(plan->round, plan->counter);
-    hash = mix64_pair(hash, plan->leader.id);
-    hash = mix64_pair(hash, plan->leader.incarnation);
-    hash = mix64_pair(hash, plan->complete);
-    hash = mix64_pair(hash, plan->cut_count);
-    for (size_t i = 0; i < plan->cut_count; i++)
-        hash = mix64_pair(hash, plan->cuts[i].bucket);
-    hash = mix64_pair(hash, plan->count);
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct proto_member *member = &plan->members[i];
-        hash = mix64_pair(hash, member->node.id);
-        hash = mix64_pair(hash, member->node.incarnation);
-        hash = mix64_pair(hash, member->shards);
-        hash = mix64_pair(hash, member->holds);
-        hash = mix64_pair(hash, member->computes);
-        hash = mix64_pair(hash, member->duties);
-    }
-    return hash ? hash : 1;
+    return hash_of(PROTO_PLAN, plan);
 }
 
 uint64_t
 proto_hears_hash(const struct proto_hears *hears)
 {
-    uint64_t hash = hears->count;
-    for (size_t i = 0; i < hears->count; i++) {
-        const struct proto_hearing *hearing = &hears->nodes[i];
-        hash = mix64_pair(mix64_pair(hash, hearing->node.id), hearing->node.incarnation);
-        hash = mix64_pair(hash, hearing->rate);
-    }
-    return hash ? hash : 1;
+    return hash_of(PROTO_HEARS, hears);
 }

@@ -43,7 +43,7 @@ static void
 gelu_backward(const struct layer *layer, const struct layer_io *io)
 {
     size_t n = io->rows * layer->out_size;
-    if (io->dx != NULL && layer->forward_done) {
+    if (io->dx != NULL && layer->fused.forward_done) {
         memcpy(io->dx, io->dy, n * sizeof *io->dx);
         vmath_multiply(io->x, io->dx, n);
     } else if (io->dx != NULL) {

@@ -129,7 +129,7 @@ batchnorm_layer_forward(const struct layer *layer, const struct layer_io *io)
         if (kept != NULL)
             statistics(&c, x + at, &kept[i], &kept[n + i]);
         batchnorm_forward(&c, x + at, mean[i], inverse_std(layer, mean[n + i]) * w[i], b[i],
-                          layer->relu_after, y + at);
+                          layer->fused.relu_after, y + at);
     }
     if (features(layer))
         product_transpose(y, c.plane, n, c.plane, io->y, n);
@@ -157,7 +157,8 @@ static void
 sums_find(const struct layer *layer, const struct layer_io *io, const float *x, float *dy)
 {
     const struct batchnorm_channel c = channel_of(layer, io->rows);
-    const float *mean = io->saved, *y = layer->relu_grad_after && !features(layer) ? io->y : NULL;
+    const float *mean = io->saved,
+                *y = layer->fused.relu_grad_after && !features(layer) ? io->y : NULL;
     double *sum = sums_of(layer, io);
     for (size_t i = 0; i < channels_of(layer); i++, sum += 2, x += c.plane, dy += c.plane) {
         batchnorm_gradient(&c, x, y, dy, mean[i], sum);
@@ -175,7 +176,7 @@ batchnorm_layer_backward(const struct layer *layer, const struct layer_io *io)
     float *g = io->scratch, *side = g + 4 * n, *dx = io->dx, *dy = io->dy;
     double *sum = sums_of(layer, io), count = (double)(c.planes * c.plane);
     bool known = io->sink == NULL && !isnan(sum[0]);
-    if (features(layer) && layer->relu_grad_after && !known)
+    if (features(layer) && layer->fused.relu_grad_after && !known)
         vmath_relu_grad(io->y, io->dy, io->rows * layer->in_size);
     if (features(layer)) {
         x = transpose(io->x, c.plane, n, side);

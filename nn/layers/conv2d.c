@@ -162,7 +162,7 @@ conv2d_forward(const struct layer *layer, const struct layer_io *io)
         .m = c.filters,
         .a = io->scratch,
         .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first,
-        .relu = layer->relu_after,
+        .relu = layer->fused.relu_after,
         .y = io->y,
         .y_image = layer->out_size,
         .y_plane = c.P,
@@ -201,7 +201,7 @@ weights_backward_sum(const struct conv *c, const struct layer *layer, const stru
 {
     size_t first, last = layer_share(io, c->filters, PRODUCT_GROUP, &first);
     struct windows_gradient g = gradient_of(c, io, first, last);
-    g.sparse = layer->sparse_after;
+    g.sparse = layer->fused.sparse_after;
     struct layer_integers integers;
     if (first >= last)
         return;

@@ -89,7 +89,7 @@ slope_block(void *ctx, size_t i, size_t j, size_t m, size_t n)
 static struct beside
 beside_forward(const struct layer *layer, const struct layer_io *io, size_t first)
 {
-    if (!layer->gelu_after)
+    if (!layer->fused.gelu_after)
         return (struct beside){0};
     return (struct beside){.approximate = layer[1].spec.approximate,
                            .keeps = io->keeps,
@@ -101,7 +101,7 @@ beside_forward(const struct layer *layer, const struct layer_io *io, size_t firs
 static struct beside
 beside_backward(const struct layer *layer, const struct layer_io *io, size_t first)
 {
-    if (!layer->gelu_before)
+    if (!layer->fused.gelu_before)
         return (struct beside){0};
     return (struct beside){.c = io->dx + first, .slope = io->slope + first, .ld = inputs(layer)};
 }
@@ -118,9 +118,9 @@ forward_blas(const struct layer *layer, const struct layer_io *io, size_t first,
         memcpy(y + r * out, io->params + layer->bias_first + first, n * sizeof *y);
     blas_gemm(false, true, m, n, in, io->x, in, io->params + layer->weight_first + first * in, in,
               bias, y, out);
-    for (size_t r = 0; layer->relu_after && r < m; r++)
+    for (size_t r = 0; layer->fused.relu_after && r < m; r++)
         vmath_relu(y + r * out, y + r * out, n);
-    if (layer->gelu_after)
+    if (layer->fused.gelu_after)
         gelu_block(&beside, 0, 0, m, n);
 }
 
@@ -139,8 +139,8 @@ dense_forward(const struct layer *layer, const struct layer_io *io)
         .c = io->y + first,
         .ldc = out,
         .bias = layer->spec.no_bias ? NULL : io->params + layer->bias_first + first,
-        .relu = layer->relu_after,
-        .done = layer->gelu_after ? gelu_block : NULL,
+        .relu = layer->fused.relu_after,
+        .done = layer->fused.gelu_after ? gelu_block : NULL,
         .ctx = &beside,
     };
     if (blas_gains(product.m, product.n, product.k))
@@ -191,7 +191,7 @@ inputs_backward(const struct layer *layer, const struct layer_io *io)
         .b = product_columns(io->params + layer->weight_first + first, in),
         .c = io->dx + first,
         .ldc = in,
-        .done = layer->gelu_before ? slope_block : NULL,
+        .done = layer->fused.gelu_before ? slope_block : NULL,
         .ctx = &beside,
     };
     if (!blas_gains(product.m, product.n, product.k)) {
@@ -200,7 +200,7 @@ inputs_backward(const struct layer *layer, const struct layer_io *io)
     }
     blas_gemm(false, false, product.m, product.n, out, io->dy, out, product.b.at, in, 0, product.c,
               in);
-    if (layer->gelu_before)
+    if (layer->fused.gelu_before)
         slope_block(&beside, 0, 0, product.m, product.n);
 }
 

@@ -10,6 +10,18 @@
 
 struct layer_kind;
 
+/* What a layer computes of its neighbours, or they of it, which saves passes over memory. */
+struct layer_fused {
+    bool relu_after;                  /* forward includes the relu after it, which works in place */
+    bool relu_grad_after;             /* so does backward */
+    bool relu_before;                 /* backward includes the relu before it */
+    bool forward_done, backward_done; /* of the relu or gelu: a neighbour does it */
+    /* A gelu after a dense layer is computed by it, which in training leaves the slope in place of its own output; and
+     * the dense layer after it, if there is one, multiplies by the slope. */
+    bool gelu_after, gelu_before;
+    bool sparse_after; /* dy comes from a layer that gives most inputs no gradient */
+};
+
 struct layer {
     struct nn_layer_spec spec; /* defaults filled in */
     const struct layer_kind *kind;
@@ -27,15 +39,7 @@ struct layer {
     unsigned partner;
     bool in_place; /* the output overwrites the input, or is the input under another shape */
     bool wants_dx; /* a layer before it has parameters */
-    /* A relu that works in place may be computed by its neighbours, which saves passes over memory: */
-    bool relu_after;                  /* forward includes the relu after it */
-    bool relu_grad_after;             /* so does backward */
-    bool relu_before;                 /* backward includes the relu before it */
-    bool forward_done, backward_done; /* of the relu or gelu: a neighbour does it */
-    /* A gelu after a dense layer is computed by it, which in training leaves the slope in place of its own output; and
-     * the dense layer after it, if there is one, multiplies by the slope. */
-    bool gelu_after, gelu_before;
-    bool sparse_after;        /* dy comes from a layer that gives most inputs no gradient */
+    struct layer_fused fused;
     unsigned segment;         /* its segment: layers that are computed again together (segment.c) */
     bool kept;                /* its buffer keeps the output of its segment */
     bool rounds_y, rounds_dx; /* what it gives crosses a cut, and is rounded: nn_model_round_cuts */
@@ -84,7 +88,7 @@ struct layer_kind {
     bool by_columns; /* so may y and dx */
     bool saves_gradient; /* saved is written in backward, for the partner's */
     bool reads_output;   /* backward needs y (or, in place, x), unchanged by later layers */
-    /* It obeys layer.relu_after, .relu_grad_after and .relu_before. */
+    /* It obeys relu_after, relu_grad_after and relu_before of layer.fused. */
     bool joins_relu, joins_relu_grad, joins_relu_before;
     /* Checks spec against ->in and sets ->out and ->weight. Returns 0, or -EINVAL with what is wrong in `why`. */
     int (*shape)(struct layer *layer, struct why *why);
@@ -161,7 +165,7 @@ layer_saved(const struct layer *layer)
 static inline bool
 layer_hands_on(const struct layer *layer)
 {
-    return layer->kind->element_wise || layer->backward_done;
+    return layer->kind->element_wise || layer->fused.backward_done;
 }
 
 /* Is piece `i` of a gradient in this call's part? */

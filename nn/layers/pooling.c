@@ -116,7 +116,7 @@ max_forward(const struct layer *layer, const struct layer_io *io)
         float *y = io->y + p * out;
         uint32_t *at = io->saved == NULL ? (void *)io->scratch : (uint32_t *)io->saved + p * out;
         max_plane(layer, io->x + p * in, y, at);
-        if (layer->relu_before)
+        if (layer->fused.relu_before)
             pooling_mark(y, at, out);
     }
 }

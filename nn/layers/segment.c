@@ -36,8 +36,8 @@ segment_begins(const struct layer *layer, size_t count, bool *may)
 {
     for (size_t l = 0, depth = 0; l < count; l++) {
         bool begins = layer[l].kind == &residual_kind;
-        may[l] = depth == 0 && (!layer[l].in_place || begins) && !layer[l].forward_done &&
-                 !layer[l].gelu_before;
+        may[l] = depth == 0 && (!layer[l].in_place || begins) && !layer[l].fused.forward_done &&
+                 !layer[l].fused.gelu_before;
         depth += begins;
         depth -= layer[l].kind == &residual_end_kind;
     }

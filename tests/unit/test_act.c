@@ -135,9 +135,7 @@ step(const struct nn_shape *input, const struct nn_layer_spec *spec, size_t coun
     assert_int_equal(nn_model_new(&model, input, spec, count, NN_CROSS_ENTROPY, &why), 0);
     for (size_t l = 0; apart && l < count; l++) {
         struct layer *layer = (struct layer *)(uintptr_t)nn_model_layer(model, l);
-        layer->relu_after = layer->relu_grad_after = layer->relu_before = false;
-        layer->forward_done = layer->backward_done = false;
-        layer->gelu_after = layer->gelu_before = false;
+        layer->fused = (struct layer_fused){.sparse_after = layer->fused.sparse_after};
     }
     OWNED(memory_free) float *params = calloc(nn_param_count(model), sizeof *params);
     assert_non_null(params);
@@ -186,7 +184,8 @@ TEST(neighbours_compute_a_relu_with_the_same_bits)
     assert_int_equal(nn_model_new(&model, &image, spec, LAYERS, NN_CROSS_ENTROPY, &why), 0);
     assert_in_range(nn_param_count(model), 1, 20000);
     for (size_t l = 0; l < LAYERS; l++)
-        joined += nn_model_layer(model, l)->forward_done + nn_model_layer(model, l)->backward_done;
+        joined += nn_model_layer(model, l)->fused.forward_done +
+                  nn_model_layer(model, l)->fused.backward_done;
     assert_int_equal(joined, 7); /* all but the gradient of the one between dense layers */
     nn_model_destroy(&model);
     for (int apart = 0; apart < 2; apart++)
@@ -213,7 +212,8 @@ TEST(dense_layers_compute_a_gelu_with_the_same_bits)
     assert_int_equal(nn_model_new(&model, &input, spec, LAYERS, NN_CROSS_ENTROPY, &why), 0);
     assert_in_range(nn_param_count(model), 1, 60000);
     for (size_t l = 0; l < LAYERS; l++)
-        joined += nn_model_layer(model, l)->forward_done + nn_model_layer(model, l)->backward_done;
+        joined += nn_model_layer(model, l)->fused.forward_done +
+                  nn_model_layer(model, l)->fused.backward_done;
     assert_int_equal(joined, 5);
     nn_model_destroy(&model);
     const enum simd_set widest = simd_set;
