@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 static bool
-spans_meet(const struct span *a, const struct span *b)
+intervals_meet(const struct interval *a, const struct interval *b)
 {
     return a->from <= a->to && b->from <= b->to && a->from <= b->to && b->from <= a->to;
 }
@@ -14,7 +14,7 @@ static bool
 live_together(const struct lifetime *a, const struct lifetime *b)
 {
     for (int i = 0; i < 4; i++)
-        if (spans_meet(&a->span[i / 2], &b->span[i % 2]))
+        if (intervals_meet(&a->alive[i / 2], &b->alive[i % 2]))
             return true;
     return false;
 }

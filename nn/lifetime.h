@@ -1,6 +1,6 @@
 /* lifetime.h - one piece of memory for buffers that are not all needed at the same time. Internal to nn/.
  *
- *     struct lifetime buffer[] = {{.bytes = 640, .span = {{0, 3}, {1, 0}}}, {.bytes = 64, .span = {{4, 9}, {1, 0}}}};
+ *     struct lifetime buffer[] = {{.bytes = 640, .alive = {{0, 3}, {1, 0}}}, {.bytes = 64, .alive = {{4, 9}, {1, 0}}}};
  *     size_t bytes = lifetime_place(buffer, 2);    // 640: both begin at 0 */
 #ifndef NN_LIFETIME_H
 #define NN_LIFETIME_H
@@ -10,13 +10,13 @@
 enum { LIFETIME_ALIGN = 64 };
 
 /* When a buffer holds something, both ends included. From `from` > `to` on: never. */
-struct span {
+struct interval {
     size_t from, to;
 };
 
 struct lifetime {
     size_t bytes;
-    struct span span[2];
+    struct interval alive[2];
     size_t at; /* what lifetime_place sets: a multiple of LIFETIME_ALIGN */
 };
 

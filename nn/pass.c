@@ -20,7 +20,7 @@
 
 enum { ALIGN = LIFETIME_ALIGN };
 
-static const struct span NEVER = {1, 0};
+static const struct interval NEVER = {1, 0};
 
 /* A multiple of a cache line. Kinds that are not by rows see one shard at a time. */
 size_t
@@ -69,7 +69,8 @@ struct plan {
 
 /* Some kinds keep something even of no rows, so there is memory for one. */
 static void
-plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span again, void *owner)
+plan_add(struct plan *plan, size_t row_bytes, struct interval first, struct interval again,
+         void *owner)
 {
     struct lifetime *it = &plan->buffer[plan->count];
     const struct nn_room *room = &plan->pass->room;
@@ -77,8 +78,8 @@ plan_add(struct plan *plan, size_t row_bytes, struct span first, struct span aga
     plan->overflow |= __builtin_mul_overflow(room->rows_max, room->shards, &rows);
     rows = greatest(rows, 1);
     plan->overflow |= __builtin_mul_overflow(rows, row_bytes, &it->bytes);
-    it->span[0] = first;
-    it->span[1] = again;
+    it->alive[0] = first;
+    it->alive[1] = again;
     plan->owner[plan->count++] = owner;
 }
 
@@ -127,9 +128,9 @@ output_plan(struct plan *plan, size_t l)
         back = 0;
     bool gone = again > 0 && !layer[l].kept; /* what is kept may be written once more then, too */
     plan_add(plan, layer[l].out_size * sizeof(float),
-             (struct span){l - layer[l].fused.forward_done,
-                           gone ? last : greatest(greatest(last, back), again)},
-             gone ? (struct span){again, back} : NEVER, &plan->pass->out[l]);
+             (struct interval){l - layer[l].fused.forward_done,
+                               gone ? last : greatest(greatest(last, back), again)},
+             gone ? (struct interval){again, back} : NEVER, &plan->pass->out[l]);
 }
 
 static void
@@ -141,11 +142,11 @@ saved_plan(struct plan *plan, size_t l)
         return;
     if (layer->kind->saves_gradient)
         plan_add(plan, bytes,
-                 (struct span){backward_at(plan, l), backward_at(plan, layer->partner)}, NEVER,
+                 (struct interval){backward_at(plan, l), backward_at(plan, layer->partner)}, NEVER,
                  &plan->pass->saved[l]);
     else
-        plan_add(plan, bytes, (struct span){l, again > 0 ? l : back},
-                 again > 0 ? (struct span){again, back} : NEVER, &plan->pass->saved[l]);
+        plan_add(plan, bytes, (struct interval){l, again > 0 ? l : back},
+                 again > 0 ? (struct interval){again, back} : NEVER, &plan->pass->saved[l]);
 }
 
 /* Of layer `l` and of the element-wise ones that hand the same buffer on. Returns the first one of them. */
@@ -156,8 +157,8 @@ gradient_plan(struct plan *plan, size_t l)
     while (first > plan->begin && layer_hands_on(&plan->layer[first]))
         first--;
     plan_add(plan, plan->layer[l].out_size * sizeof(float),
-             (struct span){from, plan->pass->room.training ? weights_at(plan, first) : from}, NEVER,
-             &plan->pass->grad[l]);
+             (struct interval){from, plan->pass->room.training ? weights_at(plan, first) : from},
+             NEVER, &plan->pass->grad[l]);
     return first;
 }
 
@@ -167,7 +168,7 @@ input_gradient_plan(struct plan *plan)
     const struct layer *first = &plan->layer[plan->begin];
     if (plan->begin > 0 && first->wants_dx && !layer_hands_on(first))
         plan_add(plan, first->in_size * sizeof(float),
-                 (struct span){backward_at(plan, plan->begin), backward_at(plan, 0)}, NEVER,
+                 (struct interval){backward_at(plan, plan->begin), backward_at(plan, 0)}, NEVER,
                  &plan->pass->input_grad);
 }
 

@@ -148,9 +148,9 @@ struct proto_heartbeat {
     /* shards of `round` that my contribution contains, or that I am computing now; where shards must not change hands,
      * those that I had in the plan of the round before */
     uint64_t have;
-    uint64_t have_of;    /* the segments through which I have, or had, these */
-    uint64_t state_hash; /* of the state before `round`; 0: unknown */
-    uint64_t holds;      /* the segments that I hold, as in struct proto_member; 0: none yet */
+    uint64_t have_segments; /* the segments through which I have, or had, these */
+    uint64_t state_hash;    /* of the state before `round`; 0: unknown */
+    uint64_t holds;         /* the segments that I hold, as in struct proto_member; 0: none yet */
     /* I took a copy of another node's state before this round, and have computed my states since, each from the one
      * before; 0: I never took one. */
     uint64_t since;

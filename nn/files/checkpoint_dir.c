@@ -245,5 +245,5 @@ checkpoint_store(const char *dir, uint64_t step, const uint8_t *image, size_t si
 {
     char path[DISK_PATH_MAX];
     checkpoint_path(path, dir, step);
-    return disk_write(path, &(struct disk_piece){image, size}, 1, why);
+    return disk_write(path, &(struct disk_bytes){image, size}, 1, why);
 }

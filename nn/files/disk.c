@@ -76,7 +76,7 @@ compare_piece(int fd, uint64_t offset, const char *data, size_t size)
 }
 
 static int
-compare(int fd, const struct disk_piece *piece, size_t count)
+compare(int fd, const struct disk_bytes *piece, size_t count)
 {
     char beyond;
     uint64_t offset = 0;
@@ -171,7 +171,7 @@ disk_end(struct disk_file *file, struct why *why)
 }
 
 static int
-write_pieces(struct disk_file *file, const struct disk_piece *piece, size_t count, struct why *why)
+write_pieces(struct disk_file *file, const struct disk_bytes *piece, size_t count, struct why *why)
 {
     int rc = 0;
     for (size_t i = 0; i < count && !rc; i++)
@@ -183,7 +183,7 @@ write_pieces(struct disk_file *file, const struct disk_piece *piece, size_t coun
 }
 
 int
-disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why)
+disk_write(const char *path, const struct disk_bytes *piece, size_t count, struct why *why)
 {
     struct disk_file file;
     int rc = disk_begin(&file, path, why);

@@ -19,13 +19,13 @@ enum { DISK_PATH_MAX = 4096 };
 
 #define DISK_TEMP ".tmp" /* suffix while a file is being written */
 
-struct disk_piece {
+struct disk_bytes {
     const void *data; /* borrowed */
     size_t size;
 };
 
 /* Writes the pieces in order. Returns 0 or -errno with one line in `why`. */
-int disk_write(const char *path, const struct disk_piece *piece, size_t count, struct why *why);
+int disk_write(const char *path, const struct disk_bytes *piece, size_t count, struct why *why);
 /* The same piece by piece, for who has not all of it at a time: disk_begin; disk_add behind what is there already, any
  * number of times; disk_replace, for a beginning that is known last; disk_sync, after which what is read comes from the
  * medium rather than from the cache, as far as the kernel follows the advice: read it back; disk_end, which gives it

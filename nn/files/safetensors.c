@@ -114,7 +114,7 @@ int
 safetensors_write(const char *path, const struct nn_model *model, const float *params,
                   const char *const *metadata, struct why *why)
 {
-    struct disk_piece piece[2] = {{0}, {params, nn_param_count(model) * sizeof *params}};
+    struct disk_bytes piece[2] = {{0}, {params, nn_param_count(model) * sizeof *params}};
     char *header = safetensors_header(model, metadata, &piece[0].size);
     if (!header)
         return why_error(why, -ENOMEM, "%s: no memory for the header, or metadata not UTF-8", path);

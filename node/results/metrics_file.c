@@ -136,7 +136,7 @@ metrics_write_whole(const char *dir, const char *name, const json_t *object, str
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(METRICS_DIGITS));
     if (!text)
         return parse_refuse(path, ENOMEM, "out of memory", why);
-    int rc = disk_write(path, &(struct disk_piece){text, strlen(text)}, 1, why);
+    int rc = disk_write(path, &(struct disk_bytes){text, strlen(text)}, 1, why);
     free(text);
     return rc;
 }

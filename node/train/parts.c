@@ -35,7 +35,7 @@ checkpoint_segments(const struct run *run, const struct stages_mesh *mesh)
 }
 
 static int
-narrow(struct run *run, const struct stages_mesh *mesh, uint64_t segments, struct why *why)
+hold_alone(struct run *run, const struct stages_mesh *mesh, uint64_t segments, struct why *why)
 {
     struct state_range range[PROTO_STAGES_MAX];
     size_t count = stages_mesh_ranges(mesh, segments, range);
@@ -52,7 +52,7 @@ parts_known(struct run *run, const struct stages_mesh *mesh)
     uint64_t segments = run->folder.fresh ? 0 : checkpoint_segments(run, mesh);
     run->folder.unread = segments != 0;
     bool some = segments != 0 && segments != core_segments(&mesh->core);
-    bool known = some ? narrow(run, mesh, segments, &why) == 0 : !run->memory.part;
+    bool known = some ? hold_alone(run, mesh, segments, &why) == 0 : !run->memory.part;
     if (known)
         run->folder.unread = false;
     return known;
@@ -82,7 +82,7 @@ int
 parts_hold(struct run *run, const struct stages_mesh *mesh, uint64_t segments, struct why *why)
 {
     struct why none;
-    int rc = narrow(run, mesh, segments, why);
+    int rc = hold_alone(run, mesh, segments, why);
     if (rc)
         return rc;
     struct checkpoint_found found = {.whole = false};
@@ -102,7 +102,7 @@ parts_back(struct run *run, const struct stages_mesh *mesh, uint64_t round)
     struct why why;
     uint64_t held = stages_mesh_held(mesh, &run->state);
     uint64_t had = run->folder.fresh ? 0 : checkpoint_segments(run, mesh) & held;
-    return had && had != held && narrow(run, mesh, had, &why) == 0 &&
+    return had && had != held && hold_alone(run, mesh, had, &why) == 0 &&
            save_find_below(run->save, &run->state, round);
 }
 

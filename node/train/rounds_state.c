@@ -75,11 +75,11 @@ keep_span(struct run *run)
 {
     struct rounds_run *rounds = run->own;
     const struct state_header *h = run->state.header;
-    if (!rounds->span.block || state_carries(&run->state) || h->step < run->state.job.warmup ||
-        state_span(&run->state) == 0)
+    if (!rounds->span_start.block || state_carries(&run->state) ||
+        h->step < run->state.job.warmup || state_span(&run->state) == 0)
         return;
-    state_copy(&rounds->span, &run->state);
-    rounds->span_hash = state_hash_whole(&run->state, run->state.part);
+    state_copy(&rounds->span_start, &run->state);
+    rounds->span_start_hash = state_hash_whole(&run->state, run->state.part);
 }
 
 void
@@ -149,11 +149,11 @@ static bool
 state_of_span(struct run *run, uint64_t round)
 {
     struct rounds_run *rounds = run->own;
-    if (!rounds->span_hash || rounds->span.header->round >= round ||
-        !state_holds_same(&rounds->span, &run->state) ||
-        state_hash(&rounds->span, run->pool) != rounds->span_hash)
+    if (!rounds->span_start_hash || rounds->span_start.header->round >= round ||
+        !state_holds_same(&rounds->span_start, &run->state) ||
+        state_hash(&rounds->span_start, run->pool) != rounds->span_start_hash)
         return false;
-    state_copy(&run->state, &rounds->span);
+    state_copy(&run->state, &rounds->span_start);
     return true;
 }
 
@@ -162,7 +162,7 @@ rounds_stop(struct run *run, const char *why)
 {
     struct rounds_run *rounds = run->own;
     train_say(run, 3, "%s; leaving the mesh", why);
-    rounds->narrow = true;
+    rounds->no_room = true;
     mesh_interrupt(run->mesh);
 }
 
@@ -195,9 +195,9 @@ rounds_give_up(struct run *run)
     const char *why = data_failed(run->job.data);
     if (!why)
         return false;
-    if (!rounds->blind)
+    if (!rounds->no_data)
         train_say(run, 3, "%s; leaving the mesh", why);
-    rounds->blind = true;
+    rounds->no_data = true;
     mesh_interrupt(run->mesh);
     return true;
 }

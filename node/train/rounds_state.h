@@ -18,8 +18,8 @@ struct rounds_run {
     bool early;               /* run->next may be built bucket by bucket */
     uint64_t shards;          /* shards computed here for the present round, as a whole */
     double caught_at;         /* when it was said that this node caught up; 0: never */
-    bool blind;               /* the data cannot be read any more */
-    bool narrow;              /* it leaves: there is no memory, or the first state cannot be read */
+    bool no_data;             /* the data cannot be read any more */
+    bool no_room;             /* it leaves: there is no memory, or the first state cannot be read */
     struct stages_mesh stages;        /* with mesh.stages */
     uint64_t parts[PROTO_STAGES_MAX]; /* of the present state, as the mesh was told */
     uint64_t computes;                /* shards of the running task */
@@ -29,8 +29,8 @@ struct rounds_run {
     struct recording *recording;
     /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this
      * node did not have it; and steps since the last state that may be written as a checkpoint */
-    struct state span;
-    uint64_t span_hash;
+    struct state span_start;
+    uint64_t span_start_hash;
     uint64_t span_steps; /* of the present span, of which this node computed shards */
     uint64_t unsaved;
     double residual_norm; /* of the last step of a span: what had waited until it */

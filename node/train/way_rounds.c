@@ -343,7 +343,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
     record_piece(rounds, &task->piece, start);
     run->meter.compute_s += 1e-6 * (double)(clock_us() - start);
     metrics_alive(run->metrics);
-    if (rounds_give_up(run) || rounds->narrow)
+    if (rounds_give_up(run) || rounds->no_room)
         return;
     if (rounds->damaged) {
         rounds_recover(run);
@@ -667,7 +667,7 @@ open_rounds(struct run *run, struct why *why)
     rounds->known = true;
     const struct state_job rules = job_rules(&run->job, run->config);
     if (run->job.memory &&
-        state_init(&rounds->span, &rules, run->job.exact, run->state.param_count))
+        state_init(&rounds->span_start, &rules, run->job.exact, run->state.param_count))
         return why_error(why, -ENOMEM, "not enough memory for the state to go back to");
     if (run->config->mesh.stages == 1)
         return 0;
@@ -695,8 +695,8 @@ close_rounds(struct run *run)
     struct rounds_run *rounds = run->own;
     if (rounds) {
         recording_destroy(&rounds->recording);
-        if (rounds->span.block)
-            state_fini(&rounds->span);
+        if (rounds->span_start.block)
+            state_fini(&rounds->span_start);
         free(rounds->scratch);
     }
     free(rounds);

@@ -486,7 +486,7 @@ act_heartbeat(struct world *world)
                                           .idle = flags & 1,
                                           .done = (flags & 6) == 6,
                                           .have = flags >> 4,
-                                          .have_of = world->pins ? flags % 16 : 0,
+                                          .have_segments = world->pins ? flags % 16 : 0,
                                           .state_hash = flags & 8 ? 1 : 0,
                                           .holds = said_holds(world, hears),
                                           .speed = flags}};

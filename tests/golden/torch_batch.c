@@ -77,7 +77,7 @@ write_batch(const char *folder, const struct job *job, struct nn_pass *train, st
         head[2 + d] = (uint32_t)input->dim[d];
     head[5] = (uint32_t)labels;
     head[6] = (uint32_t)outputs;
-    const struct disk_piece piece[] = {
+    const struct disk_bytes piece[] = {
         {head, sizeof head},
         {&loss, sizeof loss},
         {batch->x, ROWS * nn_input_size(job->model) * sizeof *batch->x},

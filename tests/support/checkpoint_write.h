@@ -17,7 +17,7 @@ checkpoint_write(const char *path, const struct checkpoint *checkpoint, struct w
         return why_error(why, -ENOMEM, "%s: no memory for %zu bytes", path, size);
     checkpoint_fill(checkpoint, image);
     checkpoint_seal(image, size);
-    int rc = disk_write(path, &(struct disk_piece){image, size}, 1, why);
+    int rc = disk_write(path, &(struct disk_bytes){image, size}, 1, why);
     free(image);
     return rc;
 }

@@ -444,7 +444,7 @@ TEST(what_is_no_checkpoint_at_all_is_damaged_or_not_ours)
     } row[] = {{0, 0}, {1, 0}, {100, 'M'}, {FILE_SIZE, 0}, {FILE_SIZE, 0xff}, {FILE_SIZE - 1, 0}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         memset(bytes, row[i].byte, row[i].size);
-        struct disk_piece piece = {bytes, row[i].size};
+        struct disk_bytes piece = {bytes, row[i].size};
         assert_int_equal(disk_write(step_path(9), &piece, 1, &why), 0);
         struct checkpoint c = sample(1);
         assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
@@ -456,7 +456,7 @@ TEST(what_is_no_checkpoint_at_all_is_damaged_or_not_ours)
     size_t size;
     uint8_t *data = bytes_of(9, &size);
     data[8] = 1; /* of an earlier version of this program */
-    struct disk_piece piece = {data, size - 50};
+    struct disk_bytes piece = {data, size - 50};
     assert_int_equal(disk_write(step_path(9), &piece, 1, &why), 0);
     free(data);
     struct checkpoint c = sample(1);

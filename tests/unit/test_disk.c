@@ -133,7 +133,7 @@ static int
 write_text(const char *text)
 {
     size_t half = strlen(text) / 2;
-    struct disk_piece piece[] = {{text, half}, {NULL, 0}, {text + half, strlen(text) - half}};
+    struct disk_bytes piece[] = {{text, half}, {NULL, 0}, {text + half, strlen(text) - half}};
     why.line[0] = 0;
     return disk_write(path, piece, 3, &why);
 }
@@ -295,7 +295,7 @@ TEST(what_is_no_file_is_refused)
     assert_int_equal(size, 5);
     assert_memory_equal(data, "1234", 4);
     free(data);
-    struct disk_piece piece = {"x", 1};
+    struct disk_bytes piece = {"x", 1};
     assert_int_equal(disk_write("/nonexistent/file", &piece, 1, &why), -ENOENT);
     assert_int_equal(disk_write("/proc/file", &piece, 1, &why), -ENOENT);
     assert_int_equal(unlink(path), 0);

@@ -383,8 +383,10 @@ pin(struct keeps own, const struct keeps *others, size_t count)
     node->config.self.id = 1;
     for (size_t i = 0; i < count; i++) {
         node->peers.peers[i].node.id = i + 2;
-        node->view.of[i].beat = (struct proto_heartbeat){
-            .round = 7, .holds = 0xf, .have = others[i].shards, .have_of = others[i].segments};
+        node->view.of[i].beat = (struct proto_heartbeat){.round = 7,
+                                                         .holds = 0xf,
+                                                         .have = others[i].shards,
+                                                         .have_segments = others[i].segments};
     }
 }
 

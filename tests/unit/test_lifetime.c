@@ -11,17 +11,17 @@ enum { COUNT = 40, TIMES = 30 };
 static bool
 lives(const struct lifetime *it, size_t time)
 {
-    return (time >= it->span[0].from && time <= it->span[0].to) ||
-           (time >= it->span[1].from && time <= it->span[1].to);
+    return (time >= it->alive[0].from && time <= it->alive[0].to) ||
+           (time >= it->alive[1].from && time <= it->alive[1].to);
 }
 
-/* Some have a second span, some an empty one. */
+/* Some have a second interval, some an empty one. */
 static struct lifetime
 any_lifetime(struct rand *rand)
 {
     struct lifetime it = {.bytes = rand_below(rand, 5000)};
     for (int i = 0; i < 2; i++)
-        it.span[i] = (struct span){rand_below(rand, TIMES), rand_below(rand, TIMES)};
+        it.alive[i] = (struct interval){rand_below(rand, TIMES), rand_below(rand, TIMES)};
     return it;
 }
 
@@ -49,9 +49,9 @@ TEST(at_no_time_do_two_overlap)
 TEST(what_is_over_makes_room)
 {
     struct lifetime it[] = {
-        {.bytes = 640, .span = {{0, 3}, {1, 0}}}, {.bytes = 100, .span = {{1, 9}, {1, 0}}},
-        {.bytes = 320, .span = {{4, 9}, {1, 0}}}, {.bytes = 320, .span = {{2, 3}, {5, 6}}},
-        {.bytes = 320, .span = {{4, 4}, {7, 9}}},
+        {.bytes = 640, .alive = {{0, 3}, {1, 0}}}, {.bytes = 100, .alive = {{1, 9}, {1, 0}}},
+        {.bytes = 320, .alive = {{4, 9}, {1, 0}}}, {.bytes = 320, .alive = {{2, 3}, {5, 6}}},
+        {.bytes = 320, .alive = {{4, 4}, {7, 9}}},
     };
     assert_int_equal(lifetime_place(it, 5), 640 + 128 + 320);
     assert_int_equal(it[1].at, 640);
@@ -64,8 +64,8 @@ TEST(what_is_over_makes_room)
 TEST(too_many_bytes_are_refused)
 {
     struct lifetime it[] = {
-        {.bytes = SIZE_MAX / 3, .span = {{0, 3}, {1, 0}}},
-        {.bytes = SIZE_MAX / 3, .span = {{0, 3}, {1, 0}}},
+        {.bytes = SIZE_MAX / 3, .alive = {{0, 3}, {1, 0}}},
+        {.bytes = SIZE_MAX / 3, .alive = {{0, 3}, {1, 0}}},
     };
     assert_true(lifetime_place(it, 1) < SIZE_MAX / 2);
     assert_true(lifetime_place(it, 2) == SIZE_MAX);

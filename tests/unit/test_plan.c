@@ -307,7 +307,7 @@ beat_with(struct lone *lone, unsigned id, uint64_t round, uint32_t speed, uint64
                                           .idle = true,
                                           .speed = speed,
                                           .have = have,
-                                          .have_of = 1,
+                                          .have_segments = 1,
                                           .state_hash = 77 + round}};
     struct proto_hears hears = {.count = 2};
     hears.nodes[0].node = lone_node(lone, 5);

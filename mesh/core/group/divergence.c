@@ -42,7 +42,7 @@ divergence_open(const struct core *core)
     bool open = d->open, waits = !mutant(MUTANT_UNTOLD) &&
                                  awake_since(core->awake, d->warned_at) < DIVERGENCE_GRACE_US;
     for (int i = 0; i < core->peers.high && waits; i++)
-        open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].untold);
+        open = open || (core->peers.peers[i].state == PEER_UP && d->of[i].owes_hash);
     return open;
 }
 
@@ -117,7 +117,7 @@ divergence_said(struct divergence *d, const struct core *core, int i)
     if (said->round == d->dispute && said->state_hash == d->given_up &&
         said->since < d->dispute_since)
         d->dispute = 0;
-    d->of[i].untold = false;
+    d->of[i].owes_hash = false;
     /* who goes back computes anew what it had copied: that makes no witness of what is noted */
     if (note_state(d, core, i, said->round, said->state_hash) || said->since > d->of[i].since)
         d->of[i].since = said->since;
@@ -418,7 +418,7 @@ divergence_warn(struct divergence *d, const struct core *core)
     d->warned_at = core->awake;
     for (size_t r = 0; r < plan->now.count; r++)
         if (plan->peer[r] >= 0)
-            d->of[plan->peer[r]].untold = true;
+            d->of[plan->peer[r]].owes_hash = true;
 }
 
 struct divergence_verdict

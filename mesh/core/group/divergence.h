@@ -75,7 +75,7 @@ struct divergence_peer {
     uint64_t tied_round;  /* the last round in which as many had its state as ours, */
     unsigned ties;        /* how often that happened, */
     bool tied;            /* and it has not gone back since */
-    bool untold;          /* it has not told its hash since a plan with it was dropped for it */
+    bool owes_hash;       /* it has not told its hash since a plan with it was dropped for it */
 };
 
 struct divergence {

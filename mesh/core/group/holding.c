@@ -442,7 +442,7 @@ holding_applied(struct holding *holding)
 {
     holding->asked = 0;
     holding->differs = 0;
-    holding->short_at = holding->stray_at = (struct awake){0};
+    holding->short_at = holding->unled_at = (struct awake){0};
 }
 
 static uint64_t
@@ -516,7 +516,7 @@ holding_step(struct holding *holding, const struct core *core, bool idle)
     bool chooses = idle && core->config.stages.bytes;
     if (begins)
         verdict.hold = choose_first(holding, core);
-    else if (awake_lasts(&holding->stray_at, core->awake, chooses && !is_led(core),
+    else if (awake_lasts(&holding->unled_at, core->awake, chooses && !is_led(core),
                          HOLDING_SURE_US))
         verdict.hold = choose_of_others(core);
     else

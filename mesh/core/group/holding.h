@@ -44,7 +44,7 @@ struct holding {
     uint64_t asked;        /* the trainer is to hold these; 0: it was not asked */
     unsigned differs;      /* how often a member had another hash of a segment in this round */
     struct awake short_at; /* since when nobody at this round holds some segment; 0: all are held */
-    struct awake stray_at; /* since when nobody ahead can give its state; 0: somebody can */
+    struct awake unled_at; /* since when nobody ahead can give its state; 0: somebody can */
     struct awake lost_at;  /* since when some of the model is nowhere, if this node is to choose */
     uint64_t gone[PROTO_PEERS_MAX]; /* hosts of nodes that were lost with a part and are not back */
     unsigned gone_count;

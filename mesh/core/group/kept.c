@@ -11,7 +11,7 @@ struct keeps
 kept_by(const struct core *core, const struct keeps *mine, int i)
 {
     return i < 0 ? *mine
-                 : (struct keeps){core->view.of[i].beat.have, core->view.of[i].beat.have_of};
+                 : (struct keeps){core->view.of[i].beat.have, core->view.of[i].beat.have_segments};
 }
 
 /* Does a stage of what they keep begin with this segment? */

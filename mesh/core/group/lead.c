@@ -110,7 +110,7 @@ somebody_ahead(const struct core *core)
 
 /* Will peers[i] never get in while we go on? */
 static bool
-chases(const struct core *core, int i)
+stays_behind(const struct core *core, int i)
 {
     struct awake behind_at = core->plan.of[i].behind_at;
     return plan_says_idle(core, i) && core->view.of[i].beat.round < core->round &&
@@ -177,7 +177,7 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
         if (idle && fresh && said->round == core->round && said->holds)
             group_add(core, choice, i);
         else if (awake_reached(core->awake, core->lead.of[i].hold_at) &&
-                 (!core->plan.held || said->ready || !idle || !fresh || chases(core, i)))
+                 (!core->plan.held || said->ready || !idle || !fresh || stays_behind(core, i)))
             wait = true;
     }
     return wait;
@@ -185,7 +185,7 @@ choose_members(const struct core *core, bool overdue, struct group_choice *choic
 
 /* Is somebody about to catch up, who is waited for up to a round? */
 static bool
-nearly(const struct core *core)
+catches_up_soon(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
@@ -202,7 +202,7 @@ static bool
 closes_in(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (wants_in(core, i) && chases(core, i) &&
+        if (wants_in(core, i) && stays_behind(core, i) &&
             awake_since(core->awake, core->view.of[i].moved_at) < CORE_WAIT_US)
             return true;
     return false;
@@ -213,7 +213,7 @@ static bool
 waited(const struct core *core)
 {
     uint64_t most_us = CORE_WAIT_US;
-    if (nearly(core) && plan_recent_max(core) > most_us)
+    if (catches_up_soon(core) && plan_recent_max(core) > most_us)
         most_us = plan_recent_max(core);
     if (closes_in(core))
         most_us = LEAD_CHASE_US;
@@ -241,7 +241,7 @@ hold_later(struct lead *lead, const struct core *core, const struct group_choice
             peer->hold_us = peer->chase_us = 0;
             continue;
         }
-        if (chases(core, i)) { /* the mesh stood still for it, whatever is heard of it */
+        if (stays_behind(core, i)) { /* the mesh stood still for it, whatever is heard of it */
             peer->chase_us = backoff_us(peer->chase_us, LEAD_CHASE_US, LEAD_CHASE_MAX_US);
             peer->chase_at = awake_after(core->awake, peer->chase_us);
         }
@@ -388,7 +388,7 @@ lead_consider(const struct core *core, int i)
     bool yields = !idle && !said->ready && core->peers.peers[i].node.id < core->config.self.id &&
                   said->round + LEAD_MERGE_ROUNDS >= core->round;
     bool full = core->plan.now.count >= core->members_max; /* more could not compute anything */
-    bool waits = said->ready || (idle && said->round == core->round + 1) || chases(core, i);
+    bool waits = said->ready || (idle && said->round == core->round + 1) || stays_behind(core, i);
     return (struct lead_consent){.hold = (waits && !full) || yields};
 }
 

@@ -1,11 +1,11 @@
 /* collective.h - exact all-reduces of an int32 vector, one after the other.
  *
- * There are n members in a ring, each with a contribution own[]. A bucket of c elements is divided into n segments,
- * segment s = [c*s/n, c*(s+1)/n). Each segment is sent in chunks of chunk_elems:
+ * There are n members in a ring, each with a contribution own[]. A bucket of c elements is divided into n arcs,
+ * arc s = [c*s/n, c*(s+1)/n). Each arc is sent in chunks of chunk_elems:
  *
- *     reduce-scatter  rank s sends own[segment s] to its right neighbour as soon as the bucket is ready;
+ *     reduce-scatter  rank s sends own[arc s] to its right neighbour as soon as the bucket is ready;
  *                     each member adds its own part and sends the sum on; after n-1 steps rank s-1 has all of it
- *     all-gather      the final segment goes round once more, n-1 steps
+ *     all-gather      the final arc goes round once more, n-1 steps
  *
  * So each member sends 2(n-1)/n of the vector, for any n (Patarasuk and Yuan, JPDC 2009). A small bucket goes from
  * everyone to everyone instead, where that pays (servers_direct): one step instead of 2(n-1). A bucket that has servers

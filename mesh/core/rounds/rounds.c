@@ -555,7 +555,7 @@ on_beat_out(struct core *core, struct proto_heartbeat *beat)
     beat->done = core->done;
     const struct keeps kept = contribution_keeps(&core->contribution, core);
     beat->have = kept.shards;
-    beat->have_of = kept.segments;
+    beat->have_segments = kept.segments;
     beat->state_hash = core->state_hash;
     beat->holds = core->holds;
     beat->since = core->divergence.own_since;

@@ -54,7 +54,7 @@ struct lane {
     bool lent;        /* collective_final has named it */
     bool begun;       /* direct only: sum may be written */
     size_t chunk;     /* index of its first chunk in c->chunks */
-    size_t stride;    /* ring only: chunks of the longest segment */
+    size_t stride;    /* ring only: chunks of the longest arc */
     uint64_t covered; /* direct only: shards in sum */
     size_t left;      /* chunks or contributions that are not final */
 };

@@ -1,4 +1,4 @@
-/* route_ring.c - a bucket is divided into n segments, which go round the ring of members twice: reduce-scatter,
+/* route_ring.c - a bucket is divided into n arcs, which go round the ring of members twice: reduce-scatter,
  * all-gather. Each member sends 2(n-1)/n of the bucket, for any n. collective.h has the states of a chunk. */
 #include <assert.h>
 
@@ -6,9 +6,9 @@
 #include "mesh/core/rounds/route.h"
 #include "proto/mutant.h"
 
-/* Long segments begin where copies may bypass the caches. */
+/* Long arcs begin where copies may bypass the caches. */
 static uint64_t
-segment_first(const struct collective *c, size_t bucket, unsigned s)
+arc_first(const struct collective *c, size_t bucket, unsigned s)
 {
     const struct core_bucket *b = &c->setup.buckets[bucket];
     unsigned n = holders_of(c, bucket)->n;
@@ -17,9 +17,9 @@ segment_first(const struct collective *c, size_t bucket, unsigned s)
     return inside ? first / CHECK_LANES * CHECK_LANES : first;
 }
 
-/* Chunks of the longest segment of a bucket among n members. */
+/* Chunks of the longest arc of a bucket among n members. */
 static size_t
-segment_chunks(const struct collective *c, size_t bucket)
+arc_chunks(const struct collective *c, size_t bucket)
 {
     unsigned n = holders_of(c, bucket)->n;
     return chunks_of(c, (c->setup.buckets[bucket].count + n - 1) / n);
@@ -44,9 +44,9 @@ ring_begin(struct collective *c, size_t bucket)
     struct lane *lane = &c->lanes[bucket];
     unsigned n = lane->holders->n;
     assert(n > 1);
-    lane->stride = segment_chunks(c, bucket);
+    lane->stride = arc_chunks(c, bucket);
     for (unsigned s = 0; s < n; s++)
-        lane->left += chunks_of(c, segment_first(c, bucket, s + 1) - segment_first(c, bucket, s));
+        lane->left += chunks_of(c, arc_first(c, bucket, s + 1) - arc_first(c, bucket, s));
     return lane->stride * n;
 }
 
@@ -55,8 +55,8 @@ ring_send(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     const struct holders *h = lane->holders;
-    uint64_t first = segment_first(c, bucket, h->rank);
-    uint64_t end = segment_first(c, bucket, h->rank + 1);
+    uint64_t first = arc_first(c, bucket, h->rank);
+    uint64_t end = arc_first(c, bucket, h->rank + 1);
     for (size_t k = 0; first < end; k++, first += c->setup.chunk_elems) {
         uint64_t count = end - first;
         if (count > c->setup.chunk_elems)
@@ -77,27 +77,27 @@ ring_pass_on(struct collective *c, enum proto_type type, const struct proto_chun
     c->ops.pass_on(c->ctx, UINT64_C(1) << h->of_plan[right_neighbour(h)], &msg, frame);
 }
 
-/* The check of the range: the status of the chunk with these elements, and its segment; NULL: there is none. */
+/* The check of the range: the status of the chunk with these elements, and its arc; NULL: there is none. */
 static uint8_t *
-chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *segment)
+chunk_place(const struct collective *c, const struct proto_chunk *chunk, unsigned *arc)
 {
     const struct lane *lane = &c->lanes[chunk->bucket];
     if (!chunk_in_bucket(c, chunk))
         return NULL;
     unsigned s = 0;
-    while (segment_first(c, chunk->bucket, s + 1) <= chunk->first)
+    while (arc_first(c, chunk->bucket, s + 1) <= chunk->first)
         s++;
-    uint64_t offset = chunk->first - segment_first(c, chunk->bucket, s);
-    uint64_t rest = segment_first(c, chunk->bucket, s + 1) - chunk->first;
+    uint64_t offset = chunk->first - arc_first(c, chunk->bucket, s);
+    uint64_t rest = arc_first(c, chunk->bucket, s + 1) - chunk->first;
     uint64_t count = rest < c->setup.chunk_elems ? rest : c->setup.chunk_elems;
     bool exact = offset % c->setup.chunk_elems == 0 && chunk->count == count;
     if (!exact && !mutant(MUTANT_RANGE))
         return NULL;
-    *segment = s;
+    *arc = s;
     return &c->chunks[lane->chunk + s * lane->stride + offset / c->setup.chunk_elems];
 }
 
-/* The same of a chunk that comes from the left neighbour, `hops` ranks after the one whose segment it is; NULL: it is
+/* The same of a chunk that comes from the left neighbour, `hops` ranks after the one whose arc it is; NULL: it is
  * refused. */
 static uint8_t *
 chunk_arrives(struct collective *c, const struct proto_chunk *chunk, unsigned from, unsigned hops)

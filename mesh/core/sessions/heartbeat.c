@@ -245,7 +245,7 @@ heartbeat_take(struct view *view, const struct core *core, int i,
     take_round(heard, core, beat->round);
     heard->beat = *beat;
     heard->beat.have &= core->all;
-    heard->beat.have_of &= core_segments(&core->config.stages);
+    heard->beat.have_segments &= core_segments(&core->config.stages);
     news.healed = take_hears(heard, core, i, beat->hears_hash);
     if (news.back)
         news.healed |= UINT64_C(1) << i;
