@@ -9,7 +9,7 @@ nn_pass_team(struct nn_pass *pass, const struct nn_team *team)
 }
 
 /* A call of a layer that is divided. */
-struct share {
+struct divided {
     const struct nn_pass *pass;
     const struct layer *layer;
     void (*call)(const struct layer *layer, const struct layer_io *io);
@@ -26,7 +26,7 @@ move(float *at, size_t n)
 
 /* Rows [first, end) of a call. */
 static struct layer_io
-piece(const struct layer *layer, const struct layer_io *all, size_t first, size_t end)
+rows_of(const struct layer *layer, const struct layer_io *all, size_t first, size_t end)
 {
     struct layer_io io = *all;
     bool tied = layer->tied != NULL && io.tied_x != NULL;
@@ -45,16 +45,16 @@ piece(const struct layer *layer, const struct layer_io *all, size_t first, size_
 }
 
 static void
-share_rows(const struct share *share, size_t i, float *scratch)
+divided_rows(const struct divided *divided, size_t i, float *scratch)
 {
-    size_t rows = share->io.rows, parts = share->pass->team->parts, first = rows * i / parts;
-    struct layer_io io = piece(share->layer, &share->io, first, rows * (i + 1) / parts);
+    size_t rows = divided->io.rows, parts = divided->pass->team->parts, first = rows * i / parts;
+    struct layer_io io = rows_of(divided->layer, &divided->io, first, rows * (i + 1) / parts);
     struct nn_context context = *io.context;
     context.first_row += first;
     io.context = &context;
     io.scratch = scratch;
     if (io.rows > 0)
-        share->call(share->layer, &io);
+        divided->call(divided->layer, &io);
 }
 
 struct layer_io
@@ -62,7 +62,7 @@ team_shard(const struct nn_pass *pass, const struct layer *layer, const struct l
            size_t shard)
 {
     struct layer_io io =
-        piece(layer, all, pass_shard_first(pass, shard), pass_shard_first(pass, shard + 1));
+        rows_of(layer, all, pass_shard_first(pass, shard), pass_shard_first(pass, shard + 1));
     io.context += shard;
     io.sink = io.sink == NULL ? NULL : io.sink + shard;
     return io;
@@ -70,31 +70,31 @@ team_shard(const struct nn_pass *pass, const struct layer *layer, const struct l
 
 /* A shard without rows has no gradient, and no memory of its own to keep anything in. */
 static void
-share_shard(const struct share *share, size_t shard, float *scratch)
+divided_shard(const struct divided *divided, size_t shard, float *scratch)
 {
-    struct layer_io io = team_shard(share->pass, share->layer, &share->io, shard);
+    struct layer_io io = team_shard(divided->pass, divided->layer, &divided->io, shard);
     io.scratch = scratch;
     if (io.rows > 0)
-        share->call(share->layer, &io);
+        divided->call(divided->layer, &io);
 }
 
 static void
-share_part(void *arg, size_t i)
+divided_part(void *arg, size_t i)
 {
-    const struct share *share = arg;
-    const struct nn_team *team = share->pass->team;
-    float *scratch = team->scratch + i * share->scratch;
-    struct layer_io io = share->io;
-    if (share->by == TEAM_ROWS)
-        share_rows(share, i, scratch);
-    for (size_t s = i; share->by == TEAM_SHARDS && s < share->pass->shards; s += team->parts)
-        share_shard(share, s, scratch);
-    if (share->by != TEAM_UNITS && share->by != TEAM_COLUMNS)
+    const struct divided *divided = arg;
+    const struct nn_team *team = divided->pass->team;
+    float *scratch = team->scratch + i * divided->scratch;
+    struct layer_io io = divided->io;
+    if (divided->by == TEAM_ROWS)
+        divided_rows(divided, i, scratch);
+    for (size_t s = i; divided->by == TEAM_SHARDS && s < divided->pass->shards; s += team->parts)
+        divided_shard(divided, s, scratch);
+    if (divided->by != TEAM_UNITS && divided->by != TEAM_COLUMNS)
         return;
     io.scratch = scratch;
     io.part = (unsigned)i;
     io.parts = team->parts;
-    share->call(share->layer, &io);
+    divided->call(divided->layer, &io);
 }
 
 static bool
@@ -110,14 +110,14 @@ team_call(const struct nn_pass *pass, const struct layer *layer,
           void (*call)(const struct layer *layer, const struct layer_io *io),
           const struct layer_io *io, enum team_share by)
 {
-    struct share share = {pass, layer, call, *io, 0, by};
+    struct divided divided = {pass, layer, call, *io, 0, by};
     if (pass->team != NULL && divisible(layer, by)) {
-        share.scratch = nn_team_scratch(pass->model, &pass->room);
-        pass->team->run(pass->team->ctx, share_part, &share, pass->team->parts);
+        divided.scratch = nn_team_scratch(pass->model, &pass->room);
+        pass->team->run(pass->team->ctx, divided_part, &divided, pass->team->parts);
         return;
     }
     for (size_t s = 0; by == TEAM_SHARDS && s < pass->shards; s++)
-        share_shard(&share, s, io->scratch);
+        divided_shard(&divided, s, io->scratch);
     if (by != TEAM_SHARDS)
         call(layer, io);
 }

@@ -111,15 +111,15 @@ fields_write(struct pack_out *out, const struct field *fields, size_t count, con
 /* ---- hashing ---- */
 
 struct chain {
-    bool begun;
+    bool any;
     uint64_t hash;
 };
 
 static void
 chain_add(struct chain *chain, uint64_t value)
 {
-    chain->hash = chain->begun ? mix64_pair(chain->hash, value) : value;
-    chain->begun = true;
+    chain->hash = chain->any ? mix64_pair(chain->hash, value) : value;
+    chain->any = true;
 }
 
 static void
@@ -143,7 +143,7 @@ chain_fields(struct chain *chain, const struct field *fields, size_t count, cons
 uint64_t
 fields_hash(const struct field *fields, size_t count, const uint8_t *base)
 {
-    struct chain chain = {.begun = false};
+    struct chain chain = {.any = false};
     chain_fields(&chain, fields, count, base);
     return chain.hash;
 }

@@ -110,7 +110,7 @@ write_object(struct metrics *metrics, const json_t *object)
         return;
     line[size++] = '\n';
     metrics->last_at = metrics->at;
-    int error = metrics->begun ? 0 : metrics_begin_file(metrics);
+    int error = metrics->ours ? 0 : metrics_begin_file(metrics);
     if (error == 0) {
         metrics_write_job(metrics);
         if (lseek(metrics->fd, metrics->at, SEEK_SET) < 0 ||
@@ -122,7 +122,7 @@ write_object(struct metrics *metrics, const json_t *object)
         metrics->broken = false;
         return;
     }
-    if (metrics->begun && ftruncate(metrics->fd, metrics->at) != 0)
+    if (metrics->ours && ftruncate(metrics->fd, metrics->at) != 0)
         error = errno;
     if (!metrics->broken) {
         char text[METRICS_PATH_MAX + 128];
@@ -207,7 +207,7 @@ record(struct metrics *metrics, const struct metrics_step *step, uint64_t now)
     if (joins) {
         metrics_test_set(metrics->last, step);
         metrics->at = metrics->last_at;
-        int rc = metrics->begun ? ftruncate(metrics->fd, metrics->at) : 0;
+        int rc = metrics->ours ? ftruncate(metrics->fd, metrics->at) : 0;
         (void)rc; /* its figures may have been longer than those that are written next */
     } else {
         json_decref(metrics->last);
@@ -234,7 +234,7 @@ tested_before(const struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t last = 0;
     off_t at = metrics->at, begin_at;
-    if (metrics->begun || !metrics->resume || step->samples > 0 || step->test_of)
+    if (metrics->ours || !metrics->resume || step->samples > 0 || step->test_of)
         return false;
     while ((begin_at = metrics_last_line(metrics->fd, at, &last)) >= 0 && last > step->step)
         at = begin_at;
@@ -264,7 +264,7 @@ metrics_step(struct metrics *metrics, const struct metrics_step *step)
 {
     uint64_t now = clock_us();
     pthread_mutex_lock(&metrics->lock);
-    if (metrics->inexact && !metrics->begun)
+    if (metrics->inexact && !metrics->ours)
         forget_behind(metrics, step->step - (step->samples > 0)); /* else only an evaluation */
     bool again = tested_before(metrics, step);
     record(metrics, step, now);
@@ -277,7 +277,7 @@ void
 metrics_withdraw(struct metrics *metrics)
 {
     pthread_mutex_lock(&metrics->lock);
-    if (metrics->last && metrics->begun) {
+    if (metrics->last && metrics->ours) {
         bool evaluated = json_object_del(metrics->last, "test_loss") == 0;
         curves_from(metrics, metrics->last_step + evaluated);
         json_object_del(metrics->last, "test_accuracy");
@@ -298,7 +298,7 @@ void
 metrics_withdraw_from(struct metrics *metrics, uint64_t step)
 {
     pthread_mutex_lock(&metrics->lock);
-    if (metrics->begun) {
+    if (metrics->ours) {
         forget_behind(metrics, step ? step - 1 : 0);
         curves_from(metrics, step);
         int rc = ftruncate(metrics->fd, metrics->at);
@@ -348,12 +348,12 @@ static int
 end_without_steps(struct metrics *metrics, struct why *why)
 {
     char path[METRICS_PATH_MAX + 32];
-    if (metrics->begun)
+    if (metrics->ours)
         return 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
     if (ftruncate(metrics->fd, metrics->at) != 0)
         return parse_refuse(path, errno, strerror(errno), why);
-    metrics->begun = true;
+    metrics->ours = true;
     metrics_write_job(metrics);
     if (metrics->at == 0)
         show_say(&metrics->show, 6,

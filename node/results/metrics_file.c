@@ -41,7 +41,7 @@ metrics_remove_empty(struct metrics *metrics)
     char path[METRICS_PATH_MAX + 32];
     struct stat status;
     snprintf(path, sizeof path, "%s/metrics.jsonl", metrics->dir);
-    if (metrics->begun || fstat(metrics->fd, &status) != 0 || status.st_size > 0 ||
+    if (metrics->ours || fstat(metrics->fd, &status) != 0 || status.st_size > 0 ||
         unlink(path) != 0)
         return;
     for (size_t i = strlen(metrics->dir); i > metrics->kept; i--) {
@@ -201,7 +201,7 @@ metrics_begin_file(struct metrics *metrics)
     snprintf(path, sizeof path, "%s/result.json", metrics->dir);
     if (ftruncate(metrics->fd, metrics->at) != 0 || (unlink(path) != 0 && errno != ENOENT))
         return errno;
-    metrics->begun = true;
+    metrics->ours = true;
     return 0;
 }
 
@@ -234,7 +234,7 @@ metrics_make_again(struct metrics *metrics)
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
-        copy_lines(metrics->fd, fd, metrics->begun ? metrics->at : 0) != 0) {
+        copy_lines(metrics->fd, fd, metrics->ours ? metrics->at : 0) != 0) {
         close(fd);
         unlink(path);
         return;
@@ -245,7 +245,7 @@ metrics_make_again(struct metrics *metrics)
     pthread_mutex_unlock(&metrics->syncs);
     metrics->job_written = false;
     tensorboard_close(&metrics->board);
-    if (metrics->begun)
+    if (metrics->ours)
         metrics_write_job(metrics);
     parse_escape(shown, sizeof shown, metrics->dir);
     snprintf(line, sizeof line, "%s was deleted: made again", shown);

@@ -20,7 +20,7 @@ struct metrics {
     bool locked;   /* it is ours */
     bool resume;   /* it continues what is there */
     bool inexact;  /* a step that is done again has other bits */
-    bool begun;    /* and holds what this run wrote, or continues */
+    bool ours;     /* and holds what this run wrote, or continues */
     off_t at;      /* where its next line begins */
     off_t last_at; /* where the last one does */
     json_t *job;   /* for job.json; NULL: none */

@@ -160,9 +160,9 @@ evaluation_step(struct evaluation *evaluation, const struct run *run, uint64_t s
 {
     if (!evaluation->params)
         return false;
-    if (!evaluation->begun) { /* what was due before this node came is the others' */
+    if (!evaluation->stepped) { /* what was due before this node came is the others' */
         evaluation->last = step > 0 ? due(&run->state, step - 1) : 0;
-        evaluation->begun = evaluation->shown = true;
+        evaluation->stepped = evaluation->shown = true;
     }
     uint64_t now = due(&run->state, step);
     bool next = now > evaluation->last && step < state_steps_total(&run->state);
@@ -190,7 +190,7 @@ evaluation_name(const struct evaluation_news *news)
 bool
 evaluation_last(struct evaluation *evaluation, const struct run *run, struct evaluation_news *news)
 {
-    return evaluation->params && evaluation->begun && give_out(evaluation, run, news);
+    return evaluation->params && evaluation->stepped && give_out(evaluation, run, news);
 }
 
 /* --- The result ----------------------------------------------------------------------------------- */

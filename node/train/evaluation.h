@@ -17,7 +17,7 @@ enum { EVALUATION_PIECES = 50 /* of an evaluation by one node, at most */ };
 struct evaluation {
     struct scores scores;
     float *params; /* [parameters] to evaluate, as they were then; NULL: only the result is */
-    bool begun;    /* this node has made a step, */
+    bool stepped;  /* this node has made a step, */
     uint64_t last; /* and this evaluation was begun, or was due before that step */
     bool shown;    /* its means were given out */
     uint64_t draw; /* where this node begins among the shards */

@@ -22,7 +22,7 @@ enum {
 };
 
 /* What a node does in a round, in bytes of sums. */
-struct share {
+struct member_bytes {
     uint64_t sums;  /* of ranges that it serves */
     uint64_t other; /* of ranges that others serve */
 };
@@ -41,7 +41,7 @@ elect(const struct config *config, size_t nodes, struct proto_plan *plan)
 /* Adds what each node does of a bucket. Returns its bytes that have a server. */
 static uint64_t
 take_bucket(const struct proto_plan *plan, const struct core_bucket *bucket, size_t b,
-            struct share *share)
+            struct member_bytes *bytes_of)
 {
     uint64_t bytes = bucket->count * sizeof(int32_t);
     if (!servers_take(plan, bytes))
@@ -53,18 +53,18 @@ take_bucket(const struct proto_plan *plan, const struct core_bucket *bucket, siz
         uint64_t part = servers_end(&ranges, bucket, r) - servers_begin(&ranges, bucket, r);
         unsigned owner = servers_deal_next(&deal);
         for (size_t m = 0; m < plan->count; m++)
-            *(m == owner ? &share[m].sums : &share[m].other) += part * sizeof(int32_t);
+            *(m == owner ? &bytes_of[m].sums : &bytes_of[m].other) += part * sizeof(int32_t);
     }
     return bytes;
 }
 
 static void
-print_shares(const struct proto_plan *plan, const struct share *share)
+print_shares(const struct proto_plan *plan, const struct member_bytes *bytes_of)
 {
     for (size_t m = 0; m < plan->count; m++) {
         char sums[MEMORY_TEXT], each_way[MEMORY_TEXT];
-        memory_text(sums, (double)share[m].sums);
-        memory_text(each_way, (double)(share[m].other + (plan->count - 1) * share[m].sums));
+        memory_text(sums, (double)bytes_of[m].sums);
+        memory_text(each_way, (double)(bytes_of[m].other + (plan->count - 1) * bytes_of[m].sums));
         printf("  node %-2zu sums %s, sends and receives %s of a step\n", m + 1, sums, each_way);
     }
 }
@@ -73,16 +73,16 @@ static int
 print_buckets(const struct config *config, const struct buckets *buckets)
 {
     size_t nodes = memory_nodes(config);
-    struct share share[PROTO_PEERS_MAX] = {{0}};
+    struct member_bytes bytes_of[PROTO_PEERS_MAX] = {{0}};
     struct proto_plan plan;
     char served[MEMORY_TEXT], all[MEMORY_TEXT];
     uint64_t bytes = 0;
     elect(config, nodes, &plan);
     for (size_t b = 0; b < buckets->bucket_count; b++)
-        bytes += take_bucket(&plan, &buckets->bucket[b], b, share);
+        bytes += take_bucket(&plan, &buckets->bucket[b], b, bytes_of);
     size_t servers = 0;
     for (size_t m = 0; m < nodes; m++)
-        servers += share[m].sums > 0;
+        servers += bytes_of[m].sums > 0;
     memory_text(served, (double)bytes);
     memory_text(all, (double)(buckets->vector_count * sizeof(int32_t)));
     printf("servers %zu of %zu nodes%s sum %s of the %s of a step%s\n", servers, nodes,
@@ -90,7 +90,7 @@ print_buckets(const struct config *config, const struct buckets *buckets)
            config->mesh.servers == CORE_SERVERS_AUTO ? "; the rest goes round the ring or directly"
                                                      : "");
     if (bytes > 0)
-        print_shares(&plan, share);
+        print_shares(&plan, bytes_of);
     return 0;
 }
 

@@ -47,13 +47,13 @@ static void
 advance_layers(struct work *work, const struct state *state, uint64_t shards, size_t end)
 {
     uint64_t round = state->header->round;
-    if (!work->begun || work->begun_round != round || work->begun_shards != shards) {
+    if (!work->passing || work->passing_round != round || work->passing_shards != shards) {
         lanes_assign(work, shards);
         work->layer = 0;
     }
-    work->begun = true;
-    work->begun_round = round;
-    work->begun_shards = shards;
+    work->passing = true;
+    work->passing_round = round;
+    work->passing_shards = shards;
     work->state = state;
     work->params = state->params;
     work->loss_scale = 1.0f / (float)state_rows(state);
@@ -66,7 +66,7 @@ advance_layers(struct work *work, const struct state *state, uint64_t shards, si
 void
 work_drop(struct work *work)
 {
-    work->begun = false;
+    work->passing = false;
 }
 
 void
@@ -373,7 +373,7 @@ train_wave(struct work *work, const struct state *state, uint64_t shards, bool l
         lanes_assign(work, shards);
     else
         advance_layers(work, state, shards, nn_layer_count(work->setup.model));
-    work->begun = false;
+    work->passing = false;
     if (work->walks)
         local_sgd_wave(work);
     for (size_t s = 0, told = 0; s < work->buckets.section_count; s++) {

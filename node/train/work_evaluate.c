@@ -140,7 +140,7 @@ evaluate_piece(void *ctx, size_t i)
 static void
 evaluate_shards(struct work *work, uint64_t shards)
 {
-    work->begun = false;
+    work->passing = false;
     tell_of(work, shards);
     lanes_assign(work, shards);
     lanes_run(work, evaluate_lane);
@@ -185,7 +185,7 @@ void
 work_evaluate_rows(struct work *work, const float *params, uint64_t first, uint64_t end,
                    struct nn_result *sum)
 {
-    work->begun = false;
+    work->passing = false;
     work->params = params;
     work->to_test = data_info(work->setup.data)->test;
     atomic_store(&work->tested, first);

@@ -74,9 +74,9 @@ struct work {
     int32_t *own;
     float loss_scale;
     uint64_t step; /* step of the round, from 0, when it has several */
-    /* Of the round whose forward pass has begun: */
-    bool begun;
-    uint64_t begun_round, begun_shards;
+    /* A forward pass was begun, of this round and these shards: */
+    bool passing;
+    uint64_t passing_round, passing_shards;
     size_t layer, layer_end;   /* layers passed; layers to pass now */
     struct pieces *pieces;     /* of a round in pieces; NULL: there was none yet */
     bool keeps;                /* this round is of one that has a memory */

@@ -439,7 +439,7 @@ set_round(struct work *work, const struct state *state, int32_t *own)
     if (work->pieces->round != state->header->round)
         drop_slots(work->pieces);
     work->pieces->round = state->header->round;
-    work->begun = false;
+    work->passing = false;
     work->state = state;
     work->params = is_evaluation(state) ? state_weights(state) : state->params;
     work->own = own;

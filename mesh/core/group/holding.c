@@ -14,17 +14,17 @@
 struct choosing {
     const struct core_stages *stages;
     size_t places;
-    uint64_t of[PROTO_STAGES_MAX];    /* segments of a place */
-    uint64_t bytes[PROTO_STAGES_MAX]; /* of a place */
-    unsigned held[PROTO_STAGES_MAX];  /* by how many others */
-    uint64_t from;                    /* only segments among these */
-    uint64_t room;                    /* for so many bytes */
+    uint64_t segments[PROTO_STAGES_MAX]; /* of a place */
+    uint64_t bytes[PROTO_STAGES_MAX];    /* of a place */
+    unsigned held[PROTO_STAGES_MAX];     /* by how many others */
+    uint64_t from;                       /* only segments among these */
+    uint64_t room;                       /* for so many bytes */
 };
 
 static void
 place_add(struct choosing *c, size_t place, size_t segment)
 {
-    c->of[place] |= UINT64_C(1) << segment;
+    c->segments[place] |= UINT64_C(1) << segment;
     c->bytes[place] += c->stages->bytes[segment];
 }
 
@@ -43,13 +43,13 @@ places_find(struct choosing *c, const struct core *core)
         place_add(c, s < c->places ? s : 0, s);
     for (int i = 0; i < core->peers.high; i++)
         for (size_t p = 0; p < c->places && view_usable(core, i); p++)
-            c->held[p] += (core->view.of[i].beat.holds & c->of[p]) != 0;
+            c->held[p] += (core->view.of[i].beat.holds & c->segments[p]) != 0;
 }
 
 static bool
 may_hold(const struct choosing *c, size_t place)
 {
-    return !(c->of[place] & ~c->from);
+    return !(c->segments[place] & ~c->from);
 }
 
 /* Places [first, end) that fit into the room, from `first` on and then before it. */
@@ -60,12 +60,12 @@ places_grow(const struct choosing *c, size_t first)
     size_t end = first, begin = first;
     for (; end < c->places && may_hold(c, end) && c->bytes[end] <= room; end++) {
         room -= c->bytes[end];
-        chosen |= c->of[end];
+        chosen |= c->segments[end];
     }
     for (; begin > 0 && end > first && may_hold(c, begin - 1) && c->bytes[begin - 1] <= room;
          begin--) {
         room -= c->bytes[begin - 1];
-        chosen |= c->of[begin - 1];
+        chosen |= c->segments[begin - 1];
     }
     return chosen;
 }
@@ -96,7 +96,7 @@ stage_around(const struct choosing *c, size_t place)
     }
     for (size_t p = 0; p < c->places; p++)
         if (at[p] == at[place] && may_hold(c, p)) {
-            chosen |= c->of[p];
+            chosen |= c->segments[p];
             bytes += c->bytes[p];
         }
     return bytes <= c->room ? chosen : 0;
@@ -322,7 +322,7 @@ choose_more(const struct core *core)
         if (core->holds >> s & 1)
             c.room -= c.room < stages->bytes[s] ? c.room : stages->bytes[s];
     size_t least = place_least(&c);
-    return least < c.places ? c.of[least] : 0;
+    return least < c.places ? c.segments[least] : 0;
 }
 
 static bool

@@ -52,7 +52,7 @@ struct lane {
     uint64_t state;   /* its chunks are computed from what has this hash */
     bool sent;        /* my contribution is on its way */
     bool lent;        /* collective_final has named it */
-    bool begun;       /* direct only: sum may be written */
+    bool may_write;   /* direct, star: sum may be written */
     size_t chunk;     /* index of its first chunk in c->chunks */
     size_t stride;    /* ring only: chunks of the longest arc */
     uint64_t covered; /* direct only: shards in sum */

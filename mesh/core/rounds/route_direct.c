@@ -22,7 +22,7 @@ direct_open(struct collective *c, size_t bucket)
 {
     struct lane *lane = &c->lanes[bucket];
     const struct core_bucket *b = &c->setup.buckets[bucket];
-    if (lane->begun || lane->left == 0)
+    if (lane->may_write || lane->left == 0)
         return;
     const struct holders *h = lane->holders;
     if (lane->left == 1 && !covers_all(h, h->mine)) {
@@ -30,7 +30,7 @@ direct_open(struct collective *c, size_t bucket)
         collective_refuse(c, "a shard is missing", &chunk);
         return;
     }
-    lane->begun = true;
+    lane->may_write = true;
     if (h->n == 1)
         check_copy(c->setup.sum + b->first, c->setup.own + b->first, b->count);
     lane->covered = h->mine;
@@ -46,7 +46,7 @@ direct_reduce(struct collective *c, const struct proto_chunk *chunk, unsigned fr
     assert(chunk->direct && lane->holders->n > 1);
     if (chunk->first != b->first || chunk->count != b->count)
         return collective_refuse(c, "wrong range", chunk);
-    if (!lane->begun)
+    if (!lane->may_write)
         return VERDICT_LATER;
     uint8_t *taken = &c->chunks[lane->chunk + from];
     if (*taken && !mutant(MUTANT_DIRECT_AGAIN))

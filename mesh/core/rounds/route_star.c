@@ -161,7 +161,7 @@ star_open(struct collective *c, size_t bucket)
 {
     const struct layout *layout = layout_of(c, bucket);
     struct lane *lane = &c->lanes[bucket];
-    bool again = lane->begun && !mutant(MUTANT_STAR_OWN);
+    bool again = lane->may_write && !mutant(MUTANT_STAR_OWN);
     for (size_t r = 0; !again && r < layout->ranges.count; r++) {
         struct range *range = &c->ranges[layout->first + r];
         if (range->owner != lane->holders->rank || range->taken == 0 || range->final)
@@ -169,7 +169,7 @@ star_open(struct collective *c, size_t bucket)
         struct proto_chunk chunk = range_chunk(c, bucket, r);
         range_add_own(c, range, &chunk);
     }
-    lane->begun = true;
+    lane->may_write = true;
 }
 
 /* The first contribution of the others when our own one is not ready. False: a checksum is wrong. */
