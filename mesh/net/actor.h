@@ -51,7 +51,6 @@ struct mesh {
     atomic_bool trainer_drives; /* the trainer is in mesh_next */
     atomic_bool interrupted;
     pthread_t thread;
-    bool thread_runs;
     int32_t *own, *sum;
     int32_t *items; /* address space: what is not used takes no memory */
     size_t items_size;

@@ -398,7 +398,6 @@ mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why)
         close_parts(out, 0);
         return rc;
     }
-    (*out)->thread_runs = true;
     return 0;
 }
 

@@ -99,16 +99,10 @@ measure_stage(const struct measure *m, unsigned stage, double seconds, double le
 static int
 measure_part(struct measure *m, const struct stages *stages, size_t p, struct stage_times *out)
 {
-    unsigned stage = plan_part(m, stages, p), last = (unsigned)m->plan.count - 1;
+    unsigned stage = plan_part(m, stages, p);
     double least[KINDS];
     int rc = measure_stage(m, stage, MEASURE_S / (double)(stages->cut_count + 1), least);
-    const struct nn_room room = {.first = m->plan.first[stage],
-                                 .end = stage < last ? m->plan.first[stage + 1] : 0,
-                                 .rows_max = m->work->shard_rows,
-                                 .training = true,
-                                 .late = true};
-    *out = (struct stage_times){least[0], least[1], least[2],
-                                nn_pass_room_bytes(m->work->setup.model, &room)};
+    *out = (struct stage_times){least[0], least[1], least[2]};
     return rc;
 }
 
@@ -139,7 +133,7 @@ measure_whole(struct measure *m, const struct stages *stages, const struct stage
     }
     *piece = (struct stage_times){saved_s(sum.forward_s, least.forward_s, whole[0], cuts),
                                   saved_s(sum.input_s, least.input_s, whole[1], cuts),
-                                  saved_s(sum.weight_s, least.weight_s, whole[2], cuts), 0};
+                                  saved_s(sum.weight_s, least.weight_s, whole[2], cuts)};
     return rc;
 }
 

@@ -9,7 +9,6 @@
 /* For one shard, with all threads. */
 struct stage_times {
     double forward_s, input_s, weight_s; /* as SCHEDULE_FORWARD, _INPUT and _WEIGHT (schedule.h) */
-    uint64_t pass_bytes; /* of its activations, until the gradient of its weights is there */
 };
 
 /* Computes a shard of the state's next round, a training step, several times, part by part, each on numbers like those

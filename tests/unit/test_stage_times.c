@@ -84,18 +84,6 @@ sum_of(struct bench *b)
     return sum;
 }
 
-static uint64_t
-bytes_of(const struct bench *b, size_t p)
-{
-    const struct stages *stages = &b->stages;
-    const struct nn_room room = {.first = p < stages->cut_count ? stages->cut[p].layer : 0,
-                                 .end = p > 0 ? stages->cut[p - 1].layer : 0,
-                                 .rows_max = b->config->train.batch / b->config->train.shards,
-                                 .training = true,
-                                 .late = true};
-    return nn_pass_room_bytes(b->job.model, &room);
-}
-
 /* No time is shorter than the least, so as many times the least ones as there were are within the time that it took. */
 static void
 measure(const char *text, size_t parts)
@@ -108,7 +96,7 @@ measure(const char *text, size_t parts)
     assert_int_equal(b.stages.cut_count + 1, parts);
     int32_t *before = sum_of(&b);
     for (size_t p = 0; p < parts; p++)
-        times[p] = (struct stage_times){-1, -1, -1, 0};
+        times[p] = (struct stage_times){-1, -1, -1};
     double start = clock_s();
     assert_int_equal(stage_times_measure(times, &piece, &b.stages, b.work, &b.state, b.own), 0);
     double took_s = clock_s() - start;
@@ -116,7 +104,6 @@ measure(const char *text, size_t parts)
         assert_true(times[p].forward_s > 0);
         assert_true(times[p].input_s >= 0);
         assert_true(times[p].weight_s >= 0);
-        assert_int_equal(times[p].pass_bytes, bytes_of(&b, p));
         assert_true(piece.forward_s <= times[p].forward_s);
         assert_true(piece.input_s <= times[p].input_s);
         assert_true(piece.weight_s <= times[p].weight_s);
