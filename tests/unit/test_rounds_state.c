@@ -158,7 +158,7 @@ TEST(a_span_is_computed_again_from_where_it_began)
     is_at(&a, 2);
     alone(&a);
     is_at(&a, 3);
-    rounds->span.params[5] += 1; /* and not from there if that changed */
+    rounds->span_start.params[5] += 1; /* and not from there if that changed */
     back(&a, 3, false);
     is_at(&a, 0);
 }
