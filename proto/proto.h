@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 16,
+    PROTO_VERSION = 17,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -337,14 +337,14 @@ struct proto_need {
 };
 
 enum proto_ask_kind {
-    PROTO_ASK_VALUES,  /* a flow by the difference to the values in the body */
-    PROTO_ASK_SHARE,   /* a flow of push-sum */
-    PROTO_ASK_SETTLE,  /* what became of flow `number`? */
-    PROTO_ASK_TAKEN,   /* nothing: flow `number` was taken */
-    PROTO_ASK_COPY,    /* a copy of the values, to join */
-    PROTO_ASK_LAST,    /* the same for the last mean of this plan */
-    PROTO_ASK_RESULT,  /* a copy of the result */
-    PROTO_ASK_CHANGES, /* as VALUES: the body is what has changed since flow `number` - 1 */
+    PROTO_ASK_VALUES, /* a flow by the difference to the values in the body */
+    PROTO_ASK_SHARE,  /* a flow of push-sum */
+    PROTO_ASK_SETTLE, /* what became of `range` flows after `number`, which was taken? */
+    PROTO_ASK_TAKEN,  /* nothing: flow `number` was taken */
+    PROTO_ASK_COPY,   /* a copy of the values, to join */
+    PROTO_ASK_LAST,   /* the same for the last mean of this plan */
+    PROTO_ASK_RESULT, /* a copy of the result */
+    PROTO_ASK_CHANGES, /* as VALUES: the body is what has changed since the last flow of this range */
     PROTO_ASKS_END,
 };
 
@@ -353,17 +353,16 @@ struct proto_ask {
     uint64_t to;     /* incarnation of the receiver: another process may have its port now */
     uint64_t link;   /* number of this link; another one after either end has forgotten it */
     uint64_t number; /* of the flow: 1, 2, 3, ... */
-    uint32_t
-        range; /* elements [range * PROTO_CHUNK_MAX, ...) of it; SETTLE: so many ranges have come */
+    uint32_t range;  /* elements [range * PROTO_CHUNK_MAX, ...); SETTLE: so many flows are open */
     uint64_t plan_hash; /* for this plan, */
     uint64_t phase;     /* and this phase of it */
     uint64_t check;     /* of the body and the other fields: mesh/core/gossip/gossip_link.h */
 };
 
 enum proto_flow_kind {
-    PROTO_FLOW_GIVEN, /* with the last range: all was taken away from the giver's values, add it to yours */
-    PROTO_FLOW_VOID, /* flow `number` was not given and will not be */
-    PROTO_FLOW_COPY, /* the answer to COPY, LAST and RESULT */
+    PROTO_FLOW_GIVEN, /* it was taken away from the giver's values: add it to yours */
+    PROTO_FLOW_VOID,  /* flow `number` was not given and will not be */
+    PROTO_FLOW_COPY,  /* the answer to COPY, LAST and RESULT */
     PROTO_FLOWS_END,
 };
 

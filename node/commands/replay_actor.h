@@ -20,12 +20,13 @@ struct actor {
     bool keeps;              /* its last state is needed: a later start went on from it */
     /* A later start in its folder goes on from the checkpoint of this snapshot; the following is of then: */
     uint64_t snapshot;
-    int64_t *snapshot_values, snapshot_weight; /* NULL: not yet */
+    int64_t *snapshot_values; /* NULL: not yet; the weights are behind them */
     uint8_t *snapshot_state;
     bool began, computing, mean;
-    int64_t *values;
-    int64_t weight, read_weight; /* now, and when `read` was set */
-    int32_t *read;               /* values that were read last */
+    int64_t *values;               /* [count], and behind them: */
+    int64_t *weight, *read_weight; /* [ranges] now, and when `read` was set */
+    int32_t *read;                 /* values that were read last */
+    int32_t *copied;               /* copies that came last; NULL: none came */
     struct core_task task;
     struct state state;
     bool ended; /* it has a result: */
@@ -40,8 +41,8 @@ struct replay {
     bool async, push_sum;
     bool codes; /* with this codec */
     struct codec codec;
-    size_t count;      /* values */
-    struct state next; /* scratch, as are the following */
+    size_t count, chunk, ranges; /* values; those of a range; ranges */
+    struct state next;           /* scratch, as are the following */
     float *before;
     int32_t *scratch, *update;
     uint64_t steps;
@@ -55,7 +56,14 @@ static inline void
 read_values(const struct replay *r, struct actor *a)
 {
     gossip_flow_clamp(a->read, a->values, r->count);
-    a->read_weight = a->weight;
+    memcpy(a->read_weight, a->weight, r->ranges * sizeof *a->weight);
+}
+
+static inline void
+set_weights(const struct replay *r, struct actor *a, int64_t weight)
+{
+    for (size_t p = 0; p < r->ranges; p++)
+        a->weight[p] = weight;
 }
 
 /* All that is about flows, copies and the mean: DONE, or BLOCKED as long as the other end has not come so far. */

@@ -5,20 +5,30 @@
 
 /* --- Flows ---------------------------------------------------------------------------------------- */
 
-static int32_t *
-new_values(const struct replay *r)
+static size_t
+first_of(const struct replay *r, const struct replay_piece *piece)
 {
-    return calloc(r->count, sizeof(int32_t));
+    return piece->range * r->chunk;
 }
 
-/* What an exchange is about: the values now, or those of the phase. */
-static void
-values_of_flow(const struct replay *r, const struct actor *a, int32_t *out)
+static size_t
+count_of(const struct replay *r, const struct replay_piece *piece)
 {
-    if (r->async)
-        gossip_flow_clamp(out, a->values, r->count);
-    else
-        memcpy(out, a->read, r->count * sizeof *out);
+    size_t rest = r->count - first_of(r, piece);
+    return rest < r->chunk ? rest : r->chunk;
+}
+
+/* What an exchange is about: the values now, or those of the phase. NULL: there is no memory. */
+static int32_t *
+values_of_flow(const struct replay *r, const struct actor *a, const struct replay_piece *piece)
+{
+    size_t first = first_of(r, piece), count = count_of(r, piece);
+    int32_t *values = malloc(count * sizeof *values);
+    if (values && (r->async || a->note.event == GOSSIP_COPIED))
+        gossip_flow_clamp(values, a->values + first, count);
+    else if (values)
+        memcpy(values, a->read + first, count * sizeof *values);
+    return values;
 }
 
 static void
@@ -28,78 +38,63 @@ forget_theirs(struct replay_piece *piece)
     piece->theirs = NULL;
 }
 
-/* It tells changes to the public copy after the flow before it, which was taken (gossip_public.h). */
+/* It tells changes to the public copy after the flow before it, which was taken (gossip_public.h). The values, in
+ * `piece->change`, become the changes. */
 static int
-tell_changes(struct replay *r, const struct actor *a, struct replay_piece *piece,
-             struct replay_piece *last)
+tell_changes(struct replay *r, struct replay_piece *piece, struct replay_piece *last)
 {
+    size_t count = count_of(r, piece);
     if (!last || !last->made || !last->wanted || last->body || !last->theirs)
         return IMPOSSIBLE;
     piece->theirs = last->theirs;
     last->theirs = NULL;
-    piece->change = new_values(r);
-    if (!piece->change)
-        return -ENOMEM;
-    values_of_flow(r, a, r->scratch);
-    memcpy(r->update, piece->theirs, r->count * sizeof *piece->theirs);
-    gossip_flow_tell(piece->change, r->update, r->scratch, &r->codec, r->count);
+    memcpy(r->update, piece->theirs, count * sizeof *piece->theirs);
+    gossip_flow_tell(piece->change, r->update, piece->change, &r->codec, count);
     return DONE;
 }
 
 /* Without a piece it was not answered. */
 static int
-on_asked(struct replay *r, struct actor *a, struct replay_piece *piece)
+on_asked(struct replay *r, const struct actor *a, struct replay_piece *piece)
 {
-    struct gossip_note before = a->note;
-    before.number--;
-    struct replay_piece *last = replay_pieces_find(&r->pieces, a->start->node, &before);
-    if (r->push_sum) /* its values do not matter */
+    if (!piece || r->push_sum) /* its values do not matter */
         return DONE;
-    if (piece && r->codes && a->note.event == GOSSIP_ASKED)
-        return tell_changes(r, a, piece, last);
+    struct replay_piece *last =
+        r->codes ? replay_pieces_before(&r->pieces, a->start->node, &a->note, piece->range) : NULL;
+    bool tells = r->codes && a->note.event == GOSSIP_ASKED;
+    int32_t *values = values_of_flow(r, a, piece);
+    if (!values)
+        return -ENOMEM;
+    *(tells ? &piece->change : &piece->theirs) = values;
+    if (tells)
+        return tell_changes(r, piece, last);
     if (last && last->made)
         forget_theirs(last);
-    if (!piece)
-        return DONE;
-    piece->theirs = new_values(r);
-    if (!piece->theirs)
-        return -ENOMEM;
-    values_of_flow(r, a, piece->theirs);
-    return DONE;
-}
-
-/* The values of which it is given. Of a flow that came to nothing there is no piece. */
-static int
-on_gives(const struct replay *r, const struct actor *a, struct replay_piece *piece)
-{
-    if (!piece || piece->body)
-        return piece ? IMPOSSIBLE : DONE;
-    if (!(piece->body = new_values(r)))
-        return -ENOMEM;
-    values_of_flow(r, a, piece->body);
     return DONE;
 }
 
 static int
 on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
 {
+    size_t first = first_of(r, piece), count = count_of(r, piece);
     if (!r->push_sum && !piece->theirs)
         return BLOCKED;
-    int rc = r->async ? DONE : on_gives(r, a, piece);
-    if (rc || !piece->body)
-        return rc ? rc : IMPOSSIBLE;
+    if (piece->body)
+        return IMPOSSIBLE;
+    if (!(piece->body = values_of_flow(r, a, piece)))
+        return -ENOMEM;
     if (r->push_sum) {
-        gossip_flow_share(piece->body, piece->body, a->note.share, r->count);
-        piece->weight = a->read_weight / a->note.share;
+        gossip_flow_share(piece->body, piece->body, a->note.share, count);
+        piece->weight = a->read_weight[piece->range] / a->note.share;
     } else if (piece->change) {
         gossip_flow_few(piece->body, piece->theirs, piece->body, piece->change, &r->codec,
-                        a->note.share, r->count);
+                        a->note.share, count);
     } else {
-        gossip_flow_average(piece->body, piece->body, piece->theirs, a->note.share, r->count);
-        gossip_flow_follow(piece->theirs, piece->body, r->count);
+        gossip_flow_average(piece->body, piece->body, piece->theirs, a->note.share, count);
+        gossip_flow_follow(piece->theirs, piece->body, count);
     }
-    gossip_flow_give(a->values, piece->body, r->count);
-    a->weight -= piece->weight;
+    gossip_flow_give(a->values + first, piece->body, count);
+    a->weight[piece->range] -= piece->weight;
     piece->made = true;
     if (!r->codes)
         forget_theirs(piece);
@@ -113,10 +108,10 @@ on_took(const struct replay *r, struct actor *a, const struct replay_piece *piec
 {
     if (!piece->made)
         return BLOCKED;
-    if (!gossip_flow_fits(a->weight, piece->weight))
+    if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
         return IMPOSSIBLE;
-    gossip_flow_add(a->values, piece->body, r->count);
-    a->weight += piece->weight;
+    gossip_flow_add(a->values + first_of(r, piece), piece->body, count_of(r, piece));
+    a->weight[piece->range] += piece->weight;
     return DONE;
 }
 
@@ -125,12 +120,9 @@ on_took(const struct replay *r, struct actor *a, const struct replay_piece *piec
 static int
 on_copied(const struct replay *r, const struct actor *a, struct replay_piece *piece)
 {
-    if (piece->body) /* a flow of this name was begun */
-        return IMPOSSIBLE;
-    if (!(piece->body = new_values(r)))
+    if (!(piece->body = values_of_flow(r, a, piece)))
         return -ENOMEM;
-    gossip_flow_clamp(piece->body, a->values, r->count);
-    piece->weight = a->weight;
+    piece->weight = a->weight[piece->range];
     piece->made = true;
     return DONE;
 }
@@ -139,7 +131,7 @@ on_copied(const struct replay *r, const struct actor *a, struct replay_piece *pi
 static int
 end(struct replay *r, struct actor *a)
 {
-    a->weight = GOSSIP_ONE;
+    set_weights(r, a, GOSSIP_ONE);
     a->mean = false;
     a->ended = true;
     gossip_flow_clamp(r->scratch, a->values, r->count);
@@ -148,18 +140,32 @@ end(struct replay *r, struct actor *a)
     return DONE;
 }
 
-/* A copy has come: it is added to the mean, or is the values. */
+/* A copy has come: it is added to the mean, or kept until all have come. */
 static int
-on_copy_came(struct replay *r, struct actor *a, const struct replay_piece *piece)
+on_got(const struct replay *r, struct actor *a, const struct replay_piece *piece)
 {
+    size_t first = first_of(r, piece), count = count_of(r, piece);
     if (!piece->made)
         return BLOCKED;
-    if (a->note.event == GOSSIP_GOT) {
-        gossip_flow_add(a->values, piece->body, r->count);
-        a->weight += piece->weight;
-        return a->mean ? DONE : IMPOSSIBLE;
+    if (a->mean) {
+        gossip_flow_add(a->values + first, piece->body, count);
+        a->weight[piece->range] += piece->weight;
+        return DONE;
     }
-    gossip_flow_set(a->values, piece->body, r->count);
+    if (!a->copied && !(a->copied = calloc(r->count, sizeof *a->copied)))
+        return -ENOMEM;
+    memcpy(a->copied + first, piece->body, count * sizeof *a->copied);
+    return DONE;
+}
+
+static int
+on_adopted(struct replay *r, struct actor *a)
+{
+    if (!a->copied)
+        return IMPOSSIBLE;
+    gossip_flow_set(a->values, a->copied, r->count);
+    free(a->copied);
+    a->copied = NULL;
     return a->note.event == GOSSIP_RESULT ? end(r, a) : DONE;
 }
 
@@ -167,7 +173,7 @@ static int
 on_empty(const struct replay *r, struct actor *a)
 {
     memset(a->values, 0, r->count * sizeof *a->values);
-    a->weight = 0;
+    set_weights(r, a, 0);
     return DONE;
 }
 
@@ -188,7 +194,7 @@ static int
 on_mean_void(const struct replay *r, struct actor *a)
 {
     gossip_flow_set(a->values, a->read, r->count);
-    a->weight = a->read_weight;
+    memcpy(a->weight, a->read_weight, r->ranges * sizeof *a->weight);
     a->mean = false;
     return DONE;
 }
@@ -198,8 +204,7 @@ on_mean(struct replay *r, struct actor *a)
 {
     if (!a->mean)
         return IMPOSSIBLE;
-    if (a->weight > 0)
-        gossip_flow_mean(a->values, a->weight, r->count);
+    gossip_flow_mean(a->values, a->weight, r->chunk, r->count);
     return end(r, a);
 }
 
@@ -212,8 +217,6 @@ flow_event(struct replay *r, struct actor *a, struct replay_piece *piece)
     case GOSSIP_ASKED:
     case GOSSIP_ASKED_WHOLE:
         return on_asked(r, a, piece);
-    case GOSSIP_GIVES:
-        return on_gives(r, a, piece);
     case GOSSIP_GAVE:
         return on_gave(r, a, piece);
     case GOSSIP_TOOK:
@@ -221,9 +224,10 @@ flow_event(struct replay *r, struct actor *a, struct replay_piece *piece)
     case GOSSIP_COPIED:
         return on_copied(r, a, piece);
     case GOSSIP_GOT:
+        return on_got(r, a, piece);
     case GOSSIP_ADOPTED:
     case GOSSIP_RESULT:
-        return on_copy_came(r, a, piece);
+        return on_adopted(r, a);
     case GOSSIP_EMPTY:
         return on_empty(r, a);
     case GOSSIP_MEAN_BEGAN:

@@ -20,8 +20,9 @@ forget_values(struct actor *a)
 {
     free(a->values);
     free(a->read);
+    free(a->copied);
     a->values = NULL;
-    a->read = NULL;
+    a->read = a->copied = NULL;
 }
 
 static void
@@ -37,10 +38,12 @@ static int
 allocate(const struct replay *r, struct actor *a)
 {
     struct state_job job = job_rules(&r->base.job, r->base.config);
-    a->values = calloc(r->count, sizeof *a->values);
+    a->values = calloc(r->count + 2 * r->ranges, sizeof *a->values);
     a->read = calloc(r->count, sizeof *a->read);
     if (!a->values || !a->read)
         return -ENOMEM;
+    a->weight = a->values + r->count;
+    a->read_weight = a->weight + r->ranges;
     return state_init(&a->state, &job, r->base.job.exact, r->count);
 }
 
@@ -75,7 +78,7 @@ compute_update(struct replay *r, struct actor *a)
     struct state_event event;
     const int32_t *values = a->read;
     if (r->push_sum) {
-        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->count);
+        gossip_flow_debias(r->scratch, a->read, a->read_weight, r->chunk, r->count);
         values = r->scratch;
     }
     replica_begin(&replica, &a->task, values);
@@ -99,7 +102,7 @@ on_read(const struct replay *r, struct actor *a)
 {
     if (r->async)
         read_values(r, a);
-    if (a->read_weight <= 0 || a->computing)
+    if (!gossip_flow_weighs(a->read_weight, r->ranges) || a->computing)
         return IMPOSSIBLE;
     a->task =
         (struct core_task){.round = a->note.step, .shards = a->note.shards, .known = a->note.total};
@@ -161,12 +164,11 @@ on_saved(const struct replay *r, struct actor *a)
         return DONE;
     forget_snapshot(a);
     a->snapshot = a->note.number;
-    a->snapshot_values = malloc(r->count * sizeof *a->snapshot_values);
-    a->snapshot_weight = a->weight;
+    a->snapshot_values = malloc((r->count + r->ranges) * sizeof *a->snapshot_values);
     a->snapshot_state = malloc(a->state.size);
     if (!a->snapshot_values || !a->snapshot_state)
         return -ENOMEM;
-    memcpy(a->snapshot_values, a->values, r->count * sizeof *a->snapshot_values);
+    memcpy(a->snapshot_values, a->values, (r->count + r->ranges) * sizeof *a->values);
     memcpy(a->snapshot_state, a->state.block, a->state.size);
     return DONE;
 }
@@ -186,8 +188,7 @@ static void
 restore(const struct replay *r, struct actor *a, const struct actor *from)
 {
     memcpy(a->state.block, from->snapshot_state, a->state.size);
-    memcpy(a->values, from->snapshot_values, r->count * sizeof *a->values);
-    a->weight = from->snapshot_weight;
+    memcpy(a->values, from->snapshot_values, (r->count + r->ranges) * sizeof *a->values);
     a->began = true;
 }
 
@@ -226,7 +227,7 @@ on_began(struct replay *r, struct actor *a)
         return rc;
     replica_values(&a->state, r->scratch);
     gossip_flow_set(a->values, r->scratch, r->count);
-    a->weight = GOSSIP_ONE;
+    set_weights(r, a, GOSSIP_ONE);
     a->began = true;
     return DONE;
 }
@@ -335,6 +336,8 @@ gossip_open_replay(struct replay *r, const struct verify_folders *folders, struc
     const struct config *config = r->base.config;
     struct state_job job = job_rules(&r->base.job, config);
     r->count = nn_param_count(r->base.job.model);
+    r->chunk = MESH_CHUNK_ELEMS;
+    r->ranges = gossip_flow_ranges(r->count, r->chunk);
     r->async = config->mesh.sync == CONFIG_ASYNC;
     r->push_sum = config->gossip.push_sum;
     r->codes = job_codec(config, &r->codec);
@@ -347,6 +350,7 @@ gossip_open_replay(struct replay *r, const struct verify_folders *folders, struc
     const struct replay_rules rules = {
         .push_sum = r->push_sum,
         .shards = config->train.shards,
+        .ranges = r->ranges,
     };
     const struct replay_parts parts = replay_parts_of(&r->base.job, config);
     int rc = replay_journals_load(&r->journals, folders, &parts, why);

@@ -29,9 +29,9 @@ start_order(const void *a, const void *b)
 static struct replay_piece
 name_of(struct proto_node self, const struct gossip_note *note)
 {
-    bool peers = replay_pieces_makes(note) || note->event == GOSSIP_GIVES;
-    return (struct replay_piece){
-        .whose = peers ? note->peer : self, .link = note->link, .number = note->number};
+    return (struct replay_piece){.whose = replay_pieces_makes(note) ? note->peer : self,
+                                 .link = note->link,
+                                 .number = note->number};
 }
 
 struct replay_piece *
@@ -40,6 +40,29 @@ replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,
 {
     const struct replay_piece name = name_of(self, note);
     return bsearch(&name, pieces->piece, pieces->piece_count, sizeof name, piece_order);
+}
+
+struct replay_piece *
+replay_pieces_before(const struct replay_pieces *pieces, struct proto_node self,
+                     const struct gossip_note *note, uint32_t range)
+{
+    size_t low = 0, high = pieces->piece_count;
+    const struct replay_piece name = name_of(self, note);
+    while (low < high) { /* the first one that is not before it */
+        size_t middle = (low + high) / 2;
+        if (piece_order(&pieces->piece[middle], &name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low > 0; low--) {
+        struct replay_piece *piece = &pieces->piece[low - 1];
+        if (replay_node_order(piece->whose, self) != 0 || piece->link != note->link)
+            return NULL;
+        if (piece->asked && piece->range == range)
+            return piece;
+    }
+    return NULL;
 }
 
 static const struct replay_start *
@@ -69,15 +92,15 @@ replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start
 static bool
 sound(const struct gossip_note *note, const struct replay_rules *rules)
 {
-    bool flow = replay_pieces_asks(note) || replay_pieces_makes(note) ||
-                replay_pieces_takes(note) || note->event == GOSSIP_GIVES;
+    bool makes = replay_pieces_makes(note);
+    bool flow = replay_pieces_asks(note) || makes || replay_pieces_takes(note);
     uint64_t all = bits_below(rules->shards);
     if (note->event == GOSSIP_READ)
         return note->shards != 0 && (note->shards & ~all) == 0 && note->plan != 0 &&
                note->rank < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
-    return !flow || note->link > 0;
+    return (!flow || note->link > 0) && (!makes || note->range < rules->ranges);
 }
 
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
@@ -186,6 +209,7 @@ add_event(struct replay_pieces *pieces, const struct replay_start *start,
         struct replay_piece *piece = &pieces->piece[pieces->piece_count++];
         *piece = name_of(start->node, note);
         piece->giver = start->node;
+        piece->range = note->range;
     }
     pieces->start[s].idle += note->event == GOSSIP_PHASE;
     if (note->event == GOSSIP_ADOPTED || note->event == GOSSIP_EMPTY)

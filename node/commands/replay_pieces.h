@@ -31,10 +31,11 @@ struct replay_read {
     bool updated; /* it was added to the replica */
 };
 
-/* A flow, or a copy. */
+/* A flow, or a copy, of one range. */
 struct replay_piece {
     struct proto_node whose; /* who asked for it */
     uint64_t link, number;
+    uint32_t range;
     struct proto_node giver;
     bool asked;  /* its taker's values are known */
     bool wanted; /* somebody took it */
@@ -42,7 +43,7 @@ struct replay_piece {
     /* NULL: not yet, or not any more: */
     int32_t *theirs; /* values of who asked, or the public copy, which follows the flow */
     int32_t *change; /* to the public copy */
-    int32_t *body;   /* async, before it is made: the giver's values */
+    int32_t *body;
     int64_t weight;
 };
 
@@ -56,8 +57,7 @@ replay_pieces_makes(const struct gossip_note *note)
 static inline bool
 replay_pieces_takes(const struct gossip_note *note)
 {
-    return note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT ||
-           note->event == GOSSIP_ADOPTED || note->event == GOSSIP_RESULT;
+    return note->event == GOSSIP_TOOK || note->event == GOSSIP_GOT;
 }
 
 static inline bool
@@ -86,6 +86,7 @@ struct replay_pieces {
 struct replay_rules {
     bool push_sum; /* an ASK has no values */
     unsigned shards;
+    size_t ranges; /* in which values travel */
 };
 
 /* Where somebody reads; zeros, with the record of a start. */
@@ -106,5 +107,9 @@ bool replay_pieces_next(const struct replay_pieces *pieces, const struct replay_
 /* The piece that an event of `self` is about. */
 struct replay_piece *replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,
                                         const struct gossip_note *note);
+/* The last one of this range that `self` asked for on the link of an event, before the one that this is about. */
+struct replay_piece *replay_pieces_before(const struct replay_pieces *pieces,
+                                          struct proto_node self, const struct gossip_note *note,
+                                          uint32_t range);
 
 #endif

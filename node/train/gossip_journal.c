@@ -4,21 +4,21 @@
 #include <assert.h>
 
 /* The numbers of a record in their order, and what else it may have. */
-enum { LINK = 1, NUMBER = 2, SHARE = 4, STEP = 8, TOTAL = 16, SHARDS = 32 };
-enum { NUMBERS = 6, PEER = 64, NOTHING = 128, EVENTS = GOSSIP_EMPTY + 1 };
+enum { LINK = 1, NUMBER = 2, RANGE = 4, SHARE = 8, STEP = 16, TOTAL = 32, SHARDS = 64 };
+enum { NUMBERS = 7, PEER = 128, NOTHING = 256, EVENTS = GOSSIP_EMPTY + 1 };
 enum { FLOW = PEER | LINK | NUMBER };
 
 /* What an event's record has; 0: there is none. */
 static const unsigned fields[EVENTS] = {
     [GOSSIP_BEGAN] = NUMBER,       [GOSSIP_READ] = STEP | TOTAL | SHARDS,
     [GOSSIP_UPDATED] = NOTHING,    [GOSSIP_PHASE] = NOTHING,
-    [GOSSIP_ASKED] = FLOW,         [GOSSIP_GAVE] = FLOW | SHARE,
-    [GOSSIP_TOOK] = FLOW,          [GOSSIP_COPIED] = FLOW,
-    [GOSSIP_GOT] = FLOW,           [GOSSIP_ADOPTED] = FLOW,
+    [GOSSIP_ASKED] = FLOW,         [GOSSIP_GAVE] = FLOW | RANGE | SHARE,
+    [GOSSIP_TOOK] = FLOW,          [GOSSIP_COPIED] = FLOW | RANGE,
+    [GOSSIP_GOT] = FLOW,           [GOSSIP_ADOPTED] = NOTHING,
     [GOSSIP_MEAN_BEGAN] = NOTHING, [GOSSIP_MEAN_VOID] = NOTHING,
-    [GOSSIP_MEAN] = NOTHING,       [GOSSIP_RESULT] = FLOW,
+    [GOSSIP_MEAN] = NOTHING,       [GOSSIP_RESULT] = NOTHING,
     [GOSSIP_SAVED] = NUMBER,       [GOSSIP_ASKED_WHOLE] = FLOW,
-    [GOSSIP_GIVES] = FLOW,         [GOSSIP_EMPTY] = NOTHING,
+    [GOSSIP_EMPTY] = NOTHING,
 };
 
 bool
@@ -66,7 +66,7 @@ gossip_journal_put(struct gossip_names *names, const struct gossip_note *note,
 {
     assert(gossip_journal_has(note->event));
     unsigned has = fields[note->event];
-    const uint64_t number[NUMBERS] = {note->link, note->number, note->share,
+    const uint64_t number[NUMBERS] = {note->link, note->number, note->range, note->share,
                                       note->step, note->total,  note->shards};
     bool fresh;
     struct bytes_out out = bytes_out(data, GOSSIP_RECORD_MAX);
@@ -96,13 +96,14 @@ gossip_journal_get(struct gossip_names *names, unsigned type, const uint8_t *dat
         note->peer = names->peers.node[journal_peers_get(&in, &names->peers, &fresh)];
     for (unsigned i = 0; i < NUMBERS; i++)
         if (has >> i & 1)
-            number[i] = varint_get(&in, 1U << i & SHARE ? UINT32_MAX : UINT64_MAX);
+            number[i] = varint_get(&in, 1U << i & (RANGE | SHARE) ? UINT32_MAX : UINT64_MAX);
     note->link = number[0];
     note->number = number[1];
-    note->share = (uint32_t)number[2];
-    note->step = number[3];
-    note->total = number[4];
-    note->shards = number[5];
+    note->range = (uint32_t)number[2];
+    note->share = (uint32_t)number[3];
+    note->step = number[4];
+    note->total = number[5];
+    note->shards = number[6];
     if (note->event == GOSSIP_READ)
         get_plan(&in, names, note);
     return bytes_done(&in);

@@ -9,13 +9,12 @@
  *               how many members it has, and the rank of this node
  *     ASKED     peer, link, number
  *     ASKED_WHOLE  the same, with a codec: with all values; ASKED is then with changes of them (gossip_public.h)
- *     GIVES     peer, link, number
- *     GAVE      peer, link, number, share
- *     TOOK      peer, link, number
- *     COPIED, GOT, ADOPTED, RESULT  peer, link, number
+ *     GAVE      peer, link, number, range, share
+ *     COPIED    peer, link, number, range
+ *     TOOK, GOT peer, link, number
  *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this snapshot
  *
- *     UPDATED, PHASE, EMPTY, MEAN_BEGAN, MEAN_VOID, MEAN: nothing
+ *     UPDATED, PHASE, ADOPTED, EMPTY, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing
  *
  * LOST changes no values and is not written. What a flow or a copy consists of is not written either: it follows from
  * the values at its ends.

@@ -6,7 +6,7 @@
  *
  *     snapshot, u64, 0: after the last step | step of this node, u64 | shards computed by the mesh, u64
  *     starts of nodes of which this one knows [GOSSIP_STARTS + 1]: id, incarnation and shards computed, u64; or zeros
- *     weight, int64 | values, int64
+ *     weight of each range of MESH_CHUNK_ELEMS values, int64 | values, int64
  *
  * Little-endian. Parameters of the state are the values, with push-sum by weight; slots and exponents are this
  * node's. */
@@ -27,8 +27,8 @@ struct gossip_run {
     struct gossip_config config;
     struct codec codec;
     struct replica replica;
-    int64_t weight; /* of the values of this step */
-    uint64_t from;  /* hash of the parameters of the checkpoint that it goes on from; 0: none */
+    const int64_t *weight; /* of the values of this step */
+    uint64_t from; /* hash of the parameters of the checkpoint that it goes on from; 0: none */
     struct gossip_names names; /* in the journal */
     /* Of a checkpoint, as in the file: `saved` points into it. */
     uint64_t *more;
@@ -60,7 +60,7 @@ on_note(void *ctx, const struct gossip_note *note)
 }
 
 static void
-on_weigh(void *ctx, int64_t weight)
+on_weigh(void *ctx, const int64_t *weight)
 {
     struct gossip_run *gossip = ((struct run *)ctx)->own;
     gossip->weight = weight;
@@ -75,11 +75,16 @@ enum {
     TOTAL,
     STARTS,
     START_WORDS = sizeof(struct gossip_start) / sizeof(uint64_t),
-    WEIGHT = STARTS + (GOSSIP_STARTS + 1) * START_WORDS,
-    VALUES,
+    WEIGHTS = STARTS + (GOSSIP_STARTS + 1) * START_WORDS,
 };
 
 _Static_assert(START_WORDS == 3, "id, incarnation, shards: no gap may be in the file");
+
+static size_t
+weight_count(const struct run *run)
+{
+    return gossip_flow_ranges(run->state.param_count, MESH_CHUNK_ELEMS);
+}
 
 /* What the state is like for who only has the file. */
 static void
@@ -92,7 +97,7 @@ show(struct run *run, const struct gossip_saved *saved)
     uint64_t step = async ? saved->total / state->job.shards : saved->step;
     gossip_flow_clamp(values, saved->values, state->param_count);
     if (run->config->gossip.push_sum)
-        gossip_flow_debias(values, values, saved->weight, state->param_count);
+        gossip_flow_debias(values, values, saved->weight, MESH_CHUNK_ELEMS, state->param_count);
     replica_show(state, values, step < total ? step : total - 1);
 }
 
@@ -104,14 +109,16 @@ on_save(void *ctx, const struct gossip_saved *saved)
     struct run *run = ctx;
     struct gossip_run *gossip = run->own;
     const struct state_header before = *run->state.header;
-    if (!save_idle(run->save) || saved->weight <= 0)
-        return; /* weight 0: it joined, and has got nothing yet */
+    size_t ranges = weight_count(run);
+    if (!save_idle(run->save) || !gossip_flow_weighs(saved->weight, ranges))
+        return; /* it joined, and has not got all yet */
     gossip->more[SNAPSHOT] = saved->snapshot;
     gossip->more[STEP] = saved->step;
     gossip->more[TOTAL] = saved->total;
     memcpy(gossip->more + STARTS, saved->starts, (GOSSIP_STARTS + 1) * sizeof *saved->starts);
-    gossip->more[WEIGHT] = (uint64_t)saved->weight;
-    memcpy(gossip->more + VALUES, saved->values, run->state.param_count * sizeof *saved->values);
+    memcpy(gossip->more + WEIGHTS, saved->weight, ranges * sizeof *saved->weight);
+    memcpy(gossip->more + WEIGHTS + ranges, saved->values,
+           run->state.param_count * sizeof *saved->values);
     show(run, saved);
     save_begin(run->save, &run->state, true);
     *run->state.header = before;
@@ -130,18 +137,21 @@ gossip_resume(struct run *run)
 {
     struct gossip_run *gossip = run->own;
     const uint64_t *more = gossip->more;
+    const int64_t *weight = (const int64_t *)(const void *)(more + WEIGHTS);
+    size_t ranges = weight_count(run);
     bool sound = more[STEP] <= PROTO_ROUND_MAX && more[TOTAL] <= PROTO_ROUND_MAX;
     gossip->saved = (struct gossip_saved){
         .snapshot = more[SNAPSHOT],
         .step = more[STEP],
         .total = more[TOTAL],
         .starts = (const struct gossip_start *)(const void *)(more + STARTS),
-        .weight = (int64_t)more[WEIGHT],
-        .values = (const int64_t *)(const void *)(more + VALUES),
+        .weight = weight,
+        .values = weight + ranges,
     };
     gossip->begins = more[SNAPSHOT] != 0;
-    return sound && (!gossip->begins ||
-                     (gossip->saved.weight > 0 && gossip->saved.weight <= GOSSIP_WEIGHT_MAX));
+    for (size_t p = 0; p < ranges; p++)
+        sound = sound && (!gossip->begins || (weight[p] > 0 && weight[p] <= GOSSIP_WEIGHT_MAX));
+    return sound;
 }
 
 static void
@@ -176,7 +186,7 @@ open_gossip(struct run *run, struct why *why)
     struct gossip_run *gossip = run->own = calloc(1, sizeof *gossip);
     size_t params = run->state.param_count;
     if (gossip) {
-        gossip->more_size = (VALUES + params) * sizeof *gossip->more;
+        gossip->more_size = (WEIGHTS + weight_count(run) + params) * sizeof *gossip->more;
         gossip->more = calloc(1, gossip->more_size);
         gossip->replica = (struct replica){
             .state = &run->state,
@@ -327,7 +337,7 @@ values_of(const struct run *run)
     int32_t *own = mesh_own(run->mesh);
     if (!run->config->gossip.push_sum)
         return values;
-    gossip_flow_debias(own, values, gossip->weight, run->state.param_count);
+    gossip_flow_debias(own, values, gossip->weight, MESH_CHUNK_ELEMS, run->state.param_count);
     return own;
 }
 

@@ -104,6 +104,8 @@ nowhere(void)
 
 /* --- Gossip --------------------------------------------------------------------------------------- */
 
+enum { VALUES = 5, CHUNK = 3, RANGES = 2 };
+
 static void
 gossip_record(size_t t, struct gossip_names *names)
 {
@@ -117,6 +119,7 @@ gossip_record(size_t t, struct gossip_names *names)
     note.peer = node();
     note.link = draw(3);
     note.number = draw(3);
+    note.range = (uint32_t)(note.number % RANGES);
     note.share = 2;
     if (note.event == GOSSIP_READ) {
         note.step = draw(STEPS);
@@ -181,12 +184,10 @@ run_events(struct replay *r)
     }
 }
 
-enum { VALUES = 5 };
-
 static void
 exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool codes)
 {
-    static int64_t values[64][VALUES];
+    static int64_t values[64][VALUES], weight[64][2][RANGES];
     static int32_t scratch[VALUES], update[VALUES], read[64][VALUES];
     static struct actor actor[64];
     struct replay r = {.pieces = *pieces,
@@ -196,6 +197,8 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
                        .codes = codes,
                        .codec = {.rounding = CODEC_TOP, .share = 0.3},
                        .count = VALUES,
+                       .chunk = CHUNK,
+                       .ranges = RANGES,
                        .scratch = scratch,
                        .update = update};
     if (pieces->start_count > 64)
@@ -208,21 +211,25 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
             .cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}},
             .began = true,
             .values = values[s],
-            .weight = GOSSIP_ONE,
+            .weight = weight[s][0],
+            .read_weight = weight[s][1],
             .read = read[s],
         };
         for (size_t k = 0; k < VALUES; k++)
             values[s][k] = (int64_t)(s * VALUES + k) << 20;
+        set_weights(&r, &actor[s], GOSSIP_ONE);
         read_values(&r, &actor[s]);
         actor[s].over = !replay_pieces_next(pieces, from, &actor[s].cursor, &actor[s].note);
     }
     run_events(&r);
+    for (size_t s = 0; s < pieces->start_count; s++)
+        free(actor[s].copied);
 }
 
 static void
 gossip(bool push_sum, bool async, bool codes)
 {
-    const struct replay_rules rules = {.push_sum = push_sum, .shards = SHARDS};
+    const struct replay_rules rules = {.push_sum = push_sum, .shards = SHARDS, .ranges = RANGES};
     const struct replay_cover cover = {
         .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
     struct verify_folders folders = {.out = nowhere(), .first = -1};

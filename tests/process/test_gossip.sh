@@ -8,9 +8,13 @@ write_job "$WORK/job.yaml" 60
 sed -i "s/eval_every: 0/eval_every: 1/" "$WORK/job.yaml"
 # Steps that take a while: who is left alone must not be done before the others are back.
 write_job "$WORK/long.yaml" 200
+# A model of 630,000 parameters: its values travel in three ranges of 2^18.
+write_job "$WORK/wide.yaml" 120
+sed -i "s/dense: 48/dense: 400/" "$WORK/wide.yaml"
+slow=$WORK/long.yaml
 slow_node() { # NAME OPTION ...
     WHERE[$1]="env MESHNODE_FAIL=compute:1+:sleep=60"
-    MESHNODE=$FAILNODE node "$1" "$WORK/long.yaml" "${@:2}"
+    MESHNODE=$FAILNODE node "$1" "$slow" "${@:2}"
 }
 
 same_end() { # NAME ...
@@ -91,6 +95,15 @@ members_change() { # OPTION ...
 }
 mapfile -t changes < <(today 2 "gossip.method=average" "gossip.method=push_sum" "mesh.sync=async" \
     "gossip.graph=ring --set mesh.compress=topk" "mesh.sync=async --set mesh.compress=topk")
+for options in "${changes[@]}"; do
+    # shellcheck disable=SC2086 # words
+    members_change --set $options
+done
+
+echo "the same with a model of several ranges"
+slow=$WORK/wide.yaml
+mapfile -t changes < <(today 1 "gossip.method=push_sum" "gossip.graph=ring" "mesh.sync=async" \
+    "gossip.graph=ring --set mesh.compress=topk")
 for options in "${changes[@]}"; do
     # shellcheck disable=SC2086 # words
     members_change --set $options

@@ -173,9 +173,11 @@ on_save(void *ctx, const struct gossip_saved *saved)
         return;
     *file = (struct sim_gossip_file){.there = true, .saved = *saved};
     memcpy(file->values, saved->values, sim_gossip_config.count * sizeof *saved->values);
+    memcpy(file->weight, saved->weight, sim_gossip_parts() * sizeof *saved->weight);
     memcpy(file->starts, saved->starts, sizeof file->starts);
     file->saved.starts = file->starts;
     file->saved.values = file->values;
+    file->saved.weight = file->weight;
 }
 
 static void

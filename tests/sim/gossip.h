@@ -13,7 +13,7 @@ enum { SIM_GOSSIP_VALUES = 24, SIM_GOSSIP_PARTS = 4 };
 struct sim_gossip_file {
     bool there;
     struct gossip_saved saved; /* points to the following */
-    int64_t values[SIM_GOSSIP_VALUES];
+    int64_t values[SIM_GOSSIP_VALUES], weight[SIM_GOSSIP_PARTS];
     struct gossip_start starts[GOSSIP_STARTS + 1];
 };
 extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];

@@ -6,35 +6,36 @@
 #include "tests/sim/gossip.h"
 
 /* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go
- * on: 24 edges and two or three phases a step are some 8,000; three quarters of the places are used. */
-enum { VALUES = 32, RECORDS = 1 << 15 };
+ * on: 24 edges, 4 ranges and two or three phases a step are some 30,000; three quarters of the places are used. */
+enum { VALUES = 32, PARTS = SIM_GOSSIP_PARTS, RECORDS = 1 << 16 };
 
 __extension__ typedef __int128 wide;
 
 /* What a node must have. */
 struct books {
     uint64_t incarnation;
-    int64_t value[VALUES], weight;
+    int64_t value[VALUES], weight[PARTS];
     int32_t read[VALUES]; /* when it was read last */
-    int64_t read_weight;
+    int64_t read_weight[PARTS];
+    int32_t copied[VALUES]; /* copies that came last */
     bool mean;
-    struct proto_node added[SIM_NODES_MAX]; /* whose values are in it, beside its own */
+    struct proto_node
+        added[SIM_NODES_MAX]; /* whose values are in it, beside its own: all of them */
     size_t added_count;
     uint64_t plan, phase, shards;
     unsigned n, rank;
 };
 
-/* A flow that was asked for, or a copy that was sent. */
+/* A flow that was asked for, or a copy that was sent, of one range. */
 struct record {
     uint64_t key; /* 0: free */
     unsigned from, to;
     uint64_t from_incarnation, to_incarnation;
     uint64_t plan, phase;
     unsigned rank; /* of the taker */
-    bool begun, given, taken, lost;
-    size_t count;
+    bool given, taken, lost;
+    size_t first, count;
     int32_t theirs[VALUES], body[VALUES]; /* theirs: with a codec the public copy */
-    int32_t mine[VALUES];                 /* of the giver, when it began */
     bool tells;                           /* changes, */
     bool told[VALUES];                    /* of these */
     int64_t weight;
@@ -51,7 +52,7 @@ struct gossip_book {
     /* The last snapshot: who was in its plan, and what they had when the first one saved it. */
     struct {
         uint64_t name, members;
-        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX];
+        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
     } snapshot;
 };
 extern struct gossip_book sim_gossip_book;

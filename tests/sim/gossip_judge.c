@@ -99,6 +99,13 @@ appear(struct books *books, size_t k, int64_t value)
 }
 
 static void
+set_weights(struct books *books, int64_t weight)
+{
+    for (size_t p = 0; p < sim_gossip_parts(); p++)
+        books->weight[p] = weight;
+}
+
+static void
 on_began(struct sim *sim, struct sim_node *node)
 {
     struct books *books = &sim_gossip_book.of[node->index];
@@ -109,7 +116,9 @@ on_began(struct sim *sim, struct sim_node *node)
     const struct sim_gossip_file *disk = &sim_gossip_disk[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, disk->there ? disk->values[k] : sim_gossip_initial(sim, k));
-    books->weight = disk->there ? disk->saved.weight : GOSSIP_ONE;
+    set_weights(books, GOSSIP_ONE);
+    if (disk->there)
+        memcpy(books->weight, disk->weight, sim_gossip_parts() * sizeof *books->weight);
 }
 
 static void
@@ -122,7 +131,7 @@ on_read(struct sim *sim, struct sim_node *node)
             sim_fail(sim, "node %u: value %zu is read as %d, it is %d", node->index, k,
                      node->sum[k], books->read[k]);
     }
-    books->read_weight = books->weight;
+    memcpy(books->read_weight, books->weight, sizeof books->weight);
 }
 
 static void
@@ -134,7 +143,7 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->phase = note->phase;
     books->n = (unsigned)note->number;
     books->rank = note->rank;
-    if (books->n == 1 && books->weight <= 0)
+    if (books->n == 1 && !gossip_flow_weighs(books->weight, sim_gossip_parts()))
         sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }
 
@@ -151,18 +160,31 @@ on_updated(struct sim *sim, struct sim_node *node, const struct gossip_note *not
 
 /* --- Flows --------------------------------------------------------------------------------------- */
 
-/* Is |d[k]| one of the largest of its range? */
+/* Is |d[k]| one of the largest of d[count]? */
 static bool
-among_largest(const int64_t *d, size_t k)
+among_largest(const int64_t *d, size_t count, size_t k)
 {
-    size_t range = k / sim_gossip_chunk, first = first_of(range), count = count_of(range);
     size_t before = 0, few = codec_few(sim_gossip_config.codec, count);
     int64_t size = d[k] < 0 ? -d[k] : d[k];
-    for (size_t j = first; j < first + count; j++) {
+    for (size_t j = 0; j < count; j++) {
         int64_t other = d[j] < 0 ? -d[j] : d[j];
         before += other > size || (other == size && j < k);
     }
     return before < few;
+}
+
+/* The flow of the same range that was asked for before, on the same link; NULL: there is none. */
+static const struct record *
+asked_before(const struct sim_node *node, const struct gossip_note *note)
+{
+    struct gossip_note last = *note;
+    while (--last.number > 0) {
+        const struct record *before = look_up(key_of(note->peer, self_of(node), &last));
+        bool copy = before && before->to_incarnation == 0;
+        if (before && !copy && before->first == first_of(note->range))
+            return before;
+    }
+    return NULL;
 }
 
 /* The values of who asks become what both ends know of them after the flow before. */
@@ -170,20 +192,18 @@ static void
 tell(struct sim *sim, const struct sim_node *node, const struct gossip_note *note,
      struct record *record)
 {
-    struct gossip_note last = *note;
     int64_t change[VALUES];
-    last.number--;
-    const struct record *before = look_up(key_of(note->peer, self_of(node), &last));
+    const struct record *before = asked_before(node, note);
     if (!before || !before->taken) {
-        sim_fail(sim, "node %u: tells changes since flow %" PRIu64 ", which it did not take",
-                 node->index, last.number);
+        sim_fail(sim, "node %u: tells changes and did not take the flow before flow %" PRIu64,
+                 node->index, note->number);
         return;
     }
     for (size_t k = 0; k < record->count; k++)
         change[k] =
             clamp((int64_t)record->theirs[k] - ((int64_t)before->theirs[k] + before->body[k]));
     for (size_t k = 0; k < record->count; k++) {
-        record->told[k] = change[k] != 0 && among_largest(change, k);
+        record->told[k] = change[k] != 0 && among_largest(change, record->count, k);
         record->theirs[k] =
             before->theirs[k] + before->body[k] + (record->told[k] ? (int32_t)change[k] : 0);
     }
@@ -206,9 +226,11 @@ on_asked(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
                               .plan = books->plan,
                               .phase = books->phase,
                               .rank = books->rank,
-                              .count = sim_gossip_config.count};
+                              .first = first_of(note->range),
+                              .count = count_of(note->range)};
     for (size_t k = 0; k < record->count; k++)
-        record->theirs[k] = sim_gossip_config.async ? clamp(books->value[k]) : books->read[k];
+        record->theirs[k] = sim_gossip_config.async ? clamp(books->value[record->first + k])
+                                                    : books->read[record->first + k];
     if (sim_gossip_config.codec && note->event == GOSSIP_ASKED)
         tell(sim, node, note, record);
 }
@@ -232,31 +254,17 @@ flow_of(const struct books *books, struct record *record, unsigned share)
 {
     int64_t whole[VALUES];
     for (size_t k = 0; k < record->count; k++) {
-        int64_t mine = sim_gossip_config.async ? record->mine[k] : books->read[k];
+        size_t at = record->first + k;
+        int64_t mine = sim_gossip_config.async ? clamp(books->value[at]) : books->read[at];
         whole[k] = sim_gossip_config.push_sum ? mine : mine - record->theirs[k];
         whole[k] = record->tells ? clamp(whole[k]) : whole[k];
     }
     for (size_t k = 0; k < record->count; k++) {
         int64_t size = whole[k] < 0 ? -whole[k] : whole[k];
-        bool flows = !record->tells || record->told[k] || among_largest(whole, k);
+        bool flows = !record->tells || record->told[k] || among_largest(whole, record->count, k);
         size = flows ? size / share : 0;
         record->body[k] = (int32_t)(whole[k] < 0 ? -size : size);
     }
-}
-
-static void
-on_gives(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
-{
-    const struct books *books = &sim_gossip_book.of[node->index];
-    struct record *record = look_up(key_of(self_of(node), note->peer, note));
-    if (!record || record->begun) {
-        sim_fail(sim, "node %u: begins flow %" PRIu64 " %s", node->index, note->number,
-                 record ? "twice" : "that nobody asked for");
-        return;
-    }
-    record->begun = true;
-    for (size_t k = 0; k < record->count; k++)
-        record->mine[k] = clamp(books->value[k]);
 }
 
 static void
@@ -264,9 +272,9 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
     struct record *record = look_up(key_of(self_of(node), note->peer, note));
-    if (!record || record->given || record->begun != sim_gossip_config.async) {
+    if (!record || record->given || record->first != first_of(note->range)) {
         sim_fail(sim, "node %u: gives flow %" PRIu64 " %s", node->index, note->number,
-                 record ? "twice, or without a beginning" : "that nobody asked for");
+                 record ? "twice, or of another range" : "that nobody asked for");
         return;
     }
     if (!sim_gossip_config.async && (record->plan != books->plan || record->phase != books->phase))
@@ -281,14 +289,14 @@ on_gave(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     if (!sim->failed)
         flow_of(books, record, share);
     for (size_t k = 0; k < record->count && !sim->failed; k++) {
-        books->value[k] -= record->body[k];
+        books->value[record->first + k] -= record->body[k];
         if (note->body[k] != record->body[k])
             sim_fail(sim, "node %u: gives %d, it should be %d", node->index, note->body[k],
                      record->body[k]);
     }
     if (sim_gossip_config.push_sum)
-        record->weight = books->read_weight / (share ? share : 1);
-    books->weight -= record->weight;
+        record->weight = books->read_weight[note->range] / (share ? share : 1);
+    books->weight[note->range] -= record->weight;
     if (note->weight != record->weight)
         sim_fail(sim, "node %u: gives the weight %" PRId64 ", it should be %" PRId64, node->index,
                  note->weight, record->weight);
@@ -306,8 +314,8 @@ on_took(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     }
     record->taken = true;
     for (size_t k = 0; k < record->count; k++)
-        books->value[k] += record->body[k];
-    books->weight += record->weight;
+        books->value[record->first + k] += record->body[k];
+    books->weight[record->first / sim_gossip_chunk] += record->weight;
 }
 
 static void
@@ -355,10 +363,11 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
     *record = (struct record){.key = key,
                               .given = true,
                               .taken = true,
-                              .count = sim_gossip_config.count,
-                              .weight = books->weight};
+                              .first = first_of(note->range),
+                              .count = count_of(note->range),
+                              .weight = books->weight[note->range]};
     for (size_t k = 0; k < record->count; k++)
-        record->body[k] = clamp(books->value[k]);
+        record->body[k] = clamp(books->value[record->first + k]);
     if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
         sim_fail(sim, "node %u: gives its values to the last mean while a flow is under way to it",
                  node->index);
@@ -372,30 +381,44 @@ add_member(struct sim *sim, const struct sim_node *node, struct proto_node membe
     bool again = proto_node_equal(member, self_of(node));
     for (size_t k = 0; k < books->added_count; k++)
         again |= proto_node_equal(books->added[k], member);
-    if (!books->mean || again || books->added_count == SIM_NODES_MAX)
-        sim_fail(sim, "node %u: a copy for no mean, or twice", node->index);
+    if (again || books->added_count == SIM_NODES_MAX)
+        sim_fail(sim, "node %u: a copy for the mean twice", node->index);
     else
         books->added[books->added_count++] = member;
 }
 
-/* A copy has come: it is added to the mean, or is the values. */
+/* A copy has come: it is added to the mean, or kept until all have come. */
 static void
-on_copy(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
+on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
     const struct record *record = look_up(key_of(note->peer, self_of(node), note));
-    bool adds = note->event == GOSSIP_GOT;
     if (!record || !record->taken) {
         sim_fail(sim, "node %u: a copy that nobody sent", node->index);
         return;
     }
-    for (size_t k = 0; k < record->count; k++)
-        appear(books, k, record->body[k] + (adds ? books->value[k] : 0));
-    books->weight += adds ? record->weight : 0;
-    if (note->event == GOSSIP_RESULT)
-        books->weight = GOSSIP_ONE;
-    if (adds)
+    for (size_t k = 0; k < record->count; k++) {
+        size_t at = record->first + k;
+        if (books->mean)
+            appear(books, at, record->body[k] + books->value[at]);
+        else
+            books->copied[at] = record->body[k];
+    }
+    if (!books->mean)
+        return;
+    books->weight[record->first / sim_gossip_chunk] += record->weight;
+    if (record->first + record->count == sim_gossip_config.count)
         add_member(sim, node, note->peer);
+}
+
+static void
+on_adopted(struct sim_node *node, enum gossip_event event)
+{
+    struct books *books = &sim_gossip_book.of[node->index];
+    for (size_t k = 0; k < sim_gossip_config.count; k++)
+        appear(books, k, books->copied[k]);
+    if (event == GOSSIP_RESULT)
+        set_weights(books, GOSSIP_ONE);
 }
 
 static void
@@ -404,7 +427,7 @@ on_empty(struct sim_node *node)
     struct books *books = &sim_gossip_book.of[node->index];
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, 0);
-    books->weight = 0;
+    set_weights(books, 0);
 }
 
 static void
@@ -419,7 +442,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
         books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);
     }
-    books->read_weight = books->weight;
+    memcpy(books->read_weight, books->weight, sizeof books->weight);
 }
 
 static void
@@ -429,7 +452,7 @@ on_mean_void(struct sim_node *node)
     books->mean = false;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         appear(books, k, books->read[k]);
-    books->weight = books->read_weight;
+    memcpy(books->weight, books->read_weight, sizeof books->weight);
 }
 
 /* Are the values of all other members of this plan in the mean, and no others? */
@@ -450,7 +473,7 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     core_stats(node->core, &stats);
     books->mean = false;
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
-        int64_t weight = books->weight;
+        int64_t weight = books->weight[k / sim_gossip_chunk];
         wide sum = (wide)books->value[k] * GOSSIP_ONE;
         if (weight > 0)
             appear(books, k, (int64_t)(sum / weight));
@@ -458,7 +481,7 @@ on_mean(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     if (stats.plan != note->plan || !whole(books, &node->core->gossip.plan.now))
         sim_fail(sim, "node %u: a last mean of another plan, or of others than its members",
                  node->index);
-    books->weight = GOSSIP_ONE;
+    set_weights(books, GOSSIP_ONE);
 }
 
 void
@@ -487,9 +510,6 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
     case GOSSIP_ASKED_WHOLE:
         on_asked(sim, node, note);
         break;
-    case GOSSIP_GIVES:
-        on_gives(sim, node, note);
-        break;
     case GOSSIP_GAVE:
         on_gave(sim, node, note);
         break;
@@ -503,9 +523,11 @@ sim_gossip_judge_note(struct sim *sim, struct sim_node *node, const struct gossi
         on_copied(sim, node, note);
         break;
     case GOSSIP_GOT:
+        on_got(sim, node, note);
+        break;
     case GOSSIP_ADOPTED:
     case GOSSIP_RESULT:
-        on_copy(sim, node, note);
+        on_adopted(node, note->event);
         break;
     case GOSSIP_EMPTY:
         on_empty(node);

@@ -28,7 +28,8 @@ begin_snapshot(struct sim *sim, const struct sim_node *node, uint64_t name)
         sim_gossip_book.snapshot.members |= (uint64_t)is_member(sim, node, i) << i;
         memcpy(sim_gossip_book.snapshot.value[i], sim_gossip_book.of[i].value,
                sizeof sim_gossip_book.snapshot.value[i]);
-        sim_gossip_book.snapshot.weight[i] = sim_gossip_book.of[i].weight;
+        memcpy(sim_gossip_book.snapshot.weight[i], sim_gossip_book.of[i].weight,
+               sizeof sim_gossip_book.snapshot.weight[i]);
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {
         const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
@@ -57,9 +58,11 @@ sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
             sim_fail(sim, "node %u: saves value %zu as %" PRId64 ", in the snapshot it is %" PRId64,
                      node->index, k, saved->values[k],
                      sim_gossip_book.snapshot.value[node->index][k]);
-    if (saved->weight != sim_gossip_book.snapshot.weight[node->index])
-        sim_fail(sim, "node %u: saves weight %" PRId64 ", in the snapshot it is %" PRId64,
-                 node->index, saved->weight, sim_gossip_book.snapshot.weight[node->index]);
+    const int64_t *weight = sim_gossip_book.snapshot.weight[node->index];
+    for (size_t p = 0; p < sim_gossip_parts(); p++)
+        if (saved->weight[p] != weight[p])
+            sim_fail(sim, "node %u: saves weight %" PRId64 ", in the snapshot it is %" PRId64,
+                     node->index, saved->weight[p], weight[p]);
 }
 
 /* --- Verdicts ------------------------------------------------------------------------------------ */
@@ -72,14 +75,15 @@ sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
     if (books->incarnation != node->incarnation)
         return;
     const int64_t *values = node->core->gossip.replica.values;
-    int64_t weight = node->core->gossip.replica.weight;
+    const int64_t *weight = node->core->gossip.replica.weight;
     for (size_t k = 0; k < sim_gossip_config.count; k++)
         if (values[k] != books->value[k])
             sim_fail(sim, "node %u: value %zu is %" PRId64 ", by its journal it is %" PRId64,
                      node->index, k, values[k], books->value[k]);
-    if (weight != books->weight)
-        sim_fail(sim, "node %u: its weight is %" PRId64 ", by its journal it is %" PRId64,
-                 node->index, weight, books->weight);
+    for (size_t p = 0; p < sim_gossip_parts(); p++)
+        if (weight[p] != books->weight[p])
+            sim_fail(sim, "node %u: its weight is %" PRId64 ", by its journal it is %" PRId64,
+                     node->index, weight[p], books->weight[p]);
 }
 
 static bool
@@ -100,8 +104,9 @@ judge_sum(struct sim *sim)
                        : sim_gossip_book.of[i].value[k];
         for (unsigned r = 0; r < sim_gossip_book.used; r++) {
             const struct record *record = &sim_gossip_book.records[sim_gossip_book.name[r]];
-            if (record->given && !record->taken && k < record->count)
-                sum += record->body[k];
+            if (record->given && !record->taken && k >= record->first &&
+                k < record->first + record->count)
+                sum += record->body[k - record->first];
         }
         if (sum != sim_gossip_book.ledger[k])
             sim_fail(sim, "the sum of all values %zu is %" PRId64 ", it should be %" PRId64, k, sum,
@@ -135,7 +140,8 @@ model_gone(const struct sim *sim, unsigned who)
     for (unsigned i = 0; i < sim->profile.nodes; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (node->up && i != sim->profile.stranger && meet(sim, who, i) &&
-            (node->done || node->core->gossip.replica.weight > 0))
+            (node->done ||
+             gossip_flow_weighs(node->core->gossip.replica.weight, sim_gossip_parts())))
             return false;
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {

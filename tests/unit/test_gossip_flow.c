@@ -114,11 +114,14 @@ TEST(few_are_told_and_the_rest_comes_later)
 
 TEST(means_are_exact_and_rounded_towards_zero)
 {
-    int64_t sums[3] = {7, -7, 64 * (int64_t)INT32_MAX};
-    gossip_flow_mean(sums, 2 * GOSSIP_ONE, 2);
+    int64_t sums[5] = {7, -7, 64 * (int64_t)INT32_MAX, 9, 11};
+    const int64_t weight[3] = {2 * GOSSIP_ONE, 64 * GOSSIP_ONE, 0};
+    gossip_flow_mean(sums, weight, 2, 2);
     assert_int_equal(sums[0], 3);
     assert_int_equal(sums[1], -3);
-    gossip_flow_mean(sums + 2, 64 * GOSSIP_ONE, 1);
+    gossip_flow_mean(sums + 2, weight + 1, 1, 2); /* each has another weight */
     assert_int_equal(sums[2], INT32_MAX);
+    assert_int_equal(sums[3], 9);
+    assert_int_equal(sums[4], 11);
     assert_int_equal(gossip_flow_ratio(5, GOSSIP_ONE / 2), 10);
 }

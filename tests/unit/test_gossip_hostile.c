@@ -84,7 +84,7 @@ enum kind {
     GHOST,   /* for another process */
     STRANGE, /* of another link */
     /* at any time: */
-    AGAIN,      /* a flow that was taken before the last one */
+    AGAIN,      /* a flow that was taken long ago */
     AHEAD,      /* one that was not asked for */
     RANGELESS,  /* of a range that there is not */
     UNASKED,    /* a copy, a part of the mean or of the result */
@@ -105,7 +105,7 @@ forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
     flow->link = link->theirs;
     flow->number = given;
     if (kind == AGAIN || kind == LATE_VOID)
-        flow->number = given > 1 ? given - 1 : 0;
+        flow->number = given > GOSSIP_WINDOW ? given - GOSSIP_WINDOW : 0;
     if (kind == AHEAD)
         flow->number = given + 2 + draw(node) % 1000;
     if (kind == STRANGE)
@@ -133,7 +133,7 @@ forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, str
                                                 PROTO_ASK_CHANGES};
     ask->kind = (uint16_t)next[draw(node) % 3];
     ask->link = link->mine;
-    ask->number = link->take.number + 3 + draw(node) % 1000;
+    ask->number = link->take.asked + 3 + draw(node) % 1000;
     if (kind == ASK_FAR && draw(node) % 2)
         ask->number = PROTO_ROUND_MAX;
     if (kind == ASK_NONE && draw(node) % 2)
@@ -191,7 +191,7 @@ harass(struct node *node)
     pthread_mutex_unlock(&node->mesh->lock);
 }
 
-/* A flow was given, and its last range is about to be sent. */
+/* A flow was given, and is about to be sent. */
 static void
 forestall(struct node *node, const struct gossip_note *note)
 {
@@ -201,7 +201,7 @@ forestall(struct node *node, const struct gossip_note *note)
     for (int l = 0; l < GOSSIP_LINKS; l++)
         if (i >= 0 && proto_node_equal(links->of[l].node, note->peer) &&
             core->peers.peers[i].state == PEER_UP && core->peers.peers[i].announced)
-            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), RANGES - 1);
+            send_one(node, i, &links->of[l], (enum kind)(draw(node) % AGAIN), note->range);
 }
 
 static void

@@ -15,7 +15,7 @@ enum { JOB = 77 };
 static const struct replay_parts job = {.job = {JOB}, .count = 1};
 
 static const struct proto_node alice = {1, 10}, bob = {2, 20};
-static const struct replay_rules rules = {.shards = 12};
+static const struct replay_rules rules = {.shards = 12, .ranges = 2};
 
 static struct folder folder;
 static const char *const dirs[] = {"a", "b"};
@@ -65,9 +65,10 @@ static const struct gossip_note of_bob[] = {
     {.event = GOSSIP_BEGAN},
     {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1},
     {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1},
-    {.event = GOSSIP_RESULT, .peer = {1, 10}, .link = 5, .number = 2},
+    {.event = GOSSIP_GOT, .peer = {1, 10}, .link = 5, .number = 2},
+    {.event = GOSSIP_RESULT},
 };
-enum { OF_ALICE = 3, OF_BOB = 4 };
+enum { OF_ALICE = 3, OF_BOB = 5 };
 
 static int
 read_both(void)
@@ -211,6 +212,7 @@ TEST(what_no_node_of_the_job_writes_is_refused)
 {
     static const struct gossip_note notes[] = {
         {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 1},
+        {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 2, .range = 2},
         {.event = GOSSIP_COPIED, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_TOOK, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_READ, .step = 1, .shards = 0},

@@ -76,6 +76,9 @@ TEST(a_step_gives_what_changed_and_depends_on_its_values_alone)
     assert_memory_equal(a.run.state.params, b.run.state.params, count * sizeof(float));
 }
 
+/* Of the only range. */
+static const int64_t one = GOSSIP_ONE, half = GOSSIP_ONE / 2;
+
 /* A value of push-sum is a sum of weights of so many nodes: what it trains with is their mean. */
 TEST(with_push_sum_it_trains_with_values_by_weight)
 {
@@ -87,8 +90,8 @@ TEST(with_push_sum_it_trains_with_values_by_weight)
         a.mesh->sum[k] = a.mesh->own[k] & ~1;
         b.mesh->sum[k] = a.mesh->sum[k] / 2;
     }
-    keeper_of(&a)->weigh(&a.run, GOSSIP_ONE);
-    keeper_of(&b)->weigh(&b.run, GOSSIP_ONE / 2);
+    keeper_of(&a)->weigh(&a.run, &one);
+    keeper_of(&b)->weigh(&b.run, &half);
     step(&a, 0);
     step(&b, 0);
     assert_memory_equal(a.run.state.params, b.run.state.params, count * sizeof(float));
@@ -122,7 +125,7 @@ TEST(gradients_that_are_not_finite_change_nothing_and_end_the_node)
 
 /* The sums of its values are in own while it is idle. */
 static struct gossip_saved
-save(struct a_run *a, uint64_t snapshot, uint64_t at, int64_t weight, int64_t *values)
+save(struct a_run *a, uint64_t snapshot, uint64_t at, const int64_t *weight, int64_t *values)
 {
     static const struct gossip_start starts[GOSSIP_STARTS + 1] = {{.node = {7, 1}, .computed = 12}};
     for (size_t k = 0; k < a->run.state.param_count; k++)
@@ -152,12 +155,12 @@ TEST(it_begins_with_what_all_saved)
     size_t count = a.run.state.param_count;
     OWNED(memory_free) int64_t *values = malloc(count * sizeof *values);
     take_values(&a, &a);
-    keeper_of(&a)->weigh(&a.run, GOSSIP_ONE);
+    keeper_of(&a)->weigh(&a.run, &one);
     for (unsigned k = 0; k < 3; k++)
         step(&a, k);
     const struct state_header before = *a.run.state.header;
-    save(&a, 8, 2, 0, values); /* it has got nothing yet: nothing is saved */
-    const struct gossip_saved saved = save(&a, 9, 3, GOSSIP_ONE / 2, values);
+    save(&a, 8, 2, &(int64_t){0}, values); /* it has got nothing yet: nothing is saved */
+    const struct gossip_saved saved = save(&a, 9, 3, &half, values);
     assert_memory_equal(a.run.state.header, &before, sizeof before);
     release(&a);
     a_run_fini(&a);
@@ -165,7 +168,7 @@ TEST(it_begins_with_what_all_saved)
     const struct gossip_saved *got = a.mesh->setup.gossip->saved;
     assert_non_null(got);
     assert_true(got->snapshot == 9 && got->step == 3 && got->total == 12);
-    assert_true(got->weight == GOSSIP_ONE / 2 && got->starts[0].node.id == 7);
+    assert_true(*got->weight == half && got->starts[0].node.id == 7);
     assert_memory_equal(got->values, saved.values, count * sizeof *values);
     for (size_t k = 0; k < count; k++) /* for who only has the file: by weight */
         assert_true(a.run.state.params[k] == (float)((double)(k % 1000) * 4096 * 2 / GOSSIP_ONE));
@@ -186,7 +189,7 @@ TEST(what_cannot_be_is_not_begun_with)
         const char name[] = {(char)('a' + k), 0};
         begin(&a, push_sum, name);
         OWNED(memory_free) int64_t *values = malloc(a.run.state.param_count * sizeof *values);
-        save(&a, 9, row[k].step, row[k].weight, values);
+        save(&a, 9, row[k].step, &row[k].weight, values);
         release(&a);
         bool good = a.run.way->resume(&a.run);
         assert_int_equal(good, row[k].good);

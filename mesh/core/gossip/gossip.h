@@ -1,22 +1,19 @@
 /* gossip.h - the engine "gossip": each node trains its own replica, and averages it with those of its neighbours.
  *
- * The values of a node are whole numbers (gossip_flow.h). What moves from one node to another is a *flow*, of all
- * values. The taker asks for it, and the giver answers. Both travel in *ranges* of config.chunk_elems values:
+ * The values of a node are whole numbers (gossip_flow.h), and travel in *ranges* of config.chunk_elems values. What
+ * moves from one node to another is a *flow*, of one range. The taker asks for it, and the giver answers:
  *
  *     taker                                              giver
- *       ASK n, a range of its values  -------------->   the range of flow n = given + 1, from both values
- *       keeps the range               <---------- FLOW n
- *       ... and so on; several ranges are under way ...
- *       ASK n, the last range         -------------->   subtracts the whole flow from its own values: it is given
- *       adds the whole flow: n = taken + 1 <----- FLOW n
+ *       ASK n, its values of a range  -------------->   flow n = given + 1, from both values: subtracts it from its own
+ *       adds it: n = taken + 1        <---------- FLOW n
  *       ASK "taken n"                 -------------->   drops its copy of the flow
  *
- * Each link (giver, taker; both incarnations) numbers its flows. The giver keeps a copy of a flow until the taker has
- * it. So a flow is applied at both ends or at neither, and one that comes twice is recognised by its number. When a
- * session is back, the taker asks "what became of n?" (SETTLE). The giver sends again what was lost of the flow, or a
- * *void* one: n was not given, and never will be. A giver keeps as many flows as it has neighbours in a phase. When it
- * needs the place of a flow whose taker has no session, it drops that flow, as if the taker had died; from then on the
- * flow is void.
+ * Some ASKs are under way, for the ranges one after the other. Each link (giver, taker; both incarnations) numbers its
+ * flows. The giver keeps a copy of a flow until the taker has it. So a flow is applied at both ends or at neither, and
+ * one that comes twice is recognised by its number. When a session is back, the taker asks what became of those that
+ * have not come (SETTLE). The giver sends again what it gave. The others are *void*: they were not given, and never
+ * will be. There are places for some flows (GOSSIP_SLOTS_MAX). An ASK that finds none waits. When one is needed, what
+ * is kept for a taker without a session is dropped, as if the taker had died; from then on that flow is void.
  *
  * A flow belongs to its taker once it is given. A node that dies takes with it its values and the flows under way to
  * it. Nothing else changes the sum over all nodes.
@@ -67,20 +64,19 @@ enum gossip_event {
     GOSSIP_READ, /* the trainer was given the values, to compute `step` with `shards`; `rank` of `number` */
     GOSSIP_UPDATED, /* its update was added */
     GOSSIP_PHASE,   /* the values now are those that this phase exchanges; `rank` of `number` */
-    GOSSIP_ASKED,   /* flow `number` was asked for; the values that they are now go to `peer` */
-    GOSSIP_GAVE,    /* flow `number` was given: one part in `share` */
-    GOSSIP_LOST,    /* flow `number` was given, and is kept no longer: its taker is away */
-    GOSSIP_TOOK,    /* it was taken */
-    GOSSIP_COPIED, /* flow `number` is a copy of the values that they are now; `share`: kind of the ASK */
-    GOSSIP_GOT,        /* flow `number`, a copy, was added for the mean */
-    GOSSIP_ADOPTED,    /* this node joins: the values are flow `number`, a copy */
+    GOSSIP_ASKED, /* flow `number`, of `range`, was asked for; the values that they are now go to `peer` */
+    GOSSIP_GAVE, /* flow `number`, of `range`, was given: one part in `share`; async: of the values that they are now */
+    GOSSIP_LOST, /* flow `number` was given, and is kept no longer: its taker is away */
+    GOSSIP_TOOK, /* it was taken */
+    GOSSIP_COPIED,  /* flow `number` is a copy of `range` as it is now; `share`: kind of the ASK */
+    GOSSIP_GOT,     /* flow `number`, a copy, has come: for the mean it was added */
+    GOSSIP_ADOPTED, /* this node joins: the values are the copies that came last */
     GOSSIP_MEAN_BEGAN, /* the values as int32 are what the copies are added to */
     GOSSIP_MEAN_VOID,  /* the last mean is not made: the values are as before */
     GOSSIP_MEAN,       /* the copies of the last mean are complete: this is the result */
-    GOSSIP_RESULT,     /* the values are flow `number`, a copy of the result */
+    GOSSIP_RESULT,     /* the same of the result */
     GOSSIP_SAVED,      /* the values are saved as those of snapshot `number` */
     GOSSIP_ASKED_WHOLE, /* as ASKED, with a codec: the public copy of the link begins with these values */
-    GOSSIP_GIVES,       /* async: flow `number` is to be given, of the values that they are now */
     GOSSIP_EMPTY,       /* this node joins with push-sum: values and weight are 0 */
 };
 
@@ -90,9 +86,9 @@ struct gossip_note {
     uint64_t link, number;
     uint64_t plan, phase;
     uint64_t step, shards, total;
-    uint32_t rank, share;
+    uint32_t rank, range, share;
     int64_t weight;
-    const int32_t *body; /* GAVE: the flow [count]; borrowed; else NULL */
+    const int32_t *body; /* GAVE, COPIED: the flow [count]; borrowed; else NULL */
     size_t count;
 };
 
@@ -104,9 +100,9 @@ struct gossip_start {
 
 /* What a checkpoint has of the values. */
 struct gossip_saved {
-    uint64_t snapshot, step, total; /* as in struct gossip */
-    const int64_t *values;          /* [count] */
-    int64_t weight;
+    uint64_t snapshot, step, total;    /* as in struct gossip */
+    const int64_t *values;             /* [count] */
+    const int64_t *weight;             /* [ranges] */
     const struct gossip_start *starts; /* [GOSSIP_STARTS + 1] with that of the node that saves */
 };
 
@@ -114,8 +110,8 @@ struct gossip_saved {
  * may call the core. */
 struct gossip_keeper {
     void (*note)(void *ctx, const struct gossip_note *note); /* NULL: nobody keeps a journal */
-    /* trainer->compute follows: the values in `sum` have this weight. NULL: nobody asks. */
-    void (*weigh)(void *ctx, int64_t weight);
+    /* trainer->compute follows: the ranges of the values in `sum` have these weights. NULL: nobody asks. */
+    void (*weigh)(void *ctx, const int64_t *weight);
     /* Save this, and the trainer's own state: it computes nothing meanwhile. NULL: nobody saves. Before, it is asked,
      * again and again, whether what it noted so far is on the disk. NULL: yes. So when flows are noted after `save`,
      * what all members noted is, or some went without. */

@@ -40,16 +40,17 @@ static void
 show_as_result(struct gossip_replica *replica, const struct core *core)
 {
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    replica->weight = replica->weight_at = GOSSIP_ONE;
+    for (size_t p = 0; p < core->gossip.range_count; p++)
+        replica->weight[p] = replica->weight_at[p] = GOSSIP_ONE;
 }
 
 static void
 mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    *copy = (struct gossip_copy){.what = GOSSIP_FETCH_MEAN};
+    *copy = (struct gossip_copy){.what = GOSSIP_FETCH_MEAN, .number = copy->number + 1};
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    replica->weight_at = replica->weight;
+    memcpy(replica->weight_at, replica->weight, core->gossip.range_count * sizeof *replica->weight);
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = core->gossip.plan.hash});
 }
@@ -57,8 +58,8 @@ mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struc
 static void
 mean_end(struct gossip_replica *replica, const struct core *core)
 {
-    if (replica->weight > 0)
-        gossip_flow_mean(replica->values, replica->weight, core->config.gossip->count);
+    gossip_flow_mean(replica->values, replica->weight, core->config.chunk_elems,
+                     core->config.gossip->count);
     gossip_note(&core->config,
                 &(struct gossip_note){.event = GOSSIP_MEAN, .plan = core->gossip.plan.hash});
 }
@@ -70,7 +71,7 @@ gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, cons
         return;
     copy->what = GOSSIP_FETCH_NONE;
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    replica->weight = replica->weight_at;
+    memcpy(replica->weight, replica->weight_at, core->gossip.range_count * sizeof *replica->weight);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
 }
 
@@ -122,7 +123,9 @@ static enum gossip_fetch
 needs(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    bool free = !g->run.computing && g->status != GOSSIP_START && g->status != GOSSIP_ENDING;
+    /* whoever saves, or computes, needs config.own */
+    bool free = !g->run.computing && !g->snapshot.now && g->status != GOSSIP_START &&
+                g->status != GOSSIP_ENDING;
     bool lacks = g->status != GOSSIP_DONE || gossip_copy_other(core);
     if (free && lacks && lowest_donor(core, GOSSIP_FETCH_RESULT) >= 0)
         return GOSSIP_FETCH_RESULT;
@@ -137,12 +140,12 @@ choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct co
 {
     enum gossip_fetch what = needs(core);
     int i = what ? donor(core, what) : -1;
-    if (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE)
+    struct proto_node from = i >= 0 ? core->peers.peers[i].node : (struct proto_node){0, 0};
+    bool goes_on = copy->what == what && proto_node_equal(copy->from, from);
+    if (goes_on || (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE))
         return;
     gossip_copy_break(copy, replica, core);
-    *copy = (struct gossip_copy){.what = what};
-    if (i >= 0)
-        copy->from = core->peers.peers[i].node;
+    *copy = (struct gossip_copy){.what = what, .number = copy->number + 1, .from = from};
 }
 
 void
@@ -167,29 +170,37 @@ gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
 /* What is not waited for any more is not taken. */
 void
 gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core,
-                 const struct gossip_link *link, int64_t weight)
+                 const struct gossip_link *link, const struct proto_flow *flow, const void *body)
 {
-    const int32_t *values = core->gossip.links.slots[link->take.slot].values;
-    bool plan = copy->what != GOSSIP_FETCH_MEAN || link->take.plan == core->gossip.plan.hash ||
-                mutant(MUTANT_GOSSIP_MEAN);
-    if (link->take.kind != (unsigned)copy->what || !plan || !gossip_awaits_copy(core, link->node))
+    const struct gossip_pass *pass = &link->take.pass;
+    size_t first = gossip_range_first(&core->config, flow->range);
+    size_t count = gossip_range_elems(&core->config, flow->range);
+    bool mean = copy->what == GOSSIP_FETCH_MEAN;
+    bool plan = !mean || pass->plan == core->gossip.plan.hash || mutant(MUTANT_GOSSIP_MEAN);
+    if (pass->kind != (unsigned)copy->what || pass->phase != copy->number || !plan ||
+        !gossip_awaits_copy(core, link->node))
         return;
-    struct gossip_note note = {.event = copy->what == GOSSIP_FETCH_MEAN     ? GOSSIP_GOT
-                                        : copy->what == GOSSIP_FETCH_VALUES ? GOSSIP_ADOPTED
-                                                                            : GOSSIP_RESULT,
-                               .peer = link->node,
-                               .link = link->mine,
-                               .number = link->take.number + 1,
-                               .weight = weight};
-    if (copy->what == GOSSIP_FETCH_MEAN) {
-        gossip_flow_add(replica->values, values, core->config.gossip->count);
-        replica->weight += weight;
-        copy->got |= UINT64_C(1) << gossip_rank(core, link->node);
+    if (mean) {
+        gossip_flow_add(replica->values + first, body, count);
+        replica->weight[flow->range] += (int64_t)flow->weight;
     } else {
-        gossip_flow_set(replica->values, values, core->config.gossip->count);
-        copy->got = 1;
+        memcpy(core->config.own + first, body, count * sizeof *core->config.own);
     }
-    gossip_note(&core->config, &note);
+    if (flow->range + 1 == core->gossip.range_count)
+        copy->got |= UINT64_C(1) << (mean ? gossip_rank(core, link->node) : 0);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
+                                                     .peer = link->node,
+                                                     .link = link->mine,
+                                                     .number = flow->number,
+                                                     .weight = (int64_t)flow->weight});
+}
+
+/* All of it is in config.own. */
+static void
+take_over(struct gossip_replica *replica, const struct core *core, enum gossip_event event)
+{
+    gossip_flow_set(replica->values, core->config.own, core->config.gossip->count);
+    gossip_note(&core->config, &(struct gossip_note){.event = event});
 }
 
 enum gossip_fetch
@@ -202,6 +213,8 @@ gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica, const 
     assert(core->gossip.status != GOSSIP_START && core->gossip.status != GOSSIP_ENDING);
     if (what == GOSSIP_FETCH_MEAN)
         mean_end(replica, core);
+    else
+        take_over(replica, core, what == GOSSIP_FETCH_VALUES ? GOSSIP_ADOPTED : GOSSIP_RESULT);
     if (what != GOSSIP_FETCH_VALUES)
         show_as_result(replica, core);
     copy->what = GOSSIP_FETCH_NONE;

@@ -1,8 +1,8 @@
 /* gossip_copy.h - copies of values: who joins copies a neighbour; at the end the leader adds up the copies of all
  * members to the mean, and the others copy its result.
  *
- * A copy travels as a flow does (gossip_link.h): it is what the values were when its first range was asked for, all of
- * it, or none. Nothing is taken away from the values that were copied. */
+ * A copy travels in ranges, as flows do (gossip_link.h). Each is what the values are when it is asked for, and nothing
+ * is taken away from them. A joiner, or who copies the result, has it in config.own until all of it has come. */
 #ifndef MESH_GOSSIP_COPY_H
 #define MESH_GOSSIP_COPY_H
 
@@ -21,16 +21,18 @@ enum gossip_fetch {
 /* Copies under way to this node. */
 struct gossip_copy {
     enum gossip_fetch what;
+    uint64_t number;        /* of those that were begun */
     struct proto_node from; /* VALUES, RESULT */
-    uint64_t got;           /* MEAN: bitmap of ranks */
+    uint64_t got;           /* all of it came: bitmap of ranks; VALUES, RESULT: 1 */
 };
 
 /* Begins fetches, and asks for what is missing. */
 void gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
                       struct gossip_replica *replica, const struct core *core);
-/* The copy of this link has come, with this weight. */
+/* A range has come. */
 void gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica,
-                      const struct core *core, const struct gossip_link *link, int64_t weight);
+                      const struct core *core, const struct gossip_link *link,
+                      const struct proto_flow *flow, const void *body);
 /* What is complete, and ends here: FETCH_VALUES of a joiner, FETCH_RESULT or FETCH_MEAN, which is the result. */
 enum gossip_fetch gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica,
                                   const struct core *core);

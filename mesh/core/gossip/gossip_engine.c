@@ -21,16 +21,18 @@ uint64_t
 gossip_size(const struct gossip_config *config, uint32_t chunk_elems)
 {
     uint64_t count = config->count, chunk = chunk_elems < count ? chunk_elems : count;
-    uint64_t slots = gossip_link_slots(config), places = places_of(config);
-    uint64_t frames = GOSSIP_KEPT_MAX + (config->codec != NULL); /* and as it is packed */
+    uint64_t ranges = gossip_flow_ranges(count, chunk), slots = gossip_link_slots(config, ranges);
+    uint64_t places = places_of(config), frames = GOSSIP_KEPT_MAX + (config->codec != NULL);
     uint64_t frame = config->codec ? packed_most(chunk) : chunk * sizeof(int32_t);
-    return sizeof(struct gossip) + count * sizeof(int64_t) + slots * sizeof(struct gossip_slot) +
-           places * sizeof(struct gossip_place) + (slots + places) * count * sizeof(int32_t) +
-           (config->codec ? chunk * sizeof(int32_t) : 0) + frames * frame;
+    return sizeof(struct gossip) + count * sizeof(int64_t) + 2 * ranges * sizeof(int64_t) +
+           slots * sizeof(struct gossip_slot) + places * sizeof(struct gossip_place) +
+           (slots + 1 + (config->codec != NULL)) * chunk * sizeof(int32_t) +
+           places * (count * sizeof(int32_t) + ranges * sizeof(bool)) +
+           frames * frame; /* and as it is packed */
 }
 
 static bool
-allocate_publics(struct gossip_publics *publics, const struct core_config *config)
+allocate_publics(struct gossip_publics *publics, const struct core_config *config, size_t ranges)
 {
     size_t places = places_of(config->gossip), count = config->gossip->count;
     *publics = (struct gossip_publics){.count = places};
@@ -38,25 +40,27 @@ allocate_publics(struct gossip_publics *publics, const struct core_config *confi
         return true;
     publics->places = calloc(places, sizeof *publics->places);
     publics->copies = calloc(places, count * sizeof *publics->copies);
+    publics->sames = calloc(places, ranges * sizeof *publics->sames);
     publics->elements = calloc(config->chunk_elems, sizeof *publics->elements);
     publics->packed = calloc(1, packed_most(config->chunk_elems));
-    if (!publics->places || !publics->copies || !publics->elements || !publics->packed)
+    if (!publics->places || !publics->copies || !publics->sames || !publics->elements ||
+        !publics->packed)
         return false;
-    gossip_public_init(publics, count);
+    gossip_public_init(publics, count, ranges);
     return true;
 }
 
 static bool
-allocate_links(struct gossip_links *links, const struct core_config *config)
+allocate_links(struct gossip_links *links, const struct core_config *config, size_t ranges)
 {
-    size_t count = config->gossip->count;
-    links->slot_count = gossip_link_slots(config->gossip);
+    size_t chunk = config->chunk_elems;
+    links->slot_count = gossip_link_slots(config->gossip, ranges);
     links->slots = calloc(links->slot_count, sizeof *links->slots);
-    links->flows = calloc(links->slot_count, count * sizeof *links->flows);
+    links->flows = calloc(links->slot_count + 1, chunk * sizeof *links->flows);
     if (!links->slots || !links->flows)
         return false;
-    gossip_link_init(links, count);
-    return allocate_publics(&links->publics, config);
+    gossip_link_init(links, chunk);
+    return allocate_publics(&links->publics, config, ranges);
 }
 
 static int
@@ -68,9 +72,14 @@ on_start(struct core *core)
     if (config->chunk_elems > config->gossip->count)
         core->config.chunk_elems = (uint32_t)config->gossip->count;
     struct gossip *g = &core->gossip;
-    g->range_count = (config->gossip->count + config->chunk_elems - 1) / config->chunk_elems;
+    g->range_count = gossip_flow_ranges(config->gossip->count, config->chunk_elems);
     g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
-    return allocate_links(&g->links, config) && g->replica.values ? 0 : -ENOMEM;
+    g->replica.weight = calloc(2 * g->range_count, sizeof *g->replica.weight);
+    if (!g->replica.values || !g->replica.weight ||
+        !allocate_links(&g->links, config, g->range_count))
+        return -ENOMEM;
+    g->replica.weight_at = g->replica.weight + g->range_count;
+    return 0;
 }
 
 static void
@@ -79,12 +88,22 @@ gossip_on_end(struct core *core)
     struct gossip *g = &core->gossip;
     gossip_link_gone(&g->links, core, true);
     free(g->replica.values);
+    free(g->replica.weight);
     free(g->links.slots);
     free(g->links.flows);
     free(g->links.publics.places);
     free(g->links.publics.copies);
+    free(g->links.publics.sames);
     free(g->links.publics.elements);
     free(g->links.publics.packed);
+}
+
+/* All ranges have this weight. */
+static void
+weigh_all(struct core *core, int64_t weight)
+{
+    for (size_t p = 0; p < core->gossip.range_count; p++)
+        core->gossip.replica.weight[p] = weight;
 }
 
 /* --- The status: training ---------------------------------------------------------------------------- */
@@ -132,7 +151,7 @@ join_empty(struct core *core)
 {
     struct gossip *g = &core->gossip;
     memset(g->replica.values, 0, core->config.gossip->count * sizeof *g->replica.values);
-    g->replica.weight = mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0;
+    weigh_all(core, mutant(MUTANT_GOSSIP_WEIGHT) ? GOSSIP_ONE : 0);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_EMPTY});
     joined(core);
 }
@@ -186,8 +205,7 @@ come_to_rest(struct core *core)
         return;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[r].node);
-        bool busy =
-            link && (link->take.open || (link->give.slot >= 0 && gossip_link_given(core, link)));
+        bool busy = link && (gossip_link_open(link) || gossip_link_keeps(&g->links, link));
         if (busy && !mutant(MUTANT_GOSSIP_QUIET))
             return;
     }
@@ -348,11 +366,12 @@ on_flow(struct core *core, int i, const struct proto_flow *flow, const struct co
     struct gossip *g = &core->gossip;
     if (flow->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
         return;
-    if (!gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame))
+    const void *body = gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame);
+    if (!body)
         return;
     struct gossip_link *link = gossip_link_of(&g->links, core, core->peers.peers[i].node);
-    gossip_copy_take(&g->copy, &g->replica, core, link, (int64_t)flow->weight);
-    gossip_link_took(&g->links, core, link, flow->number);
+    gossip_copy_take(&g->copy, &g->replica, core, link, flow, body);
+    gossip_link_took(&g->links, core, link);
     end_fetch(core);
 }
 
@@ -396,7 +415,7 @@ begin_new(struct core *core, const struct core_state *now)
 {
     struct gossip *g = &core->gossip;
     gossip_flow_set(g->replica.values, core->config.own, core->config.gossip->count);
-    g->replica.weight = GOSSIP_ONE;
+    weigh_all(core, GOSSIP_ONE);
     g->run.step = now->round;
     g->count.total = (now->done ? core->config.gossip->steps : g->run.step) * core->config.shards;
     g->count.base = g->count.total;
@@ -409,7 +428,7 @@ begin_saved(struct core *core, const struct gossip_saved *saved)
     struct gossip *g = &core->gossip;
     memcpy(g->replica.values, saved->values,
            core->config.gossip->count * sizeof *g->replica.values);
-    g->replica.weight = saved->weight;
+    memcpy(g->replica.weight, saved->weight, g->range_count * sizeof *saved->weight);
     g->run.step = saved->step;
     gossip_count_begin(&g->count, core, saved);
 }

@@ -98,18 +98,19 @@ gossip_flow_set(int64_t *values, const void *body, size_t count)
 }
 
 void
-gossip_flow_mean(int64_t *values, int64_t weight, size_t count)
+gossip_flow_mean(int64_t *values, const int64_t *weight, size_t chunk, size_t count)
 {
-    assert(weight > 0);
     for (size_t k = 0; k < count; k++)
-        values[k] = gossip_flow_ratio(values[k], weight);
+        if (weight[k / chunk] > 0)
+            values[k] = gossip_flow_ratio(values[k], weight[k / chunk]);
 }
 
 void
-gossip_flow_debias(int32_t *out, const int32_t *values, int64_t weight, size_t count)
+gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t chunk,
+                   size_t count)
 {
     for (size_t k = 0; k < count; k++)
-        out[k] = clamp(gossip_flow_ratio(values[k], weight));
+        out[k] = clamp(gossip_flow_ratio(values[k], weight[k / chunk]));
 }
 
 double

@@ -6,7 +6,8 @@
  * and the remainder stays where it was, so the sum over all nodes does not change by a single unit, whatever the order.
  *
  * Sums cannot overflow: a flow has 32 bits and 2^32 flows fit into what a value has left. A weight of push-sum is a
- * fixed-point number as well; 1 is GOSSIP_ONE, and a flow that would lift it above GOSSIP_WEIGHT_MAX is refused.
+ * fixed-point number as well, one for each range; 1 is GOSSIP_ONE, and a flow that would lift it above
+ * GOSSIP_WEIGHT_MAX is refused.
  *
  * With a codec (mesh.compress) a taker tells changes of its values, and a flow is of the public copy that its giver has
  * of them: gossip_public.h.
@@ -48,12 +49,31 @@ void gossip_flow_give(int64_t *values, const int32_t *flow, size_t count);
 void gossip_flow_add(int64_t *values, const void *body, size_t count);
 /* Sets the values. */
 void gossip_flow_set(int64_t *values, const void *body, size_t count);
-/* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. `weight` > 0. */
-void gossip_flow_mean(int64_t *values, int64_t weight, size_t count);
-/* What push-sum trains with: each value divided by the node's weight, which is > 0, as int32. */
-void gossip_flow_debias(int32_t *out, const int32_t *values, int64_t weight, size_t count);
+/* Sets each value, a sum over nodes, to the mean: sum / weight, rounded towards zero. Each `chunk` values have a weight
+ * of their own; where it is not > 0, they stay. */
+void gossip_flow_mean(int64_t *values, const int64_t *weight, size_t chunk, size_t count);
+/* What push-sum trains with: each value divided by its weight, which is > 0, as int32. */
+void gossip_flow_debias(int32_t *out, const int32_t *values, const int64_t *weight, size_t chunk,
+                        size_t count);
 /* Sum of the squares, in units of 2^-48. */
 double gossip_flow_square(const int32_t *flow, size_t count);
+
+/* In how many ranges do so many values travel? */
+static inline size_t
+gossip_flow_ranges(size_t count, size_t chunk)
+{
+    return (count + chunk - 1) / chunk;
+}
+
+/* Have all ranges a weight? */
+static inline bool
+gossip_flow_weighs(const int64_t *weight, size_t ranges)
+{
+    for (size_t p = 0; p < ranges; p++)
+        if (weight[p] <= 0)
+            return false;
+    return true;
+}
 
 /* May this weight be added? */
 static inline bool

@@ -21,10 +21,8 @@ gossip_range_elems(const struct core_config *config, size_t range)
 
 /* How far apart two neighbours are, from a flow between them, which is one part in `share` of the difference. */
 static inline void
-gossip_measure(struct gossip_replica *replica, const struct core *core, double share,
-               const int32_t *flow)
+gossip_measure(struct gossip_replica *replica, double share, const int32_t *flow, size_t count)
 {
-    size_t count = core->config.gossip->count;
     replica->square += share * share * gossip_flow_square(flow, count);
     replica->square_count += count;
 }

@@ -7,82 +7,72 @@
 #include "mesh/core/gossip/gossip_link.h"
 #include "proto/mix.h"
 
-/* --- Places of flows ----------------------------------------------------------------------------- */
-
-size_t
-gossip_link_slots(const struct gossip_config *config)
-{
-    return gossip_graph_most(config->graph) * (config->push_sum ? 2 : 1) + config->async + 1;
-}
+/* --- What is kept -------------------------------------------------------------------------------- */
 
 void
-gossip_link_init(struct gossip_links *links, size_t count)
+gossip_link_init(struct gossip_links *links, size_t chunk)
 {
     for (size_t s = 0; s < links->slot_count; s++)
-        links->slots[s].values = links->flows + s * count;
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        links->of[l].take.slot = links->of[l].give.slot = -1;
+        links->slots[s].values = links->flows + s * chunk;
+    links->scratch = links->flows + links->slot_count * chunk;
+}
+
+size_t
+gossip_link_slots(const struct gossip_config *config, size_t ranges)
+{
+    size_t each = ranges < GOSSIP_WINDOW ? ranges : GOSSIP_WINDOW;
+    size_t all = gossip_graph_most(config->graph) * each + 1;
+    return all < GOSSIP_SLOTS_MAX ? all : GOSSIP_SLOTS_MAX;
+}
+
+bool
+gossip_link_keeps(const struct gossip_links *links, const struct gossip_link *link)
+{
+    for (size_t s = 0; s < links->slot_count; s++)
+        if (links->slots[s].of == link)
+            return true;
+    return false;
 }
 
 void
 gossip_link_drop_early(struct gossip_links *links, const struct core *core,
-                       struct gossip_link *link)
+                       struct gossip_link *link, unsigned count)
 {
-    if (link->give.frame.handle) {
-        core->config.wire->release(core->config.wire_ctx, link->give.frame.handle);
+    struct gossip_give *give = &link->give;
+    for (unsigned k = 0; k < count; k++) {
+        if (!give->early[k].frame.handle)
+            continue;
+        core->config.wire->release(core->config.wire_ctx, give->early[k].frame.handle);
         assert(links->kept > 0);
         links->kept--;
     }
-    link->give.frame = (struct core_frame){.handle = NULL};
-    link->give.waits = false;
-}
-
-static void
-free_slot(struct gossip_links *links, int *slot)
-{
-    if (*slot >= 0)
-        links->slots[*slot].used = false;
-    *slot = -1;
-}
-
-void
-gossip_link_drop_kept(struct gossip_links *links, struct gossip_link *link)
-{
-    free_slot(links, &link->give.slot);
+    give->waits -= count;
+    memmove(give->early, give->early + count, give->waits * sizeof *give->early);
 }
 
 void
 gossip_link_lose(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
-    gossip_link_drop_early(links, core, link);
-    if (link->give.slot >= 0 && gossip_link_given(core, link))
-        gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_LOST,
-                                                         .peer = link->node,
-                                                         .link = link->theirs,
-                                                         .number = link->give.number});
-    gossip_link_drop_kept(links, link);
-    link->give = (struct gossip_give){.slot = -1, .fresh = true};
+    link->give.pass = (struct gossip_pass){.done = 0};
+    for (size_t s = 0; s < links->slot_count; s++) {
+        struct gossip_slot *slot = &links->slots[s];
+        if (slot->of != link)
+            continue;
+        slot->of = NULL;
+        if (slot->head.kind == PROTO_FLOW_GIVEN)
+            gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_LOST,
+                                                             .peer = link->node,
+                                                             .link = link->theirs,
+                                                             .number = slot->head.number});
+    }
 }
 
-/* All that is under way on the link, in both directions. */
-static void
-drop_flows(struct gossip_links *links, const struct core *core, struct gossip_link *link)
+void
+gossip_link_gone(struct gossip_links *links, const struct core *core, bool all)
 {
-    gossip_link_lose(links, core, link);
-    free_slot(links, &link->take.slot);
-    link->take = (struct gossip_take){.slot = -1};
-    link->theirs = 0;
-}
-
-static int
-unused_slot(struct gossip_links *links)
-{
-    for (size_t s = 0; s < links->slot_count; s++)
-        if (!links->slots[s].used) {
-            links->slots[s].used = true;
-            return (int)s;
-        }
-    return -1;
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (links->of[l].node.id && (all || peers_find(core, links->of[l].node) < 0))
+            gossip_link_drop_early(links, core, &links->of[l], links->of[l].give.waits);
 }
 
 /* --- Messages ------------------------------------------------------------------------------------- */
@@ -140,245 +130,39 @@ gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
     return false;
 }
 
-/* Is the flow that is open still wanted? Where nodes wait for one another, only in its phase. */
+/* --- Passes -------------------------------------------------------------------------------------- */
+
+/* The one that this node is to make now, by ASKs of this kind. */
+static struct gossip_pass
+pass_now(const struct core *core, unsigned kind)
+{
+    const struct gossip *g = &core->gossip;
+    bool planned = !kind || kind == PROTO_ASK_LAST; /* other copies are of any plan */
+    return (struct gossip_pass){.kind = (uint16_t)kind,
+                                .plan = planned ? g->plan.hash : 0,
+                                .phase = kind ? g->copy.number : g->run.phase};
+}
+
+/* Is what is asked for still wanted? Where nodes wait for one another, only in its phase. */
 static bool
 wanted(const struct core *core, const struct gossip_link *link)
 {
     const struct gossip *g = &core->gossip;
-    const struct gossip_take *take = &link->take;
-    return core->config.gossip->async || gossip_link_copies(take->kind) ||
-           (g->run.on && take->plan == g->plan.hash && take->phase == g->run.phase);
-}
-
-/* An ASK for range p of the next flow, or about the last one. */
-static struct proto_msg
-about(const struct core *core, const struct gossip_link *link, enum proto_ask_kind kind, size_t p)
-{
-    const struct gossip_take *take = &link->take;
-    return (struct proto_msg){.type = PROTO_ASK,
-                              .ask = {.kind = (uint16_t)kind,
-                                      .to = link->node.incarnation,
-                                      .link = link->mine,
-                                      .number = take->number + (kind != PROTO_ASK_TAKEN),
-                                      .range = (uint32_t)p,
-                                      .plan_hash = wanted(core, link) ? take->plan : 0,
-                                      .phase = take->phase}};
-}
-
-static void
-send_taken(const struct core *core, const struct gossip_link *link)
-{
-    struct proto_msg msg = about(core, link, PROTO_ASK_TAKEN, 0);
-    gossip_link_post(core, link, &msg, NULL, 0);
-}
-
-/* It has another number now. What was given on the one before is lost: the giver is told. */
-static void
-begin_link(struct gossip_links *links, const struct core *core, struct gossip_link *link)
-{
-    link->mine = ++links->next;
-    send_taken(core, link);
-}
-
-int
-gossip_link_slot(struct gossip_links *links, const struct core *core,
-                 const struct gossip_link *link)
-{
-    struct gossip_link *away = NULL;
-    int s = unused_slot(links);
-    for (int l = 0; l < GOSSIP_LINKS && s < 0; l++) {
-        struct gossip_link *other = &links->of[l];
-        bool uses = other != link && (other->give.slot >= 0 || other->take.slot >= 0);
-        if (uses && (peers_find(core, other->node) < 0 || gossip_link_out(other, core->awake)) &&
-            (!away || awake_before(other->used_at, away->used_at)))
-            away = other;
-    }
-    if (!away)
-        return s;
-    drop_flows(links, core, away);
-    begin_link(links, core, away);
-    return unused_slot(links);
-}
-
-/* --- Links --------------------------------------------------------------------------------------- */
-
-/* A free place, else that of the node without a session that was used longest ago. There are more places than
- * sessions. */
-static struct gossip_link *
-free_link(struct gossip_links *links, const struct core *core)
-{
-    struct gossip_link *oldest = NULL;
-    for (int l = 0; l < GOSSIP_LINKS; l++) {
-        struct gossip_link *link = &links->of[l];
-        if (link->node.id == 0)
-            return link;
-        if (peers_find(core, link->node) < 0 &&
-            (!oldest || awake_before(link->used_at, oldest->used_at)))
-            oldest = link;
-    }
-    assert(oldest);
-    return oldest;
-}
-
-struct gossip_link *
-gossip_link_of(struct gossip_links *links, const struct core *core, struct proto_node node)
-{
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (proto_node_equal(links->of[l].node, node))
-            return &links->of[l];
-    struct gossip_link *link = free_link(links, core);
-    drop_flows(links, core, link);
-    *link = (struct gossip_link){.node = node,
-                                 .take = link->take,
-                                 .give = link->give,
-                                 .used_at = core->awake,
-                                 .owes_since = core->awake};
-    begin_link(links, core, link);
-    return link;
-}
-
-void
-gossip_link_heard(struct gossip_link *link, struct awake now)
-{
-    link->heard_at = now;
-    if (!gossip_link_out(link, now))
-        return;
-    link->out_until = now; /* it is back */
-    link->slow += link->slow < GOSSIP_SLOW_MAX;
+    const struct gossip_pass *pass = &link->take.pass, now = pass_now(core, pass->kind);
+    if (gossip_link_copies(pass->kind))
+        return pass->kind == (unsigned)g->copy.what && pass->phase == now.phase;
+    if (core->config.gossip->async)
+        return pass->phase == now.phase && proto_node_equal(g->run.partner, link->node);
+    return g->run.on && gossip_pass_same(pass, &now);
 }
 
 bool
-gossip_link_given(const struct core *core, const struct gossip_link *link)
+gossip_link_made(const struct core *core, const struct gossip_pass *pass)
 {
-    return !link->give.none && link->give.made == core->gossip.range_count;
+    const struct gossip_pass now = pass_now(core, pass->kind);
+    return core->gossip.plan.active && gossip_pass_same(pass, &now) &&
+           pass->done == core->gossip.range_count;
 }
-
-/* Is this the present phase? */
-static bool
-is_now(const struct core *core, uint64_t plan, uint64_t phase)
-{
-    const struct gossip *g = &core->gossip;
-    return g->plan.active && plan == g->plan.hash && phase == g->run.phase;
-}
-
-bool
-gossip_link_gave(const struct core *core, const struct gossip_link *link)
-{
-    return gossip_link_given(core, link) && is_now(core, link->give.plan, link->give.phase);
-}
-
-bool
-gossip_link_got(const struct core *core, const struct gossip_link *link)
-{
-    const struct gossip_take *take = &link->take;
-    return !take->open && take->got == core->gossip.range_count &&
-           is_now(core, take->plan, take->phase);
-}
-
-void
-gossip_link_retry_later(const struct core *core, struct gossip_link *link)
-{
-    if (link->retry_us == 0)
-        link->retry_us = GOSSIP_RETRY_US;
-    link->retry_at = awake_after(core->awake, link->retry_us);
-}
-
-/* --- Asking -------------------------------------------------------------------------------------- */
-
-const int32_t *
-gossip_link_values(const struct core *core, int slot, size_t p)
-{
-    const int32_t *values =
-        core->config.gossip->async ? core->gossip.links.slots[slot].values : core->config.sum;
-    return values + gossip_range_first(&core->config, p);
-}
-
-/* Asks for as many ranges as may be under way. In phases for the first one alone, which the giver keeps if it is not in
- * this phase yet. */
-static void
-ask_more(struct gossip_links *links, const struct core *core, struct gossip_link *link)
-{
-    struct gossip_take *take = &link->take;
-    bool copy = gossip_link_copies(take->kind), bare = copy || take->kind == PROTO_ASK_SHARE;
-    bool begun = take->got > 0 || copy || core->config.gossip->async;
-    uint32_t ahead = begun ? take->got + GOSSIP_WINDOW : 1;
-    if (!wanted(core, link))
-        return;
-    for (; take->asked < core->gossip.range_count && take->asked < ahead; take->asked++) {
-        struct proto_msg msg = about(core, link, (enum proto_ask_kind)take->kind, take->asked);
-        const int32_t *body = gossip_link_values(core, take->slot, take->asked);
-        if (take->kind == PROTO_ASK_CHANGES)
-            body = gossip_public_tell(&links->publics, core, link, take->asked, body);
-        gossip_link_post(core, link, &msg, body,
-                         bare ? 0 : gossip_range_elems(&core->config, take->asked));
-    }
-}
-
-/* How a flow of the values is asked for; they are those of now. */
-static unsigned
-ask_kind(struct gossip_links *links, const struct core *core, const struct gossip_link *link)
-{
-    const struct gossip_config *config = core->config.gossip;
-    if (config->async)
-        gossip_flow_clamp(links->slots[link->take.slot].values, core->gossip.replica.values,
-                          config->count);
-    bool changes =
-        !config->push_sum && gossip_public_ask(&links->publics, core, link,
-                                               gossip_link_values(core, link->take.slot, 0));
-    bool whole = config->codec && !changes;
-    gossip_note(&core->config,
-                &(struct gossip_note){.event = whole ? GOSSIP_ASKED_WHOLE : GOSSIP_ASKED,
-                                      .peer = link->node,
-                                      .link = link->mine,
-                                      .number = link->take.number + 1});
-    return config->push_sum ? PROTO_ASK_SHARE : changes ? PROTO_ASK_CHANGES : PROTO_ASK_VALUES;
-}
-
-/* The next flow is asked for, from its first range on. `kind`: of a copy, else 0. */
-static void
-open_flow(struct gossip_links *links, const struct core *core, struct gossip_link *link,
-          unsigned kind)
-{
-    struct gossip_take *take = &link->take;
-    take->slot = gossip_link_slot(links, core, link);
-    if (take->slot < 0)
-        return;
-    take->open = true;
-    take->asked = take->got = 0;
-    take->plan = core->gossip.plan.hash;
-    take->phase = core->gossip.run.phase;
-    take->kind = (uint16_t)(kind ? kind : ask_kind(links, core, link));
-    gossip_link_retry_later(core, link);
-    ask_more(links, core, link);
-}
-
-void
-gossip_link_ask(struct gossip_links *links, const struct core *core, int i, unsigned kind)
-{
-    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    bool early = awake_before(core->awake, link->ask_at);
-    link->used_at = core->awake;
-    if (!link->take.open && !early && (kind || !gossip_link_got(core, link)))
-        open_flow(links, core, link, kind);
-}
-
-void
-gossip_link_settle(const struct core *core, const struct gossip_link *link)
-{
-    struct proto_msg msg = about(core, link, PROTO_ASK_SETTLE, link->take.got);
-    if (link->take.open)
-        gossip_link_post(core, link, &msg, NULL, 0);
-}
-
-void
-gossip_link_stop(const struct core *core, struct gossip_link *link)
-{
-    if (!gossip_link_copies(link->take.kind))
-        link->take.asked = (uint32_t)core->gossip.range_count;
-    gossip_link_settle(core, link);
-}
-
-/* --- Taking -------------------------------------------------------------------------------------- */
 
 unsigned
 gossip_link_share(const struct core *core, struct proto_node node)
@@ -393,72 +177,198 @@ gossip_link_share(const struct core *core, struct proto_node node)
                               g->run.phase);
 }
 
-/* A flow is one part in `share` of the difference between the two ends. */
-static void
-measure(struct gossip_replica *replica, const struct core *core, const struct gossip_link *link,
-        const int32_t *flow)
+/* --- Links --------------------------------------------------------------------------------------- */
+
+/* About flow `number`. */
+static struct proto_msg
+about(const struct core *core, const struct gossip_link *link, enum proto_ask_kind kind,
+      uint64_t number, uint64_t range)
 {
-    if (!core->config.gossip->push_sum && wanted(core, link) && gossip_rank(core, link->node) >= 0)
-        gossip_measure(replica, core, gossip_link_share(core, link->node), flow);
+    const struct gossip_pass *pass = &link->take.pass;
+    return (struct proto_msg){.type = PROTO_ASK,
+                              .ask = {.kind = (uint16_t)kind,
+                                      .to = link->node.incarnation,
+                                      .link = link->mine,
+                                      .number = number,
+                                      .range = (uint32_t)range,
+                                      .plan_hash = wanted(core, link) ? pass->plan : 0,
+                                      .phase = pass->phase}};
 }
 
-/* The flow is over; the next one may be asked for. */
 static void
-close_flow(struct gossip_links *links, const struct core *core, struct gossip_link *link,
-           uint64_t number)
+send_taken(const struct core *core, const struct gossip_link *link)
 {
-    free_slot(links, &link->take.slot);
-    link->take.number = number;
-    link->take.open = false;
-    link->retry_us = 0;
-    gossip_link_retry_later(core, link);
+    struct proto_msg msg = about(core, link, PROTO_ASK_TAKEN, link->take.number, 0);
+    gossip_link_post(core, link, &msg, NULL, 0);
 }
 
-/* All of the flow has come: it counts. */
+/* It has another number now: what is under way to this node on the one before is lost. The giver is told. */
 static void
-take_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
-          const struct gossip_link *link, const struct proto_flow *flow)
+begin_take(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
-    const int32_t *values = links->slots[link->take.slot].values;
-    gossip_flow_add(replica->values, values, core->config.gossip->count);
-    replica->weight += (int64_t)flow->weight;
-    measure(replica, core, link, values);
-    gossip_public_took(&links->publics, core, link, flow->number, values);
-    links->shared++;
-    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_TOOK,
-                                                     .peer = link->node,
-                                                     .link = flow->link,
-                                                     .number = flow->number,
-                                                     .weight = (int64_t)flow->weight});
-}
-
-void
-gossip_link_took(struct gossip_links *links, const struct core *core, struct gossip_link *link,
-                 uint64_t number)
-{
-    close_flow(links, core, link, number);
+    link->take = (struct gossip_take){.number = 0};
+    link->mine = ++links->next;
     send_taken(core, link);
 }
 
-/* The next range has come. True: it is the last one of a copy. */
-static bool
-take_range(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
-           struct gossip_link *link, const struct proto_flow *flow, const void *body)
+/* A free place, else that of the node without a session that was heard longest ago. There are more places than
+ * sessions. */
+static struct gossip_link *
+free_link(struct gossip_links *links, const struct core *core)
+{
+    struct gossip_link *oldest = NULL;
+    for (int l = 0; l < GOSSIP_LINKS; l++) {
+        struct gossip_link *link = &links->of[l];
+        if (link->node.id == 0)
+            return link;
+        if (peers_find(core, link->node) < 0 &&
+            (!oldest || awake_before(link->heard_at, oldest->heard_at)))
+            oldest = link;
+    }
+    assert(oldest);
+    return oldest;
+}
+
+struct gossip_link *
+gossip_link_of(struct gossip_links *links, const struct core *core, struct proto_node node)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (proto_node_equal(links->of[l].node, node))
+            return &links->of[l];
+    struct gossip_link *link = free_link(links, core);
+    gossip_link_drop_early(links, core, link, link->give.waits);
+    gossip_link_lose(links, core, link);
+    *link = (struct gossip_link){
+        .node = node, .give = {.fresh = true}, .heard_at = core->awake, .owes_since = core->awake};
+    begin_take(links, core, link);
+    return link;
+}
+
+void
+gossip_link_end(struct gossip_links *links, const struct core *core)
+{
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        if (gossip_link_open(&links->of[l]))
+            begin_take(links, core, &links->of[l]);
+}
+
+static void
+retry_later(const struct core *core, struct gossip_link *link)
+{
+    link->retry_us = GOSSIP_RETRY_US;
+    link->retry_at = awake_after(core->awake, link->retry_us);
+}
+
+void
+gossip_link_heard(const struct core *core, struct gossip_link *link)
+{
+    retry_later(core, link);
+    link->heard_at = core->awake;
+    if (!gossip_link_out(link, core->awake))
+        return;
+    link->out_until = core->awake; /* it is back */
+    link->slow += link->slow < GOSSIP_SLOW_MAX;
+}
+
+void
+gossip_link_settle(const struct core *core, const struct gossip_link *link)
+{
+    const struct gossip_take *take = &link->take;
+    struct proto_msg msg =
+        about(core, link, PROTO_ASK_SETTLE, take->number, take->asked - take->number);
+    if (gossip_link_open(link))
+        gossip_link_post(core, link, &msg, NULL, 0);
+}
+
+/* --- Asking -------------------------------------------------------------------------------------- */
+
+/* So many flows may be under way to this node. In phases a giver has room for all ASKs that are early. */
+static unsigned
+window(const struct core *core, const struct gossip_link *link)
+{
+    const struct gossip_plan *plan = &core->gossip.plan;
+    const struct gossip_graph graph = gossip_graph_of(core);
+    int rank = gossip_rank(core, link->node);
+    if (gossip_link_copies(link->take.pass.kind) || core->config.gossip->async || rank < 0)
+        return GOSSIP_WINDOW;
+    uint64_t to =
+        gossip_graph_to(&graph, (unsigned)plan->now.count, (unsigned)rank, link->take.pass.phase);
+    int takers = __builtin_popcountll(to), most = GOSSIP_KEPT_MAX / (takers ? takers : 1);
+    return most < GOSSIP_WINDOW ? (unsigned)most : GOSSIP_WINDOW;
+}
+
+/* The values of this range that are exchanged: those at the beginning of the phase; async: those of now. */
+static const int32_t *
+values_of_ask(struct gossip_links *links, const struct core *core, size_t p)
+{
+    size_t first = gossip_range_first(&core->config, p);
+    if (!core->config.gossip->async)
+        return core->config.sum + first;
+    gossip_flow_clamp(links->scratch, core->gossip.replica.values + first,
+                      gossip_range_elems(&core->config, p));
+    return links->scratch;
+}
+
+/* The next flow is of range p. */
+static void
+ask_values(struct gossip_links *links, const struct core *core, const struct gossip_link *link,
+           size_t p)
+{
+    const struct gossip_config *config = core->config.gossip;
+    const int32_t *body = config->push_sum ? NULL : values_of_ask(links, core, p);
+    bool changes = body && gossip_public_ask(&links->publics, core, link, p, body);
+    unsigned kind = config->push_sum ? PROTO_ASK_SHARE
+                    : changes        ? PROTO_ASK_CHANGES
+                                     : PROTO_ASK_VALUES;
+    struct proto_msg msg = about(core, link, (enum proto_ask_kind)kind, link->take.asked, p);
+    gossip_note(&core->config,
+                &(struct gossip_note){.event = config->codec && !changes ? GOSSIP_ASKED_WHOLE
+                                                                         : GOSSIP_ASKED,
+                                      .peer = link->node,
+                                      .link = link->mine,
+                                      .number = link->take.asked,
+                                      .range = (uint32_t)p});
+    if (changes)
+        body = gossip_public_tell(&links->publics, core, link, p, body);
+    gossip_link_post(core, link, &msg, body, body ? gossip_range_elems(&core->config, p) : 0);
+}
+
+static void
+ask_more(struct gossip_links *links, const struct core *core, struct gossip_link *link)
 {
     struct gossip_take *take = &link->take;
-    memcpy(links->slots[take->slot].values + gossip_range_first(&core->config, flow->range), body,
-           gossip_range_elems(&core->config, flow->range) * sizeof(int32_t));
-    gossip_link_heard(link, core->awake);
-    gossip_link_retry_later(core, link);
-    bool whole = ++take->got == core->gossip.range_count, copy = gossip_link_copies(take->kind);
-    if (!whole)
-        ask_more(links, core, link);
-    if (!whole || copy)
-        return whole;
-    take_flow(links, replica, core, link, flow);
-    gossip_link_took(links, core, link, flow->number);
-    return false;
+    size_t next = take->pass.done + (take->asked - take->number);
+    for (unsigned most = window(core, link);
+         next < core->gossip.range_count && take->asked - take->number < most; next++) {
+        take->asked++;
+        if (gossip_link_copies(take->pass.kind)) {
+            struct proto_msg msg =
+                about(core, link, (enum proto_ask_kind)take->pass.kind, take->asked, next);
+            gossip_link_post(core, link, &msg, NULL, 0);
+        } else {
+            ask_values(links, core, link, next);
+        }
+    }
 }
+
+void
+gossip_link_ask(struct gossip_links *links, const struct core *core, int i, unsigned kind)
+{
+    struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
+    struct gossip_take *take = &link->take;
+    const struct gossip_pass now = pass_now(core, kind);
+    bool open = gossip_link_open(link), other = !gossip_pass_same(&take->pass, &now);
+    if ((other || take->cut) && (open || awake_before(core->awake, link->ask_at)))
+        return;
+    if (other)
+        take->pass = now;
+    take->cut = false;
+    if (!open)
+        retry_later(core, link);
+    ask_more(links, core, link);
+}
+
+/* --- Taking -------------------------------------------------------------------------------------- */
 
 /* The elements of its body; NULL: it is not sound. */
 static const void *
@@ -466,12 +376,12 @@ flow_body(struct gossip_links *links, const struct core *core, const struct prot
           const struct core_frame *frame)
 {
     size_t size = gossip_range_elems(&core->config, flow->range) * sizeof(int32_t);
-    int64_t weight = flow->kind == PROTO_FLOW_COPY ? 0 : core->gossip.replica.weight;
-    bool weighs =
-        core->config.gossip->push_sum || flow->weight == 0 || flow->kind == PROTO_FLOW_COPY;
+    bool copy = flow->kind == PROTO_FLOW_COPY;
+    int64_t weight = copy ? 0 : core->gossip.replica.weight[flow->range];
+    bool weighs = core->config.gossip->push_sum || flow->weight == 0 || copy;
     if (!weighs || !gossip_flow_fits(weight, (int64_t)flow->weight))
         return NULL;
-    if (flow->kind == PROTO_FLOW_COPY)
+    if (copy)
         return frame->size == size ? frame->data : NULL;
     return gossip_public_read(&links->publics, core, frame, flow->range);
 }
@@ -486,49 +396,76 @@ may_take(const struct core *core, const struct proto_flow *flow)
     return flow->kind != PROTO_FLOW_GIVEN || (g->status < GOSSIP_ENDING && !rests);
 }
 
-bool
+void
+gossip_link_took(struct gossip_links *links, const struct core *core, struct gossip_link *link)
+{
+    link->take.number++;
+    link->take.pass.done++;
+    links->shared += link->take.pass.done == core->gossip.range_count;
+    gossip_link_heard(core, link);
+    send_taken(core, link);
+}
+
+/* It counts. */
+static void
+take_flow(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
+          struct gossip_link *link, const struct proto_flow *flow, const void *frame)
+{
+    size_t first = gossip_range_first(&core->config, flow->range);
+    size_t count = gossip_range_elems(&core->config, flow->range);
+    const int32_t *body = memcpy(links->scratch, frame, count * sizeof *body);
+    gossip_flow_add(replica->values + first, body, count);
+    replica->weight[flow->range] += (int64_t)flow->weight;
+    if (!core->config.gossip->push_sum && wanted(core, link) && gossip_rank(core, link->node) >= 0)
+        gossip_measure(replica, gossip_link_share(core, link->node), body, count);
+    gossip_public_took(&links->publics, core, link, flow->range, body);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_TOOK,
+                                                     .peer = link->node,
+                                                     .link = flow->link,
+                                                     .number = flow->number,
+                                                     .weight = (int64_t)flow->weight});
+    gossip_link_took(links, core, link);
+}
+
+/* It is not given, nor are those asked for behind it. Where nobody waits, the giver may know nothing more of the
+ * pass. */
+static void
+take_void(const struct core *core, struct gossip_link *link)
+{
+    if (core->config.gossip->async)
+        link->take.pass.done = 0;
+    link->take.number++;
+    link->take.cut = true;
+    link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
+    retry_later(core, link);
+}
+
+const void *
 gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
                     const struct core *core, int i, const struct proto_flow *flow,
                     const struct core_frame *frame)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
-    struct gossip_take *take = &link->take;
-    bool none = flow->kind == PROTO_FLOW_VOID;
-    if (flow->range >= core->gossip.range_count || flow->link != link->mine ||
-        !may_take(core, flow))
-        return false;
-    const void *body = none ? frame->data : flow_body(links, core, flow, frame);
-    bool sound = none ? frame->size == 0 && flow->weight == 0 : body != NULL;
-    bool next = take->open && (flow->number == take->number + 1 || mutant(MUTANT_GOSSIP_TWICE));
-    bool kind = gossip_link_copies(take->kind) == (flow->kind == PROTO_FLOW_COPY);
-    if (sound && next && kind && !none && flow->range == take->got)
-        return take_range(links, replica, core, link, flow, body);
-    if (sound && next && none) {
-        link->ask_at = awake_after(core->awake, GOSSIP_VOID_US);
-        take->got = 0;
-        close_flow(links, core, link, flow->number);
-    }
-    if (sound && !none && flow->number <= take->number)
+    const struct gossip_take *take = &link->take;
+    bool none = flow->kind == PROTO_FLOW_VOID, copy = flow->kind == PROTO_FLOW_COPY;
+    bool next =
+        gossip_link_open(link) && (flow->number == take->number + 1 || mutant(MUTANT_GOSSIP_TWICE));
+    if (flow->range >= core->gossip.range_count || flow->link != link->mine)
+        return NULL;
+    if (!none && flow->number <= take->number)
         send_taken(core, link);
-    return false;
-}
-
-void
-gossip_link_end(struct gossip_links *links, const struct core *core)
-{
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (links->of[l].take.open) {
-            drop_flows(links, core, &links->of[l]);
-            begin_link(links, core, &links->of[l]);
-        }
-}
-
-/* --- Sessions ------------------------------------------------------------------------------------- */
-
-void
-gossip_link_gone(struct gossip_links *links, const struct core *core, bool all)
-{
-    for (int l = 0; l < GOSSIP_LINKS; l++)
-        if (links->of[l].node.id && (all || peers_find(core, links->of[l].node) < 0))
-            gossip_link_drop_early(links, core, &links->of[l]);
+    if (next && none && frame->size == 0 && flow->weight == 0)
+        take_void(core, link);
+    if (!next || none || gossip_link_copies(take->pass.kind) != copy || !may_take(core, flow))
+        return NULL;
+    if (flow->range != take->pass.done) {
+        if (copy)
+            take_void(core, link);
+        return NULL;
+    }
+    const void *body = flow_body(links, core, flow, frame);
+    if (!body || copy)
+        return body;
+    take_flow(links, replica, core, link, flow, body);
+    return NULL;
 }

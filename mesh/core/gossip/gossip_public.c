@@ -8,10 +8,12 @@
 /* --- Places -------------------------------------------------------------------------------------- */
 
 void
-gossip_public_init(struct gossip_publics *publics, size_t count)
+gossip_public_init(struct gossip_publics *publics, size_t count, size_t ranges)
 {
-    for (size_t k = 0; k < publics->count; k++)
+    for (size_t k = 0; k < publics->count; k++) {
         publics->places[k].values = publics->copies + k * count;
+        publics->places[k].same = publics->sames + k * ranges;
+    }
 }
 
 static struct gossip_place *
@@ -32,7 +34,8 @@ static bool
 must_stay(const struct core *core, const struct gossip_place *place)
 {
     const struct gossip_link *link = place->link ? gossip_link_find(core, place->node) : NULL;
-    return link && !place->gives && link->mine == place->link && link->take.open;
+    return link && !place->gives && link->mine == place->link &&
+           link->take.asked > link->take.number;
 }
 
 /* Its place, or another one that it gets. NULL: there is none. */
@@ -41,18 +44,20 @@ take_place(struct gossip_publics *publics, const struct core *core, const struct
            bool gives)
 {
     struct gossip_place *oldest = find_copy(publics, link, gives);
-    if (oldest)
-        return oldest;
-    for (size_t k = 0; k < publics->count; k++) {
+    for (size_t k = 0; k < publics->count && !find_copy(publics, link, gives); k++) {
         struct gossip_place *place = &publics->places[k];
         if ((!oldest || place->used < oldest->used) && !must_stay(core, place))
             oldest = place;
     }
-    if (oldest)
-        *oldest = (struct gossip_place){.node = link->node,
-                                        .link = gives ? link->theirs : link->mine,
-                                        .gives = gives,
-                                        .values = oldest->values};
+    if (!oldest)
+        return NULL;
+    if (oldest != find_copy(publics, link, gives)) {
+        oldest->node = link->node;
+        oldest->link = gives ? link->theirs : link->mine;
+        oldest->gives = gives;
+        memset(oldest->same, 0, core->gossip.range_count * sizeof *oldest->same);
+    }
+    oldest->used = ++publics->uses;
     return oldest;
 }
 
@@ -60,21 +65,18 @@ take_place(struct gossip_publics *publics, const struct core *core, const struct
 
 bool
 gossip_public_ask(struct gossip_publics *publics, const struct core *core,
-                  const struct gossip_link *link, const int32_t *mine)
+                  const struct gossip_link *link, size_t p, const int32_t *mine)
 {
-    const struct gossip_take *take = &link->take;
-    struct gossip_place *place = find_copy(publics, link, false);
-    bool known = place && (place->number == take->number || mutant(MUTANT_GOSSIP_COPY));
-    place = known ? place : take_place(publics, core, link, false);
+    bool known = find_copy(publics, link, false) != NULL;
+    struct gossip_place *place = take_place(publics, core, link, false);
     if (!place)
         return false;
-    place->used = ++publics->uses;
-    if (known)
-        return true;
-    /* if the flow is void, its number is taken, and this one is an old one */
-    memcpy(place->values, mine, core->config.gossip->count * sizeof *place->values);
-    place->number = take->number;
-    return false;
+    bool same = place->same[p] || (known && mutant(MUTANT_GOSSIP_COPY));
+    if (!same)
+        memcpy(place->values + gossip_range_first(&core->config, p), mine,
+               gossip_range_elems(&core->config, p) * sizeof *mine);
+    place->same[p] = false; /* until the flow has come */
+    return same;
 }
 
 const int32_t *
@@ -90,13 +92,14 @@ gossip_public_tell(struct gossip_publics *publics, const struct core *core,
 
 void
 gossip_public_took(struct gossip_publics *publics, const struct core *core,
-                   const struct gossip_link *link, uint64_t number, const int32_t *flow)
+                   const struct gossip_link *link, size_t p, const int32_t *flow)
 {
     struct gossip_place *place = find_copy(publics, link, false);
     if (!place)
         return; /* when it was asked for, there was none */
-    gossip_flow_follow(place->values, flow, core->config.gossip->count);
-    place->number = number;
+    gossip_flow_follow(place->values + gossip_range_first(&core->config, p), flow,
+                       gossip_range_elems(&core->config, p));
+    place->same[p] = true;
 }
 
 /* --- The giver ----------------------------------------------------------------------------------- */
@@ -118,12 +121,10 @@ gossip_public_read(struct gossip_publics *publics, const struct core *core,
 }
 
 bool
-gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link,
-                  const struct proto_ask *ask)
+gossip_public_has(struct gossip_publics *publics, const struct gossip_link *link, size_t p)
 {
     const struct gossip_place *place = find_copy(publics, link, true);
-    uint64_t number = ask->range == 0 ? ask->number - 1 : UINT64_MAX;
-    return place && (place->number == number || mutant(MUTANT_GOSSIP_COPY));
+    return place && (place->same[p] || mutant(MUTANT_GOSSIP_COPY));
 }
 
 void
@@ -131,15 +132,11 @@ gossip_public_give(struct gossip_publics *publics, const struct core *core,
                    const struct gossip_link *link, const struct proto_ask *ask, const void *body,
                    int32_t *flow, const int32_t *mine, unsigned share)
 {
-    size_t first = gossip_range_first(&core->config, ask->range);
     size_t count = gossip_range_elems(&core->config, ask->range);
-    struct gossip_place *place =
-        ask->range == 0 ? take_place(publics, core, link, true) : find_copy(publics, link, true);
-    int32_t *copy = place ? place->values + first : NULL;
-    if (place) {
-        place->used = ++publics->uses;
-        place->number = UINT64_MAX;
-    }
+    struct gossip_place *place = take_place(publics, core, link, true);
+    int32_t *copy = place ? place->values + gossip_range_first(&core->config, ask->range) : NULL;
+    if (place)
+        place->same[ask->range] = true;
     if (ask->kind == PROTO_ASK_CHANGES) {
         assert(copy);
         gossip_flow_few(flow, copy, mine, body, core->config.gossip->codec, share, count);
@@ -150,12 +147,4 @@ gossip_public_give(struct gossip_publics *publics, const struct core *core,
         return;
     memcpy(copy, body, count * sizeof *copy);
     gossip_flow_follow(copy, flow, count);
-}
-
-void
-gossip_public_gave(struct gossip_publics *publics, const struct gossip_link *link)
-{
-    struct gossip_place *place = find_copy(publics, link, true);
-    if (place)
-        place->number = link->give.number;
 }

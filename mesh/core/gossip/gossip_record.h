@@ -33,10 +33,10 @@ struct gossip_peer {
 
 /* The values of this node, and how far they are from those of its neighbours. */
 struct gossip_replica {
-    int64_t *values;           /* [config.gossip->count] */
-    int64_t weight, weight_at; /* now, and when `sum` was read */
-    double distance;           /* root mean square difference, as it was seen last */
-    double square;             /* sums for the next one */
+    int64_t *values;             /* [config.gossip->count] */
+    int64_t *weight, *weight_at; /* [range_count] now, and when `sum` was read */
+    double distance;             /* root mean square difference, as it was seen last */
+    double square;               /* sums for the next one */
     uint64_t square_count;
 };
 

@@ -23,7 +23,7 @@ read_values(struct gossip_replica *replica, const struct core *core)
 {
     assert(!core->gossip.run.computing);
     gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    replica->weight_at = replica->weight;
+    memcpy(replica->weight_at, replica->weight, core->gossip.range_count * sizeof *replica->weight);
     replica->distance =
         replica->square_count ? replica->square / (double)replica->square_count : replica->distance;
     replica->square = 0;
@@ -76,7 +76,7 @@ static bool
 model_in_plan(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    if (g->replica.weight > 0 || mutant(MUTANT_GOSSIP_EMPTY))
+    if (gossip_flow_weighs(g->replica.weight, g->range_count) || mutant(MUTANT_GOSSIP_EMPTY))
         return true;
     for (size_t r = 0; r < g->plan.now.count; r++) {
         const struct proto_replica *said = gossip_member(core, r);
@@ -101,7 +101,8 @@ begin_phase(struct gossip_run *run, struct gossip_replica *replica, const struct
                                                      .rank = g->plan.rank});
     if (g->status != GOSSIP_TRAINING)
         return;
-    if (replica->weight_at > 0 && g->plan.now.members[g->plan.rank].shards)
+    if (gossip_flow_weighs(replica->weight_at, g->range_count) &&
+        g->plan.now.members[g->plan.rank].shards)
         begin_compute(run, core);
     else
         run->step++; /* it joins with weight 0, or there are more members than shards */
@@ -119,11 +120,12 @@ ask_givers(struct gossip_links *links, const struct core *core)
 }
 
 void
-gossip_run_stop(struct gossip_run *run, struct gossip_links *links, const struct core *core)
+gossip_run_stop(struct gossip_run *run, const struct gossip_links *links, const struct core *core)
 {
     run->on = false;
     run->partner = (struct proto_node){0, 0};
-    gossip_give_stop(links, core);
+    for (int l = 0; l < GOSSIP_LINKS; l++)
+        gossip_link_settle(core, &links->of[l]);
 }
 
 bool
@@ -140,8 +142,8 @@ all_exchanged(const struct core *core)
     for (uint64_t left = g->run.takes | g->run.gives; left; left &= left - 1) {
         unsigned rank = (unsigned)__builtin_ctzll(left);
         const struct gossip_link *link = gossip_link_find(core, g->plan.now.members[rank].node);
-        if (!link || ((g->run.takes >> rank & 1) && !gossip_link_got(core, link)) ||
-            ((g->run.gives >> rank & 1) && !gossip_link_gave(core, link)))
+        if (!link || ((g->run.takes >> rank & 1) && !gossip_link_made(core, &link->take.pass)) ||
+            ((g->run.gives >> rank & 1) && !gossip_link_made(core, &link->give.pass)))
             return false;
     }
     return true;
@@ -213,7 +215,7 @@ exchange(struct gossip_run *run, struct gossip_links *links, const struct core *
     int i = run->partner.id ? peers_find(core, run->partner) : -1;
     bool serves = i >= 0 && g->of[i].known && g->of[i].said.status >= GOSSIP_TRAINING &&
                   g->of[i].said.status <= GOSSIP_FROZEN;
-    if (!serves || gossip_link_got(core, gossip_link_of(links, core, run->partner)))
+    if (!serves || gossip_link_made(core, &gossip_link_of(links, core, run->partner)->take.pass))
         run->partner = (struct proto_node){0, 0};
     if (!run->partner.id && run->due && g->status == GOSSIP_TRAINING)
         choose_partner(run, core);

@@ -26,7 +26,8 @@ void gossip_run_end_phase(struct gossip_run *run, const struct core *core);
 void gossip_run_step(struct gossip_run *run, struct gossip_replica *replica,
                      struct gossip_links *links, const struct core *core);
 /* Another plan, or none, is in force: the phase is over, and what is under way is settled. */
-void gossip_run_stop(struct gossip_run *run, struct gossip_links *links, const struct core *core);
+void gossip_run_stop(struct gossip_run *run, const struct gossip_links *links,
+                     const struct core *core);
 /* The trainer has computed. */
 void gossip_run_computed(struct gossip_run *run, const struct core *core);
 /* Will no member compute any more in this plan? In the next one who rested for a checkpoint does. */

@@ -36,7 +36,8 @@ awaits_flow(const struct core *core, const struct gossip_link *link)
     int rank = gossip_rank(core, link->node);
     bool takes = g->run.on && rank >= 0 && (g->run.takes >> rank & 1);
     bool gives = g->run.on && rank >= 0 && (g->run.gives >> rank & 1);
-    return (takes && !gossip_link_got(core, link)) || (gives && !gossip_link_gave(core, link));
+    return (takes && !gossip_link_made(core, &link->take.pass)) ||
+           (gives && !gossip_link_made(core, &link->give.pass));
 }
 
 static bool
@@ -53,11 +54,11 @@ owes(const struct core *core, const struct gossip_link *link, int i)
         return true;
     if (!member)
         return false;
-    if (said->plan_hash != g->plan.hash || link->give.slot >= 0 ||
+    if (said->plan_hash != g->plan.hash || gossip_link_keeps(&g->links, link) ||
         (here && awaits_flow(core, link)))
         return true;
     /* outside a phase, what is open is being settled */
-    return link->take.open && (here || !g->run.on);
+    return gossip_link_open(link) && (here || !g->run.on);
 }
 
 static void
