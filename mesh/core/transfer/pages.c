@@ -8,7 +8,7 @@
 void
 pages_init(struct pages *pages)
 {
-    take_init(&pages->take, &pages->asked, PAGES_ASK_US);
+    take_init(&pages->take, &pages->asked, PROTO_PAGE_MAX, PAGES_ASK_US);
 }
 
 /* --- Taking ------------------------------------------------------------------------------------ */

@@ -15,8 +15,7 @@
 #include "mesh/core/transfer/take.h"
 
 enum {
-    /* without an answer after this time, ask another peer; a page on a slow link takes a second */
-    PAGES_ASK_US = 2000000,
+    PAGES_ASK_US = 1500000,      /* without an answer after this time, ask another peer */
     PAGES_REST_US = 200000,      /* how long a peer that has the page may still appear */
     PAGES_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
 };
