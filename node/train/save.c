@@ -46,8 +46,20 @@ struct save {
     int failed; /* why the last one could not be written, 0: it was */
 };
 
-/* The section of a whole state is called "state". If only ranges are held, there is one for each extent, and those
- * behind the first one have their offset in the name. */
+void
+save_sections(struct checkpoint *file, uint8_t *block, const struct state_extent *extent,
+              size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct checkpoint_section *section = &file->section[file->count++];
+        int length = snprintf(section->name, sizeof section->name,
+                              extent[i].offset ? "state+%zx" : "state", extent[i].offset);
+        assert(length < CHECKPOINT_NAME);
+        section->data = block ? block + extent[i].offset : NULL;
+        section->size = extent[i].size;
+    }
+}
+
 struct checkpoint
 save_file(const struct save *save, uint8_t *block)
 {
@@ -55,15 +67,7 @@ save_file(const struct save *save, uint8_t *block)
         .job_hash = save->setup.job_hash,
         .numerics = save->setup.numerics,
     };
-    for (size_t i = 0; i < save->setup.extent_count; i++) {
-        const struct state_extent *extent = &save->setup.extent[i];
-        struct checkpoint_section *section = &checkpoint.section[checkpoint.count++];
-        int length = snprintf(section->name, sizeof section->name,
-                              extent->offset ? "state+%zx" : "state", extent->offset);
-        assert(length < CHECKPOINT_NAME);
-        section->data = block ? block + extent->offset : NULL;
-        section->size = extent->size;
-    }
+    save_sections(&checkpoint, block, save->setup.extent, save->setup.extent_count);
     if (save->setup.more) {
         struct checkpoint_section *more = &checkpoint.section[checkpoint.count++];
         snprintf(more->name, sizeof more->name, "%s", save->setup.more_name);
@@ -361,9 +365,8 @@ save_find_part(struct save *save, uint64_t job_hash, uint64_t step_max, struct s
     return checkpoint_read_newest(save->setup.dir, step_max, &checkpoint, found, why);
 }
 
-/* As save_file names them; what is beside the state is none. */
-static size_t
-extents_of(const struct checkpoint *file, struct state_extent extent[STATE_EXTENTS_MAX])
+size_t
+save_extents(const struct checkpoint *file, struct state_extent extent[STATE_EXTENTS_MAX])
 {
     size_t count = 0;
     for (size_t i = 0; i < file->count && count < STATE_EXTENTS_MAX; i++) {
@@ -389,7 +392,7 @@ save_ranges(const struct save *save, uint64_t job_hash, const struct state *stat
     checkpoint_path(path, save->setup.dir, step);
     if (checkpoint_sections(path, &file, NULL))
         return 0;
-    return state_ranges(state, extent, extents_of(&file, extent), range);
+    return state_ranges(state, extent, save_extents(&file, extent), range);
 }
 
 bool

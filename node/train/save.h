@@ -97,6 +97,12 @@ void save_model(struct save *save, const struct state_header *header, const floa
 int save_model_last(struct save *save, const struct state *state, struct why *why);
 /* The file of a state's block, for repair.h. */
 struct checkpoint save_file(const struct save *save, uint8_t *block);
+/* Adds the sections of a state to a file: that of a whole one is called "state". If only ranges are held, there is one
+ * for each extent, and those behind the first one have their offset in the name. */
+void save_sections(struct checkpoint *file, uint8_t *block, const struct state_extent *extent,
+                   size_t count);
+/* The extents that the names of a file say; what is beside the state is none. Returns how many. */
+size_t save_extents(const struct checkpoint *file, struct state_extent extent[STATE_EXTENTS_MAX]);
 /* Reads a page of the checkpoint of `step` for another node, in the writer's thread; one at a time. May be called
  * from any thread. Does not wait. */
 void save_serve(struct save *save, uint64_t step, uint64_t round, uint64_t page);
