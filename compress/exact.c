@@ -22,8 +22,8 @@ struct exact {
     size_t tensors;
     unsigned shards;
     int bits;                  /* |q| of one shard < 2^bits */
-    const struct codec *codec; /* of the coded blocks: `own`; NULL: there are none */
-    struct codec own;
+    const struct codec *codec; /* of the coded blocks: `copy`; NULL: there are none */
+    struct codec copy;
     bool flush;             /* they are those of the last step of a span */
     bool *coded;            /* [blocks] */
     size_t *first;          /* [blocks + 1] first element of each block */
@@ -135,8 +135,8 @@ exact_code(struct exact *exact, size_t tensor, const struct codec *codec, size_t
     assert(tensor < exact->tensors);
     assert(codec->memory || !flush);
     size_t from = exact->tensor_first[tensor], end = exact->tensor_first[tensor + 1];
-    exact->own = *codec;
-    exact->codec = &exact->own;
+    exact->copy = *codec;
+    exact->codec = &exact->copy;
     exact->flush = flush;
     for (size_t b = from; b < end; b++)
         exact->coded[b] = true;

@@ -17,7 +17,7 @@ rounds_count_skips(struct run *run)
 static void
 gather_next(struct run *run)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     mesh_part(run->mesh, rounds->missing & -rounds->missing);
 }
 
@@ -25,7 +25,7 @@ gather_next(struct run *run)
 static void
 gather_fail(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     train_say(run, 4, "no model.safetensors here: %s", run->no_model.line);
     gather_close(&run->gather);
     rounds->missing = 0;
@@ -35,7 +35,7 @@ gather_fail(struct run *run)
 static void
 gather_begin(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const struct state_stages *segments = &rounds->stages.segments;
     if (!run->state.header->done || state_whole(&run->state))
         return;
@@ -53,7 +53,7 @@ gather_begin(struct run *run)
 void
 rounds_take_part(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     unsigned s = task->holds ? (unsigned)__builtin_ctzll(task->holds) : 0;
     const struct state_range *range = &rounds->stages.segments.stage[s];
     const uint8_t *block = mesh_state_in(run->mesh);
@@ -73,7 +73,7 @@ rounds_take_part(struct run *run, const struct mesh_task *task)
 static void
 keep_span(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const struct state_header *h = run->state.header;
     if (!rounds->span_start.block || state_carries(&run->state) ||
         h->step < run->state.job.warmup || state_span(&run->state) == 0)
@@ -85,7 +85,7 @@ keep_span(struct run *run)
 void
 rounds_announce(struct run *run, uint64_t hash)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     rounds->round = run->state.header->round;
     struct core_state state = {
         .round = rounds->round,
@@ -117,7 +117,7 @@ rounds_announce(struct run *run, uint64_t hash)
 static bool
 sound(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     rounds->damaged = rounds->damaged || !state_sound(&run->state, run->pool);
     return !rounds->damaged;
 }
@@ -125,7 +125,7 @@ sound(struct run *run)
 bool
 rounds_computed_soundly(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     if (run->state.header->phase != STATE_TRAIN)
         return sound(run);
     rounds->damaged = rounds->damaged || !state_params_sound(&run->state, run->pool);
@@ -136,7 +136,7 @@ rounds_computed_soundly(struct run *run)
 static bool
 state_before(struct run *run, uint64_t round)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     if (!rounds->before || run->next.header->round >= round || state_carries(&run->next) ||
         !state_sound(&run->next, run->pool))
         return false;
@@ -148,7 +148,7 @@ state_before(struct run *run, uint64_t round)
 static bool
 state_of_span(struct run *run, uint64_t round)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     if (!rounds->span_start_hash || rounds->span_start.header->round >= round ||
         !state_holds_same(&rounds->span_start, &run->state) ||
         state_hash(&rounds->span_start, run->pool) != rounds->span_start_hash)
@@ -160,7 +160,7 @@ state_of_span(struct run *run, uint64_t round)
 void
 rounds_stop(struct run *run, const char *why)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     train_say(run, 3, "%s; leaving the mesh", why);
     rounds->no_room = true;
     mesh_interrupt(run->mesh);
@@ -171,7 +171,7 @@ rounds_stop(struct run *run, const char *why)
 static void
 go_back(struct run *run, uint64_t round)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     work_drop(run->work);
     save_withdraw(run->save, &run->state);
     struct why why;
@@ -191,7 +191,7 @@ go_back(struct run *run, uint64_t round)
 bool
 rounds_give_up(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const char *why = data_failed(run->job.data);
     if (!why)
         return false;
@@ -205,7 +205,7 @@ rounds_give_up(struct run *run)
 void
 rounds_recover(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     train_say(run, 3, "the weights changed in memory: going back to older ones");
     train_say(run, 7, "the state before round %llu changed in memory",
               (unsigned long long)rounds->round);
@@ -217,7 +217,7 @@ rounds_recover(struct run *run)
 static void
 span_again(struct run *run, uint64_t round)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     uint64_t again = rounds->span_steps;
     go_back(run, round);
     rounds->replayed += again;
@@ -255,7 +255,7 @@ wait_for_part(struct run *run, uint64_t round)
 void
 rounds_retreat(struct run *run, uint64_t round, bool wrong)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     bool past = round < rounds->round;
     if (state_carries(&run->state) && !past) {
         span_again(run, round);

@@ -7,7 +7,7 @@
 #include "node/train/stages_mesh.h"
 #include "node/train/train_internal.h"
 
-/* run->own in rounds. */
+/* run->record in rounds. */
 struct rounds_run {
     uint64_t round;           /* of the state that the mesh was told */
     bool damaged;             /* the state has changed in memory */

@@ -83,7 +83,7 @@ struct run {
     uint64_t job_hash;
     char *offer; /* what other nodes get of the job: data_text.h */
     const struct way *way;
-    void *own;            /* the way's record */
+    void *record;         /* of the way */
     struct memory memory; /* how much there is, and how it is used */
     struct spill spill;
     struct pool *pool;

@@ -46,7 +46,7 @@ static void
 on_note(void *ctx, const struct gossip_note *note)
 {
     struct run *run = ctx;
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     struct gossip_note event = *note;
     if (event.event != GOSSIP_SAVED && event.event != GOSSIP_COPIED)
         save_release(run->save); /* the mesh goes on: all have saved */
@@ -107,7 +107,7 @@ static void
 on_save(void *ctx, const struct gossip_saved *saved)
 {
     struct run *run = ctx;
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     const struct state_header before = *run->state.header;
     size_t ranges = weight_count(run);
     if (!save_idle(run->save) || !gossip_flow_weighs(saved->weight, ranges))
@@ -127,7 +127,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
 static void *
 gossip_more(struct run *run, size_t *size)
 {
-    const struct gossip_run *gossip = run->own;
+    const struct gossip_run *gossip = run->record;
     *size = gossip->more_size;
     return gossip->more;
 }
@@ -135,7 +135,7 @@ gossip_more(struct run *run, size_t *size)
 static bool
 gossip_resume(struct run *run)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     const uint64_t *more = gossip->more;
     const int64_t *weight = (const int64_t *)(const void *)(more + WEIGHTS);
     size_t ranges = weight_count(run);
@@ -160,7 +160,7 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
     static const struct gossip_keeper keeper = {
         .note = on_note, .weigh = on_weigh, .synced = train_journal_synced, .save = on_save};
     const struct config *config = run->config;
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     gossip->config = (struct gossip_config){
         .keeper = &keeper,
         .keeper_ctx = run,
@@ -183,7 +183,7 @@ configure_gossip(struct run *run, struct mesh_setup *setup)
 static int
 open_gossip(struct run *run, struct why *why)
 {
-    struct gossip_run *gossip = run->own = calloc(1, sizeof *gossip);
+    struct gossip_run *gossip = run->record = calloc(1, sizeof *gossip);
     size_t params = run->state.param_count;
     if (gossip) {
         gossip->more_size = (WEIGHTS + weight_count(run) + params) * sizeof *gossip->more;
@@ -207,13 +207,13 @@ open_gossip(struct run *run, struct why *why)
 static void
 close_gossip(struct run *run)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     if (!gossip)
         return;
     free(gossip->replica.before);
     free(gossip->more);
     free(gossip);
-    run->own = NULL;
+    run->record = NULL;
 }
 
 /* What a replica has beside its states: the engine's memory, the replica before its step, and as it is evaluated. */
@@ -254,7 +254,7 @@ tell_cut(struct run *run, const int32_t *values)
 static void
 start_gossip(struct run *run)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     int32_t *own = mesh_own(run->mesh);
     replica_values(&run->state, own);
     train_count_first(run, own, run->state.param_count * sizeof *own);
@@ -277,7 +277,7 @@ alive(void *ctx, size_t bucket)
 static uint64_t
 advance_replica(struct run *run, uint64_t shards)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     uint64_t hash;
     do
         hash = replica_round(&gossip->replica, shards, mesh_own(run->mesh), &gossip->event, alive,
@@ -332,7 +332,7 @@ piece_rows(const struct run *run, const struct mesh_task *task)
 static const int32_t *
 values_of(const struct run *run)
 {
-    const struct gossip_run *gossip = run->own;
+    const struct gossip_run *gossip = run->record;
     const int32_t *values = mesh_sum(run->mesh);
     int32_t *own = mesh_own(run->mesh);
     if (!run->config->gossip.push_sum)
@@ -345,7 +345,7 @@ values_of(const struct run *run)
 static double
 reached(const struct run *run, const struct mesh_task *task)
 {
-    const struct gossip_run *gossip = run->own;
+    const struct gossip_run *gossip = run->record;
     return gossip->config.async ? (double)task->known / run->state.job.shards
                                 : (double)run->state.header->step;
 }
@@ -353,7 +353,7 @@ reached(const struct run *run, const struct mesh_task *task)
 static bool
 step(struct run *run, const struct mesh_task *task)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     const struct replica *replica = &gossip->replica;
     const struct core_task what = {
         .round = task->round, .shards = task->shards, .known = task->known};
@@ -401,7 +401,7 @@ evaluate_result(struct run *run, uint64_t result)
 static void
 finish(struct run *run)
 {
-    struct gossip_run *gossip = run->own;
+    struct gossip_run *gossip = run->record;
     struct state *state = &run->state;
     const int32_t *sum = mesh_sum(run->mesh);
     uint64_t result = XXH3_64bits(sum, state->param_count * sizeof *sum) | 1;
@@ -443,7 +443,7 @@ end_gossip(struct run *run, bool saved)
 static void
 report_gossip(const struct run *run, struct metrics_result *result)
 {
-    const struct gossip_run *gossip = run->own;
+    const struct gossip_run *gossip = run->record;
     result->train_loss = gossip->train_loss;
 }
 

@@ -43,7 +43,7 @@ repair_damaged(struct run *run)
 static void
 grow(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct why why;
     work_drop(run->work);
     if (parts_hold_more(run, &rounds->stages, task->holds, mesh_state_in(run->mesh), task->parts,
@@ -63,7 +63,7 @@ grow(struct run *run, const struct mesh_task *task)
 static void
 start_rounds(struct run *run)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     if (rounds->known)
         rounds_announce(run, state_rehash(&run->state, run->pool));
 }
@@ -73,7 +73,7 @@ start_rounds(struct run *run)
 static void
 add_summary(struct run *run)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     const struct state_stages whole = {1, {{0, run->state.param_count}}};
     if (rounds_in_parts(run) && (rounds->computes & 1))
         state_summary_write(&run->next, &run->state, &whole, 1, false, mesh_own(run->mesh));
@@ -83,7 +83,7 @@ add_summary(struct run *run)
 static struct choice
 company(struct run *run, const struct mesh_task *task, const struct mesh_stats *stats)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     unsigned all = run->config->train.shards, here = stats->core.peers + 1;
     struct choice choice = {.members = task->members,
                             .shards = (unsigned)__builtin_popcountll(task->mine),
@@ -101,7 +101,7 @@ company(struct run *run, const struct mesh_task *task, const struct mesh_stats *
 static void
 judge_codec(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const struct state_header *h = run->state.header;
     double steps = (double)(h->step - rounds->span_step),
            took_s = rounds->span_at > 0 && steps > 0 ? (clock_s() - rounds->span_at) / steps : 0,
@@ -117,7 +117,7 @@ judge_codec(struct run *run)
 static void
 measure_costs(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct mesh_stats stats;
     const struct state_header *h = run->state.header;
     if (!state_chooses(&run->state))
@@ -143,7 +143,7 @@ measure_costs(struct run *run, const struct mesh_task *task)
 static void
 add_costs(struct run *run)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     if (state_chooses(&run->state))
         memcpy(mesh_own(run->mesh) + state_costs(&run->state), rounds->cost, sizeof rounds->cost);
 }
@@ -181,7 +181,7 @@ tell_codec(struct run *run)
 static void
 keep_chosen(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct why why;
     if (!state_chooses(&run->next))
         return;
@@ -221,7 +221,7 @@ average(double before, double now)
 static void
 note_shards(struct run *run, const struct mesh_task *task, double took_s)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     double shard_s = took_s / (double)__builtin_popcountll(task->shards);
     if (run->state.header->phase == STATE_TRAIN && state_grid(&run->state) == run->state.exact)
         rounds->shard_s = average(rounds->shard_s, shard_s);
@@ -230,7 +230,7 @@ note_shards(struct run *run, const struct mesh_task *task, double took_s)
 static void
 compute_shards(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     double start = clock_s();
     rounds->shards = task->fresh ? task->shards : rounds->shards | task->shards;
     rounds->computes = task->shards;
@@ -285,7 +285,7 @@ note_part(struct choice *part, const struct core_piece *piece, const struct stat
 static int
 write_tail(struct run *run, const struct core_piece *piece, const struct work_stages *stages)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct state_stages params;
     uint64_t speaks = stages_mesh_speaks(piece->plan, piece->rank);
     int32_t *own = mesh_own(run->mesh);
@@ -310,7 +310,7 @@ write_tail(struct run *run, const struct core_piece *piece, const struct work_st
 static int
 work_on_piece(struct run *run, const struct core_piece *piece)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct work_stages stages;
     stages_mesh_plan(&rounds->stages, piece, run->mesh, &stages);
     if (piece->kind == SCHEDULE_TAIL)
@@ -331,7 +331,7 @@ record_piece(const struct rounds_run *rounds, const struct core_piece *piece, ui
 static void
 compute_piece(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     uint64_t start = clock_us();
     int rc = 0;
     rounds->shards = 0; /* nothing is computed ahead */
@@ -359,7 +359,7 @@ compute_piece(struct run *run, const struct mesh_task *task)
 static void
 begin_next(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     work_drop(run->work);
     rounds->before = false;
     rounds->early = state_head_sound(&run->state) &&
@@ -370,7 +370,7 @@ begin_next(struct run *run)
 static void
 work_ahead(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     size_t count;
     const struct core_bucket *bucket = &work_buckets(run->work, &count)[task->bucket];
     double start = clock_s();
@@ -390,7 +390,7 @@ work_ahead(struct run *run, const struct mesh_task *task)
 static int
 advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const int32_t *total = mesh_sum(run->mesh);
     struct state_stages divided, *stages = rounds_in_parts(run) ? &divided : NULL;
     uint64_t coverage;
@@ -415,7 +415,7 @@ advance_state(struct run *run, bool fresh, uint64_t *hash, struct why *why)
 static void
 report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     if (task->members > 1 && (rounds->wait_s == 0 || run->meter.wait_s < rounds->wait_s))
         rounds->wait_s = run->meter.wait_s;
     struct train_step step = {.event = &rounds->event,
@@ -433,7 +433,7 @@ report(struct run *run, const struct mesh_task *task, uint64_t end_us)
 static void
 record_step(struct run *run, const struct mesh_task *task, uint64_t end_us)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct mesh_stats stats;
     if (!rounds->event.stepped || task->pipeline.stages == 0)
         return;
@@ -456,7 +456,7 @@ record_step(struct run *run, const struct mesh_task *task, uint64_t end_us)
 static void
 note_alone(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     bool alone = task->members == 1 && run->state.header->phase == STATE_TRAIN &&
                  state_grid(&run->state) == run->state.exact;
     double now = clock_s();
@@ -468,7 +468,7 @@ note_alone(struct run *run, const struct mesh_task *task)
 static void
 commit(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const struct state_event *event = &rounds->event;
     struct why why;
     uint64_t hash = 0, start = clock_us();
@@ -524,7 +524,7 @@ commit(struct run *run, const struct mesh_task *task)
 static void
 tell_caught_up(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     const struct state_header *h = run->state.header;
     double now = clock_s();
     if (rounds->caught_at > 0 && now - rounds->caught_at < CAUGHT_S && !h->done)
@@ -539,7 +539,7 @@ tell_caught_up(struct run *run)
 static void
 tell_codec_in_use(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     uint64_t kind = run->state.header->codec;
     if (!run->state.job.choose || kind == 0 || rounds->told)
         return;
@@ -551,7 +551,7 @@ tell_codec_in_use(struct run *run)
 static int
 take_state(struct run *run, const struct mesh_task *task)
 {
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     const uint8_t *block = mesh_state_in(run->mesh);
     return rounds_in_parts(run) ? state_take_segments(&run->state, &rounds->stages.segments, block,
                                                       task->state_hash, task->parts, run->pool)
@@ -561,7 +561,7 @@ take_state(struct run *run, const struct mesh_task *task)
 static void
 adopt(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     fail_hit(FAIL_ADOPT, NULL, 0);
     work_drop(run->work);
     if (take_state(run, task)) {
@@ -583,7 +583,7 @@ adopt(struct run *run, const struct mesh_task *task)
 static void
 hold_segments(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     struct why why;
     work_drop(run->work);
     rounds->before = rounds->damaged = false;
@@ -599,7 +599,7 @@ hold_segments(struct run *run, const struct mesh_task *task)
 static void
 audit(struct run *run, const struct mesh_task *task)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     double start = clock_s();
     unsigned shard = (unsigned)__builtin_ctzll(task->shards);
     bool equal = work_probe(run->work, &run->state, shard, rounds->scratch, task->claim);
@@ -658,7 +658,7 @@ measure_rounds(struct memory *m, const struct config *config, size_t params, uin
 static int
 open_rounds(struct run *run, struct why *why)
 {
-    struct rounds_run *rounds = run->own = calloc(1, sizeof *rounds);
+    struct rounds_run *rounds = run->record = calloc(1, sizeof *rounds);
     bool audits = run->config->mesh.audit > 0;
     if (rounds && audits)
         rounds->scratch = calloc(work_vector_count(run->work), sizeof *rounds->scratch);
@@ -684,7 +684,7 @@ open_rounds(struct run *run, struct why *why)
 static bool
 hold_rounds(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     rounds->known = !rounds_in_parts(run) || parts_known(run, &rounds->stages);
     return rounds->known;
 }
@@ -692,7 +692,7 @@ hold_rounds(struct run *run)
 static void
 close_rounds(struct run *run)
 {
-    struct rounds_run *rounds = run->own;
+    struct rounds_run *rounds = run->record;
     if (rounds) {
         recording_destroy(&rounds->recording);
         if (rounds->span_start.block)
@@ -717,7 +717,7 @@ configure_rounds(struct run *run, struct mesh_setup *setup)
     setup->audit = config->mesh.audit;
     setup->audit_bucket = setup->audit > 0 ? setup->bucket_count - 2 : 0;
     setup->inexact = !config->train.exact;
-    const struct rounds_run *rounds = run->own;
+    const struct rounds_run *rounds = run->record;
     if (config->mesh.stages > 1)
         setup->stages = rounds->stages.core;
     if (!rounds->known || !state_whole(&run->state)) /* else nobody has to choose what it holds */
