@@ -62,7 +62,7 @@ on_note(void *ctx, const struct gossip_note *note)
 static void
 on_weigh(void *ctx, const int64_t *weight)
 {
-    struct gossip_run *gossip = ((struct run *)ctx)->own;
+    struct gossip_run *gossip = ((struct run *)ctx)->record;
     gossip->weight = weight;
 }
 

@@ -147,7 +147,7 @@ TEST(a_span_is_computed_again_from_where_it_began)
 {
     OWNED(a_run_fini) struct a_run a;
     begin(&a, spans, "a", 3);
-    const struct rounds_run *rounds = a.run.own;
+    const struct rounds_run *rounds = a.run.record;
     assert_true(a.mesh->told.pinned);
     back(&a, 3, false);
     is_at(&a, 1);
