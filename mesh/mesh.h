@@ -102,8 +102,8 @@ struct mesh_setup {
      * locked. The others may be called from any thread, one call at a time. None may call mesh_*; mesh_page answers
      * `want` later, from another thread. */
     struct core_program program;
-    /* mesh_job_find: called at the start and then each second of the search, with how long it has lasted. NULL: not.
-     * Must not call mesh_*. */
+    /* mesh_job_find and mesh_files_take: called at the start and then each second, with how long it has lasted. NULL:
+     * not. Must not call mesh_*. */
     void (*searching)(void *ctx, const struct mesh_status *status, uint64_t searching_us);
     void *ctx; /* of all these callbacks */
 };
@@ -231,13 +231,27 @@ bool mesh_ends_later(struct mesh *mesh);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 void mesh_status(struct mesh *mesh, struct mesh_status *out);
 
-/* For a node started without a job: look for a mesh of `setup->group` and fetch its job's text into
- * `text[PROTO_JOB_MAX]`, NUL-terminated, and what people call the node that gave it into `from[PROTO_WHO_MAX]`.
- * Returns 0, -ETIMEDOUT after `timeout_ms`, -EINTR after mesh_job_interrupt(), or as mesh_new. Only group, interface,
- * ports, seeds, log, searching and hello.name of `setup` count. */
-int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
+/* The answer to program.file_wanted; call it once for each, from any thread. size 0: we do not have the block. */
+void mesh_file(struct mesh *mesh, uint64_t blocks, const void *data, size_t size);
+
+/* A job that a mesh has. */
+struct mesh_job {
+    char text[PROTO_JOB_MAX]; /* NUL-terminated */
+    char from[PROTO_WHO_MAX]; /* what people call the node that gave it */
+    uint64_t hash;            /* of the HELLO of that node */
+};
+
+/* For a node started without a job: look for a mesh of `setup->group` and fetch its job. Returns 0, -ETIMEDOUT after
+ * `timeout_ms`, -EINTR after mesh_job_interrupt(), or as mesh_new. Only group, interface, ports, seeds, log, searching
+ * and hello.name of `setup` count. */
+int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, struct mesh_job *job,
                   struct why *why);
-/* Async-signal-safe. False: nobody is looking for a job now; the next search ends at once. */
+/* Takes the files of that job from all who have it: `next` says, again and again, which blocks are wanted then; false:
+ * no more. setup->program.file_came gets each block, and a run of blocks is over when all of it came. `next` and
+ * `file_came` get setup->ctx. Returns as mesh_job_find, but waits without an end. */
+int mesh_files_take(const struct mesh_setup *setup,
+                    bool (*next)(void *ctx, struct core_files *want), struct why *why);
+/* Async-signal-safe. False: nobody is looking for a job or files now; the next search ends at once. */
 bool mesh_job_interrupt(void);
 
 #endif

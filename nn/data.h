@@ -18,6 +18,8 @@
 #include "nn/nn.h"
 #include "proto/why.h"
 
+struct manifest;
+
 enum data_source {
     DATA_GLYPHS,
     DATA_IDX,
@@ -83,6 +85,7 @@ struct data_spec {
     bool reproduce;              /* the targets of a sample are its own values */
     /* csv, npy: no column is a label, and all rows are test samples, in order; images: `file` is one, or a folder */
     bool bare;
+    struct manifest *files; /* of data_open: where the files that are read are noted */
 };
 
 struct data_info {
@@ -91,7 +94,8 @@ struct data_info {
     size_t targets;        /* targets of a squared error, per sample */
     size_t labels;         /* labels per sample: 1, or one per position of a sequence */
     size_t train, test;    /* samples */
-    uint64_t hash; /* of all contents, names and scaling: nodes with other data are refused */
+    /* data_hash, where the samples are in files; else of all samples. Nodes with other data are refused. */
+    uint64_t hash;
 };
 
 enum { DATA_PLANES_MAX = 3, DATA_NAME_SIZE = 128 };
@@ -183,6 +187,11 @@ const char *data_class_text(const struct data_set *set, size_t class, char numbe
 /* The file of a sample, borrowed; NULL: it has none of its own. */
 const char *data_sample_name(const struct data_set *set, enum data_part part, uint32_t sample);
 size_t data_bytes(const struct data_set *set); /* of memory */
+/* Of samples that are in files: of what is in these, and of those keys that say how they are read and are not in the
+ * hash of the job's keys. */
+uint64_t data_hash(const struct data_spec *spec, const struct manifest *manifest);
+/* The files of the set and their hashes; no files: the samples are made, or the set is bare. */
+const struct manifest *data_manifest(const struct data_set *set);
 
 /* Write samples index[rows] into batch->x, ->label [rows, info->labels] and ->target, where these are not NULL,
  * and set batch->rows. index[i] < number of samples of the part. A target is one-hot over `outputs` >= classes;

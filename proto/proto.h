@@ -272,6 +272,8 @@ enum proto_object {
     PROTO_OBJECT_STATE, /* these blocks */
     PROTO_OBJECT_TOTAL, /* the total of a round */
     PROTO_OBJECT_PAGE,  /* the pages of a checkpoint */
+    PROTO_OBJECT_NAMES, /* the manifest of files of the job */
+    PROTO_OBJECT_FILES, /* what is in them */
     PROTO_OBJECTS_END,
 };
 
@@ -289,7 +291,8 @@ struct proto_give {
     uint64_t round, label;
     uint64_t block;
     uint64_t
-        commit; /* TOTAL: how many the sender has applied, with this one: summed again it has another number */
+        commit; /* TOTAL: how many the sender has applied, with this one: summed again it has another number.
+                 * NAMES, FILES: how many blocks there are */
     uint16_t coding; /* enum proto_coding: how the body is written */
     uint64_t
         check; /* XXH3-64 of the body, with the other fields as seed; STATE: 0, for the list has its hash */

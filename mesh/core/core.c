@@ -35,6 +35,7 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
         core->config.crowd = HEARTBEAT_CROWD;
     assert(core->config.crowd >= HEARTBEAT_LEADERS);
     core->all = bits_below(config->shards);
+    files_init(&core->files);
     /* in a pipeline, who computes nothing may hold what nobody else does */
     core->members_max = config->stages.count > 1 ? PROTO_PEERS_MAX : config->shards;
     core->placement = config->stages.count > 1 ? malloc(sizeof *core->placement) : NULL;
@@ -127,6 +128,7 @@ core_sessions(struct core *core)
     for (uint64_t left = news.gone; left; left &= left - 1) {
         int i = __builtin_ctzll(left);
         heartbeat_gone(&core->view, i);
+        files_gone(&core->files, i);
         core->engine->peer_gone(core, i);
         core_lost(core, i, news.why[i]);
     }
@@ -178,7 +180,10 @@ static void
 core_settle(struct core *core)
 {
     core_news(core);
-    if (core->leaving || core->config.hello.wants_job)
+    if (core->leaving)
+        return;
+    files_step(&core->files, core);
+    if (core->config.hello.wants_job)
         return;
     core->engine->step(core);
     core_sessions(core); /* a step may end a session: with who computes other gradients */
@@ -257,7 +262,8 @@ core_job(struct core *core, int from, const void *body, size_t body_size)
         char who[PROTO_WHO_MAX];
         if (core->config.hello.wants_job && core->config.trainer->job_offered)
             core->config.trainer->job_offered(core->config.trainer_ctx, report_who(core, from, who),
-                                              body, body_size);
+                                              core->peers.peers[from].hello.job_hash, body,
+                                              body_size);
         return;
     }
     const char *text = core->config.job;
@@ -301,6 +307,12 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
     }
     if (msg->type == PROTO_BYE) {
         sessions_bye(&core->peers, core, i, core->view.of[i].beat.done);
+        return;
+    }
+    if (msg->type == PROTO_FETCH && files_object(msg->fetch.object)) {
+        if (msg->fetch.object != PROTO_OBJECT_PAGE)
+            sessions_open_bulk(&core->peers, core, i);
+        files_on_fetch(&core->files, core, i, &msg->fetch);
         return;
     }
     if (!core->peers.peers[i].announced)
@@ -359,10 +371,14 @@ core_bulk(struct core *core, struct proto_node from, const struct proto_msg *msg
           struct core_frame *frame)
 {
     int i = peers_find(core, from);
-    if (i < 0 || !core->peers.peers[i].announced)
+    bool file = msg->type == PROTO_GIVE && files_object(msg->give.object);
+    if (i < 0 || !(core->peers.peers[i].announced || file))
         return;
     core_heard(core, i);
-    core->engine->bulk(core, i, msg, frame);
+    if (file)
+        files_on_give(&core->files, core, i, &msg->give, frame->data, frame->size);
+    else
+        core->engine->bulk(core, i, msg, frame);
     core_settle(core);
 }
 
@@ -459,9 +475,10 @@ core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64
     assert(step <= PROTO_ROUND_MAX);
     assert(round <= PROTO_ROUND_MAX);
     assert(page < PROTO_FILE_MAX / PROTO_PAGE_MAX);
-    pages_want(&core->pages, core,
+    files_want(&core->files, core,
                &(struct proto_fetch){
-                   .object = PROTO_OBJECT_PAGE, .round = round, .label = step, .block = page});
+                   .object = PROTO_OBJECT_PAGE, .round = round, .label = step, .block = page},
+               1);
     core_settle(core);
     event_end(core);
 }
@@ -470,7 +487,40 @@ void
 core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size)
 {
     if (event_begin(core, now)) {
-        pages_read(&core->pages, core, round, data, size);
+        files_read(&core->files, core, round, 0, data, size);
+        core_settle(core);
+    }
+    event_end(core);
+}
+
+void
+core_want_files(struct core *core, uint64_t now, const struct core_files *want)
+{
+    if (event_begin(core, now)) {
+        assert(core->config.hello.wants_job);
+        files_want(
+            &core->files, core,
+            &(struct proto_fetch){.object = want->names ? PROTO_OBJECT_NAMES : PROTO_OBJECT_FILES,
+                                  .round = want->group,
+                                  .label = want->job,
+                                  .block = want->first},
+            want->count);
+        core_settle(core);
+    }
+    event_end(core);
+}
+
+bool
+core_files_here(const struct core *core)
+{
+    return !core->files.takes;
+}
+
+void
+core_on_file(struct core *core, uint64_t now, uint64_t blocks, const void *data, size_t size)
+{
+    if (event_begin(core, now)) {
+        files_read(&core->files, core, core->files.read.round, blocks, data, size);
         core_settle(core);
     }
     event_end(core);

@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/core/core_files.h"
 #include "mesh/core/pipeline/stages.h"
 #include "proto/proto.h"
 
@@ -85,6 +86,11 @@ struct core_program {
     /* A peer wants this page of our checkpoint of `step`. Returns false when we have no checkpoints. Else
      * core_on_page answers at any later time, with any result; until then no other page is asked for. */
     bool (*want)(void *ctx, uint64_t step, uint64_t round, uint64_t page);
+    /* A node without a job wants this block of the files of ours: core_on_file answers at any later time; until then no
+     * other is asked for. NULL: there are none. */
+    void (*file_wanted)(void *ctx, const struct core_file_block *wanted);
+    /* What core_want_files asked for came. False: it is wrong. */
+    bool (*file_came)(void *ctx, const struct core_file_block *came);
     /* scored gives the next test score of this node, for all others; false: none is left. hear_score takes another
      * node's; its shard is one of the job. NULL: nobody evaluates. */
     bool (*scored)(void *ctx, struct proto_score *out);
@@ -120,8 +126,9 @@ struct core_trainer {
     /* Gossip, after core_on_interrupt: this node may end. `saved`: with what was saved last, which nothing has
      * changed since. */
     void (*ended)(void *ctx, bool saved);
-    /* A node without a job received a job's text; `from` is what people call the peer that gave it. */
-    void (*job_offered)(void *ctx, const char *from, const char *text, size_t size);
+    /* A node without a job received a job's text; `from` is what people call the peer that gave it, `job` the hash of
+     * its HELLO. */
+    void (*job_offered)(void *ctx, const char *from, uint64_t job, const char *text, size_t size);
     /* The page that core_want asked for came from a peer, from its checkpoint of `round`. size 0: nobody has it
      * now. `data` is borrowed during the call. */
     void (*page)(void *ctx, uint64_t round, const void *data, size_t size);
@@ -362,6 +369,13 @@ void core_part(struct core *core, uint64_t now, uint64_t segments);
 void core_want(struct core *core, uint64_t now, uint64_t step, uint64_t round, uint64_t page);
 /* The answer to program->want; size 0: we do not have the page. Copied at once. */
 void core_on_page(struct core *core, uint64_t now, uint64_t round, const void *data, size_t size);
+/* A node without a job takes blocks of the files of one, from all who have it: program->file_came gets each. This
+ * replaces what was wanted before. */
+void core_want_files(struct core *core, uint64_t now, const struct core_files *want);
+/* The answer to program->file_wanted: the block, and how many there are; size 0: it is not here. Copied at once. */
+void core_on_file(struct core *core, uint64_t now, uint64_t blocks, const void *data, size_t size);
+/* Is nothing wanted any more? */
+bool core_files_here(const struct core *core);
 /* What the trainer found to be damaged. Its own state may be during any task: task and contribution are then void, the
  * others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
 enum core_damage {

@@ -30,8 +30,8 @@
 #include "mesh/core/sessions/peers.h"
 #include "mesh/core/sessions/sessions.h"
 #include "mesh/core/transfer/fetch.h"
+#include "mesh/core/transfer/files.h"
 #include "mesh/core/transfer/give.h"
-#include "mesh/core/transfer/pages.h"
 #include "mesh/core/transfer/transfer.h"
 #include "proto/mutant.h"
 
@@ -89,7 +89,7 @@ struct core {
     struct transfer transfer;
     struct fetch fetch;
     struct give give;
-    struct pages pages;
+    struct files files;
     struct audit audit;
     struct divergence divergence;
     struct straggler straggler;

@@ -60,12 +60,18 @@ struct mesh {
     uint8_t *state_in, *log;
     size_t log_size;
     uint8_t page_in[PROTO_PAGE_MAX];
-    bool *express;  /* [bucket_count]: the bucket is small */
-    bool *quick;    /* [bucket_count]: telling the core costs little time */
-    char *job;      /* mesh_job_find: where to write the text, */
-    char *job_from; /* and who gave it */
+    bool *express;        /* [bucket_count]: the bucket is small */
+    bool *quick;          /* [bucket_count]: telling the core costs little time */
+    struct mesh_job *job; /* of mesh_job_find: where to write it */
     bool job_found;
 };
+
+enum { ACTOR_GOODBYE_MS = 500 }; /* for the last control messages to leave */
+
+/* Everything but the actor thread, and its end; a goodbye to all before that. Returns as mesh_new. */
+int actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why);
+void actor_goodbye(struct mesh *mesh);
+void actor_close(struct mesh **out, int linger_ms);
 
 static inline void
 actor_wake(struct mesh *mesh)

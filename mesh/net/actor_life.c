@@ -1,5 +1,4 @@
-/* actor_life.c - a node's life: its memory and sockets are opened, the actor thread starts, goodbye is said; and the
- * short life of a node that only looks for a job. */
+/* actor_life.c - a node's life: its memory and sockets are opened, the actor thread starts, goodbye is said. */
 #include "mesh/net/actor.h"
 
 #include <assert.h>
@@ -23,14 +22,12 @@
 
 enum {
     EXPRESS_BYTES = 256 << 10, /* buckets up to this size do not wait for larger ones */
-    GOODBYE_MS = 500,          /* for the last control messages to leave */
     FRAMES_SPARE = 256,        /* received bodies kept, beside those of two rounds */
     VECTOR_ALIGN = 4096,
     LOG_ROUNDS = 8,       /* totals kept for a node that catches up, at least, */
     LOG_BYTES = 32 << 20, /* and as many as fit; memory that is taken only when one comes */
     HUGE_PAGE = 2 << 20,
-    SEARCH_US = 1000000, /* between two calls of setup.searching */
-    ARENAS_MAX = 4,      /* heaps: each keeps the most that it ever held, some threads come late */
+    ARENAS_MAX = 4, /* heaps: each keeps the most that it ever held, some threads come late */
 };
 
 /* Keeps the memory of received frames in the heap instead of mapping and unmapping each frame: mapping costs more than
@@ -324,8 +321,8 @@ open_parts(struct mesh *mesh, struct why *why)
     return rc;
 }
 
-static void
-close_parts(struct mesh **out, int linger_ms)
+void
+actor_close(struct mesh **out, int linger_ms)
 {
     struct mesh *mesh = *out;
     pulse_destroy(&mesh->pulse);
@@ -354,8 +351,7 @@ close_parts(struct mesh **out, int linger_ms)
     *out = NULL;
 }
 
-/* Everything but the actor thread. */
-static int
+int
 actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
     *out = NULL;
@@ -375,7 +371,7 @@ actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why)
     mesh->epoll_fd = mesh->wake_fd = -1;
     int rc = open_parts(mesh, why);
     if (rc != 0) {
-        close_parts(&mesh, 0);
+        actor_close(&mesh, 0);
         return rc;
     }
     watch_all(mesh);
@@ -395,14 +391,14 @@ mesh_new(struct mesh **out, const struct mesh_setup *setup, struct why *why)
         rc = -pthread_create(&(*out)->thread, NULL, actor_run, *out);
     if (rc != 0) {
         why_set(why, "no thread for the network (ulimit -u, ulimit -v): %s", strerror(-rc));
-        close_parts(out, 0);
+        actor_close(out, 0);
         return rc;
     }
     return 0;
 }
 
-static void
-say_goodbye(struct mesh *mesh)
+void
+actor_goodbye(struct mesh *mesh)
 {
     core_leave(mesh->core, clock_us());
     actor_settle(mesh);
@@ -418,95 +414,10 @@ mesh_destroy(struct mesh **out)
     pthread_mutex_lock(&mesh->lock);
     mesh->stop = true;
     pulse_destroy(&mesh->pulse);
-    say_goodbye(mesh);
+    actor_goodbye(mesh);
     pthread_mutex_unlock(&mesh->lock);
     pthread_cond_signal(&mesh->rest);
     actor_wake(mesh);
     pthread_join(mesh->thread, NULL);
-    close_parts(out, GOODBYE_MS);
-}
-
-/* ---- a node without a job ---- */
-
-static atomic_int job_wake_fd = -1; /* of the search that runs */
-static atomic_bool job_interrupted;
-
-bool
-mesh_job_interrupt(void)
-{
-    uint64_t one = 1;
-    int fd = atomic_load(&job_wake_fd);
-    atomic_store(&job_interrupted, true);
-    if (fd < 0)
-        return false;
-    ssize_t rc = write(fd, &one, sizeof one);
-    (void)rc;
-    return true;
-}
-
-/* Returns when to tell again. */
-static uint64_t
-search_tell(const struct mesh *mesh, uint64_t since_us)
-{
-    struct mesh_status status;
-    uint64_t searching_us = clock_us() - since_us;
-    if (mesh->setup.searching) {
-        actor_status(mesh, &status);
-        mesh->setup.searching(mesh->setup.ctx, &status, searching_us);
-    }
-    return since_us + (searching_us / SEARCH_US + 1) * SEARCH_US;
-}
-
-static int
-search(struct mesh *mesh, uint64_t timeout_ms)
-{
-    uint64_t since = clock_us(), end = since + timeout_ms * 1000, tell_at = since;
-    atomic_store(&job_wake_fd, mesh->wake_fd);
-    while (!mesh->job_found && !atomic_load(&job_interrupted) && clock_us() < end) {
-        if (clock_us() >= tell_at)
-            tell_at = search_tell(mesh, since);
-        actor_turn(mesh, true);
-    }
-    atomic_store(&job_wake_fd, -1);
-    if (mesh->job_found)
-        return 0;
-    return atomic_load(&job_interrupted) ? -EINTR : -ETIMEDOUT;
-}
-
-int
-mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, char *text, char *from,
-              struct why *why)
-{
-    struct mesh *mesh;
-    struct mesh_setup only = {
-        .group = setup->group,
-        .interface = setup->interface,
-        .port = setup->port,
-        .beacon_port = setup->beacon_port,
-        .seeds = setup->seeds,
-        .seed_count = setup->seed_count,
-        .program.log = setup->program.log,
-        .searching = setup->searching,
-        .ctx = setup->ctx,
-        .hello = {.wants_job = true},
-        .shards = 1,
-        .peers_min = PROTO_PEERS_MAX,
-    };
-    memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
-    int rc = actor_open(&mesh, &only, why);
-    if (rc != 0)
-        return rc;
-    mesh->job = text;
-    mesh->job_from = from;
-    pthread_mutex_lock(&mesh->lock);
-    rc = search(mesh, timeout_ms);
-    say_goodbye(mesh);
-    pthread_mutex_unlock(&mesh->lock);
-    if (rc == -ETIMEDOUT)
-        why_set(why, "no mesh with a job was found within %llu ms", (unsigned long long)timeout_ms);
-    else if (rc == -EINTR)
-        why_set(why, "interrupted");
-    atomic_store(&job_interrupted, false);
-    close_parts(&mesh, GOODBYE_MS);
-    return rc;
+    actor_close(out, ACTOR_GOODBYE_MS);
 }

@@ -143,14 +143,15 @@ on_state(void *ctx)
 }
 
 static void
-on_job_offered(void *ctx, const char *from, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size)
 {
     struct mesh *mesh = ctx;
     if (!mesh->job || mesh->job_found || size == 0 || size >= PROTO_JOB_MAX)
         return;
-    memcpy(mesh->job, text, size);
-    mesh->job[size] = '\0';
-    snprintf(mesh->job_from, PROTO_WHO_MAX, "%s", from);
+    memcpy(mesh->job->text, text, size);
+    mesh->job->text[size] = '\0';
+    snprintf(mesh->job->from, sizeof mesh->job->from, "%s", from);
+    mesh->job->hash = job;
     mesh->job_found = true;
 }
 
@@ -358,6 +359,15 @@ const uint8_t *
 mesh_page_in(const struct mesh *mesh)
 {
     return mesh->page_in;
+}
+
+void
+mesh_file(struct mesh *mesh, uint64_t blocks, const void *data, size_t size)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_file(mesh->core, clock_us(), blocks, data, size);
+    settle_and_unlock(mesh);
+    actor_wake(mesh);
 }
 
 void

@@ -105,6 +105,12 @@ data_far_new(struct data_set *set, size_t size, data_far_fill *fill, void (*clos
     return ctx;
 }
 
+const struct manifest *
+data_manifest(const struct data_set *set)
+{
+    return &set->manifest;
+}
+
 const struct data_info *
 data_info(const struct data_set *set)
 {

@@ -126,6 +126,7 @@ load_files(const struct data_spec *spec, const struct kind *kind, const char *co
         struct data_file *file = NULL;
         rc = cifar_find(spec, kind, *name, path, why);
         rc = rc ? rc : data_file_open(&file, path, why);
+        manifest_note_as(rc ? NULL : spec->files, *name, path);
         rc = rc ? rc : data_cifar_read(file, kind->labels, kind->classes, rows);
         data_file_close(&file);
     }
@@ -179,6 +180,7 @@ load_names(struct data_set *set, const struct data_spec *spec, const struct kind
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = data_file_open(&file, path, why);
+    manifest_note_as(rc ? NULL : spec->files, kind->names, path);
     rc = rc ? rc : read_names(set, file);
     data_file_close(&file);
     return rc;

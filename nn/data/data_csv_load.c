@@ -69,6 +69,7 @@ load_files(struct data_set *set, const struct data_spec *spec, const struct data
         char *text = NULL;
         part[i].name = list->name[i];
         rc = data_file_open(&file, list->name[i], why);
+        manifest_note(rc ? NULL : spec->files, spec->dir, list->name[i]);
         rc = rc ? rc : read_file_text(file, total, &text, &part[i].size);
         part[i].text = text;
         total += part[i].size;

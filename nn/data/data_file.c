@@ -241,8 +241,8 @@ gzip_read(struct data_file *f, uint8_t *to, size_t *n)
 
 /* Up to *n bytes; *n becomes 0 only at the end of the file. inflate may hold back output, so it is asked
  * once more when the input has run out. */
-static int
-read_some(struct data_file *f, uint8_t *to, size_t *n)
+int
+data_file_some(struct data_file *f, void *to, size_t *n)
 {
     size_t room = *n;
     for (*n = 0; *n == 0;) {
@@ -264,7 +264,7 @@ data_file_read(struct data_file *f, void *to, size_t n)
     uint8_t *p = to;
     while (n > 0) {
         size_t got = n;
-        int rc = read_some(f, p, &got);
+        int rc = data_file_some(f, p, &got);
         if (rc)
             return rc;
         if (got == 0)
@@ -276,13 +276,30 @@ data_file_read(struct data_file *f, void *to, size_t n)
     return 0;
 }
 
+/* Of a plain file nothing is read. */
+int
+data_file_skip(struct data_file *f, uint64_t n)
+{
+    uint8_t passed[4096];
+    int rc = 0;
+    if (!f->gzip && n >= f->z.avail_in && n - f->z.avail_in <= f->unread) {
+        f->unread -= n - f->z.avail_in;
+        f->offset += n;
+        f->z.avail_in = 0;
+        return 0;
+    }
+    for (; n > 0 && !rc; n -= n < sizeof passed ? n : sizeof passed)
+        rc = data_file_read(f, passed, n < sizeof passed ? (size_t)n : sizeof passed);
+    return rc;
+}
+
 int
 data_file_end(struct data_file *f)
 {
     uint8_t extra;
     size_t n = 1;
     uint64_t end = f->offset;
-    int rc = read_some(f, &extra, &n);
+    int rc = data_file_some(f, &extra, &n);
     if (rc)
         return rc;
     if (n > 0)

@@ -45,6 +45,10 @@ uint64_t data_file_offset(const struct data_file *file);
 /* Can the file contain exactly `total` bytes? Returns 0 or -EBADMSG: a plain file has its size, and deflate expands
  * by a factor of at most 1032. Ask before allocating. */
 int data_file_holds(struct data_file *file, uint64_t total);
+/* Reads up to *n bytes; *n becomes how many, and 0 only at the end of the file. Returns as data_file_read. */
+int data_file_some(struct data_file *file, void *to, size_t *n);
+/* Passes over n bytes. Returns as data_file_read. */
+int data_file_skip(struct data_file *file, uint64_t n);
 /* Reads exactly n bytes. Returns 0, -EBADMSG (cut off, damaged gzip) or -EIO. */
 int data_file_read(struct data_file *file, void *to, size_t n);
 /* 0 if the file ends here, -EBADMSG if more data follows or the gzip trailer is wrong. */

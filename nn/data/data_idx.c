@@ -105,8 +105,12 @@ idx_find(const struct data_spec *spec, const char *name, char path[DATA_PATH_SIZ
         if (dash)
             *dash = '.';
         int rc = data_file_path(path, spec->dir, "", tried, why);
-        if (rc || access(path, F_OK) == 0)
+        if (rc)
             return rc;
+        if (access(path, F_OK) == 0) {
+            manifest_note_as(spec->files, name, path);
+            return 0;
+        }
     }
     return data_missing(spec, name, " (or .gz)", why);
 }

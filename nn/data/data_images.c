@@ -209,18 +209,15 @@ keep_default(void)
 static int
 take_files(struct images *s, const struct data_spec *spec, struct data_far *far, struct why *why)
 {
-    uint64_t keep = spec->keep ? spec->keep : keep_default(), hash = 0;
+    uint64_t keep = spec->keep ? spec->keep : keep_default();
     if (s->count > DATA_ROWS_MAX)
         return why_error(why, -EFBIG, "%zu images, expected at most %d", s->count, DATA_ROWS_MAX);
     if (s->count * s->width <= keep)
         s->kept = malloc(s->count * s->width);
     int rc = read_all(s, spec->threads, why);
     far->bytes = s->room * sizeof *s->entry + (s->kept ? s->count * s->width : 0);
-    for (size_t i = 0; i < s->count; i++) {
-        hash = XXH3_64bits_withSeed(&s->entry[i].hash, sizeof hash, hash);
+    for (size_t i = 0; i < s->count; i++)
         far->bytes += strlen(s->entry[i].path) + 1;
-    }
-    far->hash = hash;
     return rc;
 }
 

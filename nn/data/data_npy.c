@@ -146,6 +146,8 @@ open_array(struct npys **out, const struct data_spec *spec, const char *name, co
     int rc = data_list_match(&list, spec, wanted, NPYS_FILES_MAX, why);
     rc = rc ? rc
             : npys_open(out, list.count == 1 ? list.name[0] : wanted, list.name, list.count, why);
+    for (size_t i = 0; i < list.count && !rc; i++)
+        manifest_note(spec->files, spec->dir, list.name[i]);
     data_list_free(&list);
     return rc;
 }
@@ -266,7 +268,6 @@ load_bare(struct data_set *set, struct source *s, const struct data_spec *spec, 
     s->width = (*array)->header.width;
     set->unit = unit_of(*array);
     set->part[DATA_TEST].count = (*array)->header.dim[0];
-    set->far->hash = npys_hash(*array);
     return 0;
 }
 
@@ -302,10 +303,7 @@ load_source(struct data_set *set, struct source *s, const struct data_spec *spec
         set->far->black = data_norm_of(0.5, 1).shift;
     rc = apart && !table ? load_apart(set, s, spec, l) : load_shared(set, s, spec, l);
     set->info.classes = spec->regression ? 0 : l->classes ? l->classes : l->most + 1;
-    set->far->hash = npys_hash(s->features[DATA_TRAIN]) ^ s->test;
     set->far->bytes = npys_bytes(s->features[DATA_TRAIN]);
-    if (!rc && s->features[DATA_TEST])
-        set->far->hash += 3 * npys_hash(s->features[DATA_TEST]);
     if (!rc && s->features[DATA_TEST])
         set->far->bytes += npys_bytes(s->features[DATA_TEST]);
     return rc;

@@ -35,38 +35,16 @@ hash_more(uint64_t hash, const void *data, size_t size)
     return data ? XXH3_64bits_withSeed(data, size, hash) : hash;
 }
 
-/* Of columns with their zero, of words without it; and of classes, where they are not just numbered. */
-static uint64_t
-hash_names(uint64_t hash, const struct data_set *set)
-{
-    char number[24];
-    for (size_t f = 0; f < set->table.count; f++) {
-        const struct data_field *field = &set->table.field[f];
-        hash = hash_more(hash, field->name, field->name ? strlen(field->name) + 1 : 0);
-        for (size_t w = 0; w < field->words; w++)
-            hash = hash_more(hash, field->word[w], strlen(field->word[w]));
-    }
-    for (size_t i = 0; i < set->info.classes; i++) {
-        const char *name = data_class_text(set, i, number);
-        if (strcmp(name, number) != 0)
-            hash = hash_more(hash, name, strlen(name));
-    }
-    return hash;
-}
-
-/* XXH3-64 of shape, counts and contents, and of all that a model's file says of the data, chained: each block's hash is
- * the next one's seed. */
+/* XXH3-64 of shape, counts and samples of a set that is made, chained: each block's hash is the next one's seed. */
 static uint64_t
 set_hash(const struct data_set *set)
 {
-    static const struct data_norm none[DATA_PLANES_MAX];
     const struct data_info *info = &set->info;
-    uint64_t hash = set->far ? set->far->hash : 0;
     const uint64_t head[] = {info->input.dims,   info->input.dim[0], info->input.dim[1],
                              info->input.dim[2], info->classes,      info->labels,
                              info->train,        info->test};
-    hash = hash_more(hash, head, sizeof head);
-    hash = hash_more(hash, set->far ? none : set->norm, sizeof set->norm);
+    uint64_t hash = hash_more(0, head, sizeof head);
+    hash = hash_more(hash, set->norm, sizeof set->norm);
     for (int i = 0; i < DATA_PARTS; i++) {
         const struct data_rows *rows = &set->part[i];
         hash = hash_more(hash, rows->pixel, rows->count * set->width + set->next_byte);
@@ -74,10 +52,29 @@ set_hash(const struct data_set *set)
         hash = hash_more(hash, rows->label, rows->count * info->labels * sizeof(int32_t));
         hash = hash_more(hash, rows->target, rows->count * sizeof(float));
     }
-    hash = hash_more(hash, set->column, set->width * sizeof *set->column);
-    if (set->unit == DATA_UNIT_SCALED)
-        hash = hash_more(hash, &set->unit, sizeof set->unit);
-    return hash_names(hash, set);
+    return hash;
+}
+
+uint64_t
+data_hash(const struct data_spec *spec, const struct manifest *manifest)
+{
+    const char *text[] = {spec->train_images, spec->train_labels, spec->test_images,
+                          spec->test_labels,  spec->file,         spec->label,
+                          spec->ignored};
+    const uint64_t number[] = {manifest_hash(manifest), spec->header, spec->missing};
+    uint64_t hash = XXH3_64bits(number, sizeof number);
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        hash = hash_more(hash, text[i] ? text[i] : "", text[i] ? strlen(text[i]) + 1 : 1);
+    return hash;
+}
+
+/* What is in the files decides, or, where there are none, what was made. */
+static int
+set_name(struct data_set *set, const struct data_spec *spec, struct why *why)
+{
+    int rc = manifest_read(&set->manifest, why);
+    set->info.hash = set->manifest.count > 0 ? data_hash(spec, &set->manifest) : set_hash(set);
+    return rc;
 }
 
 static int
@@ -99,7 +96,6 @@ set_load(struct data_set *set, const struct data_spec *spec, struct why *why)
     assert(set->planes >= 1 && set->planes <= DATA_PLANES_MAX && set->width % set->planes == 0);
     set->reproduce = spec->reproduce;
     set->info.targets = set->reproduce ? set->width : set->info.classes ? set->info.classes : 1;
-    set->info.hash = set_hash(set);
     set->augment = spec->augment;
     return data_augment_check(set, why);
 }
@@ -115,7 +111,10 @@ data_open(struct data_set **out, const struct data_spec *spec, struct why *why)
     struct data_set *set = calloc(1, sizeof *set);
     if (!set)
         return why_error(why, -ENOMEM, "no memory for the data");
-    int rc = set_load(set, spec, why);
+    struct data_spec noting = *spec;
+    noting.files = spec->bare ? NULL : &set->manifest;
+    int rc = set_load(set, &noting, why);
+    rc = rc ? rc : set_name(set, spec, why);
     if (rc)
         data_close(&set);
     *out = set;
@@ -127,6 +126,7 @@ data_close(struct data_set **set)
 {
     if (!*set)
         return;
+    manifest_fini(&(*set)->manifest);
     free((*set)->column);
     data_table_fini(&(*set)->table);
     free((*set)->class_name);

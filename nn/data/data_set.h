@@ -14,6 +14,7 @@
 
 #include "nn/data.h"
 #include "nn/data/data_file.h"
+#include "nn/data/manifest.h"
 #include "proto/why.h"
 
 enum {
@@ -43,7 +44,6 @@ struct data_far {
     const char *(*name)(const void *ctx, enum data_part part,
                         uint32_t sample); /* its file; NULL: samples have none */
     void *ctx;
-    uint64_t hash;     /* of the contents */
     size_t bytes;      /* of memory */
     float black;       /* what a pixel outside an image is */
     atomic_int broken; /* 0; 1: why is being written; 2: it is there */
@@ -62,7 +62,8 @@ struct data_set {
     struct data_column *column;         /* [width]; NULL: columns stay */
     char (*class_name)[DATA_NAME_SIZE]; /* [info.classes]; NULL: classes have numbers alone */
     struct data_table table;            /* csv: how it was read; else empty */
-    struct why remark;                  /* empty: nothing to remark */
+    struct manifest manifest;
+    struct why remark; /* empty: nothing to remark */
     struct data_augment augment;
     bool reproduce; /* the targets equal x */
     bool next_byte; /* text: the next byte is the label of a byte; pixel has one byte more */

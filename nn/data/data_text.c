@@ -35,7 +35,7 @@ check_size(struct data_file *file, size_t context, size_t train, size_t test)
 
 /* The windows of the next `size` bytes, and the byte behind the last one. */
 static int
-read_part(struct data_file *file, size_t size, size_t context, struct data_rows *rows)
+text_part(struct data_file *file, size_t size, size_t context, struct data_rows *rows)
 {
     rows->pixel = malloc(size);
     if (!rows->pixel)
@@ -52,8 +52,8 @@ load_file(struct data_set *set, const struct data_spec *spec, struct data_file *
     uint64_t size = data_file_size(file);
     size_t test = (size_t)(share * (double)size + 0.5), train = (size_t)size - test;
     int rc = check_size(file, context, train, test);
-    rc = rc ? rc : read_part(file, train, context, &set->part[DATA_TRAIN]);
-    rc = rc ? rc : read_part(file, test, context, &set->part[DATA_TEST]);
+    rc = rc ? rc : text_part(file, train, context, &set->part[DATA_TRAIN]);
+    rc = rc ? rc : text_part(file, test, context, &set->part[DATA_TEST]);
     set->info.input = (struct nn_shape){1, {context}};
     set->info.classes = BYTES;
     set->info.labels = context;
@@ -73,6 +73,7 @@ data_text_load(struct data_set *set, const struct data_spec *spec, struct why *w
     int rc = data_check_split(spec, why);
     rc = rc ? rc : data_find(spec, spec->file, "", path, why);
     rc = rc ? rc : data_file_open(&file, path, why);
+    manifest_note(rc ? NULL : spec->files, spec->dir, path);
     rc = rc ? rc : load_file(set, spec, file);
     data_file_close(&file);
     return rc;

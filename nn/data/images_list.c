@@ -238,6 +238,8 @@ find_files(struct images *s, const struct data_spec *spec, struct data_list *cla
         rc = rc ? rc : shuffle(s, s->train, 0, spec->seed);
     if (rc == -ENOMEM)
         why_set(why, "no memory for the list of images");
+    for (size_t i = 0; i < s->count && !rc; i++)
+        manifest_note(spec->files, spec->dir, s->entry[i].path);
     return rc;
 }
 

@@ -24,9 +24,8 @@ enum {
 struct npy {
     struct npy_header header;
     int fd;
-    uint64_t page;     /* bytes; the last one may be shorter */
-    uint64_t *hash;    /* of each page */
-    uint64_t contents; /* of all */
+    uint64_t page;  /* bytes; the last one may be shorter */
+    uint64_t *hash; /* of each page */
     char name[];
 };
 
@@ -199,12 +198,7 @@ prepare_array(struct npy *array, uint64_t file_size, const struct npy_desk *desk
     if (!array->hash)
         return npy_refuse(desk, -ENOMEM, "no memory for the hashes of its %llu pages",
                           (unsigned long long)pages);
-    rc = scan(array, desk);
-    const uint64_t kind = (uint64_t)h->type << 8 | h->big;
-    array->contents = XXH3_64bits_withSeed(h->dim, sizeof h->dim, kind);
-    array->contents =
-        XXH3_64bits_withSeed(array->hash, (size_t)pages * sizeof *array->hash, array->contents);
-    return rc;
+    return scan(array, desk);
 }
 
 int
@@ -258,12 +252,6 @@ size_t
 npy_bytes(const struct npy *array)
 {
     return (size_t)((array->header.bytes - 1) / array->page + 1) * sizeof *array->hash;
-}
-
-uint64_t
-npy_hash(const struct npy *array)
-{
-    return array->contents;
 }
 
 /* Of bytes[n], at `at` in the data, those elements that are wanted, [from, end), to their places. */

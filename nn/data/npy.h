@@ -26,7 +26,6 @@ enum { NPY_HEADER_MAX = 4096 }; /* bytes before the data */
 /* A comment behind the header's dictionary, which NumPy skips: the numbers were scaled when `convert` wrote them. */
 #define NPY_SCALED_NOTE "# scaled"
 
-/* Their numbers are a part of npy_hash. */
 enum npy_type {
     NPY_UINT8,
     NPY_INT32,
@@ -68,8 +67,6 @@ void npy_close(struct npy **array);
 const struct npy_header *npy_header(const struct npy *array);
 const char *npy_name(const struct npy *array);
 size_t npy_bytes(const struct npy *array); /* of memory, while it is open */
-/* Hash of type, shape and contents. */
-uint64_t npy_hash(const struct npy *array);
 
 /* out[count] = elements [first, first + count) of a row, rounded to float. Returns 0, -EBADMSG or -EIO. */
 int npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float *out,

@@ -87,17 +87,6 @@ npys_bytes(const struct npys *s)
     return bytes;
 }
 
-uint64_t
-npys_hash(const struct npys *s)
-{
-    uint64_t hash = npy_hash(s->array[0]);
-    for (size_t i = 1; i < s->count; i++) {
-        uint64_t next = npy_hash(s->array[i]);
-        hash = XXH3_64bits_withSeed(&next, sizeof next, hash);
-    }
-    return hash;
-}
-
 /* The array that has this row: the last one that begins at or before it. */
 static size_t
 npys_find(const struct npys *s, uint64_t row)

@@ -24,7 +24,6 @@ int npys_open(struct npys **out, const char *name, char *const *path, size_t cou
               struct why *why);
 void npys_close(struct npys **arrays);
 size_t npys_bytes(const struct npys *arrays);
-uint64_t npys_hash(const struct npys *arrays);
 int npys_row(const struct npys *arrays, uint64_t row, size_t first, size_t count, float *out,
              struct why *why);
 int npys_column(const struct npys *arrays, size_t column,

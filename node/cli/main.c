@@ -119,38 +119,39 @@ blank(struct config **config, const struct options *options)
 
 /* 0 or an exit status. */
 static int
-find_job(const struct config *config, char *text, char *from)
+find_job(const struct config *config, struct mesh_job *job)
 {
     struct why why = {""};
-    int rc = search_job(config, text, from, &why);
+    int rc = search_job(config, job, &why);
     return rc == 0 ? 0 : rc == -EINTR ? EXIT_INTERRUPTED : fail(EXIT_BAD, why.line);
 }
 
 static int
-take_job(struct config **config, const char *text, const char *from, const struct options *options)
+take_job(struct config **config, const struct mesh_job *job, const struct options *options)
 {
     struct why why;
-    int rc = config_parse(config, "the mesh's job", text, strlen(text), &why);
-    if (rc == 0)
-        snprintf((*config)->from, sizeof(*config)->from, "%s", from);
+    int rc = config_parse(config, "the mesh's job", job->text, strlen(job->text), &why);
+    if (rc == 0) {
+        snprintf((*config)->from, sizeof(*config)->from, "%s", job->from);
+        (*config)->mesh_hash = job->hash;
+    }
     return complete(config, rc, true, options, &why);
 }
 
 static int
 run_help_out(const struct options *options)
 {
-    char from[PROTO_WHO_MAX] = "";
     struct config *search = NULL, *config = NULL;
     int status = blank(&search, options);
     if (status)
         return status;
-    char *text = malloc(PROTO_JOB_MAX);
-    status = text ? find_job(search, text, from) : fail(1, "out of memory");
+    struct mesh_job *job = malloc(sizeof *job);
+    status = job ? find_job(search, job) : fail(1, "out of memory");
     if (status == 0)
-        status = take_job(&config, text, from, options);
+        status = take_job(&config, job, options);
     if (status == 0)
         status = train_run(config, options_start(options));
-    free(text);
+    free(job);
     config_destroy(&config);
     config_destroy(&search);
     return status;

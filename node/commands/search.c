@@ -3,10 +3,9 @@
 
 #include <errno.h>
 
-#include "mesh/mesh.h"
-#include "node/base/host.h"
 #include "node/results/show.h"
 #include "node/results/waiting.h"
+#include "node/train/meeting.h"
 #include "proto/clock.h"
 
 enum { SEARCH_MS = 3600 * 1000 };
@@ -43,25 +42,19 @@ tell_search(void *ctx, const struct mesh_status *status, uint64_t searching_us)
 }
 
 int
-search_job(const struct config *config, char *text, char *from, struct why *why)
+search_job(const struct config *config, struct mesh_job *job, struct why *why)
 {
     struct search search = {.config = config, .since_us = clock_us()};
     struct mesh_setup setup = {
-        .group = config->mesh.group,
-        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
-        .port = (uint16_t)config->mesh.port,
-        .beacon_port = (uint16_t)config->mesh.beacon_port,
-        .seeds = config->mesh.seed,
-        .seed_count = config->mesh.seed_count,
         .program.log = say_searching,
         .searching = tell_search,
         .ctx = &search,
     };
     int rc;
-    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
+    meeting_setup(config, &setup);
     show_init(&search.show, config->quiet);
     do
-        rc = mesh_job_find(&setup, SEARCH_MS, text, from, why);
+        rc = mesh_job_find(&setup, SEARCH_MS, job, why);
     while (rc == -ETIMEDOUT);
     show_fini(&search.show);
     return rc;

@@ -2,11 +2,12 @@
 #ifndef NODE_SEARCH_H
 #define NODE_SEARCH_H
 
+#include "mesh/mesh.h"
 #include "node/job/config.h"
 #include "proto/why.h"
 
-/* Waits for a mesh that has a job. Puts its text into text[PROTO_JOB_MAX], and who gave it into from[PROTO_WHO_MAX].
- * Returns 0, -EINTR after mesh_job_interrupt, or another negative errno with a line in `why`. */
-int search_job(const struct config *config, char *text, char *from, struct why *why);
+/* Waits for a mesh that has a job, and takes it. Returns 0, -EINTR after mesh_job_interrupt, or another negative errno
+ * with a line in `why`. */
+int search_job(const struct config *config, struct mesh_job *job, struct why *why);
 
 #endif

@@ -135,7 +135,10 @@ struct config {
     bool quiet;
     bool tensorboard;               /* event files, too: tensorboard.h */
     int log_level;                  /* 3 error, 4 warning, 6 info, 7 debug */
-    char from[PROTO_WHO_MAX];       /* the node that gave the job; "" = the job is ours */
+    char cache[CONFIG_PATH_MAX];    /* of files that come from the mesh; "": node/train/cache.h */
+    bool no_share;                  /* do not give files to others */
+    char from[PROTO_WHO_MAX];       /* the node that gave the job; "" = the job is ours, */
+    uint64_t mesh_hash;             /* and what it said is the job's hash */
     char file[CONFIG_PATH_MAX];     /* where it came from */
     unsigned line[CONFIG_KEYS_MAX]; /* line of each key in the file, for messages; 0 = not there */
     uint64_t job_hash;              /* of the keys that decide the result; see config_job_hash */

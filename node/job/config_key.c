@@ -294,6 +294,8 @@ const struct config_key config_keys[] = {
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),
     TEXT(CONFIG_TEXT, "node", "out", CONFIG_NODE, MEMBER(out)),
     ENUM("node", "quiet", CONFIG_NODE, MEMBER(quiet), yes_no, "no"),
+    TEXT(CONFIG_TEXT, "node", "cache", CONFIG_NODE, MEMBER(cache)),
+    ENUM("node", "share", CONFIG_NODE, MEMBER(no_share), no_yes, "yes"),
     ENUM("node", "tensorboard", CONFIG_NODE, MEMBER(tensorboard), yes_no, "no"),
     ENUM("node", "log", CONFIG_NODE, MEMBER(log_level), levels, "info"),
 };

@@ -11,7 +11,9 @@
 #include "node/train/job.h"
 #include "node/train/memory.h"
 #include "node/train/save.h"
+#include "node/train/share.h"
 #include "node/train/state.h"
+#include "node/train/taking.h"
 #include "node/train/train.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
@@ -81,7 +83,9 @@ struct run {
     struct config *config;
     struct job job; /* data, model, exponent blocks */
     uint64_t job_hash;
-    char *offer; /* what other nodes get of the job: data_text.h */
+    char *offer;         /* what other nodes get of the job: data_text.h */
+    struct taken taken;  /* files that came from the mesh */
+    struct share *share; /* and go to others */
     const struct way *way;
     void *record;         /* of the way */
     struct memory memory; /* how much there is, and how it is used */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <sodium.h>
 
@@ -15,6 +16,7 @@
 #include "node/train/from.h"
 #include "node/train/gather.h"
 #include "node/train/left.h"
+#include "node/train/meeting.h"
 #include "proto/mix.h"
 #include "proto/text.h"
 
@@ -125,6 +127,12 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
     config_destroy(&other);
 }
 
+static void
+share_file(void *ctx, const struct core_file_block *wanted)
+{
+    share_wanted(((struct run *)ctx)->share, wanted);
+}
+
 static int
 open_mesh(struct run *run, struct why *why)
 {
@@ -134,12 +142,6 @@ open_mesh(struct run *run, struct why *why)
     if (!run->offer)
         return why_error(why, -ENOMEM, "not enough memory for the text of the job");
     struct mesh_setup setup = {
-        .group = config->mesh.group,
-        .interface = config->mesh.interface[0] ? config->mesh.interface : NULL,
-        .port = (uint16_t)config->mesh.port,
-        .beacon_port = (uint16_t)config->mesh.beacon_port,
-        .seeds = config->mesh.seed,
-        .seed_count = config->mesh.seed_count,
         .shards = config->train.shards,
         .peers_min = config->mesh.peers ? config->mesh.peers : 1,
         .even = config->mesh.even,
@@ -148,17 +150,24 @@ open_mesh(struct run *run, struct why *why)
         .state_size = run->state.size,
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = run->offer,
-        .program = {.differ = tell_other_job, .log = train_log},
+        .program = {.differ = tell_other_job, .file_wanted = share_file, .log = train_log},
         .ctx = run,
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
     run->way->config(run, &setup);
     snprintf(setup.hello.run, sizeof setup.hello.run, "%s", config->run.name);
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
-    host_name(config->name, setup.hello.name, sizeof setup.hello.name);
+    meeting_setup(config, &setup);
     setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
     setup.hello.numerics = nn_fingerprint();
-    return mesh_new(&run->mesh, &setup, why);
+    if (share_new(&run->share, data_manifest(run->job.data), config->model.from, train_log, run))
+        return why_error(why, -ENOMEM, "not enough memory to give files to others");
+    if (config->no_share)
+        setup.program.file_wanted = NULL;
+    int rc = mesh_new(&run->mesh, &setup, why);
+    if (!rc)
+        share_begin(run->share, run->mesh);
+    return rc;
 }
 
 static void
@@ -441,19 +450,24 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                   (unsigned long long)run->job.from_hash);
 }
 
-/* Files of data do not come with a job of the mesh: say which node gave it and what it needs. */
+/* The files of a job of the mesh come from there, too, if they are not here. */
 static int
 open_job(struct run *run, struct why *why)
 {
-    const struct config *config = run->config;
-    struct why reason;
-    int rc = job_open(&run->job, config, &reason);
-    if (rc == -ENOENT && config->from[0])
-        why_set(why, "the mesh's job %s, from %s, needs its data on this machine, too: %s",
-                config->run.name, config->from, reason.line);
-    else if (rc)
-        why_set(why, "%s", reason.line);
-    return rc;
+    struct config *config = run->config;
+    bool taken = config->from[0];
+    if (taken && config->model.from[0] && access(config->model.from, R_OK) != 0) {
+        int rc = taking_run(&run->taken, config, SHARE_FROM, why);
+        if (rc)
+            return rc;
+    }
+    int rc = job_open(&run->job, config, why);
+    if (rc != -ENOENT || !taken || config->data.dir[0])
+        return rc;
+    job_close(&run->job);
+    run->job = (struct job){.data = NULL};
+    rc = taking_run(&run->taken, config, SHARE_DATA, why);
+    return rc ? rc : job_open(&run->job, config, why);
 }
 
 /* From here on `auto` is a number, also for nodes that get the job from this one. */
@@ -510,6 +524,7 @@ void
 train_close(struct run *run)
 {
     save_quiet(run->save);
+    share_destroy(&run->share);
     mesh_destroy(&run->mesh);
     run->way->close(run);
     evaluation_fini(&run->free.evaluation);
@@ -524,4 +539,5 @@ train_close(struct run *run)
     spill_close(&run->spill);
     free(run->offer);
     job_close(&run->job);
+    taking_close(&run->taken);
 }

@@ -334,10 +334,9 @@ on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size
 }
 
 static void
-on_job_offered(void *ctx, const char *from, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size)
 {
-    (void)from;
-    (void)ctx, (void)text, (void)size;
+    (void)ctx, (void)from, (void)job, (void)text, (void)size;
     demand(false); /* we have one */
 }
 

@@ -61,6 +61,6 @@ extern const struct sim_engine sim_engine_inexact; /* the same with train.exact:
 extern const struct sim_engine sim_engine_gossip;  /* gossip.c */
 
 /* shell.c; as in struct core_trainer. An error: nobody wants a job. */
-void shell_job_offered(void *ctx, const char *from, const char *text, size_t size);
+void shell_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size);
 
 #endif

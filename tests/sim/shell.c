@@ -16,12 +16,10 @@ static struct shell shells[SIM_NODES_MAX];
 /* --- What the core asks for -------------------------------------------------------------------- */
 
 void
-shell_job_offered(void *ctx, const char *from, const char *text, size_t size)
+shell_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size)
 {
-    (void)from;
     struct shell *shell = ctx;
-    (void)text;
-    (void)size;
+    (void)from, (void)job, (void)text, (void)size;
     sim_fail(shell->sim, "a job nobody asked for");
 }
 

@@ -145,10 +145,10 @@ on_differ(void *ctx, const char *theirs, size_t size, char *out, size_t out_size
 }
 
 static void
-on_job_offered(void *ctx, const char *from, const char *text, size_t size)
+on_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size)
 {
-    (void)from;
     struct lone *lone = ctx;
+    (void)from, (void)job;
     snprintf(lone->job, sizeof lone->job, "%.*s", (int)size, text);
 }
 
@@ -219,7 +219,26 @@ static const struct core_wire wire = {
     .release = wire_release,
 };
 
+static void
+on_file_wanted(void *ctx, const struct core_file_block *wanted)
+{
+    struct lone *lone = ctx;
+    lone->files_wanted++;
+    lone->file = *wanted;
+}
+
+static bool
+on_file_came(void *ctx, const struct core_file_block *came)
+{
+    struct lone *lone = ctx;
+    lone->files_came++;
+    lone->file = *came;
+    return !lone->file_wrong;
+}
+
 static const struct core_program program = {
+    .file_wanted = on_file_wanted,
+    .file_came = on_file_came,
     .differ = on_differ,
     .want = on_want,
     .log = on_log,

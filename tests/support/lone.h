@@ -94,6 +94,9 @@ struct lone {
     } page;                           /* with these */
     uint8_t page_body[64];            /* the first bytes of what came */
     size_t page_size;
+    unsigned files_wanted, files_came; /* calls of program->file_wanted, ->file_came, */
+    struct core_file_block file;       /* and what the last one said */
+    bool file_wrong;                   /* what file_came answers */
 };
 
 struct lone *lone_new(const struct lone_setup *setup);
@@ -136,6 +139,7 @@ enum {
     LONE_COPY = LONE_LIST | LONE_STATE,
     LONE_TOTAL = 1 << PROTO_OBJECT_TOTAL,
     LONE_PAGE = 1 << PROTO_OBJECT_PAGE,
+    LONE_FILES = 1 << PROTO_OBJECT_NAMES | 1 << PROTO_OBJECT_FILES,
 };
 const struct lone_sent *lone_asked(const struct lone *lone, unsigned id, unsigned objects);
 size_t lone_asked_count(const struct lone *lone, unsigned id, unsigned objects);

@@ -116,8 +116,8 @@ TEST(the_hash_tells_sets_apart_by_contents_alone)
     OWNED(folder_fini) struct folder folder = folder_new();
     struct data_spec csv = {.source = DATA_CSV, .dir = folder.path, .file = "t"};
     static const char *const texts[] = {
-        "1,2,0\n3,4,1\n5,6,1\n", /* the first two are equal */
-        "1.0;2;0\n3;4;1\n5;6;1",
+        "1,2,0\n3,4,1\n5,6,1\n",
+        "1.0;2;0\n3;4;1\n5;6;1", /* the same numbers, another file */
         "1,2,0\n3,4,1\n5,6,0\n",
         "1,2,0\n3,4,1\n5,7,1\n",
         "2,4,0\n6,8,1\n10,12,1\n",
@@ -133,15 +133,21 @@ TEST(the_hash_tells_sets_apart_by_contents_alone)
     };
     enum { TEXTS = sizeof texts / sizeof *texts };
     uint64_t hash[TEXTS];
-    csv.standardise = true; /* then the third table from here has the values of the first */
     for (size_t i = 0; i < TEXTS; i++) {
         folder_write(&folder, "t", texts[i], strlen(texts[i]));
         hash[i] = hash_of(&csv);
         for (size_t k = 0; k < i; k++)
-            if ((hash[i] == hash[k]) != (i < 2))
+            if (hash[i] == hash[k])
                 fail_msg("hashes of tables %zu and %zu", i, k);
     }
-    csv.regression = true;
+    assert_true(hash_of(&csv) == hash[TEXTS - 1]);
+    csv.header = DATA_HEADER_NO; /* keys of how it is read */
+    assert_true(hash_of(&csv) != hash[TEXTS - 1]);
+    csv.header = DATA_HEADER_AUTO;
+    csv.label = "2";
+    assert_true(hash_of(&csv) != hash[TEXTS - 1]);
+    csv.label = NULL;
+    csv.missing = DATA_MISSING_MEAN;
     assert_true(hash_of(&csv) != hash[TEXTS - 1]);
 }
 
@@ -223,9 +229,11 @@ TEST(every_allocation_may_fail)
         for (alloc_fail_at = 1; alloc_fail_at <= calls; alloc_fail_at++) {
             alloc_calls = 0;
             why.line[0] = 0;
-            assert_int_equal(data_open(&set, &specs[i], &why), -ENOMEM);
+            int rc = data_open(&set, &specs[i], &why);
             assert_null(set);
-            assert_non_null(strstr(why.line, "no memory"));
+            assert_true(rc == -ENOMEM ||
+                        (rc == whole && whole)); /* the note of a file came too late */
+            assert_true(rc != -ENOMEM || strstr(why.line, "no memory"));
         }
         alloc_fail_at = 0;
     }

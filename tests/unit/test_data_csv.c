@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "nn/data/data_set.h"
+#include "nn/data/manifest.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"
 #include "tests/support/test.h"
@@ -562,7 +563,10 @@ TEST(files_of_a_pattern_are_one_table)
     spec.file = "part-*.csv";
     assert_int_equal(data_open(&three, &spec, &why), 0);
     assert_int_equal(data_info(three)->train + data_info(three)->test, 5);
-    assert_true(data_info(one)->hash == data_info(three)->hash);
+    assert_true(data_info(one)->hash != data_info(three)->hash); /* other files */
+    assert_int_equal(data_manifest(one)->count, 1);
+    assert_int_equal(data_manifest(three)->count, 3);
+    assert_string_equal(data_manifest(three)->file[1].name, "part-10.csv");
     assert_string_equal(data_class_name(three, 0), "ant");
     data_close(&three);
     data_close(&one);

@@ -960,9 +960,10 @@ TEST(an_interrupt_ends_the_wait)
 TEST(a_node_without_a_job_is_given_one)
 {
     struct node node;
-    char group[32], from[PROTO_WHO_MAX];
+    char group[32];
     struct why why;
-    static char text[PROTO_JOB_MAX], job[40000];
+    static char job[40000];
+    static struct mesh_job found;
     for (size_t i = 0; i + 1 < sizeof job; i++)
         job[i] = (char)('a' + i % 26);
     new_group(group);
@@ -971,9 +972,10 @@ TEST(a_node_without_a_job_is_given_one)
     snprintf(node.setup.hello.name, sizeof node.setup.hello.name, "giver");
     start(&node);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, &why), 0);
-    assert_string_equal(text, job);
-    assert_memory_equal(from, "giver (127.0.0.1", 16);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, &found, &why), 0);
+    assert_string_equal(found.text, job);
+    assert_memory_equal(found.from, "giver (127.0.0.1", 16);
+    assert_true(found.hash == node.setup.hello.job_hash);
     finish_together(&node, 1, 5);
 }
 
@@ -997,17 +999,17 @@ interrupt_search(void *ctx, const struct mesh_status *status, uint64_t searching
 
 TEST(looking_for_a_job_ends_in_time)
 {
-    char group[32], from[PROTO_WHO_MAX];
+    char group[32];
     struct why why = {""};
-    static char text[PROTO_JOB_MAX];
+    static struct mesh_job found;
     new_group(group);
     struct mesh_setup seeker = {.group = group, .interface = "lo"};
-    assert_int_equal(mesh_job_find(&seeker, 100, text, from, &why), -ETIMEDOUT);
+    assert_int_equal(mesh_job_find(&seeker, 100, &found, &why), -ETIMEDOUT);
     assert_true(why.line[0] != '\0');
     struct search search = {0};
     seeker.searching = interrupt_search;
     seeker.ctx = &search;
-    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, text, from, &why), -EINTR);
+    assert_int_equal(mesh_job_find(&seeker, DEADLINE_MS, &found, &why), -EINTR);
     assert_int_equal(search.told, 2); /* at once, and after a second */
     assert_true(search.last_us >= 1000000);
     assert_string_equal(search.names, "lo");

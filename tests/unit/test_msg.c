@@ -499,11 +499,12 @@ TEST(chunks_have_their_limits)
 TEST(blocks_of_objects_have_their_limits)
 {
     static const char fetch[] = "[uuuuuuubu]", give[] = "[uuuuuuuuu]";
-    const uint64_t last = PROTO_FILE_MAX / PROTO_PAGE_MAX - 1, page = PROTO_OBJECT_PAGE;
-    assert_int_equal(decode(fetch, V, U(10), page, PROTO_ROUND_MAX, MAX, last, U(1023), 1, MAX), 0);
+    const uint64_t last = PROTO_FILE_MAX / PROTO_PAGE_MAX - 1, files = PROTO_OBJECT_FILES;
+    assert_int_equal(decode(fetch, V, U(10), files, PROTO_ROUND_MAX, MAX, last, U(1023), 1, MAX),
+                     0);
     assert_int_equal(got.fetch.block, last);
     assert_true(got.fetch.again);
-    refused(-EBADMSG, "FETCH.object = 4, expected 0..3", fetch, V, U(10), page + 1, U(0), U(0),
+    refused(-EBADMSG, "FETCH.object = 6, expected 0..5", fetch, V, U(10), files + 1, U(0), U(0),
             U(0), U(1), 0, U(1));
     refused(-EBADMSG, "FETCH.block = 4294967296, expected 0..4294967295", fetch, V, U(10), U(0),
             U(0), U(0), last + 1, U(1), 0, U(1));
@@ -511,9 +512,9 @@ TEST(blocks_of_objects_have_their_limits)
             U(0), 0, U(1));
     refused(-EBADMSG, "FETCH.count = 1024, expected 1..1023", fetch, V, U(10), U(0), U(0), U(0),
             U(0), U(1024), 0, U(1));
-    assert_int_equal(decode(give, V, U(11), page, PROTO_ROUND_MAX, MAX, last, U(4), U(1), MAX), 0);
+    assert_int_equal(decode(give, V, U(11), files, PROTO_ROUND_MAX, MAX, last, U(4), U(1), MAX), 0);
     assert_int_equal(got.give.commit, 4);
-    refused(-EBADMSG, "GIVE.object = 4, expected 0..3", give, V, U(11), page + 1, U(0), U(0), U(0),
+    refused(-EBADMSG, "GIVE.object = 6, expected 0..5", give, V, U(11), files + 1, U(0), U(0), U(0),
             U(0), U(0), U(0));
     refused(-EBADMSG, "GIVE.block = 4294967296, expected 0..4294967295", give, V, U(11), U(0), U(0),
             U(0), last + 1, U(0), U(0), U(0));

@@ -323,33 +323,6 @@ TEST_WITH(numbers_that_are_not_finite_floats_are_named, setup, teardown)
     }
 }
 
-static uint64_t
-hash_of(const struct fixture *f, const struct npy_make *make, const double *value)
-{
-    npy_make_file(&f->folder, "a.npy", make, value);
-    OWNED(npy_close) struct npy *array = open_array(f);
-    return npy_hash(array);
-}
-
-TEST_WITH(the_hash_is_that_of_type_shape_and_contents, setup, teardown)
-{
-    struct fixture *f = *test_state;
-    double value[600] = {0};
-    uint64_t hash[6];
-    hash[0] = hash_of(f, &(struct npy_make){"<f4", 2, {6, 100}}, value);
-    assert_true(hash[0] == hash_of(f, &(struct npy_make){"<f4", 2, {6, 100}}, value));
-    hash[1] = hash_of(f, &(struct npy_make){"<f4", 2, {100, 6}}, value);
-    hash[2] = hash_of(f, &(struct npy_make){">f4", 2, {6, 100}}, value);
-    hash[3] = hash_of(f, &(struct npy_make){"<i4", 2, {6, 100}}, value);
-    value[599] = 1;
-    hash[4] = hash_of(f, &(struct npy_make){"<f4", 2, {6, 100}}, value);
-    value[599] = 0, value[0] = 1;
-    hash[5] = hash_of(f, &(struct npy_make){"<f4", 2, {6, 100}}, value);
-    for (int i = 0; i < 6; i++)
-        for (int k = 0; k < i; k++)
-            assert_true(hash[i] != hash[k]);
-}
-
 static void
 overwrite(const char *path, long at, uint8_t byte)
 {

@@ -211,7 +211,6 @@ round_audit(struct core *core)
 static void
 rounds_step(struct core *core)
 {
-    pages_step(&core->pages, core);
     rounds_on_broken(core);
     catch_up(core);
     rounds_lead(core);
@@ -290,10 +289,7 @@ rounds_message(struct core *core, int i, const struct proto_msg *msg)
         pieces_on_need(&core->pieces, core, i, &msg->need);
         break;
     case PROTO_FETCH:
-        if (msg->fetch.object == PROTO_OBJECT_PAGE)
-            pages_on_fetch(&core->pages, i, &msg->fetch);
-        else
-            give_on_fetch(&core->give, core, i, &msg->fetch);
+        give_on_fetch(&core->give, core, i, &msg->fetch);
         break;
     default:
         break;
@@ -327,7 +323,6 @@ rounds_give(struct core *core, int i, const struct proto_give *give, struct core
         rounds_on_fetch(core, fetch_on_total(&core->fetch, core, i, give, frame));
         break;
     default:
-        pages_on_give(&core->pages, core, i, give, frame->data, frame->size);
         break;
     }
 }
@@ -605,7 +600,6 @@ on_peer_lost(struct core *core, int i, const char *why)
 static void
 on_peer_gone(struct core *core, int i)
 {
-    pages_gone(&core->pages, i);
     fetch_gone(&core->fetch, core, i);
     give_gone(&core->give, i);
     holding_gone(&core->holding, core, i);

@@ -299,7 +299,6 @@ rounds_start(struct core *core)
     static const struct handover_ops items = {on_item_words, on_item_send, on_item_ask};
     plan_init(&core->plan);
     divergence_init(&core->divergence);
-    pages_init(&core->pages);
     int error = transfer_init(&core->transfer, &core->config, core->buckets);
     error = error ? error : pieces_init(&core->pieces, core, &items, core);
     error = error ? error : collective_new(&core->collective, &setup, &ops, core);

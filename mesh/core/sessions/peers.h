@@ -53,7 +53,8 @@ struct peer {
     int link; /* -1: none */
     bool link_up;
     uint32_t number; /* number of its newest link */
-    bool announced;  /* wire->peer_up was called */
+    bool announced;  /* it takes part: both sides have a job */
+    bool bulk;       /* wire->peer_up was called */
     bool greeted;    /* `hello` is from this incarnation */
     struct proto_hello hello;
     struct wall since; /* when the link was opened, or HELLO or REFUSE was sent */

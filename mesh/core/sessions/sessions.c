@@ -48,10 +48,11 @@ session_end(struct peers *peers, const struct core *core, int i, enum report_end
     peer->found_at = core->now;
     peers_retry_later(core, peer);
     report_gone(&peers->report, core, i, end);
-    if (peer->announced)
+    if (peer->bulk)
         link_close_announced(&peers->links, core, link);
     else
         link_close(&peers->links, core, link);
+    peer->bulk = false;
     peers->news.gone |= UINT64_C(1) << i;
     peers->news.why[i] = why;
 }
@@ -91,6 +92,17 @@ peer_seen(struct peers *peers, const struct core *core, int i, const struct prot
     peer_dial(peers, core, i, at);
 }
 
+void
+sessions_open_bulk(struct peers *peers, const struct core *core, int i)
+{
+    struct peer *peer = &peers->peers[i];
+    if (peer->state != PEER_UP || peer->bulk || peer->hello.bulk_port == 0)
+        return;
+    peer->bulk = true;
+    core->config.wire->peer_up(core->config.wire_ctx, (unsigned)peer->link, peer->node,
+                               peer->hello.bulk_port);
+}
+
 static void
 peer_establish(struct peers *peers, const struct core *core, int i)
 {
@@ -106,8 +118,7 @@ peer_establish(struct peers *peers, const struct core *core, int i)
         return;
     }
     contact_met(&peers->contacts, peer->node);
-    core->config.wire->peer_up(core->config.wire_ctx, (unsigned)peer->link, peer->node,
-                               peer->hello.bulk_port);
+    sessions_open_bulk(peers, core, i);
     report_here(&peers->report, core, i);
     rendezvous_tell(&peers->rendezvous, core, i);
 }

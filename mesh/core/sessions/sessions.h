@@ -27,4 +27,7 @@ void sessions_silent(struct peers *peers, const struct core *core, int i, const 
 /* Refuses `node` for the rest of the run, because of a wrong contribution. */
 void sessions_expel(struct peers *peers, const struct core *core, struct proto_node node);
 
+/* Opens the line for bodies to a node that is no peer in training; if it is open, nothing. */
+void sessions_open_bulk(struct peers *peers, const struct core *core, int i);
+
 #endif

@@ -12,7 +12,7 @@
  * nothing to send takes over a block of one that is much slower and has two or more to send.
  *
  * Who uses it says what is taken, who may give it, and whether a block that came is right (fetch.h: a state, by its
- * list; pages.h: a page of a checkpoint, by the program). */
+ * list; files.h: files, by the program). */
 #ifndef MESH_TAKE_H
 #define MESH_TAKE_H
 

@@ -6,10 +6,12 @@
  *     LIST    the same           the same             a hash of each segment, and of each block of the copy: one block
  *     TOTAL   of the total       of the state before  the sum of a round
  *     PAGE    of the checkpoint  its step             a file
+ *     NAMES   which files        HELLO's job hash     the manifest of files of the job
+ *     FILES   the same           the same             what is in them
  *
  * FETCH asks for blocks of one, GIVE has one block; an empty GIVE says that there is none. take.h takes the blocks of
- * an object from several donors, give.h gives them; pages.h is the program's files on both sides, and fetch.h the way
- * of a node that is behind: a state of several donors, then totals of one.
+ * an object from several donors, give.h gives them; files.h is the program's files on both sides, fetch.h the way of
+ * a node that is behind: a state of several donors, then totals of one.
  *
  * A state consists of ranges, config.stages.spans, each of one segment or of all (pipeline/stages.h); without such, of
  * one range that everybody has. A range is divided into blocks of config.block_size bytes; its last one may be shorter,

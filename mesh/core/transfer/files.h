@@ -1,0 +1,73 @@
+/* files.h - the program's files travel in blocks: pages of checkpoints to nodes whose own copy is damaged, and the
+ * files of a job to nodes that have not got them. The objects PAGE, NAMES and FILES.
+ *
+ *     taking:   NONE --files_want--> blocks from those who have it (take.h) --the last one came--> NONE
+ *                 a page that all say they have not: after PAGES_REST_US; any page: after PAGES_PATIENCE_US
+ *     giving:   the FETCHes of a node wait (of pages one); one block at a time is asked of the program, for one node
+ *               after the other. It reads the block from its disk when it has time, and answers: core_on_page, _file
+ *
+ * Pages are taken from nodes of the mesh, one at a time, each from another one first, so that a wrong answer is not
+ * asked for again and again: this cannot flood the network. The core cannot judge whether a page is right. The
+ * trainer knows the format (nn/files.h), checks the page and asks again if necessary. A node answers before its first
+ * round, too.
+ *
+ * Files are taken by a node that has no job yet (HELLO with wants_job): it hears nothing of the training and counts as
+ * nobody. It takes them from all who have that job. The program checks each block. A node whose block is wrong is not
+ * asked again, nor is one that says that it has none, until nobody is left: then all are asked again after
+ * FILES_REST_US.
+ */
+#ifndef MESH_FILES_H
+#define MESH_FILES_H
+
+#include "mesh/core/transfer/take.h"
+
+enum {
+    /* without an answer after this time, ask another peer */
+    FILES_ASK_US = 1500000,
+    FILES_REST_US = 1000000,     /* how long nobody is asked when nobody has them */
+    FILES_WAITS = PACE_BLOCKS,   /* FETCHes of one node: as many as take.h has under way */
+    PAGES_REST_US = 200000,      /* how long a peer that has the page may still appear */
+    PAGES_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
+};
+
+struct files {
+    bool takes;
+    struct take take;
+    uint8_t asked[CORE_FILES_RUN]; /* take.blocks */
+    uint64_t lacks, wrong;         /* bitmaps of peers that have none; that gave a wrong block */
+    struct awake since;            /* when it was wanted; of files, when nobody was left, */
+    bool rests;                    /* and is still so */
+
+    struct proto_fetch waits[PEERS_MAX][FILES_WAITS]; /* rings of FETCHes that wait */
+    uint8_t first[PEERS_MAX], count[PEERS_MAX];       /* of them */
+    uint64_t waiting;                                 /* bitmap of those who wait */
+    unsigned turn;                                    /* who is answered next */
+    bool reading;                                     /* the program reads for this node */
+    struct proto_fetch read;
+    struct proto_node read_for;
+};
+
+void files_init(struct files *files);
+/* Take `count` blocks of this object, from its `block` on; what was taken before is void. */
+void files_want(struct files *files, const struct core *core, const struct proto_fetch *what,
+                uint64_t count);
+void files_step(struct files *files, const struct core *core);
+/* The session with peers[i] ended. */
+void files_gone(struct files *files, int i);
+void files_on_fetch(struct files *files, const struct core *core, int from,
+                    const struct proto_fetch *fetch);
+void files_on_give(struct files *files, const struct core *core, int from,
+                   const struct proto_give *give, const void *body, size_t size);
+/* The program has read the block: of a page from its checkpoint of this round, else of an object of so many blocks.
+ * size 0: it has none. */
+void files_read(struct files *files, const struct core *core, uint64_t round, uint64_t blocks,
+                const void *data, size_t size);
+
+static inline bool
+files_object(unsigned object)
+{
+    return object == PROTO_OBJECT_PAGE || object == PROTO_OBJECT_NAMES ||
+           object == PROTO_OBJECT_FILES;
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* cache.c - see cache.h. */
+#define _XOPEN_SOURCE 700 /* NOLINT(bugprone-reserved-identifier): nftw */
+#include "node/train/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { NAME_DIGITS = 16, WALK_FDS = 16 };
+
+static int
+cache_refuse(const char *path, const char *what, struct why *why)
+{
+    int rc = -errno;
+    return why_error(why, rc,
+                     "%s: %s: %s; --cache names another folder for data that come from the mesh",
+                     path, what, strerror(-rc));
+}
+
+/* DIR */
+static int
+cache_root(const struct config *config, char out[CONFIG_PATH_MAX], struct why *why)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = config->cache[0]  ? snprintf(out, CONFIG_PATH_MAX, "%s", config->cache)
+            : xdg && xdg[0]   ? snprintf(out, CONFIG_PATH_MAX, "%s/meshnode", xdg)
+            : home && home[0] ? snprintf(out, CONFIG_PATH_MAX, "%s/.cache/meshnode", home)
+                              : snprintf(out, CONFIG_PATH_MAX, ".cache/meshnode");
+    if (n >= 0 && n < CONFIG_PATH_MAX - NAME_DIGITS - 1)
+        return 0;
+    return why_error(why, -ENAMETOOLONG, "the folder of the cache has a name of %d characters", n);
+}
+
+/* With all folders that it is in. */
+static int
+make_folders(const char *path, struct why *why)
+{
+    char part[CONFIG_PATH_MAX + MANIFEST_NAME_MAX + 2];
+    size_t length = strlen(path);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)i, path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return cache_refuse(part, "cannot be made", why);
+    }
+    return 0;
+}
+
+/* --- Room --------------------------------------------------------------------------------------- */
+
+static uint64_t
+    walked; /* bytes; nftw has no ctx, and only the thread that opens the job comes here */
+
+static int
+add_size(const char *path, const struct stat *status, int kind, struct FTW *at)
+{
+    (void)path;
+    (void)at;
+    walked += kind == FTW_F ? (uint64_t)status->st_blocks * 512 : 0;
+    return 0;
+}
+
+static int
+remove_one(const char *path, const struct stat *status, int kind, struct FTW *at)
+{
+    (void)status;
+    (void)kind;
+    (void)at;
+    remove(path);
+    return 0;
+}
+
+/* Is it the name of a folder of a manifest? */
+static bool
+is_set(const char *name)
+{
+    return strlen(name) == NAME_DIGITS && strspn(name, "0123456789abcdef") == NAME_DIGITS;
+}
+
+static bool
+cache_used(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool used = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+    if (fd >= 0)
+        close(fd);
+    return used;
+}
+
+/* The folder that nobody has used for the longest time; "" there is none. Returns the bytes of all. */
+static uint64_t
+cache_look(const char *root, char oldest[CONFIG_PATH_MAX])
+{
+    uint64_t all = 0;
+    time_t first = 0;
+    DIR *dir = opendir(root);
+    oldest[0] = '\0';
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        char path[CONFIG_PATH_MAX];
+        struct stat status;
+        if (!is_set(entry->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", root, entry->d_name) >= (int)sizeof path)
+            continue;
+        walked = 0;
+        nftw(path, add_size, WALK_FDS, FTW_PHYS);
+        all += walked;
+        if (stat(path, &status) != 0 || cache_used(path) || (oldest[0] && status.st_mtime >= first))
+            continue;
+        first = status.st_mtime;
+        snprintf(oldest, CONFIG_PATH_MAX, "%s", path);
+    }
+    if (dir)
+        closedir(dir);
+    return all;
+}
+
+static uint64_t
+disk_free(const char *path)
+{
+    struct statvfs fs;
+    return statvfs(path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
+
+/* What this folder has already. */
+static uint64_t
+bytes_there(const char *path)
+{
+    walked = 0;
+    nftw(path, add_size, WALK_FDS, FTW_PHYS);
+    return walked;
+}
+
+static int
+cache_room(const char *root, const char *path, uint64_t size, struct why *why)
+{
+    char oldest[CONFIG_PATH_MAX];
+    uint64_t there = bytes_there(path), more = size > there ? size - there : 0;
+    for (;;) {
+        uint64_t all = cache_look(root, oldest), free = disk_free(root);
+        if (all + more <= CACHE_BYTES_MAX && more <= free)
+            return 0;
+        if (oldest[0]) {
+            nftw(oldest, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
+            continue;
+        }
+        if (more <= free && size <= CACHE_BYTES_MAX) /* all others are in use */
+            return 0;
+        return why_error(
+            why, -ENOSPC,
+            "%s: the data have %llu bytes, the disk %llu free bytes, the cache at most %llu; "
+            "--cache names another folder",
+            root, (unsigned long long)size, (unsigned long long)free,
+            (unsigned long long)CACHE_BYTES_MAX);
+    }
+}
+
+/* --- One folder --------------------------------------------------------------------------------- */
+
+int
+cache_open(struct cache *cache, const struct config *config, const struct manifest *manifest,
+           struct why *why)
+{
+    char root[CONFIG_PATH_MAX];
+    struct stat status;
+    *cache = (struct cache){.lock = -1};
+    int rc = cache_root(config, root, why);
+    if (rc)
+        return rc;
+    if (snprintf(cache->path, sizeof cache->path, "%s/%016llx", root,
+                 (unsigned long long)manifest_hash(manifest)) >= (int)sizeof cache->path)
+        return why_error(why, -ENAMETOOLONG, "%s: the name is too long", root);
+    cache->fresh = stat(cache->path, &status) != 0;
+    rc = make_folders(cache->path, why);
+    if (rc)
+        return rc;
+    cache->lock = open(cache->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (cache->lock < 0 || flock(cache->lock, LOCK_SH | LOCK_NB) != 0)
+        return cache_refuse(cache->path, "cannot be used", why);
+    futimens(cache->lock, NULL); /* used now */
+    return cache_room(root, cache->path, manifest->size, why);
+}
+
+void
+cache_close(struct cache *cache)
+{
+    if (cache->lock >= 0)
+        close(cache->lock);
+    cache->lock = -1;
+}
+
+static int
+prepare_file(const struct cache *cache, struct manifest_file *file, struct why *why)
+{
+    char path[CONFIG_PATH_MAX + MANIFEST_NAME_MAX + 2];
+    snprintf(path, sizeof path, "%s/%s", cache->path, file->name);
+    *strrchr(path, '/') = '\0';
+    int rc = strchr(file->name, '/') ? make_folders(path, why) : 0;
+    path[strlen(path)] = '/';
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return cache_refuse(path, "cannot be written", why);
+    rc = ftruncate(fd, (off_t)file->size) == 0 ? 0 : cache_refuse(path, "cannot be written", why);
+    close(fd);
+    file->path = strdup(path);
+    return rc || file->path ? rc : why_error(why, -ENOMEM, "no memory for the list of files");
+}
+
+int
+cache_prepare(struct cache *cache, struct manifest *manifest, struct why *why)
+{
+    int rc = 0;
+    for (size_t i = 0; i < manifest->count && !rc; i++)
+        rc = prepare_file(cache, &manifest->file[i], why);
+    return rc;
+}
+
+struct writing {
+    const struct manifest *manifest;
+    const uint8_t *data;
+    struct why *why;
+};
+
+static int
+cache_write_part(void *ctx, size_t file, uint64_t offset, size_t at, size_t size)
+{
+    const struct writing *w = ctx;
+    const char *path = w->manifest->file[file].path;
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+    if (fd < 0)
+        return cache_refuse(path, "cannot be written", w->why);
+    for (ssize_t n = 1; size > 0 && !rc; size -= (size_t)n, at += (size_t)n, offset += (size_t)n) {
+        n = pwrite(fd, w->data + at, size, (off_t)offset);
+        if (n <= 0 && (n == 0 || errno != EINTR))
+            rc = cache_refuse(path, "cannot be written", w->why);
+        n = n < 0 ? 0 : n;
+    }
+    close(fd);
+    return rc;
+}
+
+int
+cache_write(const struct cache *cache, const struct manifest *manifest, uint64_t block,
+            const void *data, struct why *why)
+{
+    struct writing w = {manifest, data, why};
+    (void)cache;
+    return manifest_each(manifest, block, cache_write_part, &w);
+}
