@@ -6,8 +6,8 @@
  *     way_gossip.c    replicas that average with their neighbours (mesh.topology: gossip)
  *     way_check.c     what `meshnode check` prints of each
  *
- * Each has a record of its own, run->record. Only the job's keys and hashes (node/job) and the replay ask which way it is.
- * Another way is another such file with its rows in way.c and way_check.c, and
+ * Each has a record of its own, run->record. Only the job's keys and hashes (node/job) and the replay ask which way
+ * it is. Another way is another such file with its rows in way.c and way_check.c, and
  *
  *     node/job/config.h, config.c    its value in enum config_way; which keys mean it; its part of the job's hash, if
  *                                    the same job has another result in it
@@ -44,8 +44,8 @@ struct way {
     /* What `meshnode check` says of a step; 0 or -ENOMEM. */
     int (*check)(const struct config *config, const struct job *job);
 
-    /* After state and workers, before checkpoints and mesh: makes run->record. 0, or a negative errno with `why`. `close`
-     * follows in both cases. */
+    /* After state and workers, before checkpoints and mesh: makes run->record. 0, or a negative errno with `why`.
+     * `close` follows in both cases. */
     int (*open)(struct run *run, struct why *why);
     void (*close)(struct run *run);
     /* What a checkpoint has beside the state; and the state and this were read: begin with them. False: they cannot be.

@@ -183,6 +183,20 @@ mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
     (void)mesh, (void)round, (void)data, (void)size;
 }
 
+void
+mesh_file(struct mesh *mesh, uint64_t blocks, const void *data, size_t size)
+{
+    (void)mesh, (void)blocks, (void)data, (void)size;
+}
+
+int
+mesh_files_take(const struct mesh_setup *setup, bool (*next)(void *ctx, struct core_files *want),
+                struct why *why)
+{
+    (void)setup, (void)next, (void)why;
+    return 0;
+}
+
 size_t
 mesh_log_size(size_t vector)
 {

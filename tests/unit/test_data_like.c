@@ -148,22 +148,6 @@ TEST(what_cannot_be_known_is_refused)
     }
 }
 
-TEST(the_hash_is_also_of_how_arrays_are_scaled)
-{
-    uint64_t hash[2];
-    write_marked("marked.npy", value);
-    npy_make_file(&folder, "plain.npy", &(struct npy_make){"<f4", 2, {1, WIDTH}}, value);
-    for (int i = 0; i < 2; i++) {
-        const struct data_spec spec = {.source = DATA_NPY,
-                                       .dir = folder.path,
-                                       .file = i ? "marked.npy" : "plain.npy",
-                                       .bare = true};
-        OWNED(data_close) struct data_set *set = open_set(&spec);
-        hash[i] = data_info(set)->hash;
-    }
-    assert_true(hash[0] != hash[1]);
-}
-
 /* Pictures whose channels come last have as many elements. */
 TEST(samples_of_another_shape_are_refused)
 {
