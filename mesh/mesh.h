@@ -54,6 +54,7 @@
 #include <stdint.h>
 
 #include "mesh/core/core.h"
+#include "mesh/network.h"
 #include "proto/why.h"
 
 struct mesh;
@@ -105,7 +106,10 @@ struct mesh_setup {
     /* mesh_job_find and mesh_files_take: called at the start and then each second, with how long it has lasted. NULL:
      * not. Must not call mesh_*. */
     void (*searching)(void *ctx, const struct mesh_status *status, uint64_t searching_us);
-    void *ctx; /* of all these callbacks */
+    /* mesh_probe: a node told its job, whose hash is `hash`. */
+    void (*offered)(void *ctx, const char *from, uint64_t hash, const char *text, size_t size);
+    bool curious; /* ask nodes of other groups, too, which they are: mesh_probe */
+    void *ctx;    /* of all these callbacks */
 };
 
 enum {
@@ -186,6 +190,7 @@ struct mesh_status {
     char interfaces[MESH_INTERFACES_MAX];
     char names[MESH_INTERFACES_MAX];
     struct core_status core; /* see core.h */
+    struct network network;  /* no connections are tried but by mesh_probe */
 };
 
 /* Bytes for keeping the last totals, when one total has `vector` bytes. */
@@ -251,6 +256,12 @@ int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, struct me
  * `file_came` get setup->ctx. Returns as mesh_job_find, but waits without an end. */
 int mesh_files_take(const struct mesh_setup *setup,
                     bool (*next)(void *ctx, struct core_files *want), struct why *why);
+enum { MESH_PROBE_LEAST_MS = 1500, MESH_PROBE_MOST_MS = 3000 };
+
+/* Looks around as a node without a job: who is heard, who answers, and which connections fail, in
+ * status->network.tries. It takes MESH_PROBE_LEAST_MS, or as long as something is open, at most MESH_PROBE_MOST_MS,
+ * and a second more for who accepts connections and says nothing. Returns as mesh_new. */
+int mesh_probe(const struct mesh_setup *setup, struct mesh_status *status, struct why *why);
 /* Async-signal-safe. False: nobody is looking for a job or files now; the next search ends at once. */
 bool mesh_job_interrupt(void);
 

@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/core/core_contact.h"
 #include "mesh/core/core_files.h"
 #include "mesh/core/pipeline/stages.h"
 #include "proto/proto.h"
@@ -258,26 +259,6 @@ core_segment_bucket(const struct core_stages *stages, size_t segment)
     size_t k = stages->cut_count - segment;
     return k > 0 ? stages->cuts[k - 1].bucket : 0;
 }
-
-/* How far this node and one that it hears came, which have no session. */
-enum core_gap {
-    /* they have one, or there is nothing to wonder about: not heard now, refused, gone */
-    CORE_GAP_NONE,
-    CORE_GAP_SILENT, /* its beacons come, but no connection, in neither direction */
-    CORE_GAP_OURS,   /* its connections reach us, ours do not reach it */
-    CORE_GAP_THEIRS, /* ours reach it, its own do not reach us */
-    CORE_GAP_BOTH,   /* both do, and still there is no session */
-};
-
-/* A node that was heard, now or earlier. */
-struct core_contact {
-    struct proto_endpoint at;
-    char name[PROTO_NAME_MAX]; /* what it calls itself; "" unknown */
-    bool here;                 /* there is a session */
-    bool met;                  /* there was one */
-    bool settled;              /* refused, or gone with a goodbye, or without a job */
-    enum core_gap gap;
-};
 
 /* Who is there, and who is not: for people. */
 struct core_status {

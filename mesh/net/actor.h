@@ -70,6 +70,8 @@ enum { ACTOR_GOODBYE_MS = 500 }; /* for the last control messages to leave */
 
 /* Everything but the actor thread, and its end; a goodbye to all before that. Returns as mesh_new. */
 int actor_open(struct mesh **out, const struct mesh_setup *setup, struct why *why);
+/* The same as a node without a job, of what such a one needs of `setup`. */
+int actor_open_observer(struct mesh **out, const struct mesh_setup *setup, struct why *why);
 void actor_goodbye(struct mesh *mesh);
 void actor_close(struct mesh **out, int linger_ms);
 

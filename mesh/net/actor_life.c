@@ -177,6 +177,7 @@ open_discover(struct mesh *mesh, struct why *why)
         .group = group_hash(setup->group),
         .seeds = setup->seeds,
         .seed_count = setup->seed_count,
+        .curious = setup->curious,
         .log = actor_log,
         .log_ctx = mesh,
     };

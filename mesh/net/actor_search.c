@@ -56,11 +56,9 @@ search_run(struct mesh *mesh, uint64_t timeout_ms, search_over *over, void *ctx)
     return atomic_load(&interrupted) ? -EINTR : -ETIMEDOUT;
 }
 
-static int
-search(const struct mesh_setup *setup, struct mesh_job *job, uint64_t timeout_ms, search_over *over,
-       void *ctx, struct why *why)
+int
+actor_open_observer(struct mesh **out, const struct mesh_setup *setup, struct why *why)
 {
-    struct mesh *mesh;
     struct mesh_setup only = {
         .group = setup->group,
         .interface = setup->interface,
@@ -70,13 +68,23 @@ search(const struct mesh_setup *setup, struct mesh_job *job, uint64_t timeout_ms
         .seed_count = setup->seed_count,
         .program = {.log = setup->program.log, .file_came = setup->program.file_came},
         .searching = setup->searching,
+        .offered = setup->offered,
+        .curious = setup->curious,
         .ctx = setup->ctx,
         .hello = {.wants_job = true},
         .shards = 1,
         .peers_min = PROTO_PEERS_MAX,
     };
     memcpy(only.hello.name, setup->hello.name, sizeof only.hello.name);
-    int rc = actor_open(&mesh, &only, why);
+    return actor_open(out, &only, why);
+}
+
+static int
+search(const struct mesh_setup *setup, struct mesh_job *job, uint64_t timeout_ms, search_over *over,
+       void *ctx, struct why *why)
+{
+    struct mesh *mesh;
+    int rc = actor_open_observer(&mesh, setup, why);
     if (rc != 0)
         return rc;
     mesh->job = job;

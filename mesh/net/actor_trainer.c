@@ -146,6 +146,8 @@ static void
 on_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size_t size)
 {
     struct mesh *mesh = ctx;
+    if (mesh->setup.offered)
+        mesh->setup.offered(mesh->setup.ctx, from, job, text, size);
     if (!mesh->job || mesh->job_found || size == 0 || size >= PROTO_JOB_MAX)
         return;
     memcpy(mesh->job->text, text, size);
@@ -422,6 +424,7 @@ actor_status(const struct mesh *mesh, struct mesh_status *out)
     out->control_port = wire_control_port(mesh->wire);
     out->bulk_port = wire_bulk_port(mesh->wire);
     out->beacon_port = mesh->setup.beacon_port;
+    discover_network(mesh->discover, &out->network);
     discover_print(mesh->discover, true, out->interfaces, sizeof out->interfaces);
     discover_print(mesh->discover, false, out->names, sizeof out->names);
     out->mute = discover_reach(mesh->discover, out->address);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "mesh/net/discover_internal.h"
+#include "proto/clock.h"
 #include "proto/fail.h"
 
 enum {
@@ -51,6 +52,7 @@ discover_new(struct discover **out, const struct discover_setup *setup, struct w
         return why_error(why, -ENOMEM, "discovery: out of memory");
     discover->setup = *setup;
     discover->next_at = UINT64_MAX;
+    discover->packets = setup->curious ? packets_open(setup->port) : -1;
     int rc = discover_build(discover, why);
     if (rc == 0)
         *out = discover;
@@ -68,6 +70,8 @@ discover_destroy(struct discover **out)
     while (discover->source_count > 0)
         discover_source_close(discover, discover->source_count - 1);
     resolve_destroy(&discover->resolve);
+    if (discover->packets >= 0)
+        close(discover->packets);
     free(discover->interface);
     free(discover->known);
     free(discover);
@@ -166,14 +170,43 @@ discover_leave(struct discover *discover)
     discover->next_at = UINT64_MAX;
 }
 
+static enum network_kind
+beacon_kind(const struct discover *discover, int rc, const struct proto_beacon *beacon)
+{
+    if (rc != 0)
+        return NETWORK_OTHER_VERSION;
+    if (beacon->group != discover->setup.group)
+        return NETWORK_OTHER_GROUP;
+    return beacon->node.id == discover->setup.self.id ? NETWORK_MYSELF : NETWORK_OURS;
+}
+
+/* All but farewells and our own. */
 static void
-discover_report(const struct discover *discover, const char *host, const uint8_t *data, size_t size,
+note_beacon(struct discover *discover, const char *host, int rc, const struct proto_beacon *beacon)
+{
+    struct network_beacon note = {.kind = beacon_kind(discover, rc, beacon), .at_us = clock_us()};
+    if (rc == 0) {
+        note.node = beacon->node;
+        note.port = beacon->control_port;
+    }
+    bool own =
+        note.kind == NETWORK_MYSELF && note.node.incarnation == discover->setup.self.incarnation;
+    if (own || (rc == 0 && note.port == 0) || (rc != 0 && rc != -EPROTONOSUPPORT))
+        return;
+    snprintf(note.host, sizeof note.host, "%s", host);
+    heard_note(&discover->heard, &note);
+}
+
+static void
+discover_report(struct discover *discover, const char *host, const uint8_t *data, size_t size,
                 discover_found *found, void *ctx)
 {
     struct proto_beacon beacon;
     struct proto_endpoint at;
-    if (proto_beacon_decode(&beacon, data, size) != 0 || beacon.group != discover->setup.group ||
-        beacon.node.id == discover->setup.self.id)
+    int rc = proto_beacon_decode(&beacon, data, size);
+    note_beacon(discover, host, rc, &beacon);
+    if (rc != 0 || beacon.node.id == discover->setup.self.id ||
+        (beacon.group != discover->setup.group && !discover->setup.curious))
         return;
     if (beacon.control_port ==
         0) /* it leaves; it says so on its connection too, where we believe it */
@@ -184,7 +217,7 @@ discover_report(const struct discover *discover, const char *host, const uint8_t
 }
 
 static size_t
-udp_read(const struct discover *discover, int fd, size_t budget, discover_found *found, void *ctx)
+udp_read(struct discover *discover, int fd, size_t budget, discover_found *found, void *ctx)
 {
     size_t got = 0;
     for (; got < budget; got++) {
@@ -204,7 +237,7 @@ udp_read(const struct discover *discover, int fd, size_t budget, discover_found 
 
 /* A beacon is two frames: address, datagram. */
 static size_t
-zbeacon_read(const struct discover *discover, size_t budget, discover_found *found, void *ctx)
+zbeacon_read(struct discover *discover, size_t budget, discover_found *found, void *ctx)
 {
     size_t got = 0;
     for (; got < budget; got++) {
@@ -214,12 +247,30 @@ zbeacon_read(const struct discover *discover, size_t budget, discover_found *fou
         if (host_size < 0)
             break;
         int size = zmq_recv(discover->zbeacon_socket, data, sizeof data, ZMQ_DONTWAIT);
-        if (size < 0 || host_size >= (int)sizeof host || size > (int)sizeof data)
+        if (size < 0 || host_size >= (int)sizeof host)
             continue;
+        if (size > (int)sizeof data) /* it was cut: that of another version may be longer */
+            size = sizeof data;
         host[host_size] = '\0';
         discover_report(discover, host, data, (size_t)size, found, ctx);
     }
     return got;
+}
+
+/* Those of the interfaces on which we listen. */
+static void
+packets_read(struct discover *discover)
+{
+    struct network_beacon beacon;
+    char interface[IF_NAMESIZE];
+    for (int i = 0; i < READ_MAX; i++) {
+        if (!packets_next(discover->packets, discover->setup.group, &beacon, interface))
+            return;
+        beacon.at_us = clock_us();
+        for (size_t k = 0; k < discover->source_count; k++)
+            if (strcmp(discover->source[k].iface.name, interface) == 0)
+                heard_note(&discover->heard, &beacon);
+    }
 }
 
 bool
@@ -231,6 +282,8 @@ discover_read(struct discover *discover, discover_found *found, void *ctx)
             more |= udp_read(discover, discover->source[i].fd, READ_MAX, found, ctx) == READ_MAX;
     if (discover->zbeacon)
         more |= zbeacon_read(discover, READ_MAX, found, ctx) == READ_MAX;
+    if (discover->packets >= 0)
+        packets_read(discover);
     return more;
 }
 

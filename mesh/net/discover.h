@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mesh/network.h"
 #include "proto/proto.h"
 #include "proto/why.h"
 
@@ -32,6 +33,7 @@ struct discover_setup {
     uint64_t group;
     const struct proto_endpoint *seeds;
     size_t seed_count;
+    bool curious;                                        /* report beacons of other groups, too */
     void (*log)(void *ctx, int level, const char *line); /* may be NULL */
     void *log_ctx;
 };
@@ -52,6 +54,9 @@ void discover_print(const struct discover *discover, bool addresses, char *out, 
 /* The address on the best of them, "" none. Returns whether it carries no beacons: nodes of other machines must be
  * named. */
 bool discover_reach(const struct discover *discover, char out[INET6_ADDRSTRLEN]);
+
+/* The interfaces, the beacons that came, and what became of the names of seeds. */
+void discover_network(const struct discover *discover, struct network *out);
 
 /* From now on, announce that we listen on `control_port`: every 100 ms for 3 s, then every 250 ms. */
 void discover_publish(struct discover *discover, uint64_t now, uint16_t control_port);

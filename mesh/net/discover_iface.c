@@ -11,15 +11,23 @@
 
 enum { RANK_MANAGED = 1, RANK_OTHER = 2, RANK_HARDWARE = 3 };
 
-int
-iface_rank(const char *name, bool hardware, bool default_route)
+bool
+iface_managed(const char *name)
 {
     static const char *const managed[] = {"docker",  "br-", "veth",  "virbr", "vnet",   "lxc",
                                           "lxd",     "cni", "cali",  "vmnet", "podman", "flannel",
                                           "vboxnet", "ifb", "dummy", "tap"};
     for (size_t i = 0; i < sizeof managed / sizeof *managed; i++)
         if (strncmp(name, managed[i], strlen(managed[i])) == 0)
-            return RANK_MANAGED;
+            return true;
+    return false;
+}
+
+int
+iface_rank(const char *name, bool hardware, bool default_route)
+{
+    if (iface_managed(name))
+        return RANK_MANAGED;
     return (hardware ? RANK_HARDWARE : RANK_OTHER) + (default_route ? 1 : 0);
 }
 

@@ -38,6 +38,9 @@ struct in_addr iface_broadcast(struct in_addr address, struct in_addr mask);
 /* "name address, name address", or the names alone, cut at `size`. */
 void iface_print(const struct iface *list, size_t count, bool addresses, char *out, size_t size);
 
+/* Does a name belong to containers or virtual machines? */
+bool iface_managed(const char *name);
+
 /* The interfaces that `wanted` means. NULL: the preferred ones, one for each network, and loopback; if none of them
  * leads anywhere, those that carry no beacons, too. "lo" or 127.0.0.1: only loopback. Another name or address: exactly
  * that one. The name of an interface means its first address, IPv6 only if there is no other.

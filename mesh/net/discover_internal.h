@@ -6,7 +6,9 @@
 #include <czmq.h>
 
 #include "mesh/net/discover.h"
+#include "mesh/net/discover_heard.h"
 #include "mesh/net/discover_iface.h"
+#include "mesh/net/discover_packets.h"
 #include "mesh/net/discover_resolve.h"
 
 enum {
@@ -35,6 +37,8 @@ struct discover {
     bool slow;                            /* every SLOW_MS, no longer every FAST_MS */
     uint64_t slow_from, next_at, look_at; /* us */
     struct proto_endpoint *known;         /* [SEEDS_SHOWN] */
+    struct heard_beacons heard;
+    int packets; /* discover_packets.h; -1: not looked at */
 };
 
 __attribute__((format(printf, 3, 4))) void discover_log(const struct discover *discover, int level,

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "proto/clock.h"
+#include "proto/text.h"
 
 struct name {
     struct proto_endpoint endpoint;
@@ -198,6 +199,34 @@ resolve_news(struct resolve *resolve, struct proto_endpoint *name, char address[
     }
     pthread_mutex_unlock(&resolve->lock);
     return any;
+}
+
+static bool
+all_loopback(const struct name *name)
+{
+    size_t a = 0;
+    while (a < name->count &&
+           (strncmp(name->address[a], "127.", 4) == 0 || strcmp(name->address[a], "::1") == 0))
+        a++;
+    return name->count > 0 && a == name->count;
+}
+
+size_t
+resolve_names(struct resolve *resolve, struct network_name *out, size_t max)
+{
+    pthread_mutex_lock(&resolve->lock);
+    size_t count = resolve->count < max ? resolve->count : max;
+    for (size_t i = 0; i < count; i++) {
+        const struct name *name = &resolve->names[i];
+        out[i] = (struct network_name){.given = name->endpoint,
+                                       .failed = name->failed,
+                                       .pending = name->count == 0 && !name->failed,
+                                       .loopback = all_loopback(name)};
+        if (name->count)
+            text_copy(out[i].address, sizeof out[i].address, name->address[0]);
+    }
+    pthread_mutex_unlock(&resolve->lock);
+    return count;
 }
 
 size_t

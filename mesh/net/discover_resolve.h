@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "mesh/network.h"
 #include "proto/proto.h"
 
 enum { RESOLVE_PERIOD_MS = 5000, RESOLVE_ADDRESSES_MAX = 4 /* per name */ };
@@ -27,6 +28,9 @@ size_t resolve_known(struct resolve *resolve, struct proto_endpoint *out, size_t
  * false if there are none. */
 bool resolve_news(struct resolve *resolve, struct proto_endpoint *name,
                   char address[PROTO_HOST_MAX]);
+
+/* What became of the names, in their order: all but `answers`. Returns their number. */
+size_t resolve_names(struct resolve *resolve, struct network_name *out, size_t max);
 
 /* Is `host` an IPv4 or IPv6 address (with or without %zone)? */
 bool resolve_numeric(const char *host);

@@ -14,7 +14,7 @@
 
 enum {
     PORT_DISCARD = 9, /* no datagram is sent to it: it only names a way */
-    PREFIX_SIZE = 5,  /* bytes all our beacons start with: zbeacon filters by them */
+    PREFIX_SIZE = 4,  /* bytes that beacons of all versions start with: zbeacon filters by them */
 };
 
 static atomic_flag zbeacon_taken = ATOMIC_FLAG_INIT;

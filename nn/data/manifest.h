@@ -61,6 +61,10 @@ int manifest_parse(struct manifest *manifest, const uint8_t *text, size_t size, 
 /* Of the data; 0 if there are no files. */
 uint64_t manifest_hash(const struct manifest *manifest);
 
+/* Writes the first file in which theirs differs from ours: "a.csv has 12 bytes there, 13 here". False: none does. */
+bool manifest_differ(const struct manifest *theirs, const struct manifest *ours, char *out,
+                     size_t size);
+
 /* May a file of this name be written below a folder? Not if it is absolute, has an empty part, "." or "..", or
  * characters that do not print. */
 bool manifest_name_safe(const char *name);

@@ -20,6 +20,7 @@
 #include "node/base/term.h"
 #include "node/cli/options.h"
 #include "node/commands/command.h"
+#include "node/commands/doctor.h"
 #include "node/commands/health.h"
 #include "node/commands/recorded.h"
 #include "node/commands/replay.h"
@@ -203,6 +204,26 @@ run_health(const struct options *options, const char *const *args)
     return health_print(args[0] ? args[0] : "runs");
 }
 
+/* A job that cannot be read is a finding, too. */
+static int
+run_doctor(const struct options *options, const char *const *args)
+{
+    struct config *search = NULL, *job = NULL;
+    struct why why;
+    int status = blank(&search, options);
+    if (status)
+        return status;
+    int rc = args[0] ? config_load(&job, args[0], &why) : 0;
+    rc = rc || !job ? rc : options_apply(options, job, &why);
+    rc = rc || !job ? rc : config_check(job, &why);
+    if (rc)
+        config_destroy(&job);
+    status = doctor_run(job ? job : search, job, rc ? why.line : NULL, options->json);
+    config_destroy(&job);
+    config_destroy(&search);
+    return status;
+}
+
 /* What is computed again: --data and --threads may be given. */
 static int
 verify_again(struct verify_folders *folders, const struct options *options)
@@ -294,6 +315,9 @@ static const struct command commands[] = {
      "write the weights of a checkpoint to MODEL, a model.safetensors", NULL, convert_run},
     {"verify", 1, VERIFY_DIRS_MAX, "verify [--replay] [--evaluate] DIR...",
      "prove from results that every sample was used once per epoch", run_verify, NULL},
+    {"doctor", 0, 1, "doctor [--json] [JOB.yaml]",
+     "say what keeps this machine from training with those around it: status 0 or 1", run_doctor,
+     NULL},
     {"health", 0, 1, "health [DIR]", "say whether the run in DIR (runs) is alive: status 0 or 1",
      run_health, NULL},
     {"help", 0, 1, "help [COMMAND]", "print this text, or what COMMAND takes", run_help, NULL},

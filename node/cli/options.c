@@ -62,6 +62,7 @@ static const struct option table[] = {
     {"--evaluate", NULL, NULL, NULL,
      "verify: compute the test loss and accuracy of the models again, from the job's data",
      "verify"},
+    {"--json", NULL, NULL, NULL, "doctor: print one object, for scripts", "doctor"},
     {"--prompt", "TEXT", NULL, NULL, "sample: the text to continue (a line break)", "sample"},
     {"--length", "N", NULL, NULL, "sample: number of bytes to add (256)", "sample"},
     {"--temperature", "T", NULL, NULL, "sample: below 1 more likely bytes; 0 the likeliest (1)",
@@ -208,6 +209,7 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
     options->scaled = options->scaled || strcmp(option->name, "--scaled") == 0;
     options->replay = options->replay || strcmp(option->name, "--replay") == 0;
     options->evaluate = options->evaluate || strcmp(option->name, "--evaluate") == 0;
+    options->json = options->json || strcmp(option->name, "--json") == 0;
     options->help = options->help || strcmp(option->name, "--help") == 0;
     options->version = options->version || strcmp(option->name, "--version") == 0;
     return 0;

@@ -20,7 +20,7 @@ struct options {
     const char *args[OPTIONS_ARGS_MAX]; /* the arguments that are no options; borrowed from argv */
     size_t arg_count;
     uint64_t nodes; /* -n; 0: not given */
-    bool resume, fresh, replay, evaluate, scaled, help, version;
+    bool resume, fresh, replay, evaluate, scaled, json, help, version;
     const char *python;   /* --python: the model's file; NULL: without */
     const char *timeline; /* --timeline: the file to write; NULL: none */
     const char *prompt;   /* for sample, and so are the following; borrowed; NULL: not given */

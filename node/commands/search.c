@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "node/results/findings.h"
 #include "node/results/show.h"
 #include "node/results/waiting.h"
 #include "node/train/meeting.h"
@@ -14,6 +15,7 @@ struct search {
     const struct config *config;
     struct show show;
     uint64_t since_us;
+    struct findings_said said;
     bool hinted; /* what to check was said */
 };
 
@@ -34,7 +36,8 @@ tell_search(void *ctx, const struct mesh_status *status, uint64_t searching_us)
     (void)searching_us; /* of this mesh_job_find alone */
     waiting_search(status, now - search->since_us, line);
     show_doing(&search->show, line, now);
-    if (search->hinted || now - search->since_us < WAITING_HINT_US || waiting_gaps(status) > 0)
+    if (now - search->since_us < WAITING_HINT_US || waiting_gaps(status) > 0 ||
+        waiting_findings(status, &search->said, 4, say_searching, search) || search->hinted)
         return;
     search->hinted = true;
     waiting_search_hint(status, line);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node/base/term.h"
+#include "node/results/findings.h"
 
 enum { HERE_MAX = 300 }; /* bytes of a line: more nodes are not named */
 
@@ -171,6 +172,22 @@ waiting_peers_hint(const struct mesh_status *status, char out[WAITING_LINE])
                 WAITING_HINT_US / 1000000);
     append_text(out, "Do the others run meshnode, in the network of %s? ", networks(status));
     add_ports(out, status);
+}
+
+bool
+waiting_findings(const struct mesh_status *status, struct findings_said *said, int level,
+                 void (*say)(void *ctx, int level, const char *line), void *ctx)
+{
+    struct findings findings;
+    char line[2 * FINDING_TEXT + 4];
+    findings_alone(status, &findings);
+    for (size_t i = 0; i < findings.count; i++) {
+        if (!findings_news(said, &findings.list[i]))
+            continue;
+        findings_line(&findings.list[i], line, sizeof line);
+        say(ctx, level, line);
+    }
+    return findings.count > 0;
 }
 
 bool

@@ -25,8 +25,7 @@ cache_refuse(const char *path, const char *what, struct why *why)
                      path, what, strerror(-rc));
 }
 
-/* DIR */
-static int
+int
 cache_root(const struct config *config, char out[CONFIG_PATH_MAX], struct why *why)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

@@ -21,6 +21,8 @@ struct cache {
     bool fresh;                 /* nothing was there */
 };
 
+/* DIR. Returns 0, or -ENAMETOOLONG with `why`. */
+int cache_root(const struct config *config, char out[CONFIG_PATH_MAX], struct why *why);
 /* Makes the folder of a manifest, and room for it. Returns 0 or a negative errno with `why`: -ENOSPC if the disk is too
  * small. Call cache_close in any case. */
 int cache_open(struct cache *cache, const struct config *config, const struct manifest *manifest,

@@ -61,6 +61,9 @@ int memory_plan_part(struct memory *memory, const struct config *config, const s
  * Returns 0, or -ENOMEM with `why`. */
 int memory_machine(struct memory *memory, const struct config *config, const struct job *job,
                    uint64_t has, uint64_t swap, struct why *why);
+/* Both, of this machine. */
+int memory_here(struct memory *memory, const struct config *config, const struct job *job,
+                struct why *why);
 /* Bytes of a node that holds these segments: after memory_plan_part. */
 uint64_t memory_part(const struct memory *memory, uint64_t segments);
 /* Its share of the sums that are kept for others. */
@@ -84,6 +87,10 @@ uint64_t memory_stage(const struct config *config, const struct job *job, unsign
  * beside all the rest; 1 where those of the whole model do; the most there can be where none fit. Returns 0: not enough
  * memory to say so. */
 unsigned memory_stages(const struct config *config, const struct job *job);
+
+/* From here on mesh.stages = auto is a number, also for nodes that get the job from this one. Returns 0 or -ENOMEM with
+ * `why`. */
+int memory_settle_stages(struct config *config, struct job *job, struct why *why);
 
 /* Prints a table for people. */
 void memory_print(const struct memory *memory, const struct config *config);

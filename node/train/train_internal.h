@@ -5,6 +5,7 @@
 
 #include "mesh/mesh.h"
 #include "nn/files.h"
+#include "node/results/findings.h"
 #include "node/results/holders.h"
 #include "node/results/metrics.h"
 #include "node/train/evaluation.h"
@@ -55,12 +56,14 @@ struct train_meter {
 
 /* What people were told, and need not be told again. */
 struct train_told {
-    bool hinted;       /* what to check while it waits, or trains alone */
-    bool watches;      /* there is no shard for this node */
-    bool skipped;      /* a gradient was not finite */
-    bool cut;          /* weights are cut off */
-    atomic_bool model; /* where model.safetensors is */
-    int slow;          /* as in core_stats, and since when */
+    struct findings_said causes; /* of being alone */
+    uint64_t alone_us;           /* when it looks for more of them */
+    bool hinted;                 /* what to check while it waits, or trains alone */
+    bool watches;                /* there is no shard for this node */
+    bool skipped;                /* a gradient was not finite */
+    bool cut;                    /* weights are cut off */
+    atomic_bool model;           /* where model.safetensors is */
+    int slow;                    /* as in core_stats, and since when */
     double slow_since;
     uint64_t slow_bits;         /* bitmap: that was told */
     uint64_t waits_bits;        /* the same of those who wait for the end of a span, */

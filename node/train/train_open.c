@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -15,6 +14,7 @@
 #include "node/job/data_text.h"
 #include "node/train/from.h"
 #include "node/train/gather.h"
+#include "node/train/job_differ.h"
 #include "node/train/left.h"
 #include "node/train/meeting.h"
 #include "proto/mix.h"
@@ -23,11 +23,7 @@
 static int
 open_memory(struct run *run, struct why *why)
 {
-    struct sysinfo info;
-    uint64_t swap = sysinfo(&info) == 0 ? (uint64_t)info.totalswap * info.mem_unit : 0;
-    int rc = memory_plan(&run->memory, run->config, &run->job, why);
-    if (!rc)
-        rc = memory_machine(&run->memory, run->config, &run->job, host_memory(""), swap, why);
+    int rc = memory_here(&run->memory, run->config, &run->job, why);
     if (rc || !run->memory.spilled)
         return rc;
     return spill_open(&run->spill, run->config->out, memory_file(&run->memory), why);
@@ -99,32 +95,13 @@ answer_page(void *ctx, uint64_t round, const void *data, size_t size)
     mesh_page(((struct run *)ctx)->mesh, round, data, size);
 }
 
-/* The first key in which the job of another node, `theirs`, differs from ours. */
+/* How the job of another node, `theirs`, differs from ours. */
 static void
 tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out_size)
 {
     const struct run *run = ctx;
-    struct config *other = NULL;
-    struct config_difference difference;
-    struct why why;
-    char name[PROTO_TEXT_MAX];
-    size_t at = 0;
-    if (config_parse(&other, "the other job", theirs, size, &why))
-        return;
-    if (config_differ_together(other, run->config, &at, &difference))
-        snprintf(out, out_size, "%s is %s there, %s here", difference.key, difference.left,
-                 difference.right);
-    else if (strcmp(other->train.past, run->config->train.past) != 0)
-        snprintf(out, out_size, "train.past is '%s' there, '%s' here", other->train.past,
-                 run->config->train.past);
-    else if (data_text_differ(theirs, size, run->job.data, name, sizeof name))
-        snprintf(out, out_size, "the same keys, but %s", name);
-    else
-        snprintf(out, out_size, "the same keys, but other data%s",
-                 run->config->model.from[0]   ? " or other weights in model.from"
-                 : run->config->train.from[0] ? " or another state in train.from"
-                                              : "");
-    config_destroy(&other);
+    bool data;
+    job_differ(run->config, run->job.data, theirs, size, out, out_size, &data);
 }
 
 static void
@@ -470,28 +447,13 @@ open_job(struct run *run, struct why *why)
     return rc ? rc : job_open(&run->job, config, why);
 }
 
-/* From here on `auto` is a number, also for nodes that get the job from this one. */
-static int
-settle_stages(struct run *run, struct why *why)
-{
-    char set[32];
-    struct config *config = run->config;
-    if (config->mesh.stages != CONFIG_STAGES_AUTO)
-        return 0;
-    run->job.ledgers = memory_stages(config, &run->job);
-    if (!run->job.ledgers)
-        return why_error(why, -ENOMEM, "not enough memory for the stages of the model");
-    snprintf(set, sizeof set, "mesh.stages=%u", run->job.ledgers);
-    return config_set(config, set, why);
-}
-
 int
 train_open(struct run *run, enum train_start start, struct why *why)
 {
     if (sodium_init() < 0)
         return why_error(why, -ENOSYS, "libsodium does not start");
     int rc = open_job(run, why);
-    rc = rc ? rc : settle_stages(run, why);
+    rc = rc ? rc : memory_settle_stages(run->config, &run->job, why);
     rc = rc ? rc : job_start(&run->job, run->config, why);
     rc = rc ? rc
             : left_settle(run->config, &run->job, start, (const char *const[]){run->config->out}, 1,

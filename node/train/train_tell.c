@@ -300,7 +300,10 @@ tell_waiting(struct run *run)
         return false;
     waiting_peers(&status, line);
     metrics_doing(run->metrics, line);
-    if (run->told.hinted || status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0)
+    if (status.core.waiting_us < WAITING_HINT_US || waiting_gaps(&status) > 0 ||
+        (status.core.here == 1 &&
+         waiting_findings(&status, &run->told.causes, 4, train_log, run)) ||
+        run->told.hinted)
         return true;
     run->told.hinted = true;
     waiting_peers_hint(&status, line);
@@ -313,14 +316,14 @@ train_tell_lonely(struct run *run)
 {
     struct mesh_status status;
     char line[WAITING_LINE];
-    if (run->told.hinted || clock_s() - run->meter.started < 1e-6 * WAITING_HINT_US)
+    if (clock_s() - run->meter.started < 1e-6 * WAITING_HINT_US || clock_us() < run->told.alone_us)
         return;
+    run->told.alone_us = clock_us() + WAITING_HINT_US;
     mesh_status(run->mesh, &status);
-    if (status.core.waiting)
+    if (status.core.waiting || status.core.contact_count > 0 || strcmp(status.names, "lo") == 0 ||
+        waiting_findings(&status, &run->told.causes, 6, train_log, run) || run->told.hinted)
         return;
     run->told.hinted = true;
-    if (status.core.contact_count > 0 || strcmp(status.names, "lo") == 0)
-        return;
     waiting_alone_hint(&status, line);
     train_say(run, 6, "%s", line);
 }

@@ -75,10 +75,9 @@ TEST(a_node_that_waits_for_others_says_who_is_here)
     assert_string_equal(line,
                         "waiting for 4 nodes: 3 are here (192.168.7.11, pc3, 10.0.0.3): 0:25");
     waiting_peers_hint(&status, line);
-    assert_string_equal(line,
-                        "3 of 4 nodes are here after 15 s. Do the others run meshnode, in the "
-                        "network of eth0, wlan0? A firewall must let UDP 5670 and TCP 20000 "
-                        "and 20001 through. Without broadcast: --peer HOST:PORT");
+    assert_string_equal(line, "3 of 4 nodes are here after 5 s. Do the others run meshnode, in the "
+                              "network of eth0, wlan0? A firewall must let UDP 5670 and TCP 20000 "
+                              "and 20001 through. Without broadcast: --peer HOST:PORT");
 }
 
 TEST(nodes_are_called_by_their_names)

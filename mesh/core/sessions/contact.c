@@ -76,13 +76,14 @@ contact_heard(struct contacts *contacts, const struct core *core, struct proto_n
 
 void
 contact_hello(struct contacts *contacts, const struct core *core, struct proto_node node,
-              const struct proto_endpoint *at, const char *name)
+              const struct proto_endpoint *at, const struct proto_hello *hello)
 {
     struct contact *contact = contact_note(contacts, core, node, at);
     if (!contact)
         return;
     contact->hello_at = core->awake;
-    text_copy(contact->name, sizeof contact->name, name);
+    contact->hello = *hello;
+    text_copy(contact->hello.name, sizeof contact->hello.name, hello->name);
 }
 
 void
@@ -102,6 +103,7 @@ contact_met(struct contacts *contacts, struct proto_node node)
         return;
     contact->here = contact->met = true;
     contact->said = contact->settled = false;
+    contact->refused = 0;
 }
 
 void
@@ -112,6 +114,18 @@ contact_lost(struct contacts *contacts, const struct core *core, struct proto_no
         return;
     contact->here = false;
     contact->since = core->awake;
+}
+
+void
+contact_refused(struct contacts *contacts, struct proto_node node, enum proto_refusal reason,
+                const char *theirs)
+{
+    struct contact *contact = contact_find(contacts, node);
+    if (!contact)
+        return;
+    contact->settled = true;
+    contact->refused = reason;
+    text_copy(contact->theirs, sizeof contact->theirs, theirs);
 }
 
 void
@@ -153,8 +167,8 @@ contact_gap(const struct core *core, const struct contact *contact)
 static void
 print_who(const struct contact *contact, char *out, size_t size)
 {
-    bool named = contact->name[0] != '\0';
-    snprintf(out, size, "%s%s%s:%u%s", contact->name, named ? " (" : "", contact->at.host,
+    bool named = contact->hello.name[0] != '\0';
+    snprintf(out, size, "%s%s%s:%u%s", contact->hello.name, named ? " (" : "", contact->at.host,
              contact->at.control_port, named ? ")" : "");
 }
 
@@ -219,8 +233,14 @@ contact_fill(const struct core *core, struct core_status *out, bool here)
                                     .here = here,
                                     .met = contact->met,
                                     .settled = contact->settled,
+                                    .heard = is_recent(core, contact->heard_at),
+                                    .linked = linked(core, contact),
+                                    .greeted = contact->hello_at.us > 0,
+                                    .refused = contact->refused,
+                                    .hello = contact->hello,
                                     .gap = contact_gap(core, contact)};
-        text_copy(to->name, sizeof to->name, contact->name);
+        text_copy(to->name, sizeof to->name, contact->hello.name);
+        text_copy(to->theirs, sizeof to->theirs, contact->theirs);
     }
 }
 

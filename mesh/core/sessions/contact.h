@@ -20,7 +20,9 @@ enum {
 struct contact {
     struct proto_node node; /* id 0: unused */
     struct proto_endpoint at;
-    char name[PROTO_NAME_MAX];
+    struct proto_hello hello;   /* the last one that came; its name also as others tell it */
+    enum proto_refusal refused; /* why, and what it has there instead; 0: it is not */
+    char theirs[PROTO_TEXT_MAX];
     struct awake since;    /* heard without a session since then */
     struct awake heard_at; /* the last beacon or HELLO */
     struct awake hello_at; /* the last HELLO, so its connections reach us; 0: none */
@@ -40,15 +42,18 @@ struct contacts {
 /* A beacon of `node`, which listens at `at`, came. */
 void contact_heard(struct contacts *contacts, const struct core *core, struct proto_node node,
                    const struct proto_endpoint *at);
-/* Its HELLO came; it calls itself `name`. */
+/* Its HELLO came. */
 void contact_hello(struct contacts *contacts, const struct core *core, struct proto_node node,
-                   const struct proto_endpoint *at, const char *name);
+                   const struct proto_endpoint *at, const struct proto_hello *hello);
 /* Our connection to it is up. */
 void contact_link(struct contacts *contacts, const struct core *core, struct proto_node node);
 /* A session with it begins; a session with it ends. */
 void contact_met(struct contacts *contacts, struct proto_node node);
 void contact_lost(struct contacts *contacts, const struct core *core, struct proto_node node);
-/* It was refused, or it refused us, or it said goodbye. */
+/* It was refused, or it refused us: it has `theirs` where we have something else. */
+void contact_refused(struct contacts *contacts, struct proto_node node, enum proto_refusal reason,
+                     const char *theirs);
+/* It said goodbye, or has no job. */
 void contact_settled(struct contacts *contacts, struct proto_node node);
 /* Logs once each node that is heard and not met. */
 void contact_tick(struct contacts *contacts, const struct core *core);

@@ -148,7 +148,7 @@ peer_refuse(struct peers *peers, const struct core *core, int i, enum proto_refu
 {
     struct peer *peer = &peers->peers[i];
     admit_refuse(&peers->admit, core, i, reason, hello);
-    contact_settled(&peers->contacts, peer->node);
+    contact_refused(&peers->contacts, peer->node, reason, peers->admit.of[i].refuse.yours);
     if (peer->state == PEER_UP)
         session_end(peers, core, i, REPORT_REFUSED, "refused");
     peer->state = PEER_REFUSED;
@@ -209,7 +209,8 @@ sessions_refused(struct peers *peers, const struct core *core, struct proto_node
     if (job_differs && !peer->hello.name[0])
         text_copy(peer->hello.name, PROTO_NAME_MAX, refuse->mine);
     admit_refused(&peers->admit, core, i, refuse, job, job_size);
-    contact_settled(&peers->contacts, from);
+    contact_heard(&peers->contacts, core, from, &peer->at);
+    contact_refused(&peers->contacts, from, refuse->reason, refuse->mine);
     if (peer->state == PEER_REFUSED && ours->reason == PROTO_REFUSE_JOB)
         return; /* ours is on its way */
     session_end(peers, core, i, REPORT_REFUSED, "it refuses us");
@@ -285,7 +286,7 @@ sessions_hello(struct peers *peers, const struct core *core, struct proto_node f
     int i = hello_peer(peers, core, from, &at);
     if (i < 0)
         return;
-    contact_hello(&peers->contacts, core, from, &at, hello->name);
+    contact_hello(&peers->contacts, core, from, &at, hello);
     rendezvous_answered(&peers->rendezvous, &peers->links, core, from, hello->answers);
     memcpy(peers->peers[i].hello.name, hello->name, sizeof hello->name);
     enum proto_refusal reason = admit_judge(&peers->admit, core, from, hello);

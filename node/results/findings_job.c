@@ -1,0 +1,242 @@
+/* findings_job.c - causes that are no matter of the network: who somebody is, what it trains, what this machine has. */
+#include <stdio.h>
+#include <string.h>
+
+#include "node/results/findings.h"
+
+#define FRESH_US     UINT64_C(1500000)     /* a beacon of a node that is there is not older */
+#define CLOCK_OFF_NS UINT64_C(60000000000) /* clocks that differ by less are good */
+#define YEAR_2024_NS UINT64_C(1704067200000000000)
+
+/* --- who it is -------------------------------------------------------------------------------- */
+
+static uint64_t
+newest(const struct network *network)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < network->beacon_count; i++)
+        at = network->beacons[i].at_us > at ? network->beacons[i].at_us : at;
+    return at;
+}
+
+static void
+say_identity(struct findings *out, const struct network_beacon *a, const char *other)
+{
+    struct finding *finding = finding_add(out, "same-identity");
+    finding_what(finding, "%s:%u and %s have the same identity", a->host, a->port, other);
+    finding_remedy(finding, "A folder or virtual machine was copied: start one of them in a new "
+                            "--out");
+}
+
+static bool
+is_fresh(const struct network *network, const struct network_beacon *beacon)
+{
+    return beacon->at_us + FRESH_US >= newest(network);
+}
+
+/* Two starts of one identity that are heard at the same time. */
+static bool
+is_twice(const struct network *network, const struct network_beacon *a,
+         const struct network_beacon *b)
+{
+    return a->kind == NETWORK_OURS && b->kind == NETWORK_OURS && a->node.id == b->node.id &&
+           a->node.incarnation < b->node.incarnation && is_fresh(network, a) &&
+           is_fresh(network, b);
+}
+
+void
+cause_identity(const struct facts *facts, struct findings *out)
+{
+    char other[PROTO_WHO_MAX];
+    if (!facts->status)
+        return;
+    const struct network *network = &facts->status->network;
+    for (size_t i = 0; i < network->beacon_count; i++) {
+        const struct network_beacon *a = &network->beacons[i];
+        if (a->kind == NETWORK_MYSELF && is_fresh(network, a))
+            say_identity(out, a, "this node");
+        for (size_t k = 0; k < network->beacon_count; k++) {
+            const struct network_beacon *b = &network->beacons[k];
+            if (!is_twice(network, a, b))
+                continue;
+            snprintf(other, sizeof other, "%s:%u", b->host, b->port);
+            say_identity(out, a, other);
+        }
+    }
+}
+
+/* An address of this machine, whose own nodes are heard on each of its interfaces. */
+static bool
+is_own(const struct network *network, const char *host)
+{
+    for (size_t i = 0; i < network->line_count; i++)
+        if (strcmp(network->lines[i].address, host) == 0)
+            return true;
+    return strncmp(host, "127.", 4) == 0;
+}
+
+void
+cause_routes(const struct facts *facts, struct findings *out)
+{
+    if (!facts->status)
+        return;
+    const struct network *network = &facts->status->network;
+    for (size_t i = 0; i < network->beacon_count; i++)
+        for (size_t k = i + 1; k < network->beacon_count; k++) {
+            const struct network_beacon *a = &network->beacons[i], *b = &network->beacons[k];
+            if (a->kind != NETWORK_OURS || !proto_node_equal(a->node, b->node) ||
+                strcmp(a->host, b->host) == 0 || is_own(network, a->host) ||
+                is_own(network, b->host))
+                continue;
+            struct finding *finding = finding_add(out, "two-routes");
+            finding_what(finding, "one node is heard at %s and at %s", a->host, b->host);
+            finding_remedy(finding, "The first that answers is taken; to choose: --interface NAME");
+            if (finding)
+                finding->note = true;
+        }
+}
+
+/* A node's incarnation is the time of its start, which cannot lie in the future. */
+void
+cause_clock(const struct facts *facts, struct findings *out)
+{
+    if (!facts->status || facts->now_ns == 0)
+        return;
+    const struct network *network = &facts->status->network;
+    for (size_t i = 0; i < network->beacon_count; i++) {
+        const struct network_beacon *beacon = &network->beacons[i];
+        if (beacon->kind != NETWORK_OURS || facts->now_ns < YEAR_2024_NS ||
+            beacon->node.incarnation < facts->now_ns + CLOCK_OFF_NS)
+            continue;
+        struct finding *finding = finding_add(out, "clock");
+        finding_what(finding, "the clock of %s is ahead of this machine's by %llu s or more",
+                     beacon->host,
+                     (unsigned long long)(beacon->node.incarnation - facts->now_ns) / 1000000000);
+        finding_remedy(finding, "Set both by the network: timedatectl set-ntp true");
+    }
+    if (facts->now_ns < YEAR_2024_NS) {
+        struct finding *finding = finding_add(out, "clock");
+        finding_what(finding, "the clock of this machine is years behind");
+        finding_remedy(finding, "Set it by the network: timedatectl set-ntp true");
+    }
+}
+
+/* --- what it trains --------------------------------------------------------------------------- */
+
+static bool
+has_job(const struct core_contact *contact)
+{
+    return contact->hello.control_port && !contact->hello.wants_job &&
+           contact->refused != PROTO_REFUSE_MESH;
+}
+
+static const struct facts_job *
+job_of(const struct facts *facts, uint64_t hash)
+{
+    for (size_t i = 0; i < facts->job_count; i++)
+        if (facts->jobs[i].hash == hash)
+            return &facts->jobs[i];
+    return NULL;
+}
+
+static void
+say_job(const struct facts *facts, struct findings *out, const struct core_contact *contact)
+{
+    char who[PROTO_WHO_MAX];
+    const struct facts_job *job = job_of(facts, contact->hello.job_hash);
+    bool run = strcmp(contact->hello.run, facts->run) != 0, data = !run && job && job->data;
+    struct finding *finding = finding_add(out, run    ? "other-run"
+                                               : data ? "other-data"
+                                                      : "other-job");
+    finding_who(contact, who);
+    if (run)
+        finding_what(finding, "%s trains another run: run.name is '%s' there, '%s' here", who,
+                     contact->hello.run, facts->run);
+    else
+        finding_what(finding, "%s trains another job: %s", who,
+                     job && job->words[0] ? job->words : "its model, training or data differ");
+    if (data)
+        finding_remedy(finding, "Copy the data from there, or start a bare meshnode, which takes "
+                                "them from the mesh");
+    else
+        finding_remedy(finding, "Take the same job on all nodes, or another mesh: --set "
+                                "mesh.group=NAME");
+}
+
+void
+cause_job(const struct facts *facts, struct findings *out)
+{
+    if (!facts->status || !facts->run)
+        return;
+    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
+        const struct core_contact *contact = &facts->status->core.contacts[i];
+        if (has_job(contact) && (strcmp(contact->hello.run, facts->run) != 0 ||
+                                 contact->hello.job_hash != facts->job_hash))
+            say_job(facts, out, contact);
+    }
+}
+
+void
+cause_numerics(const struct facts *facts, struct findings *out)
+{
+    char who[PROTO_WHO_MAX];
+    if (!facts->status || facts->numerics == 0)
+        return;
+    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
+        const struct core_contact *contact = &facts->status->core.contacts[i];
+        if (!has_job(contact) || contact->hello.numerics == facts->numerics)
+            continue;
+        struct finding *finding = finding_add(out, "other-numerics");
+        finding_what(finding, "%s computes other bits, with '%s' there and '%s' here",
+                     finding_who(contact, who), contact->hello.kernel,
+                     facts->kernel ? facts->kernel : "");
+        finding_remedy(finding, "Install the same program on both; if it is the same, test the "
+                                "processors");
+    }
+}
+
+/* Without a job of our own: do those that are heard train one? */
+void
+cause_jobs(const struct facts *facts, struct findings *out)
+{
+    const struct core_contact *first = NULL;
+    char one[PROTO_WHO_MAX], other[PROTO_WHO_MAX];
+    if (!facts->status || facts->run)
+        return;
+    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
+        const struct core_contact *contact = &facts->status->core.contacts[i];
+        if (!has_job(contact))
+            continue;
+        first = first ? first : contact;
+        if (contact->hello.job_hash == first->hello.job_hash)
+            continue;
+        struct finding *finding = finding_add(out, "two-jobs");
+        finding_what(finding, "%s trains '%s', and %s another job, '%s'", finding_who(first, one),
+                     first->hello.run, finding_who(contact, other), contact->hello.run);
+        finding_remedy(finding, "Take the same job on all nodes, or another mesh: --set "
+                                "mesh.group=NAME");
+    }
+}
+
+/* --- what this machine has -------------------------------------------------------------------- */
+
+static void
+say_machine(struct findings *out, const char *cause, const char *line, const char *remedy)
+{
+    if (!line || !line[0])
+        return;
+    struct finding *finding = finding_add(out, cause);
+    finding_what(finding, "%s", line);
+    finding_remedy(finding, "%s", remedy);
+}
+
+void
+cause_machine(const struct facts *facts, struct findings *out)
+{
+    say_machine(out, "descriptors", facts->descriptors, "Raise the limit: ulimit -n 4096");
+    say_machine(out, "check", facts->check, "Correct the job, and look at it: meshnode check JOB");
+    say_machine(out, "memory", facts->memory,
+                "Set train.memory_max, mesh.stages or a smaller batch");
+    say_machine(out, "out", facts->out, "Choose another folder: --out DIR");
+    say_machine(out, "cache", facts->cache, "Choose another folder: --cache DIR");
+}
