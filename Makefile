@@ -66,7 +66,7 @@ avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-wid
 rooms    := proto compress nn nn/* mesh mesh/* mesh/core/* node node/*
 lib_all  := $(wildcard $(rooms:%=%/*.c))
 simd_src := $(filter %_simd.c,$(lib_all))
-lib_src  := $(filter-out $(simd_src) node/cli/main.c,$(lib_all))
+lib_src  := $(filter-out $(simd_src) node/cli/main.c node/cli/static.c,$(lib_all))
 lib_obj  := $(lib_src:%.c=$B/%.o) $(simd_src:%.c=$B/%.base.o) \
     $(if $(x86),$(simd_src:%.c=$B/%.avx2.o) $(simd_src:%.c=$B/%.avx512.o))
 # The core and what it sums with, with planted bugs (proto/mutants.def), for the simulator and the unit tests
@@ -88,7 +88,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test unit test-build process sim torture bench cov syntax format format-check lint layers lines pypi install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test unit test-build process sim torture bench cov syntax format format-check lint layers lines pypi static deb dist install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -137,6 +137,20 @@ $B/forge: $B/tests/process/forge.o $(lib)
 	$(call link)
 $B/hostile: $B/node/cli/main.o $B/tests/process/hostile.o $(lib_obj)
 	$(call link,-Wl$(comma)--wrap=wire_send_bulk)
+
+# The static program. Names that begin like these are of libraries that it does without: node/cli/static.c. The linker warns of
+# functions that look for plug-ins; that file says why they find none.
+tool        = $$($(CC) -print-prog-name=$1)
+static_libs = -lczmq -Wl,--start-group $(pc_libs) -luuid -lbsd -lmd -Wl,--end-group -lstdc++ -lm
+left_out    = $(shell $(call tool,nm) -u $(foreach a,libzmq.a libczmq.a,$$($(CC) $(sysroot) -print-file-name=$a)) 2>/dev/null | \
+    grep -oE '\b(gss_|GSS_|Norm|NORM_|pgm_|sd_)[A-Za-z0-9_]+$$' | grep -vxE 'pgm_init|pgm_shutdown|sd_listen_fds' | sort -u)
+arch        = $(if $(filter aarch64-%,$(or $(target),$(shell uname -m)-)),arm64,amd64)
+$B/meshnode-static: $B/node/cli/static.o $B/node/cli/main.o $(lib_obj)
+	@mkdir -p $(@D)$(call says,LD $@)
+	$(quiet)$(CC) $(LDFLAGS) -static-pie -Wl,--gc-sections $(left_out:%=-Wl$(comma)--defsym=%=absent) -o $@ $^ $(static_libs) \
+	    2>$@.log || { cat $@.log >&2; false; }
+build/meshnode-$(arch): $B/meshnode-static
+	$(quiet)$(call tool,strip) -o $@ $<
 
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
 	@$(install)
@@ -284,12 +298,25 @@ cov:                                 ## line coverage of the fast tests, per fil
 	@cd build/cov && for f in $(lib_src); do gcov -n -o $$(dirname $$f) $$(basename $$f .c).o 2>/dev/null; done | \
 	    awk '/^File .*\/?(node|mesh|proto|nn|compress)\//{f=$$2} /^Lines/&&f{print $$0, f; f=""}' | sort -t: -k2 -n
 
+# Each is one file that needs nothing else on a machine: libraries and all.
+static:                              ## build/meshnode-amd64 and -arm64: one file, for any Linux of that kind; on ARM64 only its own
+	@tests/support/deps.sh build static
+	@$(MAKE) -s $(parallel) build/meshnode-$(arch)
+	@[ $(arch) = arm64 ] || { tests/support/deps.sh cross && tests/support/sysroot.sh $(arm_root) && \
+	    $(MAKE) -s $(parallel) CC=$(arm_cc) SYSROOT=$(arm_root) build/meshnode-arm64; } || \
+	    { rm -f build/meshnode-arm64; echo "*** no build/meshnode-arm64: see above" >&2; }
+	@cd build && du --apparent-size -h meshnode-a*64
+version = $(shell sed -n 's/^static const char version.*"\(.*\)";/\1/p' node/cli/main.c)
+deb: static                          ## Debian packages of these, for any release
+	@for program in build/meshnode-a*64; do tests/support/deb.sh $$program $(version) || exit 1; done
+dist:                                ## build/meshnode-VERSION.tar.gz: the sources as they are committed
+	@mkdir -p build && git archive --prefix=meshnode-$(version)/ -o build/meshnode-$(version).tar.gz HEAD && ls build/meshnode-$(version).tar.gz
 install: all                         ## install program and man page below PREFIX=/usr/local
 	install -D -m 755 $B/meshnode $(DESTDIR)$(PREFIX)/bin/meshnode
 	install -D -m 644 node/meshnode.1 $(DESTDIR)$(PREFIX)/share/man/man1/meshnode.1
 clean:                               ## remove build/ and runs/
 	rm -rf build runs meshnode
-users = demo deps all install test clean
+users = demo deps all install static deb dist test clean
 help:                                ## this list
 	@sed -n 's/^\([a-z][a-z%-]*\):[^#]*## */\1\t/p' Makefile | awk -F'\t' -v users="$(users)" '\
 	    { about[$$1] = $$2; order[++count] = $$1 } \

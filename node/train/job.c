@@ -326,8 +326,8 @@ choose_numerics(struct job *job, const struct config *config, struct why *why)
     if (strcmp(wanted, library) != 0 || strncmp(job->kernel, library, sizeof library - 1) == 0)
         return 0;
     return why_error(why, -ENOENT,
-                     "run.numerics = openblas: there is no libopenblas.so.0 here; "
-                     "'portable' and 'auto' do without it");
+                     "run.numerics = openblas: no libopenblas.so.0 here that this program can "
+                     "load; 'portable' and 'auto' do without it");
 }
 
 static int

@@ -99,7 +99,7 @@ grep -q "^compiling $count of $count files$" "$WORK/log" && [ "$count" -gt 100 ]
 grep -q '^it runs$' "$WORK/log" || fail "make demo did not start the program"
 
 make_there help
-[ "$(head -n 6 "$WORK/log" | awk '{print $2}' | tr '\n' ' ')" = "demo deps all install test clean " ] || fail "make help: $(cat "$WORK/log")"
+[ "$(head -n 6 "$WORK/log" | awk '{print $2}' | tr '\n' ' ')" = "demo deps all install static deb " ] || fail "make help: $(cat "$WORK/log")"
 
 # --- nobody who could install ---
 program "$WORK/bin/id" <<<"echo 1000"

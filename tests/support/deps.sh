@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh SET...: install the packages of the named sets (build test clang lint bench bare arm) where they are missing.
+# deps.sh SET...: install the packages of the named sets (build test clang lint bench bare static cross arm) where they are missing.
 # Debian and Ubuntu: through apt, with sudo where we are not root. Elsewhere, or without sudo: print what is needed.
 # deps.sh --libraries SET...: only print the libraries among them, which a cross compiler needs for its target, too.
 set -eu
@@ -12,7 +12,9 @@ lint="$clang clang-format clang-tidy cppcheck llvm"
 bench="g++ libopenblas0-pthread libgloo-dev libopenmpi-dev openmpi-bin python3-torch python3-yaml python3-venv \
 python3-dev iproute2 python3"
 bare="debootstrap"
-arm="gcc-aarch64-linux-gnu qemu-user-static"
+static="g++ uuid-dev libbsd-dev" # libraries of the libraries, as archives
+cross="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu"
+arm="$cross qemu-user-static"
 
 libraries=
 if [ "${1:-}" = --libraries ]; then
@@ -28,8 +30,10 @@ for set in "$@"; do
     lint) wanted="$wanted $lint" ;;
     bench) wanted="$wanted $bench" ;;
     bare) wanted="$wanted $bare" ;;
+    static) wanted="$wanted $static" ;;
+    cross) wanted="$wanted $cross" ;;
     arm) wanted="$wanted $arm" ;;
-    *) echo "deps.sh: set '$set', expected build, test, clang, lint, bench, bare or arm" >&2; exit 2 ;;
+    *) echo "deps.sh: set '$set', expected build, test, clang, lint, bench, bare, static, cross or arm" >&2; exit 2 ;;
     esac
 done
 if [ "$libraries" ]; then

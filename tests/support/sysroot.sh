@@ -1,11 +1,11 @@
 #!/bin/sh
 # sysroot.sh DIR: headers and libraries of ARM64 Debian in DIR, for a cross compiler and qemu-user. Nothing on this machine
-# changes: apt fetches the packages of deps.sh's sets build and test with lists and a status of its own, and dpkg unpacks
+# changes: apt fetches the packages of deps.sh's sets build, static and test with lists and a status of its own, and dpkg unpacks
 # them. Needs neither root nor the arm64 architecture in dpkg.
 set -eu
 dir=$1
 here=$(dirname "$0")
-wanted=$("$here/deps.sh" --libraries build test)
+wanted=$("$here/deps.sh" --libraries build static test)
 stamp="$wanted"
 [ "$(cat "$dir/.packages" 2>/dev/null)" != "$stamp" ] || exit 0
 command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "sysroot.sh: no apt-get or dpkg here" >&2; exit 77; }
