@@ -28,9 +28,10 @@ cross   := $(if $(filter $(shell uname -m)-%,$(target)),,$(target))
 SYSROOT ?= $(if $(cross),$(wildcard build/sysroot-$(cross)))
 sysroot := $(if $(SYSROOT),--sysroot=$(abspath $(SYSROOT)))
 
-packages = libzmq libczmq msgpack yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
+packages = libzmq libczmq $(msgpack) yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg
 pc       = $(if $(cross),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
     PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(cross)/pkgconfig:$(abspath $(SYSROOT))/usr/share/pkgconfig) pkg-config
+msgpack := $(shell $(pc) --exists msgpack-c >/dev/null 2>&1 && echo msgpack-c || echo msgpack) # by version
 pc_flags := $(patsubst -I%,-isystem %,$(shell $(pc) --cflags $(packages) 2>/dev/null))
 pc_libs  := $(shell $(pc) --libs $(packages) 2>/dev/null)
 ready     = $(if $(target),,$(error $(CC) is not installed: make deps first))$(if $(pc_libs),,$(error libraries or pkg-config are missing: make deps first))
@@ -88,7 +89,7 @@ benches  := $(patsubst %.c,$B/%,$(wildcard tests/bench/bench_*.c))
 # What ThreadSanitizer cannot see inside ZeroMQ.
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/support/tsan.supp
 
-.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deps check-deps demo check test unit test-build process sim torture bench cov syntax format format-check lint layers lines pypi static deb dist install clean help
+.PHONY: all check-arm failpoints flips hashes chaos chaos-night compose-test bare-test deb-test deps check-deps demo check test unit test-build process sim torture bench cov syntax format format-check lint layers lines pypi static deb dist install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -155,7 +156,7 @@ build/meshnode-$(arch): $B/meshnode-static
 deps:                                ## install what the build needs (Debian, Ubuntu; elsewhere: print it)
 	@$(install)
 check-deps:
-	@$(install) test
+	@$(install) test static
 
 # Builds on all cores, unless make was told how many: a bare make has one job.
 JOBS     ?= $(shell nproc)
@@ -169,6 +170,8 @@ check: check-deps                    ## everything that must hold: unit tests, p
 	@tests/support/deps.sh clang || echo "*** no clang to be had: test_clang.sh is skipped" >&2
 	@$(MAKE) -s $(parallel) all test-build failpoints
 	@[ ! -d $(arm_root) ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode
+	@$(if $(SANITIZE),,$(MAKE) -s $B/meshnode-static || echo "*** no static program: test_static.sh is skipped" >&2)
+	@[ ! -e build/$(arm_cc)/meshnode-static ] || $(MAKE) -s CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode-static
 	@tests/support/layers.sh $B
 	@tests/support/lines.sh check
 	@MESHNODE=$(abspath $B/meshnode) FAILNODE=$(abspath $B-fail/meshnode) BUILD=$(abspath $B) tests/run.sh $B/logs $(tests) $(replays) \
@@ -182,10 +185,12 @@ check-arm: check-deps                ## ARM64 by qemu-user, half an hour: unit t
 	@tests/support/deps.sh arm
 	@tests/support/sysroot.sh $(arm_root)
 	@$(MAKE) -s $(parallel) all
-	@$(MAKE) -s $(parallel) CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode test-build
+	@$(MAKE) -s $(parallel) CC=$(arm_cc) SYSROOT=$(arm_root) build/$(arm_cc)/meshnode build/$(arm_cc)/meshnode-static test-build
 	@SYSROOT=$(abspath $(arm_root)) RUNNER=tests/support/qemu.sh DEADLINE=3600 TEST_CASES=$${TEST_CASES:-0.1} tests/run.sh build/$(arm_cc)/logs \
 	    $(patsubst $B/%,build/$(arm_cc)/%,$(tests) $(replays))
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_arm.sh all
+	@$(MAKE) -s $B/meshnode-static
+	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/process/test_static.sh
 
 test: check-deps                     ## the fast part of check: unit tests, properties, corpora
 	@$(MAKE) -s $(parallel) test-build
@@ -231,6 +236,11 @@ bare-test:                           ## the first build, in a Debian without a c
 	@tests/support/deps.sh build bare
 	@$(MAKE) -s $(parallel) all
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_first_build.sh debian; status=$$?; [ $$status = 77 ] || exit $$status
+
+deb-test: deb                        ## the packages of make deb, in Debian 11, 12 and 13: minutes; needs root and a mirror
+	@tests/support/deps.sh build test bare arm
+	@$(MAKE) -s $(parallel) all $B/meshnode-static
+	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/process/test_static.sh releases; status=$$?; [ $$status = 77 ] || exit $$status
 
 SECONDS ?= 60
 sim: check-deps                      ## the simulator: scenarios, drills, planted bugs, then fresh schedules of every engine, SECONDS=60 on all cores, or JOBS=n

@@ -45,7 +45,8 @@ fi
 if ! command -v dpkg-query >/dev/null 2>&1; then
     cc=${CC:-cc}
     if command -v pkg-config >/dev/null 2>&1 && command -v "$cc" >/dev/null 2>&1 &&
-        pkg-config --exists libzmq libczmq msgpack yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg; then
+        pkg-config --exists libzmq libczmq yaml-0.1 jansson libsodium libxxhash zlib libpng libjpeg &&
+        { pkg-config --exists msgpack-c || pkg-config --exists msgpack; }; then
         exit 0
     fi
     echo "This is no Debian or Ubuntu. Please install what these packages hold, then run make again:" >&2
