@@ -149,7 +149,7 @@ arch        = $(if $(filter aarch64-%,$(or $(target),$(shell uname -m)-)),arm64,
 $B/meshnode-static: $B/node/cli/static.o $B/node/cli/main.o $(lib_obj)
 	@mkdir -p $(@D)$(call says,LD $@)
 	$(quiet)$(CC) $(LDFLAGS) -static-pie -Wl,--gc-sections $(left_out:%=-Wl$(comma)--defsym=%=absent) -o $@ $^ $(static_libs) \
-	    2>$@.log || { cat $@.log >&2; false; }
+	    >$@.log 2>&1 || { cat $@.log >&2; false; }
 build/meshnode-$(arch): $B/meshnode-static
 	$(quiet)$(call tool,strip) -o $@ $<
 
