@@ -42,9 +42,9 @@
  *     state_in   the mesh writes; the trainer reads from MESH_ADOPT to mesh_state, and from MESH_PART to the next
  *                mesh_part or mesh_state
  *
- * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status and
- * mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core (core.h) makes every
- * decision; see actor.c for which thread runs it when. */
+ * Calls on one mesh come from one thread, the trainer, except mesh_bucket, mesh_page, mesh_stats, mesh_status,
+ * mesh_in_use and mesh_interrupt, which any thread may call (mesh_interrupt also from a signal handler). The core
+ * (core.h) makes every decision; see actor.c for which thread runs it when. */
 #ifndef MESH_MESH_H
 #define MESH_MESH_H
 
@@ -230,6 +230,7 @@ void mesh_damaged(struct mesh *mesh, enum core_damage what);
 void mesh_part(struct mesh *mesh, uint64_t segments);
 void mesh_audited(struct mesh *mesh, bool equal); /* the answer to MESH_AUDIT */
 void mesh_interrupt(struct mesh *mesh);
+void mesh_in_use(struct mesh *mesh, bool in_use); /* core_in_use */
 /* After MESH_INTERRUPTED, when nothing is computed. False: the node may end now. True: it goes on with mesh_next for a
  * moment, until the way in which it trains says MESH_INTERRUPTED again. */
 bool mesh_ends_later(struct mesh *mesh);

@@ -145,6 +145,7 @@ struct proto_heartbeat {
     bool
         needs; /* this node gets segments that it does not hold: if it is done, stay; else make no plan */
     bool benched; /* I was left out: make plans without me */
+    bool away;    /* my machine is in use: do not count on me until I say otherwise */
     /* shards of `round` that my contribution contains, or that I am computing now; where shards must not change hands,
      * those that I had in the plan of the round before */
     uint64_t have;

@@ -175,6 +175,28 @@ core_watch(struct core *core)
     }
 }
 
+/* Is this node away, as its machine is in use? Not when somebody has the result: that is copied. */
+static bool
+is_away(const struct core *core)
+{
+    bool result = core->done;
+    for (int i = 0; i < core->peers.high; i++)
+        result |= core->peers.peers[i].state == PEER_UP && core->view.of[i].beat.done;
+    return core->in_use && !result;
+}
+
+/* Goes away as if it said goodbye, but its sessions last; or comes back. */
+static void
+core_away(struct core *core)
+{
+    if (is_away(core) == core->away)
+        return;
+    core->away = !core->away;
+    if (core->away && core->engine->leave)
+        core->engine->leave(core);
+    core_tell(core);
+}
+
 /* Let every part do what has become possible. */
 static void
 core_settle(struct core *core)
@@ -185,6 +207,7 @@ core_settle(struct core *core)
     files_step(&core->files, core);
     if (core->config.hello.wants_job)
         return;
+    core_away(core);
     core->engine->step(core);
     core_sessions(core); /* a step may end a session: with who computes other gradients */
     core->finished = core->finished || core->engine->may_end(core);
@@ -323,6 +346,8 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         break;
     case PROTO_HEARTBEAT:
         news = heartbeat_take(&core->view, core, i, &msg->heartbeat);
+        if (news.leaves)
+            core_lost(core, i, "its machine is in use");
         core->engine->beat(core, i, &news);
         break;
     case PROTO_HEARS:
@@ -543,6 +568,16 @@ core_on_interrupt(struct core *core, uint64_t now)
     bool later = event_begin(core, now) && core->engine->interrupt && core->engine->interrupt(core);
     event_end(core);
     return later;
+}
+
+void
+core_in_use(struct core *core, uint64_t now, bool in_use)
+{
+    if (event_begin(core, now)) {
+        core->in_use = in_use;
+        core_settle(core);
+    }
+    event_end(core);
 }
 
 void

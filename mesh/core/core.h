@@ -370,6 +370,8 @@ void core_on_audited(struct core *core, uint64_t now, bool equal);
 /* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing
  * that it did is lost; the engine's trainer is told when it may end, a few seconds later at most. */
 bool core_on_interrupt(struct core *core, uint64_t now);
+/* People use this machine: compute nothing, and let nobody wait for this node; or they do not any more. */
+void core_in_use(struct core *core, uint64_t now, bool in_use);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);
 

@@ -32,8 +32,8 @@ struct engine {
     void (*message)(struct core *core, int from, const struct proto_msg *msg);
     void (*bulk)(struct core *core, int from, const struct proto_msg *msg,
                  struct core_frame *frame);
-    bool (*sent)(struct core *core); /* one lent body is no longer needed; was it waited for? */
-    void (*leave)(struct core *core);
+    bool (*sent)(struct core *core);  /* one lent body is no longer needed; was it waited for? */
+    void (*leave)(struct core *core); /* for good, or while core->away */
     bool (*interrupt)(struct core *core); /* core_on_interrupt; NULL: it may end at once */
 
     /* From the trainer. */
@@ -91,7 +91,7 @@ core_tick_due_us(const struct core *core)
 static inline uint32_t
 core_pause_us(const struct core *core)
 {
-    bool waits = core->config.hello.wants_job || core->engine->waits(core);
+    bool waits = core->config.hello.wants_job || core->away || core->engine->waits(core);
     return waits ? CORE_IDLE_US : CORE_HEARTBEAT_US;
 }
 
@@ -101,6 +101,7 @@ core_tell(struct core *core)
 {
     struct proto_heartbeat beat = {.pause_us = core_pause_us(core)};
     core->engine->beat_out(core, &beat);
+    beat.away = core->away && !beat.done;
     heartbeat_send(&core->view, core, &beat);
     if (!core->leaving && !core->config.hello.wants_job)
         scores_say(core);

@@ -76,6 +76,8 @@ struct core {
     bool pins_next;
     uint64_t warms;
     bool coded, alone, meets; /* warms is 0, and was not in the round before */
+    bool in_use;              /* the machine is: core_in_use; and it stays away for that */
+    bool away;
     bool leaving;
     bool finished;
 

@@ -388,6 +388,15 @@ mesh_interrupt(struct mesh *mesh)
     actor_wake(mesh);
 }
 
+void
+mesh_in_use(struct mesh *mesh, bool in_use)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_in_use(mesh->core, clock_us(), in_use);
+    settle_and_unlock(mesh);
+    actor_wake(mesh);
+}
+
 bool
 mesh_ends_later(struct mesh *mesh)
 {

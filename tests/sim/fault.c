@@ -11,8 +11,8 @@ const char *
 fault_name(enum sim_fault kind)
 {
     static const char *const names[SIM_FAULTS] = {
-        "crash", "silent", "restart", "pause",     "split", "cut",  "heal", "power",
-        "many",  "reset",  "slow",    "disk_full", "rot",   "hang", "move", "flip"};
+        "crash", "silent", "restart",   "pause", "split", "cut",  "heal", "power", "many",
+        "reset", "slow",   "disk_full", "rot",   "hang",  "move", "flip", "use"};
     return names[kind];
 }
 
@@ -143,6 +143,16 @@ profile_flips(struct sim *sim, struct sim_profile *p)
     p->bulk_wild = p->leave = p->cuts_stay = false;
 }
 
+/* Not from sim->rand: the other schedules stay. */
+static void
+profile_use(struct sim *sim, uint64_t span_us)
+{
+    struct rand rand = {mix64_pair(sim->seed, 12)};
+    uint64_t count = rand_below(&rand, 4) ? 0 : 1 + rand_below(&rand, 12);
+    for (; count > 0; count--)
+        sim_push(sim, sim->now + rand_below(&rand, span_us), SIM_FAULT, 0, SIM_USE, 0, NULL);
+}
+
 void
 fault_profile(struct sim *sim)
 {
@@ -181,6 +191,8 @@ fault_profile(struct sim *sim)
             kind = (unsigned)pick(sim, SIM_FLIP);
         sim_push(sim, sim->now + pick(sim, span_us), SIM_FAULT, 0, kind, 0, NULL);
     }
+    if (!(p->fault_mask >> SIM_FLIP))
+        profile_use(sim, span_us);
     sim_push(sim, p->faults_end_us, SIM_FAULTS_OVER, 0, 0, 0, NULL);
 }
 
@@ -329,6 +341,9 @@ fault_do(struct sim *sim, enum sim_fault kind)
     case SIM_MOVE:
         shell_move(sim, i, (unsigned)pick(sim, n));
         break;
+    case SIM_USE:
+        sim_push(sim, sim->now, SIM_USED, i, 0, 0, NULL);
+        break;
     default:
         break;
     }
@@ -419,6 +434,8 @@ fault_over(struct sim *sim)
     come_back_together(sim);
     for (unsigned i = 0; i < n; i++) {
         sim->nodes[i].bits_per_s = 0;
+        if (sim->nodes[i].up && sim->nodes[i].in_use)
+            sim_push(sim, sim->now, SIM_USED, i, 0, 0, NULL);
         if (!sim->nodes[i].up && (i == 0 || rand_bool(&sim->rand)))
             shell_boot(sim, i, rand_bool(&sim->rand));
     }

@@ -134,7 +134,7 @@ shell_boot(struct sim *sim, unsigned index, bool disk)
     node->sent_us = node->received_us = 0;
     node->progress_us = sim->now;
     node->busy = SIM_FREE;
-    node->done = node->left = false;
+    node->done = node->left = node->in_use = false;
     node->kept = 0;
     network_keeps_nothing(node);
     node->plan = 0;
@@ -264,6 +264,10 @@ shell_event(struct sim *sim, const struct sim_event *event)
         break;
     case SIM_PAGE_READ:
         repair_read(sim, node);
+        break;
+    case SIM_USED:
+        node->in_use = !sim->faults_over && !node->in_use;
+        core_in_use(node->core, sim->now, node->in_use);
         break;
     default:
         sim->engine->event(sim, node, event);

@@ -75,6 +75,7 @@ enum sim_fault {
     SIM_HANG,  /* a trainer does nothing for a while; its core goes on */
     SIM_MOVE,  /* two nodes swap their addresses */
     SIM_FLIP, /* the next state of a node has a wrong bit, and the hash is of that; with no other fault */
+    SIM_USE, /* people begin to use a machine, or stop: in a quarter of the runs, beside the other faults */
     SIM_FAULTS,
 };
 
@@ -220,6 +221,7 @@ struct sim_node {
     uint64_t id; /* another one when it was started without a disk */
     uint64_t incarnation, paused_until;
     uint64_t hung_until;    /* its trainer */
+    bool in_use;            /* its machine is */
     uint64_t stalled_until; /* what it takes in from the network */
     struct core *core;
     struct sim_link links[SIM_LINKS_MAX];
@@ -425,6 +427,7 @@ enum sim_event_kind {
     SIM_REPAIR,    /* the next page is asked for */
     SIM_PAGE_READ, /* one was read for another node */
     SIM_READ,      /* the trainer has read the bucket it was lent */
+    SIM_USED,      /* people begin or stop to use the machine */
     SIM_FAULT,
     SIM_FAULTS_OVER,
     SIM_ACTION, /* of a scenario */

@@ -48,6 +48,7 @@ core_judge_result(const struct core *core, const char *event, bool result)
 #define core_on_audited(core, ...)   JUDGED(core_on_audited, core, __VA_ARGS__)
 #define core_on_page(core, ...)      JUDGED(core_on_page, core, __VA_ARGS__)
 #define core_want(core, ...)         JUDGED(core_want, core, __VA_ARGS__)
+#define core_in_use(core, ...)       JUDGED(core_in_use, core, __VA_ARGS__)
 #define core_leave(core, ...)        JUDGED(core_leave, core, __VA_ARGS__)
 /* These return something. */
 #define core_lend(core, ...) core_judge_result(core, "core_lend", (core_lend)(core, __VA_ARGS__))

@@ -352,9 +352,9 @@ TEST(too_many_long_peers_are_cut)
 static int
 heartbeat(uint64_t round, uint64_t speed, uint64_t hears)
 {
-    return decode("[uuubbbbbuuuuuuuuuuu[[uuuuuuuuuuuuu]]]", V, U(4), round, 0, 0, 1, 0, 1, MAX, MAX,
-                  MAX, MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4), U(5),
-                  U(6), U(7), U(8), U(9), U(10), U(11), U(12), U(13));
+    return decode("[uuubbbbbbuuuuuuuuuuu[[uuuuuuuuuuuuu]]]", V, U(4), round, 0, 0, 1, 0, 1, 0, MAX,
+                  MAX, MAX, MAX, U(6), speed, U(0), U(7), MAX, U(8), hears, U(1), U(2), U(3), U(4),
+                  U(5), U(6), U(7), U(8), U(9), U(10), U(11), U(12), U(13));
 }
 
 TEST(heartbeat_has_its_limits)

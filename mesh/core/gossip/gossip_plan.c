@@ -215,8 +215,8 @@ gossip_plan_step(struct gossip_plan *plan, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     bool before = plan->active;
-    bool trains = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
-    if (trains && gossip_plan_waits(core))
+    bool trains = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET && !core->away;
+    if (core->away || (trains && gossip_plan_waits(core)))
         plan->idle_at = core->awake; /* nobody was to plan before all had come */
     if (before && (!trains || !whole(core, &plan->now))) {
         drop_plan(plan, core);
@@ -246,7 +246,7 @@ gossip_plan_on_plan(struct gossip_plan *plan, const struct core *core, int from,
 {
     const struct gossip *g = &core->gossip;
     int rank = proto_plan_rank(said, core->config.self);
-    bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET;
+    bool fit = g->status >= GOSSIP_NEW && g->status <= GOSSIP_QUIET && !core->away;
     if (!fit || rank < 0 || !proto_node_equal(said->leader, core->peers.peers[from].node) ||
         !precedes(core, from, said) || !whole(core, said))
         return false;

@@ -288,7 +288,7 @@ plan_on_plan(struct plan *plan, const struct core *core, int from, const struct 
         return PLAN_IGNORED;
     bool newest = is_newest(&plan->of[from], msg) || mutant(MUTANT_DEAD);
     bool replaces = plan->active && proto_node_equal(msg->leader, plan->now.leader);
-    bool ready = trainer_settled(&core->trainer) && !core->done && !core->leaving &&
+    bool ready = trainer_settled(&core->trainer) && !core->done && !core->leaving && !core->away &&
                  of_round(core, msg) && newest && (!plan->active || replaces);
     return ready && !has_ended(plan, draft->hash) ? PLAN_OFFERED : PLAN_LATE;
 }

@@ -109,8 +109,9 @@ rounds_lead(struct core *core)
 {
     const struct keeps mine = contribution_keeps(&core->contribution, core);
     struct plan_draft draft;
-    enum lead_verdict verdict =
-        lead_make(&core->lead, core, &mine, fetch_moving(core, CORE_STARVED_US), &draft);
+    enum lead_verdict verdict = core->away ? LEAD_MISSING
+                                           : lead_make(&core->lead, core, &mine,
+                                                       fetch_moving(core, CORE_STARVED_US), &draft);
     if (verdict == LEAD_MISSING)
         plan_waits_from(&core->plan, core->awake);
     if (verdict != LEAD_MADE)

@@ -166,11 +166,12 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
 bool
 heartbeat_heard(struct view *view, const struct core *core, int i)
 {
-    bool healed = view->of[i].suspected;
+    struct heard *heard = &view->of[i];
+    bool healed = heard->suspected && !heard->beat.away;
     if (healed)
         list_soon(view);
-    view->of[i].heard_at = core->awake;
-    view->of[i].suspected = false;
+    heard->heard_at = core->awake;
+    heard->suspected = heard->beat.away;
     return healed;
 }
 
@@ -235,19 +236,35 @@ take_hears(struct heard *heard, const struct core *core, int i, uint64_t hash)
     return read_heard(heard, core, i);
 }
 
+/* It is away from now on, or not any more. */
+static void
+take_away(struct view *view, const struct core *core, int i)
+{
+    char who[PROTO_WHO_MAX];
+    struct heard *heard = &view->of[i];
+    heard->suspected = heard->beat.away;
+    list_soon(view);
+    core_log(core, 6, heard->beat.away ? "%s is in use and does not compute" : "%s is back",
+             report_who(core, i, who));
+}
+
 struct heartbeat_news
 heartbeat_take(struct view *view, const struct core *core, int i,
                const struct proto_heartbeat *beat)
 {
     struct heard *heard = &view->of[i];
+    const bool was_away = heard->beat.away;
     struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us,
+                                  .leaves = beat->away && !was_away,
                                   .back = heard->beat.benched && !beat->benched};
     take_round(heard, core, beat->round);
     heard->beat = *beat;
     heard->beat.have &= core->all;
     heard->beat.have_segments &= core_segments(&core->config.stages);
     news.healed = take_hears(heard, core, i, beat->hears_hash);
-    if (news.back)
+    if (beat->away != was_away)
+        take_away(view, core, i);
+    if (news.back || (was_away && !beat->away))
         news.healed |= UINT64_C(1) << i;
     return news;
 }

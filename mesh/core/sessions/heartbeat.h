@@ -52,7 +52,7 @@ struct heard {
     uint64_t round_us;           /* time of one of its last rounds; 0: unknown */
     struct wall counted_at;      /* when round_us was measured, */
     uint64_t counted_round;      /* and at which round */
-    bool suspected;              /* it has been silent for too long */
+    bool suspected;              /* it has been silent for too long, or says that it is away */
     /* Whom it hears: the list that it said last. It counts when a heartbeat names its hash; what that list says of
      * this node and of peers is below. */
     struct proto_hears list;
@@ -79,6 +79,7 @@ struct view {
 struct heartbeat_news {
     uint64_t healed; /* bitmap of peers that something kept out of plans, and that is over */
     bool moves;      /* its trainer has made progress */
+    bool leaves;     /* it is away from now on: as if it had been silent */
     bool back;       /* it is not left out any more */
 };
 
@@ -91,7 +92,7 @@ enum heartbeat_verdict {
 /* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is
  * due. A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
-/* A message of peers[i] came. Returns true if it was suspected. */
+/* A message of peers[i] came. Returns true if it was suspected, and is not any more. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);
 /* peers[i] says whom it hears: that counts when a heartbeat names this list. */
 void heartbeat_hears(struct view *view, int i, const struct proto_hears *hears);
