@@ -42,6 +42,11 @@ static const struct option table[] = {
      "first of the node's two TCP ports (20000, or what is free)", NULL},
     {"--seed", "N", "run.seed", NULL, "seed of all random numbers", NULL},
     {"--threads", "N", "node.threads", NULL, "number of threads that compute (all CPUs)", NULL},
+    {"--idle", NULL, "node.idle", "yes",
+     "compute only where nobody else wants to, and with fewer threads in use", NULL},
+    {"--pause-when", "COMMAND", NULL, NULL, "compute nothing while the exit status of COMMAND is 0",
+     NULL},
+    {"--nice", "N", "node.nice", NULL, "run with nice N, 0 to 19 (0)", NULL},
     {"--resume", NULL, NULL, NULL,
      "continue from the newest checkpoint in --out, also with more epochs", NULL},
     {"--fresh", NULL, NULL, NULL, "begin at step 0, even if --out has an unfinished run", NULL},
@@ -165,6 +170,16 @@ set_prompt(struct cursor *cursor, const char *value)
 }
 
 static int
+set_pause_when(struct cursor *cursor, const char *value)
+{
+    cursor->options->pause_when = value;
+    if (value[strspn(value, " \t\n")])
+        return 0;
+    return why_error(cursor->why, -EINVAL,
+                     "--pause-when is empty, expected a command, such as 'pgrep -x steam'");
+}
+
+static int
 set_temperature(struct cursor *cursor, const char *value)
 {
     char shown[SHOWN_MAX];
@@ -190,6 +205,8 @@ apply_option(struct cursor *cursor, const struct option *option, const char *val
         return set_uint(cursor, option->name, value, 1, PROTO_PEERS_MAX, &options->nodes);
     if (strcmp(option->name, "--prompt") == 0)
         return set_prompt(cursor, value);
+    if (strcmp(option->name, "--pause-when") == 0)
+        return set_pause_when(cursor, value);
     if (strcmp(option->name, "--python") == 0) {
         options->python = value;
         return 0;
@@ -289,6 +306,7 @@ int
 options_apply(const struct options *options, struct config *config, struct why *why)
 {
     struct why reason;
+    config->pause_when = options->pause_when;
     for (size_t i = 0; i < options->set_count; i++) {
         if (config_set(config, options->set[i].assignment, &reason) == 0)
             continue;

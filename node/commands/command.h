@@ -21,9 +21,10 @@ struct options {
     size_t arg_count;
     uint64_t nodes; /* -n; 0: not given */
     bool resume, fresh, replay, evaluate, scaled, json, help, version;
-    const char *python;   /* --python: the model's file; NULL: without */
-    const char *timeline; /* --timeline: the file to write; NULL: none */
-    const char *prompt;   /* for sample, and so are the following; borrowed; NULL: not given */
+    const char *pause_when; /* --pause-when; borrowed; NULL: not given */
+    const char *python;     /* --python: the model's file; NULL: without */
+    const char *timeline;   /* --timeline: the file to write; NULL: none */
+    const char *prompt;     /* for sample, and so are the following; borrowed; NULL: not given */
     uint64_t length, top_k;
     double temperature;
     const char *option, *command; /* the first that only one command has, and that; NULL: none */

@@ -36,7 +36,7 @@
 enum {
     NODES_DEFAULT = 4,
     LINE_SIZE = 2048,
-    ARGS_MAX = 2 * OPTIONS_SETS_MAX + 26,
+    ARGS_MAX = 2 * OPTIONS_SETS_MAX + 28,
     PATH_SIZE = 1200,
     SET_SIZE = 1400,
 };
@@ -119,6 +119,10 @@ build_args(struct args *args, const struct local *local, const char *job,
         args->arg[args->count++] = "--resume";
     if (options->fresh)
         args->arg[args->count++] = "--fresh";
+    if (options->pause_when) {
+        args->arg[args->count++] = "--pause-when";
+        args->arg[args->count++] = options->pause_when;
+    }
     args->arg[args->count++] = "--";
     args->arg[args->count++] = job;
     args->arg[args->count] = NULL;

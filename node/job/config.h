@@ -131,6 +131,10 @@ struct config {
     } gossip;
     char name[PROTO_NAME_MAX]; /* of this node, for people; "" = that of the machine: host_name */
     unsigned threads; /* workers of this node; config_check replaces 0 by the number of CPUs */
+    bool idle;        /* they leave the CPUs to everybody else: node/train/polite.h */
+    unsigned nice;
+    const char
+        *pause_when; /* as there; NULL: not given. No key: a job must not run commands. Borrowed. */
     char out[CONFIG_PATH_MAX]; /* config_check replaces "" by runs/NAME */
     bool quiet;
     bool tensorboard;               /* event files, too: tensorboard.h */

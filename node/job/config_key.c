@@ -292,6 +292,8 @@ const struct config_key config_keys[] = {
 
     TEXT(CONFIG_NAME, "node", "name", CONFIG_NODE, MEMBER(name)),
     UINT("node", "threads", CONFIG_NODE, MEMBER(threads), 0, 256, "0"),
+    ENUM("node", "idle", CONFIG_NODE, MEMBER(idle), yes_no, "no"),
+    UINT("node", "nice", CONFIG_NODE, MEMBER(nice), 0, 19, "0"),
     TEXT(CONFIG_TEXT, "node", "out", CONFIG_NODE, MEMBER(out)),
     ENUM("node", "quiet", CONFIG_NODE, MEMBER(quiet), yes_no, "no"),
     TEXT(CONFIG_TEXT, "node", "cache", CONFIG_NODE, MEMBER(cache)),

@@ -90,6 +90,15 @@ metrics_alarm(struct metrics *metrics, const char *line)
 }
 
 void
+metrics_use(struct metrics *metrics, const char *line, bool over, bool stops)
+{
+    uint64_t now = clock_us();
+    pthread_mutex_lock(&metrics->lock);
+    show_use(&metrics->show, line, over, stops, now);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void
 metrics_doing(struct metrics *metrics, const char *what)
 {
     uint64_t now = clock_us();

@@ -124,6 +124,8 @@ void metrics_alive(struct metrics *metrics);
 /* A present problem. It is shown in the live line and written with steps until the next call. NULL: no problem.
  * Thread-safe. */
 void metrics_alarm(struct metrics *metrics, const char *line);
+/* How little this node may compute: show_use. Thread-safe. */
+void metrics_use(struct metrics *metrics, const char *line, bool over, bool stops);
 /* What the node does, for the live line: "evaluating 400/2000". It is shown until the next call or step. NULL or "":
  * the node trains. Thread-safe. */
 void metrics_doing(struct metrics *metrics, const char *what);

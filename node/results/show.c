@@ -177,6 +177,8 @@ show_line(const struct show *show, char *out, size_t size)
               (unsigned long long)step->steps_total);
     if (show->alarm[0])
         field(out, size, "%s", show->alarm);
+    if (show->use[0])
+        field(out, size, "%s", show->use);
     if (step->skipped_steps)
         field(out, size, "%llu skipped", (unsigned long long)step->skipped_steps);
     if (show->doing[0])
@@ -227,6 +229,21 @@ draw(struct show *show, uint64_t now_ms, uint64_t *plain_ms, uint64_t every_ms)
         return;
     *plain_ms = now_ms + every_ms;
     term_line(&show->out, line);
+}
+
+void
+show_use(struct show *show, const char *line, bool over, bool stops, uint64_t now_us)
+{
+    char live[TERM_LINE_MAX];
+    snprintf(show->use, sizeof show->use, "%s", over ? "" : line);
+    if (stops)
+        show->stepped_us = 0; /* the time until the next step says nothing of steps */
+    if (show->quiet)
+        return;
+    if (!show->out.tty)
+        term_line(&show->out, line);
+    show_line(show, live, sizeof live);
+    term_live(&show->out, now_us / 1000, live);
 }
 
 void

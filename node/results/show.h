@@ -24,6 +24,7 @@ struct show {
     bool quiet;               /* print only warnings and worse */
     uint64_t warnings;        /* number of warnings and worse */
     char alarm[128];          /* the present problem; "": none */
+    char use[96];             /* how little it may compute; "": nothing is said */
     char doing[256];          /* what it does instead of training; "" it trains */
     struct metrics_step step; /* the newest, when `stepped` */
     bool stepped;
@@ -40,6 +41,9 @@ void show_fini(struct show *show);
 /* Level as in syslog. */
 void show_say(struct show *show, int level, const char *line);
 void show_alarm(struct show *show, const char *line); /* NULL: no problem */
+/* "idle: 1 of 8 threads, the machine is in use": into a pipe at once. `over`: it is said once and not shown; `stops`:
+ * no step follows soon. */
+void show_use(struct show *show, const char *line, bool over, bool stops, uint64_t now_us);
 /* What the node does until the next call, "evaluating 400/2000"; NULL or "": it trains. */
 void show_doing(struct show *show, const char *what, uint64_t now_us);
 void show_step(struct show *show, const struct metrics_step *step, uint64_t now_us);

@@ -3,24 +3,40 @@
  * A job is a generation number. The caller publishes work, ctx and count, raises the generation and wakes
  * whoever sleeps; everybody takes numbers from `next` until they run out; the caller waits until each
  * worker has left the generation, so the next job may overwrite the fields. */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): syscall */
 #include "node/train/pool.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "node/base/host_use.h"
 
 /* A sleep and a wake-up cost as much as a small layer, on a virtual machine some 50 us. */
 enum { SPIN_NS = 50000, SPINS = 16 /* between two looks at the clock */ };
 
+struct worker {
+    struct pool *pool;
+    pthread_t thread;
+    unsigned index;
+    atomic_int tid; /* 0: it has not begun */
+};
+
 struct pool {
     unsigned workers; /* threads without the caller */
-    pthread_t *thread;
+    struct worker *worker;
+    bool idle;
+    atomic_uint limit; /* workers from this one on do nothing */
+    atomic_int idle_error;
     pthread_mutex_t lock;
     pthread_cond_t start, finish;
     atomic_ulong generation;
@@ -32,10 +48,12 @@ struct pool {
     size_t count;
 };
 
+/* `index`: of the worker; the caller is 0, as a worker that always works. */
 static void
-take_all(struct pool *pool)
+take_all(struct pool *pool, unsigned index)
 {
-    for (size_t i; (i = atomic_fetch_add(&pool->next, 1)) < pool->count;)
+    for (size_t i;
+         index < atomic_load(&pool->limit) && (i = atomic_fetch_add(&pool->next, 1)) < pool->count;)
         pool->work(pool->ctx, i);
 }
 
@@ -94,13 +112,27 @@ wait_for(struct pool *pool, unsigned long seen)
     return !pool->quit;
 }
 
+static void
+worker_begins(struct worker *worker)
+{
+    struct pool *pool = worker->pool;
+    prctl(PR_SET_NAME, "work");
+    atomic_store(&worker->tid, (int)syscall(SYS_gettid));
+    if (!pool->idle)
+        return;
+    int rc = host_idle_thread();
+    if (rc)
+        atomic_store(&pool->idle_error, rc);
+}
+
 static void *
 worker_main(void *arg)
 {
-    struct pool *pool = arg;
-    prctl(PR_SET_NAME, "work");
+    struct worker *worker = arg;
+    struct pool *pool = worker->pool;
+    worker_begins(worker);
     for (unsigned long seen = 0; wait_for(pool, seen); seen++) {
-        take_all(pool);
+        take_all(pool, worker->index);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) {
             pthread_mutex_lock(&pool->lock);
             pthread_cond_signal(&pool->finish);
@@ -119,27 +151,73 @@ open_generation(struct pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-int
-pool_new(struct pool **out, unsigned threads)
+static int
+start(struct pool **out, unsigned workers, bool idle)
 {
-    assert(threads >= 1);
-    assert(threads <= POOL_THREADS_MAX);
     struct pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return -ENOMEM;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->start, NULL);
     pthread_cond_init(&pool->finish, NULL);
-    pool->thread = calloc(threads, sizeof *pool->thread);
-    int rc = pool->thread ? 0 : ENOMEM;
-    while (!rc && pool->workers < threads - 1) {
-        rc = pthread_create(&pool->thread[pool->workers], NULL, worker_main, pool);
+    pool->idle = idle;
+    atomic_store(&pool->limit, UINT_MAX);
+    pool->worker = calloc(workers + 1, sizeof *pool->worker);
+    int rc = pool->worker ? 0 : ENOMEM;
+    while (!rc && pool->workers < workers) {
+        struct worker *worker = &pool->worker[pool->workers];
+        worker->pool = pool;
+        worker->index = pool->workers;
+        rc = pthread_create(&worker->thread, NULL, worker_main, worker);
         pool->workers += !rc;
     }
     if (rc)
         pool_destroy(&pool);
     *out = pool;
     return -rc;
+}
+
+int
+pool_new(struct pool **out, unsigned threads)
+{
+    assert(threads >= 1);
+    assert(threads <= POOL_THREADS_MAX);
+    return start(out, threads - 1, false);
+}
+
+int
+pool_new_idle(struct pool **out, unsigned threads)
+{
+    assert(threads >= 1);
+    assert(threads <= POOL_THREADS_MAX);
+    return start(out, threads, true);
+}
+
+int
+pool_idle_error(const struct pool *pool)
+{
+    return atomic_load(&pool->idle_error);
+}
+
+void
+pool_limit(struct pool *pool, unsigned threads)
+{
+    assert(pool->idle);
+    assert(threads >= 1);
+    atomic_store(&pool->limit, threads);
+}
+
+void
+pool_times(const struct pool *pool, uint64_t *ran_us, uint64_t *waited_us)
+{
+    *ran_us = *waited_us = 0;
+    assert(pool->idle);
+    for (unsigned i = 0; i < pool->workers; i++) {
+        uint64_t ran, waited;
+        host_use_thread("", atomic_load(&pool->worker[i].tid), &ran, &waited);
+        *ran_us += ran;
+        *waited_us += waited;
+    }
 }
 
 void
@@ -151,11 +229,11 @@ pool_destroy(struct pool **pool)
     self->quit = true;
     open_generation(self);
     for (unsigned i = 0; i < self->workers; i++)
-        pthread_join(self->thread[i], NULL);
+        pthread_join(self->worker[i].thread, NULL);
     pthread_cond_destroy(&self->finish);
     pthread_cond_destroy(&self->start);
     pthread_mutex_destroy(&self->lock);
-    free(self->thread);
+    free(self->worker);
     free(self);
     *pool = NULL;
 }
@@ -167,13 +245,14 @@ pool_run(struct pool *pool, void (*work)(void *ctx, size_t i), void *ctx, size_t
     pool->ctx = ctx;
     pool->count = count;
     atomic_store(&pool->next, 0);
-    if (!pool->workers || count < 2) {
-        take_all(pool);
+    if (!pool->idle && (!pool->workers || count < 2)) {
+        take_all(pool, 0);
         return;
     }
     atomic_store(&pool->inside, pool->workers);
     open_generation(pool);
-    take_all(pool);
+    if (!pool->idle)
+        take_all(pool, 0);
     spin(left, pool, 0);
     pthread_mutex_lock(&pool->lock);
     while (atomic_load(&pool->inside))

@@ -11,6 +11,7 @@
 #include "node/train/evaluation.h"
 #include "node/train/job.h"
 #include "node/train/memory.h"
+#include "node/train/polite.h"
 #include "node/train/save.h"
 #include "node/train/share.h"
 #include "node/train/state.h"
@@ -94,6 +95,7 @@ struct run {
     struct memory memory; /* how much there is, and how it is used */
     struct spill spill;
     struct pool *pool;
+    struct polite *polite; /* NULL: this machine is not to be left to others */
     struct work *work;
     struct state state, next; /* the present state; F builds the next one beside it */
     struct mesh *mesh;

@@ -73,7 +73,8 @@ static int
 open_work(struct run *run, struct why *why)
 {
     const struct config *config = run->config;
-    int rc = pool_new(&run->pool, config->threads);
+    int rc = config->idle ? pool_new_idle(&run->pool, config->threads)
+                          : pool_new(&run->pool, config->threads);
     if (rc)
         return why_error(why, rc, "%u threads: %s", config->threads, strerror(-rc));
     struct work_setup setup = job_work(&run->job, config);
@@ -452,7 +453,8 @@ train_open(struct run *run, enum train_start start, struct why *why)
 {
     if (sodium_init() < 0)
         return why_error(why, -ENOSYS, "libsodium does not start");
-    int rc = open_job(run, why);
+    int rc = polite_begin(run->config, why);
+    rc = rc ? rc : open_job(run, why);
     rc = rc ? rc : memory_settle_stages(run->config, &run->job, why);
     rc = rc ? rc : job_start(&run->job, run->config, why);
     rc = rc ? rc
@@ -477,14 +479,17 @@ train_open(struct run *run, enum train_start start, struct why *why)
     rc = open_mesh(run, why);
     if (!rc && run->way->free)
         rc = train_journal_open(run, why);
-    if (!rc) /* else nothing but the error is said */
-        tell_start(run, start, skipped.line);
-    return rc;
+    if (rc) /* nothing but the error is said */
+        return rc;
+    tell_start(run, start, skipped.line);
+    return polite_new(&run->polite,
+                      &(struct polite_setup){run->config, run->pool, run->mesh, run->metrics}, why);
 }
 
 void
 train_close(struct run *run)
 {
+    polite_destroy(&run->polite);
     save_quiet(run->save);
     share_destroy(&run->share);
     mesh_destroy(&run->mesh);
