@@ -195,7 +195,8 @@ verify_read_line(struct verify_line *out, const char *text, size_t size, struct 
     if (!object)
         return -EBADMSG;
     struct verify_reading reading = {.object = object};
-    *out = (struct verify_line){.skipped = json_is_true(json_object_get(object, "skipped"))};
+    *out = (struct verify_line){.skipped = json_is_true(json_object_get(object, "skipped")),
+                                .clipped = -1};
     out->step = verify_number(&reading, "step");
     out->samples = verify_number(&reading, "samples");
     out->loss = verify_figure(&reading, "loss");

@@ -31,7 +31,7 @@ struct verify_line {
     uint64_t rows, ledger, state_hash, plan;
     uint64_t peers;
     double loss, accuracy; /* NaN: none */
-    double clipped;        /* elements that did not fit in the codec */
+    double clipped;        /* elements that did not fit in the codec; below 0: it says nothing */
     bool skipped;          /* its gradient was not finite */
     bool
         evaluation; /* of no sample: it tells of the evaluation of the state after this step alone */
