@@ -14,6 +14,7 @@
 #include "node/commands/bench.h"
 #include "node/commands/estimate_codecs.h"
 #include "node/commands/estimate_stages.h"
+#include "node/commands/estimate_ways.h"
 #include "node/train/choice.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
@@ -179,7 +180,16 @@ codec_s(const struct config *config, const struct work *work, const struct estim
 }
 
 /* The rows of the table: what is not tried has no time. */
-enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_GOSSIP, ROWS };
+enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_GOSSIP, ROW_STAGES, ROW_LOCAL, ROWS };
+
+static const unsigned local_steps[] = {4, 16, 64};
+enum { LOCALS = sizeof local_steps / sizeof *local_steps };
+
+/* What is advised for a network. */
+struct advice {
+    unsigned row;
+    unsigned local; /* steps, with ROW_LOCAL */
+};
 
 /* Gossip waits for one neighbour: about, by the bytes that configs/README.md says. */
 static void
@@ -208,6 +218,58 @@ auto_row(double row_s[ROWS])
     return best;
 }
 
+/* A way is worth a change of the job if it is so much quicker: as other members are in a mesh. */
+static bool
+pays(double then_s, double now_s)
+{
+    return then_s > 0 && COST_GAIN * then_s <= (COST_GAIN - 1) * now_s;
+}
+
+/* Local steps one after the other, then one sum of all weights. */
+static double
+local_s(const struct config *config, const struct work *work, const struct estimate_ways *ways,
+        const struct estimate_codec *none, unsigned steps, uint32_t line)
+{
+    struct estimate_codec of = *none;
+    of.few_s = steps * ways->local_s;
+    of.all_s = of.few_s * none->all_s / none->few_s;
+    return codec_s(config, work, &of, steps, line);
+}
+
+static double
+staged_s(const struct config *config, const struct estimate_ways *ways, uint32_t line)
+{
+    uint64_t us =
+        ways->stages ? estimate_stages_us(ways->stages, (unsigned)config->mesh.peers, line) : 0;
+    return us > 0 ? 1e-6 * (double)us + ways->staged_apply_s : 0;
+}
+
+/* From what changes least: one PC, all of them, a codec, stages, and local steps, which give other weights. */
+static struct advice
+advise(const struct config *config, const struct work *work, const struct estimate_ways *ways,
+       const struct estimate_codec *none, double row_s[ROWS], uint32_t line)
+{
+    struct advice best = {.row = ROW_ALONE};
+    unsigned codec = auto_row(row_s);
+    if (pays(row_s[CODEC_none], row_s[best.row]))
+        best.row = CODEC_none;
+    if (pays(row_s[codec], row_s[best.row]))
+        best.row = codec;
+    row_s[ROW_STAGES] = staged_s(config, ways, line);
+    if (pays(row_s[ROW_STAGES], row_s[best.row]))
+        best.row = ROW_STAGES;
+    for (unsigned k = 0; k < LOCALS && ways->local_s > 0; k++) {
+        double s = local_s(config, work, ways, none, local_steps[k], line);
+        if (k > 0 && !pays(s, row_s[ROW_LOCAL]))
+            break;
+        row_s[ROW_LOCAL] = s;
+        best.local = local_steps[k];
+    }
+    if (pays(row_s[ROW_LOCAL], row_s[best.row]))
+        best.row = ROW_LOCAL;
+    return best;
+}
+
 static void
 print_steps(const char *name, double row_s[LINES][ROWS], unsigned row)
 {
@@ -225,30 +287,47 @@ print_steps(const char *name, double row_s[LINES][ROWS], unsigned row)
 static const char *
 row_name(unsigned row)
 {
-    static const char *const names[] = {"alone", "auto", "gossip"};
+    static const char *const names[] = {"alone", "auto", "gossip", "stages", "local"};
     return row < CODECS ? codec_name(row) : names[row - CODECS];
 }
 
-/* The line to write, for each network. */
+/* "mesh.compress: sparse" */
 static void
-print_advice(const unsigned best[LINES])
+advice_text(const struct config *config, struct advice advice, char *out, size_t size)
 {
-    printf("set     mesh.compress:");
-    for (size_t i = 0; i < LINES; i++)
-        printf("%s %s on %s", i > 0 ? "," : "", best[i] == ROW_ALONE ? "none" : row_name(best[i]),
-               lines[i].name);
-    printf("; auto chooses by itself\n");
-    for (size_t i = 0; i < LINES; i++)
-        if (best[i] == ROW_ALONE)
-            printf("        on %s one node alone is as fast as all\n", lines[i].name);
+    unsigned peers = (unsigned)config->mesh.peers;
+    if (advice.row == ROW_ALONE)
+        snprintf(out, size, "one PC alone");
+    else if (advice.row == ROW_STAGES)
+        snprintf(out, size, "mesh.stages: %u", peers);
+    else if (advice.row == ROW_LOCAL)
+        snprintf(out, size, "train.local_steps: %u", advice.local);
+    else
+        snprintf(out, size, "mesh.compress: %s", row_name(advice.row));
 }
 
+/* The last line: what to set, and how many times as fast as one PC alone that is. */
 static void
-print_codecs(const struct config *config, const struct job *job, const struct work *work,
-             const struct times *times, const struct estimate_codec of[CODECS])
+print_advice(const struct config *config, const struct advice best[LINES],
+             double row_s[LINES][ROWS])
 {
-    double row_s[LINES][ROWS] = {{0}};
-    unsigned best[LINES];
+    char text[64];
+    printf("set     ");
+    for (size_t i = 0; i < LINES; i++) {
+        advice_text(config, best[i], text, sizeof text);
+        printf("%s%s on %s", i > 0 ? "; " : "", text, lines[i].name);
+        if (best[i].row != ROW_ALONE)
+            printf(" (%.1f times one PC)", row_s[i][ROW_ALONE] / row_s[i][best[i].row]);
+    }
+    printf("\n");
+}
+
+/* A table of all ways, for each network; and what is best there. */
+static void
+print_ways(const struct config *config, const struct job *job, const struct work *work,
+           const struct times *times, const struct estimate_codec of[CODECS],
+           const struct estimate_ways *ways, struct advice best[LINES], double row_s[LINES][ROWS])
+{
     for (size_t i = 0; i < LINES; i++) {
         uint32_t line = (uint32_t)(GOODPUT * lines[i].bits / 8);
         for (unsigned kind = 0; kind < CODECS; kind++)
@@ -257,14 +336,13 @@ print_codecs(const struct config *config, const struct job *job, const struct wo
             (of[CODEC_none].all_s + of[CODEC_none].apply_s) / (double)times->steps;
         if (times->steps == 1)
             gossip_row(job, &of[CODEC_none], line, row_s[i]);
-        best[i] = auto_row(row_s[i]);
+        best[i] = advise(config, work, ways, &of[CODEC_none], row_s[i], line);
     }
     printf("steps   of %u nodes like this machine, about; alone: one of them without a codec\n",
            (unsigned)config->mesh.peers);
     printf("  %-9s %11s %11s %11s\n", "", lines[0].name, lines[1].name, lines[2].name);
     for (unsigned row = 0; row < ROWS; row++)
         print_steps(row_name(row), row_s, row);
-    print_advice(best);
 }
 
 /* --- Who else works here ---------------------------------------------------------------------------- */
@@ -319,40 +397,49 @@ tell_stages(struct estimate_stages *stages, const char *timeline, struct why *wh
     return estimate_stages_draw(stages, timeline, why);
 }
 
+/* With its stages, if it has some. */
+static int
+tell_nodes(const struct config *config, const struct job *job, struct bench *bench,
+           struct times *times, const char *timeline, struct why *why)
+{
+    struct estimate_stages *stages = NULL;
+    *times = measure_work(bench, config->train.shards, (unsigned)config->mesh.peers);
+    const char *failed = data_failed(job->data);
+    int rc = bench->failed ? -ENOMEM : failed ? why_error(why, -EIO, "%s", failed) : 0;
+    if (!rc && config->mesh.stages != 1)
+        rc = estimate_stages_new(&stages, config, job, bench->work, &bench->now, bench->own,
+                                 times->packed);
+    if (!rc)
+        print_lines(config, bench->work, stages, times);
+    if (!rc && stages)
+        rc = tell_stages(stages, timeline, why);
+    estimate_stages_destroy(&stages);
+    return rc;
+}
+
 int
 estimate_print(const struct config *config, struct job *job, const struct memory *memory,
                const char *timeline, struct why *why)
 {
     struct estimate_codec of[CODECS];
+    struct estimate_ways ways = {.stages = NULL};
+    struct advice best[LINES];
+    double row_s[LINES][ROWS] = {{0}};
     struct times times = {0};
     struct busy before = busy_now();
     struct bench bench = {0};
-    struct estimate_stages *stages = NULL;
-    double all_s = 0;
-    bool sums = !way_of(config)->free;
-    if (!sums || config->mesh.peers < 2)
+    if (way_of(config)->free || config->mesh.peers < 2)
         return 0;
     int rc = bench_open(&bench, config, job, memory->lanes, why);
+    rc = rc ? rc : tell_nodes(config, job, &bench, &times, timeline, why);
+    rc = rc ? rc : estimate_codecs(config, job, memory->lanes, times.all_s, of, why);
+    rc = rc ? rc : estimate_ways(&ways, config, job, memory->lanes, of[CODEC_none].share, why);
     if (!rc) {
-        times = measure_work(&bench, config->train.shards, (unsigned)config->mesh.peers);
-        const char *failed = data_failed(job->data);
-        rc = bench.failed ? -ENOMEM : failed ? why_error(why, -EIO, "%s", failed) : 0;
-        all_s = times.all_s;
-        if (!rc && config->mesh.stages != 1)
-            rc = estimate_stages_new(&stages, config, job, bench.work, &bench.now, bench.own,
-                                     times.packed);
-        if (!rc)
-            print_lines(config, bench.work, stages, &times);
-        if (!rc && stages)
-            rc = tell_stages(stages, timeline, why);
-    }
-    if (!rc)
-        rc = estimate_codecs(config, job, memory->lanes, all_s, of, why);
-    if (!rc)
-        print_codecs(config, job, bench.work, &times, of);
-    if (!rc)
+        print_ways(config, job, bench.work, &times, of, &ways, best, row_s);
         tell_others(&before);
-    estimate_stages_destroy(&stages);
+        print_advice(config, best, row_s);
+    }
+    estimate_ways_fini(&ways);
     bench_close(&bench);
     return rc;
 }
