@@ -21,27 +21,27 @@ idle_init(struct idle *idle, unsigned cpus, unsigned threads, bool measures)
 }
 
 static unsigned
-whole(double cpus, double from)
+whole_cpus(double cpus, double from)
 {
     double count = cpus + 1 - from;
     return count > 0 ? (unsigned)count : 0;
 }
 
 static unsigned
-least(unsigned a, unsigned b)
+fewest(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
 
 static double
-average(double before, double now, uint64_t us)
+smoothed(double before, double now, uint64_t us)
 {
     double part = us < IDLE_SMOOTH_US ? (double)us / IDLE_SMOOTH_US : 1;
     return before + part * (now - before);
 }
 
-/* As many of our threads as found a CPU; all that there are, if all did: then there may be room for more. Who else waits
- * with them may be as polite as they: then nobody has what they wait for but others. */
+/* As many of our threads as found a CPU; all that there are, if all did: then there may be room for more. Who else
+ * waits with them may be as polite as they: then nobody has what they wait for but others. */
 static unsigned
 found(const struct idle *idle, const struct idle_look *look)
 {
@@ -49,7 +49,7 @@ found(const struct idle *idle, const struct idle_look *look)
     double taken = look->waited < look->others ? look->waited : look->others;
     if (idle->threads == 0 || wanted < some)
         return idle->most;
-    unsigned count = whole(idle->threads * (wanted - taken) / wanted, 1 - some);
+    unsigned count = whole_cpus(idle->threads * (wanted - taken) / wanted, 1 - some);
     return count < idle->threads ? count : idle->most;
 }
 
@@ -57,14 +57,15 @@ found(const struct idle *idle, const struct idle_look *look)
 static unsigned
 room(const struct idle *idle, const struct idle_look *look)
 {
-    unsigned taken = whole(idle->others, some), left = idle->cpus > taken ? idle->cpus - taken : 0;
+    unsigned taken = whole_cpus(idle->others, some),
+             left = idle->cpus > taken ? idle->cpus - taken : 0;
     if (idle->threads == 0 && idle->waiting >= crowded)
         return 0;
-    return least(least(idle->most, left), found(idle, look));
+    return fewest(fewest(idle->most, left), found(idle, look));
 }
 
 static void
-fewer(struct idle *idle, unsigned threads, uint64_t now_us)
+take_threads(struct idle *idle, unsigned threads, uint64_t now_us)
 {
     uint64_t longer_us =
         now_us - idle->grown_us < 2 * idle->calm_us ? 2 * idle->calm_us : IDLE_CALM_US;
@@ -76,12 +77,12 @@ fewer(struct idle *idle, unsigned threads, uint64_t now_us)
 }
 
 static void
-more(struct idle *idle, unsigned threads, uint64_t now_us)
+give_threads(struct idle *idle, unsigned threads, uint64_t now_us)
 {
     if (idle->calm_from_us == 0)
         idle->calm_from_us = now_us;
     uint64_t calm_us = now_us - idle->calm_from_us;
-    idle->calm_room = calm_us < idle->calm_us / 2 ? threads : least(idle->calm_room, threads);
+    idle->calm_room = calm_us < idle->calm_us / 2 ? threads : fewest(idle->calm_room, threads);
     if (calm_us < idle->calm_us)
         return;
     idle->threads = idle->calm_room;
@@ -97,13 +98,13 @@ idle_look(struct idle *idle, const struct idle_look *look)
     idle->looked_us = look->now_us;
     if (!idle->measures)
         return idle->threads = look->told ? 0 : idle->most;
-    idle->others = average(idle->others, look->others, us);
-    idle->waiting = average(idle->waiting, look->waiting, us);
+    idle->others = smoothed(idle->others, look->others, us);
+    idle->waiting = smoothed(idle->waiting, look->waiting, us);
     unsigned threads = look->told ? 0 : room(idle, look);
     if (threads < idle->threads)
-        fewer(idle, threads, look->now_us);
+        take_threads(idle, threads, look->now_us);
     else if (threads > idle->threads)
-        more(idle, threads, look->now_us);
+        give_threads(idle, threads, look->now_us);
     else
         idle->calm_from_us = 0;
     return idle->threads;

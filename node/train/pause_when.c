@@ -15,7 +15,7 @@
 enum { SHOWN_MAX = 160, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static void
-complain(struct pause_when *when, struct why *why, const char *what)
+say_once(struct pause_when *when, struct why *why, const char *what)
 {
     char shown[SHOWN_MAX];
     if (when->said)
@@ -49,39 +49,39 @@ spawn(pid_t *pid, const char *command)
 }
 
 static void
-begin(struct pause_when *when, uint64_t now_us, struct why *why)
+ask_again(struct pause_when *when, uint64_t now_us, struct why *why)
 {
     when->begun_us = now_us;
     int rc = spawn(&when->pid, when->command);
     if (rc == 0)
         return;
     when->pid = 0;
-    complain(when, why, strerror(rc));
+    say_once(when, why, strerror(rc));
 }
 
 static void
-ended(struct pause_when *when, int status, struct why *why)
+take_answer(struct pause_when *when, int status, struct why *why)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     when->pid = 0;
     when->in_use = code == 0;
     if (code == NOT_FOUND || code == NOT_EXECUTABLE)
-        complain(when, why, "sh cannot run it, so the machine never counts as in use");
+        say_once(when, why, "sh cannot run it, so the machine never counts as in use");
 }
 
 static void
-look(struct pause_when *when, uint64_t now_us, struct why *why)
+look_after(struct pause_when *when, uint64_t now_us, struct why *why)
 {
     int status;
     pid_t pid = waitpid(when->pid, &status, WNOHANG);
     if (pid == when->pid) {
-        ended(when, status, why);
+        take_answer(when, status, why);
     } else if (pid < 0) {
         when->pid = 0;
     } else if (now_us - when->begun_us > PAUSE_WHEN_MOST_US) {
         pause_when_fini(when);
         when->in_use = true;
-        complain(when, why, "it did not end within 10 s, so the machine counts as in use");
+        say_once(when, why, "it did not end within 10 s, so the machine counts as in use");
     }
 }
 
@@ -92,9 +92,9 @@ pause_when_ask(struct pause_when *when, uint64_t now_us, struct why *why)
     if (!when->command || !when->command[0])
         return false;
     if (when->pid)
-        look(when, now_us, why);
+        look_after(when, now_us, why);
     if (!when->pid && (when->begun_us == 0 || now_us - when->begun_us >= PAUSE_WHEN_US))
-        begin(when, now_us, why);
+        ask_again(when, now_us, why);
     return when->in_use;
 }
 

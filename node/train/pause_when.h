@@ -25,8 +25,8 @@ struct pause_when {
     bool said;           /* what was wrong with it */
 };
 
-/* Starts COMMAND when it is time, and looks whether it has ended. Does not wait. Returns the last answer. `why` is a line
- * for people when something is wrong with COMMAND, once, else "". */
+/* Starts COMMAND when it is time, and looks whether it has ended. Does not wait. Returns the last answer. `why` is a
+ * line for people when something is wrong with COMMAND, once, else "". */
 bool pause_when_ask(struct pause_when *when, uint64_t now_us, struct why *why);
 void pause_when_fini(struct pause_when *when);
 

@@ -44,7 +44,7 @@ share(uint64_t now_us, uint64_t before_us, uint64_t us)
 
 /* Time without nice is ours where it is that of threads without it. */
 static struct idle_look
-measure(struct polite *polite)
+measure_use(struct polite *polite)
 {
     struct host_use before = polite->use;
     struct idle_look look = {.now_us = clock_us()};
@@ -66,7 +66,7 @@ measure(struct polite *polite)
 
 /* "idle: 1 of 8 threads, the machine is in use" */
 static void
-tell(const struct polite *polite, unsigned before)
+tell_people(const struct polite *polite, unsigned before)
 {
     char line[96];
     const struct idle *idle = &polite->idle;
@@ -105,15 +105,15 @@ warn(struct polite *polite, const struct why *why)
 }
 
 static void
-look(struct polite *polite)
+look_around(struct polite *polite)
 {
     struct why why;
     unsigned before = polite->idle.threads;
-    struct idle_look now = measure(polite);
+    struct idle_look now = measure_use(polite);
     now.told = pause_when_ask(&polite->when, now.now_us, &why);
     idle_look(&polite->idle, &now);
     obey(polite, before);
-    tell(polite, before);
+    tell_people(polite, before);
     warn(polite, &why);
     if (polite->idle.threads == 0)
         metrics_alive(polite->setup.metrics);
@@ -127,7 +127,7 @@ polite_run(void *arg)
     pthread_mutex_lock(&polite->lock);
     while (!polite->stop) {
         pthread_mutex_unlock(&polite->lock);
-        look(polite);
+        look_around(polite);
         pthread_mutex_lock(&polite->lock);
         if (!polite->stop)
             clock_wait(&polite->ends, &polite->lock, IDLE_LOOK_US);
@@ -137,7 +137,7 @@ polite_run(void *arg)
 }
 
 static void
-release(struct polite *polite)
+polite_free(struct polite *polite)
 {
     pause_when_fini(&polite->when);
     pthread_cond_destroy(&polite->ends);
@@ -150,7 +150,7 @@ polite_new(struct polite **out, const struct polite_setup *setup, struct why *wh
 {
     const struct config *config = setup->config;
     *out = NULL;
-    if (!config->idle && !config->pause_when[0])
+    if (!config->idle && !config->pause_when)
         return 0;
     struct polite *polite = calloc(1, sizeof *polite);
     if (!polite)
@@ -158,12 +158,12 @@ polite_new(struct polite **out, const struct polite_setup *setup, struct why *wh
     polite->setup = *setup;
     polite->when.command = config->pause_when;
     idle_init(&polite->idle, host_cpus(), config->threads, config->idle);
-    (void)measure(polite);
+    (void)measure_use(polite);
     pthread_mutex_init(&polite->lock, NULL);
     clock_cond_init(&polite->ends);
     int rc = pthread_create(&polite->thread, NULL, polite_run, polite);
     if (rc) {
-        release(polite);
+        polite_free(polite);
         return why_error(why, -rc, "--idle: no thread: %s", strerror(rc));
     }
     *out = polite;
@@ -181,6 +181,6 @@ polite_destroy(struct polite **out)
     pthread_mutex_unlock(&polite->lock);
     pthread_cond_signal(&polite->ends);
     pthread_join(polite->thread, NULL);
-    release(polite);
+    polite_free(polite);
     *out = NULL;
 }

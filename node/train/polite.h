@@ -2,8 +2,8 @@
  * decides (idle.h), and sees to it that fewer threads compute, that the mesh does not count on this node, and that the
  * live line says so.
  *
- * With --idle only the threads that compute are idle (pool.h). The others, which answer the mesh, have little to do, and
- * nobody waits for them: a node whose threads find no CPU has left before it is missed. */
+ * With --idle only the threads that compute are idle (pool.h). The others, which answer the mesh, have little to do,
+ * and nobody waits for them: a node whose threads find no CPU has left before it is missed. */
 #ifndef NODE_POLITE_H
 #define NODE_POLITE_H
 

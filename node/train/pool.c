@@ -152,7 +152,7 @@ open_generation(struct pool *pool)
 }
 
 static int
-start(struct pool **out, unsigned workers, bool idle)
+pool_start(struct pool **out, unsigned workers, bool idle)
 {
     struct pool *pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -182,7 +182,7 @@ pool_new(struct pool **out, unsigned threads)
 {
     assert(threads >= 1);
     assert(threads <= POOL_THREADS_MAX);
-    return start(out, threads - 1, false);
+    return pool_start(out, threads - 1, false);
 }
 
 int
@@ -190,7 +190,7 @@ pool_new_idle(struct pool **out, unsigned threads)
 {
     assert(threads >= 1);
     assert(threads <= POOL_THREADS_MAX);
-    return start(out, threads, true);
+    return pool_start(out, threads, true);
 }
 
 int

@@ -12,13 +12,14 @@ for command in "" local; do
     refuses "^meshnode: --pause-when is empty, expected a command" $command "$WORK/job.yaml" --pause-when ' '
     refuses "^meshnode: --idle takes no value$" $command "$WORK/job.yaml" --idle=yes
 done
-refuses "unknown key pause_when" "$WORK/job.yaml" --set node.pause_when=true
+refuses "unknown key node.pause_when" "$WORK/job.yaml" --set node.pause_when=true
 echo "bad values: refused"
 
 BUSY=$WORK/busy
 POLITE="test -e $BUSY"
+SLOW=compute:1+:sleep=40
 slow_node() { # NAME OPTION ...: steps take a while, so that what is switched is switched in mid-run
-    WHERE[$1]="env MESHNODE_FAIL=compute:1+:sleep=40"
+    WHERE[$1]="env MESHNODE_FAIL=$SLOW"
     MESHNODE=$FAILNODE node "$1" "$WORK/job.yaml" --peers 3 "${@:2}"
 }
 
@@ -64,7 +65,9 @@ same() { # NAME OPTION ...
 }
 same "a ring"
 same servers --set mesh.topology=server
+SLOW=piece:1+:sleep=2
 same stages --set mesh.stages=2
+SLOW=compute:1+:sleep=40
 
 mv "$WORK/reference" "$WORK/plain"
 reference "$WORK/job.yaml" --set mesh.compress=onebit --set mesh.compress_warmup=4 --set mesh.compress_span=16
