@@ -99,9 +99,8 @@ core_pause_us(const struct core *core)
 static inline void
 core_tell(struct core *core)
 {
-    struct proto_heartbeat beat = {.pause_us = core_pause_us(core)};
+    struct proto_heartbeat beat = {.pause_us = core_pause_us(core), .away = core->away};
     core->engine->beat_out(core, &beat);
-    beat.away = core->away && !beat.done;
     heartbeat_send(&core->view, core, &beat);
     if (!core->leaving && !core->config.hello.wants_job)
         scores_say(core);

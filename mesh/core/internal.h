@@ -76,10 +76,8 @@ struct core {
     bool pins_next;
     uint64_t warms;
     bool coded, alone, meets; /* warms is 0, and was not in the round before */
-    bool in_use;              /* the machine is: core_in_use; and it stays away for that */
-    bool away;
-    bool leaving;
-    bool finished;
+    bool in_use, away;        /* the machine is: core_in_use; and this node is, for that */
+    bool leaving, finished;
 
     struct peers peers;
     struct view view;

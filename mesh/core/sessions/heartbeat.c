@@ -157,6 +157,7 @@ heartbeat_send(struct view *view, const struct core *core, const struct proto_he
     }
     tell_list(view, core);
     msg.heartbeat.sent_us = core->now.us;
+    msg.heartbeat.away &= !beat->done; /* others may copy the result */
     msg.heartbeat.hears_hash = view->told_hash;
     send_to(view, core, early, &msg);
 }
