@@ -43,7 +43,7 @@ static const struct option table[] = {
     {"--seed", "N", "run.seed", NULL, "seed of all random numbers", NULL},
     {"--threads", "N", "node.threads", NULL, "number of threads that compute (all CPUs)", NULL},
     {"--idle", NULL, "node.idle", "yes",
-     "compute only where nobody else wants to, and with fewer threads in use", NULL},
+     "leave CPUs and disks to others: fewer threads, or none, while they want them", NULL},
     {"--pause-when", "COMMAND", NULL, NULL, "compute nothing while the exit status of COMMAND is 0",
      NULL},
     {"--nice", "N", "node.nice", NULL, "run with nice N, 0 to 19 (0)", NULL},
