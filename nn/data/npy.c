@@ -95,7 +95,8 @@ convert(const struct npy_header *h, const uint8_t *from, float *out, size_t coun
 
 /* Bytes [at, at + n) of the data. */
 static int
-read_at(const struct npy *array, uint64_t at, uint8_t *to, size_t n, const struct npy_desk *desk)
+npy_read_at(const struct npy *array, uint64_t at, uint8_t *to, size_t n,
+            const struct npy_desk *desk)
 {
     uint64_t first = array->header.start + at;
     ssize_t got = disk_read_at(array->fd, to, n, first);
@@ -157,7 +158,7 @@ scan(struct npy *array, const struct npy_desk *desk)
     int rc = 0;
     for (uint64_t at = 0, n; at < array->header.bytes && !rc; at += n) {
         n = span(array, at);
-        rc = read_at(array, at, bytes, (size_t)n, desk);
+        rc = npy_read_at(array, at, bytes, (size_t)n, desk);
         rc = rc ? rc : check_finite(array, at, bytes, (size_t)n, desk);
         if (!rc)
             hash_span(array, at, bytes, (size_t)n);
@@ -186,7 +187,7 @@ prepare_array(struct npy *array, uint64_t file_size, const struct npy_desk *desk
     uint8_t head[NPY_HEADER_MAX];
     struct npy_header *h = &array->header;
     size_t n = file_size < sizeof head ? (size_t)file_size : sizeof head;
-    int rc = read_at(array, 0, head, n, desk);
+    int rc = npy_read_at(array, 0, head, n, desk);
     rc = rc ? rc : npy_header_parse(h, head, n, file_size, desk->name, desk->why);
     rc = rc ? rc : check_holes(array, file_size, desk);
     if (rc)
@@ -279,7 +280,7 @@ npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float
     uint64_t end = h->bytes - at < array->page ? h->bytes : at + array->page;
     for (uint64_t n; at < end; at += n) {
         n = end - at < PIECE ? end - at : PIECE;
-        int rc = read_at(array, at, bytes, (size_t)n, &desk);
+        int rc = npy_read_at(array, at, bytes, (size_t)n, &desk);
         if (rc)
             return rc;
         hash = XXH3_64bits_withSeed(bytes, (size_t)n, hash);
@@ -303,7 +304,7 @@ npy_column(const struct npy *array, size_t column,
     assert(column < h->width);
     for (uint64_t at = 0, n; at < h->bytes; at += n) {
         n = span(array, at);
-        int rc = read_at(array, at, bytes, (size_t)n, &desk);
+        int rc = npy_read_at(array, at, bytes, (size_t)n, &desk);
         for (; !rc && next < at + n; next += h->width * h->item)
             rc = take(ctx, row++, value_at(h, bytes + (next - at)));
         if (rc)

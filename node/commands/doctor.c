@@ -195,7 +195,7 @@ print_good(const struct doctor *doctor)
 }
 
 static void
-print_lines(const struct doctor *doctor, const struct findings *findings)
+doctor_print_lines(const struct doctor *doctor, const struct findings *findings)
 {
     char line[2 * FINDING_TEXT + 4];
     print_good(doctor);
@@ -255,7 +255,7 @@ doctor_run(struct config *config, bool job, const char *broken, bool json)
     if (!doctor->facts.descriptors) /* ZeroMQ would end the program */
         look_at_network(doctor);
     findings_make(&doctor->facts, &findings);
-    (json ? print_json : print_lines)(doctor, &findings);
+    (json ? print_json : doctor_print_lines)(doctor, &findings);
     if (doctor->open)
         job_close(&doctor->job);
     free(doctor);

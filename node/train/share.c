@@ -87,7 +87,7 @@ share_hash_from(struct share *share, struct share_group *group)
 }
 
 static void
-give(struct share *share, const struct core_file_block *want)
+share_give(struct share *share, const struct core_file_block *want)
 {
     struct share_group *group = &share->group[want->group < SHARE_GROUPS ? want->group : 0];
     if (want->group >= SHARE_GROUPS || !group->manifest || !share_hash_from(share, group))
@@ -111,7 +111,7 @@ share_run(void *ctx)
         struct core_file_block want = share->want;
         share->wanted = false;
         pthread_mutex_unlock(&share->lock);
-        give(share, &want);
+        share_give(share, &want);
         pthread_mutex_lock(&share->lock);
     }
     pthread_mutex_unlock(&share->lock);

@@ -184,6 +184,12 @@ mesh_page(struct mesh *mesh, uint64_t round, const void *data, size_t size)
 }
 
 void
+mesh_in_use(struct mesh *mesh, bool in_use)
+{
+    (void)mesh, (void)in_use;
+}
+
+void
 mesh_file(struct mesh *mesh, uint64_t blocks, const void *data, size_t size)
 {
     (void)mesh, (void)blocks, (void)data, (void)size;
